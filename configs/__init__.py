@@ -1,0 +1,1 @@
+"""Presets as data (YAML) and the schema that checks them."""

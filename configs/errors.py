@@ -1,0 +1,38 @@
+"""One-line errors for bad input: the value, what is allowed (nearest first), the remedy."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class UsageError(ValueError):
+    """Input that a person can mend. Its text is one line; command lines print it and exit with code 2."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(" ".join(message.split()))
+
+
+def nearest_first(value: object, allowed: Iterable[object]) -> list[str]:
+    """The allowed values, most similar to `value` first."""
+    text = str(value).lower()
+    names = [str(name) for name in allowed]
+    return sorted(names, key=lambda name: -difflib.SequenceMatcher(None, text, name.lower()).ratio())
+
+
+def unknown(
+    kind: str, value: object, allowed: Iterable[object], *, remedy: str = "", most: int = 8
+) -> UsageError:
+    """The error for a name that is not among the `allowed` ones.
+
+    Args:
+        kind: What the value names, in words ("suite", "policy").
+        value: What was given.
+        allowed: Every valid name; the nearest `most` are printed.
+        remedy: What to do, if naming the nearest one does not say it already.
+    """
+    names = nearest_first(value, allowed)
+    if not names:
+        return UsageError(f"unknown {kind} {str(value)!r}: there is none to choose from. {remedy}")
+    listed = ", ".join(names[:most]) + (f", … ({len(names)} in all)" if len(names) > most else "")
+    return UsageError(
+        f"unknown {kind} {str(value)!r}; did you mean {names[0]!r}? Allowed: {listed}. {remedy}"
+    )

@@ -1,0 +1,1 @@
+"""The policy: model, KV pool, scheduler, engine. Knows no simulator; needs jax, flax and numpy alone."""

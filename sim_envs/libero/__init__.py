@@ -1,0 +1,1 @@
+"""LIBERO as an environment: tasks, assets, simulator core and Gymnasium registration."""
