@@ -1,0 +1,100 @@
+"""Reads presets by name or path and turns whatever is wrong with them into one line."""
+
+import functools
+from collections.abc import Mapping
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pydantic
+import yaml
+
+from configs.errors import UsageError, unknown
+from configs.schema import LanguageTaskConfig, PolicyConfig, Preset, RunConfig, SuiteConfig
+
+PresetT = TypeVar("PresetT", bound=Preset)
+
+_FOLDER_OF: dict[type[Preset], str] = {
+    SuiteConfig: "suites",
+    LanguageTaskConfig: "language_tasks",
+    PolicyConfig: "policies",
+    RunConfig: "runs",
+}
+_KIND_OF: dict[type[Preset], str] = {
+    SuiteConfig: "suite",
+    LanguageTaskConfig: "language task",
+    PolicyConfig: "policy",
+    RunConfig: "config",
+}
+
+
+@functools.cache
+def names(schema: type[Preset]) -> tuple[str, ...]:
+    """The presets of one kind that ship with the package, sorted."""
+    return tuple(
+        sorted(
+            file.name.removesuffix(".yaml")
+            for file in _folder(schema).iterdir()
+            if file.name.endswith(".yaml")
+        )
+    )
+
+
+def load(schema: type[PresetT], name: str) -> PresetT:
+    """The preset of that name, or the one in the YAML file at that path.
+
+    Raises:
+        UsageError: No such preset, or its content does not fit the schema.
+    """
+    return check(schema, read_mapping(schema, name), source=name)
+
+
+def read_mapping(schema: type[Preset], name: str) -> dict[str, Any]:
+    """The keys and values of a preset, by name or path, not yet held against the schema."""
+    if name.endswith((".yaml", ".yml")):
+        path: Path | Traversable = Path(name)
+        if not path.is_file():
+            raise UsageError(
+                f"no such file {name!r}; give an existing YAML file or one of {', '.join(names(schema))}"
+            )
+    elif name in names(schema):
+        path = _folder(schema) / f"{name}.yaml"
+    else:
+        raise unknown(_KIND_OF[schema], name, names(schema), remedy="Or give the path of a YAML file.")
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UsageError(f"{name}: not YAML: {error}") from error
+    if not isinstance(content, dict):
+        raise UsageError(f"{name}: holds {type(content).__name__}, should hold `key: value` lines")
+    return content
+
+
+def check(schema: type[PresetT], content: Mapping[str, Any], *, source: str) -> PresetT:
+    """`content` as a checked preset.
+
+    Raises:
+        UsageError: Names the first key or value that is wrong, the allowed ones and the source.
+    """
+    try:
+        return schema.model_validate(dict(content))
+    except pydantic.ValidationError as error:
+        raise _first_problem(schema, error, source) from error
+
+
+def _first_problem(schema: type[Preset], error: pydantic.ValidationError, source: str) -> UsageError:
+    problem = error.errors()[0]
+    where = ".".join(str(part) for part in problem["loc"])
+    if problem["type"] == "extra_forbidden":
+        return unknown("key", where, schema.model_fields, remedy=f"In {source}.")
+    if problem["type"] == "literal_error":
+        allowed = problem["ctx"]["expected"].replace("'", "").replace(" or ", ", ").split(", ")
+        return unknown(where, problem["input"], allowed, remedy=f"In {source}.")
+    if problem["type"] == "value_error":
+        return UsageError(f"{source}: {problem['msg'].removeprefix('Value error, ')}")
+    return UsageError(f"{source}: {where} is {problem['input']!r}: {problem['msg'].lower()}")
+
+
+def _folder(schema: type[Preset]) -> Traversable:
+    return resources.files("configs") / _FOLDER_OF[schema]

@@ -1,0 +1,125 @@
+"""The schema of every preset: suites' protocols, policies, language tasks, runs. Unknown keys are errors."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Mode = Literal["actions", "isolated", "shared", "unified"]
+VideoChoice = Literal["none", "failures", "all"]
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$")]
+
+
+class Preset(BaseModel):
+    """What all presets share: frozen, and strict about keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class SuiteConfig(Preset):
+    """The published protocol of one task suite.
+
+    Attributes:
+        name: Name of the suite.
+        max_steps: Control steps after settling until an episode is a timeout.
+        settle_steps: Control steps of doing nothing before the first query, while objects fall to rest.
+        trials_per_task: Episodes per task, one per stored initial state.
+        control_hz: Control steps per simulated second.
+        camera_size: Height and width of a camera image, pixels.
+        replan_steps: Control steps between two queries.
+    """
+
+    name: Name
+    max_steps: int = Field(gt=0)
+    settle_steps: int = Field(ge=0)
+    trials_per_task: int = Field(gt=0)
+    control_hz: float = Field(gt=0)
+    camera_size: int = Field(gt=0)
+    replan_steps: int = Field(gt=0)
+
+
+class LanguageTaskConfig(Preset):
+    """A kind of text wanted beside actions.
+
+    Attributes:
+        name: Name of the language task.
+        prompt: The suffix that follows the shared prefix and asks for the text.
+        every_queries: A text is asked for at every n-th query.
+        max_tokens: Tokens after which a text ends at the latest.
+        priority: Lower numbers are decoded first when not all fit.
+    """
+
+    name: Name
+    prompt: str = Field(min_length=1)
+    every_queries: int = Field(gt=0)
+    max_tokens: int = Field(gt=0)
+    priority: int = 0
+
+
+class PolicyConfig(Preset):
+    """A policy by name.
+
+    Attributes:
+        name: Name of the policy.
+        kind: `oxygen` is a vision-language-action model served by the engine; the others need no model.
+        description: One line for tables.
+        model: For `oxygen`, the model configuration.
+        weights_seed: For `oxygen` without a checkpoint, the seed of its random weights.
+    """
+
+    name: Name
+    kind: Literal["oxygen", "expert", "noop", "random"]
+    description: str
+    model: Name | None = None
+    weights_seed: int | None = None
+
+    @model_validator(mode="after")
+    def _has_a_model_exactly_if_it_needs_one(self) -> Self:
+        if (self.kind == "oxygen") != (self.model is not None):
+            raise ValueError("`model` is for policies of kind `oxygen`, and these need it")
+        return self
+
+
+class RunConfig(Preset):
+    """Everything a run of the evaluation is a function of. The defaults are the published protocol.
+
+    Attributes:
+        mode: How actions and language are scheduled.
+        suites: Task suites, in the order they are run.
+        task_ids: Tasks of every suite; all of them when empty.
+        num_trials_per_task: Episodes per task, from the first stored state on; the suite's own number if None.
+        init_ids: Which stored initial states, instead of the first `num_trials_per_task`.
+        policy: Name of a policy preset.
+        assets: Where LIBERO's asset tree comes from: a folder, or the name of a source.
+        language_tasks: Names of the language tasks wanted beside actions.
+        tokens_per_frame: In mode `unified`, language tokens decoded per frame and request.
+        replan_steps: Control steps between queries; the suite's own number if None.
+        num_steps_wait: Settle steps; the suite's own number if None.
+        max_steps: Step limit; the suite's own number if None.
+        seed: What the environment is seeded with before every episode, and the root of the policy's noise.
+        video: Which episodes leave a video.
+    """
+
+    mode: Mode = "unified"
+    suites: tuple[str, ...] = ("libero_spatial", "libero_object", "libero_goal", "libero_10")
+    task_ids: tuple[int, ...] = ()
+    num_trials_per_task: int | None = Field(default=None, gt=0)
+    init_ids: tuple[int, ...] = ()
+    policy: str = "tiny"
+    assets: str = "auto"
+    language_tasks: tuple[str, ...] = ("narration", "memory")
+    tokens_per_frame: int = Field(default=5, gt=0)
+    replan_steps: int | None = Field(default=None, gt=0)
+    num_steps_wait: int | None = Field(default=None, ge=0)
+    max_steps: int | None = Field(default=None, gt=0)
+    seed: int = Field(default=7, ge=0, lt=2**32)
+    video: VideoChoice = "failures"
+
+    @model_validator(mode="after")
+    def _names_each_thing_once(self) -> Self:
+        for field in ("suites", "task_ids", "init_ids", "language_tasks"):
+            values = getattr(self, field)
+            if len(set(values)) != len(values):
+                raise ValueError(f"`{field}` names something twice: {list(values)}")
+        if not self.suites:
+            raise ValueError("`suites` is empty")
+        return self

@@ -1,0 +1,173 @@
+"""What a run leaves on disk: the manifest, a line per episode, a file of queries per episode. Append-only."""
+
+import dataclasses
+import enum
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+from sim_envs.world import EpisodeKey
+
+
+class Outcome(enum.StrEnum):
+    """How an episode ended. An error is never a failure of the policy: it is reported apart."""
+
+    SUCCESS = "success"
+    TIMEOUT = "timeout"
+    ERROR = "error"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RequestCounts:
+    """What became of the texts asked for in an episode."""
+
+    born: int = 0
+    finished: int = 0
+    cancelled: int = 0
+    dropped: int = 0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EpisodeResult:
+    """One line of `episodes.jsonl`.
+
+    Attributes:
+        key: The episode.
+        task: LIBERO's name of the task.
+        language: The instruction.
+        outcome: How it ended.
+        steps: Control steps after settling.
+        queries: Policy calls.
+        latency_ms: Stage to its p50, p95 and p99 over the episode's queries, milliseconds.
+        tokens: Language tokens decoded.
+        requests: What became of the texts asked for.
+        policy_s: Seconds spent in policy calls.
+        wall_s: Seconds the episode took altogether.
+        video: Path of the video, relative to the run's folder.
+        error: The exception in one line; exactly if the outcome is an error.
+        traceback: The whole of it; exactly if the outcome is an error.
+    """
+
+    key: EpisodeKey
+    task: str
+    language: str
+    outcome: Outcome
+    steps: int
+    queries: int
+    latency_ms: Mapping[str, Mapping[str, float]]
+    tokens: int
+    requests: RequestCounts
+    policy_s: float
+    wall_s: float
+    video: str | None = None
+    error: str | None = None
+    traceback: str | None = None
+
+    def __post_init__(self) -> None:
+        failed = self.outcome is Outcome.ERROR
+        if failed != bool(self.error) or failed != bool(self.traceback):
+            raise ValueError(
+                f"outcome {self.outcome.value!r} with error {self.error!r}: only an error has both"
+            )
+
+    def to_json(self) -> dict[str, Any]:
+        """The record as plain JSON types."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> Self:
+        """The inverse of `to_json`."""
+        return cls(
+            **{
+                **record,
+                "key": EpisodeKey(**record["key"]),
+                "outcome": Outcome(record["outcome"]),
+                "requests": RequestCounts(**record["requests"]),
+            }
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class RunFolder:
+    """The folder `runs/<run_id>/` and its files."""
+
+    path: Path
+
+    @property
+    def run_id(self) -> str:
+        """The run's name."""
+        return self.path.name
+
+    @property
+    def manifest_path(self) -> Path:
+        """Where the run came from: configuration, versions, hardware."""
+        return self.path / "manifest.json"
+
+    @property
+    def episodes_path(self) -> Path:
+        """One line per episode."""
+        return self.path / "episodes.jsonl"
+
+    @property
+    def results_path(self) -> Path:
+        """Success rates and latencies."""
+        return self.path / "results.json"
+
+    def queries_path(self, key: EpisodeKey) -> Path:
+        """One line per query of one episode."""
+        return self.path / "queries" / f"{key}.jsonl"
+
+    def read_manifest(self) -> dict[str, Any]:
+        """The manifest as it was last written."""
+        manifest: dict[str, Any] = json.loads(self.manifest_path.read_text(encoding="utf-8"))
+        return manifest
+
+    def write_manifest(self, manifest: Mapping[str, Any]) -> None:
+        """Replace the manifest, whole or not at all."""
+        write_json(self.manifest_path, manifest)
+
+    def append(self, result: EpisodeResult) -> None:
+        """Add one episode: a single write of a whole line, on disk when this returns."""
+        _drop_torn_line(self.episodes_path)
+        line = json.dumps(result.to_json(), ensure_ascii=False) + "\n"
+        descriptor = os.open(self.episodes_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        try:
+            os.write(descriptor, line.encode())
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def episodes(self) -> dict[EpisodeKey, EpisodeResult]:
+        """Every recorded episode. Of an episode run twice (an error, then a retry) the last one counts."""
+        results = (EpisodeResult.from_json(record) for record in read_json_lines(self.episodes_path))
+        return {result.key: result for result in results}
+
+
+def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """The records of a JSON-lines file; none if it is absent. A last line torn by a kill is passed over."""
+    if not path.exists():
+        return
+    with path.open(encoding="utf-8") as lines:
+        for line in lines:
+            if line.endswith("\n"):
+                yield json.loads(line)
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Replace a JSON file, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(f".{os.getpid()}.partial")
+    partial.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    partial.replace(path)
+
+
+def _drop_torn_line(path: Path) -> None:
+    """Cut what a kill in the middle of a write left behind the last newline."""
+    if not path.exists():
+        return
+    content = path.read_bytes()
+    whole = content.rfind(b"\n") + 1
+    if whole < len(content):
+        os.truncate(path, whole)
