@@ -1,0 +1,123 @@
+"""Where LIBERO's meshes and textures come from: named sources, never a question, never a silent download."""
+
+import dataclasses
+import functools
+import hashlib
+import os
+from pathlib import Path
+
+from configs.errors import UsageError
+from sim_envs.libero.bootstrap import load_libero, package_root
+
+ENVIRONMENT_VARIABLE = "OXYGEN_LIBERO_ASSETS"
+"""Names the folder of the asset tree where no command line does."""
+
+_PARTS = (
+    "articulated_objects",
+    "scenes",
+    "stable_hope_objects",
+    "stable_scanned_objects",
+    "turbosquid_objects",
+)
+_HOW = (
+    f"give its folder with --assets PATH or {ENVIRONMENT_VARIABLE}=PATH, or let hf-libero fetch it with "
+    "--assets download"
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AssetSet:
+    """A complete asset tree. Results of different trees are not comparable.
+
+    Attributes:
+        name: Where it came from, in a word that results can show: `hf-libero` for LIBERO's own distribution,
+            else the name of the folder.
+        path: The folder that holds `scenes`, `articulated_objects` and the rest.
+    """
+
+    name: str
+    path: Path
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """12 hexadecimal digits that change with any file's name or content."""
+        total = hashlib.sha256()
+        names = (file.relative_to(self.path) for file in self.path.rglob("*") if file.is_file())
+        for name in sorted(name for name in names if not _is_bookkeeping(name)):
+            total.update(name.as_posix().encode())
+            total.update(hashlib.sha256((self.path / name).read_bytes()).digest())
+        return total.hexdigest()[:12]
+
+
+def find_assets(source: str | os.PathLike[str] | None = None) -> AssetSet:
+    """The asset tree that `source` names.
+
+    Args:
+        source: A folder; `download` for hf-libero's own download (what is already there is not fetched
+            again); `auto` or None for the first that exists of the folder in `OXYGEN_LIBERO_ASSETS`, the one
+            inside the installed hf-libero package, and an earlier download.
+
+    Raises:
+        UsageError: Nothing is there, or the folder is no asset tree; the one line says what to do.
+    """
+    if source == "download":
+        return _downloaded()
+    if source is not None and source != "auto":
+        return _folder(Path(source), "--assets")
+    named = os.environ.get(ENVIRONMENT_VARIABLE)
+    if named:
+        return _folder(Path(named), ENVIRONMENT_VARIABLE)
+    for path in (package_root() / "assets", _download_cache()):
+        if not _missing_parts(path):
+            return AssetSet(name="hf-libero", path=path.resolve())
+    raise UsageError(f"LIBERO's asset tree is not on this machine: {_HOW}")
+
+
+def _folder(path: Path, said_by: str) -> AssetSet:
+    path = path.expanduser().resolve()
+    if not path.is_dir():
+        raise UsageError(f"{said_by} names {str(path)!r}, which is not a folder: {_HOW}")
+    missing = _missing_parts(path)
+    if missing:
+        inside = next((child for child in sorted(path.iterdir()) if not _missing_parts(child)), None)
+        hint = f"did you mean {str(inside)!r}?" if inside else _HOW
+        raise UsageError(
+            f"{said_by} names {str(path)!r}, no LIBERO asset tree: it lacks {', '.join(missing)}; {hint}"
+        )
+    return AssetSet(name=path.name, path=path)
+
+
+def _downloaded() -> AssetSet:
+    """What hf-libero downloads, from and to where it does.
+
+    (Its own function passes an option that current Hugging Face clients no longer know.)
+    """
+    load_libero()
+    from huggingface_hub import snapshot_download
+    from libero.libero.utils.download_utils import HF_ASSETS_REPO_ID
+
+    path = _download_cache()
+    try:
+        snapshot_download(repo_id=HF_ASSETS_REPO_ID, repo_type="dataset", local_dir=path)
+    except OSError as error:
+        raise UsageError(
+            f"the download of LIBERO's asset tree failed ({type(error).__name__}: {error}): try again, or "
+            "give a folder with --assets PATH"
+        ) from error
+    if missing := _missing_parts(path):
+        raise UsageError(f"the download at {str(path)!r} lacks {', '.join(missing)}: delete it and try again")
+    return AssetSet(name="hf-libero", path=path.resolve())
+
+
+def _download_cache() -> Path:
+    """Where hf-libero puts its download (`libero.libero.utils.download_utils`)."""
+    return Path.home() / ".cache" / "libero" / "assets"
+
+
+def _missing_parts(path: Path) -> list[str]:
+    return [part for part in _PARTS if not (path / part).is_dir()]
+
+
+def _is_bookkeeping(file: Path) -> bool:
+    """Whether download clients keep it for themselves (`.cache`, `.gitattributes`)."""
+    return any(part.startswith(".") for part in file.parts)

@@ -1,0 +1,77 @@
+"""Pins the linear algebra under LIBERO's controller, so that trajectories are the same on every make of CPU.
+
+robosuite's controller multiplies and inverts small matrices through NumPy's and SciPy's OpenBLAS, which picks
+its kernels by CPU model; they differ in the last bit, and contacts amplify that to millimetres within an
+episode. The reference trajectories are those of the kernels for AVX-512, which every recent server can run
+but an AMD CPU is not given by default.
+"""
+
+import contextlib
+import ctypes
+import os
+import platform
+from collections.abc import Iterator
+from pathlib import Path
+
+KERNELS = "SkylakeX"
+_CPU_FLAGS = {"avx512f", "avx512cd", "avx512bw", "avx512dq", "avx512vl"}
+
+
+def pin_kernels() -> bool:
+    """Switch every OpenBLAS in this process to the reference kernels.
+
+    Done once, before the first simulation and with no linear algebra running in another thread.
+
+    Returns:
+        Whether all of them use these kernels now. False on a CPU that cannot (or with another BLAS):
+        trajectories are then reproducible on machines alike, and differ in the last bits from those of
+        others.
+    """
+    if not _cpu_can():
+        return False
+    import scipy.linalg  # noqa: F401  (numba's linear algebra is SciPy's, and loaded late)
+
+    libraries = _loaded_openblas()
+    with environment_variable("OPENBLAS_CORETYPE", KERNELS):
+        return bool(libraries) and all(list(map(_switch, libraries)))
+
+
+def _switch(path: Path) -> bool:
+    """Have one loaded OpenBLAS choose its kernels again. Harmless where it is built without a choice."""
+    library = ctypes.CDLL(str(path))
+    try:
+        library.gotoblas_dynamic_quit()
+        library.gotoblas_dynamic_init()
+        corename = library.gotoblas_corename
+    except AttributeError:
+        return False
+    corename.restype = ctypes.c_char_p
+    return corename() == KERNELS.encode()
+
+
+def _loaded_openblas() -> set[Path]:
+    maps = Path("/proc/self/maps").read_text().splitlines()
+    paths = {Path(line.split(maxsplit=5)[5]) for line in maps if "openblas" in line}
+    return {path for path in paths if ".so" in path.name}
+
+
+def _cpu_can() -> bool:
+    if platform.system() != "Linux" or platform.machine() != "x86_64":
+        return False
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    flags = next((line.split() for line in lines if line.startswith("flags")), [])
+    return _CPU_FLAGS.issubset(flags)
+
+
+@contextlib.contextmanager
+def environment_variable(name: str, value: str) -> Iterator[None]:
+    """Set a variable of this process meanwhile."""
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before

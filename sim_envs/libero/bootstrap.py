@@ -1,0 +1,149 @@
+"""Imports LIBERO quietly: the pinned versions checked, nothing asked, nothing printed, no torch."""
+
+import contextlib
+import functools
+import importlib.metadata
+import importlib.util
+import io
+import logging
+import sys
+import tempfile
+import threading
+import types
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import yaml
+
+from configs.errors import UsageError
+from sim_envs.libero.blas import environment_variable, pin_kernels
+from sim_envs.libero.gl import choose_backend
+
+PINNED_VERSIONS = {"mujoco": "3.2.3", "robosuite": "1.4.0", "hf-libero": "0.1.4"}
+"""LIBERO's published scores hold for these. Later MuJoCos move objects and darken floors without a word."""
+
+_lock = threading.RLock()
+_config_folder = contextlib.ExitStack()
+
+
+@functools.cache
+def package_root() -> Path:
+    """The folder of LIBERO's data in the installed package, found without importing it.
+
+    Raises:
+        UsageError: hf-libero is not installed.
+    """
+    spec = importlib.util.find_spec("libero")
+    if spec is None or not spec.submodule_search_locations:
+        raise UsageError("LIBERO is not installed: run `make setup`, or install hf-libero==0.1.4")
+    return Path(next(iter(spec.submodule_search_locations))) / "libero"
+
+
+def check_versions() -> None:
+    """Refuse to simulate with other versions than the pinned ones: the scores would not be LIBERO's.
+
+    Raises:
+        UsageError: A version differs or a package is missing.
+    """
+    for package, wanted in PINNED_VERSIONS.items():
+        try:
+            found = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            found = "not there"
+        if found != wanted:
+            raise UsageError(
+                f"{package} is {found}, but LIBERO's scores hold for {wanted} only: run `make setup`"
+            )
+
+
+@functools.cache
+def load_libero() -> types.ModuleType:
+    """LIBERO's `envs` module, imported once per process.
+
+    Left alone, the import asks a question on standard input, prints advice, writes a log under /tmp, changes
+    the process's warning filters and creates `~/.libero`; here it does none of these.
+
+    Raises:
+        UsageError: LIBERO is missing or of another version.
+    """
+    check_versions()
+    choose_backend()
+    with _lock, _private_libero_config(), _quiet():
+        pin_kernels()
+        _silence_robosuite()
+        from libero.libero import envs
+    return envs
+
+
+@contextlib.contextmanager
+def use_assets(folder: Path) -> Iterator[None]:
+    """Make LIBERO build its models from the asset tree at `folder` meanwhile."""
+    load_libero()
+    import libero.libero as package
+
+    with _lock:
+        before = package._assets_path_cache
+        package._assets_path_cache = str(folder)
+        try:
+            yield
+        finally:
+            package._assets_path_cache = before
+
+
+@contextlib.contextmanager
+def _private_libero_config() -> Iterator[None]:
+    """Answer, before it is asked, the question that importing LIBERO asks when it has no config file.
+
+    The folder lives as long as the process, since LIBERO reads the file again whenever it looks up a path.
+    """
+    folder = _config_folder.enter_context(tempfile.TemporaryDirectory(prefix="oxygen-eval-libero-"))
+    root = package_root()
+    paths = {
+        "benchmark_root": root,
+        "bddl_files": root / "bddl_files",
+        "init_states": root / "init_files",
+        "datasets": root.parent / "datasets",
+        "assets": root / "assets",
+    }
+    Path(folder, "config.yaml").write_text(yaml.safe_dump({key: str(path) for key, path in paths.items()}))
+    with environment_variable("LIBERO_CONFIG_PATH", folder):
+        yield
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """No warnings, prints or log lines from imports; afterwards everything is as it was."""
+    disabled = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(disabled)
+
+
+def _silence_robosuite() -> None:
+    """Load robosuite's settings ahead of robosuite, which otherwise opens /tmp/robosuite.log first.
+
+    (That file belongs to whoever came first on the machine; for everybody else the import fails.)
+    """
+    if "robosuite" in sys.modules:
+        return
+    spec = importlib.util.find_spec("robosuite")
+    assert spec is not None
+    assert spec.submodule_search_locations
+    file = Path(next(iter(spec.submodule_search_locations)), "macros.py")
+    macros_spec = importlib.util.spec_from_file_location("robosuite.macros", file)
+    assert macros_spec is not None
+    assert macros_spec.loader is not None
+    macros = importlib.util.module_from_spec(macros_spec)
+    macros_spec.loader.exec_module(macros)
+    macros.CONSOLE_LOGGING_LEVEL = None  # type: ignore[attr-defined]
+    macros.FILE_LOGGING_LEVEL = None  # type: ignore[attr-defined]
+    # Which renderer is used is for gl.py to say, also in robosuite.
+    macros.MUJOCO_GPU_RENDERING = False  # type: ignore[attr-defined]
+    sys.modules["robosuite.macros"] = macros
+    # Its absence is what robosuite warns about.
+    sys.modules.setdefault("robosuite.macros_private", types.ModuleType("robosuite.macros_private"))

@@ -1,0 +1,102 @@
+"""The two cameras: an exposure takes a few microseconds and can wait; developing it is what costs."""
+
+from collections.abc import Mapping
+
+import mujoco
+import numpy as np
+from jaxtyping import UInt8
+
+from sim_envs.libero.gl import context_class
+
+CAMERAS = {"image": "agentview", "wrist_image": "robot0_eye_in_hand"}
+"""What policies call a camera, and what LIBERO does."""
+
+_COLLISION_GROUP, _VISUAL_GROUP = 0, 1
+_MAX_GEOMS = 1000
+
+
+class Cameras:
+    """Both cameras of one model, sharing an OpenGL context that is opened at the first `develop`.
+
+    `expose` records what each camera sees as MuJoCo scenes; `develop` turns the last exposure into pixels. So
+    a simulator exposes at every control step, when LIBERO would have rendered, and renders only what is
+    looked at.
+
+    An instance belongs to the thread that develops first, as OpenGL contexts do.
+    """
+
+    def __init__(self, model: mujoco.MjModel, *, size: int) -> None:
+        """Set up the cameras of a compiled model for square images of `size` pixels a side."""
+        self._model = model
+        self._size = size
+        self._option = mujoco.MjvOption()
+        self._option.geomgroup[_COLLISION_GROUP] = 0
+        self._option.geomgroup[_VISUAL_GROUP] = 1
+        self._views = {name: _View(model, camera) for name, camera in CAMERAS.items()}
+        self._renderer: _Renderer | None = None
+
+    def expose(self, data: mujoco.MjData) -> None:
+        """Record what the cameras see now; the exposure before is lost."""
+        for view in self._views.values():
+            view.expose(self._model, data, self._option)
+
+    def develop(self) -> Mapping[str, UInt8[np.ndarray, "height width 3"]]:
+        """The pixels of the last exposure, rotated by 180° as the published policies were trained.
+
+        Raises:
+            UsageError: Nothing can render on this machine.
+        """
+        if self._renderer is None:
+            self._renderer = _Renderer(self._model, size=self._size)
+        # OpenGL's rows run upwards, LIBERO keeps them so, and policies see that turned by 180°: a mirror
+        # image in which up is up.
+        return {
+            name: np.ascontiguousarray(self._renderer.draw(view.scene)[::-1, ::-1])
+            for name, view in self._views.items()
+        }
+
+    def close(self) -> None:
+        """Free the OpenGL context and its memory, if it was opened."""
+        if self._renderer is not None:
+            self._renderer.close()
+            self._renderer = None
+
+
+class _Renderer:
+    """An OpenGL context with one model's meshes and textures in it."""
+
+    def __init__(self, model: mujoco.MjModel, *, size: int) -> None:
+        self._gl = context_class()(size, size)
+        self._gl.make_current()
+        self._viewport = mujoco.MjrRect(0, 0, size, size)
+        self._context = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_150)
+        mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._context)
+
+    def draw(self, scene: mujoco.MjvScene) -> UInt8[np.ndarray, "height width 3"]:
+        self._gl.make_current()
+        pixels = np.empty((self._viewport.height, self._viewport.width, 3), np.uint8)
+        mujoco.mjr_render(self._viewport, scene, self._context)
+        mujoco.mjr_readPixels(pixels, None, self._viewport, self._context)
+        return pixels
+
+    def close(self) -> None:
+        self._gl.make_current()
+        self._context.free()
+        self._gl.free()
+
+
+class _View:
+    """One camera and the scene it saw last."""
+
+    def __init__(self, model: mujoco.MjModel, camera: str) -> None:
+        self.scene = mujoco.MjvScene(model, maxgeom=_MAX_GEOMS)
+        self._camera = mujoco.MjvCamera()
+        self._camera.type = mujoco.mjtCamera.mjCAMERA_FIXED
+        self._camera.fixedcamid = model.camera(camera).id
+        self._perturbation = mujoco.MjvPerturb()
+        self._perturbation.skinselect = -1
+
+    def expose(self, model: mujoco.MjModel, data: mujoco.MjData, option: mujoco.MjvOption) -> None:
+        mujoco.mjv_updateScene(
+            model, data, option, self._perturbation, self._camera, mujoco.mjtCatBit.mjCAT_ALL, self.scene
+        )

@@ -1,0 +1,104 @@
+"""Chooses how MuJoCo renders without a screen: EGL, else OSMesa, tried out in a process of its own."""
+
+import functools
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from configs.errors import UsageError, unknown
+
+BACKENDS = ("egl", "osmesa")
+"""Ways to render without a screen, preferred one first."""
+
+_DISABLED = ("disable", "disabled", "off", "false", "0")
+
+_PROBE = """
+import os, sys
+os.environ["MUJOCO_GL"] = os.environ["PYOPENGL_PLATFORM"] = sys.argv[1]
+import importlib
+context = importlib.import_module("mujoco." + sys.argv[1]).GLContext(8, 8)
+context.make_current()
+os._exit(0)
+"""
+
+
+@functools.cache
+def choose_backend() -> str | None:
+    """The rendering backend of this process, or None if nothing can render here.
+
+    `MUJOCO_GL`, where set, decides. Otherwise each backend is tried in a child process, since a broken driver
+    ends a process instead of raising. The choice is put into the environment, where MuJoCo and child
+    processes find it.
+
+    Raises:
+        UsageError: `MUJOCO_GL` or `PYOPENGL_PLATFORM` ask for something that cannot be.
+    """
+    wish = os.environ.get("MUJOCO_GL", "").strip().lower()
+    if wish in _DISABLED:
+        return None
+    if wish and wish not in BACKENDS:
+        raise unknown("rendering backend in MUJOCO_GL", wish, BACKENDS, remedy="Unset it to have one chosen.")
+    backend = wish or next(filter(_works, _candidates()), None)
+    # MuJoCo reads "disable" as: import no OpenGL at all, so that physics runs where pictures cannot.
+    os.environ["MUJOCO_GL"] = backend or "disable"
+    if backend is None:
+        return None
+    platform = os.environ.setdefault("PYOPENGL_PLATFORM", backend)
+    if platform != backend:
+        raise UsageError(
+            f"PYOPENGL_PLATFORM={platform!r} contradicts the rendering backend {backend!r}: unset one of "
+            "PYOPENGL_PLATFORM and MUJOCO_GL, or make them equal"
+        )
+    return backend
+
+
+def require_backend() -> str:
+    """The rendering backend of this process.
+
+    Raises:
+        UsageError: Nothing can render here.
+    """
+    backend = choose_backend()
+    if backend is None:
+        raise UsageError(
+            "no OpenGL to render camera images with: install EGL (libegl1) or OSMesa (libosmesa6), and unset "
+            f"MUJOCO_GL (it is {os.environ.get('MUJOCO_GL')!r})"
+        )
+    return backend
+
+
+def context_class() -> Callable[[int, int], Any]:
+    """MuJoCo's OpenGL context for the chosen backend, to be called with the width and height of the largest
+    image.
+
+    Raises:
+        UsageError: Nothing can render here, or the backend that `MUJOCO_GL` names does not work.
+    """
+    backend = require_backend()
+    try:
+        if backend == "egl":
+            from mujoco.egl import GLContext
+        else:
+            from mujoco.osmesa import GLContext
+    except (ImportError, AttributeError) as error:
+        raise UsageError(
+            f"the rendering backend {backend!r} does not work here ({error}): unset MUJOCO_GL to choose anew"
+        ) from error
+    return GLContext
+
+
+def _candidates() -> tuple[str, ...]:
+    platform = os.environ.get("PYOPENGL_PLATFORM", "").strip().lower()
+    return (platform,) if platform in BACKENDS else BACKENDS
+
+
+def _works(backend: str) -> bool:
+    try:
+        probe = subprocess.run(
+            [sys.executable, "-c", _PROBE, backend], capture_output=True, timeout=60, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return False
+    return probe.returncode == 0

@@ -1,0 +1,309 @@
+"""LIBERO's simulator with two verbs: `advance` runs physics and renders nothing, `observe` looks once."""
+
+import contextlib
+import dataclasses
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import mujoco
+import numpy as np
+from jaxtyping import Float64
+
+from configs.errors import UsageError
+from sim_envs.libero.arm import Arm
+from sim_envs.libero.assets import AssetSet, find_assets
+from sim_envs.libero.bootstrap import load_libero, use_assets
+from sim_envs.libero.cameras import Cameras
+from sim_envs.libero.tasks import Task, get_init_state
+from sim_envs.world import Advance, Observation
+
+CONTROL_HZ = 20.0
+ACTION_SIZE = 7
+SETTLE_ACTION = np.array([0.0, 0, 0, 0, 0, 0, -1])
+"""Stand still with an open gripper."""
+
+_PLACEMENT_ATTEMPTS = 100
+_PHYSICS_STEPS = 25
+_EXPOSED_STEP = 23
+"""robosuite's sensors sample at a phase of their own: in LIBERO's order of calls, after the 24th of 25
+physics steps."""
+
+
+T = TypeVar("T")
+
+
+class SimulationError(RuntimeError):
+    """The physics left the realm of numbers; the episode cannot go on."""
+
+
+class LiberoSim:
+    """One task of LIBERO, loaded. Implements `sim_envs.world.World`.
+
+    The model is compiled once; a reset restores it. A trajectory is a function of (task, init_id, seed,
+    actions) and equals the one of LIBERO's own `OffScreenRenderEnv`, reseeded and reset before the episode,
+    bit for bit.
+
+    An instance belongs to the thread that made it. Processes must not be forked from one that holds an
+    instance.
+
+    Attributes:
+        task: The task.
+        assets: The asset tree its models are from.
+        env: LIBERO's own environment underneath, for controllers with privileged access. To be read, not
+            stepped.
+    """
+
+    def __init__(self, task: Task, *, assets: AssetSet | str | None = None, camera_size: int = 256) -> None:
+        """Build and compile the task's model. No renderer is opened before the first `observe`.
+
+        Args:
+            task: From `tasks.get_task`.
+            assets: An asset set, or its source as `assets.find_assets` takes it.
+            camera_size: Height and width of camera images, pixels.
+
+        Raises:
+            UsageError: The libraries have other versions than LIBERO needs, or the assets are missing.
+        """
+        self.task = task
+        self.assets = assets if isinstance(assets, AssetSet) else find_assets(assets)
+        self.env = _build_env(task, self.assets)
+        self._model: mujoco.MjModel = self.env.sim.model._model
+        self._data: mujoco.MjData = self.env.sim.data._data
+        self._blank = _ResetState.of(self.env)
+        self._cameras = Cameras(self._model, size=camera_size)
+        self._arm: Arm | None = None
+        self._state: Float64[np.ndarray, " 8"] = np.empty(8)
+        self._closed = False
+
+    @property
+    def control_hz(self) -> float:
+        """Control steps per simulated second."""
+        return CONTROL_HZ
+
+    def reset(self, *, init_id: int, seed: int, settle_steps: int) -> None:
+        """Reseed, reset as LIBERO does, load the stored initial state and let it settle. No image is
+        rendered.
+
+        Args:
+            init_id: Index of the stored initial state.
+            seed: Decides what is not part of that state: where the fixtures stand.
+            settle_steps: Control steps of standing still with an open gripper, while objects fall to rest.
+
+        Raises:
+            UsageError: There is no such initial state.
+        """
+        state = get_init_state(self.task, init_id)
+        needed = 1 + self._model.nq + self._model.nv
+        if len(state) != needed:
+            raise UsageError(
+                f"the assets {self.assets.name!r} do not fit {self.task.suite} task {self.task.task_id}: its "
+                f"initial states have {len(state)} numbers, the model needs {needed}"
+            )
+        with use_assets(self.assets.path), _numpy_seed(seed):
+            _reset_env(self.env, self._blank)
+        self.env.sim.set_state_from_flattened(state)
+        self.env.sim.forward()
+        self._judge()
+        self._expose()
+        self._arm = Arm(self.env)
+        for _ in range(settle_steps):
+            self._control_step(self._arm, SETTLE_ACTION)
+
+    def advance(self, actions: Float64[np.ndarray, "steps action"]) -> Advance:
+        """Run the actions, one control step each, without rendering, and stop at success.
+
+        Args:
+            actions: End-effector deltas (position, axis-angle) and gripper (-1 open, +1 close), each row one
+                action. The controller clips them to [-1, 1].
+
+        Raises:
+            ValueError: The shape is not [n, 7] or a value is not finite; nothing was run.
+            SimulationError: The physics diverged.
+            RuntimeError: Not reset yet.
+        """
+        actions = _checked(actions)
+        arm = self._reset_arm()
+        for taken, action in enumerate(actions, start=1):
+            if self._control_step(arm, action):
+                return Advance(steps=taken, success=True)
+        return Advance(steps=len(actions), success=False)
+
+    def observe(self) -> Observation:
+        """Render both cameras once and read the proprioception, as LIBERO's last control step would have
+        shown them.
+
+        Raises:
+            UsageError: Nothing can render on this machine.
+            RuntimeError: Not reset yet.
+        """
+        self._reset_arm()
+        return Observation(
+            images=self._cameras.develop(), state=self._state.copy(), language=self.task.language
+        )
+
+    def flat_state(self) -> Float64[np.ndarray, " state"]:
+        """MuJoCo's state as LIBERO stores it: time, joint positions, joint velocities."""
+        return np.concatenate([[self._data.time], self._data.qpos, self._data.qvel])
+
+    def close(self) -> None:
+        """Release the simulator and its renderer. A second call does nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        self._arm = None
+        self._cameras.close()
+        self.env.close()
+
+    def __enter__(self) -> "LiberoSim":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _reset_arm(self) -> Arm:
+        if self._arm is None:
+            raise RuntimeError("the simulator is closed" if self._closed else "reset the simulator first")
+        return self._arm
+
+    def _control_step(self, arm: Arm, action: Float64[np.ndarray, " 7"]) -> bool:
+        """One control step; whether the task's goal holds after it."""
+        for step in range(_PHYSICS_STEPS):
+            arm.physics_step(action, new_goal=step == 0)
+            if step == _EXPOSED_STEP:
+                self._expose()
+        if self._data.warning[mujoco.mjtWarning.mjWARN_BADQACC].number:
+            raise SimulationError(
+                f"MuJoCo's accelerations diverged in {self.task.suite} task {self.task.task_id}"
+            )
+        return self._judge()
+
+    def _judge(self) -> bool:
+        """LIBERO's success predicate, and what it shows of it (a burner that glows)."""
+        success = bool(self.env._check_success())
+        self.env._post_process()
+        return success
+
+    def _expose(self) -> None:
+        self._cameras.expose(self._data)
+        robot = self.env.robots[0]
+        quaternion = self._data.body(robot.robot_model.eef_name).xquat
+        self._state = np.concatenate(
+            [
+                self._data.site_xpos[robot.eef_site_id],
+                _axis_angle(quaternion),
+                self._data.qpos[robot._ref_gripper_joint_pos_indexes],
+            ]
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _ResetState:
+    """What episodes change in an environment and a reset by LIBERO's own means would not change back.
+
+    Attributes:
+        property_samplers: Samplers of joint positions (open drawers); LIBERO appends to them at each reset,
+            so that its second episode draws other random numbers than its first.
+        arrays: Arrays of the compiled model: where fixtures stand, which sites are visible.
+    """
+
+    property_samplers: list[Any]
+    arrays: dict[str, np.ndarray]
+
+    @classmethod
+    def of(cls, env: Any) -> "_ResetState":
+        """Taken right after construction."""
+        model = env.sim.model._model
+        arrays = {name: getattr(model, name).copy() for name in ("body_pos", "body_quat", "site_rgba")}
+        return cls(property_samplers=list(env.object_property_initializers), arrays=arrays)
+
+    def restore(self, env: Any) -> None:
+        env.object_property_initializers = list(self.property_samplers)
+        for name, values in self.arrays.items():
+            getattr(env.sim.model._model, name)[:] = values
+
+
+def _build_env(task: Task, assets: AssetSet) -> Any:
+    """LIBERO's environment for the task, with the settings of its `OffScreenRenderEnv` but without a
+    renderer."""
+    libero_envs = load_libero()
+    import robosuite
+    from libero.libero.envs.bddl_utils import get_problem_info
+
+    problem = libero_envs.TASK_MAPPING[get_problem_info(str(task.bddl_file))["problem_name"]]
+    controller = robosuite.load_controller_config(default_controller="OSC_POSE")
+    with use_assets(assets.path):
+        return _until_placed(
+            lambda: problem(
+                str(task.bddl_file),
+                robots=["Panda"],
+                controller_configs=controller,
+                initialization_noise=None,
+                use_camera_obs=False,
+                has_offscreen_renderer=False,
+                control_freq=CONTROL_HZ,
+                ignore_done=True,
+            )
+        )
+
+
+def _reset_env(env: Any, blank: _ResetState) -> None:
+    """What LIBERO's hard reset does, but with the model compiled before.
+
+    Every `forward` counts, also those that change nothing but the constraint solver's next starting point.
+    """
+    blank.restore(env)
+
+    def attempt() -> None:
+        env.visualization_sites_list = []
+        env._load_model()
+        env.sim.reset()
+        env.sim.forward()
+        env.sim.forward()  # LIBERO opens its renderer here, which does the same.
+        env._reset_internal()
+
+    _until_placed(attempt)
+    env.sim.forward()
+    env.visualize(vis_settings=dict.fromkeys(env._visualizations, False))
+
+
+def _until_placed(attempt: Callable[[], T]) -> T:
+    """Try again while LIBERO's random placement finds no room, as LIBERO does, but not for ever."""
+    from robosuite.utils.errors import RandomizationError
+
+    for _ in range(_PLACEMENT_ATTEMPTS):
+        with contextlib.suppress(RandomizationError):
+            return attempt()
+    raise SimulationError(f"LIBERO found no room for the task's objects in {_PLACEMENT_ATTEMPTS} attempts")
+
+
+@contextlib.contextmanager
+def _numpy_seed(seed: int) -> Iterator[None]:
+    """Seed NumPy's global generator, which LIBERO draws from, and afterwards leave it as it was."""
+    before = np.random.get_state()  # noqa: NPY002
+    np.random.seed(seed)  # noqa: NPY002
+    try:
+        yield
+    finally:
+        np.random.set_state(before)  # noqa: NPY002
+
+
+def _axis_angle(quaternion: Float64[np.ndarray, " 4"]) -> Float64[np.ndarray, " 3"]:
+    """Rotation vector of a quaternion (w, x, y, z), as robosuite and openpi compute it: angles from 0 to
+    2π."""
+    w = float(np.clip(quaternion[0], -1.0, 1.0))
+    sine = math.sqrt(1.0 - w * w)
+    if math.isclose(sine, 0.0):
+        return np.zeros(3)
+    return quaternion[1:] * 2.0 * math.acos(w) / sine
+
+
+def _checked(actions: Any) -> Float64[np.ndarray, "steps 7"]:
+    actions = np.asarray(actions, np.float64)
+    if actions.ndim != 2 or actions.shape[1] != ACTION_SIZE:
+        raise ValueError(f"actions have shape {list(actions.shape)}, but must have [steps, {ACTION_SIZE}]")
+    finite = np.isfinite(actions).all(axis=1)
+    if not finite.all():
+        first = int(np.argmin(finite))
+        raise ValueError(f"action {first} of {len(actions)} is not finite: {actions[first].tolist()}")
+    return actions

@@ -1,0 +1,150 @@
+"""LIBERO's 130 tasks as data: suites in LIBERO's own order, instructions, problem files, stored initial
+states."""
+
+import dataclasses
+import functools
+import importlib.util
+import io
+import pickle
+import re
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64
+
+from configs.errors import UsageError, unknown
+from sim_envs.libero.bootstrap import package_root
+
+SUITES = ("libero_spatial", "libero_object", "libero_goal", "libero_10", "libero_90")
+"""The suites in the order in which the literature reports them."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Task:
+    """One of LIBERO's tasks.
+
+    Attributes:
+        suite: Name of its suite.
+        task_id: Index in the suite's own order (LIBERO's task order 0, the one that is used for evaluation).
+        name: LIBERO's name of the task, which is the stem of its files.
+        language: The instruction as LIBERO's benchmark gives it to policies, derived from the name. (The
+            problem file holds a wording of its own, which published policies were not trained on.)
+    """
+
+    suite: str
+    task_id: int
+    name: str
+    language: str
+
+    @property
+    def bddl_file(self) -> Path:
+        """The problem: scene, objects, regions, goal."""
+        return package_root() / "bddl_files" / self.suite / f"{self.name}.bddl"
+
+    @property
+    def init_states_file(self) -> Path:
+        """The stored initial states, in torch's zip format."""
+        return package_root() / "init_files" / self.suite / f"{self.name}.pruned_init"
+
+
+def list_suites() -> tuple[str, ...]:
+    """The names of all suites."""
+    return SUITES
+
+
+def list_tasks(suite: str) -> tuple[Task, ...]:
+    """All tasks of a suite, by task id.
+
+    Raises:
+        UsageError: There is no such suite; the nearest one is named.
+    """
+    if suite not in SUITES:
+        raise unknown("suite", suite, SUITES)
+    return tuple(
+        Task(suite=suite, task_id=task_id, name=name, language=_language(name))
+        for task_id, name in enumerate(_task_map()[suite])
+    )
+
+
+def get_task(suite: str, task_id: int) -> Task:
+    """One task.
+
+    Raises:
+        UsageError: There is no such suite, or no such task in it.
+    """
+    tasks = list_tasks(suite)
+    if not 0 <= task_id < len(tasks):
+        raise UsageError(f"{suite} has no task {task_id}: its task ids are 0 to {len(tasks) - 1}")
+    return tasks[task_id]
+
+
+@functools.lru_cache(maxsize=16)
+def init_states(task: Task) -> Float64[np.ndarray, "init state"]:
+    """The task's stored initial states: time, joint positions, joint velocities. Read-only."""
+    states = _read_torch_array(task.init_states_file).astype(np.float64)
+    states.flags.writeable = False
+    return states
+
+
+def get_init_state(task: Task, init_id: int) -> Float64[np.ndarray, " state"]:
+    """One stored initial state.
+
+    Raises:
+        UsageError: The task has no such state.
+    """
+    states = init_states(task)
+    if not 0 <= init_id < len(states):
+        raise UsageError(
+            f"{task.suite} task {task.task_id} has no initial state {init_id}: its initial states are 0 to "
+            f"{len(states) - 1}"
+        )
+    return states[init_id]
+
+
+def _language(name: str) -> str:
+    """`KITCHEN_SCENE4_put_the_bowl…` → `put the bowl…`: names of LIBERO-100 begin with their scene."""
+    return re.sub(r"^[A-Z][A-Z_]*_SCENE\d+_", "", name).replace("_", " ")
+
+
+@functools.cache
+def _task_map() -> dict[str, list[str]]:
+    """LIBERO's own list of tasks. Its package imports torch, the file that holds the list imports nothing."""
+    file = package_root() / "benchmark" / "libero_suite_task_map.py"
+    spec = importlib.util.spec_from_file_location("_libero_suite_task_map", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.libero_task_map
+
+
+def _read_torch_array(file: Path) -> np.ndarray:
+    """The NumPy array that torch pickled into a zip, without torch and without running what a pickle may
+    contain."""
+    with zipfile.ZipFile(file) as archive:
+        member = next(name for name in archive.namelist() if name.endswith("/data.pkl"))
+        array = _ArrayUnpickler(io.BytesIO(archive.read(member))).load()
+    if not isinstance(array, np.ndarray) or array.ndim != 2:
+        raise UsageError(f"{file} does not hold one table of initial states: reinstall hf-libero==0.1.4")
+    return array
+
+
+class _ArrayUnpickler(pickle.Unpickler):
+    """Builds NumPy arrays and nothing else."""
+
+    _ALLOWED = frozenset(
+        {
+            ("_codecs", "encode"),
+            ("numpy", "dtype"),
+            ("numpy", "ndarray"),
+            ("numpy.core.multiarray", "_reconstruct"),
+            ("numpy._core.multiarray", "_reconstruct"),
+        }
+    )
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) not in self._ALLOWED:
+            raise pickle.UnpicklingError(f"initial states must not contain {module}.{name}")
+        return super().find_class(module.replace("numpy.core", "numpy._core"), name)

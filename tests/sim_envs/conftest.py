@@ -1,0 +1,27 @@
+"""Simulators that tests share, since compiling a model and opening a renderer take a while."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from sim_envs.libero.assets import find_assets
+from sim_envs.libero.sim import LiberoSim
+from sim_envs.libero.tasks import get_task
+
+
+@pytest.fixture(scope="session")
+def open_sim(libero_assets: Path) -> Iterator[Callable[[str, int], LiberoSim]]:
+    """A simulator of a task, opened once for all tests and closed after them."""
+    assets = find_assets(libero_assets)
+    sims: dict[tuple[str, int], LiberoSim] = {}
+
+    def opened(suite: str, task_id: int) -> LiberoSim:
+        key = suite, task_id
+        if key not in sims:
+            sims[key] = LiberoSim(get_task(suite, task_id), assets=assets)
+        return sims[key]
+
+    yield opened
+    for sim in sims.values():
+        sim.close()
