@@ -18,15 +18,6 @@ class Interval:
             raise ValueError(f"an interval from {self.low} to {self.high} runs backwards")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Quantiles:
-    """The middle and the tail of a sample, in the sample's own unit (latencies: ms)."""
-
-    p50: float
-    p95: float
-    p99: float
-
-
 def wilson_95(successes: int, trials: int) -> Interval | None:
     """95 % Wilson score interval of a success rate, in [0, 1]; None where nothing was tried.
 
@@ -64,11 +55,11 @@ def mcnemar_exact(only_a: int, only_b: int) -> float:
     return float(mcnemar([[0, only_a], [only_b, 0]], exact=True).pvalue)
 
 
-def quantiles(values: Iterable[float]) -> Quantiles | None:
-    """p50, p95 and p99 of the finite values, interpolated linearly; None where there are none."""
+def quantiles(values: Iterable[float]) -> dict[str, float]:
+    """`p50`, `p95` and `p99` of the finite values, interpolated linearly; empty where there are none."""
     sample = np.fromiter(values, dtype=np.float64)
     sample = sample[np.isfinite(sample)]
     if sample.size == 0:
-        return None
+        return {}
     p50, p95, p99 = np.quantile(sample, [0.5, 0.95, 0.99]).tolist()
-    return Quantiles(p50=p50, p95=p95, p99=p99)
+    return {"p50": p50, "p95": p95, "p99": p99}
