@@ -200,7 +200,8 @@ def _camera(name: str, pixels: UInt8[np.ndarray, "_ _ 3"]) -> Image.Image:
 def _tag(name: str) -> Image.Image:
     """A camera's name on a translucent plate."""
     font = load_font(13, bold=True)
-    text = cut(name.replace("_", " "), font, theme.CAMERA // 2)
+    label = theme.CAMERA_LABELS.get(name, name.replace("_", " "))
+    text = cut(label, font, theme.CAMERA // 2)
     width, height = round(font.getlength(text)) + 18, 24
     plate = Image.new("RGBA", (width, height), theme.BACKGROUND)
     plate.putalpha(round_mask(width, height, 8).point(lambda level: level * 3 // 4))

@@ -24,6 +24,9 @@ OUTCOME_COLOURS: Mapping[str, Rgb] = {
 }
 OUTCOME_SIGNS: Mapping[str, str] = {"success": "✓", "timeout": "◔", "error": "✕"}
 
+CAMERA_LABELS: Mapping[str, str] = {"image": "agent view", "wrist_image": "wrist"}
+"""What the cameras that every policy sees are called on the picture; others keep their names."""
+
 CAMERA = 512
 """Side of a camera: twice LIBERO's 256, so that every pixel is scaled alike."""
 MARGIN = 24
