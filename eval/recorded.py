@@ -1,0 +1,134 @@
+"""A recorded run, read back for reports. A file that cannot be read is a one-line error that names it."""
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64
+from pydantic import TypeAdapter, ValidationError
+
+from configs.errors import UsageError
+from eval.records import EpisodeResult, RunFolder, read_json_lines
+from sim_envs.world import EpisodeKey
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AssetsUsed:
+    """The asset set a run simulated and rendered with."""
+
+    name: str
+    digest: str
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.digest[:8]})"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunIdentity:
+    """What a run's manifest says about whom it may be compared with.
+
+    Attributes:
+        protocol_hash: Hash of everything that decides a score; runs that differ in it are never compared.
+        suite_hashes: The same for each suite alone, so that runs of different suites share tables.
+        status: `complete`, or why it is not.
+        n_planned: Episodes of the whole plan.
+    """
+
+    run_id: str
+    policy: str
+    mode: str
+    assets: AssetsUsed
+    protocol_hash: str
+    suite_hashes: Mapping[str, str]
+    status: str
+    n_planned: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class QueryRecord:
+    """One line of an episode's query file, as far as reports read it.
+
+    Attributes:
+        actions: The chunk the policy answered with; NaN where the file holds null.
+        timings_ms: Stage to milliseconds.
+    """
+
+    actions: Float64[np.ndarray, "horizon action"]
+    timings_ms: Mapping[str, float]
+
+
+_IDENTITY = TypeAdapter(RunIdentity)
+
+
+def read_identity(folder: RunFolder) -> RunIdentity:
+    """The run's identity from its manifest.
+
+    Raises:
+        UsageError: if there is no manifest, or it is not one.
+    """
+    try:
+        return _IDENTITY.validate_json(folder.manifest_path.read_bytes())
+    except OSError as error:
+        raise UsageError(
+            f"{folder.path} is not a run: cannot read {folder.manifest_path.name}: {error.strerror}"
+        ) from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"])) or "the whole"
+        raise UsageError(f"{folder.manifest_path}: {place}: {first['msg']}") from None
+
+
+def read_episodes(folder: RunFolder) -> dict[EpisodeKey, EpisodeResult]:
+    """The run's episodes in the order they were first recorded; a torn last line is passed over.
+
+    Raises:
+        UsageError: if another line is not an episode.
+    """
+    try:
+        return folder.episodes()
+    except (ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"{folder.episodes_path} holds a line that is not an episode: {error!r}") from None
+
+
+def read_queries(folder: RunFolder, key: EpisodeKey) -> list[QueryRecord]:
+    """The queries of one episode in order; empty if the run did not record them.
+
+    Raises:
+        UsageError: if a line is not a query.
+    """
+    path = folder.queries_path(key)
+    try:
+        return [_query(record) for record in read_json_lines(path)]
+    except (ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"{path} holds a line that is not a query: {error!r}") from None
+
+
+def _query(record: Mapping[str, Any]) -> QueryRecord:
+    return QueryRecord(
+        actions=np.atleast_2d(np.array(record["actions"], dtype=np.float64)),
+        timings_ms=dict(record["timings_ms"]),
+    )
+
+
+def find_runs(paths: tuple[Path, ...]) -> list[RunFolder]:
+    """Every run in the paths: each is a run's folder, or a folder of such folders. None counts twice.
+
+    Raises:
+        UsageError: if a path is not a folder.
+    """
+    found: dict[Path, RunFolder] = {}
+    for path in paths:
+        if not path.is_dir():
+            raise UsageError(f"no folder {str(path)!r}; give a run's folder, or one that holds runs")
+        folders = [path] if _looks_like_a_run(path) else sorted(path.iterdir())
+        for folder in folders:
+            if folder.is_dir() and not folder.name.startswith("."):
+                found.setdefault(folder.resolve(), RunFolder(folder))
+    return list(found.values())
+
+
+def _looks_like_a_run(path: Path) -> bool:
+    folder = RunFolder(path)
+    return folder.manifest_path.exists() or folder.episodes_path.exists()

@@ -1,0 +1,65 @@
+"""The statistics reports are made of: an interval for a success rate, a paired test, latency quantiles."""
+
+import dataclasses
+from collections.abc import Iterable
+
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Interval:
+    """A confidence interval, in whatever unit it was asked for."""
+
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        if not self.low <= self.high:
+            raise ValueError(f"an interval from {self.low} to {self.high} runs backwards")
+
+
+def wilson_95(successes: int, trials: int) -> Interval | None:
+    """95 % Wilson score interval of a success rate, in [0, 1]; None where nothing was tried.
+
+    It keeps its coverage near 0 % and 100 % and at ten trials, where the normal approximation has none
+    (Wilson 1927; Brown, Cai and DasGupta 2001).
+
+    Raises:
+        ValueError: if there are more successes than trials, or a negative number of either.
+    """
+    if not 0 <= successes <= trials:
+        raise ValueError(f"{successes} successes in {trials} trials")
+    if trials == 0:
+        return None
+    from statsmodels.stats.proportion import proportion_confint
+
+    low, high = proportion_confint(successes, trials, alpha=0.05, method="wilson")
+    return Interval(low=float(low), high=float(high))
+
+
+def mcnemar_exact(only_a: int, only_b: int) -> float:
+    """Two-sided exact McNemar p-value of paired outcomes; 1 where no pair is discordant.
+
+    Args:
+        only_a: Pairs in which A alone succeeded.
+        only_b: Pairs in which B alone succeeded.
+
+    Raises:
+        ValueError: if a count is negative.
+    """
+    if only_a < 0 or only_b < 0:
+        raise ValueError(f"{only_a} and {only_b} discordant pairs")
+    from statsmodels.stats.contingency_tables import mcnemar
+
+    # Concordant pairs say nothing about a difference: the exact test never reads the diagonal.
+    return float(mcnemar([[0, only_a], [only_b, 0]], exact=True).pvalue)
+
+
+def quantiles(values: Iterable[float]) -> dict[str, float]:
+    """`p50`, `p95` and `p99` of the finite values, interpolated linearly; empty where there are none."""
+    sample = np.fromiter(values, dtype=np.float64)
+    sample = sample[np.isfinite(sample)]
+    if sample.size == 0:
+        return {}
+    p50, p95, p99 = np.quantile(sample, [0.5, 0.95, 0.99]).tolist()
+    return {"p50": p50, "p95": p95, "p99": p99}

@@ -1,0 +1,92 @@
+"""Builds run folders by hand, as a run would leave them."""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from eval.records import EpisodeResult, Outcome, RequestCounts, RunFolder
+from sim_envs.world import EpisodeKey
+
+
+def key(init_id: int = 0, task_id: int = 0, suite: str = "libero_object", seed: int = 7) -> EpisodeKey:
+    return EpisodeKey(suite=suite, task_id=task_id, init_id=init_id, seed=seed)
+
+
+def episode(at: EpisodeKey, outcome: str = "success", **changes: Any) -> EpisodeResult:
+    failed = outcome == "error"
+    made = EpisodeResult(
+        key=at,
+        task=f"task_{at.task_id}",
+        language=f"do task {at.task_id}",
+        outcome=Outcome(outcome),
+        steps=100,
+        queries=20,
+        latency_ms={},
+        tokens=30,
+        requests=RequestCounts(),
+        policy_s=2.0,
+        wall_s=10.0,
+        error="ValueError: broken" if failed else None,
+        traceback="Traceback: broken" if failed else None,
+    )
+    return dataclasses.replace(made, **changes)
+
+
+@dataclasses.dataclass
+class RunBuilder:
+    """A run's folder under construction; every method returns the builder."""
+
+    folder: RunFolder
+
+    @classmethod
+    def at(cls, path: Path, **manifest: Any) -> "RunBuilder":
+        """A complete run of `tiny` in mode `unified`, unless `manifest` says otherwise."""
+        whole = {
+            "run_id": path.name,
+            "policy": "tiny",
+            "mode": "unified",
+            "assets": {"name": "real", "digest": "d1ge57000000"},
+            "protocol_hash": "aaaa1111",
+            "suite_hashes": {"libero_object": "bbbb2222", "libero_goal": "cccc3333"},
+            "status": "complete",
+            "n_planned": 2,
+            "started": "2026-01-01T00:00:00+00:00",
+            "finished": "2026-01-01T01:00:00+00:00",
+        }
+        builder = cls(RunFolder(path))
+        path.mkdir(parents=True)
+        builder.folder.write_manifest({**whole, **manifest})
+        return builder
+
+    @property
+    def path(self) -> Path:
+        return self.folder.path
+
+    def add(self, result: EpisodeResult, *queries: Mapping[str, Any]) -> "RunBuilder":
+        """One episode, with its query file if there are queries."""
+        self.folder.append(result)
+        if queries:
+            path = self.folder.queries_path(result.key)
+            path.parent.mkdir(exist_ok=True)
+            path.write_text("".join(json.dumps(line) + "\n" for line in queries))
+        return self
+
+    def add_all(self, outcomes: str, *, suite: str = "libero_object", latency: float = 60.0) -> "RunBuilder":
+        """One episode per letter: `s`uccess, `t`imeout or `e`rror, on initial states 0, 1, 2 …"""
+        words = {"s": "success", "t": "timeout", "e": "error"}
+        for init_id, letter in enumerate(outcomes):
+            self.add(
+                episode(key(init_id, suite=suite), words[letter]), query(0, action=latency, frame=latency)
+            )
+        return self
+
+
+def query(index: int = 0, actions: Any = 0.5, **timings_ms: float) -> dict[str, Any]:
+    """One line of a query file; a single number stands for a chunk [10, 7] of it."""
+    chunk = np.broadcast_to(actions, (10, 7)) if np.ndim(actions) == 0 else actions
+    rows = np.asarray(chunk, dtype=object).tolist()
+    return {"query": index, "step": 5 * index, "timings_ms": timings_ms, "tokens": 2, "actions": rows}

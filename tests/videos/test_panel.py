@@ -1,0 +1,175 @@
+"""A picture shows what it is given, and nothing a model says can break it."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from videos import theme
+from videos.panel import Caption, compose
+from videos.text import clean, load_font, wrap
+
+CAPTION = Caption(
+    task="pick up the black bowl and place it on the plate",
+    episode="libero_spatial · task 0 · init 0",
+    mode="unified",
+    time_s=3.25,
+    latency_ms=61.3,
+    narration="The arm moves above the bowl.",
+    memory=("The bowl is beside the plate.", "The gripper is open."),
+)
+anything = st.text(st.characters(), max_size=400) | st.just("a" + "\u0301" * 300)  # a tower of accents
+no_deadline = settings(deadline=None, max_examples=30)
+
+
+def cameras(count=2, size=(256, 256), level=90):
+    return {f"camera_{index}": np.full((*size, 3), level, dtype=np.uint8) for index in range(count)}
+
+
+def changed(before, after):
+    """Bounding box (left, top, right, bottom) of what differs between two pictures; None if nothing does."""
+    rows, columns = np.nonzero((before != after).any(axis=2))
+    return None if len(rows) == 0 else (columns.min(), rows.min(), columns.max() + 1, rows.max() + 1)
+
+
+def within(box, outer):
+    return box is None or (
+        box[0] >= outer[0] and box[1] >= outer[1] and box[2] <= outer[2] and box[3] <= outer[3]
+    )
+
+
+NARRATION = (theme.MARGIN, theme.NARRATION_TOP, theme.MARGIN + theme.cameras_width(2), theme.BOTTOM)
+_LEFT = theme.sidebar_left(2) + theme.PADDING
+MEMORY = (_LEFT, theme.MEMORY_TOP, _LEFT + theme.SIDEBAR_TEXT, theme.MEMORY_TOP + theme.MEMORY_HEIGHT)
+HEADER = (theme.MARGIN, 0, theme.picture_size(2)[0] - theme.MARGIN, theme.CAMERA_TOP)
+NUMBERS = (_LEFT, theme.NUMBERS_TOP, _LEFT + theme.SIDEBAR_TEXT, theme.MEMORY_TOP - theme.PADDING)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_every_size_suits_the_encoder(count):
+    height, width, channels = compose(cameras(count), CAPTION).shape
+    assert (width, height) == theme.picture_size(count)
+    assert channels == 3
+    assert width % 2 == height % 2 == 0
+
+
+@no_deadline
+@given(text=anything)
+def test_any_narration_stays_in_its_place(text):
+    blank = compose(cameras(), dataclasses.replace(CAPTION, narration=""))
+    assert within(changed(blank, compose(cameras(), dataclasses.replace(CAPTION, narration=text))), NARRATION)
+
+
+@no_deadline
+@given(texts=st.lists(anything, max_size=20))
+def test_any_memory_stays_in_its_place(texts):
+    blank = compose(cameras(), dataclasses.replace(CAPTION, memory=()))
+    drawn = compose(cameras(), dataclasses.replace(CAPTION, memory=tuple(texts)))
+    assert within(changed(blank, drawn), MEMORY)
+
+
+@no_deadline
+@given(task=anything, episode=anything)
+def test_any_title_stays_in_its_place(task, episode):
+    blank = compose(cameras(), dataclasses.replace(CAPTION, task="", episode=""))
+    drawn = compose(cameras(), dataclasses.replace(CAPTION, task=task, episode=episode))
+    assert within(changed(blank, drawn), HEADER)
+
+
+@no_deadline
+@given(time_s=st.floats(0, 999), latency_ms=st.none() | st.floats(0, 1e7))
+def test_any_number_stays_in_its_place(time_s, latency_ms):
+    drawn = compose(cameras(), dataclasses.replace(CAPTION, time_s=time_s, latency_ms=latency_ms))
+    assert within(changed(compose(cameras(), CAPTION), drawn), NUMBERS)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"task": "open the drawer"},
+        {"episode": "libero_goal · task 1 · init 2"},
+        {"mode": "isolated"},
+        {"time_s": 3.5},
+        {"latency_ms": 62.0},
+        {"latency_ms": None},
+        {"narration": "The gripper closes."},
+        {"memory": ("The bowl is held.",)},
+    ],
+)
+def test_everything_in_the_caption_can_be_seen(other):
+    assert changed(compose(cameras(), CAPTION), compose(cameras(), dataclasses.replace(CAPTION, **other)))
+
+
+def test_the_newest_memories_are_shown_when_there_are_too_many():
+    many = tuple(f"memory number {n} of a long list that goes on and on" for n in range(40))
+    newest = dataclasses.replace(CAPTION, memory=many)
+    oldest_differs = dataclasses.replace(CAPTION, memory=("something else", *many[1:]))
+    newest_differs = dataclasses.replace(CAPTION, memory=(*many[:-1], "something else"))
+    assert changed(compose(cameras(), newest), compose(cameras(), oldest_differs)) is None
+    assert changed(compose(cameras(), newest), compose(cameras(), newest_differs)) is not None
+
+
+@pytest.mark.parametrize("outcome", ["success", "timeout", "error"])
+def test_an_outcome_is_drawn_in_its_colour_over_the_cameras_alone(outcome):
+    marked = compose(cameras(), CAPTION, outcome=outcome)
+    box = changed(compose(cameras(), CAPTION), marked)
+    top, bottom = theme.CAMERA_TOP, theme.CAMERA_TOP + theme.CAMERA
+    assert within(box, (theme.MARGIN, top, theme.MARGIN + theme.cameras_width(2), bottom))
+    assert (marked == theme.OUTCOME_COLOURS[outcome]).all(axis=2).sum() > 5000
+
+
+def test_camera_pixels_are_doubled_where_they_are():
+    image = np.zeros((256, 256, 3), dtype=np.uint8)
+    image[100:140, 60:90] = 255
+    picture = compose({"agent": image}, CAPTION)
+    camera = picture[theme.CAMERA_TOP :, theme.MARGIN :][: theme.CAMERA, : theme.CAMERA]
+    assert camera[204:276, 124:176].min() > 250
+    assert camera[300:500, 200:].max() < 5
+
+
+def test_a_camera_that_is_not_square_keeps_its_proportions():
+    picture = compose(cameras(1, size=(90, 160), level=255), CAPTION)
+    camera = picture[theme.CAMERA_TOP :, theme.MARGIN :][: theme.CAMERA, : theme.CAMERA]
+    bright = (camera == 255).all(axis=2)[:, theme.CAMERA // 2].sum()
+    assert bright == theme.CAMERA * 90 // 160
+
+
+@given(text=anything, width=st.integers(30, 900), max_lines=st.integers(1, 4))
+@no_deadline
+def test_wrapped_lines_are_narrow_enough_and_few_enough(text, width, max_lines):
+    font = load_font(16)
+    lines = wrap(text, font, width=width, max_lines=max_lines)
+    assert len(lines) <= max_lines
+    assert all(font.getlength(line) <= width for line in lines)
+
+
+@given(text=anything, width=st.integers(30, 900))
+@no_deadline
+def test_wrapping_loses_no_word_unless_it_says_so(text, width):
+    lines = wrap(text, load_font(16), width=width, max_lines=1000)
+    assert "".join(lines).replace(" ", "") == clean(text).replace(" ", "")
+
+
+def test_what_does_not_fit_ends_in_an_ellipsis():
+    assert wrap("word " * 100, load_font(16), width=200, max_lines=2)[-1].endswith("…")
+
+
+def test_lines_break_between_words():
+    assert wrap("one two three", load_font(16), width=70, max_lines=9) == ["one two", "three"]
+
+
+@pytest.mark.parametrize(
+    ("given_text", "kept"),
+    [
+        ("a\tb\nc", "a b c"),
+        ("\x1b[31mred\x00", "[31mred"),
+        ("\ud800half", "half"),
+        ("left\u202eright\u200b", "leftright"),
+        ("Schüssel, чашка, κόσμε", "Schüssel, чашка, κόσμε"),
+        ("\n \x07 ", ""),
+    ],
+)
+def test_control_characters_are_left_out_and_letters_kept(given_text, kept):
+    assert clean(given_text) == kept

@@ -1,0 +1,157 @@
+"""An episode's video lasts as long as the episode, plays in a browser, and exists whole or not at all."""
+
+import contextlib
+import re
+import subprocess
+
+import imageio_ffmpeg
+import numpy as np
+import pytest
+
+from videos.mp4 import VideoError
+from videos.panel import Caption, compose
+from videos.recorder import EpisodeVideo
+
+CAPTION = Caption(
+    task="pick up the bowl", episode="libero_object · task 0 · init 0", mode="unified", time_s=0.0
+)
+
+
+def cameras(level=120):
+    gradient = np.arange(256, dtype=np.uint8)
+    image = np.full((256, 256, 3), level, dtype=np.uint8)
+    image[..., 0] = gradient
+    image[..., 2] = gradient[:, None]
+    return {"image": image, "wrist_image": image[::-1].copy()}
+
+
+def record(stem, pieces, *, control_hz=20.0, outcome="success"):
+    with EpisodeVideo(stem, control_hz=control_hz) as video:
+        for steps in pieces:
+            video.add(cameras(), steps, caption=CAPTION)
+        return video.close(outcome)
+
+
+def ffmpeg(*arguments):
+    return subprocess.run([imageio_ffmpeg.get_ffmpeg_exe(), *arguments], capture_output=True, check=False)
+
+
+def decode(path):
+    """Every frame of a video, as a player would show it."""
+    info = ffmpeg("-hide_banner", "-i", str(path)).stderr.decode()
+    width, height = map(int, re.search(r"(\d{3,5})x(\d{3,5})", info).groups())
+    raw = ffmpeg("-v", "error", "-i", str(path), "-f", "rawvideo", "-pix_fmt", "rgb24", "-").stdout
+    return info, np.frombuffer(raw, dtype=np.uint8).reshape(-1, height, width, 3)
+
+
+@pytest.mark.parametrize(
+    ("control_hz", "pieces"), [(20.0, [5, 5, 3]), (20.0, [1]), (15.0, [8, 8, 8, 1]), (20.0, [5, 7, 1, 2])]
+)
+def test_the_video_has_one_frame_per_control_step_at_the_control_rate(tmp_path, control_hz, pieces):
+    path = record(tmp_path / "task00_ep000", pieces, control_hz=control_hz)
+    info, frames = decode(path)
+    assert len(frames) == sum(pieces)
+    assert f" {control_hz:g} fps" in info
+    hours, minutes, seconds = re.search(r"Duration: (\d+):(\d+):([\d.]+)", info).groups()
+    duration = 3600 * int(hours) + 60 * int(minutes) + float(seconds)
+    assert duration == pytest.approx(sum(pieces) / control_hz, abs=0.011)  # printed in hundredths
+
+
+def test_it_is_h264_in_yuv420p_with_its_index_in_front(tmp_path):
+    path = record(tmp_path / "task00_ep000", [5, 2])
+    info, _ = decode(path)
+    assert "h264" in info
+    assert "yuv420p" in info
+    head = path.read_bytes()
+    assert head.find(b"moov") < head.find(b"mdat")
+
+
+def test_the_outcome_is_on_the_last_picture_alone_and_colours_survive(tmp_path):
+    path = record(tmp_path / "task00_ep000", [3, 3], outcome="timeout")
+    _, frames = decode(path)
+    plain, marked = compose(cameras(), CAPTION), compose(cameras(), CAPTION, outcome="timeout")
+    for frame in frames[:3]:
+        assert np.abs(frame.astype(int) - plain).mean() < 2
+    for frame in frames[3:]:
+        assert np.abs(frame.astype(int) - marked).mean() < 2
+    assert np.abs(plain.astype(int) - marked).mean() > 2
+
+
+@pytest.mark.parametrize("outcome", ["success", "timeout", "error"])
+def test_the_finished_file_carries_the_outcome_and_nothing_else_is_left(tmp_path, outcome):
+    path = record(tmp_path / "libero_object" / "task00_ep000", [5], outcome=outcome)
+    assert path == tmp_path / "libero_object" / f"task00_ep000_{outcome}.mp4"
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_retried_episode_replaces_its_earlier_video_and_no_other(tmp_path):
+    neighbour = record(tmp_path / "task00_ep001", [2])
+    record(tmp_path / "task00_ep000", [2], outcome="error")
+    path = record(tmp_path / "task00_ep000", [2], outcome="success")
+    assert sorted(tmp_path.iterdir()) == sorted([path, neighbour])
+
+
+def test_an_episode_that_is_broken_off_leaves_no_file(tmp_path):
+    def pieces():
+        yield from (5, 5, 5)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        record(tmp_path / "task00_ep000", pieces())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_episode_without_a_picture_has_no_video(tmp_path):
+    assert record(tmp_path / "task00_ep000", [], outcome="error") is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_closing_or_abandoning_again_changes_nothing(tmp_path):
+    video = EpisodeVideo(tmp_path / "task00_ep000", control_hz=20.0)
+    video.add(cameras(), 5, caption=CAPTION)
+    path = video.close("success")
+    video.abandon()
+    assert path.exists()
+
+
+def test_pictures_are_taken_when_they_are_added(tmp_path):
+    images = cameras()
+    with EpisodeVideo(tmp_path / "task00_ep000", control_hz=20.0) as video:
+        video.add(images, 2, caption=CAPTION)
+        for pixels in images.values():
+            pixels[:] = 0  # a renderer that draws the next image into the same buffer
+        video.add(images, 2, caption=CAPTION)
+        _, frames = decode(video.close("success"))
+    assert np.abs(frames[0].astype(int) - compose(cameras(), CAPTION)).mean() < 2
+
+
+@pytest.mark.parametrize("last_act", ["", "cat >/dev/null"], ids=["at-once", "at-the-end"])
+def test_an_encoder_that_fails_is_an_error_and_leaves_no_file(tmp_path, monkeypatch, last_act):
+    encoder = tmp_path / "ffmpeg"
+    encoder.write_text(f"#!/bin/sh\n{last_act}\necho no space left on device >&2\nexit 1\n")
+    encoder.chmod(0o755)
+    monkeypatch.setattr(imageio_ffmpeg, "get_ffmpeg_exe", lambda: str(encoder))
+    with pytest.raises(VideoError, match=r"ffmpeg stopped with status 1: no space left on device"):
+        record(tmp_path / "videos" / "task00_ep000", [5] * 9)
+    assert list((tmp_path / "videos").iterdir()) == []
+
+
+def test_a_video_that_failed_once_is_never_finished(tmp_path, monkeypatch):
+    monkeypatch.setattr(imageio_ffmpeg, "get_ffmpeg_exe", lambda: "/bin/false")
+    video = EpisodeVideo(tmp_path / "task00_ep000", control_hz=20.0)
+    video.add(cameras(), 5, caption=CAPTION)
+    for _ in range(2):
+        with contextlib.suppress(VideoError):
+            video.add(cameras(), 5, caption=CAPTION)
+    with pytest.raises(VideoError):
+        video.close("error")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("images", "steps"), [({}, 5), (cameras(), 0), (cameras(), -1)])
+def test_a_picture_must_show_something_for_some_time(tmp_path, images, steps):
+    with (
+        EpisodeVideo(tmp_path / "task00_ep000", control_hz=20.0) as video,
+        pytest.raises(ValueError, match="at least 1"),
+    ):
+        video.add(images, steps, caption=CAPTION)

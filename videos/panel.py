@@ -1,0 +1,224 @@
+"""One picture of the video: the cameras side by side, what the policy said, and how it is doing."""
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+
+import cv2
+import numpy as np
+from jaxtyping import UInt8
+from PIL import Image, ImageDraw
+
+from videos import theme
+from videos.shapes import draw_label, ring_mask, round_mask
+from videos.text import clean, cut, fit, load_font, wrap
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Caption:
+    """What is written on one picture.
+
+    Attributes:
+        task: The instruction.
+        episode: Which episode it is, e.g. `libero_object · task 3 · init 12`.
+        mode: How actions and language are scheduled.
+        time_s: Simulated seconds since the first query.
+        latency_ms: How long the query took; None where nothing was measured.
+        narration: The newest narration; empty while there is none.
+        memory: What the policy remembers, oldest first.
+    """
+
+    task: str
+    episode: str
+    mode: str
+    time_s: float
+    latency_ms: float | None = None
+    narration: str = ""
+    memory: tuple[str, ...] = ()
+
+
+def compose(
+    images: Mapping[str, UInt8[np.ndarray, "_ _ 3"]], caption: Caption, *, outcome: str | None = None
+) -> UInt8[np.ndarray, "height width 3"]:
+    """Draw one picture.
+
+    Args:
+        images: Camera name to pixels, drawn from left to right in this order.
+        caption: What is written beside them.
+        outcome: How the episode ended, on its last picture.
+
+    Returns:
+        The picture, of the size that `theme.picture_size` gives for the number of cameras.
+    """
+    cameras = len(images)
+    canvas = _backdrop(caption.task, caption.episode, caption.mode, cameras).copy()
+    for index, (name, pixels) in enumerate(images.items()):
+        canvas.paste(_camera(name, pixels), _camera_corner(index), _camera_mask())
+    text_left = theme.sidebar_left(cameras) + theme.PADDING
+    _draw_numbers(ImageDraw.Draw(canvas), text_left, caption)
+    canvas.paste(_memory_block(caption.memory, caption.mode), (text_left, theme.MEMORY_TOP))
+    narration = _narration_block(caption.narration, theme.cameras_width(cameras))
+    canvas.paste(narration, (theme.MARGIN, theme.NARRATION_TOP))
+    if outcome is not None:
+        _draw_outcome(canvas, outcome, cameras)
+    return np.asarray(canvas)
+
+
+@functools.lru_cache(maxsize=2)
+def _backdrop(task: str, episode: str, mode: str, cameras: int) -> Image.Image:
+    """Everything that stays the same throughout an episode."""
+    width, height = theme.picture_size(cameras)
+    canvas = Image.new("RGB", (width, height), theme.BACKGROUND)
+    canvas.paste(_title_block(task, episode, width - 2 * theme.MARGIN), (theme.MARGIN, 0))
+    left, card_height = theme.sidebar_left(cameras), theme.BOTTOM - theme.CAMERA_TOP
+    card = round_mask(theme.SIDEBAR, card_height, theme.CORNER)
+    canvas.paste(theme.CARD, (left, theme.CAMERA_TOP), card)
+    _draw_mode(canvas, left + theme.PADDING, mode)
+    rule = theme.MEMORY_TOP - theme.PADDING
+    ends = (left + theme.PADDING, rule, left + theme.SIDEBAR - theme.PADDING, rule)
+    ImageDraw.Draw(canvas).line(ends, theme.LINE)
+    return canvas
+
+
+def _title_block(task: str, episode: str, width: int) -> Image.Image:
+    block = Image.new("RGB", (width, theme.CAMERA_TOP), theme.BACKGROUND)
+    draw = ImageDraw.Draw(block)
+    draw.text((0, 22), cut(episode, load_font(14), width), theme.MUTED, load_font(14))
+    line, font = fit(task, width=width, sizes_px=range(25, 15, -1))
+    draw.text((0, 63), line, theme.TEXT, font, anchor="lm")
+    return block
+
+
+def _draw_mode(canvas: Image.Image, left: int, mode: str) -> None:
+    draw = ImageDraw.Draw(canvas)
+    top = theme.CAMERA_TOP + theme.PADDING
+    draw_label(draw, left, top, "mode")
+    colour = theme.MODE_COLOURS.get(mode, theme.TEXT)
+    canvas.paste(colour, (left, top + 27), round_mask(12, 12, 6))
+    font = load_font(21, bold=True)
+    draw.text((left + 22, top + 32), cut(mode, font, theme.SIDEBAR_TEXT - 22), colour, font, anchor="lm")
+
+
+def _draw_numbers(draw: ImageDraw.ImageDraw, left: int, caption: Caption) -> None:
+    """Simulated time and latency, in two columns."""
+    latency = "—" if caption.latency_ms is None else _number(caption.latency_ms)
+    columns = (("time", f"{caption.time_s:.2f}", "s"), ("latency", latency, "ms"))
+    font = load_font(26, bold=True)
+    for column, (label, value, unit) in enumerate(columns):
+        x = left + column * (theme.SIDEBAR_TEXT // 2)
+        draw_label(draw, x, theme.NUMBERS_TOP, label)
+        baseline = theme.NUMBERS_TOP + 46
+        draw.text((x, baseline), value, theme.TEXT, font, anchor="ls")
+        draw.text(
+            (x + round(font.getlength(value)) + 5, baseline), unit, theme.MUTED, load_font(15), anchor="ls"
+        )
+
+
+def _number(milliseconds: float) -> str:
+    """One decimal below 100 ms, none above; four digits at most, so that the unit stays beside it."""
+    if milliseconds >= 9999.5:
+        return ">9999"
+    return f"{milliseconds:.1f}" if milliseconds < 99.95 else f"{milliseconds:.0f}"
+
+
+@functools.lru_cache(maxsize=4)
+def _narration_block(narration: str, width: int) -> Image.Image:
+    block = Image.new("RGB", (width, theme.BOTTOM - theme.NARRATION_TOP), theme.BACKGROUND)
+    draw = ImageDraw.Draw(block)
+    draw_label(draw, 0, 0, "narration")
+    font = load_font(22)
+    lines = wrap(narration, font, width=width, max_lines=2)
+    for row, line in enumerate(lines or ["—"]):
+        draw.text((0, 22 + 31 * row), line, theme.TEXT if lines else theme.LINE, font)
+    return block
+
+
+@functools.lru_cache(maxsize=4)
+def _memory_block(memory: tuple[str, ...], mode: str) -> Image.Image:
+    """The list of memories, oldest first; where not all fit, the newest ones and how many came before."""
+    block = Image.new("RGB", (theme.SIDEBAR_TEXT, theme.MEMORY_HEIGHT), theme.CARD)
+    draw = ImageDraw.Draw(block)
+    draw_label(draw, 0, 0, "memory")
+    font, indent, top = load_font(16), 18, 24
+    wrapped = (wrap(text, font, width=theme.SIDEBAR_TEXT - indent, max_lines=3) for text in memory)
+    items = [lines for lines in wrapped if lines]
+    shown = _newest_that_fit(items)
+    if not items:
+        draw.text((0, top), "—", theme.LINE, font)
+    if len(shown) < len(items):
+        draw.text((indent, top), f"{len(items) - len(shown)} earlier", theme.MUTED, load_font(14))
+        top += 28
+    for lines in shown:
+        newest = lines is items[-1]
+        bullet = theme.MODE_COLOURS.get(mode, theme.TEXT) if newest else theme.MUTED
+        block.paste(bullet, (1, top + 6), round_mask(8, 8, 4))
+        draw.multiline_text(
+            (indent, top), "\n".join(lines), theme.TEXT if newest else theme.DIMMED, font, spacing=_LEADING
+        )
+        top += len(lines) * _MEMORY_LINE + _MEMORY_GAP
+    return block
+
+
+_MEMORY_LINE = 21
+_MEMORY_GAP = 12
+_LEADING = 6
+
+
+def _newest_that_fit(items: list[list[str]]) -> list[list[str]]:
+    """The longest tail of the list that fits below the heading and a line for those left out."""
+    room = theme.MEMORY_HEIGHT - 52
+    count = 0
+    for lines in reversed(items):
+        room -= len(lines) * _MEMORY_LINE + _MEMORY_GAP
+        if room < 0:
+            break
+        count += 1
+    return items[len(items) - count :]
+
+
+def _camera_corner(index: int) -> tuple[int, int]:
+    return theme.MARGIN + index * (theme.CAMERA + theme.GAP), theme.CAMERA_TOP
+
+
+def _camera_mask() -> Image.Image:
+    return round_mask(theme.CAMERA, theme.CAMERA, theme.CORNER)
+
+
+def _camera(name: str, pixels: UInt8[np.ndarray, "_ _ 3"]) -> Image.Image:
+    """One camera scaled into its square, with its name in a corner."""
+    scale = theme.CAMERA / max(pixels.shape[:2])
+    # OpenCV's resampling looks like Pillow's here and takes a fifth of its time.
+    scaled = Image.fromarray(cv2.resize(pixels, None, fx=scale, fy=scale, interpolation=cv2.INTER_CUBIC))
+    square = Image.new("RGB", (theme.CAMERA, theme.CAMERA), theme.CARD)
+    square.paste(scaled, ((theme.CAMERA - scaled.width) // 2, (theme.CAMERA - scaled.height) // 2))
+    tag = _tag(name)
+    square.paste(tag, (12, 12), tag)
+    return square
+
+
+@functools.lru_cache(maxsize=8)
+def _tag(name: str) -> Image.Image:
+    """A camera's name on a translucent plate."""
+    font = load_font(13, bold=True)
+    label = theme.CAMERA_LABELS.get(name, name.replace("_", " "))
+    text = cut(label, font, theme.CAMERA // 2)
+    width, height = round(font.getlength(text)) + 18, 24
+    plate = Image.new("RGBA", (width, height), theme.BACKGROUND)
+    plate.putalpha(round_mask(width, height, 8).point(lambda level: level * 3 // 4))
+    ImageDraw.Draw(plate).text((9, 12), text, theme.TEXT, font, anchor="lm")
+    return plate
+
+
+def _draw_outcome(canvas: Image.Image, outcome: str, cameras: int) -> None:
+    """Frame the cameras in the outcome's colour and name it between them."""
+    colour = theme.OUTCOME_COLOURS.get(outcome, theme.TEXT)
+    for index in range(cameras):
+        canvas.paste(colour, _camera_corner(index), ring_mask(theme.CAMERA, theme.CORNER, 5))
+    text = f"{theme.OUTCOME_SIGNS.get(outcome, '')} {clean(outcome)}".strip()
+    font = load_font(28, bold=True)
+    width, height = round(font.getlength(text)) + 56, 58
+    left = theme.MARGIN + (theme.cameras_width(cameras) - width) // 2
+    top = theme.CAMERA_TOP + theme.CAMERA - 28 - height
+    canvas.paste(colour, (left, top), round_mask(width, height, height // 2))
+    centre = (left + width // 2, top + height // 2 - 1)
+    ImageDraw.Draw(canvas).text(centre, text, theme.BACKGROUND, font, anchor="mm")

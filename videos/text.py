@@ -1,0 +1,83 @@
+"""Text as it may be drawn: cleaned of what cannot be shown, wrapped, cut with `…` where it is too long."""
+
+import functools
+import importlib.util
+import unicodedata
+from pathlib import Path
+
+from PIL import ImageFont
+
+ELLIPSIS = "…"
+_LONGEST = 2000
+"""Characters looked at: far more than any block holds, few enough to measure at once."""
+
+
+@functools.cache
+def load_font(size_px: int, *, bold: bool = False) -> ImageFont.FreeTypeFont:
+    """DejaVu Sans from matplotlib's own data folder, so that pictures are the same on every machine."""
+    package = importlib.util.find_spec("matplotlib")
+    assert package is not None
+    assert package.origin is not None
+    folder = Path(package.origin).parent / "mpl-data" / "fonts" / "ttf"
+    return ImageFont.truetype(folder / ("DejaVuSans-Bold.ttf" if bold else "DejaVuSans.ttf"), size_px)
+
+
+def clean(text: str) -> str:
+    """`text` on one line without control, format, private or unassigned characters.
+
+    What an untrained model says is any sequence of tokens: line breaks, escape codes, halves of surrogate
+    pairs and direction marks among them.
+    """
+    words = text[:_LONGEST].split()
+    shown = ("".join(char for char in word if unicodedata.category(char)[0] != "C") for word in words)
+    return " ".join(word for word in shown if word)
+
+
+def wrap(text: str, font: ImageFont.FreeTypeFont, *, width: int, max_lines: int) -> list[str]:
+    """Break `text` into at most `max_lines` lines no wider than `width` pixels, cutting the last with `…`."""
+    lines: list[str] = []
+    rest = clean(text)
+    while rest and len(lines) < max_lines:
+        count = _characters_that_fit(rest, font, width)
+        if count == len(rest):
+            lines.append(rest)
+            return lines
+        at_space = rest.rfind(" ", 0, count + 1)
+        end = at_space if at_space > 0 else count
+        lines.append(rest[:end])
+        rest = rest[end:].lstrip()
+    if rest:
+        lines[-1] = _with_ellipsis(lines[-1], font, width)
+    return lines
+
+
+def _characters_that_fit(text: str, font: ImageFont.FreeTypeFont, width: int) -> int:
+    """The length of the longest prefix within `width` pixels; at least 1, so that wrapping advances."""
+    low, high = 1, len(text)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if font.getlength(text[:middle]) <= width:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _with_ellipsis(line: str, font: ImageFont.FreeTypeFont, width: int) -> str:
+    count = _characters_that_fit(line, font, width - round(font.getlength(ELLIPSIS)))
+    return line[:count].rstrip() + ELLIPSIS
+
+
+def cut(text: str, font: ImageFont.FreeTypeFont, width: int) -> str:
+    """`text` on one line no wider than `width` pixels."""
+    return next(iter(wrap(text, font, width=width, max_lines=1)), "")
+
+
+def fit(text: str, *, width: int, sizes_px: range) -> tuple[str, ImageFont.FreeTypeFont]:
+    """`text` on one line in the first bold size in which it fits; cut, where it fits in none, in the last."""
+    line = clean(text)
+    for size in sizes_px:
+        font = load_font(size, bold=True)
+        if font.getlength(line) <= width:
+            break
+    return cut(line, font, width), font

@@ -1,0 +1,61 @@
+"""Colours and measures of the video's pictures, in RGB and pixels."""
+
+from collections.abc import Mapping
+
+Rgb = tuple[int, int, int]
+
+BACKGROUND: Rgb = (16, 18, 23)
+CARD: Rgb = (27, 30, 38)
+LINE: Rgb = (50, 55, 67)
+TEXT: Rgb = (236, 239, 244)
+DIMMED: Rgb = (178, 185, 198)
+MUTED: Rgb = (128, 137, 154)
+
+MODE_COLOURS: Mapping[str, Rgb] = {
+    "actions": (166, 174, 190),
+    "isolated": (240, 178, 92),
+    "shared": (116, 170, 255),
+    "unified": (84, 214, 186),
+}
+OUTCOME_COLOURS: Mapping[str, Rgb] = {
+    "success": (88, 204, 144),
+    "timeout": (240, 178, 92),
+    "error": (242, 104, 98),
+}
+OUTCOME_SIGNS: Mapping[str, str] = {"success": "✓", "timeout": "◔", "error": "✕"}
+
+CAMERA_LABELS: Mapping[str, str] = {"image": "agent view", "wrist_image": "wrist"}
+"""What the cameras that every policy sees are called on the picture; others keep their names."""
+
+CAMERA = 512
+"""Side of a camera: twice LIBERO's 256, so that every pixel is scaled alike."""
+MARGIN = 24
+GAP = 16
+PADDING = 20
+CORNER = 12
+HEIGHT = 736
+
+CAMERA_TOP = 96
+NARRATION_TOP = CAMERA_TOP + CAMERA + 20
+BOTTOM = HEIGHT - MARGIN
+
+SIDEBAR = 296
+SIDEBAR_TEXT = SIDEBAR - 2 * PADDING
+NUMBERS_TOP = CAMERA_TOP + 92
+MEMORY_TOP = CAMERA_TOP + 186
+MEMORY_HEIGHT = BOTTOM - PADDING - MEMORY_TOP
+
+
+def cameras_width(count: int) -> int:
+    """Width of `count` cameras side by side."""
+    return count * CAMERA + (count - 1) * GAP
+
+
+def sidebar_left(cameras: int) -> int:
+    """Left edge of the card beside the cameras."""
+    return MARGIN + cameras_width(cameras) + MARGIN
+
+
+def picture_size(cameras: int) -> tuple[int, int]:
+    """Width and height of a picture with that many cameras; both even, as yuv420p needs them."""
+    return sidebar_left(cameras) + SIDEBAR + MARGIN, HEIGHT
