@@ -1,9 +1,9 @@
 """From a run's records to `results.json`: success rates with intervals, latencies, and LeRobot's own shape.
 
 LeRobot's `eval_info.json` has `overall`, `per_group` and `per_task`; its tools read `overall.pc_success`,
-`overall.n_episodes` and `per_task[i].metrics.successes`. They are here under the same names. One thing differs:
-an episode that ended in an error of the program is no failure of the policy. It is in `n_errors` and in the
-seconds spent, and in no other number.
+`overall.n_episodes` and `per_task[i].metrics.successes`. They are here under the same names. One thing
+differs: an episode that ended in an error of the program is no failure of the policy. It is in `n_errors` and
+in the seconds spent, and in no other number.
 """
 
 from collections import defaultdict
