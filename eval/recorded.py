@@ -1,7 +1,7 @@
 """A recorded run, read back for reports. A file that cannot be read is a one-line error that names it."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +112,7 @@ def _query(record: Mapping[str, Any]) -> QueryRecord:
     )
 
 
-def find_runs(paths: tuple[Path, ...]) -> list[RunFolder]:
+def find_runs(paths: Sequence[Path]) -> list[RunFolder]:
     """Every run in the paths: each is a run's folder, or a folder of such folders. None counts twice.
 
     Raises:

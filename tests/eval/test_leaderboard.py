@@ -1,0 +1,189 @@
+"""A leaderboard ranks what may be ranked together, and never drops a run without saying why."""
+
+import json
+
+import pytest
+
+from eval.cli import run_app
+from eval.leaderboard import app, leaderboard
+from eval.records import write_json
+from eval.results import summarize
+from tests.eval.factory import RunBuilder
+
+
+def tables(markdown):
+    """Suite to its tables, each a list of rows, each a mapping from heading to cell."""
+    found, headings, suite = {}, None, None
+    for line in markdown.splitlines():
+        if line.startswith("## "):
+            suite = line[3:]
+        elif line.startswith("| #"):
+            headings = cells_of(line)
+            found.setdefault(suite, []).append([])
+        elif line.startswith("| "):
+            found[suite][-1].append(dict(zip(headings, cells_of(line), strict=True)))
+    return found
+
+
+def cells_of(line):
+    return [cell.strip() for cell in line.replace("\\|", "\0").strip("|").split("|")]
+
+
+def not_ranked(markdown):
+    """Run to the reason it was left out."""
+    _, _, listed = markdown.partition("## Not ranked")
+    return dict(line[2:].split(": ", 1) for line in listed.splitlines() if line.startswith("- "))
+
+
+def command(arguments, capsys):
+    """Exit code, stdout and stderr of the command line."""
+    with pytest.raises(SystemExit) as stop:
+        run_app(app, [str(argument) for argument in arguments])
+    printed = capsys.readouterr()
+    return stop.value.code, printed.out, printed.err
+
+
+def test_runs_are_ranked_by_success_and_equal_ones_share_a_rank(tmp_path):
+    for name, outcomes in (("poor", "sttt"), ("good", "ssst"), ("also-good", "tsss"), ("perfect", "ssss")):
+        RunBuilder.at(tmp_path / name, policy=name).add_all(outcomes)
+    (rows,) = tables(leaderboard([tmp_path]))["libero_object"]
+    assert [(row["#"], row["policy"]) for row in rows] == [
+        ("1", "perfect"),
+        ("2", "also-good"),
+        ("2", "good"),
+        ("4", "poor"),
+    ]
+
+
+def test_a_row_says_all_that_the_results_say(tmp_path):
+    run = RunBuilder.at(tmp_path / "run", mode="isolated").add_all("ssste", latency=61.25)
+    (rows,) = tables(leaderboard([tmp_path]))["libero_object"]
+    (row,) = rows
+    low, high = summarize(run.path)["overall"]["pc_success_ci95"]
+    assert row == {
+        "#": "1",
+        "policy": "tiny",
+        "mode": "isolated",
+        "assets": "real",
+        "n": "4",
+        "success": "75.0 %",
+        "95 % interval": f"{low:.1f} – {high:.1f}",
+        "action (ms)": "61.2 / 61.2",
+        "query (ms)": "61.2 / 61.2",
+        "tokens/s": "15",
+        "errors": "1",
+        "run": "run",
+    }
+
+
+def test_every_suite_has_its_table(tmp_path):
+    RunBuilder.at(tmp_path / "both").add_all("ss", suite="libero_goal").add_all("st")
+    RunBuilder.at(tmp_path / "one").add_all("tt")
+    found = tables(leaderboard([tmp_path]))
+    assert {suite: [len(rows) for rows in ranked] for suite, ranked in found.items()} == {
+        "libero_goal": [1],
+        "libero_object": [2],
+    }
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ({"suite_hashes": {"libero_object": "0ther000"}}, "0ther000"),
+        ({"suite_hashes": {}, "protocol_hash": "whole000"}, "whole000"),
+        ({"assets": {"name": "stand-ins", "digest": "123456789abc"}}, "stand-ins (12345678)"),
+        ({"assets": {"name": "real", "digest": "fedcba987654"}}, "real (fedcba98)"),
+    ],
+)
+def test_other_protocols_or_assets_are_tables_of_their_own_and_named(tmp_path, changed, named):
+    for name in ("a", "b"):
+        RunBuilder.at(tmp_path / name).add_all("tt")
+    RunBuilder.at(tmp_path / "other", **changed).add_all("ss")
+    markdown = leaderboard([tmp_path])
+    assert [[row["run"] for row in rows] for rows in tables(markdown)["libero_object"]] == [
+        ["a", "b"],
+        ["other"],
+    ]
+    assert named in markdown
+
+
+def test_the_protocol_of_other_suites_does_not_matter(tmp_path):
+    RunBuilder.at(tmp_path / "a", protocol_hash="x", suite_hashes={"libero_object": "same"}).add_all("s")
+    RunBuilder.at(tmp_path / "b", protocol_hash="y", suite_hashes={"libero_object": "same"}).add_all("t")
+    assert len(tables(leaderboard([tmp_path]))["libero_object"]) == 1
+
+
+def test_what_cannot_be_ranked_is_listed_with_its_reason(tmp_path):
+    RunBuilder.at(tmp_path / "fine").add_all("s")
+    RunBuilder.at(tmp_path / "stopped", status="interrupted", n_planned=40).add_all("stt")
+    RunBuilder.at(tmp_path / "errors").add_all("ee")
+    RunBuilder.at(tmp_path / "empty-but-complete")
+    RunBuilder.at(tmp_path / "torn").folder.manifest_path.write_text('{"run_id": ')
+    RunBuilder.at(tmp_path / "garbled").add_all("s").folder.results_path.write_text('{"per_suite": 3}')
+    RunBuilder.at(tmp_path / "nonsense").folder.episodes_path.write_text("nonsense\n")
+    (tmp_path / "stray").mkdir()
+    (tmp_path / "notes.txt").write_text("not a run")
+    markdown = leaderboard([tmp_path])
+    ((only,),) = tables(markdown)["libero_object"]
+    assert only["run"] == "fine"
+    reasons = not_ranked(markdown)
+    expected = {
+        "stopped": "3 of 40",
+        "errors": "2 errors",
+        "empty-but-complete": "no episode",
+        "torn": "manifest.json",
+        "garbled": "results.json",
+        "nonsense": "episodes.jsonl",
+        "stray": "not a run",
+    }
+    assert set(reasons) == {f"`{name}`" for name in expected}
+    for name, words in expected.items():
+        assert words in reasons[f"`{name}`"]
+
+
+def test_a_suite_without_graded_episodes_does_not_hide_the_others(tmp_path):
+    RunBuilder.at(tmp_path / "run").add_all("e", suite="libero_goal").add_all("s")
+    markdown = leaderboard([tmp_path])
+    assert list(tables(markdown)) == ["libero_object"]
+    assert "libero_goal" in not_ranked(markdown)["`run`"]
+
+
+def test_results_on_disk_and_results_made_anew_are_the_same_row(tmp_path):
+    run = RunBuilder.at(tmp_path / "run").add_all("stse")
+    before = leaderboard([tmp_path])
+    write_json(run.folder.results_path, summarize(run.path))
+    assert leaderboard([tmp_path]) == before
+
+
+def test_several_paths_are_one_table_and_no_run_counts_twice(tmp_path):
+    first = RunBuilder.at(tmp_path / "here" / "first").add_all("s")
+    RunBuilder.at(tmp_path / "there" / "second").add_all("t")
+    markdown = leaderboard([tmp_path / "here", tmp_path / "there", first.path])
+    (rows,) = tables(markdown)["libero_object"]
+    assert [row["run"] for row in rows] == ["first", "second"]
+
+
+def test_a_name_cannot_break_the_table(tmp_path):
+    RunBuilder.at(tmp_path / "run", policy="a|b\nc").add_all("s")
+    (rows,) = tables(leaderboard([tmp_path]))["libero_object"]
+    assert rows[0]["policy"] == "a\0b c"
+
+
+def test_the_command_prints_or_writes(tmp_path, capsys):
+    RunBuilder.at(tmp_path / "runs" / "run").add_all("s")
+    code, printed, err = command([tmp_path / "runs"], capsys)
+    assert (code, err) == (0, "")
+    code, out, _ = command([tmp_path / "runs", "--output", tmp_path / "board.md"], capsys)
+    assert (code, out) == (0, "")
+    assert (tmp_path / "board.md").read_text() == printed
+
+
+@pytest.mark.parametrize("path", ["nowhere", "empty", "file"])
+def test_without_a_run_there_is_one_line_and_exit_code_2(tmp_path, capsys, path):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_text(json.dumps({}))
+    code, out, err = command([tmp_path / path], capsys)
+    assert (code, out) == (2, "")
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert path in err
