@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import gc
-import math
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -16,6 +15,7 @@ from sim_envs.libero.arm import Arm
 from sim_envs.libero.assets import AssetSet, find_assets
 from sim_envs.libero.bootstrap import load_libero, use_assets
 from sim_envs.libero.cameras import Cameras
+from sim_envs.libero.contacts import ContactChecker
 from sim_envs.libero.tasks import Task, get_init_state
 from sim_envs.world import Advance, Observation
 
@@ -71,6 +71,7 @@ class LiberoSim:
         self.env = _build_env(task, self.assets)
         self._model: mujoco.MjModel = self.env.sim.model._model
         self._data: mujoco.MjData = self.env.sim.data._data
+        self.env.check_contact = ContactChecker(self._model, self._data)
         self._blank = _ResetState.of(self.env)
         self._cameras = Cameras(self._model, size=camera_size)
         self._arm: Arm | None = None
@@ -107,8 +108,8 @@ class LiberoSim:
         self.env.sim.set_state_from_flattened(state)
         self.env.sim.forward()
         self._judge()
-        self._expose()
         self._arm = Arm(self.env)
+        self._expose(self._arm)
         for _ in range(settle_steps):
             self._control_step(self._arm, SETTLE_ACTION)
 
@@ -189,7 +190,7 @@ class LiberoSim:
         for step in range(_PHYSICS_STEPS):
             arm.physics_step(action, new_goal=step == 0)
             if step == _EXPOSED_STEP:
-                self._expose()
+                self._expose(arm)
         if self._data.warning[mujoco.mjtWarning.mjWARN_BADQACC].number:
             raise SimulationError(
                 f"MuJoCo's accelerations diverged in {self.task.suite} task {self.task.task_id}"
@@ -202,17 +203,9 @@ class LiberoSim:
         self.env._post_process()
         return success
 
-    def _expose(self) -> None:
+    def _expose(self, arm: Arm) -> None:
         self._cameras.expose(self._data)
-        robot = self.env.robots[0]
-        quaternion = self._data.body(robot.robot_model.eef_name).xquat
-        self._state = np.concatenate(
-            [
-                self._data.site_xpos[robot.eef_site_id],
-                _axis_angle(quaternion),
-                self._data.qpos[robot._ref_gripper_joint_pos_indexes],
-            ]
-        )
+        self._state = arm.policy_state()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -304,16 +297,6 @@ def _numpy_seed(seed: int) -> Iterator[None]:
         yield
     finally:
         np.random.set_state(before)  # noqa: NPY002
-
-
-def _axis_angle(quaternion: Float64[np.ndarray, " 4"]) -> Float64[np.ndarray, " 3"]:
-    """Rotation vector of a quaternion (w, x, y, z), as robosuite and openpi compute it: angles from 0 to
-    2π."""
-    w = float(np.clip(quaternion[0], -1.0, 1.0))
-    sine = math.sqrt(1.0 - w * w)
-    if math.isclose(sine, 0.0):
-        return np.zeros(3)
-    return quaternion[1:] * 2.0 * math.acos(w) / sine
 
 
 def _checked(actions: Any) -> Float64[np.ndarray, "steps 7"]:
