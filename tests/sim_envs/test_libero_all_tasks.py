@@ -10,7 +10,7 @@ from sim_envs.libero.assets import find_assets
 from sim_envs.libero.sim import CONTROL_HZ, LiberoSim
 from sim_envs.libero.tasks import SUITES, Task, get_task, init_states, list_tasks
 
-# A kitchen, a living room and a study, a task with open drawers, one with a stove; floor and table are in other tests.
+# Kitchens, a living room, a study; floor and table top are in other tests.
 _SAMPLE = [("libero_90", 0), ("libero_90", 35), ("libero_90", 61), ("libero_90", 83), ("libero_10", 8)]
 
 
