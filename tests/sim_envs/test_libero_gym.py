@@ -1,5 +1,6 @@
 """The Gymnasium environments keep Gymnasium's rules and LIBERO's protocol, and leave nothing behind."""
 
+import ctypes
 import gc
 import os
 from collections.abc import Iterator
@@ -104,6 +105,8 @@ def test_opening_and_closing_leaves_no_files_threads_or_memory(libero_assets: Pa
             sim.observe()
         sim.close()
         gc.collect()
+        # What the allocator keeps for itself is no leak; without this its share grows by megabytes.
+        ctypes.CDLL(None).malloc_trim(0)
         return process.num_fds(), process.num_threads(), process.memory_info().rss
 
     for _ in range(2):
@@ -113,5 +116,5 @@ def test_opening_and_closing_leaves_no_files_threads_or_memory(libero_assets: Pa
         files_after, threads_after, memory_after = cycle()
     assert files_after <= files
     assert threads_after <= threads
-    assert (memory_after - memory) / 6 < 4 * 2**20, "more than 4 MiB stay behind after each close"
+    assert (memory_after - memory) / 6 < 2 * 2**20, "more than 2 MiB stay behind after each close"
     assert os.getpid() == process.pid
