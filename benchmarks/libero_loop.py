@@ -21,6 +21,7 @@ from typing import Any
 import mujoco
 import numpy as np
 
+from configs.errors import UsageError
 from sim_envs.libero.arm import Arm
 from sim_envs.libero.assets import AssetSet, find_assets
 from sim_envs.libero.bootstrap import PINNED_VERSIONS, load_libero, use_assets
@@ -43,7 +44,14 @@ _PARTS: Mapping[str, tuple[Any, str]] = {
 
 
 def main() -> int:
-    options = _options()
+    try:
+        return _compare(_options())
+    except UsageError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 2
+
+
+def _compare(options: argparse.Namespace) -> int:
     task = get_task(options.suite, options.task_id)
     assets = find_assets(options.assets)
     actions = _actions(options.steps, options.replan_steps)
@@ -175,6 +183,7 @@ def _machine() -> dict[str, Any]:
     return {
         "cpu": models[0].split(":")[1].strip() if models else platform.processor(),
         "cores": len(os.sched_getaffinity(0)),
+        "load_average": [round(load, 1) for load in os.getloadavg()],
         "renderer": os.environ["MUJOCO_GL"],
         "python": platform.python_version(),
         "versions": {name: version(name) for name in (*PINNED_VERSIONS, "numpy", "scipy", "numba")},
