@@ -17,7 +17,8 @@ from configs.load import load
 from configs.schema import SuiteConfig
 from sim_envs.libero.assets import AssetSet
 from sim_envs.libero.cameras import CAMERAS
-from sim_envs.libero.sim import ACTION_SIZE, CONTROL_HZ, LiberoSim
+from sim_envs.libero.libero_env import CONTROL_HZ
+from sim_envs.libero.sim import ACTION_SIZE, LiberoSim
 from sim_envs.libero.tasks import SUITES, get_task, init_states
 
 NAMESPACE = "oxygen_eval"

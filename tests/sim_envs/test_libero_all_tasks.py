@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from sim_envs.libero.assets import find_assets
-from sim_envs.libero.sim import CONTROL_HZ, LiberoSim
+from sim_envs.libero.libero_env import CONTROL_HZ
+from sim_envs.libero.sim import LiberoSim
 from sim_envs.libero.tasks import SUITES, Task, get_task, init_states, list_tasks
 
 # Kitchens, a living room, a study; floor and table top are in other tests.
