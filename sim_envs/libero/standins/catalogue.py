@@ -5,6 +5,7 @@ from pathlib import Path
 
 from sim_envs.libero.standins.groceries import GROCERIES
 from sim_envs.libero.standins.mjcf import write_model
+from sim_envs.libero.standins.robot import write_robot
 from sim_envs.libero.standins.scenes import write_scenes
 from sim_envs.libero.standins.vessels import VESSELS
 
@@ -22,3 +23,4 @@ def write_all(tree: Path) -> None:
     for model in MODELS.values():
         write_model(tree, model)
     write_scenes(tree)
+    write_robot(tree)
