@@ -6,19 +6,8 @@ from PIL import Image
 
 from sim_envs.libero.standins import labels
 from sim_envs.libero.standins.mesh import Rect, box, gable, lathe
-from sim_envs.libero.standins.model import (
-    UPRIGHT,
-    Y_UP,
-    Body,
-    Look,
-    Marks,
-    Model,
-    Picture,
-    Quat,
-    Solid,
-    block,
-    prism,
-)
+from sim_envs.libero.standins.model import UPRIGHT, Y_UP, Body, Look, Marks, Model, Picture, Quat, Solid
+from sim_envs.libero.standins.solids import bar, block, prism
 
 ORDINARY = Marks()
 THIRDS: tuple[Rect, Rect, Rect] = ((0.0, 0.0, 1 / 3, 1.0), (1 / 3, 0.0, 2 / 3, 1.0), (2 / 3, 0.0, 1.0, 1.0))
@@ -40,16 +29,17 @@ def can(picture: Picture, *, mass: float) -> Body:
     return Body(name="object", mass=mass, tilt=Y_UP, solids=solids, looks=[Look(mesh=mesh, skin=picture)])
 
 
-def carton(picture: Picture) -> Body:
-    """A gable-topped drink carton, 131 mm high."""
-    w, z0, z1 = 0.0263, -0.0698, 0.0398
+def carton(picture: Picture, *, shift: float) -> Body:
+    """A gable-topped drink carton, 131 mm high; `shift` is where its middle lies along x."""
+    w, z0, z1 = 0.02625, -0.06975, 0.03975
     mesh = gable((w, w), (z0, z1, 0.0540, 0.0614), 0.0025)
     solids = [
-        block((-w, -w, z0), (w, w, z1)),
-        block((-w, -0.0150, z1), (w, 0.0150, 0.0490)),
-        block((-w, -0.0035, 0.0490), (w, 0.0035, 0.0614)),
+        block((shift - w, -w, z0), (shift + w, w, z1)),
+        bar((0.0, 0.0239, 0.0388), (0.0, 0.0031, 0.0568), width=w, thickness=0.0022),
+        bar((0.0, -0.0239, 0.0388), (0.0, -0.0031, 0.0568), width=w, thickness=0.0022),
+        block((-w, -0.0035, 0.0555), (w, 0.0035, 0.0614)),
     ]
-    return Body(name="object", mass=0.0317, tilt=Y_UP, solids=solids, looks=[Look(mesh=mesh, skin=picture)])
+    return Body(name="object", mass=0.031666, tilt=Y_UP, solids=solids, looks=[Look(mesh=mesh, skin=picture)])
 
 
 def pack(picture: Picture, half: tuple[float, float, float], *, mass: float) -> Body:
@@ -145,8 +135,8 @@ BBQ_SAUCE = bottle(
 GROCERIES = (
     grocery("alphabet_soup", can(_label(labels.alphabet_soup), mass=0.0259), Marks(bottom=-0.04)),
     grocery("tomato_sauce", can(_label(labels.tomato_sauce), mass=0.0266)),
-    grocery("milk", carton(_label(labels.milk)), Marks(radius=(0.03, 0.03))),
-    grocery("orange_juice", carton(_label(labels.orange_juice))),
+    grocery("milk", carton(_label(labels.milk), shift=0.00037), Marks(radius=(0.03, 0.03))),
+    grocery("orange_juice", carton(_label(labels.orange_juice), shift=-0.00035)),
     grocery("ketchup", KETCHUP),
     grocery("salad_dressing", SALAD_DRESSING),
     grocery("bbq_sauce", BBQ_SAUCE, Marks(top=0.06, radius=(0.015, 0.015))),
@@ -157,7 +147,7 @@ GROCERIES = (
     ),
     grocery(
         "cream_cheese",
-        pack(_label(labels.cream_cheese), (0.0406, 0.0213, 0.0089), mass=0.0062),
+        pack(_label(labels.cream_cheese), (0.040608, 0.021336, 0.008936), mass=0.006194),
         Marks(bottom=-0.025, top=0.025, radius=(0.03, 0.03)),
     ),
     grocery(

@@ -171,3 +171,29 @@ def cookies() -> Image.Image:
 
     sheet.panels(3, face)
     return sheet.image
+
+
+def white_and_yellow() -> Image.Image:
+    """White glaze over a yellow foot."""
+    sheet = Sheet(WHITE, size=(16, 128))
+    sheet.bar((0.0, 0.0, 1.0, 0.42), (228, 188, 52))
+    return sheet.image
+
+
+def wine() -> Image.Image:
+    """Dark green glass, a cream label, a cork."""
+    sheet = Sheet((10, 24, 14))
+    sheet.bar((0.0, 0.94, 1.0, 1.0), (196, 150, 96))
+    sheet.bar((0.0, 0.80, 1.0, 0.94), (96, 16, 24))
+    sheet.bar((0.22, 0.10, 0.78, 0.36), (232, 222, 196))
+    sheet.word("WINE", (0.5, 0.24), height=0.12, ink=(120, 20, 30), width=0.4)
+    return sheet.image
+
+
+def pages() -> Image.Image:
+    """The edge of a book: white paper between black covers."""
+    sheet = Sheet((18, 18, 20), size=(64, 64))
+    sheet.bar((0.12, 0.02, 0.88, 0.98), (232, 228, 214))
+    for k in range(5):
+        sheet.bar((0.2 + 0.14 * k, 0.02, 0.22 + 0.14 * k, 0.98), (190, 186, 172))
+    return sheet.image

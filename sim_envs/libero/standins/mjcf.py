@@ -36,7 +36,7 @@ def write_model(tree: Path, model: Model) -> None:
     root = ET.Element("mujoco", model=file.stem)
     asset = ET.SubElement(root, "asset")
     outer = ET.SubElement(ET.SubElement(root, "worldbody"), "body")
-    outer.append(_body(model.body, Wardrobe(asset=asset, folder=parts)))
+    outer.append(body_element(model.body, Wardrobe(asset=asset, folder=parts)))
     marks = {
         "bottom_site": (0.0, 0.0, model.marks.bottom),
         "top_site": (0.0, 0.0, model.marks.top),
@@ -102,7 +102,8 @@ class Wardrobe:
         (self._folder / name).write_bytes(content)
 
 
-def _body(body: Body, wardrobe: Wardrobe) -> ET.Element:
+def body_element(body: Body, wardrobe: Wardrobe) -> ET.Element:
+    """A body with all its parts; its meshes and pictures go to the wardrobe."""
     element = ET.Element("body", name=body.name)
     if any(body.pos):
         element.set("pos", numbers(body.pos))
@@ -120,7 +121,7 @@ def _body(body: Body, wardrobe: Wardrobe) -> ET.Element:
         geom.set("quat", numbers(body.tilt))
     density = DENSITY if body.mass is None else body.mass / sum(_volume(solid.half) for solid in body.solids)
     element.extend(_solid(solid, body, density) for solid in body.solids)
-    element.extend(_body(part, wardrobe) for part in body.parts)
+    element.extend(body_element(part, wardrobe) for part in body.parts)
     return element
 
 
@@ -131,7 +132,7 @@ def _volume(half: Vec3) -> float:
 def _solid(solid: Solid, body: Body, density: float) -> ET.Element:
     return ET.Element(
         "geom",
-        CONTACT,
+        CONTACT | ({"contype": "0", "conaffinity": "1"} if body.aloof else {}),
         type="box",
         group="0",
         pos=numbers(rotate(body.tilt, solid.pos)),
@@ -161,7 +162,7 @@ def _joint(joint: Joint) -> ET.Element:
 
 
 def site(region: Region) -> ET.Element:
-    """A region as a site that is there and cannot be seen."""
+    """A region as a site."""
     return ET.Element(
         "site",
         name=region.name,
@@ -169,6 +170,6 @@ def site(region: Region) -> ET.Element:
         pos=numbers(region.pos),
         quat=numbers(region.quat),
         size=numbers(region.half),
-        rgba=numbers([*region.colour, 0.0]),
+        rgba=numbers([*region.colour, float(region.visible)]),
         group="0",
     )

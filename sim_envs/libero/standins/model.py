@@ -2,12 +2,11 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
-import numpy as np
 from PIL import Image
 
-from sim_envs.libero.standins.mesh import Mesh, box, merge
+from sim_envs.libero.standins.mesh import Mesh
 
 Vec3 = tuple[float, float, float]
 Quat = tuple[float, float, float, float]  # w, x, y, z, as MuJoCo writes it
@@ -86,6 +85,7 @@ class Region:
     quat: Quat = UPRIGHT
     shape: str = "box"
     colour: Colour = (0.8, 0.8, 0.8)
+    visible: bool = False
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -125,6 +125,7 @@ class Body:
         mass: Of all solids together (kg); spread by volume. None: of LIBERO's usual density.
         inertia: (mass, diagonal) where LIBERO states it instead of deriving it from the shape.
         joint: How the part moves on its parent; None is fixed.
+        aloof: Whether it collides with other models only, not with parts of its own.
         tilt: Orientation of solids and looks in the body's frame.
         pos: Position in the parent's frame.
         quat: Orientation in the parent's frame.
@@ -138,6 +139,7 @@ class Body:
     mass: float | None = None
     inertia: tuple[float, Vec3] | None = None
     joint: Joint | None = None
+    aloof: bool = False
     tilt: Quat = UPRIGHT
     pos: Vec3 = (0.0, 0.0, 0.0)
     quat: Quat = UPRIGHT
@@ -168,62 +170,3 @@ class Model:
     path: str
     body: Body
     marks: Marks = Marks()
-
-
-def block(low: Vec3, high: Vec3) -> Solid:
-    """An upright box between two corners."""
-    centre = [(a + b) / 2 for a, b in zip(low, high, strict=True)]
-    half = [(b - a) / 2 for a, b in zip(low, high, strict=True)]
-    return Solid(pos=(centre[0], centre[1], centre[2]), half=(half[0], half[1], half[2]))
-
-
-def prism(radius: float, z0: float, z1: float, *, sides: int = 8, at: Vec3 = (0.0, 0.0, 0.0)) -> list[Solid]:
-    """A regular prism about z with an even number of sides, `radius` from axis to side, as crossed boxes."""
-    width = radius * math.tan(math.pi / sides)
-    half = (radius, width, (z1 - z0) / 2)
-    pos = (at[0], at[1], at[2] + (z0 + z1) / 2)
-    return [Solid(pos=pos, half=half, quat=about("z", 2 * math.pi * k / sides)) for k in range(sides // 2)]
-
-
-def panel(
-    low: tuple[float, float], high: tuple[float, float], *, width: float, thickness: float, yaw: float
-) -> Solid:
-    """A flat wall that faces away from the z axis, leaning from its foot to its rim.
-
-    Args:
-        low: (distance from the axis, z) of the outer face's lower edge.
-        high: The same of its upper edge.
-        width: Half width (m).
-        thickness: Inwards (m).
-        yaw: Direction it faces (rad).
-    """
-    (r0, z0), (r1, z1) = low, high
-    length, lean = math.hypot(r1 - r0, z1 - z0), math.atan2(r1 - r0, z1 - z0)
-    r = (r0 + r1) / 2 - thickness / 2 * math.cos(lean)
-    z = (z0 + z1) / 2 + thickness / 2 * math.sin(lean)
-    turn = about("z", yaw)
-    half = (thickness / 2, width, length / 2)
-    return Solid(pos=rotate(turn, (r, 0.0, z)), half=half, quat=times(turn, about("y", lean)))
-
-
-def ring(low: tuple[float, float], high: tuple[float, float], thickness: float, *, sides: int) -> list[Solid]:
-    """A wall around z, straight in section: one panel per side, from `low` to `high` as (radius, z)."""
-    width = max(low[0], high[0]) * math.tan(math.pi / sides)
-    return [
-        panel(low, high, width=width, thickness=thickness, yaw=2 * math.pi * k / sides) for k in range(sides)
-    ]
-
-
-def drawn(solids: Iterable[Solid]) -> Mesh:
-    """A mesh that looks like the solids: every box wears the whole picture on each of its faces."""
-    return merge(_as_mesh(solid) for solid in solids)
-
-
-def _as_mesh(solid: Solid) -> Mesh:
-    x, y, z = solid.half
-    mesh = box((-x, -y, -z), (x, y, z))
-    columns = [rotate(solid.quat, axis) for axis in ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))]
-    turn = np.array(columns)  # rows are images of the axes: right for row vectors
-    return dataclasses.replace(
-        mesh, points=mesh.points @ turn + np.array(solid.pos), normals=mesh.normals @ turn
-    )

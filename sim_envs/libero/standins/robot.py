@@ -1,7 +1,7 @@
-"""The Panda with fewer triangles: robosuite's own models, their visual meshes thinned out, nothing else touched.
+"""The Panda with fewer triangles: robosuite's own models, their visual meshes thinned out.
 
-robosuite's robot is drawn with 170,000 triangles, which cost more than all of LIBERO's objects. What collides, weighs
-and moves stays the same file for file, so physics is the same bit for bit.
+robosuite's robot is drawn with 170,000 triangles, more than all of LIBERO's objects. What collides,
+weighs and moves stays the same file for file, so physics is the same bit for bit.
 """
 
 import importlib.util
@@ -91,7 +91,7 @@ def thin(
 ) -> tuple[Float64[np.ndarray, "fewer 3"], Int64[np.ndarray, "left 3"]]:
     """Merge the vertices in each cell of a grid into the one point that lies best on the planes around it.
 
-    Vertex clustering with quadric error (Lindstrom, "Out-of-core simplification of large polygonal models", 2000).
+    Vertex clustering with quadric error (Lindstrom, Out-of-core simplification, SIGGRAPH 2000).
 
     Args:
         points: Vertices (m).
@@ -105,7 +105,9 @@ def thin(
     mean = np.stack([np.bincount(group, points[:, k]) for k in range(3)], axis=1) / count[:, None]
     corners = points[faces]
     area = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
-    area /= np.linalg.norm(area, axis=1, keepdims=True).clip(1e-12) ** 0.5  # weighs by the square root of area
+    area /= (
+        np.linalg.norm(area, axis=1, keepdims=True).clip(1e-12) ** 0.5
+    )  # weighs by the square root of area
     matrix = np.zeros((len(count), 3, 3))
     vector = np.zeros((len(count), 3))
     for k in range(3):
