@@ -79,17 +79,23 @@ def load_libero() -> types.ModuleType:
 
 @contextlib.contextmanager
 def use_assets(folder: Path) -> Iterator[None]:
-    """Make LIBERO build its models from the asset tree at `folder` meanwhile."""
+    """Make LIBERO build its models from the asset tree at `folder` meanwhile.
+
+    A tree may bring robosuite's models along, in `robosuite`; LIBERO's own does not.
+    """
     load_libero()
     import libero.libero as package
+    import robosuite.models as robot_package
 
     with _lock:
-        before = package._assets_path_cache
+        before = package._assets_path_cache, robot_package.assets_root
         package._assets_path_cache = str(folder)
+        if (folder / "robosuite").is_dir():
+            robot_package.assets_root = str(folder / "robosuite")
         try:
             yield
         finally:
-            package._assets_path_cache = before
+            package._assets_path_cache, robot_package.assets_root = before
 
 
 @contextlib.contextmanager

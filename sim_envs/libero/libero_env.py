@@ -52,9 +52,11 @@ def build_env(task: Task, assets: AssetSet) -> Any:
     """LIBERO's environment for the task, as its `OffScreenRenderEnv` makes it but without a renderer."""
     libero_envs = load_libero()
     import robosuite
-    from libero.libero.envs.bddl_utils import get_problem_info
+    from libero.libero.envs.bddl_utils import robosuite_parse_problem
 
-    problem = libero_envs.TASK_MAPPING[get_problem_info(str(task.bddl_file))["problem_name"]]
+    parsed = robosuite_parse_problem(str(task.bddl_file))
+    assets.require([*parsed["objects"], *parsed["fixtures"]], by=f"{task.suite} task {task.task_id}")
+    problem = libero_envs.TASK_MAPPING[parsed["problem_name"]]
     controller = robosuite.load_controller_config(default_controller="OSC_POSE")
     with use_assets(assets.path), numpy_seed(0):
         return _until_placed(
