@@ -15,9 +15,8 @@ from eval.records import EpisodeResult, Outcome
 from eval.runs import Run
 from sim_envs.libero.assets import AssetSet
 
-_NUMBERS = ("n", "success", "95 %", "action", "frame", "tok/s", "errors")
-_NUMBERS_WIDTH = 60
-"""What the columns of numbers take at the most, with their gaps."""
+_NUMBERS = {"n": 3, "success": 8, "95 %": 11, "action": 7, "frame": 7, "tok/s": 6, "errors": 6}
+"""The columns of numbers, and the characters they need."""
 
 
 class Console:
@@ -73,10 +72,12 @@ class Console:
     def table(self, results: Mapping[str, Any]) -> None:
         """Print the results: a row per task, a row per suite, and one over all where there are several."""
         config = self._run.config
-        table = Table(title=f"{config.policy}, mode {config.mode}", title_justify="left", box=box.SIMPLE_HEAD)
-        table.add_column("task", no_wrap=True, max_width=max(16, self._rich.width - _NUMBERS_WIDTH))
-        for heading in _NUMBERS:
-            table.add_column(heading, justify="right", no_wrap=True)
+        title = f"{config.policy}, mode {config.mode}"
+        table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=0)
+        room = self._rich.width - sum(_NUMBERS.values()) - len(_NUMBERS) - 3
+        table.add_column("task", no_wrap=True, max_width=max(12, room))
+        for heading, width in _NUMBERS.items():
+            table.add_column(heading, justify="right", no_wrap=True, width=width)
         for suite, row in results["per_suite"].items():
             for task in results["per_task"]:
                 if task["task_group"] == suite:
