@@ -103,6 +103,10 @@ class OxyGenPolicy:
         engine: EngineConfig,
         norms: RobotNorms,
     ) -> None:
+        for field in ("slots", "rows"):
+            wanted, most = getattr(engine, field), getattr(runner.sizes, field)
+            if wanted > most:
+                raise UsageError(f"{field} is {wanted}; the programs take {most} at most")
         self._runner = runner
         self._tokenizer = tokenizer
         self._tasks = tuple(tasks)
@@ -112,18 +116,21 @@ class OxyGenPolicy:
         self.reset(0)
 
     @property
-    def mode(self) -> Mode:
-        """How language is scheduled beside the actions."""
-        return self._engine_config.mode
+    def engine(self) -> EngineConfig:
+        """How the policy is served."""
+        return self._engine_config
 
     @property
     def compiles_after_warm_up(self) -> int:
         """Compilations in this process since the policy's programs were ready; should stay 0."""
         return self._runner.compiles_after_warm_up
 
-    def in_mode(self, mode: Mode) -> "OxyGenPolicy":
-        """The same policy in another mode, on the same weights and the very same compiled programs."""
-        engine = dataclasses.replace(self._engine_config, mode=mode)
+    def served(self, engine: EngineConfig) -> "OxyGenPolicy":
+        """The same policy served otherwise, on the same weights and the very same compiled programs.
+
+        Raises:
+            UsageError: `engine` wants more slots or rows than the programs were compiled for.
+        """
         return OxyGenPolicy(self._runner, self._tokenizer, self._tasks, engine, self._norms)
 
     def reset(self, episode_seed: int) -> None:
@@ -312,4 +319,15 @@ def create_policy(
         limit=max([1, *(task.max_tokens for task in tasks)]),
     )
     params = random_params(config, weights) if isinstance(weights, int) else weights
-    return OxyGenPolicy(Runner(config, prepare(params, config), sizes), tokenizer, tasks, engine, norms)
+    policy = OxyGenPolicy(Runner(config, prepare(params, config), sizes), tokenizer, tasks, engine, norms)
+    _warm_up(policy, config, norms)
+    return policy
+
+
+def _warm_up(policy: OxyGenPolicy, config: Pi05Config, norms: RobotNorms) -> None:
+    """Go the whole way once, so that the first query pays for no import and no allocation."""
+    black = np.zeros((2 * config.image_size, config.image_size, 3), np.uint8)
+    images = dict.fromkeys(config.cameras, black)
+    policy.infer({"images": images, "state": np.zeros(norms.state.size), "prompt": ""})
+    policy.finish()
+    policy.reset(0)
