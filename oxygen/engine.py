@@ -9,8 +9,9 @@ import numpy as np
 
 from oxygen.kv_pool import Texts
 from oxygen.pi05 import Prefix
+from oxygen.plan import Committed, Plan, Request, Stretch
 from oxygen.runner import ModelInput, Runner
-from oxygen.scheduler import Committed, Plan, Request, Scheduler, Stretch
+from oxygen.scheduler import Scheduler
 from oxygen.typing import Float32
 
 

@@ -14,11 +14,15 @@ from oxygen.engine import Acted, Engine, Settled
 from oxygen.language import LanguageTask, TextBorn, TextFinished
 from oxygen.params import random_params
 from oxygen.pi05 import prepare
+from oxygen.plan import Ended, Plan
+from oxygen.reply import Reply, Tail
 from oxygen.runner import ModelInput, Runner, Sizes
-from oxygen.scheduler import Arrivals, Ended, Limits, Mode, Plan, Scheduler
+from oxygen.scheduler import Arrivals, Limits, Mode, Scheduler
 from oxygen.tokenizer import Tokenizer
 from oxygen.transforms import LIBERO_UNIT_NORMS, RobotNorms
 from oxygen.typing import Float64, Params
+
+__all__ = ["EngineConfig", "OxyGenPolicy", "Reply", "Tail", "create_policy"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -36,47 +40,6 @@ class EngineConfig:
     tokens_per_frame: int = 5
     slots: int = 12
     rows: int = 8
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Reply:
-    """What a query brought.
-
-    Attributes:
-        actions: The chunk, in the robot's units.
-        timings_ms: Wall time by stage, each measured at its own buffer on the host:
-            `preprocess` images resized and prompt tokenised; `prefill` until the prefix was ready; `denoise`
-            from there until the actions were on the host; `action` from the request until then; `decode` from
-            then until the language of this query was done, prefills of its own included; `frame` the whole
-            query. In mode `unified`, `act()` returns after `action` while `decode` goes on; if something else
-            is done between `act()` and `settle()`, `decode` and `frame` include it.
-        born: Requests born in this query.
-        finished: Texts finished in it.
-        dropped: Requests given up in it for want of a slot: newborn ones, or waiting ones that made room.
-        tokens: Tokens decoded in it, stop tokens included.
-    """
-
-    actions: Float64[np.ndarray, "horizon action"]
-    timings_ms: Mapping[str, float]
-    born: tuple[TextBorn, ...]
-    finished: tuple[TextFinished, ...]
-    dropped: tuple[TextBorn, ...]
-    tokens: int
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Tail:
-    """What was outstanding when an episode ended.
-
-    Attributes:
-        cancelled: How many requests were given up.
-        requests: Which.
-        reply: The reply to a last query that had acted and had not been settled.
-    """
-
-    cancelled: int
-    requests: tuple[TextBorn, ...]
-    reply: Reply | None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
