@@ -14,11 +14,15 @@ from oxygen.engine import Acted, Engine, Settled
 from oxygen.language import LanguageTask, TextBorn, TextFinished
 from oxygen.params import random_params
 from oxygen.pi05 import prepare
+from oxygen.plan import Ended, Plan
+from oxygen.reply import Reply, Tail
 from oxygen.runner import ModelInput, Runner, Sizes
-from oxygen.scheduler import Arrivals, Ended, Limits, Mode, Plan, Scheduler
+from oxygen.scheduler import Arrivals, Limits, Mode, Scheduler
 from oxygen.tokenizer import Tokenizer
 from oxygen.transforms import LIBERO_UNIT_NORMS, RobotNorms
 from oxygen.typing import Float64, Params
+
+__all__ = ["EngineConfig", "OxyGenPolicy", "Reply", "Tail", "create_policy"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -36,47 +40,6 @@ class EngineConfig:
     tokens_per_frame: int = 5
     slots: int = 12
     rows: int = 8
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Reply:
-    """What a query brought.
-
-    Attributes:
-        actions: The chunk, in the robot's units.
-        timings_ms: Wall time by stage, each measured at its own buffer on the host:
-            `preprocess` images resized and prompt tokenised; `prefill` until the prefix was ready; `denoise`
-            from there until the actions were on the host; `action` from the request until then; `decode` from
-            then until the language of this query was done, prefills of its own included; `frame` the whole
-            query. In mode `unified`, `act()` returns after `action` while `decode` goes on; if something else
-            is done between `act()` and `settle()`, `decode` and `frame` include it.
-        born: Requests born in this query.
-        finished: Texts finished in it.
-        dropped: Requests given up in it for want of a slot: newborn ones, or waiting ones that made room.
-        tokens: Tokens decoded in it, stop tokens included.
-    """
-
-    actions: Float64[np.ndarray, "horizon action"]
-    timings_ms: Mapping[str, float]
-    born: tuple[TextBorn, ...]
-    finished: tuple[TextFinished, ...]
-    dropped: tuple[TextBorn, ...]
-    tokens: int
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Tail:
-    """What was outstanding when an episode ended.
-
-    Attributes:
-        cancelled: How many requests were given up.
-        requests: Which.
-        reply: The reply to a last query that had acted and had not been settled.
-    """
-
-    cancelled: int
-    requests: tuple[TextBorn, ...]
-    reply: Reply | None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -103,6 +66,10 @@ class OxyGenPolicy:
         engine: EngineConfig,
         norms: RobotNorms,
     ) -> None:
+        for field in ("slots", "rows"):
+            wanted, most = getattr(engine, field), getattr(runner.sizes, field)
+            if wanted > most:
+                raise UsageError(f"{field} is {wanted}; the programs take {most} at most")
         self._runner = runner
         self._tokenizer = tokenizer
         self._tasks = tuple(tasks)
@@ -112,18 +79,21 @@ class OxyGenPolicy:
         self.reset(0)
 
     @property
-    def mode(self) -> Mode:
-        """How language is scheduled beside the actions."""
-        return self._engine_config.mode
+    def engine(self) -> EngineConfig:
+        """How the policy is served."""
+        return self._engine_config
 
     @property
     def compiles_after_warm_up(self) -> int:
         """Compilations in this process since the policy's programs were ready; should stay 0."""
         return self._runner.compiles_after_warm_up
 
-    def in_mode(self, mode: Mode) -> "OxyGenPolicy":
-        """The same policy in another mode, on the same weights and the very same compiled programs."""
-        engine = dataclasses.replace(self._engine_config, mode=mode)
+    def served(self, engine: EngineConfig) -> "OxyGenPolicy":
+        """The same policy served otherwise, on the same weights and the very same compiled programs.
+
+        Raises:
+            UsageError: `engine` wants more slots or rows than the programs were compiled for.
+        """
         return OxyGenPolicy(self._runner, self._tokenizer, self._tasks, engine, self._norms)
 
     def reset(self, episode_seed: int) -> None:
@@ -312,4 +282,15 @@ def create_policy(
         limit=max([1, *(task.max_tokens for task in tasks)]),
     )
     params = random_params(config, weights) if isinstance(weights, int) else weights
-    return OxyGenPolicy(Runner(config, prepare(params, config), sizes), tokenizer, tasks, engine, norms)
+    policy = OxyGenPolicy(Runner(config, prepare(params, config), sizes), tokenizer, tasks, engine, norms)
+    _warm_up(policy, config, norms)
+    return policy
+
+
+def _warm_up(policy: OxyGenPolicy, config: Pi05Config, norms: RobotNorms) -> None:
+    """Go the whole way once, so that the first query pays for no import and no allocation."""
+    black = np.zeros((2 * config.image_size, config.image_size, 3), np.uint8)
+    images = dict.fromkeys(config.cameras, black)
+    policy.infer({"images": images, "state": np.zeros(norms.state.size), "prompt": ""})
+    policy.finish()
+    policy.reset(0)
