@@ -1,0 +1,186 @@
+"""The sizes of a π0.5: vision tower, two experts, cameras, horizon. Frozen and hashable, hence jit-static."""
+
+import dataclasses
+import re
+
+from configs.errors import UsageError, unknown
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SiglipConfig:
+    """A SigLIP vision transformer.
+
+    Attributes:
+        width: Channels of a token.
+        depth: Encoder blocks.
+        mlp_dim: Hidden channels of a block's MLP.
+        num_heads: Attention heads; `width` is a multiple of it.
+        patch: Side of a square patch, in pixels.
+    """
+
+    width: int
+    depth: int
+    mlp_dim: int
+    num_heads: int
+    patch: int
+
+    def __post_init__(self) -> None:
+        if self.width % self.num_heads:
+            raise UsageError(f"SigLIP width {self.width} is not a multiple of its {self.num_heads} heads")
+
+
+_VIT_SIZES = {  # name: (width, depth, mlp_dim, num_heads), as in big_vision
+    "mu": (32, 1, 128, 2),
+    "Ti": (192, 12, 768, 3),
+    "S": (384, 12, 1536, 6),
+    "M": (512, 12, 2048, 8),
+    "B": (768, 12, 3072, 12),
+    "L": (1024, 24, 4096, 16),
+    "So400m": (1152, 27, 4304, 16),
+}
+
+
+def siglip_variant(name: str) -> SiglipConfig:
+    """The tower called `size/patch` in ViT fashion, e.g. `So400m/14` or `mu/16`."""
+    match = re.fullmatch(r"(\w+)/(\d+)", name)
+    if match is None or match[1] not in _VIT_SIZES:
+        raise unknown("SigLIP variant", name, [f"{size}/14" for size in _VIT_SIZES])
+    width, depth, mlp_dim, num_heads = _VIT_SIZES[match[1]]
+    return SiglipConfig(width=width, depth=depth, mlp_dim=mlp_dim, num_heads=num_heads, patch=int(match[2]))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GemmaConfig:
+    """One expert of the mixture of transformers.
+
+    Attributes:
+        width: Channels of a token.
+        depth: Layers; equal in both experts.
+        mlp_dim: Hidden channels of the gated MLP.
+        num_heads: Query heads; a multiple of `num_kv_heads`.
+        num_kv_heads: Key and value heads; equal in both experts.
+        head_dim: Channels of a head; equal in both experts.
+    """
+
+    width: int
+    depth: int
+    mlp_dim: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+
+    def __post_init__(self) -> None:
+        if self.num_heads % self.num_kv_heads:
+            raise UsageError(
+                f"{self.num_heads} query heads cannot be shared among {self.num_kv_heads} KV heads"
+            )
+
+
+GEMMA_2B = GemmaConfig(width=2048, depth=18, mlp_dim=16_384, num_heads=8, num_kv_heads=1, head_dim=256)
+GEMMA_300M = GemmaConfig(width=1024, depth=18, mlp_dim=4096, num_heads=8, num_kv_heads=1, head_dim=256)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Pi05Config:
+    """Everything that fixes the shapes and the arithmetic of a π0.5.
+
+    Attributes:
+        name: The preset's name, for messages and manifests.
+        siglip: The vision tower.
+        trunk: The expert that reads images and text and writes text (PaliGemma's Gemma).
+        expert: The action expert.
+        vocab_size: Rows of the tied embedding.
+        cameras: The cameras of an observation, in the order their tokens take. Absent ones are not listed.
+        image_size: Side of the square image the tower sees, in pixels.
+        action_dim: Channels of the flow; a robot uses the first few.
+        horizon: Actions in a chunk.
+        denoise_steps: Euler steps from noise (t = 1) to actions (t = 0).
+        prompt_buckets: Lengths a prompt is padded to, ascending; one program is compiled for each.
+        dtype: What the transformers compute in: `float32` or `bfloat16`.
+    """
+
+    name: str
+    siglip: SiglipConfig
+    trunk: GemmaConfig
+    expert: GemmaConfig
+    vocab_size: int
+    cameras: tuple[str, ...]
+    image_size: int = 224
+    action_dim: int = 32
+    horizon: int = 10
+    denoise_steps: int = 10
+    prompt_buckets: tuple[int, ...] = (32, 64, 128, 200)
+    dtype: str = "float32"
+
+    def __post_init__(self) -> None:
+        if self.dtype not in ("float32", "bfloat16"):
+            raise unknown("dtype", self.dtype, ("float32", "bfloat16"))
+        for field in ("depth", "num_heads", "num_kv_heads", "head_dim"):
+            ours, theirs = getattr(self.trunk, field), getattr(self.expert, field)
+            if ours != theirs:
+                raise UsageError(f"{field} is {ours} in the trunk and {theirs} in the expert; they share KV")
+        if self.image_size % self.siglip.patch:
+            raise UsageError(f"image size {self.image_size} is not a multiple of patch {self.siglip.patch}")
+        if not self.cameras or not self.prompt_buckets:
+            raise UsageError(f"policy {self.name!r} needs at least one camera and one prompt bucket")
+        if list(self.prompt_buckets) != sorted(set(self.prompt_buckets)):
+            raise UsageError(f"prompt buckets {self.prompt_buckets} are not in ascending order")
+
+    @property
+    def tokens_per_image(self) -> int:
+        """Image tokens of one camera."""
+        return (self.image_size // self.siglip.patch) ** 2
+
+    @property
+    def image_tokens(self) -> int:
+        """Image tokens of all cameras; the prompt begins at this position."""
+        return self.tokens_per_image * len(self.cameras)
+
+    @property
+    def max_prompt(self) -> int:
+        """Tokens of the longest prompt that fits."""
+        return self.prompt_buckets[-1]
+
+    def bucket(self, prompt_length: int) -> int:
+        """The smallest bucket that holds `prompt_length` tokens.
+
+        Raises:
+            UsageError: The prompt is longer than the largest bucket.
+        """
+        for bucket in self.prompt_buckets:
+            if prompt_length <= bucket:
+                return bucket
+        raise UsageError(f"a prompt of {prompt_length} tokens is longer than {self.name}'s {self.max_prompt}")
+
+
+TINY = Pi05Config(
+    name="tiny",
+    siglip=SiglipConfig(width=128, depth=4, mlp_dim=384, num_heads=4, patch=14),
+    trunk=GemmaConfig(width=128, depth=6, mlp_dim=512, num_heads=4, num_kv_heads=1, head_dim=32),
+    expert=GemmaConfig(width=128, depth=6, mlp_dim=256, num_heads=4, num_kv_heads=1, head_dim=32),
+    vocab_size=768,
+    cameras=("image", "wrist_image"),
+    image_size=112,
+    prompt_buckets=(32,),
+)
+"""A few million parameters: a query in tens of milliseconds on two CPU cores."""
+
+PI05_LIBERO = Pi05Config(
+    name="pi05_libero",
+    siglip=siglip_variant("So400m/14"),
+    trunk=GEMMA_2B,
+    expert=GEMMA_300M,
+    vocab_size=257_152,
+    cameras=("image", "wrist_image"),
+    dtype="bfloat16",
+)
+"""The published policy for LIBERO (3.35 B parameters); its third camera is absent there, so not listed."""
+
+PRESETS = {preset.name: preset for preset in (TINY, PI05_LIBERO)}
+
+
+def preset(name: str) -> Pi05Config:
+    """The configuration called `name`."""
+    if name not in PRESETS:
+        raise unknown("policy configuration", name, PRESETS)
+    return PRESETS[name]

@@ -1,0 +1,275 @@
+"""π0.5 as pure functions: prefill an observation, denoise actions from it, write text after it.
+
+Images and prompt form the prefix, whose tokens see each other fully. The action expert reads its keys and
+values; so does the text of a language task, which follows it causally. Neither changes the prefix, so one
+serves the actions and any number of texts. Sources: π0.5 (arXiv 2504.16054), openpi's `pi0.py`.
+"""
+
+from typing import Any
+
+import flax.linen as nn
+import flax.struct
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from oxygen import gemma, kv_pool
+from oxygen.config import Pi05Config
+from oxygen.kv_pool import KvPool, Texts
+from oxygen.params import tower
+from oxygen.typing import Array, Float, Float32, Int32, Leaf, Params, UInt8
+
+
+@flax.struct.dataclass
+class Weights:
+    """A policy's parameters as the programs want them: layers apart, cast once, adaRMS vectors worked out.
+
+    Attributes:
+        tower: SigLIP's parameters, as flax names them.
+        embedding: The tied embedding, [vocab, width].
+        trunk: The layers that read images and text.
+        trunk_norm: Scale of the trunk's last norm, [width].
+        expert: The action expert's layers.
+        expert_norm: adaRMS vectors before the action head, [step, 3·width].
+        action_in, action_out: Projections of actions, `kernel` and `bias`, in float32.
+    """
+
+    tower: Params
+    embedding: Leaf
+    trunk: tuple[gemma.Layer, ...]
+    trunk_norm: Leaf
+    expert: tuple[gemma.Layer, ...]
+    expert_norm: Leaf
+    action_in: Params
+    action_out: Params
+
+
+@flax.struct.dataclass
+class Prefix:
+    """What is kept of an observation; written by `prefill`, read by everything else.
+
+    Attributes:
+        k: One [batch, position, kv_head, dim] for every layer; v: likewise.
+        length: Valid positions of each row, [batch]; those after it are padding.
+    """
+
+    k: tuple[Leaf, ...]
+    v: tuple[Leaf, ...]
+    length: Leaf
+
+    def valid(self) -> Array:
+        """Which positions hold something, [batch, 1, position]."""
+        positions = jnp.arange(self.k[0].shape[1], dtype=jnp.int32)
+        return (positions[None] < self.length[:, None])[:, None]
+
+
+def time_embedding(times: Float32[Array, " step"], width: int) -> Float32[Array, "step width"]:
+    """Sines and cosines of flow times in [0, 1], with periods from 0.004 to 4."""
+    fraction = jnp.linspace(0.0, 1.0, width // 2, dtype=jnp.float32)
+    period = 4e-3 * (4.0 / 4e-3) ** fraction
+    angle = times[:, None] / period[None] * (2.0 * jnp.pi)
+    return jnp.concatenate([jnp.sin(angle), jnp.cos(angle)], axis=-1)
+
+
+def flow_times(steps: int) -> Float32[np.ndarray, " step"]:
+    """The times at which the velocity is asked for, from t = 1 downwards.
+
+    Added up in float32, as the reference does: the time embedding turns an error of 1e-7 into one of 1e-4.
+    """
+    backwards = np.full((steps,), -1.0 / steps, np.float32)
+    backwards[0] = 1.0
+    return np.add.accumulate(backwards, dtype=np.float32)
+
+
+def prepare(params: Params, config: Pi05Config) -> Weights:
+    """Turn openpi's parameter tree, of NumPy's arrays or JAX's, into what the programs read. Done at load."""
+    llm = params["PaliGemma"]["llm"]
+    conditions = jax.jit(_conditions, static_argnums=1)(params, config)
+    weights = Weights(
+        tower=params["PaliGemma"]["img"],
+        embedding=llm["embedder"]["input_embedding"].astype(jnp.dtype(config.dtype)),
+        trunk=gemma.trunk_layers(llm, config.dtype),
+        trunk_norm=llm["final_norm"]["scale"],
+        expert=gemma.expert_layers(llm, conditions, config.dtype),
+        expert_norm=gemma.final_modulation(llm, conditions, config.dtype),
+        action_in=params["action_in_proj"],
+        action_out=params["action_out_proj"],
+    )
+    return jax.device_put(weights)
+
+
+def _conditions(params: Params, config: Pi05Config) -> Float32[Array, "step width"]:
+    """What the adaRMS norms are told of each step's time, from t = 1 downwards."""
+    times = time_embedding(jnp.asarray(flow_times(config.denoise_steps)), config.expert.width)
+    hidden = nn.swish(_dense(params["time_mlp_in"], times))
+    return nn.swish(_dense(params["time_mlp_out"], hidden))
+
+
+def _dense(layer: Params, x: Float32[Array, "*batch rows"]) -> Float32[Array, "*batch columns"]:
+    bias = layer["bias"].astype(jnp.float32)
+    return x @ layer["kernel"].astype(jnp.float32) + bias.reshape((1,) * (x.ndim - 1) + bias.shape)
+
+
+def embed_text(weights: Weights, tokens: Int32[Array, "batch token"]) -> Float[Array, "batch token width"]:
+    """Token embeddings, scaled by the root of the width as Gemma does."""
+    embedding = weights.embedding
+    return jnp.take(embedding, tokens, axis=0) * jnp.asarray(embedding.shape[1] ** 0.5, embedding.dtype)
+
+
+def embed_prefix(
+    weights: Weights,
+    config: Pi05Config,
+    images: UInt8[Array, "batch camera side side 3"],
+    prompt: Int32[Array, "batch token"],
+) -> Float[Array, "batch position width"]:
+    """Image tokens, camera by camera, then prompt tokens. All cameras go through the tower at once."""
+    batch, cameras = images.shape[:2]
+    flat = images.reshape(batch * cameras, *images.shape[2:])
+    seen: Any = tower(config).apply({"params": weights.tower}, flat)
+    seen = seen.reshape(batch, -1, seen.shape[-1])
+    return jnp.concatenate([seen, embed_text(weights, prompt)], axis=1)
+
+
+def prefill(
+    weights: Weights, embedded: Float[Array, "batch position width"], length: Int32[Array, " batch"]
+) -> tuple[Prefix, Float[Array, "batch position width"]]:
+    """Read a prefix of which the first `length` tokens count; returns what to keep, and the output."""
+    batch, size = embedded.shape[:2]
+    positions = jnp.broadcast_to(jnp.arange(size, dtype=jnp.int32)[None], (batch, size))
+    mask = (positions < length[:, None])[:, None]
+
+    def attend(q: Array, k: Array, v: Array) -> tuple[Array, tuple[Array, Array]]:
+        return gemma.attention(q, (gemma.Keys(k=k, v=v, mask=mask),)), (k, v)
+
+    x, kept = embedded, []
+    for layer in weights.trunk:
+        x, kv = gemma.trunk_layer(layer, x, positions, attend)
+        kept.append(kv)
+    prefix = Prefix(k=tuple(k for k, _ in kept), v=tuple(v for _, v in kept), length=length)
+    return prefix, gemma.rms_norm(x, weights.trunk_norm)
+
+
+def velocity(
+    weights: Weights, prefix: Prefix, noisy: Float32[Array, "batch horizon action"], step: Int32[Array, ""]
+) -> Float32[Array, "batch horizon action"]:
+    """The flow's velocity at one of the denoising steps, where the actions are `noisy`."""
+    horizon = noisy.shape[1]
+    x = _dense(weights.action_in, noisy).astype(weights.embedding.dtype)
+    positions = prefix.length[:, None] + jnp.arange(horizon, dtype=jnp.int32)[None]
+    among_themselves = jnp.ones((1, 1, horizon), bool)
+    seen = prefix.valid()
+    for layer, prefix_k, prefix_v in zip(weights.expert, prefix.k, prefix.v, strict=True):
+        observed = gemma.Keys(k=prefix_k, v=prefix_v, mask=seen)
+
+        def attend(q: Array, k: Array, v: Array, observed: gemma.Keys = observed) -> tuple[Array, None]:
+            own = gemma.Keys(k=k, v=v, mask=among_themselves)
+            return gemma.attention(q, (observed, own)), None
+
+        x = gemma.expert_layer(layer.at_step(step), x, positions, attend)
+    modulation = jax.lax.dynamic_index_in_dim(weights.expert_norm, step, keepdims=False)
+    normed, _ = gemma.adaptive_rms_norm(x, modulation)
+    return _dense(weights.action_out, normed.astype(jnp.float32))
+
+
+def denoise(
+    weights: Weights, prefix: Prefix, noise: Float32[Array, "batch horizon action"], steps: int
+) -> Float32[Array, "batch horizon action"]:
+    """Follow the flow from noise (t = 1) to actions (t = 0) in as many Euler steps as were prepared."""
+
+    def euler(step: Int32[Array, ""], x: Float32[Array, "batch horizon action"]) -> Array:
+        return x - velocity(weights, prefix, x, step) / steps
+
+    return jax.lax.fori_loop(0, steps, euler, noise)
+
+
+@flax.struct.dataclass
+class Births:
+    """Requests that begin in one query; rows whose slot lies beyond the pool are no requests.
+
+    Attributes:
+        slots: Where each will live, [birth].
+        parents: The row of the prefix it follows, [birth].
+        suffix: Its suffix but for the last token, padded, [birth, token]; at least one column.
+        suffix_length: Valid tokens of that, [birth].
+        token: The suffix's last token, which decoding reads first, [birth].
+    """
+
+    slots: Leaf
+    parents: Leaf
+    suffix: Leaf
+    suffix_length: Leaf
+    token: Leaf
+
+
+def fork(
+    weights: Weights, prefix: Prefix, births: Births, pool: KvPool, texts: Texts
+) -> tuple[KvPool, Texts]:
+    """Give newborn requests their slots: the prefix's keys and values, then their suffix, read causally.
+
+    Whole rows are written, so that nothing of a slot's former life remains.
+    """
+    birth, width = births.suffix.shape
+    length = prefix.length[births.parents]
+    positions = length[:, None] + jnp.arange(width, dtype=jnp.int32)[None]
+    seen = prefix.valid()[births.parents]
+    x = embed_text(weights, births.suffix)
+    ks, vs = [], []
+    for layer, all_k, all_v in zip(weights.trunk, prefix.k, prefix.v, strict=True):
+        before = gemma.Keys(k=all_k[births.parents], v=all_v[births.parents], mask=seen)
+
+        def attend(
+            q: Array, k: Array, v: Array, before: gemma.Keys = before
+        ) -> tuple[Array, tuple[Array, Array]]:
+            own = gemma.Keys(k=k, v=v, mask=gemma.causal(birth, width))
+            return gemma.attention(q, (before, own)), (k, v)
+
+        x, (k, v) = gemma.trunk_layer(layer, x, positions, attend)
+        ks.append(_row(before.k, k, length, pool.k.shape[2]))
+        vs.append(_row(before.v, v, length, pool.v.shape[2]))
+    pool = kv_pool.fill(pool, births.slots, jnp.stack(ks), jnp.stack(vs))
+    return pool, kv_pool.start(texts, births.slots, births.token, length + births.suffix_length)
+
+
+def _row(before: Array, own: Array, length: Int32[Array, " birth"], positions: int) -> Array:
+    """A slot's row: `before`, then `own` from position `length` on, then zeros."""
+    room = positions - before.shape[1]
+    padded = jnp.pad(before, ((0, 0), (0, room), (0, 0), (0, 0)))
+    return jax.vmap(lambda row, new, at: jax.lax.dynamic_update_slice_in_dim(row, new, at, axis=0))(
+        padded, own, length
+    )
+
+
+def decode(
+    weights: Weights, rows: Int32[Array, " row"], pool: KvPool, texts: Texts
+) -> tuple[KvPool, Texts, Float32[Array, "row vocab"]]:
+    """Write one more token of the text in every slot of `rows`; slots beyond the pool are skipped.
+
+    Returns the pool and the texts, one token longer, and the scores the tokens were picked by.
+    """
+    token = texts.token.at[rows].get(mode="clip")
+    position = texts.position.at[rows].get(mode="clip")
+    positions = jnp.arange(pool.k.shape[2], dtype=jnp.int32)
+    mask = (positions[None] <= position[:, None])[:, None]
+    x = embed_text(weights, token[:, None])
+    for index, layer in enumerate(weights.trunk):
+
+        def attend(
+            q: Array, k: Array, v: Array, index: int = index, pool: KvPool = pool
+        ) -> tuple[Array, KvPool]:
+            longer = kv_pool.append(pool, (index, rows, position), k[:, 0], v[:, 0])
+            all_k, all_v = kv_pool.rows(longer, index, rows)
+            return gemma.attention(q, (gemma.Keys(k=all_k, v=all_v, mask=mask),)), longer
+
+        x, pool = gemma.trunk_layer(layer, x, position[:, None], attend)
+    scores = logits(weights, gemma.rms_norm(x, weights.trunk_norm)[:, 0])
+    return pool, kv_pool.write(texts, rows, greedy(scores)), scores
+
+
+def logits(weights: Weights, x: Float[Array, "row width"]) -> Float32[Array, "row vocab"]:
+    """Scores of every token after a normed output, by the tied embedding, in float32."""
+    return jnp.einsum("bd,vd->bv", x, weights.embedding, preferred_element_type=jnp.float32)
+
+
+def greedy(scores: Float32[Array, "row vocab"]) -> Int32[Array, " row"]:
+    """The best token; of equals, the first. No softmax is needed for that."""
+    return jnp.argmax(scores, axis=-1).astype(jnp.int32)

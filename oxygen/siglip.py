@@ -1,0 +1,117 @@
+"""SigLIP's vision tower in flax: uint8 images in, one embedding per patch out, as wide as the trunk."""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from oxygen.config import SiglipConfig
+from oxygen.typing import Array, Float, UInt8
+
+
+class LayerNorm(nn.Module):
+    """Layer normalisation with float32 statistics, whatever the compute type."""
+
+    @nn.compact
+    def __call__(self, x: Float[Array, "*batch width"]) -> Float[Array, "*batch width"]:
+        """Normalise the last axis."""
+        width = x.shape[-1]
+        scale = self.param("scale", nn.initializers.ones, (width,)).astype(jnp.float32)
+        bias = self.param("bias", nn.initializers.zeros, (width,)).astype(jnp.float32)
+        wide = x.astype(jnp.float32)
+        centred = wide - jnp.mean(wide, axis=-1, keepdims=True)
+        variance = jnp.mean(jnp.square(centred), axis=-1, keepdims=True)
+        normed = centred * jax.lax.rsqrt(variance + 1e-6)
+        shape = (1,) * (x.ndim - 1) + (width,)
+        return (normed * scale.reshape(shape) + bias.reshape(shape)).astype(x.dtype)
+
+
+class MlpBlock(nn.Module):
+    """The two dense layers of an encoder block, with the tanh form of GELU between them."""
+
+    mlp_dim: int
+
+    @nn.compact
+    def __call__(self, x: Float[Array, "batch token width"]) -> Float[Array, "batch token width"]:
+        """Transform every token by itself."""
+        hidden = nn.gelu(nn.Dense(self.mlp_dim, dtype=x.dtype)(x))
+        return nn.Dense(x.shape[-1], dtype=x.dtype)(hidden)
+
+
+class EncoderBlock(nn.Module):
+    """Attention and MLP, both pre-normed and residual. Returns tokens and nothing, as a scan wants."""
+
+    config: SiglipConfig
+
+    @nn.compact
+    def __call__(
+        self, x: Float[Array, "batch token width"], _: None = None
+    ) -> tuple[Float[Array, "batch token width"], None]:
+        """Let the tokens of an image see each other."""
+        normed = LayerNorm(name="LayerNorm_0")(x)
+        x = x + nn.MultiHeadDotProductAttention(
+            num_heads=self.config.num_heads,
+            dtype=x.dtype,
+            deterministic=True,
+            name="MultiHeadDotProductAttention_0",
+        )(normed, normed)
+        normed = LayerNorm(name="LayerNorm_1")(x)
+        return x + MlpBlock(self.config.mlp_dim, name="MlpBlock_0")(normed), None
+
+
+class Encoder(nn.Module):
+    """The blocks, scanned so that their parameters are stacked along the first axis, and a last norm."""
+
+    config: SiglipConfig
+
+    @nn.compact
+    def __call__(self, x: Float[Array, "batch token width"]) -> Float[Array, "batch token width"]:
+        """Run all blocks."""
+        blocks = nn.scan(
+            EncoderBlock,
+            variable_axes={"params": 0},
+            split_rngs={"params": True},
+            length=self.config.depth,
+        )
+        x, _ = blocks(self.config, name="encoderblock")(x, None)
+        return LayerNorm(name="encoder_norm")(x)
+
+
+class PatchEmbedding(nn.Module):
+    """A convolution whose stride is its kernel, written as one matrix product; in float32."""
+
+    config: SiglipConfig
+
+    @nn.compact
+    def __call__(self, pixels: Float[Array, "batch side side 3"]) -> Float[Array, "batch token width"]:
+        """Embed each patch, row by row."""
+        patch, width = self.config.patch, self.config.width
+        kernel = self.param("kernel", nn.initializers.lecun_normal(), (patch, patch, 3, width))
+        bias = self.param("bias", nn.initializers.zeros, (width,)).astype(jnp.float32)
+        batch, side = pixels.shape[0], pixels.shape[1] // patch
+        patches = pixels.reshape(batch, side, patch, side, patch, 3).transpose(0, 1, 3, 2, 4, 5)
+        flat = patches.reshape(batch, side * side, patch * patch * 3)
+        return flat @ kernel.reshape(-1, width).astype(jnp.float32) + bias.reshape(1, 1, width)
+
+
+class Siglip(nn.Module):
+    """The tower.
+
+    Attributes:
+        config: Its sizes.
+        out_width: Channels of the embeddings it returns (the trunk's width).
+        dtype: Compute type of everything after the patch embedding.
+    """
+
+    config: SiglipConfig
+    out_width: int
+    dtype: str
+
+    @nn.compact
+    def __call__(self, images: UInt8[Array, "batch side side 3"]) -> Float[Array, "batch token out"]:
+        """Embed images whose pixels are scaled from 0..255 to [-1, 1]."""
+        pixels = images.astype(jnp.float32) / 255.0 * 2.0 - 1.0
+        x = PatchEmbedding(self.config, name="embedding")(pixels)
+        where = self.param("pos_embedding", nn.initializers.normal(0.02), (1, *x.shape[1:]))
+        x = (x + where.astype(jnp.float32)).astype(self.dtype)
+        x = Encoder(self.config, name="Transformer")(x)
+        return nn.Dense(self.out_width, dtype=jnp.dtype(self.dtype), name="head")(x)

@@ -1,0 +1,77 @@
+"""Text to tokens and back: what the policy needs of a tokenizer, and SentencePiece behind it."""
+
+import importlib.resources
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from configs.errors import UsageError
+
+
+@runtime_checkable
+class Tokenizer(Protocol):
+    """What the policy needs to know of a vocabulary."""
+
+    @property
+    def vocab_size(self) -> int:
+        """Tokens there are; no more than the model's embedding has rows."""
+
+    @property
+    def bos(self) -> int:
+        """The token every prompt begins with."""
+
+    @property
+    def eos(self) -> int:
+        """The token that ends a text."""
+
+    def encode(self, text: str) -> list[int]:
+        """The tokens of a text, without begin or end."""
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """The text of some tokens."""
+
+
+class SentencePieceTokenizer:
+    """A SentencePiece model. The library is imported when one is made, not before."""
+
+    def __init__(self, serialized: bytes) -> None:
+        try:
+            import sentencepiece
+        except ModuleNotFoundError as error:
+            raise UsageError("the tokenizer needs sentencepiece; `pip install sentencepiece`") from error
+        self._model: Any = sentencepiece.SentencePieceProcessor(model_proto=serialized)
+
+    @property
+    def vocab_size(self) -> int:
+        """Pieces in the model."""
+        return int(self._model.vocab_size())
+
+    @property
+    def bos(self) -> int:
+        """The token every prompt begins with."""
+        return int(self._model.bos_id())
+
+    @property
+    def eos(self) -> int:
+        """The token that ends a text."""
+        return int(self._model.eos_id())
+
+    def encode(self, text: str) -> list[int]:
+        """The tokens of a text, without begin or end."""
+        return [int(token) for token in self._model.encode(text)]
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """The text of some tokens; those that the model does not have are left out."""
+        return str(self._model.decode([int(token) for token in tokens if token < self.vocab_size]))
+
+
+def from_file(path: Path) -> SentencePieceTokenizer:
+    """The tokenizer in a SentencePiece model file."""
+    if not path.is_file():
+        raise UsageError(f"no SentencePiece model at {path}; give the path of a `.model` file")
+    return SentencePieceTokenizer(path.read_bytes())
+
+
+def tiny() -> SentencePieceTokenizer:
+    """The small vocabulary that ships with the package; `python -m oxygen.train_tokenizer` makes it."""
+    return SentencePieceTokenizer((importlib.resources.files("oxygen") / "assets/tiny.model").read_bytes())

@@ -1,0 +1,56 @@
+"""A π0.5 of a few thousand parameters: the same code as the real one, compiled in seconds."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from oxygen import tokenizer
+from oxygen.config import GemmaConfig, Pi05Config, SiglipConfig
+from oxygen.language import LanguageTask
+from oxygen.policy import EngineConfig, OxyGenPolicy, create_policy
+from oxygen.scheduler import Mode
+
+_EXPERT = GemmaConfig(width=32, depth=2, mlp_dim=64, num_heads=4, num_kv_heads=1, head_dim=8)
+
+SMALL = Pi05Config(
+    name="small-for-tests",
+    siglip=SiglipConfig(width=16, depth=1, mlp_dim=32, num_heads=2, patch=14),
+    trunk=_EXPERT,
+    expert=_EXPERT,
+    vocab_size=768,
+    cameras=("image", "wrist_image"),
+    image_size=28,
+    prompt_buckets=(16, 32),
+)
+
+TASKS = (
+    LanguageTask(name="narration", prompt="Narrate: ", every_queries=1, max_tokens=11, priority=1),
+    LanguageTask(name="memory", prompt="Remember: it", every_queries=3, max_tokens=17),
+)
+
+
+@pytest.fixture(scope="session")
+def policy() -> OxyGenPolicy:
+    """A policy in mode `unified`, 3 tokens a frame. Tests that need another mode ask it for that."""
+    engine = EngineConfig(mode=Mode.UNIFIED, tokens_per_frame=3, slots=10, rows=8)
+    return create_policy(SMALL, weights=0, tokenizer=tokenizer.tiny(), tasks=TASKS, engine=engine)
+
+
+@pytest.fixture(scope="session")
+def observe() -> Callable[[int], Mapping[str, Any]]:
+    """Makes an observation out of a number, always the same one."""
+
+    def observation(number: int) -> Mapping[str, Any]:
+        rng = np.random.default_rng(number)
+        images = {
+            camera: rng.integers(0, 256, (64, 48, 3), dtype=np.uint8) for camera in ("image", "wrist_image")
+        }
+        return {
+            "images": images,
+            "state": rng.normal(size=8),
+            "prompt": f"put the mug on plate {number // 9}",
+        }
+
+    return observation

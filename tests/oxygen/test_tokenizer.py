@@ -1,0 +1,56 @@
+"""The vocabulary that ships with the package: small, complete, reproducible."""
+
+import importlib.resources
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from configs.errors import UsageError
+from oxygen import tokenizer, train_tokenizer
+from oxygen.config import TINY
+
+TINY_VOCABULARY = tokenizer.tiny()
+
+
+def test_training_again_gives_the_same_bytes():
+    shipped = (importlib.resources.files("oxygen") / "assets/tiny.model").read_bytes()
+    assert train_tokenizer.train() == shipped
+    assert len(shipped) <= 100_000
+
+
+@given(st.text().filter(lambda text: "\0" not in text and "▁" not in text))
+def test_any_text_comes_back(text):
+    assert TINY_VOCABULARY.decode(TINY_VOCABULARY.encode(text)) == text
+
+
+def test_a_line_break_is_one_token_of_its_own():
+    (newline,) = TINY_VOCABULARY.encode("\n")
+    assert newline not in TINY_VOCABULARY.encode("pick up the bowl")
+    assert newline in TINY_VOCABULARY.encode("pick up\nthe bowl")
+
+
+def test_every_libero_task_fits_in_the_tiny_policys_prompt():
+    tasks = train_tokenizer.tasks()
+    assert len(tasks) > 100
+    assert max(len(TINY_VOCABULARY.encode(task)) for task in tasks) + 2 <= TINY.max_prompt
+
+
+def test_the_tiny_policy_has_an_embedding_for_every_token():
+    assert TINY_VOCABULARY.vocab_size == TINY.vocab_size
+    special = {TINY_VOCABULARY.bos, TINY_VOCABULARY.eos}
+    assert len(special) == 2
+    assert not special & set(TINY_VOCABULARY.encode("put the bowl on the plate"))
+
+
+def test_tokens_outside_the_vocabulary_are_left_out():
+    tokens = TINY_VOCABULARY.encode("put the bowl")
+    assert TINY_VOCABULARY.decode([*tokens, 250_000]) == "put the bowl"
+
+
+def test_an_absent_model_file_is_one_line(tmp_path):
+    with pytest.raises(UsageError, match="no SentencePiece model"):
+        tokenizer.from_file(tmp_path / "absent.model")
+    path = tmp_path / "some.model"
+    path.write_bytes(train_tokenizer.train())
+    assert tokenizer.from_file(path).encode("bowl") == TINY_VOCABULARY.encode("bowl")
