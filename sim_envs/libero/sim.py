@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import gc
 import math
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
@@ -93,6 +94,7 @@ class LiberoSim:
         Raises:
             UsageError: There is no such initial state.
         """
+        self._require_open()
         state = get_init_state(self.task, init_id)
         needed = 1 + self._model.nq + self._model.nv
         if len(state) != needed:
@@ -137,10 +139,17 @@ class LiberoSim:
             UsageError: Nothing can render on this machine.
             RuntimeError: Not reset yet.
         """
+        state = self.policy_state()
+        return Observation(images=self._cameras.develop(), state=state, language=self.task.language)
+
+    def policy_state(self) -> Float64[np.ndarray, " 8"]:
+        """What `observe` returns as state, without rendering: eef position, axis-angle, two finger joints.
+
+        Raises:
+            RuntimeError: Not reset yet.
+        """
         self._reset_arm()
-        return Observation(
-            images=self._cameras.develop(), state=self._state.copy(), language=self.task.language
-        )
+        return self._state.copy()
 
     def flat_state(self) -> Float64[np.ndarray, " state"]:
         """MuJoCo's state as LIBERO stores it: time, joint positions, joint velocities."""
@@ -154,6 +163,10 @@ class LiberoSim:
         self._arm = None
         self._cameras.close()
         self.env.close()
+        # LIBERO's objects refer to each other in circles, and hold on to the compiled model's hundred
+        # megabytes.
+        del self.env, self._model, self._data, self._cameras
+        gc.collect()
 
     def __enter__(self) -> "LiberoSim":
         return self
@@ -162,9 +175,14 @@ class LiberoSim:
         self.close()
 
     def _reset_arm(self) -> Arm:
+        self._require_open()
         if self._arm is None:
-            raise RuntimeError("the simulator is closed" if self._closed else "reset the simulator first")
+            raise RuntimeError("the simulator has no episode yet: reset it first")
         return self._arm
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise RuntimeError("the simulator is closed")
 
     def _control_step(self, arm: Arm, action: Float64[np.ndarray, " 7"]) -> bool:
         """One control step; whether the task's goal holds after it."""

@@ -1,0 +1,117 @@
+"""The Gymnasium environments keep Gymnasium's rules and LIBERO's protocol, and leave nothing behind."""
+
+import gc
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import psutil
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+from configs.errors import UsageError
+from sim_envs.libero import gym_env
+from sim_envs.libero.assets import find_assets
+from sim_envs.libero.sim import LiberoSim
+from sim_envs.libero.tasks import get_task
+
+STILL = np.array([0, 0, 0, 0, 0, 0, -1], np.float32)
+
+
+@pytest.fixture(scope="module")
+def env(libero_assets: Path) -> Iterator[gymnasium.Env]:
+    made = gymnasium.make(
+        "oxygen_eval/libero_object-v0",
+        task_id=2,
+        assets=str(libero_assets),
+        max_steps=2,
+        render_mode="rgb_array",
+    )
+    yield made
+    made.close()
+
+
+def test_gymnasium_finds_nothing_to_complain_about(env: gymnasium.Env) -> None:
+    check_env(env.unwrapped, skip_render_check=True)
+
+
+def test_every_suite_is_registered() -> None:
+    ids = {name for name in gymnasium.registry if name.startswith(f"{gym_env.NAMESPACE}/")}
+    assert ids == {f"oxygen_eval/libero_{suite}-v0" for suite in ("spatial", "object", "goal", "10", "90")}
+
+
+def test_an_episode_is_truncated_at_the_step_limit_without_success(env: gymnasium.Env) -> None:
+    _, info = env.reset(seed=7, options={"init_id": 4})
+    assert info["init_id"] == 4
+    assert info["language"] == "pick up the salad dressing and place it in the basket"
+    outcomes = [env.step(STILL)[1:] for _ in range(2)]
+    assert [(terminated, truncated) for _, terminated, truncated, _ in outcomes] == [
+        (False, False),
+        (False, True),
+    ]
+    assert [info["is_success"] for *_, info in outcomes] == [False, False]
+
+
+def test_an_episode_terminates_with_success_when_the_goal_holds(env: gymnasium.Env) -> None:
+    env.reset(seed=7, options={"init_id": 0})
+    data = env.unwrapped._sim.env.sim.data
+    basket = data.get_body_xpos("basket_1_main").copy()
+    above = basket + np.array([0, 0, 0.06])
+    data.set_joint_qpos("salad_dressing_1_joint0", np.array([*above, 1, 0, 0, 0]))
+    _, reward, terminated, truncated, info = env.step(STILL)
+    assert (reward, terminated, truncated, info["is_success"]) == (1.0, True, False, True)
+
+
+def test_the_same_seed_and_initial_state_give_the_same_episode(env: gymnasium.Env) -> None:
+    def run() -> list[dict[str, np.ndarray]]:
+        first, _ = env.reset(seed=3, options={"init_id": 1})
+        return [first, env.step(np.full(7, 0.5, np.float32))[0]]
+
+    for before, after in zip(run(), run(), strict=True):
+        assert before.keys() == after.keys()
+        for name in before:
+            np.testing.assert_array_equal(before[name], after[name])
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"init": 3}, "did you mean 'init_id'"),
+        ({"init_id": 50}, "initial states are 0 to 49"),
+        ({"init_id": "three"}, "must be a whole number"),
+    ],
+)
+def test_wrong_reset_options_are_refused(env: gymnasium.Env, options: dict, complaint: str) -> None:
+    with pytest.raises(UsageError, match=complaint):
+        env.reset(seed=0, options=options)
+
+
+def test_an_action_that_is_not_finite_is_refused(env: gymnasium.Env) -> None:
+    env.reset(seed=0)
+    with pytest.raises(ValueError, match="not finite"):
+        env.unwrapped.step(np.full(7, np.nan))
+
+
+def test_opening_and_closing_leaves_no_files_threads_or_memory(libero_assets: Path) -> None:
+    assets = find_assets(libero_assets)
+    process = psutil.Process()
+
+    def cycle() -> tuple[int, int, int]:
+        with LiberoSim(get_task("libero_object", 2), assets=assets) as sim:
+            sim.reset(init_id=0, seed=7, settle_steps=0)
+            sim.observe()
+        sim.close()
+        gc.collect()
+        return process.num_fds(), process.num_threads(), process.memory_info().rss
+
+    for _ in range(2):
+        cycle()
+    files, threads, memory = cycle()
+    for _ in range(6):
+        files_after, threads_after, memory_after = cycle()
+    assert files_after <= files
+    assert threads_after <= threads
+    assert (memory_after - memory) / 6 < 4 * 2**20, "more than 4 MiB stay behind after each close"
+    assert os.getpid() == process.pid
