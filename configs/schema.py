@@ -45,7 +45,7 @@ class LanguageTaskConfig(Preset):
         prompt: The suffix that follows the shared prefix and asks for the text.
         every_queries: A text is asked for at every n-th query.
         max_tokens: Tokens after which a text ends at the latest.
-        priority: Lower numbers are decoded first when not all fit.
+        priority: The larger goes first when not all fit in one batch.
     """
 
     name: Name
@@ -86,7 +86,7 @@ class RunConfig(Preset):
         mode: How actions and language are scheduled.
         suites: Task suites, in the order they are run.
         task_ids: Tasks of every suite; all of them when empty.
-        num_trials_per_task: Episodes per task, from the first stored state on; the suite's own number if None.
+        num_trials_per_task: Episodes per task, first stored states first; the suite's own number if None.
         init_ids: Which stored initial states, instead of the first `num_trials_per_task`.
         policy: Name of a policy preset.
         assets: Where LIBERO's asset tree comes from: a folder, or the name of a source.

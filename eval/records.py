@@ -131,13 +131,10 @@ class RunFolder:
     def append(self, result: EpisodeResult) -> None:
         """Add one episode: a single write of a whole line, on disk when this returns."""
         _drop_torn_line(self.episodes_path)
-        line = json.dumps(result.to_json(), ensure_ascii=False) + "\n"
-        descriptor = os.open(self.episodes_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        try:
-            os.write(descriptor, line.encode())
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        with self.episodes_path.open("ab") as episodes:
+            episodes.write(json_line(result.to_json()))
+            episodes.flush()
+            os.fsync(episodes.fileno())
 
     def episodes(self) -> dict[EpisodeKey, EpisodeResult]:
         """Every recorded episode. Of an episode run twice (an error, then a retry) the last one counts."""
@@ -153,6 +150,11 @@ def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
         for line in lines:
             if line.endswith("\n"):
                 yield json.loads(line)
+
+
+def json_line(record: Mapping[str, Any]) -> bytes:
+    """One line of a JSON-lines file. Text that UTF-8 has no bytes for (lone surrogates) is escaped."""
+    return (json.dumps(record, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:

@@ -5,7 +5,7 @@ cd "$(dirname "$0")/.."
 
 say() { printf 'setup: %s\n' "$*"; }
 
-have_gl() { ldconfig -p 2>/dev/null | grep -qE 'libEGL\.so\.1|libOSMesa\.so'; }
+have_gl() { PATH=$PATH:/sbin:/usr/sbin ldconfig -p 2>/dev/null | grep -qE 'libEGL\.so\.1|libOSMesa\.so'; }
 
 find_uv() {
   for candidate in uv "$HOME/.local/bin/uv" "$HOME/.cargo/bin/uv"; do

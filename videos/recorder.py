@@ -5,7 +5,6 @@ import dataclasses
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from types import TracebackType
 
 import numpy as np
 from jaxtyping import UInt8
@@ -106,9 +105,7 @@ class EpisodeVideo:
     def __enter__(self) -> "EpisodeVideo":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.abandon()
 
     def _draw_newest(self, outcome: str | None = None) -> None:

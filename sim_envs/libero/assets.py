@@ -4,10 +4,15 @@ import dataclasses
 import functools
 import hashlib
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from configs.errors import UsageError
+from sim_envs.libero import standins
 from sim_envs.libero.bootstrap import load_libero, package_root
+
+STANDINS = "standins"
+"""Name and source of the assets that need no download."""
 
 ENVIRONMENT_VARIABLE = "OXYGEN_LIBERO_ASSETS"
 """Names the folder of the asset tree where no command line does."""
@@ -20,8 +25,8 @@ _PARTS = (
     "turbosquid_objects",
 )
 _HOW = (
-    f"give its folder with --assets PATH or {ENVIRONMENT_VARIABLE}=PATH, or let hf-libero fetch it with "
-    "--assets download"
+    f"give its folder with --assets PATH or {ENVIRONMENT_VARIABLE}=PATH, let hf-libero fetch it with "
+    f"--assets download, or do without it with --assets {STANDINS}"
 )
 
 
@@ -31,7 +36,7 @@ class AssetSet:
 
     Attributes:
         name: Where it came from, in a word that results can show: `hf-libero` for LIBERO's own distribution,
-            else the name of the folder.
+            `standins` for ours, else the name of the folder.
         path: The folder that holds `scenes`, `articulated_objects` and the rest.
     """
 
@@ -48,29 +53,56 @@ class AssetSet:
             total.update(hashlib.sha256((self.path / name).read_bytes()).digest())
         return total.hexdigest()[:12]
 
+    def require(self, categories: Iterable[str], *, by: str) -> None:
+        """Refuse a task whose objects are not in the set.
+
+        Args:
+            categories: LIBERO's names for the kinds of objects and fixtures.
+            by: What needs them, in words.
+
+        Raises:
+            UsageError: Some are missing; they are named.
+        """
+        missing = standins.missing_for(categories) if self.name == STANDINS else []
+        if missing:
+            raise UsageError(
+                f"{by} needs {', '.join(missing)}, for which there are no stand-ins: "
+                "use LIBERO's own assets, with --assets PATH or --assets download"
+            )
+
 
 def find_assets(source: str | os.PathLike[str] | None = None) -> AssetSet:
     """The asset tree that `source` names.
 
     Args:
-        source: A folder; `download` for hf-libero's own download (what is already there is not fetched
-            again); `auto` or None for the first that exists of the folder in `OXYGEN_LIBERO_ASSETS`, the one
-            inside the installed hf-libero package, and an earlier download.
+        source: A folder; `standins` for ours, generated unless they are there already; `download` for
+            hf-libero's own download (what is already there is not fetched again); `auto` or None for the
+            first that exists of the folder in `OXYGEN_LIBERO_ASSETS`, the one inside the installed hf-libero
+            package, and an earlier download, else for the stand-ins. The set's name says which it is.
 
     Raises:
-        UsageError: Nothing is there, or the folder is no asset tree; the one line says what to do.
+        UsageError: The folder is no asset tree, or a download failed; the one line says what to do.
     """
-    if source == "download":
-        return _downloaded()
-    if source is not None and source != "auto":
-        return _folder(Path(source), "--assets")
+    if source is None or source == "auto":
+        return _at_hand()
+    if source == STANDINS:
+        return _generated()
+    return _downloaded() if source == "download" else _folder(Path(source), "--assets")
+
+
+def _at_hand() -> AssetSet:
+    """LIBERO's own assets where they are configured or already downloaded, else the stand-ins."""
     named = os.environ.get(ENVIRONMENT_VARIABLE)
     if named:
         return _folder(Path(named), ENVIRONMENT_VARIABLE)
     for path in (package_root() / "assets", _download_cache()):
         if not _missing_parts(path):
             return AssetSet(name="hf-libero", path=path.resolve())
-    raise UsageError(f"LIBERO's asset tree is not on this machine: {_HOW}")
+    return _generated()
+
+
+def _generated() -> AssetSet:
+    return AssetSet(name=STANDINS, path=standins.build())
 
 
 def _folder(path: Path, said_by: str) -> AssetSet:

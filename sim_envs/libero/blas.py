@@ -8,6 +8,7 @@ but an AMD CPU is not given by default.
 
 import contextlib
 import ctypes
+import functools
 import os
 import platform
 from collections.abc import Iterator
@@ -17,10 +18,12 @@ KERNELS = "SkylakeX"
 _CPU_FLAGS = {"avx512f", "avx512cd", "avx512bw", "avx512dq", "avx512vl"}
 
 
+@functools.cache
 def pin_kernels() -> bool:
     """Switch every OpenBLAS in this process to the reference kernels.
 
-    Done once, before the first simulation and with no linear algebra running in another thread.
+    Done once, before the first simulation and with no linear algebra running in another thread; later calls
+    only answer.
 
     Returns:
         Whether all of them use these kernels now. False on a CPU that cannot (or with another BLAS):
@@ -37,16 +40,21 @@ def pin_kernels() -> bool:
 
 
 def _switch(path: Path) -> bool:
-    """Have one loaded OpenBLAS choose its kernels again. Harmless where it is built without a choice."""
+    """Have one loaded OpenBLAS choose its kernels again, unless it is built without a choice."""
     library = ctypes.CDLL(str(path))
     try:
-        library.gotoblas_dynamic_quit()
-        library.gotoblas_dynamic_init()
-        corename = library.gotoblas_corename
+        forget, choose, chosen = (
+            library.gotoblas_dynamic_quit,
+            library.gotoblas_dynamic_init,
+            library.gotoblas_corename,
+        )
     except AttributeError:
         return False
-    corename.restype = ctypes.c_char_p
-    return corename() == KERNELS.encode()
+    chosen.restype = ctypes.c_char_p
+    if chosen() != KERNELS.encode():
+        forget()
+        choose()
+    return chosen() == KERNELS.encode()
 
 
 def _loaded_openblas() -> set[Path]:

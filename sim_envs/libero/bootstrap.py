@@ -1,11 +1,13 @@
 """Imports LIBERO quietly: the pinned versions checked, nothing asked, nothing printed, no torch."""
 
+import atexit
 import contextlib
 import functools
 import importlib.metadata
 import importlib.util
 import io
 import logging
+import shutil
 import sys
 import tempfile
 import threading
@@ -24,7 +26,6 @@ PINNED_VERSIONS = {"mujoco": "3.2.3", "robosuite": "1.4.0", "hf-libero": "0.1.4"
 """LIBERO's published scores hold for these. Later MuJoCos move objects and darken floors without a word."""
 
 _lock = threading.RLock()
-_config_folder = contextlib.ExitStack()
 
 
 @functools.cache
@@ -78,17 +79,23 @@ def load_libero() -> types.ModuleType:
 
 @contextlib.contextmanager
 def use_assets(folder: Path) -> Iterator[None]:
-    """Make LIBERO build its models from the asset tree at `folder` meanwhile."""
+    """Make LIBERO build its models from the asset tree at `folder` meanwhile.
+
+    A tree may bring robosuite's models along, in `robosuite`; LIBERO's own does not.
+    """
     load_libero()
     import libero.libero as package
+    import robosuite.models as robot_package
 
     with _lock:
-        before = package._assets_path_cache
+        before = package._assets_path_cache, robot_package.assets_root
         package._assets_path_cache = str(folder)
+        if (folder / "robosuite").is_dir():
+            robot_package.assets_root = str(folder / "robosuite")
         try:
             yield
         finally:
-            package._assets_path_cache = before
+            package._assets_path_cache, robot_package.assets_root = before
 
 
 @contextlib.contextmanager
@@ -97,7 +104,8 @@ def _private_libero_config() -> Iterator[None]:
 
     The folder lives as long as the process, since LIBERO reads the file again whenever it looks up a path.
     """
-    folder = _config_folder.enter_context(tempfile.TemporaryDirectory(prefix="oxygen-eval-libero-"))
+    folder = tempfile.mkdtemp(prefix="oxygen-eval-libero-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     root = package_root()
     paths = {
         "benchmark_root": root,

@@ -1,6 +1,10 @@
 """The two cameras: an exposure takes a few microseconds and can wait; developing it is what costs."""
 
+import atexit
+import functools
+import weakref
 from collections.abc import Mapping
+from typing import Any
 
 import mujoco
 import numpy as np
@@ -63,7 +67,11 @@ class Cameras:
 
 
 class _Renderer:
-    """An OpenGL context with one model's meshes and textures in it."""
+    """An OpenGL context with one model's meshes and textures in it.
+
+    Freed by `close`, else when nothing refers to it any more, at the latest before the interpreter takes
+    OpenGL down.
+    """
 
     def __init__(self, model: mujoco.MjModel, *, size: int) -> None:
         self._gl = context_class()(size, size)
@@ -71,6 +79,10 @@ class _Renderer:
         self._viewport = mujoco.MjrRect(0, 0, size, size)
         self._context = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_150)
         mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._context)
+        self.close = weakref.finalize(self, _free, self._gl, self._context)
+        self.close.atexit = False
+        _open_renderers.add(self)
+        _free_at_exit()
 
     def draw(self, scene: mujoco.MjvScene) -> UInt8[np.ndarray, "height width 3"]:
         self._gl.make_current()
@@ -79,10 +91,20 @@ class _Renderer:
         mujoco.mjr_readPixels(pixels, None, self._viewport, self._context)
         return pixels
 
-    def close(self) -> None:
-        self._gl.make_current()
-        self._context.free()
-        self._gl.free()
+
+_open_renderers: weakref.WeakSet[_Renderer] = weakref.WeakSet()
+
+
+@functools.cache
+def _free_at_exit() -> None:
+    """Have what is left open freed at exit, before EGL goes: exit handlers run last come, first served."""
+    atexit.register(lambda: [renderer.close() for renderer in list(_open_renderers)])
+
+
+def _free(gl: Any, context: mujoco.MjrContext) -> None:
+    gl.make_current()
+    context.free()
+    gl.free()
 
 
 class _View:

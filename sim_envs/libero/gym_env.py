@@ -1,6 +1,6 @@
 """LIBERO's suites as Gymnasium environments: `gymnasium.make("oxygen_eval/libero_object-v0", task_id=3)`.
 
-Importing this module registers them. One step is one control step and renders both cameras, as Gymnasium's
+Importing `sim_envs` registers them. One step is one control step and renders both cameras, as Gymnasium's
 interface has it; evaluation runs on `LiberoSim`, which renders only at queries.
 """
 
@@ -17,10 +17,9 @@ from configs.load import load
 from configs.schema import SuiteConfig
 from sim_envs.libero.assets import AssetSet
 from sim_envs.libero.cameras import CAMERAS
-from sim_envs.libero.sim import ACTION_SIZE, CONTROL_HZ, LiberoSim
-from sim_envs.libero.tasks import SUITES, get_task, init_states
-
-NAMESPACE = "oxygen_eval"
+from sim_envs.libero.libero_env import CONTROL_HZ
+from sim_envs.libero.sim import ACTION_SIZE, LiberoSim
+from sim_envs.libero.tasks import get_task, init_states
 
 # Far outside of what a robot on a table can reach: metres, radians, metres.
 _STATE_BOUND = np.array([10.0, 10, 10, 2 * np.pi, 2 * np.pi, 2 * np.pi, 1, 1])
@@ -130,14 +129,3 @@ class LiberoEnv(gymnasium.Env[_Observed, np.ndarray]):
 
     def _info(self, *, is_success: bool) -> dict[str, Any]:
         return {"is_success": is_success, "language": self.task.language, "steps": self._steps}
-
-
-def register() -> None:
-    """Register `oxygen_eval/<suite>-v0` for every suite."""
-    for suite in SUITES:
-        name = f"{NAMESPACE}/{suite}-v0"
-        if name not in gymnasium.registry:
-            gymnasium.register(name, entry_point=f"{__name__}:LiberoEnv", kwargs={"suite": suite})
-
-
-register()

@@ -1,11 +1,7 @@
 """LIBERO's simulator with two verbs: `advance` runs physics and renders nothing, `observe` looks once."""
 
-import contextlib
-import dataclasses
 import gc
-import math
-from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import Any
 
 import mujoco
 import numpy as np
@@ -14,28 +10,28 @@ from jaxtyping import Float64
 from configs.errors import UsageError
 from sim_envs.libero.arm import Arm
 from sim_envs.libero.assets import AssetSet, find_assets
-from sim_envs.libero.bootstrap import load_libero, use_assets
+from sim_envs.libero.bootstrap import use_assets
 from sim_envs.libero.cameras import Cameras
+from sim_envs.libero.contacts import ContactChecker
+from sim_envs.libero.libero_env import (
+    CONTROL_HZ,
+    ResetState,
+    SimulationError,
+    build_env,
+    numpy_seed,
+    reset_env,
+)
 from sim_envs.libero.tasks import Task, get_init_state
 from sim_envs.world import Advance, Observation
 
-CONTROL_HZ = 20.0
 ACTION_SIZE = 7
 SETTLE_ACTION = np.array([0.0, 0, 0, 0, 0, 0, -1])
 """Stand still with an open gripper."""
 
-_PLACEMENT_ATTEMPTS = 100
 _PHYSICS_STEPS = 25
 _EXPOSED_STEP = 23
 """robosuite's sensors sample at a phase of their own: in LIBERO's order of calls, after the 24th of 25
 physics steps."""
-
-
-T = TypeVar("T")
-
-
-class SimulationError(RuntimeError):
-    """The physics left the realm of numbers; the episode cannot go on."""
 
 
 class LiberoSim:
@@ -68,10 +64,11 @@ class LiberoSim:
         """
         self.task = task
         self.assets = assets if isinstance(assets, AssetSet) else find_assets(assets)
-        self.env = _build_env(task, self.assets)
+        self.env = build_env(task, self.assets)
         self._model: mujoco.MjModel = self.env.sim.model._model
         self._data: mujoco.MjData = self.env.sim.data._data
-        self._blank = _ResetState.of(self.env)
+        self.env.check_contact = ContactChecker(self._model, self._data)
+        self._blank = ResetState.of(self.env)
         self._cameras = Cameras(self._model, size=camera_size)
         self._arm: Arm | None = None
         self._state: Float64[np.ndarray, " 8"] = np.empty(8)
@@ -102,13 +99,13 @@ class LiberoSim:
                 f"the assets {self.assets.name!r} do not fit {self.task.suite} task {self.task.task_id}: its "
                 f"initial states have {len(state)} numbers, the model needs {needed}"
             )
-        with use_assets(self.assets.path), _numpy_seed(seed):
-            _reset_env(self.env, self._blank)
+        with use_assets(self.assets.path), numpy_seed(seed):
+            reset_env(self.env, self._blank)
         self.env.sim.set_state_from_flattened(state)
         self.env.sim.forward()
         self._judge()
-        self._expose()
         self._arm = Arm(self.env)
+        self._expose(self._arm)
         for _ in range(settle_steps):
             self._control_step(self._arm, SETTLE_ACTION)
 
@@ -189,7 +186,7 @@ class LiberoSim:
         for step in range(_PHYSICS_STEPS):
             arm.physics_step(action, new_goal=step == 0)
             if step == _EXPOSED_STEP:
-                self._expose()
+                self._expose(arm)
         if self._data.warning[mujoco.mjtWarning.mjWARN_BADQACC].number:
             raise SimulationError(
                 f"MuJoCo's accelerations diverged in {self.task.suite} task {self.task.task_id}"
@@ -202,118 +199,9 @@ class LiberoSim:
         self.env._post_process()
         return success
 
-    def _expose(self) -> None:
+    def _expose(self, arm: Arm) -> None:
         self._cameras.expose(self._data)
-        robot = self.env.robots[0]
-        quaternion = self._data.body(robot.robot_model.eef_name).xquat
-        self._state = np.concatenate(
-            [
-                self._data.site_xpos[robot.eef_site_id],
-                _axis_angle(quaternion),
-                self._data.qpos[robot._ref_gripper_joint_pos_indexes],
-            ]
-        )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _ResetState:
-    """What episodes change in an environment and a reset by LIBERO's own means would not change back.
-
-    Attributes:
-        property_samplers: Samplers of joint positions (open drawers); LIBERO appends to them at each reset,
-            so that its second episode draws other random numbers than its first.
-        arrays: Arrays of the compiled model: where fixtures stand, which sites are visible.
-    """
-
-    property_samplers: list[Any]
-    arrays: dict[str, np.ndarray]
-
-    @classmethod
-    def of(cls, env: Any) -> "_ResetState":
-        """Taken right after construction."""
-        model = env.sim.model._model
-        arrays = {name: getattr(model, name).copy() for name in ("body_pos", "body_quat", "site_rgba")}
-        return cls(property_samplers=list(env.object_property_initializers), arrays=arrays)
-
-    def restore(self, env: Any) -> None:
-        env.object_property_initializers = list(self.property_samplers)
-        for name, values in self.arrays.items():
-            getattr(env.sim.model._model, name)[:] = values
-
-
-def _build_env(task: Task, assets: AssetSet) -> Any:
-    """LIBERO's environment for the task, with the settings of its `OffScreenRenderEnv` but without a
-    renderer."""
-    libero_envs = load_libero()
-    import robosuite
-    from libero.libero.envs.bddl_utils import get_problem_info
-
-    problem = libero_envs.TASK_MAPPING[get_problem_info(str(task.bddl_file))["problem_name"]]
-    controller = robosuite.load_controller_config(default_controller="OSC_POSE")
-    with use_assets(assets.path):
-        return _until_placed(
-            lambda: problem(
-                str(task.bddl_file),
-                robots=["Panda"],
-                controller_configs=controller,
-                initialization_noise=None,
-                use_camera_obs=False,
-                has_offscreen_renderer=False,
-                control_freq=CONTROL_HZ,
-                ignore_done=True,
-            )
-        )
-
-
-def _reset_env(env: Any, blank: _ResetState) -> None:
-    """What LIBERO's hard reset does, but with the model compiled before.
-
-    Every `forward` counts, also those that change nothing but the constraint solver's next starting point.
-    """
-    blank.restore(env)
-
-    def attempt() -> None:
-        env.visualization_sites_list = []
-        env._load_model()
-        env.sim.reset()
-        env.sim.forward()
-        env.sim.forward()  # LIBERO opens its renderer here, which does the same.
-        env._reset_internal()
-
-    _until_placed(attempt)
-    env.sim.forward()
-    env.visualize(vis_settings=dict.fromkeys(env._visualizations, False))
-
-
-def _until_placed(attempt: Callable[[], T]) -> T:
-    """Try again while LIBERO's random placement finds no room, as LIBERO does, but not for ever."""
-    from robosuite.utils.errors import RandomizationError
-
-    for _ in range(_PLACEMENT_ATTEMPTS):
-        with contextlib.suppress(RandomizationError):
-            return attempt()
-    raise SimulationError(f"LIBERO found no room for the task's objects in {_PLACEMENT_ATTEMPTS} attempts")
-
-
-@contextlib.contextmanager
-def _numpy_seed(seed: int) -> Iterator[None]:
-    """Seed NumPy's global generator, which LIBERO draws from, and afterwards leave it as it was."""
-    before = np.random.get_state()  # noqa: NPY002
-    np.random.seed(seed)  # noqa: NPY002
-    try:
-        yield
-    finally:
-        np.random.set_state(before)  # noqa: NPY002
-
-
-def _axis_angle(quaternion: Float64[np.ndarray, " 4"]) -> Float64[np.ndarray, " 3"]:
-    """Rotation vector of a quaternion (w, x, y, z), as robosuite and openpi compute it: angles from 0 to
-    2π."""
-    w = float(np.clip(quaternion[0], -1.0, 1.0))
-    sine = math.sqrt(1.0 - w * w)
-    if math.isclose(sine, 0.0):
-        return np.zeros(3)
-    return quaternion[1:] * 2.0 * math.acos(w) / sine
+        self._state = arm.policy_state()
 
 
 def _checked(actions: Any) -> Float64[np.ndarray, "steps 7"]:

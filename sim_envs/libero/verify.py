@@ -27,6 +27,7 @@ import numpy as np
 
 from configs.errors import UsageError
 from sim_envs.libero.assets import AssetSet, find_assets
+from sim_envs.libero.blas import KERNELS, pin_kernels
 from sim_envs.libero.sim import ACTION_SIZE, LiberoSim
 from sim_envs.libero.tasks import get_init_state, get_task
 
@@ -187,6 +188,11 @@ def _report(reference: Reference, assets: AssetSet) -> int:
         f"{agreeing} of {total} episodes agree (states to {STATE_TOLERANCE:g}, done exactly, images to a "
         f"mean of {IMAGE_TOLERANCE:g} grey levels; assets {assets.name})"
     )
+    if agreeing < total and not pin_kernels():
+        _write(
+            f"note: the reference's last bits are those of OpenBLAS's {KERNELS} kernels; this machine does "
+            "not run them; contacts amplify that"
+        )
     return AGREE if agreeing == total else DIFFER
 
 

@@ -1,0 +1,220 @@
+"""`python -m benchmarks.libero_loop`: our LIBERO loop against the usual one, same episode, same pictures.
+
+The usual loop steps LIBERO's `OffScreenRenderEnv`, which renders both cameras at every control step, and
+looks at the pictures of every fifth. Ours renders at queries alone. Both run in this process, one chunk of
+actions after the other, and at every query the pictures and states of both must be equal byte by byte.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import platform
+import shlex
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import mujoco
+import numpy as np
+
+from configs.errors import UsageError
+from sim_envs.libero.arm import Arm
+from sim_envs.libero.assets import AssetSet, find_assets
+from sim_envs.libero.bootstrap import PINNED_VERSIONS, load_libero, use_assets
+from sim_envs.libero.cameras import CAMERAS, Cameras
+from sim_envs.libero.sim import SETTLE_ACTION, LiberoSim
+from sim_envs.libero.tasks import Task, get_init_state, get_task
+
+RESULTS = Path(__file__).parent / "results" / "libero_loop.json"
+SEED, SETTLE_STEPS, CAMERA_SIZE = 7, 10, 256
+
+# What the breakdown calls a part, and the function whose time it is.
+_PARTS: Mapping[str, tuple[Any, str]] = {
+    "physics: position, velocity, first solve": (mujoco, "mj_forwardSkip"),
+    "physics: last solve, integration": (mujoco, "mj_step2"),
+    "controller: readings, torques": (Arm, "physics_step"),
+    "success predicate": (LiberoSim, "_judge"),
+    "exposure": (LiberoSim, "_expose"),
+    "rendering": (Cameras, "develop"),
+}
+
+
+def main() -> int:
+    try:
+        return _compare(_options())
+    except UsageError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 2
+
+
+def _compare(options: argparse.Namespace) -> int:
+    task = get_task(options.suite, options.task_id)
+    assets = find_assets(options.assets)
+    actions = _actions(options.steps, options.replan_steps)
+    with LiberoSim(task, assets=assets, camera_size=CAMERA_SIZE) as sim, _usual_env(task, assets) as usual:
+        seconds = _race(sim, usual, task, actions)
+        breakdown = _breakdown(sim, actions)
+    result = {
+        "benchmark": "libero_loop",
+        "episode": f"{task.suite}.{task.task_id}.0.{SEED}",
+        "control_steps": options.steps,
+        "replan_steps": options.replan_steps,
+        "camera_size": CAMERA_SIZE,
+        "seconds": {name: round(value, 3) for name, value in seconds.items()},
+        "speedup": round(seconds["usual loop"] / seconds["ours"], 2),
+        "speedup_of_reset": round(seconds["usual reset"] / seconds["our reset"], 2),
+        "pictures_and_states_equal_at_every_query": True,
+        "our_milliseconds_per_query": breakdown,
+        "assets": {"name": assets.name, "digest": assets.digest},
+        "machine": _machine(),
+        "command": shlex.join([Path(sys.executable).name, "-m", "benchmarks.libero_loop", *sys.argv[1:]]),
+    }
+    _print(result)
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    options.output.write_text(json.dumps(result, indent=2) + "\n")
+    return 0
+
+
+def _race(sim: LiberoSim, usual: Any, task: Task, chunks: np.ndarray) -> dict[str, float]:
+    """Seconds each loop takes for the same episode, chunk by chunk in turn.
+
+    Raises:
+        AssertionError: A picture or a state at a query differs.
+    """
+    seconds = dict.fromkeys(["usual reset", "our reset", "usual loop", "ours"], 0.0)
+    with _timed(seconds, "usual reset"):
+        expected = _usual_reset(usual, task)
+    with _timed(seconds, "our reset"):
+        sim.reset(init_id=0, seed=SEED, settle_steps=SETTLE_STEPS)
+    sim.observe()  # opens the renderer; the usual environment has opened its own
+    for chunk in chunks:
+        with _timed(seconds, "usual loop"):
+            for action in chunk:
+                expected, *_ = usual.step(action)
+        with _timed(seconds, "ours"):
+            sim.advance(chunk)
+            seen = sim.observe()
+        for name, camera in CAMERAS.items():
+            np.testing.assert_array_equal(seen.images[name], expected[f"{camera}_image"][::-1, ::-1])
+        np.testing.assert_array_equal(sim.flat_state(), usual.get_sim_state())
+    return seconds
+
+
+def _breakdown(sim: LiberoSim, chunks: np.ndarray) -> dict[str, float]:
+    """Milliseconds per query in each part of our loop; the clocks themselves cost a few per cent."""
+    sim.reset(init_id=0, seed=SEED, settle_steps=SETTLE_STEPS)
+    seconds = dict.fromkeys([*_PARTS, "everything"], 0.0)
+    with contextlib.ExitStack() as clocks:
+        for name, (owner, function) in _PARTS.items():
+            clocks.enter_context(_clocked(owner, function, seconds, name))
+        with _timed(seconds, "everything"):
+            for chunk in chunks:
+                sim.advance(chunk)
+                sim.observe()
+    physics = [name for name in _PARTS if name.startswith("physics")]
+    seconds["controller: readings, torques"] -= sum(seconds[name] for name in physics)
+    everything = seconds.pop("everything")
+    seconds["the rest"] = everything - sum(seconds.values())
+    return {name: round(1000 * value / len(chunks), 2) for name, value in seconds.items()}
+
+
+def _usual_reset(usual: Any, task: Task) -> Mapping[str, np.ndarray]:
+    usual.seed(SEED)
+    usual.reset()
+    seen = usual.set_init_state(get_init_state(task, 0))
+    for _ in range(SETTLE_STEPS):
+        seen, *_ = usual.step(SETTLE_ACTION)
+    return seen
+
+
+@contextlib.contextmanager
+def _usual_env(task: Task, assets: AssetSet) -> Iterator[Any]:
+    envs = load_libero()
+    with use_assets(assets.path):
+        env = envs.OffScreenRenderEnv(
+            bddl_file_name=str(task.bddl_file), camera_heights=CAMERA_SIZE, camera_widths=CAMERA_SIZE
+        )
+        try:
+            yield env
+        finally:
+            env.close()
+
+
+def _actions(steps: int, replan_steps: int) -> np.ndarray:
+    """Chunks of a slow wander, as a policy's actions are: [chunk, replan_steps, 7]."""
+    random = np.random.default_rng(0)
+    wander = np.repeat(random.uniform(-0.5, 0.5, (steps // 20 + 1, 7)), 20, axis=0)[:steps]
+    return (wander + random.normal(0, 0.05, (steps, 7))).reshape(-1, replan_steps, 7)
+
+
+@contextlib.contextmanager
+def _timed(seconds: dict[str, float], name: str) -> Iterator[None]:
+    start = time.perf_counter()
+    yield
+    seconds[name] += time.perf_counter() - start
+
+
+@contextlib.contextmanager
+def _clocked(owner: Any, function: str, seconds: dict[str, float], name: str) -> Iterator[None]:
+    """Add up the time spent in `owner.function`."""
+    plain: Callable[..., Any] = getattr(owner, function)
+
+    def clocked(*args: Any, **kwargs: Any) -> Any:
+        start = time.perf_counter()
+        result = plain(*args, **kwargs)
+        seconds[name] += time.perf_counter() - start
+        return result
+
+    setattr(owner, function, clocked)
+    try:
+        yield
+    finally:
+        setattr(owner, function, plain)
+
+
+def _machine() -> dict[str, Any]:
+    models = [
+        line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")
+    ]
+    return {
+        "cpu": models[0].split(":")[1].strip() if models else platform.processor(),
+        "cores": len(os.sched_getaffinity(0)),
+        "load_average": [round(load, 1) for load in os.getloadavg()],
+        "renderer": os.environ["MUJOCO_GL"],
+        "python": platform.python_version(),
+        "versions": {name: version(name) for name in (*PINNED_VERSIONS, "numpy", "scipy", "numba")},
+    }
+
+
+def _print(result: Mapping[str, Any]) -> None:
+    steps, seconds = result["control_steps"], result["seconds"]
+    print(f"{result['episode']}: {steps} control steps, replanning every {result['replan_steps']}")
+    for name in ("usual loop", "ours"):
+        print(f"  {name:12} {seconds[name]:8.2f} s  {1000 * seconds[name] / steps:8.2f} ms a control step")
+    print(f"  {result['speedup']}x faster; pictures and states equal, byte by byte, at every query")
+    print(f"  reset with settling: {seconds['usual reset']:.2f} s, ours {seconds['our reset']:.2f} s")
+    print("where our time goes, milliseconds per query:")
+    for name, milliseconds in result["our_milliseconds_per_query"].items():
+        print(f"  {name:42} {milliseconds:8.2f}")
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.libero_loop", description=__doc__)
+    parser.add_argument("--suite", default="libero_spatial")
+    parser.add_argument("--task-id", type=int, default=0)
+    parser.add_argument("--steps", type=int, default=200, help="control steps, a multiple of --replan-steps")
+    parser.add_argument("--replan-steps", type=int, default=5)
+    parser.add_argument("--assets", help="folder of LIBERO's asset tree")
+    parser.add_argument("--output", type=Path, default=RESULTS)
+    options = parser.parse_args()
+    if options.replan_steps < 1 or options.steps < 1 or options.steps % options.replan_steps:
+        parser.error("--steps must be a positive multiple of --replan-steps")
+    return options
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,32 @@
+"""The boundary around an episode: whatever happens inside becomes one record, and the run goes on."""
+
+from eval.plan import TaskPlan
+from eval.policies import Policy
+from eval.recorder import EpisodeRecorder
+from eval.records import EpisodeResult, Outcome
+from eval.rollout import rollout
+from eval.worlds import WorldHolder
+from sim_envs.world import EpisodeKey
+
+
+def run_episode(
+    worlds: WorldHolder, policy: Policy, plan: TaskPlan, key: EpisodeKey, recorder: EpisodeRecorder
+) -> EpisodeResult:
+    """Run one episode and say how it ended. Never raises for what goes wrong inside it.
+
+    The world is thrown away after an error, since nothing is known about the state it was left in. Ctrl-C is
+    no error of the episode: it passes through, and leaves nothing of it.
+    """
+    try:
+        success = False
+        for query in rollout(worlds.of(plan), policy, key, plan.protocol):
+            recorder.add(query)
+            success = query.success
+        recorder.add_cancelled(policy.finish().cancelled)
+        return recorder.result(Outcome.SUCCESS if success else Outcome.TIMEOUT)
+    except Exception as error:  # noqa: BLE001 - the one place where every failure becomes a record
+        worlds.discard()
+        return recorder.result(Outcome.ERROR, error)
+    except BaseException:
+        recorder.abandon()
+        raise

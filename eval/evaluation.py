@@ -1,0 +1,111 @@
+"""Runs a plan of episodes from beginning to end, or from where it was interrupted."""
+
+import datetime as dt
+import shlex
+import sys
+from typing import Any
+
+from configs.errors import UsageError
+from eval import provenance
+from eval.console import Console
+from eval.episode import run_episode
+from eval.plan import EpisodePlan, TaskPlan, make_plan
+from eval.policies import Policy, open_policy, read_cast
+from eval.protocol import describe_suite, hash_of
+from eval.recorder import EpisodeRecorder
+from eval.records import EpisodeResult, Outcome, write_json
+from eval.results import summarize
+from eval.runs import Run
+from eval.worlds import WorldHolder
+from sim_envs.libero.assets import AssetSet, find_assets
+from sim_envs.world import EpisodeKey
+
+NOTHING_GRADED = 1
+"""Exit code of a run in which every episode was an error."""
+
+
+def run_evaluation(run: Run) -> int:
+    """Run what is left of the run, write its results and print its table.
+
+    Returns:
+        The exit code: 0, or 1 if no episode could be graded.
+
+    Raises:
+        UsageError: Before anything is written: a suite, task, policy or asset tree that does not exist.
+        KeyboardInterrupt: After what was done is safe on disk.
+    """
+    plan = make_plan(run.config)
+    cast = read_cast(run.config)
+    assets = find_assets(run.config.assets)
+    policy = open_policy(cast, run.config)
+    manifest = _manifest(run, plan, assets, policy)
+    if run.resumed:
+        _refuse_another_protocol(run, manifest)
+    run.folder.write_manifest(manifest)
+    console = Console(run, plan, assets)
+    try:
+        with WorldHolder(assets) as worlds, console:
+            _run_all(run, plan, worlds, policy, console)
+    except KeyboardInterrupt:
+        run.folder.write_manifest({**manifest, "status": "interrupted", "finished": _now()})
+        console.interrupted()
+        raise
+    run.folder.write_manifest({**manifest, "status": "complete", "finished": _now()})
+    results = summarize(run.folder.path)
+    write_json(run.folder.results_path, results)
+    console.table(results)
+    return 0 if results["overall"]["n_episodes"] else NOTHING_GRADED
+
+
+def _run_all(run: Run, plan: EpisodePlan, worlds: WorldHolder, policy: Policy, console: Console) -> None:
+    recorded = run.folder.episodes()
+    for task in plan.tasks:
+        for key in task.keys:
+            result = recorded.get(key)
+            if result is None or result.outcome is Outcome.ERROR:
+                result = _run_one(run, task, key, worlds, policy)
+                run.folder.append(result)
+            console.episode(result)
+
+
+def _run_one(run: Run, task: TaskPlan, key: EpisodeKey, worlds: WorldHolder, policy: Policy) -> EpisodeResult:
+    return run_episode(worlds, policy, task, key, EpisodeRecorder(run.folder, task, key, run.config))
+
+
+def _manifest(run: Run, plan: EpisodePlan, assets: AssetSet, policy: Policy) -> dict[str, Any]:
+    asset_set = {"name": assets.name, "digest": assets.digest}
+    protocol = {
+        name: describe_suite(suite, assets=asset_set, policy_inputs=policy.inputs)
+        for name, suite in plan.protocols.items()
+    }
+    return {
+        "run_id": run.folder.run_id,
+        "status": "running",
+        "started": run.folder.read_manifest()["started"] if run.resumed else _now(),
+        "finished": None,
+        "command": shlex.join(["python", "-m", "eval.libero", *sys.argv[1:]]),
+        "mode": run.config.mode,
+        "policy": run.config.policy,
+        "assets": asset_set,
+        "n_planned": len(plan.keys),
+        "config": run.config.model_dump(mode="json"),
+        "protocol": protocol,
+        "protocol_hash": hash_of(protocol),
+        "suite_hashes": {name: hash_of(description) for name, description in protocol.items()},
+        "git": provenance.git_state(),
+        "versions": provenance.versions(),
+        "hardware": provenance.hardware(),
+    }
+
+
+def _refuse_another_protocol(run: Run, manifest: dict[str, Any]) -> None:
+    before = run.folder.read_manifest()["protocol_hash"]
+    if before != manifest["protocol_hash"]:
+        raise UsageError(
+            f"{run.folder.run_id} was run under protocol {before}, this is {manifest['protocol_hash']} "
+            "(other versions or assets); start a new run without --resume"
+        )
+
+
+def _now() -> str:
+    return dt.datetime.now().astimezone().isoformat(timespec="seconds")

@@ -1,0 +1,115 @@
+"""`python -m eval.libero`: run a policy on LIBERO and leave records, videos and a success table behind."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import App, Group, Parameter
+
+from configs.errors import UsageError
+from configs.load import check, read_mapping
+from configs.schema import RunConfig
+from eval.cli import Names, Numbers, run_app
+from eval.runs import find_unfinished, new_run
+
+app = App(
+    name="python -m eval.libero",
+    help="Run a policy on LIBERO in one mode, and record success rates, latency, texts and videos.\n\n"
+    "Defaults are the published protocol. With neither --policy, --suite nor --config, the small `demo` "
+    "preset runs instead: every task of one suite once, on the bundled policy.",
+)
+_WHAT = Group("What to run", sort_key=1)
+_PROTOCOL = Group("Protocol (changes what may be compared)", sort_key=2)
+_OUTPUT = Group("Output", sort_key=3)
+
+
+@app.default
+def evaluate(  # noqa: PLR0913 - one parameter per option of the command line
+    *,
+    mode: Annotated[str | None, Parameter(group=_WHAT)] = None,
+    suite: Annotated[Names | None, Parameter(group=_WHAT)] = None,
+    task_ids: Annotated[Numbers | None, Parameter(group=_WHAT)] = None,
+    num_trials_per_task: Annotated[int | None, Parameter(group=_WHAT)] = None,
+    init_ids: Annotated[Numbers | None, Parameter(group=_WHAT)] = None,
+    policy: Annotated[str | None, Parameter(group=_WHAT)] = None,
+    language_tasks: Annotated[Names | None, Parameter(group=_WHAT)] = None,
+    tokens_per_frame: Annotated[int | None, Parameter(group=_WHAT)] = None,
+    config: Annotated[str | None, Parameter(group=_WHAT)] = None,
+    smoke: Annotated[bool, Parameter(group=_WHAT, negative="")] = False,
+    assets: Annotated[str | None, Parameter(group=_PROTOCOL)] = None,
+    replan_steps: Annotated[int | None, Parameter(group=_PROTOCOL)] = None,
+    num_steps_wait: Annotated[int | None, Parameter(group=_PROTOCOL)] = None,
+    max_steps: Annotated[int | None, Parameter(group=_PROTOCOL)] = None,
+    seed: Annotated[int | None, Parameter(group=_PROTOCOL)] = None,
+    output_dir: Annotated[Path, Parameter(group=_OUTPUT)] = Path("runs"),
+    video: Annotated[str | None, Parameter(group=_OUTPUT)] = None,
+    resume: Annotated[bool, Parameter(group=_OUTPUT, negative="")] = False,
+) -> int:
+    """Run the episodes and print the table.
+
+    Args:
+        mode: How actions and language are scheduled: actions, isolated, shared or unified (default).
+        suite: Task suites, several if you like: libero_spatial, libero_object, libero_goal, libero_10,
+            libero_90. Default: the four that papers report.
+        task_ids: Tasks of every suite, as `0 3 7`, `0,3,7` or `0-4`. Default: all.
+        num_trials_per_task: Episodes per task, one per stored initial state. Default: 50, as published.
+        init_ids: Which stored initial states, instead of the first `num_trials_per_task`.
+        policy: tiny (default), expert, noop or random.
+        language_tasks: Texts wanted beside actions, or `none`. Default: narration and memory.
+        tokens_per_frame: In mode unified, tokens decoded per query for every text under way. Default: 5.
+        config: A YAML file with these options, or the name of a preset (demo, smoke). Flags override it.
+        smoke: The whole chain on one short episode, in a minute on a laptop.
+        assets: LIBERO's asset tree: a folder, or the name of a source. Default: auto.
+        replan_steps: Control steps between two queries. Default: 5.
+        num_steps_wait: Settle steps before the first query. Default: 10.
+        max_steps: Step limit of an episode. Default: the suite's published limit.
+        seed: The environment is seeded with it before every episode. Default: 7.
+        output_dir: Where the run's folder is made.
+        video: Which episodes leave a video: none, failures (default) or all.
+        resume: Complete the newest unfinished run that these options describe, and retry its errors.
+    """
+    given: dict[str, Any] = {
+        "mode": mode,
+        "suites": suite,
+        "task_ids": task_ids,
+        "num_trials_per_task": num_trials_per_task,
+        "init_ids": init_ids,
+        "policy": policy,
+        "language_tasks": () if language_tasks == ("none",) else language_tasks,
+        "tokens_per_frame": tokens_per_frame,
+        "assets": assets,
+        "replan_steps": replan_steps,
+        "num_steps_wait": num_steps_wait,
+        "max_steps": max_steps,
+        "seed": seed,
+        "video": video,
+    }
+    from eval.evaluation import run_evaluation  # slow: a simulator and JAX, which --help does not need
+
+    flags = {key: value for key, value in given.items() if value is not None}
+    preset = _preset_name(config, smoke=smoke)
+    if resume:
+        return run_evaluation(find_unfinished(output_dir, _overlay(preset, flags) if preset else flags))
+    if preset is None and not flags.keys() & {"policy", "suites"}:
+        preset = "demo"
+    return run_evaluation(new_run(output_dir, _resolve(preset, flags)))
+
+
+def _preset_name(config: str | None, *, smoke: bool) -> str | None:
+    if smoke and config is not None:
+        raise UsageError(f"--smoke and --config {config!r} are both presets: give one of them")
+    return "smoke" if smoke else config
+
+
+def _overlay(preset: str | None, flags: dict[str, Any]) -> dict[str, Any]:
+    return {**(read_mapping(RunConfig, preset) if preset else {}), **flags}
+
+
+def _resolve(preset: str | None, flags: dict[str, Any]) -> RunConfig:
+    """Flags over the preset over the published protocol."""
+    if preset is not None:
+        check(RunConfig, read_mapping(RunConfig, preset), source=preset)
+    return check(RunConfig, _overlay(preset, flags), source="the command line")
+
+
+if __name__ == "__main__":
+    run_app(app)

@@ -1,0 +1,37 @@
+"""The protocol as a value with a hash: runs with different hashes are never compared or ranked together."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from importlib.metadata import version
+from typing import Any
+
+from configs.schema import SuiteConfig
+
+_PHYSICS = ("mujoco", "robosuite", "hf-libero")
+
+
+def describe_suite(
+    suite: SuiteConfig, *, assets: Mapping[str, str], policy_inputs: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Everything that decides what an episode of the suite is, apart from who acts in it and how often.
+
+    Args:
+        suite: Limits, settle steps, replan steps, camera size.
+        assets: Name and digest of the asset set.
+        policy_inputs: How the policy is shown the world: prompt template, which cameras, what is masked.
+    """
+    limits = suite.model_dump(exclude={"trials_per_task"})
+    versions = {package: version(package) for package in _PHYSICS}
+    return {
+        "suite": limits,
+        "versions": versions,
+        "assets": dict(assets),
+        "policy_inputs": dict(policy_inputs),
+    }
+
+
+def hash_of(description: Mapping[str, Any]) -> str:
+    """The first 16 hexadecimal digits of SHA-256 over the canonical JSON of `description`."""
+    canonical = json.dumps(description, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(canonical.encode()).hexdigest()[:16]

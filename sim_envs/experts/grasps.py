@@ -1,0 +1,190 @@
+"""Where to grasp a thing from above, from the shapes of the thing and of what surrounds it.
+
+There is no table of objects: collision surfaces are seen as clouds of points, and a gripper that points
+down is tried at every place and yaw. A grasp is possible where both open fingers and the palm find room and
+there is material between the pads; so a can is taken across its middle, a carton by its narrow side, a bowl
+by its rim.
+"""
+
+import dataclasses
+import math
+from collections.abc import Iterator
+
+import numpy as np
+from jaxtyping import Bool, Float64, Int64
+
+from sim_envs.experts.gripper import PANDA, GripperShape, downward
+from sim_envs.experts.poses import Pose, Vector3
+from sim_envs.experts.surfaces import HeightMap, Points
+
+_ANOTHER_PLACE = 0.015
+_ANOTHER_YAW = 0.4
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Grasp:
+    """A pose of the gripper from which closing it takes hold of a thing.
+
+    Attributes:
+        pose: Where the grip site is to be, in the thing's frame.
+        width: How much material lies between the fingers (m).
+        cost: Ranks it among others: lower is better.
+    """
+
+    pose: Pose
+    width: float
+    cost: float
+
+    def differs_from(self, other: "Grasp") -> bool:
+        """Whether this is worth a try after the other has failed."""
+        moved = np.linalg.norm(self.pose.position - other.pose.position)
+        turned = np.linalg.norm(self.pose.twist_to(other.pose)[3:])
+        return bool(moved > _ANOTHER_PLACE or turned > _ANOTHER_YAW)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GraspSearch:
+    """How finely grasps are looked for, and what makes one better than another.
+
+    Attributes:
+        shape: The gripper.
+        yaws: Number of yaws tried over half a turn.
+        per_yaw: Places looked at closely for each yaw.
+        cell: Side of the cells in which the scene is seen (m).
+        margin: Room kept around fingers and palm (m).
+        reach: How far around the thing the scene is looked at (m).
+        deepest: How far the fingertips go below the top of what is between them, at most (m).
+        shallowest: And at least (m).
+        flat: Points this close (m) to the outermost one are touched together with it.
+        width_cost: Per metre of material between the fingers.
+        offset_cost: Per metre by which one finger arrives before the other.
+        lever_cost: Per metre from the centre of mass, and again per metre of it across the closing direction.
+        depth_cost: Per metre that is missing to the deepest.
+        turn_cost: Per radian from the arm's resting yaw (m).
+    """
+
+    shape: GripperShape = PANDA
+    yaws: int = 12
+    per_yaw: int = 80
+    cell: float = 0.0025
+    margin: float = 0.003
+    reach: float = 0.13
+    deepest: float = 0.034
+    shallowest: float = 0.012
+    flat: float = 0.0015
+    width_cost: float = 0.1
+    offset_cost: float = 1.5
+    lever_cost: float = 0.4
+    depth_cost: float = 1.0
+    turn_cost: float = 0.004
+
+
+def grasps_from_above(
+    thing: Points,
+    surroundings: Points,
+    *,
+    frame: Pose,
+    center_of_mass: Vector3,
+    search: GraspSearch | None = None,
+) -> list[Grasp]:
+    """All grasps found, best first.
+
+    Args:
+        thing: Points on the surface of what is to be grasped, in world coordinates.
+        surroundings: Points on everything else.
+        frame: The thing's pose; grasps are given in it, so that they hold when it moves.
+        center_of_mass: Of the thing, in world coordinates.
+        search: How to look.
+    """
+    search = search or GraspSearch()
+    below = np.array([*center_of_mass[:2], 0.0])
+    found = []
+    for yaw in np.arange(search.yaws) * math.pi / search.yaws:
+        view = _View(thing - below, surroundings - below, yaw=float(yaw), search=search)
+        for grasp in view.grasps():
+            position = frame.to_local(grasp.pose.position + below)
+            pose = Pose(position=position, rotation=frame.rotation.T @ grasp.pose.rotation)
+            found.append(dataclasses.replace(grasp, pose=pose))
+    return sorted(found, key=lambda grasp: grasp.cost)
+
+
+class _View:
+    """The scene as a gripper of one yaw sees it: x along the closing direction, z up."""
+
+    def __init__(self, thing: Points, surroundings: Points, *, yaw: float, search: GraspSearch) -> None:
+        self._yaw, self._search = yaw, search
+        self._upright = downward(yaw) @ np.diag([1.0, -1.0, -1.0])
+        self._thing = thing @ self._upright
+        everything = np.concatenate([self._thing, surroundings @ self._upright])
+        reach = float(np.abs(thing[:, :2]).max()) + search.reach
+        origin = np.zeros(2)
+        self._all = HeightMap.over(everything, center=origin, reach=reach, cell=search.cell)
+        self._own = HeightMap.over(self._thing, center=origin, reach=reach, cell=search.cell)
+
+    def grasps(self) -> Iterator[Grasp]:
+        """Every possible grasp of this yaw."""
+        shape, search = self._search.shape, self._search
+        material = self._own.under_rectangle((shape.inner - search.margin, shape.pad_half_width))
+        tips = np.maximum(self._lowest_tips(), material - search.deepest)
+        for cell in self._sample(material - tips > search.shallowest):
+            grasp = self._close_over(cell, tips)
+            if grasp is not None:
+                missing = search.deepest - (material - tips)[tuple(cell)]
+                yield dataclasses.replace(grasp, cost=grasp.cost + search.depth_cost * float(missing))
+
+    def _lowest_tips(self) -> Float64[np.ndarray, "nx ny"]:
+        """For every cell as the grasp's centre, how low the fingertips can go."""
+        shape, margin = self._search.shape, self._search.margin
+        hand = self._all.under_rectangle((shape.hand[0] + margin, shape.hand[1] + margin))
+        ends, thicker = self._under_fingers(shape.outer), self._under_fingers(shape.thick_outer)
+        return np.maximum.reduce([ends, thicker - shape.thick, hand - shape.tip - shape.palm]) + margin
+
+    def _under_fingers(self, outer: float) -> Float64[np.ndarray, "nx ny"]:
+        """For every cell as the grasp's centre, the greatest height under the open fingers."""
+        shape, margin = self._search.shape, self._search.margin
+        half = ((outer - shape.inner) / 2 + margin, shape.half_width + margin)
+        middle = (shape.inner + outer) / 2
+        return np.maximum(*(self._all.under_rectangle(half, side * middle) for side in (-1, 1)))
+
+    def _sample(self, possible: Bool[np.ndarray, "nx ny"]) -> Int64[np.ndarray, "_ 2"]:
+        """Evenly chosen cells among the possible ones."""
+        cells = np.argwhere(possible)
+        return cells[:: max(1, math.ceil(len(cells) / self._search.per_yaw))]
+
+    def _close_over(self, cell: Int64[np.ndarray, " 2"], tips: Float64[np.ndarray, "nx ny"]) -> Grasp | None:
+        """The grasp that closes over a cell, moved so that both fingers arrive together if there is room."""
+        search = self._search
+        x, y = self._all.center_of(cell)
+        tip = tips[tuple(cell)]
+        touched = self._between_pads(x, y, tip)
+        if len(touched) == 0:
+            return None
+        low, high = touched[:, 0].min(), touched[:, 0].max()
+        middle = (low + high) / 2
+        centered = self._all.cells_of(np.array([[middle, y]]))[0]
+        if tips[tuple(centered)] <= tip + search.flat:
+            x = middle
+        cost = (
+            search.width_cost * (high - low)
+            + search.offset_cost * abs(middle - x)
+            + search.lever_cost * (math.hypot(middle, y) + abs(y))
+            + search.turn_cost * abs(self._yaw - math.pi / 2)
+            + sum(abs(self._touched_at(end, touched) - y) for end in (low, high))
+        )
+        position = self._upright @ np.array([x, y, tip + search.shape.tip])
+        pose = Pose(position=position, rotation=downward(self._yaw))
+        return Grasp(pose=pose, width=float(high - low), cost=float(cost))
+
+    def _between_pads(self, x: float, y: float, tip: float) -> Points:
+        """The points of the thing that closing fingers would meet."""
+        shape, points = self._search.shape, self._thing
+        return points[
+            (np.abs(points[:, 0] - x) < shape.inner)
+            & (np.abs(points[:, 1] - y) < shape.pad_half_width)
+            & (points[:, 2] > tip)
+            & (points[:, 2] < tip + shape.pad_high)
+        ]
+
+    def _touched_at(self, end: float, touched: Points) -> float:
+        """Where across its width a finger that comes from one end first meets the thing."""
+        return float(touched[np.abs(touched[:, 0] - end) < self._search.flat, 1].mean())

@@ -1,0 +1,185 @@
+"""Two skills: to take hold of a thing from above, and to set down what is held."""
+
+import itertools
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from sim_envs.experts.clearance import Terrain, Underside
+from sim_envs.experts.grasps import Grasp, grasps_from_above
+from sim_envs.experts.gripper import PANDA, downward
+from sim_envs.experts.motion import CLOSED, OPEN, Motion, Phase, Skill, Waypoint
+from sim_envs.experts.poses import Pose
+from sim_envs.experts.scene import Scene
+
+_CORNER = 0.03
+"""Corners on the way are cut this much (m)."""
+
+_MARGIN = 0.02
+"""Room (m) left under what travels."""
+
+_DROP = 0.004
+"""Height (m) from which a thing is let go."""
+
+_RETREAT = 0.08
+"""How far (m) the gripper draws back."""
+
+_OPENING_STEPS = 10
+"""Control steps in which the fingers open."""
+
+_CLOSING_STEPS = 30
+"""Control steps in which the fingers close, even if they push the thing before them."""
+
+_CLOSED_ON_NOTHING = 0.003
+"""Opening (m) at which there is nothing between the fingers."""
+
+_METRES_PER_STEP = 0.012
+_STEPS_TO_SPARE = 30
+
+
+def pick(scene: Scene, thing: str, tried: list[Grasp]) -> Skill:
+    """Take hold of a thing from above, one grasp after another until one holds; none of those tried."""
+    while not holds(scene, thing):
+        grasp = _best_grasp(scene, thing, tried)
+        tried.append(grasp)
+        yield _approach(scene, thing, grasp)
+        yield _close(scene, thing)
+        if not holds(scene, thing):
+            yield _retreat(scene)
+
+
+def place(scene: Scene, thing: str, target: str) -> Skill:
+    """Carry what is held over a target, lower it as far as there is room, let go."""
+    yield _carry(scene, thing, target)
+    if not holds(scene, thing):
+        return
+    yield _lower(scene, thing, target)
+    yield let_go(scene, Phase.PLACE)
+    yield _retreat(scene)
+
+
+def holds(scene: Scene, thing: str) -> bool:
+    """Whether both fingers touch a thing."""
+    return scene.fingers_touching(thing) == 2
+
+
+def let_go(scene: Scene, phase: Phase) -> Motion:
+    """Open the fingers where they are."""
+    return Motion(phase=phase, path=_here(scene), grip=OPEN, steps=_OPENING_STEPS, dwell=_OPENING_STEPS)
+
+
+def _approach(scene: Scene, thing: str, grasp: Grasp) -> Motion:
+    start, goal = scene.gripper, _grasp_pose(scene, thing, grasp)
+    terrain = Terrain(scene.surroundings(), start=start.position[:2], end=goal.position[:2])
+    height = terrain.lowest_along(Underside.of(goal, opening=2 * PANDA.inner)) + _MARGIN
+    up = start.at_height(max(start.position[2], height))
+
+    def path() -> Sequence[Waypoint]:
+        end = _grasp_pose(scene, thing, grasp)
+        over = end.at_height(max(height, end.position[2] + _MARGIN))
+        return (
+            Waypoint(pose=up, near=_CORNER, aligned=np.pi),
+            Waypoint(pose=over, near=0.008),
+            Waypoint(pose=end),
+        )
+
+    return Motion(phase=Phase.APPROACH, path=path, grip=OPEN, steps=_time_for(start, path()))
+
+
+def _close(scene: Scene, thing: str) -> Motion:
+    return Motion(
+        phase=Phase.GRASP,
+        path=_here(scene),
+        grip=CLOSED,
+        steps=_CLOSING_STEPS,
+        dwell=_CLOSING_STEPS,
+        finished=lambda: holds(scene, thing) or scene.opening < _CLOSED_ON_NOTHING,
+    )
+
+
+def _carry(scene: Scene, thing: str, target: str) -> Motion:
+    start = scene.gripper
+    end = _over(scene, thing, target)
+    terrain = Terrain(scene.surroundings(thing), start=start.position[:2], end=end.position[:2])
+    underside = Underside.of(start, opening=scene.opening, held=scene.surface(thing))
+    height = terrain.lowest_along(underside) + _MARGIN
+
+    def path() -> Sequence[Waypoint]:
+        over = Pose(position=_over(scene, thing, target).position, rotation=start.rotation)
+        return (
+            Waypoint(pose=start.at_height(height), near=_CORNER, aligned=np.pi),
+            Waypoint(pose=over.at_height(height), near=0.01),
+        )
+
+    return Motion(
+        phase=Phase.CARRY,
+        path=path,
+        grip=CLOSED,
+        steps=_time_for(start, path()),
+        interrupted=lambda: not holds(scene, thing),
+    )
+
+
+def _lower(scene: Scene, thing: str, target: str) -> Motion:
+    start = scene.gripper
+    end = _over(scene, thing, target)
+    terrain = Terrain(scene.surroundings(thing), start=start.position[:2], end=end.position[:2])
+    underside = Underside.of(start, opening=scene.opening, held=scene.surface(thing))
+
+    def path() -> Sequence[Waypoint]:
+        over = Pose(position=_over(scene, thing, target).position, rotation=start.rotation)
+        return (Waypoint(pose=over.at_height(terrain.lowest(underside, over.position[:2]) + _DROP)),)
+
+    return Motion(
+        phase=Phase.PLACE,
+        path=path,
+        grip=CLOSED,
+        steps=_time_for(start, path()),
+        interrupted=lambda: not holds(scene, thing),
+    )
+
+
+def _retreat(scene: Scene) -> Motion:
+    start = scene.gripper
+    path = (Waypoint(pose=start.at_height(start.position[2] + _RETREAT), near=_CORNER),)
+    return Motion(phase=Phase.RETREAT, path=lambda: path, grip=OPEN, steps=_time_for(start, path))
+
+
+def _best_grasp(scene: Scene, thing: str, tried: Sequence[Grasp]) -> Grasp:
+    """The best grasp that differs from those tried; straight down on the middle if none is found."""
+    frame = scene.pose(thing)
+    center = scene.center_of_mass(thing)
+    surface, surroundings = scene.surface(thing), scene.surroundings(thing)
+    for grasp in grasps_from_above(surface, surroundings, frame=frame, center_of_mass=center):
+        if all(grasp.differs_from(other) for other in tried):
+            return grasp
+    straight = Pose(position=frame.to_local(center), rotation=frame.rotation.T @ downward(np.pi / 2))
+    return Grasp(pose=straight, width=2 * PANDA.inner, cost=np.inf)
+
+
+def _grasp_pose(scene: Scene, thing: str, grasp: Grasp) -> Pose:
+    """The grasp in the world, pointing down even if the thing has tilted, and turned the short way."""
+    frame = scene.pose(thing)
+    x = frame.rotation @ grasp.pose.rotation[:, 0]
+    yaw = np.arctan2(x[1], x[0]) % np.pi
+    return Pose(position=frame.to_world(grasp.pose.position), rotation=downward(yaw))
+
+
+def _over(scene: Scene, thing: str, target: str) -> Pose:
+    """Where the gripper has to be for the held thing to be at the middle of the target."""
+    gripper = scene.gripper
+    offset = gripper.position - scene.position(thing)
+    return Pose(position=scene.position(target) + offset, rotation=gripper.rotation)
+
+
+def _here(scene: Scene) -> Callable[[], Sequence[Waypoint]]:
+    """A path that is at its end from the start."""
+    path = (Waypoint(pose=scene.gripper, near=np.inf, aligned=np.inf),)
+    return lambda: path
+
+
+def _time_for(start: Pose, path: Sequence[Waypoint]) -> int:
+    """Control steps after which a motion along a path is given up: twice what it should take, and some."""
+    stops = [start.position, *(waypoint.pose.position for waypoint in path)]
+    length = sum(float(np.linalg.norm(b - a)) for a, b in itertools.pairwise(stops))
+    return round(2 * length / _METRES_PER_STEP) + _STEPS_TO_SPARE

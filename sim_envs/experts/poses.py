@@ -1,0 +1,46 @@
+"""Rigid poses in the world."""
+
+import dataclasses
+
+import numpy as np
+from jaxtyping import Float64
+from scipy.spatial.transform import Rotation
+
+Vector3 = Float64[np.ndarray, " 3"]
+Vector6 = Float64[np.ndarray, " 6"]
+Matrix3 = Float64[np.ndarray, "3 3"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Pose:
+    """A frame in the world.
+
+    Attributes:
+        position: Its origin (m).
+        rotation: Its axes, as columns.
+    """
+
+    position: Vector3
+    rotation: Matrix3
+
+    def to_world(self, points: Float64[np.ndarray, "*n 3"]) -> Float64[np.ndarray, "*n 3"]:
+        """Points of this frame, in world coordinates."""
+        return points @ self.rotation.T + self.position
+
+    def to_local(self, points: Float64[np.ndarray, "*n 3"]) -> Float64[np.ndarray, "*n 3"]:
+        """Points of the world, in this frame's coordinates."""
+        return (points - self.position) @ self.rotation
+
+    def at_height(self, height: float) -> "Pose":
+        """The same pose, moved straight up or down to a height (m)."""
+        return Pose(position=np.array([*self.position[:2], height]), rotation=self.rotation)
+
+    def moved(self, twist: Vector6) -> "Pose":
+        """This pose after a translation (m) and a turn about its origin (rad), in world axes."""
+        turn = Rotation.from_rotvec(twist[3:]).as_matrix()
+        return Pose(position=self.position + twist[:3], rotation=turn @ self.rotation)
+
+    def twist_to(self, target: "Pose") -> Vector6:
+        """What leads from this pose to a target: the argument of `moved`."""
+        turn = Rotation.from_matrix(target.rotation @ self.rotation.T).as_rotvec()
+        return np.concatenate([target.position - self.position, turn])

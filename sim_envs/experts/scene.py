@@ -1,0 +1,186 @@
+"""What an expert may know and a policy may not: poses, shapes, contacts and goals, read from MuJoCo."""
+
+import dataclasses
+import functools
+from typing import Any, Protocol, runtime_checkable
+
+import mujoco
+import numpy as np
+from jaxtyping import Float64
+
+from sim_envs.experts.poses import Pose, Vector3, Vector6
+from sim_envs.experts.surfaces import Points, box_surface, plane_surface
+from sim_envs.world import Advance
+
+_FINE_SPACING = 0.004
+_COARSE_SPACING = 0.008
+_FINE_EXTENT = 0.3
+"""Boxes longer than this (m) are sampled coarsely; fingers are wider than the coarse spacing."""
+
+
+@runtime_checkable
+class Simulator(Protocol):
+    """What an expert is bound to: a simulator with one of LIBERO's tasks loaded."""
+
+    @property
+    def env(self) -> Any:
+        """LIBERO's own environment (`BDDLBaseDomain`) underneath."""
+
+    def advance(self, actions: Float64[np.ndarray, "steps action"]) -> Advance:
+        """Run the actions, one control step each, and stop at success."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Goal:
+    """One conjunct of a task's goal, as BDDL writes it: `on(bowl, plate)`, `open(drawer)`.
+
+    Attributes:
+        predicate: Its name, lower case.
+        arguments: Names of things and regions.
+    """
+
+    predicate: str
+    arguments: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.predicate}({', '.join(self.arguments)})"
+
+    @classmethod
+    def all_of(cls, env: Any) -> "tuple[Goal, ...]":
+        """The goals of a LIBERO environment, in BDDL's order."""
+        goals = env.parsed_problem["goal_state"]
+        return tuple(cls(predicate=goal[0].lower(), arguments=tuple(goal[1:])) for goal in goals)
+
+
+class Scene:
+    """A reading glass over one episode of a LIBERO environment; writes nothing.
+
+    LIBERO may rebuild MuJoCo's model at a reset, so a scene is made anew for each episode.
+    """
+
+    def __init__(self, env: Any) -> None:
+        self._env = env
+        self._model = env.sim.model._model
+        self._data = env.sim.data._data
+        self._grip_site = self._id(mujoco.mjtObj.mjOBJ_SITE, env.robots[0].controller.eef_name)
+        self._robot_root = int(self._model.body_rootid[self._model.site_bodyid[self._grip_site]])
+        fingers = env.robots[0].gripper.important_geoms
+        self._fingers = [self._geom_ids(fingers[side]) for side in ("left_finger", "right_finger")]
+        self.goals = Goal.all_of(env)
+
+    @property
+    def seconds(self) -> float:
+        """Simulated time since the model was reset."""
+        return float(self._data.time)
+
+    @property
+    def gripper(self) -> Pose:
+        """The pose of the grip site: z points out of the hand, x from finger to finger."""
+        site = self._grip_site
+        rotation = self._data.site_xmat[site].reshape(3, 3).copy()
+        return Pose(position=self._data.site_xpos[site].copy(), rotation=rotation)
+
+    @property
+    def gripper_velocity(self) -> Vector6:
+        """Linear (m/s) and angular (rad/s) velocity of the grip site, in world axes."""
+        site, kind = self._grip_site, mujoco.mjtObj.mjOBJ_SITE
+        velocity = np.zeros(6)
+        mujoco.mj_objectVelocity(self._model, self._data, kind, site, velocity, 0)
+        return np.concatenate([velocity[3:], velocity[:3]])
+
+    @property
+    def mobility(self) -> Float64[np.ndarray, "6 6"]:
+        """How the grip site accelerates (m/s², rad/s²) per unit of wrench (N, Nm) on it: J M⁻¹ Jᵀ."""
+        size = self._model.nv
+        jacobian, inertia = np.zeros((6, size)), np.zeros((size, size))
+        mujoco.mj_jacSite(self._model, self._data, jacobian[:3], jacobian[3:], self._grip_site)
+        mujoco.mj_fullM(self._model, inertia, self._data.qM)
+        arm = np.asarray(self._env.robots[0]._ref_joint_vel_indexes)
+        jacobian = jacobian[:, arm]
+        return jacobian @ np.linalg.solve(inertia[np.ix_(arm, arm)], jacobian.T)
+
+    @property
+    def opening(self) -> float:
+        """Distance between the finger pads (m), 0.08 when fully open."""
+        joints = self._env.robots[0]._ref_gripper_joint_pos_indexes
+        return float(np.abs(self._data.qpos[joints]).sum())
+
+    def satisfied(self, goal: Goal) -> bool:
+        """Whether a goal holds now, by LIBERO's own predicate."""
+        return bool(self._env._eval_predicate([goal.predicate, *goal.arguments]))
+
+    def position(self, name: str) -> Vector3:
+        """Where a thing or a region is (m), by the point that LIBERO's predicates look at."""
+        if name in self._env.object_sites_dict:
+            site = self._id(mujoco.mjtObj.mjOBJ_SITE, name)
+            return self._data.site_xpos[site].copy()
+        return self.pose(name).position
+
+    def pose(self, name: str) -> Pose:
+        """The pose of a thing."""
+        body = self._env.obj_body_id[name]
+        rotation = self._data.xmat[body].reshape(3, 3).copy()
+        return Pose(position=self._data.xpos[body].copy(), rotation=rotation)
+
+    def center_of_mass(self, name: str) -> Vector3:
+        """The centre of mass of a thing (m)."""
+        return self._data.subtree_com[self._env.obj_body_id[name]].copy()
+
+    def surface(self, name: str) -> Points:
+        """Points on a thing's collision surface, in world coordinates."""
+        return self._surface_of({self._root(name)})
+
+    def surroundings(self, *without: str) -> Points:
+        """Points on all collision surfaces but the robot's and those of the things named."""
+        hidden = {self._root(name) for name in without}
+        return self._surface_of({int(root) for root in self._model.body_rootid} - hidden)
+
+    def fingers_touching(self, name: str) -> int:
+        """How many of the two fingers touch a thing: 0, 1 or 2."""
+        root = self._root(name)
+        pairs = self._data.contact.geom[: self._data.ncon]
+        roots = self._model.body_rootid[self._model.geom_bodyid[pairs]]
+        beside = {int(geom) for geom in pairs[:, ::-1][roots == root]}
+        return sum(bool(finger & beside) for finger in self._fingers)
+
+    def _id(self, kind: Any, name: str) -> int:
+        return int(mujoco.mj_name2id(self._model, kind, name))
+
+    def _geom_ids(self, names: list[str]) -> frozenset[int]:
+        return frozenset(self._id(mujoco.mjtObj.mjOBJ_GEOM, name) for name in names)
+
+    def _root(self, name: str) -> int:
+        return int(self._model.body_rootid[self._env.obj_body_id[name]])
+
+    def _surface_of(self, roots: set[int]) -> Points:
+        clouds = [
+            points @ self._data.xmat[body].reshape(3, 3).T + self._data.xpos[body]
+            for body, points in self._samples
+            if int(self._model.body_rootid[body]) in roots
+        ]
+        return np.concatenate(clouds) if clouds else np.zeros((0, 3))
+
+    @functools.cached_property
+    def _samples(self) -> list[tuple[int, Points]]:
+        """(body, points in the body's frame) of every geom that can collide, the robot's left out.
+
+        LIBERO's things collide as boxes; any other shape is taken by its bounding box.
+        """
+        model = self._model
+        geoms = np.flatnonzero(model.geom_contype | model.geom_conaffinity)
+        bodies = model.geom_bodyid[geoms]
+        kept = geoms[model.body_rootid[bodies] != self._robot_root]
+        return [(int(model.geom_bodyid[geom]), _geom_surface(model, int(geom))) for geom in kept]
+
+
+def _geom_surface(model: Any, geom: int) -> Points:
+    """Points on the surface of a geom, in its body's frame."""
+    if model.geom_type[geom] == mujoco.mjtGeom.mjGEOM_PLANE:
+        points = plane_surface(_COARSE_SPACING)
+    else:
+        center, half = model.geom_aabb[geom, :3], model.geom_aabb[geom, 3:]
+        spacing = _FINE_SPACING if 2 * half.max() < _FINE_EXTENT else _COARSE_SPACING
+        points = box_surface(half, spacing) + center
+    rotation = np.zeros(9)
+    mujoco.mju_quat2Mat(rotation, model.geom_quat[geom])
+    return points @ rotation.reshape(3, 3).T + model.geom_pos[geom]

@@ -1,0 +1,45 @@
+"""Which skill makes which goal hold, and how a task's goals are worked through."""
+
+from collections.abc import Callable, Mapping
+
+from configs.errors import UsageError
+from sim_envs.experts.grasps import Grasp
+from sim_envs.experts.motion import Phase, Skill
+from sim_envs.experts.pick_and_place import let_go, pick, place
+from sim_envs.experts.scene import Goal, Scene
+
+
+def achieve(scene: Scene) -> Skill:
+    """Work on the goals that do not hold, in BDDL's order, until all do; then stay."""
+    while True:
+        missing = [goal for goal in scene.goals if not scene.satisfied(goal)]
+        for goal in missing:
+            yield from skill_for(goal)(scene, goal)
+        if not missing:
+            yield let_go(scene, Phase.DONE)
+
+
+def put(scene: Scene, goal: Goal) -> Skill:
+    """Bring the first argument to be on or in the second, as often as it takes."""
+    thing, target = goal.arguments
+    tried: list[Grasp] = []
+    while not scene.satisfied(goal):
+        yield from pick(scene, thing, tried)
+        yield from place(scene, thing, target)
+
+
+SKILLS: Mapping[str, Callable[[Scene, Goal], Skill]] = {"in": put, "on": put}
+"""The skill that achieves each of BDDL's predicates."""
+
+
+def skill_for(goal: Goal) -> Callable[[Scene, Goal], Skill]:
+    """The skill for a goal.
+
+    Raises:
+        UsageError: No skill achieves such a goal yet.
+    """
+    if goal.predicate not in SKILLS:
+        raise UsageError(
+            f"no scripted skill achieves {goal}; there are skills for {', '.join(SKILLS)}: use another policy"
+        )
+    return SKILLS[goal.predicate]

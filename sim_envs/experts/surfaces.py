@@ -1,0 +1,98 @@
+"""Points on the collision surfaces of a scene, and height maps made of them."""
+
+import dataclasses
+
+import numpy as np
+from jaxtyping import Float64, Int64
+from scipy import ndimage
+
+Points = Float64[np.ndarray, "_ 3"]
+
+_PLANE_REACH = 1.0
+"""Half the side (m) of the square that stands for an infinite plane: more than the arm reaches."""
+
+_NOTHING = -1e6
+"""A height (m) below everything: where a map holds no point."""
+
+
+def box_surface(half: Float64[np.ndarray, " 3"], spacing: float) -> Points:
+    """Points on the six faces of a box about the origin, at most `spacing` metres apart along each edge."""
+    axes = [_evenly(-h, h, spacing) for h in half]
+    faces = []
+    for axis in range(3):
+        for side in (-half[axis], half[axis]):
+            grid = list(axes)
+            grid[axis] = np.array([side])
+            faces.append(np.stack(np.meshgrid(*grid, indexing="ij"), axis=-1).reshape(-1, 3))
+    return np.unique(np.concatenate(faces), axis=0)
+
+
+def rectangle(
+    *, center: tuple[float, float], half: tuple[float, float], height: float, spacing: float
+) -> Points:
+    """Points of a horizontal rectangle, at most `spacing` metres apart along each edge."""
+    axes = [_evenly(c - h, c + h, spacing) for c, h in zip(center, half, strict=True)]
+    x, y = np.meshgrid(*axes, indexing="ij")
+    return np.stack([x.ravel(), y.ravel(), np.full(x.size, height)], axis=-1)
+
+
+def plane_surface(spacing: float) -> Points:
+    """Points of the plane z = 0 within the arm's reach of the origin."""
+    return rectangle(center=(0.0, 0.0), half=(_PLANE_REACH, _PLANE_REACH), height=0.0, spacing=spacing)
+
+
+def _evenly(low: float, high: float, spacing: float) -> Float64[np.ndarray, " _"]:
+    return np.linspace(low, high, max(int(np.ceil((high - low) / spacing)), 1) + 1)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class HeightMap:
+    """The greatest height over every cell of a square grid; far below everything where there is nothing.
+
+    Attributes:
+        origin: Lower corner of the grid (m).
+        cell: Side of a cell (m).
+        top: Heights (m).
+    """
+
+    origin: Float64[np.ndarray, " 2"]
+    cell: float
+    top: Float64[np.ndarray, "nx ny"]
+
+    @classmethod
+    def over(
+        cls, points: Points, *, center: Float64[np.ndarray, " 2"], reach: float, cell: float
+    ) -> "HeightMap":
+        """The map of the points within `reach` metres of `center` along either axis."""
+        cells = int(np.ceil(2 * reach / cell))
+        origin = center - cells * cell / 2
+        top = np.full((cells, cells), _NOTHING)
+        index = np.floor((points[:, :2] - origin) / cell).astype(np.int64)
+        inside = np.all((index >= 0) & (index < cells), axis=1)
+        np.maximum.at(top, (index[inside, 0], index[inside, 1]), points[inside, 2])
+        return cls(origin=origin, cell=cell, top=top)
+
+    def cells_of(self, points: Float64[np.ndarray, "n 2"]) -> Int64[np.ndarray, "n 2"]:
+        """The cell under each point; the nearest one for points beyond the grid."""
+        index = np.floor((points - self.origin) / self.cell).astype(np.int64)
+        return np.clip(index, 0, np.array(self.top.shape) - 1)
+
+    def center_of(self, cell: Int64[np.ndarray, " 2"]) -> Float64[np.ndarray, " 2"]:
+        """The middle of a cell (m)."""
+        return self.origin + (cell + 0.5) * self.cell
+
+    def under_rectangle(self, half: tuple[float, float], offset: float = 0.0) -> Float64[np.ndarray, "nx ny"]:
+        """For every cell as the centre: the greatest height under a rectangle.
+
+        Args:
+            half: Half the sides of the rectangle (m) along the map's axes.
+            offset: How far the rectangle's centre lies from the cell along the first axis (m).
+        """
+        size = [2 * round(h / self.cell) + 1 for h in half]
+        highest = ndimage.maximum_filter(self.top, size=size, mode="constant", cval=_NOTHING)
+        shift = (-round(offset / self.cell), 0)
+        return ndimage.shift(highest, shift, order=0, mode="constant", cval=_NOTHING)
+
+    def widened(self) -> "HeightMap":
+        """The map in which every height also holds for the neighbouring cells."""
+        return dataclasses.replace(self, top=ndimage.maximum_filter(self.top, size=3))

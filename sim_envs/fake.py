@@ -1,0 +1,58 @@
+"""A world without physics, for tests and for writing policies: solved after a given number of steps."""
+
+import dataclasses
+
+import numpy as np
+from jaxtyping import Float64
+
+from sim_envs.world import Advance, Observation
+
+
+@dataclasses.dataclass
+class FakeWorld:
+    """Counts steps; its pictures and its state are functions of (init_id, seed, steps taken, actions).
+
+    Attributes:
+        success_at: Control steps after which the task counts as solved; never if None.
+        fails_at: Control steps after which the simulator raises; never if None.
+        image_size: Height and width of its pictures, pixels.
+    """
+
+    success_at: int | None = None
+    fails_at: int | None = None
+    image_size: int = 8
+    control_hz: float = 20.0
+    language: str = "put the fake thing into the fake place"
+    steps: int = 0
+    closed: bool = False
+    _state: Float64[np.ndarray, "8"] = dataclasses.field(default_factory=lambda: np.zeros(8))
+    _tint: int = 0
+
+    def reset(self, *, init_id: int, seed: int, settle_steps: int) -> None:
+        """Begin again. Settling changes nothing here."""
+        self.steps = 0
+        self._tint = (init_id * 16 + seed) % 256
+        self._state = np.full(8, settle_steps / 100.0)
+
+    def advance(self, actions: Float64[np.ndarray, "steps action"]) -> Advance:
+        """Add every action to the state, one step each, up to success."""
+        for taken, action in enumerate(actions, start=1):
+            self.steps += 1
+            if self.steps == self.fails_at:
+                raise RuntimeError(f"the fake simulator fails at step {self.steps}, as it was told to")
+            self._state[:7] += action
+            if self.steps == self.success_at:
+                return Advance(steps=taken, success=True)
+        return Advance(steps=len(actions), success=False)
+
+    def observe(self) -> Observation:
+        """Two flat pictures whose grey level moves with time."""
+        level = np.uint8((self._tint + self.steps) % 256)
+        image = np.full((self.image_size, self.image_size, 3), level, dtype=np.uint8)
+        return Observation(
+            images={"image": image, "wrist_image": image}, state=self._state.copy(), language=self.language
+        )
+
+    def close(self) -> None:
+        """Remember that it was closed."""
+        self.closed = True

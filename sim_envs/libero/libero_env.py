@@ -1,0 +1,114 @@
+"""LIBERO's own environment underneath: built without a renderer, reset without compiling its model again."""
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import numpy as np
+
+from sim_envs.libero.assets import AssetSet
+from sim_envs.libero.bootstrap import load_libero, use_assets
+from sim_envs.libero.tasks import Task
+
+CONTROL_HZ = 20.0
+_PLACEMENT_ATTEMPTS = 100
+
+T = TypeVar("T")
+
+
+class SimulationError(RuntimeError):
+    """The physics left the realm of numbers; the episode cannot go on."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ResetState:
+    """What episodes change in an environment and a reset by LIBERO's own means would not change back.
+
+    Attributes:
+        property_samplers: Samplers of joint positions (open drawers); LIBERO appends to them at each reset,
+            so that its second episode draws other random numbers than its first.
+        arrays: Arrays of the compiled model: where fixtures stand, which sites are visible.
+    """
+
+    property_samplers: list[Any]
+    arrays: dict[str, np.ndarray]
+
+    @classmethod
+    def of(cls, env: Any) -> "ResetState":
+        """The state right after construction."""
+        model = env.sim.model._model
+        arrays = {name: getattr(model, name).copy() for name in ("body_pos", "body_quat", "site_rgba")}
+        return cls(property_samplers=list(env.object_property_initializers), arrays=arrays)
+
+    def restore(self, env: Any) -> None:
+        """Put it back."""
+        env.object_property_initializers = list(self.property_samplers)
+        for name, values in self.arrays.items():
+            getattr(env.sim.model._model, name)[:] = values
+
+
+def build_env(task: Task, assets: AssetSet) -> Any:
+    """LIBERO's environment for the task, as its `OffScreenRenderEnv` makes it but without a renderer."""
+    libero_envs = load_libero()
+    import robosuite
+    from libero.libero.envs.bddl_utils import robosuite_parse_problem
+
+    parsed = robosuite_parse_problem(str(task.bddl_file))
+    assets.require([*parsed["objects"], *parsed["fixtures"]], by=f"{task.suite} task {task.task_id}")
+    problem = libero_envs.TASK_MAPPING[parsed["problem_name"]]
+    controller = robosuite.load_controller_config(default_controller="OSC_POSE")
+    with use_assets(assets.path), numpy_seed(0):
+        return _until_placed(
+            lambda: problem(
+                str(task.bddl_file),
+                robots=["Panda"],
+                controller_configs=controller,
+                initialization_noise=None,
+                use_camera_obs=False,
+                has_offscreen_renderer=False,
+                control_freq=CONTROL_HZ,
+                ignore_done=True,
+            )
+        )
+
+
+def reset_env(env: Any, blank: ResetState) -> None:
+    """What LIBERO's hard reset does, but with the model compiled before.
+
+    Every `forward` counts, also those that change nothing but the constraint solver's next starting point.
+    """
+    blank.restore(env)
+
+    def attempt() -> None:
+        env.visualization_sites_list = []
+        env._load_model()
+        env.sim.reset()
+        env.sim.forward()
+        env.sim.forward()  # LIBERO opens its renderer here, which does the same.
+        env._reset_internal()
+
+    _until_placed(attempt)
+    env.sim.forward()
+    env.visualize(vis_settings=dict.fromkeys(env._visualizations, False))
+
+
+def _until_placed(attempt: Callable[[], T]) -> T:
+    """Try again while LIBERO's random placement finds no room, as LIBERO does, but not for ever."""
+    from robosuite.utils.errors import RandomizationError
+
+    for _ in range(_PLACEMENT_ATTEMPTS):
+        with contextlib.suppress(RandomizationError):
+            return attempt()
+    raise SimulationError(f"LIBERO found no room for the task's objects in {_PLACEMENT_ATTEMPTS} attempts")
+
+
+@contextlib.contextmanager
+def numpy_seed(seed: int) -> Iterator[None]:
+    """Seed NumPy's global generator, which LIBERO draws from, and afterwards leave it as it was."""
+    before = np.random.get_state()  # noqa: NPY002
+    np.random.seed(seed)  # noqa: NPY002
+    try:
+        yield
+    finally:
+        np.random.set_state(before)  # noqa: NPY002

@@ -1,0 +1,141 @@
+"""Where LIBERO's objects come to rest: measured with one asset set, checked with another.
+
+python -m sim_envs.libero.rest_poses FILE --assets PATH            # measure and write
+python -m sim_envs.libero.rest_poses FILE --assets standins --check
+"""
+
+import argparse
+import dataclasses
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float64
+
+from configs.errors import UsageError
+from sim_envs.libero.assets import AssetSet, find_assets
+from sim_envs.libero.sim import LiberoSim
+from sim_envs.libero.tasks import Task, list_tasks
+
+SUITES = ("libero_spatial", "libero_object", "libero_goal", "libero_10")
+INIT_IDS = range(10)
+SEED = 7
+SETTLE_STEPS = 10
+LENGTH, TURN = 1e-4, 1e-3
+"""What one unit of a stored number means: metres of position, parts of a unit quaternion."""
+
+Poses = Mapping[str, Float64[np.ndarray, " 7"]]
+"""Object name to position (m) and orientation (w, x, y, z)."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Deviation:
+    """How an object lies, compared with how it should.
+
+    Attributes:
+        where: Task, initial state and object.
+        distance_mm: Between the two positions.
+        tilt_deg: Between the two directions of the body's own z axis; a turn about it does not count.
+    """
+
+    where: str
+    distance_mm: float
+    tilt_deg: float
+
+
+def measure(sim: LiberoSim, init_id: int) -> Poses:
+    """The pose of every object and fixture of the task after the settle steps."""
+    sim.reset(init_id=init_id, seed=SEED, settle_steps=SETTLE_STEPS)
+    data = sim.env.sim.data
+    return {
+        name: np.concatenate([data.body_xpos[body], data.body_xquat[body]])
+        for name, body in sim.env.obj_body_id.items()
+    }
+
+
+def deviations(task: Task, init_id: int, poses: Poses, expected: Poses) -> Iterator[Deviation]:
+    """How every object deviates from its expected pose."""
+    for name, pose in expected.items():
+        cosine = float(np.clip(_up(poses[name][3:]) @ _up(pose[3:]), -1.0, 1.0))
+        yield Deviation(
+            where=f"{task.suite} task {task.task_id}, initial state {init_id}, {name}",
+            distance_mm=1e3 * float(np.linalg.norm(poses[name][:3] - pose[:3])),
+            tilt_deg=float(np.degrees(np.arccos(cosine))),
+        )
+
+
+def load(file: Path, task: Task, init_id: int) -> Poses:
+    """The stored poses of one episode's beginning."""
+    stored = json.loads(file.read_text(encoding="utf-8"))[f"{task.suite}.{task.task_id}"]
+    scale = np.array([LENGTH] * 3 + [TURN] * 4)
+    return {name: np.array(poses[init_id]) * scale for name, poses in stored.items()}
+
+
+def _up(quaternion: Float64[np.ndarray, " 4"]) -> Float64[np.ndarray, " 3"]:
+    w, x, y, z = quaternion / np.linalg.norm(quaternion)
+    return np.array([2 * (x * z + w * y), 2 * (y * z - w * x), 1 - 2 * (x * x + y * y)])
+
+
+def _tasks() -> Iterator[Task]:
+    for suite in SUITES:
+        yield from list_tasks(suite)
+
+
+def _write(file: Path, assets: AssetSet) -> None:
+    stored: dict[str, dict[str, list[list[int]]]] = {}
+    for task in _tasks():
+        with LiberoSim(task, assets=assets) as sim:
+            episodes = [measure(sim, init_id) for init_id in INIT_IDS]
+        stored[f"{task.suite}.{task.task_id}"] = {
+            name: [_compact(episode[name]) for episode in episodes] for name in episodes[0]
+        }
+    lines = (f'"{key}":{json.dumps(value, separators=(",", ":"))}' for key, value in stored.items())
+    file.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+
+
+def _compact(pose: Float64[np.ndarray, " 7"]) -> list[int]:
+    return [round(float(value)) for value in (*(pose[:3] / LENGTH), *(pose[3:] / TURN))]
+
+
+def _check(file: Path, assets: AssetSet) -> bool:
+    every: list[Deviation] = []
+    for task in _tasks():
+        with LiberoSim(task, assets=assets) as sim:
+            for init_id in INIT_IDS:
+                every += deviations(task, init_id, measure(sim, init_id), load(file, task, init_id))
+    worst = sorted(every, key=lambda deviation: -deviation.distance_mm)
+    for deviation in worst[:10]:
+        sys.stdout.write(
+            f"{deviation.distance_mm:6.2f} mm {deviation.tilt_deg:5.2f} deg  {deviation.where}\n"
+        )
+    good = all(deviation.distance_mm <= 5 and deviation.tilt_deg <= 5 for deviation in every)
+    sys.stdout.write(
+        f"{len(every)} poses with the assets {assets.name}: {'all' if good else 'not all'} within 5 mm\n"
+    )
+    return good
+
+
+def main() -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("file", type=Path, help="JSON file of rest poses")
+    parser.add_argument("--assets", help="as everywhere: a folder, `standins`, `download` or `auto`")
+    parser.add_argument("--check", action="store_true", help="compare with FILE instead of writing it")
+    options = parser.parse_args()
+    try:
+        assets = find_assets(options.assets)
+        if options.check:
+            return 0 if _check(options.file, assets) else 1
+        _write(options.file, assets)
+    except UsageError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

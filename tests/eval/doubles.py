@@ -1,0 +1,66 @@
+"""A policy that does as it is told, for tests of the loop around policies."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from oxygen.language import TextBorn, TextFinished
+from oxygen.policy import Reply, Tail
+from sim_envs.world import EpisodeKey, Observation, World
+
+
+@dataclasses.dataclass
+class FakePolicy:
+    """Answers every query with constant actions; writes one text a query that takes two queries to finish.
+
+    Attributes:
+        actions: What every query is answered with.
+        fails_at: Query in which it raises; never if None.
+        interrupted_at: Query (counted over all episodes) in which Ctrl-C arrives; never if None.
+    """
+
+    actions: Any = dataclasses.field(default_factory=lambda: np.zeros((10, 7)))
+    fails_at: int | None = None
+    interrupted_at: int | None = None
+    inputs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    queries: int = 0
+    episodes: list[EpisodeKey] = dataclasses.field(default_factory=list)
+    _query: int = 0
+
+    def reset(self, world: World, key: EpisodeKey) -> None:
+        self.episodes.append(key)
+        self._query = 0
+
+    def infer(self, observation: Observation) -> Reply:
+        query, self._query = self._query, self._query + 1
+        self.queries += 1
+        if self.queries - 1 == self.interrupted_at:
+            raise KeyboardInterrupt
+        if query == self.fails_at:
+            raise FloatingPointError("the fake policy fails as it was told to")
+        return Reply(
+            actions=self.actions,
+            timings_ms={"action": 2.0, "frame": 5.0},
+            born=(TextBorn(task="narration", request_id=query, query=query),),
+            finished=(_text(query - 1),) if query else (),
+            dropped=(),
+            tokens=3,
+        )
+
+    def finish(self) -> Tail:
+        return Tail(cancelled=1, requests=(), reply=None)
+
+
+def _text(query: int) -> TextFinished:
+    return TextFinished(
+        task="narration",
+        request_id=query,
+        born_query=query,
+        finished_query=query + 1,
+        text=f"I narrate query {query} — schön",
+        tokens=3,
+        reason="stop",
+        latency_ms=5.0,
+    )

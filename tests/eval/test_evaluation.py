@@ -1,0 +1,130 @@
+"""A whole run on worlds without physics: the files it leaves, interruptions, resuming, the table."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from configs.errors import UsageError
+from configs.schema import RunConfig
+from eval import evaluation
+from eval.evaluation import run_evaluation
+from eval.records import RunFolder
+from eval.runs import find_unfinished, new_run
+from sim_envs.fake import FakeWorld
+from sim_envs.libero.assets import AssetSet
+from tests.eval.doubles import FakePolicy
+
+CONFIG = RunConfig(
+    suites=("libero_object", "libero_goal"),
+    task_ids=(0, 1),
+    num_trials_per_task=2,
+    max_steps=20,
+    video="none",
+)
+
+
+class FakeAssets(AssetSet):
+    @property
+    def digest(self) -> str:
+        return "0" * 12
+
+
+@pytest.fixture
+def policy(monkeypatch) -> FakePolicy:
+    """The policy of every run in the test; worlds are solved after seven steps."""
+    fake = FakePolicy()
+    monkeypatch.setattr(evaluation, "open_policy", lambda cast, config: fake)
+    monkeypatch.setattr(evaluation, "find_assets", lambda source: FakeAssets(name="none", path=Path()))
+    monkeypatch.setattr("eval.worlds.LiberoSim", lambda task, **_: FakeWorld(success_at=7))
+    return fake
+
+
+def test_a_run_leaves_manifest_episodes_queries_and_results(tmp_path, policy, capsys):
+    run = new_run(tmp_path, CONFIG)
+    assert run_evaluation(run) == 0
+    manifest = run.folder.read_manifest()
+    assert manifest["status"] == "complete"
+    assert manifest["config"]["suites"] == ["libero_object", "libero_goal"]
+    assert set(manifest["suite_hashes"]) == {"libero_object", "libero_goal"}
+    assert manifest["protocol"]["libero_goal"]["suite"]["max_steps"] == 20
+    assert manifest["versions"]["mujoco"] == "3.2.3"
+    assert {"commit", "dirty"} <= set(manifest["git"])
+    assert len(run.folder.episodes()) == manifest["n_planned"] == 8
+    assert len(list((run.folder.path / "queries").iterdir())) == 8
+    results = json.loads(run.folder.results_path.read_text())
+    assert results["overall"]["pc_success"] == 100.0
+    assert results["per_suite"]["libero_goal"]["n_episodes"] == 4
+    assert [(task["task_group"], task["task_id"]) for task in results["per_task"]] == [
+        ("libero_goal", 0),
+        ("libero_goal", 1),
+        ("libero_object", 0),
+        ("libero_object", 1),
+    ]
+    printed = capsys.readouterr().out
+    for part in ("libero_object", "libero_goal", "100.0 %", str(run.folder.path)):
+        assert part in printed
+
+
+def test_ctrl_c_leaves_a_run_that_resume_completes(tmp_path, policy, capsys):
+    policy.interrupted_at = 5
+    run = new_run(tmp_path, CONFIG)
+    with pytest.raises(KeyboardInterrupt):
+        run_evaluation(run)
+    assert run.folder.read_manifest()["status"] == "interrupted"
+    assert len(run.folder.episodes()) == 2
+    assert "Interrupted: 2 of 8 episodes" in " ".join(capsys.readouterr().out.split())
+
+    again = find_unfinished(tmp_path, {"policy": "tiny"})
+    assert again.folder == run.folder
+    done = len(policy.episodes)
+    assert run_evaluation(again) == 0
+    assert len(policy.episodes) - done == 6
+    uninterrupted = new_run(tmp_path, CONFIG)
+    run_evaluation(uninterrupted)
+    assert list(again.folder.episodes()) == list(uninterrupted.folder.episodes())
+    with pytest.raises(UsageError, match="is complete"):
+        find_unfinished(tmp_path, {"policy": "tiny"})
+
+
+def test_resume_retries_errors(tmp_path, policy):
+    policy.fails_at = 0
+    run = new_run(tmp_path, CONFIG)
+    assert run_evaluation(run) == evaluation.NOTHING_GRADED
+    assert json.loads(run.folder.results_path.read_text())["overall"]["n_errors"] == 8
+    run.folder.write_manifest({**run.folder.read_manifest(), "status": "interrupted"})
+    policy.fails_at = None
+    assert run_evaluation(find_unfinished(tmp_path, {})) == 0
+    overall = json.loads(run.folder.results_path.read_text())["overall"]
+    assert (overall["n_errors"], overall["n_success"]) == (0, 8)
+
+
+def test_resume_refuses_a_run_under_another_protocol(tmp_path, policy, monkeypatch):
+    policy.interrupted_at = 3
+    with pytest.raises(KeyboardInterrupt):
+        run_evaluation(new_run(tmp_path, CONFIG))
+    monkeypatch.setattr(evaluation, "find_assets", lambda source: FakeAssets(name="other", path=Path()))
+    with pytest.raises(UsageError, match="start a new run without --resume"):
+        run_evaluation(find_unfinished(tmp_path, {}))
+
+
+def test_resume_finds_only_what_agrees_with_the_options_given(tmp_path, policy):
+    policy.interrupted_at = 3
+    with pytest.raises(KeyboardInterrupt):
+        run_evaluation(new_run(tmp_path, CONFIG))
+    assert find_unfinished(tmp_path, {"suites": ("libero_object", "libero_goal")}).resumed
+    with pytest.raises(UsageError, match="nothing to resume"):
+        find_unfinished(tmp_path, {"seed": 8})
+
+
+def test_what_cannot_be_run_leaves_no_folder(tmp_path, policy):
+    for wrong in ({"task_ids": (10,)}, {"init_ids": (50,)}, {"num_trials_per_task": 51}):
+        with pytest.raises(UsageError):
+            run_evaluation(new_run(tmp_path, CONFIG.model_copy(update=wrong)))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_runs_begun_in_the_same_second_have_folders_of_their_own(tmp_path, policy):
+    for _ in range(3):
+        run_evaluation(new_run(tmp_path, CONFIG.model_copy(update={"task_ids": (0,)})))
+    assert len([path for path in tmp_path.iterdir() if RunFolder(path).manifest_path.exists()]) == 3

@@ -1,0 +1,115 @@
+"""`python -m eval.libero`: bad input is one line and exit code 2, and nothing is left behind."""
+
+import subprocess
+import sys
+
+import pytest
+
+from configs.schema import RunConfig
+from eval import libero
+from eval.cli import run_app
+
+
+@pytest.fixture
+def started(monkeypatch) -> list[RunConfig]:
+    """The configurations that the command line would have run."""
+    runs: list[RunConfig] = []
+    monkeypatch.setattr("eval.evaluation.run_evaluation", lambda run: runs.append(run.config))
+    return runs
+
+
+def call(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as stopped:
+        run_app(libero.app, arguments)
+    return stopped.value.code
+
+
+def test_with_nothing_chosen_the_demo_runs(started):
+    assert call("--mode", "unified") == 0
+    assert started[0].suites == ("libero_object",)
+    assert started[0].num_trials_per_task == 1
+
+
+def test_with_something_chosen_the_published_protocol_runs(started):
+    assert call("--policy", "expert") == 0
+    assert started[0] == RunConfig(policy="expert")
+    assert started[0].suites == ("libero_spatial", "libero_object", "libero_goal", "libero_10")
+
+
+def test_every_option_arrives(started):
+    line = (
+        "--mode shared --suite libero_goal libero_10 --task-ids 0-2,5 --num-trials-per-task 3 --init-ids 4 6 "
+        "--policy expert --assets /some/where --language-tasks memory --tokens-per-frame 2 --replan-steps 8 "
+        "--num-steps-wait 12 --max-steps 99 --seed 11 --video none"
+    )
+    assert call(*line.split()) == 0
+    assert started[0] == RunConfig(
+        mode="shared",
+        suites=("libero_goal", "libero_10"),
+        task_ids=(0, 1, 2, 5),
+        num_trials_per_task=3,
+        init_ids=(4, 6),
+        policy="expert",
+        assets="/some/where",
+        language_tasks=("memory",),
+        tokens_per_frame=2,
+        replan_steps=8,
+        num_steps_wait=12,
+        max_steps=99,
+        seed=11,
+        video="none",
+    )
+
+
+def test_flags_override_presets(started):
+    assert call("--smoke", "--task-ids", "3", "--policy", "noop") == 0
+    assert started[0].task_ids == (3,)
+    assert started[0].max_steps == 40
+
+
+def test_no_language_at_all(started):
+    assert call("--policy", "tiny", "--language-tasks", "none") == 0
+    assert started[0].language_tasks == ()
+
+
+def test_a_file_of_ones_own(started, tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("suites: [libero_goal]\nmode: shared\n")
+    assert call("--config", str(path), "--mode", "actions") == 0
+    assert started[0] == RunConfig(suites=("libero_goal",), mode="actions")
+
+
+@pytest.mark.parametrize(
+    ("line", "parts"),
+    [
+        ("--mode unifed", ["'unifed'", "did you mean 'unified'"]),
+        ("--polcy tiny", ["'--polcy'", "did you mean '--policy'"]),
+        ("--policy exprt", ["'exprt'", "did you mean 'expert'"]),
+        ("--video some", ["'some'", "none, failures, all"]),
+        ("--suite libero_objct", ["'libero_objct'", "did you mean 'libero_object'"]),
+        ("--task-ids 12 --suite libero_goal", ["libero_goal", "12", "0 to 9"]),
+        ("--suite libero_goal --init-ids 50", ["init id 50", "0 to 49"]),
+        ("--policy noop --num-trials-per-task 51", ["51", "50"]),
+        ("--policy noop --max-steps 0", ["max_steps", "0"]),
+        ("--seed x", ["--seed", "x"]),
+        ("--smoke --config demo", ["--smoke", "--config"]),
+        ("--language-tasks narate --policy tiny", ["'narate'", "did you mean 'narration'"]),
+        ("--config absent.yaml", ["absent.yaml"]),
+        ("--resume", ["nothing to resume"]),
+    ],
+)
+def test_bad_input_is_one_line_on_stderr(line, parts, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("OXYGEN_LIBERO_ASSETS", "")
+    assert call(*line.split(), "--output-dir", str(tmp_path / "runs")) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    for part in parts:
+        assert part in captured.err
+    assert not (tmp_path / "runs").exists()
+
+
+def test_help_needs_neither_simulator_nor_jax():
+    code = "import sys, eval.libero; print([m for m in ('jax', 'mujoco', 'robosuite') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,155 @@
+"""Text beside actions: what forking and decoding may read, what they write, and what they leave alone."""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from oxygen import kv_pool, params, pi05
+from oxygen.kv_pool import KvPool
+from tests.oxygen.conftest import SMALL
+
+SUFFIXES = ((5, 9, 301, 17), (44,), (8, 8))
+SLOTS, ROOM, STEPS = 7, 16, 6
+
+
+@pytest.fixture(scope="module", params=["float32", "bfloat16"])
+def model(request):
+    return Model(dataclasses.replace(SMALL, dtype=request.param))
+
+
+class Model:
+    """A small policy's functions, compiled, and a prefix of two robots."""
+
+    def __init__(self, config):
+        self.config = config
+        self.weights = pi05.prepare(params.random_params(config, 1), config)
+        self.fork = jax.jit(functools.partial(pi05.fork, self.weights))
+        self.decode = jax.jit(functools.partial(pi05.decode, self.weights))
+        self.prefix = self.read(seed=0)
+
+    def read(self, seed):
+        rng = np.random.default_rng(seed)
+        images = rng.integers(0, 256, (2, 2, 28, 28, 3), dtype=np.uint8)
+        prompt = rng.integers(4, 768, (2, 16)).astype(np.int32)
+        length = jnp.asarray([self.config.image_tokens + 9, self.config.image_tokens + 16], jnp.int32)
+        embedded = pi05.embed_prefix(self.weights, self.config, jnp.asarray(images), jnp.asarray(prompt))
+        return jax.jit(pi05.prefill)(self.weights, embedded, length)[0]
+
+    def empty(self, slots=SLOTS):
+        pool = kv_pool.allocate(self.config, slots=slots, room=ROOM)
+        return pool, kv_pool.no_texts(slots=slots, limit=STEPS)
+
+    def births(self, slots, parents=(0, 1, 0)):
+        suffix = np.zeros((3, 4), np.int32)
+        for row, tokens in enumerate(SUFFIXES):
+            suffix[row, : len(tokens) - 1] = tokens[:-1]
+        return pi05.Births(
+            slots=jnp.asarray(slots, jnp.int32),
+            parents=jnp.asarray(parents, jnp.int32),
+            suffix=jnp.asarray(suffix),
+            suffix_length=jnp.asarray([len(tokens) - 1 for tokens in SUFFIXES], jnp.int32),
+            token=jnp.asarray([tokens[-1] for tokens in SUFFIXES], jnp.int32),
+        )
+
+    def write(self, pool, texts, rows, steps=STEPS):
+        rows = jnp.asarray(rows, jnp.int32)
+        for _ in range(steps):
+            pool, texts, scores = self.decode(rows, pool, texts)
+        return pool, texts, scores
+
+    def texts_in(self, slots, pool_and_texts=None):
+        pool, texts = self.fork(self.prefix, self.births(slots), *(pool_and_texts or self.empty()))
+        pool, texts, _ = self.write(pool, texts, [*slots, SLOTS, SLOTS])
+        return np.asarray(texts.written)[np.asarray(slots)]
+
+
+def test_a_text_is_the_same_alone_and_in_any_company(model):
+    together = model.texts_in((0, 1, 2))
+    for row, slot in enumerate((0, 1, 2)):
+        pool, texts = model.fork(model.prefix, model.births((0, 1, 2)), *model.empty())
+        _, texts, _ = model.write(pool, texts, [slot, *[SLOTS] * 4])
+        assert np.array_equal(texts.written[slot], together[row])
+        others = [other for other in range(SLOTS) if other != slot]
+        assert (np.asarray(texts.count)[others] == 0).all()
+
+
+def test_a_text_is_the_same_in_every_slot(model):
+    assert np.array_equal(model.texts_in((0, 1, 2)), model.texts_in((6, 3, 4)))
+
+
+def test_texts_depend_on_their_prefix_and_their_suffix(model):
+    texts = model.texts_in((0, 1, 2))
+    assert len({text.tobytes() for text in texts}) == 3
+    model_of_another_day = Model(model.config)
+    model_of_another_day.prefix = model.read(seed=5)
+    assert not np.array_equal(model_of_another_day.texts_in((0, 1, 2)), texts)
+
+
+@pytest.mark.parametrize("poison", [1e30, np.nan])
+def test_what_a_slot_held_before_changes_nothing(model, poison):
+    clean, texts = model.empty()
+    poisoned = KvPool(k=jnp.full_like(clean.k, poison), v=jnp.full_like(clean.v, poison))
+    assert np.array_equal(model.texts_in((0, 1, 2), (poisoned, texts)), model.texts_in((0, 1, 2)))
+
+
+def test_decoding_writes_its_own_positions_and_nothing_else(model):
+    pool, texts = model.fork(model.prefix, model.births((1, 2, 3)), *model.empty())
+    longer, _, _ = model.write(pool, texts, [1, 3, SLOTS], steps=2)
+    begin = np.asarray(texts.position)
+    for before, after in ((pool.k, longer.k), (pool.v, longer.v)):
+        changed = (np.asarray(before) != np.asarray(after)).any(axis=(0, 3, 4))
+        for slot in range(SLOTS):
+            written = {begin[slot], begin[slot] + 1} if slot in (1, 3) else set()
+            assert set(np.flatnonzero(changed[slot]).tolist()) <= written
+
+
+def test_forking_leaves_other_slots_and_the_prefix_alone(model):
+    before = [np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(model.prefix)]
+    pool, texts = model.empty()
+    pool = KvPool(k=pool.k + 3, v=pool.v + 5)
+    filled, _ = model.fork(model.prefix, model.births((1, SLOTS, 4)), pool, texts)
+    untouched = [0, 2, 3, 5, 6]
+    assert (np.asarray(filled.k)[:, untouched] == 3).all()
+    assert (np.asarray(filled.v)[:, untouched] == 5).all()
+    assert [np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(model.prefix)] == before
+
+
+def test_a_larger_pool_changes_no_text(model):
+    small = model.texts_in((0, 1, 2))
+    pool, texts = model.empty(4 * SLOTS)
+    pool, texts = model.fork(model.prefix, model.births((9, 20, 27)), pool, texts)
+    _, texts, _ = model.write(pool, texts, [9, 20, 27, 4 * SLOTS, 4 * SLOTS])
+    assert np.array_equal(np.asarray(texts.written)[[9, 20, 27]], small)
+
+
+def test_decoding_beyond_the_room_is_harmless(model):
+    pool, texts = model.fork(model.prefix, model.births((0, 1, 2)), *model.empty())
+    _, at_limit, _ = model.write(pool, texts, [0, 1, 2, SLOTS, SLOTS])
+    pool, texts, _ = model.write(pool, texts, [0, 1, 2, SLOTS, SLOTS], steps=ROOM + 5)
+    assert np.array_equal(texts.written[:3], at_limit.written[:3])
+
+
+@pytest.mark.parametrize("model", ["float32"], indirect=True)
+def test_padding_of_the_prompt_changes_no_action_beyond_rounding(model):
+    rng = np.random.default_rng(0)
+    noise = jnp.asarray(rng.standard_normal((1, 10, 32), dtype=np.float32))
+    images = jnp.asarray(rng.integers(0, 256, (1, 2, 28, 28, 3), dtype=np.uint8))
+    length = jnp.full((1,), model.config.image_tokens + 7, jnp.int32)
+    drawn = []
+    for bucket, filler in ((16, 0), (16, 99), (32, 7)):
+        prompt = np.full((1, bucket), filler, np.int32)
+        prompt[0, :7] = range(100, 107)
+        embedded = pi05.embed_prefix(model.weights, model.config, images, jnp.asarray(prompt))
+        prefix, _ = pi05.prefill(model.weights, embedded, length)
+        drawn.append(np.asarray(pi05.denoise(model.weights, prefix, noise, 10)))
+    np.testing.assert_allclose(drawn[0], drawn[1], atol=0)
+    np.testing.assert_allclose(drawn[0], drawn[2], atol=1e-4)
+
+
+def test_flow_times_fall_from_one_in_equal_steps():
+    np.testing.assert_allclose(pi05.flow_times(10), 1 - np.arange(10) / 10, atol=1e-6)
+    assert pi05.flow_times(10).dtype == np.float32

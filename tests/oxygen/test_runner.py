@@ -1,0 +1,87 @@
+"""The compiled programs: in place, deterministic, equal bytes in every process."""
+
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from oxygen import params, pi05, runner
+from oxygen.config import TINY
+from oxygen.runner import Runner, Sizes
+from tests.oxygen.conftest import SMALL
+
+
+def small_runner(slots=6):
+    weights = pi05.prepare(params.random_params(SMALL, 0), SMALL)
+    return Runner(SMALL, weights, Sizes(slots=slots, rows=4, births=2, suffix=3, limit=8))
+
+
+def test_programs_that_write_the_pool_do_so_in_place(policy):
+    pool, _ = policy._runner.empty()
+    size = pool.k.nbytes + pool.v.nbytes
+    programs = policy._runner._programs
+    for program in (programs.decode, *programs.fork.values()):
+        assert program.memory_analysis().alias_size_in_bytes == size
+
+
+def test_the_pool_that_was_given_is_used_up(policy):
+    served = policy._runner
+    pool, texts = served.empty()
+    prefix = served.prefill(served.blank(16))
+    actions = served.denoise(prefix, 0, 0)
+    longer, _ = served.fork(prefix, served.births((), ()), pool, texts, actions)
+    jax.block_until_ready(longer)
+    assert pool.k.is_deleted()
+    assert not texts.written.is_deleted()
+
+
+def test_noise_is_normal_and_a_function_of_seed_and_query():
+    seeds = jnp.array([[0, 1], [1, 0], [0, 1], [0, 2]], jnp.uint32)
+    queries = jnp.array([0, 0, 1, 0], jnp.uint32)
+    drawn = np.asarray(runner.noise(seeds, queries, (50, 32)))
+    assert len({rows.tobytes() for rows in drawn}) == 4
+    assert abs(drawn.mean()) < 0.05
+    assert abs(drawn.std() - 1) < 0.05
+    one = np.asarray(runner.noise(seeds[2:3], queries[2:3], (50, 32)))
+    assert one.tobytes() == drawn[2:3].tobytes(), "company changes nothing"
+
+
+def test_every_bucket_is_served():
+    served = small_runner()
+    for bucket in SMALL.prompt_buckets:
+        actions = served.denoise(served.prefill(served.blank(bucket)), 7, 3)
+        assert np.isfinite(np.asarray(actions)).all()
+    assert served.compiles_after_warm_up == 0
+
+
+def digest_of_an_episode() -> str:
+    served = small_runner()
+    digest = hashlib.sha256()
+    for query in range(3):
+        digest.update(np.asarray(served.denoise(served.prefill(served.blank(16)), 7, query)).tobytes())
+    return digest.hexdigest()
+
+
+def test_two_processes_give_the_same_bytes():
+    root = Path(__file__).parents[2]
+    program = "from tests.oxygen.test_runner import digest_of_an_episode as f; print(f())"
+    environment = {**os.environ, "PYTHONHASHSEED": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=root, env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split()[-1] == digest_of_an_episode()
+
+
+@pytest.mark.parametrize("config", [SMALL, TINY], ids=lambda config: config.name)
+def test_the_serving_layout_holds_every_parameter_but_those_worked_out(config):
+    tree = params.random_params(config, 0)
+    weights = pi05.prepare(tree, config)
+    assert len(weights.trunk) == len(weights.expert) == config.trunk.depth
+    assert weights.expert_norm.shape == (config.denoise_steps, 3 * config.expert.width)
+    assert weights.expert[0].before_mlp.shape == (config.denoise_steps, 3 * config.expert.width)
