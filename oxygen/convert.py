@@ -84,10 +84,10 @@ def _description(source: str | Path, fits: Sequence[Pi05Config]) -> Mapping[str,
 
 
 def _copy_assets(local: Path, draft: Path) -> None:
-    for folder in (local / _ASSETS, local.parent / _ASSETS):
-        if local.is_dir() and folder.is_dir():
-            shutil.copytree(folder, draft / _ASSETS)
-            return
+    """Take along the norm stats that openpi keeps beside `params`."""
+    assets = (local.parent if local.name == "params" else local) / _ASSETS
+    if assets.is_dir():
+        shutil.copytree(assets, draft / _ASSETS)
 
 
 def _remove(draft: Path) -> None:

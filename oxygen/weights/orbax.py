@@ -7,6 +7,7 @@ in the type it is stored in. Large chunks are decompressed as a stream (`zstd_ch
 import dataclasses
 import itertools
 import json
+import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import numpy as np
 from configs.errors import UsageError
 from oxygen.typing import Float
 from oxygen.weights import zstd_chunk
-from oxygen.weights.checkpoint import Stored, fill
+from oxygen.weights.checkpoint import PIECE_BYTES, Stored, fill
 from oxygen.weights.layout import KeyPath, openpi_paths
 
 METADATA = "_METADATA"
@@ -41,8 +42,8 @@ class OrbaxFolder:
         """See `Checkpoint.read`."""
         array = self.arrays[path]
         try:
-            for region in _chunks(array.shape, array.chunk_layout.read_chunk.shape):
-                _read_chunk(array, region, out[region])
+            for region in _regions(array):
+                _read_region(array, region, out[region])
         except (ValueError, OSError, EOFError) as error:
             raise _damaged(self.folder, path, error) from None
 
@@ -121,16 +122,22 @@ def _open(folder: Path, metadata: _Metadata, keys: KeyPath) -> Any:
     return tensorstore.open(spec, open=True, read=True)
 
 
-def _chunks(shape: tuple[int, ...], chunk: tuple[int, ...]) -> Iterator[zstd_chunk.Region]:
-    """The regions of an array that are stored together."""
+def _regions(array: Any) -> Iterator[zstd_chunk.Region]:
+    """An array's parts: one chunk each where they are large, else as many as make up a few pieces."""
+    step = list(array.chunk_layout.read_chunk.shape)
+    for axis in reversed(range(len(step))):
+        step_bytes = math.prod(step) * array.dtype.numpy_dtype.itemsize
+        step[axis] *= max(1, min(4 * PIECE_BYTES // step_bytes, -(-array.shape[axis] // step[axis])))
+        if step[axis] < array.shape[axis]:
+            break
     axes = [
-        [slice(start, min(start + step, size)) for start in range(0, size, step)]
-        for size, step in zip(shape, chunk, strict=True)
+        [slice(start, min(start + stride, size)) for start in range(0, size, stride)]
+        for size, stride in zip(array.shape, step, strict=True)
     ]
     return itertools.product(*axes)
 
 
-def _read_chunk(array: Any, region: zstd_chunk.Region, out: Float[np.ndarray, "..."]) -> None:
+def _read_region(array: Any, region: zstd_chunk.Region, out: Float[np.ndarray, "..."]) -> None:
     import tensorstore
 
     stream = zstd_chunk.open_chunk(array, region) if out.flags.c_contiguous else None
