@@ -68,7 +68,7 @@ def fill(out: Float[np.ndarray, "..."], stream: Stream, dtype: str) -> None:
         else:
             piece = cast_from[: target.size]
             _fill_bytes(piece, stream)
-            target[...] = piece.astype(flat.dtype)
+            target[...] = piece
 
 
 def _fill_bytes(piece: Float[np.ndarray, "..."], stream: Stream) -> None:

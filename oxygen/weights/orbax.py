@@ -4,10 +4,12 @@ Read through TensorStore, as Orbax itself does, but array by array and chunk by 
 in the type it is stored in. Large chunks are decompressed as a stream (`zstd_chunk`).
 """
 
+import contextlib
 import dataclasses
 import itertools
 import json
 import math
+import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ from oxygen.weights.layout import KeyPath, openpi_paths
 
 METADATA = "_METADATA"
 _AGAIN = "Fetch it again"
+_ONE_LARGE = threading.Lock()  # TensorStore holds a whole chunk twice; several tensors are read at a time
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -143,7 +146,9 @@ def _read_region(array: Any, region: zstd_chunk.Region, out: Float[np.ndarray, "
     stream = zstd_chunk.open_chunk(array, region) if out.flags.c_contiguous else None
     if stream is not None:
         fill(out, stream, array.dtype.name)
-    else:
+        return
+    large = out.size * array.dtype.numpy_dtype.itemsize > 4 * PIECE_BYTES
+    with _ONE_LARGE if large else contextlib.nullcontext():
         out[...] = tensorstore.cast(array, out.dtype)[region].read().result()
 
 

@@ -3,6 +3,7 @@
 import io
 import json
 import math
+import tracemalloc
 
 import flax.traverse_util
 import jax
@@ -139,6 +140,21 @@ def test_casting_takes_a_piece_of_memory_beside_the_tensor(monkeypatch):
     checkpoint.fill(out, Source(numbers.tobytes()), "float32")
     assert asked == [64, 64, 52]
     assert np.array_equal(out, numbers.astype(jnp.bfloat16))
+
+
+@pytest.mark.parametrize("save", [save_orbax, save_safetensors])
+def test_a_float32_checkpoint_loads_in_little_more_memory_than_its_bfloat16_size(tmp_path, monkeypatch, save):
+    pytest.importorskip("zstandard")
+    for module in (checkpoint, orbax, zstd_chunk):
+        monkeypatch.setattr(module, "PIECE_BYTES", 1 << 15)
+    save(tmp_path / ("params" if save is save_orbax else "model.safetensors"), params.random_params(TINY, 0))
+    layout.check(open_checkpoint(tmp_path).tensors, TINY, "x")  # so that imports and shapes are there already
+    tracemalloc.start()
+    loaded = load(tmp_path, TINY, dtype="bfloat16")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    size = sum(leaf.nbytes for leaf in jax.tree.leaves(loaded))
+    assert size < peak < 1.3 * size
 
 
 def test_the_dtype_is_the_configurations_unless_another_is_asked_for(saved):
