@@ -1,0 +1,105 @@
+"""Load a policy's parameters: find the checkpoint, check every key, then read and cast tensor by tensor."""
+
+import concurrent.futures
+import math
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from configs.errors import UsageError, nearest_first, unknown
+from oxygen import params
+from oxygen.config import Pi05Config
+from oxygen.typing import Params
+from oxygen.weights import layout
+from oxygen.weights.checkpoint import Checkpoint
+from oxygen.weights.orbax import METADATA, open_orbax
+from oxygen.weights.safetensors import SUFFIX, open_safetensors
+from oxygen.weights.source import fetch
+
+DTYPES = ("float32", "bfloat16")
+AT_ONCE = 4
+"""Tensors read at a time. Most of it is decompression, a gigabyte a second on one core."""
+SINGLE_FILE = f"model{SUFFIX}"
+"""What a folder in our format calls its tensors."""
+
+Placement: TypeAlias = jax.Device | jax.sharding.Sharding
+
+
+def load(
+    source: str | Path, config: Pi05Config, *, dtype: str | None = None, device: Placement | None = None
+) -> Params:
+    """A policy's parameters, in openpi's tree.
+
+    Args:
+        source: A checkpoint folder as openpi publishes it (or its `params`), a safetensors file, a folder
+            with `model.safetensors`, or a URL of any of these (`gs://`, `https://`), which a cache keeps.
+        config: What the parameters must fit.
+        dtype: What all of them are cast to while they are read, `float32` or `bfloat16`; by default what
+            `config` computes in. (openpi too casts every parameter to bfloat16 before it serves a policy.)
+        device: Where each goes as soon as it is read. None leaves them in host memory, as NumPy arrays.
+
+    Returns:
+        The tree. Host memory peaks at its size plus a few pieces of 16 MiB, or at its largest tensor when
+        everything goes to a device with memory of its own.
+
+    Raises:
+        UsageError: The checkpoint is absent, unreachable, damaged, or holds something else than `config`'s
+            parameters; then the message names the first keys that differ and the nearest configuration.
+    """
+    dtype = dtype or config.dtype
+    if dtype not in DTYPES:
+        raise unknown("dtype", dtype, DTYPES)
+    checkpoint = open_checkpoint(fetch(source))
+    layout.check(checkpoint.tensors, config, str(source))
+    return params.nested(_read(checkpoint, jnp.dtype(dtype), device))
+
+
+def open_checkpoint(path: Path) -> Checkpoint:
+    """Open a checkpoint on disk, of whichever format it has. Reads no tensor.
+
+    Raises:
+        UsageError: There is none, or it is damaged.
+    """
+    if not path.exists():
+        raise UsageError(f"there is no checkpoint at {path}{_neighbours(path)}")
+    if path.is_file():
+        if path.suffix != SUFFIX:
+            raise UsageError(f"{path} is a file, but not one that ends in {SUFFIX}. {_WANTED}")
+        return open_safetensors(path)
+    if (path / SINGLE_FILE).is_file():
+        return open_safetensors(path / SINGLE_FILE)
+    for folder in (path, path / "params"):
+        if (folder / METADATA).is_file():
+            return open_orbax(folder)
+    inside = ", ".join(sorted(entry.name for entry in path.iterdir())[:5]) or "nothing"
+    raise UsageError(f"{path} is no checkpoint: it holds {inside}. {_WANTED}")
+
+
+_WANTED = (
+    f"A checkpoint is openpi's folder with params/{METADATA}, a folder with {SINGLE_FILE}, or a {SUFFIX} file"
+)
+
+
+def _neighbours(path: Path) -> str:
+    """What lies where the checkpoint was looked for, if anything does."""
+    if not path.parent.is_dir():
+        return ""
+    names = nearest_first(path.name, (entry.name for entry in path.parent.iterdir()))[:3]
+    return f"; {path.parent} holds {', '.join(names) or 'nothing'}"
+
+
+def _read(checkpoint: Checkpoint, dtype: np.dtype[Any], device: Placement | None) -> dict[str, Any]:
+    """Every tensor, the largest first: what is needed beside it then falls due while little is held."""
+
+    def read(path: str) -> Any:
+        array = np.empty(checkpoint.tensors[path].shape, dtype)
+        checkpoint.read(path, array)
+        return array if device is None else jax.block_until_ready(jax.device_put(array, device))
+
+    sizes = {path: math.prod(tensor.shape) for path, tensor in checkpoint.tensors.items()}
+    order = sorted(sizes, key=lambda path: -sizes[path])
+    with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+        return dict(zip(order, pool.map(read, order), strict=True))

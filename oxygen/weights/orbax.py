@@ -1,0 +1,157 @@
+"""Orbax checkpoints as openpi publishes them: zarr arrays in one OCDBT store, or in a folder each.
+
+Read through TensorStore, as Orbax itself does, but array by array and chunk by chunk, so that little is held
+in the type it is stored in. Large chunks are decompressed as a stream (`zstd_chunk`).
+"""
+
+import contextlib
+import dataclasses
+import itertools
+import json
+import math
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from configs.errors import UsageError
+from oxygen.typing import Float
+from oxygen.weights import zstd_chunk
+from oxygen.weights.checkpoint import PIECE_BYTES, Stored, fill
+from oxygen.weights.layout import KeyPath, openpi_paths
+
+METADATA = "_METADATA"
+_AGAIN = "Fetch it again"
+_ONE_LARGE = threading.Lock()  # TensorStore holds a whole chunk twice; several tensors are read at a time
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OrbaxFolder:
+    """An opened checkpoint.
+
+    Attributes:
+        folder: Where it is.
+        tensors: What it holds.
+        arrays: Every tensor's open TensorStore.
+    """
+
+    folder: Path
+    tensors: Mapping[str, Stored]
+    arrays: Mapping[str, Any]
+
+    def read(self, path: str, out: Float[np.ndarray, "..."]) -> None:
+        """See `Checkpoint.read`."""
+        array = self.arrays[path]
+        try:
+            for region in _regions(array):
+                _read_region(array, region, out[region])
+        except (ValueError, OSError, EOFError) as error:
+            raise _damaged(self.folder, path, error) from None
+
+
+def open_orbax(folder: Path) -> OrbaxFolder:
+    """Read which arrays a checkpoint holds, and their shapes.
+
+    Args:
+        folder: The folder with `_METADATA` in it.
+
+    Raises:
+        UsageError: It cannot be read, or holds something other than arrays.
+    """
+    metadata = _metadata(folder)
+    paths = openpi_paths(metadata.keys)
+    opened = {path: _open(folder, metadata, keys) for path, keys in paths.items()}  # all at once
+    arrays = {}
+    for path, future in opened.items():
+        try:
+            arrays[path] = future.result()
+        except (ValueError, OSError) as error:
+            raise _damaged(folder, path, error) from None
+    tensors = {path: Stored(shape=tuple(a.shape), dtype=a.dtype.name) for path, a in arrays.items()}
+    return OrbaxFolder(folder=folder, tensors=tensors, arrays=arrays)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Metadata:
+    """What Orbax notes about a checkpoint.
+
+    Attributes:
+        keys: The path of every array.
+        ocdbt: Whether the arrays lie in one OCDBT store.
+        driver: The arrays' format, `zarr` or `zarr3`.
+        complete: Whether chunks of nothing but zeros were written too, so that an absent one is a loss.
+    """
+
+    keys: tuple[KeyPath, ...]
+    ocdbt: bool
+    driver: str
+    complete: bool
+
+
+def _metadata(folder: Path) -> _Metadata:
+    try:
+        document = json.loads((folder / METADATA).read_bytes())
+        leaves = document["tree_metadata"].values()
+        return _Metadata(
+            keys=tuple(_key_path(leaf) for leaf in leaves),
+            ocdbt=bool(document.get("use_ocdbt", (folder / "manifest.ocdbt").exists())),
+            driver="zarr3" if document.get("use_zarr3") else "zarr",
+            complete=bool(document.get("store_array_data_equal_to_fill_value")),
+        )
+    except (OSError, KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
+        raise _damaged(folder, METADATA, error) from None
+
+
+def _key_path(leaf: Mapping[str, Any]) -> KeyPath:
+    path = tuple(str(key["key"]) for key in leaf["key_metadata"])
+    kind = leaf["value_metadata"]["value_type"]
+    if kind not in ("jax.Array", "np.ndarray"):
+        raise ValueError(f"{'/'.join(path)} is no array but a {kind}")
+    return path
+
+
+def _open(folder: Path, metadata: _Metadata, keys: KeyPath) -> Any:
+    import tensorstore
+
+    name = ".".join(keys)
+    kvstore: dict[str, Any] = {"driver": "file", "path": f"{folder}/{name}/"}
+    if metadata.ocdbt:
+        kvstore = {"driver": "ocdbt", "base": {"driver": "file", "path": f"{folder}/"}, "path": f"{name}/"}
+    spec: dict[str, Any] = {"driver": metadata.driver, "kvstore": kvstore}
+    if metadata.complete:
+        spec["fill_missing_data_reads"] = False
+    return tensorstore.open(spec, open=True, read=True)
+
+
+def _regions(array: Any) -> Iterator[zstd_chunk.Region]:
+    """An array's parts: one chunk each where they are large, else as many as make up a few pieces."""
+    step = list(array.chunk_layout.read_chunk.shape)
+    for axis in reversed(range(len(step))):
+        step_bytes = math.prod(step) * array.dtype.numpy_dtype.itemsize
+        step[axis] *= max(1, min(4 * PIECE_BYTES // step_bytes, -(-array.shape[axis] // step[axis])))
+        if step[axis] < array.shape[axis]:
+            break
+    axes = [
+        [slice(start, min(start + stride, size)) for start in range(0, size, stride)]
+        for size, stride in zip(array.shape, step, strict=True)
+    ]
+    return itertools.product(*axes)
+
+
+def _read_region(array: Any, region: zstd_chunk.Region, out: Float[np.ndarray, "..."]) -> None:
+    import tensorstore
+
+    stream = zstd_chunk.open_chunk(array, region) if out.flags.c_contiguous else None
+    if stream is not None:
+        fill(out, stream, array.dtype.name)
+        return
+    large = out.size * array.dtype.numpy_dtype.itemsize > 4 * PIECE_BYTES
+    with _ONE_LARGE if large else contextlib.nullcontext():
+        out[...] = tensorstore.cast(array, out.dtype)[region].read().result()
+
+
+def _damaged(folder: Path, what: str, error: Exception) -> UsageError:
+    reason = (str(error).splitlines() or [""])[0][:200]
+    return UsageError(f"{folder} cannot be read at {what} ({type(error).__name__}: {reason}). {_AGAIN}")

@@ -1,0 +1,93 @@
+"""A file on its way: what of it has come, in which version, and that it is what its store says."""
+
+import contextlib
+import dataclasses
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from configs.errors import UsageError
+from oxygen.weights.store import RemoteFile
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Part:
+    """One file of a copy.
+
+    Attributes:
+        file: The original.
+        path: Where the copy is once it is whole and checked; before, it grows at `path.partial`.
+    """
+
+    file: RemoteFile
+    path: Path
+
+    @property
+    def _partial(self) -> Path:
+        return self.path.with_name(f"{self.path.name}.partial")
+
+    @property
+    def _version(self) -> Path:
+        return self.path.with_name(f"{self.path.name}.partial.version")
+
+    @property
+    def begun(self) -> int:
+        """Bytes there already of the version that the store has now."""
+        try:
+            same = self._version.read_text() == self.file.version
+            return min(self._partial.stat().st_size, self.file.size) if same else 0
+        except OSError:
+            return 0
+
+    @property
+    def missing(self) -> int:
+        """Bytes still to come."""
+        return self.file.size - self.begun
+
+    def is_whole(self) -> bool:
+        """Whether the copy was finished, by an earlier try perhaps."""
+        if not self.path.is_file() or self.path.stat().st_size != self.file.size:
+            return False
+        return self._sum_if_wrong(self.path) is None
+
+    @contextlib.contextmanager
+    def written_from(self, start: int) -> Iterator[IO[bytes]]:
+        """The partial copy, cut to `start` bytes and open for more."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(self._version, self.file.version)
+        with self._partial.open("ab") as file:
+            file.truncate(start)
+            yield file
+
+    def finish(self) -> None:
+        """Check the partial copy and give it its name.
+
+        Raises:
+            UsageError: It has another checksum than the store states. It is removed then.
+        """
+        if not self.file.size:
+            with self.written_from(0):
+                pass
+        wrong = self._sum_if_wrong(self._partial)
+        if wrong is not None:
+            self._partial.unlink()
+            raise UsageError(
+                f"{self.file.url} came damaged ({wrong}, not as its store states) and was removed; try again"
+            )
+        self._partial.replace(self.path)
+        self._version.unlink()
+
+    def _sum_if_wrong(self, path: Path) -> str | None:
+        stated = self.file.checksum
+        found = stated.of(path) if stated else None
+        if stated is None or found is None or found == stated.value:
+            return None
+        return f"its {stated.kind} is {found} instead of {stated.value}"
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write a small file so that it is there whole or not at all."""
+    draft = path.with_name(f"{path.name}.{os.getpid()}.draft")
+    draft.write_text(text)
+    draft.replace(path)

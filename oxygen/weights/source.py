@@ -1,0 +1,55 @@
+"""Where a source lies on this disk: paths as they are, URLs in a cache that is filled on demand."""
+
+import os
+from pathlib import Path
+from urllib.parse import quote, urlsplit
+
+from configs.errors import UsageError, unknown
+from oxygen.weights import download
+
+CACHE_VARIABLE = "OXYGEN_CACHE"
+SCHEMES = ("gs", "https", "http")
+
+
+def fetch(source: str | Path) -> Path:
+    """The local file or folder of a source, whole.
+
+    Args:
+        source: A path; or a URL of a file or a folder. A folder on the web must list its files (as in a
+            public bucket or a web server's index). State of training beside parameters is left out.
+
+    Raises:
+        UsageError: The URL is of no kind known here, or is neither in the cache nor to be had; or what came
+            is not what its store says it has.
+    """
+    text = str(source)
+    scheme, separator, _ = text.partition("://")
+    if not separator:
+        return Path(text).expanduser()
+    if scheme not in SCHEMES:
+        raise unknown("kind of URL", scheme, SCHEMES, remedy="A folder or file is given by its plain path.")
+    target = cached(text)
+    download.complete(text, target)
+    return target
+
+
+def cached(url: str) -> Path:
+    """Where in the cache a URL's copy belongs, whether it is there or not."""
+    parts = urlsplit(url)
+    if not parts.netloc or not parts.path.strip("/"):
+        raise UsageError(f"{url} names no file or folder")
+    below = [quote(part, safe="") for part in parts.path.strip("/").split("/")]
+    if parts.query:
+        below[-1] = quote(f"?{parts.query}", safe="") + below[-1]  # the suffix stays last
+    if any(part in (".", "..", "") for part in below):
+        raise UsageError(f"{url} is no plain path: it has an empty part, '.' or '..'")
+    return cache().joinpath(parts.scheme, quote(parts.netloc, safe=""), *below)
+
+
+def cache() -> Path:
+    """The folder of downloads: `OXYGEN_CACHE`, else `oxygen-eval/checkpoints` in the user's cache."""
+    chosen = os.environ.get(CACHE_VARIABLE)
+    if chosen:
+        return Path(chosen).expanduser()
+    users = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(users).expanduser() / "oxygen-eval" / "checkpoints"

@@ -1,0 +1,97 @@
+"""The converter writes what loads to the same bits, and refuses in one line with exit code 2."""
+
+import json
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from oxygen import params
+from oxygen.config import TINY
+from oxygen.convert import main
+from oxygen.weights import load
+from oxygen.weights.loading import open_checkpoint
+from tests.oxygen.conftest import SMALL
+from tests.oxygen.test_weights import assert_equal, flat, save_orbax, save_safetensors
+
+
+@pytest.fixture(scope="module")
+def original():
+    return params.random_params(TINY, 1)
+
+
+@pytest.fixture(scope="module")
+def published(original, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("published") / "pi05_tiny"
+    save_orbax(folder / "params", original)
+    (folder / "assets/libero").mkdir(parents=True)
+    (folder / "assets/libero/norm_stats.json").write_text('{"norm_stats": {}}')
+    return folder
+
+
+def refusal(capsys, *arguments):
+    assert main([str(argument) for argument in arguments]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    return err
+
+
+def test_a_published_checkpoint_becomes_a_folder_that_loads_alike(published, original, tmp_path, capsys):
+    assert main([str(published), str(tmp_path / "ours")]) == 0
+    assert capsys.readouterr().out == f"{tmp_path}/ours/model.safetensors: 15.2 MB\n"
+    assert_equal(load(tmp_path / "ours", TINY), original, "float32")
+    description = json.loads((tmp_path / "ours/config.json").read_text())
+    assert description["fits"] == ["tiny"]
+    assert description["source"] == str(published)
+    assert description["sizes"]["trunk"]["width"] == TINY.trunk.width
+    assert (tmp_path / "ours/assets/libero/norm_stats.json").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["ours"]
+
+
+def test_a_single_bfloat16_file(published, original, tmp_path):
+    target = tmp_path / "tiny.safetensors"
+    assert main([str(published), str(target), "--dtype", "bfloat16"]) == 0
+    assert {tensor.dtype for tensor in open_checkpoint(target).tensors.values()} == {"bfloat16"}
+    assert_equal(load(target, TINY, dtype="bfloat16"), original, "bfloat16")
+
+
+def test_mixed_types_are_kept_and_aligned(original, tmp_path):
+    tree = flat(original)
+    tree["action_in_proj/bias"] = tree["action_in_proj/bias"].astype(jnp.bfloat16)
+    tree["time_mlp_in/bias"] = tree["time_mlp_in/bias"].astype(np.float64)
+    save_safetensors(tmp_path / "mixed.safetensors", params.nested(tree))
+    assert main([str(tmp_path / "mixed.safetensors"), str(tmp_path / "again.safetensors")]) == 0
+    again = open_checkpoint(tmp_path / "again.safetensors")
+    assert {path: tensor.dtype for path, tensor in again.tensors.items()} == {
+        path: array.dtype.name for path, array in tree.items()
+    }
+    assert all(again.offsets[path] % array.dtype.itemsize == 0 for path, array in tree.items())
+
+
+def test_what_an_interrupted_conversion_left_does_not_matter(published, original, tmp_path):
+    (tmp_path / "ours.partial").mkdir()
+    (tmp_path / "ours.partial" / "model.safetensors").write_bytes(b"half")
+    assert main([str(published), str(tmp_path / "ours")]) == 0
+    assert_equal(load(tmp_path / "ours", TINY), original, "float32")
+
+
+def test_nothing_is_overwritten(published, tmp_path, capsys):
+    assert "exists already" in refusal(capsys, published, tmp_path)
+
+
+def test_bad_arguments(published, tmp_path, capsys):
+    assert "did you mean 'bfloat16'" in refusal(capsys, published, tmp_path / "x", "--dtype", "bf16")
+    assert "See --help" in refusal(capsys, published)
+    assert "See --help" in refusal(capsys, published, tmp_path / "x", "--dtpe", "float32")
+    assert "no checkpoint at" in refusal(capsys, tmp_path / "absent", tmp_path / "x")
+    assert "unknown kind of URL 'gsx'" in refusal(capsys, "gsx://bucket/x", tmp_path / "x")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_checkpoint_of_no_known_policy_is_explained(tmp_path, capsys):
+    save_safetensors(tmp_path / "small.safetensors", params.random_params(SMALL, 1))
+    message = refusal(capsys, tmp_path / "small.safetensors", tmp_path / "x")
+    assert "does not hold the parameters of 'tiny'" in message
+    assert "nearest known configuration is 'tiny'" in message
