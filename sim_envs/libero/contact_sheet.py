@@ -1,6 +1,6 @@
 """The same beginnings of episodes seen with several asset sets, side by side.
 
-python -m sim_envs.libero.contact_sheet docs/standins.png --assets PATH standins
+python -m sim_envs.libero.contact_sheet docs/standins.jpg --assets PATH standins
 """
 
 import argparse
@@ -69,7 +69,7 @@ def main() -> int:
     options = parser.parse_args()
     try:
         sets = [find_assets(source) for source in options.assets]
-        sheet([get_task(*key) for key in TASKS], sets).quantize(128).save(options.file, optimize=True)
+        sheet([get_task(*key) for key in TASKS], sets).save(options.file, quality=88)
     except UsageError as error:
         sys.stderr.write(f"{error}\n")
         return 2
