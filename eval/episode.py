@@ -1,5 +1,8 @@
 """The boundary around an episode: whatever happens inside becomes one record, and the run goes on."""
 
+import dataclasses
+
+from eval.interrupts import Interrupts
 from eval.plan import TaskPlan
 from eval.policies import Policy
 from eval.recorder import EpisodeRecorder
@@ -9,9 +12,16 @@ from eval.worlds import WorldHolder
 from sim_envs.world import EpisodeKey
 
 
-def run_episode(
-    worlds: WorldHolder, policy: Policy, plan: TaskPlan, key: EpisodeKey, recorder: EpisodeRecorder
-) -> EpisodeResult:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Stage:
+    """What all episodes of a run share: where they play, who acts, and who may stop them."""
+
+    worlds: WorldHolder
+    policy: Policy
+    interrupts: Interrupts
+
+
+def run_episode(stage: Stage, plan: TaskPlan, key: EpisodeKey, recorder: EpisodeRecorder) -> EpisodeResult:
     """Run one episode and say how it ended. Never raises for what goes wrong inside it.
 
     The world is thrown away after an error, since nothing is known about the state it was left in. Ctrl-C is
@@ -19,13 +29,14 @@ def run_episode(
     """
     try:
         success = False
-        for query in rollout(worlds.of(plan), policy, key, plan.protocol):
+        for query in rollout(stage.worlds.of(plan), stage.policy, key, plan.protocol):
             recorder.add(query)
             success = query.success
-        recorder.add_cancelled(policy.finish().cancelled)
+            stage.interrupts.check()
+        recorder.add_cancelled(stage.policy.finish().cancelled)
         return recorder.result(Outcome.SUCCESS if success else Outcome.TIMEOUT)
     except Exception as error:  # noqa: BLE001 - the one place where every failure becomes a record
-        worlds.discard()
+        stage.worlds.discard()
         return recorder.result(Outcome.ERROR, error)
     except BaseException:
         recorder.abandon()

@@ -8,17 +8,17 @@ from typing import Any
 from configs.errors import UsageError
 from eval import provenance
 from eval.console import Console
-from eval.episode import run_episode
-from eval.plan import EpisodePlan, TaskPlan, make_plan
+from eval.episode import Stage, run_episode
+from eval.interrupts import Interrupts
+from eval.plan import EpisodePlan, make_plan
 from eval.policies import Policy, open_policy, read_cast
 from eval.protocol import describe_suite, hash_of
 from eval.recorder import EpisodeRecorder
-from eval.records import EpisodeResult, Outcome, write_json
+from eval.records import Outcome, write_json
 from eval.results import summarize
 from eval.runs import Run
 from eval.worlds import WorldHolder
 from sim_envs.libero.assets import AssetSet, find_assets
-from sim_envs.world import EpisodeKey
 
 NOTHING_GRADED = 1
 """Exit code of a run in which every episode was an error."""
@@ -31,7 +31,8 @@ def run_evaluation(run: Run) -> int:
         The exit code: 0, or 1 if no episode could be graded.
 
     Raises:
-        UsageError: Before anything is written: a suite, task, policy or asset tree that does not exist.
+        UsageError: Before anything is written: a suite, task, policy or asset tree that does not exist, or
+            a run that another process is still at.
         KeyboardInterrupt: After what was done is safe on disk.
     """
     plan = make_plan(run.config)
@@ -41,15 +42,20 @@ def run_evaluation(run: Run) -> int:
     manifest = _manifest(run, plan, assets, policy)
     if run.resumed:
         _refuse_another_protocol(run, manifest)
-    run.folder.write_manifest(manifest)
-    console = Console(run, plan, assets)
-    try:
-        with WorldHolder(assets) as worlds, console:
-            _run_all(run, plan, worlds, policy, console)
-    except KeyboardInterrupt:
-        run.folder.write_manifest({**manifest, "status": "interrupted", "finished": _now()})
-        console.interrupted()
-        raise
+    with run.folder.claimed():
+        run.folder.write_manifest(manifest)
+        console = Console(run, plan, assets)
+        try:
+            with WorldHolder(assets) as worlds, Interrupts() as interrupts, console:
+                _run_all(run, plan, Stage(worlds=worlds, policy=policy, interrupts=interrupts), console)
+        except KeyboardInterrupt:
+            run.folder.write_manifest({**manifest, "status": "interrupted", "finished": _now()})
+            console.interrupted()
+            raise
+        return _conclude(run, manifest, console)
+
+
+def _conclude(run: Run, manifest: dict[str, Any], console: Console) -> int:
     run.folder.write_manifest({**manifest, "status": "complete", "finished": _now()})
     results = summarize(run.folder.path)
     write_json(run.folder.results_path, results)
@@ -57,19 +63,16 @@ def run_evaluation(run: Run) -> int:
     return 0 if results["overall"]["n_episodes"] else NOTHING_GRADED
 
 
-def _run_all(run: Run, plan: EpisodePlan, worlds: WorldHolder, policy: Policy, console: Console) -> None:
+def _run_all(run: Run, plan: EpisodePlan, stage: Stage, console: Console) -> None:
     recorded = run.folder.episodes()
     for task in plan.tasks:
         for key in task.keys:
             result = recorded.get(key)
             if result is None or result.outcome is Outcome.ERROR:
-                result = _run_one(run, task, key, worlds, policy)
+                recorder = EpisodeRecorder(run.folder, task, key, run.config)
+                result = run_episode(stage, task, key, recorder)
                 run.folder.append(result)
             console.episode(result)
-
-
-def _run_one(run: Run, task: TaskPlan, key: EpisodeKey, worlds: WorldHolder, policy: Policy) -> EpisodeResult:
-    return run_episode(worlds, policy, task, key, EpisodeRecorder(run.folder, task, key, run.config))
 
 
 def _manifest(run: Run, plan: EpisodePlan, assets: AssetSet, policy: Policy) -> dict[str, Any]:

@@ -12,7 +12,8 @@ from oxygen import config as model_configs
 from oxygen import tokenizer as tokenizers
 from oxygen.config import Pi05Config
 from oxygen.language import LanguageTask
-from oxygen.policy import EngineConfig, OxyGenPolicy, Reply, Tail, create_policy
+from oxygen.policy import EngineConfig, OxyGenPolicy, create_policy
+from oxygen.reply import Reply, Tail
 from oxygen.scheduler import Mode
 from sim_envs.experts.controls import Noop, ScriptedPolicy
 from sim_envs.experts.policies import scripted_policy

@@ -1,13 +1,16 @@
 """What a run leaves on disk: the manifest, a line per episode, a file of queries per episode. Append-only."""
 
+import contextlib
 import dataclasses
 import enum
+import fcntl
 import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
 
+from configs.errors import UsageError
 from sim_envs.world import EpisodeKey
 
 
@@ -127,6 +130,23 @@ class RunFolder:
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
         """Replace the manifest, whole or not at all."""
         write_json(self.manifest_path, manifest)
+
+    @contextlib.contextmanager
+    def claimed(self) -> Iterator[None]:
+        """Keep the folder to this process; the claim ends with the process, however that ends.
+
+        Raises:
+            UsageError: Another process is at this run.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        with (self.path / ".lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UsageError(
+                    f"another process is still at {self.run_id}; wait for it, or stop it first"
+                ) from None
+            yield
 
     def append(self, result: EpisodeResult) -> None:
         """Add one episode: a single write of a whole line, on disk when this returns."""

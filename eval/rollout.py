@@ -10,7 +10,7 @@ from jaxtyping import Float64
 
 from configs.schema import SuiteConfig
 from eval.policies import Policy
-from oxygen.policy import Reply
+from oxygen.reply import Reply
 from sim_envs.world import EpisodeKey, Observation, World
 
 

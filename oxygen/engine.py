@@ -9,9 +9,10 @@ import numpy as np
 
 from oxygen.kv_pool import Texts
 from oxygen.pi05 import Prefix
+from oxygen.plan import Committed, Plan, Request, Stretch
 from oxygen.runner import ModelInput, Runner
-from oxygen.scheduler import Committed, Plan, Request, Scheduler, Stretch
-from oxygen.typing import Array, Float32
+from oxygen.scheduler import Scheduler
+from oxygen.typing import Float32
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -69,10 +70,11 @@ class Engine:
         self._in_flight: Acted | None = None
 
     def act(self, seen: ModelInput, *, seed: int, query: int) -> Acted:
-        """Run a frame until its actions are on the host, or until all is done if the plan says so.
+        """Run a frame until its actions are on the host and its language is on its way.
 
-        The device does things in order: prefill, denoise, then language; each is queued while the one before
-        it runs, so that the device is never idle, and timed by its own buffer.
+        Prefill and denoise are queued together and timed by their own buffers. Language is queued once the
+        actions are there, so that it cannot delay them, not even by the host's work of queueing it. Stretches
+        that run to the end have done so when this returns; others decode on, until `settle` reads them back.
         """
         plan = self._scheduler.plan(query)
         begun = self._clock()
@@ -81,16 +83,11 @@ class Engine:
         actions.copy_to_host_async()
         jax.block_until_ready(prefix.k[-1])
         prefilled = self._clock()
-        for stretch in plan.stretches:
-            if not stretch.to_the_end:
-                self._queue(stretch, prefix, actions)
         chunk = np.asarray(actions)[0]
         acted = self._clock()
         ended_at: dict[int, float] = {}
         for stretch in plan.stretches:
-            if stretch.to_the_end:
-                own = self._runner.prefill(seen) if stretch.own_prefill else prefix
-                ended_at |= self._run_to_the_end(stretch, own, actions)
+            ended_at |= self._speak(stretch, self._runner.prefill(seen) if stretch.own_prefill else prefix)
         self._in_flight = Acted(
             plan=plan, actions=chunk, begun=begun, prefilled=prefilled, acted=acted, ended_at=ended_at
         )
@@ -115,24 +112,20 @@ class Engine:
         """Give up all requests in progress and return them."""
         return self._scheduler.cancel()
 
-    def _queue(self, stretch: Stretch, prefix: Prefix, after: Array) -> None:
-        self._begin(stretch, prefix, after)
-        for _ in range(stretch.steps):
-            self._decode(stretch, after)
+    def _speak(self, stretch: Stretch, prefix: Prefix) -> dict[int, float]:
+        """Queue a stretch's births and decode steps; returns when requests ended, where known.
 
-    def _run_to_the_end(self, stretch: Stretch, prefix: Prefix, after: Array) -> dict[int, float]:
-        """Decode until every row has ended; returns when each did.
-
-        The look at the tokens is one step behind, so that the device never waits for the host.
+        Texts that run to their end are watched one step behind, so that the device never waits for the host.
         """
-        self._begin(stretch, prefix, after)
+        self._begin(stretch, prefix)
         ended_at: dict[int, float] = {}
         for _ in range(stretch.steps):
             before = self._texts
-            self._decode(stretch, after)
-            if self._all_ended(stretch, before, ended_at):
+            self._pool, self._texts = self._runner.decode(stretch.rows, self._pool, self._texts)
+            if stretch.to_the_end and self._all_ended(stretch, before, ended_at):
                 return ended_at
-        self._all_ended(stretch, self._texts, ended_at)
+        if stretch.to_the_end:
+            self._all_ended(stretch, self._texts, ended_at)
         return ended_at
 
     def _all_ended(self, stretch: Stretch, texts: Texts, ended_at: dict[int, float]) -> bool:
@@ -143,17 +136,13 @@ class Engine:
                 ended_at[birth.request_id] = self._clock()
         return len(ended_at) == len(stretch.births)
 
-    def _begin(self, stretch: Stretch, prefix: Prefix, after: Array) -> None:
+    def _begin(self, stretch: Stretch, prefix: Prefix) -> None:
         size = self._runner.sizes.births
         for start in range(0, len(stretch.births), size):
             births = stretch.births[start : start + size]
             slots = [birth.slot for birth in births]
-            suffixes = [self._suffixes[birth.task] for birth in births]
-            forked = self._runner.births(slots, suffixes)
-            self._pool, self._texts = self._runner.fork(prefix, forked, self._pool, self._texts, after)
-
-    def _decode(self, stretch: Stretch, after: Array) -> None:
-        self._pool, self._texts = self._runner.decode(stretch.rows, self._pool, self._texts, after)
+            forked = self._runner.births(slots, [self._suffixes[birth.task] for birth in births])
+            self._pool, self._texts = self._runner.fork(prefix, forked, self._pool, self._texts)
 
     def _written(self, plan: Plan) -> Mapping[int, Sequence[int]]:
         rows = [slot for stretch in plan.stretches for slot in stretch.rows]

@@ -189,10 +189,12 @@ def continuation(
 ) -> tuple[np.ndarray, list[Array]]:
     """The greedy text that follows one row of a prefix and a suffix, and the logits of every step."""
     layers, (positions, kv_heads, dim) = len(prefix.k), prefix.k[0].shape[1:]
-    shape = (layers, 1, positions + len(suffix) + tokens, kv_heads, dim)
+    room = 32 * -(-(len(suffix) + tokens) // 32)  # rounded up, so that texts share compiled programs
+    shape = (layers, 1, positions + room, kv_heads, dim)
     dtype = prefix.k[0].dtype
     pool = kv_pool.KvPool(k=jnp.zeros(shape, dtype), v=jnp.zeros(shape, dtype))
-    head = suffix[:-1] if len(suffix) > 1 else np.zeros(1, np.int32)
+    head = np.zeros(32 * -(-len(suffix) // 32), np.int32)
+    head[: len(suffix) - 1] = suffix[:-1]
     births = pi05.Births(
         slots=jnp.zeros((1,), jnp.int32),
         parents=jnp.full((1,), row, jnp.int32),
@@ -215,10 +217,11 @@ def _sampled_error(
     theirs = fixture.arrays[name] if layer is None else fixture.arrays[name][layer]
     place = {int(position): index for index, position in enumerate(fixture.kept_positions)}
     mask = fixture.arrays["prefix_mask"]
+    values = np.asarray(ours, np.float32)
     worst = 0.0
     for index, position in enumerate(range(0, mask.shape[1], every)):
         for row in np.flatnonzero(mask[:, position]):
-            error = _error(ours[row, place[position]], theirs[row, index])
+            error = _error(values[row, place[position]], theirs[row, index])
             worst = float(np.maximum(worst, error))
     return worst
 

@@ -7,18 +7,21 @@ from typing import Any
 
 import numpy as np
 
-from configs.errors import UsageError, unknown
-from oxygen import transforms
+from configs.errors import UsageError
 from oxygen.config import Pi05Config
 from oxygen.engine import Acted, Engine, Settled
 from oxygen.language import LanguageTask, TextBorn, TextFinished
 from oxygen.params import random_params
 from oxygen.pi05 import prepare
+from oxygen.plan import Ended, Plan
+from oxygen.reply import Reply, Tail
 from oxygen.runner import ModelInput, Runner, Sizes
-from oxygen.scheduler import Arrivals, Ended, Limits, Mode, Plan, Scheduler
+from oxygen.scheduler import Arrivals, Limits, Mode, Scheduler
 from oxygen.tokenizer import Tokenizer
-from oxygen.transforms import LIBERO_UNIT_NORMS, RobotNorms
+from oxygen.transforms import LIBERO, Transform, untrained
 from oxygen.typing import Float64, Params
+
+__all__ = ["EngineConfig", "OxyGenPolicy", "Reply", "Tail", "create_policy"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -36,47 +39,6 @@ class EngineConfig:
     tokens_per_frame: int = 5
     slots: int = 12
     rows: int = 8
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Reply:
-    """What a query brought.
-
-    Attributes:
-        actions: The chunk, in the robot's units.
-        timings_ms: Wall time by stage, each measured at its own buffer on the host:
-            `preprocess` images resized and prompt tokenised; `prefill` until the prefix was ready; `denoise`
-            from there until the actions were on the host; `action` from the request until then; `decode` from
-            then until the language of this query was done, prefills of its own included; `frame` the whole
-            query. In mode `unified`, `act()` returns after `action` while `decode` goes on; if something else
-            is done between `act()` and `settle()`, `decode` and `frame` include it.
-        born: Requests born in this query.
-        finished: Texts finished in it.
-        dropped: Requests given up in it for want of a slot: newborn ones, or waiting ones that made room.
-        tokens: Tokens decoded in it, stop tokens included.
-    """
-
-    actions: Float64[np.ndarray, "horizon action"]
-    timings_ms: Mapping[str, float]
-    born: tuple[TextBorn, ...]
-    finished: tuple[TextFinished, ...]
-    dropped: tuple[TextBorn, ...]
-    tokens: int
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Tail:
-    """What was outstanding when an episode ended.
-
-    Attributes:
-        cancelled: How many requests were given up.
-        requests: Which.
-        reply: The reply to a last query that had acted and had not been settled.
-    """
-
-    cancelled: int
-    requests: tuple[TextBorn, ...]
-    reply: Reply | None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -101,30 +63,42 @@ class OxyGenPolicy:
         tokenizer: Tokenizer,
         tasks: Sequence[LanguageTask],
         engine: EngineConfig,
-        norms: RobotNorms,
+        transform: Transform,
     ) -> None:
+        for field in ("slots", "rows"):
+            wanted, most = getattr(engine, field), getattr(runner.sizes, field)
+            if wanted > most:
+                raise UsageError(f"{field} is {wanted}; the programs take {most} at most")
         self._runner = runner
         self._tokenizer = tokenizer
         self._tasks = tuple(tasks)
-        self._norms = norms
+        self._transform = transform
         self._engine_config = engine
         self._engine = _engine(runner, tokenizer, self._tasks, engine)
         self.reset(0)
 
     @property
-    def mode(self) -> Mode:
-        """How language is scheduled beside the actions."""
-        return self._engine_config.mode
+    def engine(self) -> EngineConfig:
+        """How the policy is served."""
+        return self._engine_config
+
+    @property
+    def transform(self) -> Transform:
+        """The robot's way in and out; its embodiment says what the numbers mean."""
+        return self._transform
 
     @property
     def compiles_after_warm_up(self) -> int:
         """Compilations in this process since the policy's programs were ready; should stay 0."""
         return self._runner.compiles_after_warm_up
 
-    def in_mode(self, mode: Mode) -> "OxyGenPolicy":
-        """The same policy in another mode, on the same weights and the very same compiled programs."""
-        engine = dataclasses.replace(self._engine_config, mode=mode)
-        return OxyGenPolicy(self._runner, self._tokenizer, self._tasks, engine, self._norms)
+    def served(self, engine: EngineConfig) -> "OxyGenPolicy":
+        """The same policy served otherwise, on the same weights and the very same compiled programs.
+
+        Raises:
+            UsageError: `engine` wants more slots or rows than the programs were compiled for.
+        """
+        return OxyGenPolicy(self._runner, self._tokenizer, self._tasks, engine, self._transform)
 
     def reset(self, episode_seed: int) -> None:
         """Begin an episode: requests of the last one are gone, queries and request ids count from 0.
@@ -186,21 +160,15 @@ class OxyGenPolicy:
         return Tail(cancelled=len(requests), requests=requests, reply=reply)
 
     def _model_input(self, observation: Mapping[str, Any]) -> ModelInput:
-        for key in ("images", "state", "prompt"):
-            if key not in observation:
-                raise unknown(
-                    "observation: it lacks", key, observation, remedy="Give images, state and prompt."
-                )
         config = self._runner.config
-        transforms.checked_state(observation["state"], self._norms.state.size)
-        images = transforms.camera_images(observation["images"], config.cameras, config.image_size)
-        tokens = transforms.prompt_tokens(observation["prompt"], self._tokenizer, config.max_prompt)
-        prompt = np.zeros((1, config.bucket(len(tokens))), np.int32)
-        prompt[0, : len(tokens)] = tokens
-        return ModelInput(images=images[None], prompt=prompt, length=np.full((1,), len(tokens), np.int32))
+        seen = self._transform.inputs(observation, self._tokenizer, config)
+        length = len(seen.tokens)
+        prompt = np.zeros((1, config.bucket(length)), np.int32)
+        prompt[0, :length] = seen.tokens
+        return ModelInput(images=seen.images[None], prompt=prompt, length=np.full((1,), length, np.int32))
 
     def _restored(self, frame: Acted) -> Float64[np.ndarray, "horizon action"]:
-        return self._norms.actions.restore(frame.actions[:, : self._norms.actions.size])
+        return self._transform.outputs(frame.actions)
 
     def _reply(self, asked: _Asked, settled: Settled, end: float) -> Reply:
         plan, frame = settled.plan, asked.frame
@@ -274,7 +242,7 @@ def create_policy(
     tokenizer: Tokenizer,
     tasks: Sequence[LanguageTask] = (),
     engine: EngineConfig | None = None,
-    norms: RobotNorms = LIBERO_UNIT_NORMS,
+    transform: Transform | None = None,
 ) -> OxyGenPolicy:
     """Build a policy and compile its programs.
 
@@ -284,7 +252,7 @@ def create_policy(
         tokenizer: The vocabulary the weights were trained with.
         tasks: The texts wanted beside actions. Mode `actions` leaves them alone.
         engine: Mode and sizes of the engine.
-        norms: The robot's units.
+        transform: The robot's way in and out; LIBERO's, with its numbers as they are, if None.
 
     Raises:
         UsageError: The parts do not fit together.
@@ -294,10 +262,8 @@ def create_policy(
         raise UsageError(
             f"the tokenizer has {tokenizer.vocab_size} tokens, {config.name} {config.vocab_size} embeddings"
         )
-    if norms.actions.size > config.action_dim:
-        raise UsageError(
-            f"the robot has {norms.actions.size} action channels, {config.name} {config.action_dim}"
-        )
+    transform = transform or untrained(LIBERO)
+    transform.check_fits(config)
     suffixes = [tokenizer.encode(task.prompt) for task in tasks]
     for task, suffix in zip(tasks, suffixes, strict=True):
         if not suffix:
@@ -312,4 +278,15 @@ def create_policy(
         limit=max([1, *(task.max_tokens for task in tasks)]),
     )
     params = random_params(config, weights) if isinstance(weights, int) else weights
-    return OxyGenPolicy(Runner(config, prepare(params, config), sizes), tokenizer, tasks, engine, norms)
+    policy = OxyGenPolicy(Runner(config, prepare(params, config), sizes), tokenizer, tasks, engine, transform)
+    _warm_up(policy, config, transform.norms.state.size)
+    return policy
+
+
+def _warm_up(policy: OxyGenPolicy, config: Pi05Config, state_size: int) -> None:
+    """Go the whole way once, so that the first query pays for no import and no allocation."""
+    black = np.zeros((2 * config.image_size, config.image_size, 3), np.uint8)
+    images = dict.fromkeys(config.cameras, black)
+    policy.infer({"images": images, "state": np.zeros(state_size), "prompt": ""})
+    policy.finish()
+    policy.reset(0)

@@ -93,15 +93,7 @@ def _denoise(config: Pi05Config, weights: Weights, prefix: Prefix, seed: Array, 
     return pi05.denoise(weights, prefix, start, config.denoise_steps)
 
 
-def _fork(
-    weights: Weights, prefix: Prefix, births: Births, pool: KvPool, texts: Texts, after: Array
-) -> tuple[KvPool, Texts]:
-    del after  # an input that is waited for, though not looked at
-    return pi05.fork(weights, prefix, births, pool, texts)
-
-
-def _decode(weights: Weights, rows: Array, pool: KvPool, texts: Texts, after: Array) -> tuple[KvPool, Texts]:
-    del after
+def _decode(weights: Weights, rows: Array, pool: KvPool, texts: Texts) -> tuple[KvPool, Texts]:
     return pi05.decode(weights, rows, pool, texts)[:2]
 
 
@@ -143,17 +135,15 @@ class Runner:
         which = np.array([query], np.uint32)
         return self._programs.denoise[self._bucket(prefix)](self._weights, prefix, words, which)
 
-    def fork(
-        self, prefix: Prefix, births: Births, pool: KvPool, texts: Texts, after: Array
-    ) -> tuple[KvPool, Texts]:
-        """Put newborn requests in their slots, not before `after` is there. The pool given is used up."""
-        return self._programs.fork[self._bucket(prefix)](self._weights, prefix, births, pool, texts, after)
+    def fork(self, prefix: Prefix, births: Births, pool: KvPool, texts: Texts) -> tuple[KvPool, Texts]:
+        """Put newborn requests in their slots. The pool given is used up."""
+        return self._programs.fork[self._bucket(prefix)](self._weights, prefix, births, pool, texts)
 
-    def decode(self, rows: Sequence[int], pool: KvPool, texts: Texts, after: Array) -> tuple[KvPool, Texts]:
-        """Write one token in every slot of `rows`, not before `after` is there. The pool is used up."""
+    def decode(self, rows: Sequence[int], pool: KvPool, texts: Texts) -> tuple[KvPool, Texts]:
+        """Write one token in every slot of `rows`. The pool given is used up."""
         padded = np.full((self.sizes.rows,), self.sizes.slots, np.int32)
         padded[: len(rows)] = rows
-        return self._programs.decode(self._weights, padded, pool, texts, after)
+        return self._programs.decode(self._weights, padded, pool, texts)
 
     def births(self, slots: Sequence[int], suffixes: Sequence[Sequence[int]]) -> Births:
         """Requests to fork: their slots and the tokens of their suffixes. Rows left over are padding."""
@@ -199,27 +189,20 @@ class Runner:
             prefix = jax.tree.map(_abstract, lowered.out_info)
             prefills[bucket] = lowered.compile()
             lowered = jax.jit(functools.partial(_denoise, self.config)).lower(weights, prefix, words, which)
-            actions = jax.tree.map(_abstract, lowered.out_info)
             denoises[bucket] = lowered.compile()
-            lowered = jax.jit(_fork, donate_argnames="pool", keep_unused=True).lower(
-                weights, prefix, births, pool, texts, actions
-            )
+            lowered = jax.jit(pi05.fork, donate_argnames="pool").lower(weights, prefix, births, pool, texts)
             forks[bucket] = lowered.compile()
         rows = jax.ShapeDtypeStruct((self.sizes.rows,), jnp.int32)
-        decode = (
-            jax.jit(_decode, donate_argnames="pool", keep_unused=True)
-            .lower(weights, rows, pool, texts, actions)
-            .compile()
-        )
+        decode = jax.jit(_decode, donate_argnames="pool").lower(weights, rows, pool, texts).compile()
         return _Programs(prefill=prefills, denoise=denoises, fork=forks, decode=decode)
 
     def _run_everything_once(self) -> None:
         pool, texts = self.empty()
         for bucket in self.config.prompt_buckets:
             prefix = self.prefill(self.blank(bucket))
-            actions = self.denoise(prefix, 0, 0)
-            pool, texts = self.fork(prefix, self.births((), ()), pool, texts, actions)
-            pool, texts = self.decode((), pool, texts, actions)
+            jax.block_until_ready(self.denoise(prefix, 0, 0))
+            pool, texts = self.fork(prefix, self.births((), ()), pool, texts)
+            pool, texts = self.decode((), pool, texts)
         jax.block_until_ready((pool, texts))
 
 

@@ -7,11 +7,11 @@ from jax import Array
 
 if TYPE_CHECKING:
     Leaf = Array
-    from jaxtyping import Bool, Float, Float32, Float64, Int32, UInt8, UInt32
+    from jaxtyping import Bool, Float, Float32, Float64, Int32, Int64, UInt8, UInt32
 else:
     Leaf = Any
     try:
-        from jaxtyping import Bool, Float, Float32, Float64, Int32, UInt8, UInt32
+        from jaxtyping import Bool, Float, Float32, Float64, Int32, Int64, UInt8, UInt32
     except ImportError:
 
         class _Unchecked:
@@ -20,7 +20,7 @@ else:
             def __class_getitem__(cls, item: object) -> object:
                 return Any
 
-        Bool = Float = Float32 = Float64 = Int32 = UInt8 = UInt32 = _Unchecked
+        Bool = Float = Float32 = Float64 = Int32 = Int64 = UInt8 = UInt32 = _Unchecked
 
 # `Leaf` is an array in a pytree that programs take. JAX rebuilds such pytrees around whatever stands for an
 # array (shapes, donation marks), so at run time anything goes there; functions check what they are given.
@@ -28,4 +28,16 @@ else:
 Params = Mapping[str, Any]
 """A nested dictionary of arrays, in openpi's layout: `params["PaliGemma"]["llm"]["layers"]…`."""
 
-__all__ = ["Array", "Bool", "Float", "Float32", "Float64", "Int32", "Leaf", "Params", "UInt8", "UInt32"]
+__all__ = [
+    "Array",
+    "Bool",
+    "Float",
+    "Float32",
+    "Float64",
+    "Int32",
+    "Int64",
+    "Leaf",
+    "Params",
+    "UInt8",
+    "UInt32",
+]

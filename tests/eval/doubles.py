@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from oxygen.language import TextBorn, TextFinished
-from oxygen.policy import Reply, Tail
+from oxygen.reply import Reply, Tail
 from sim_envs.world import EpisodeKey, Observation, World
 
 

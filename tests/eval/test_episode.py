@@ -7,7 +7,8 @@ import pytest
 
 from configs.load import load
 from configs.schema import RunConfig, SuiteConfig
-from eval.episode import run_episode
+from eval.episode import Stage, run_episode
+from eval.interrupts import Interrupts
 from eval.plan import TaskPlan
 from eval.recorder import EpisodeRecorder
 from eval.records import Outcome, RunFolder
@@ -43,7 +44,8 @@ def run(tmp_path, plan, world, policy, video="all"):
     folder = RunFolder(tmp_path)
     worlds = OneWorld(world)
     recorder = EpisodeRecorder(folder, plan, KEY, RunConfig(video=video))
-    return run_episode(worlds, policy, plan, KEY, recorder), worlds
+    stage = Stage(worlds=worlds, policy=policy, interrupts=Interrupts())
+    return run_episode(stage, plan, KEY, recorder), worlds
 
 
 def test_a_solved_episode(tmp_path, plan):

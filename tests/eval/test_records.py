@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from configs.errors import UsageError
 from eval.records import EpisodeResult, Outcome, RequestCounts, RunFolder, read_json_lines, write_json
 from sim_envs.world import EpisodeKey
 
@@ -62,6 +63,18 @@ def test_a_kill_in_the_middle_of_a_line_costs_that_line_only(tmp_path_factory, c
     assert [key.init_id for key in folder.episodes()] == [0]
     folder.append(episode(2))
     assert [key.init_id for key in folder.episodes()] == [0, 2]
+
+
+def test_a_run_belongs_to_one_process_at_a_time(tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    with (
+        folder.claimed(),
+        pytest.raises(UsageError, match="another process is still at run"),
+        folder.claimed(),
+    ):
+        pass
+    with folder.claimed():
+        pass
 
 
 def test_no_file_means_no_episodes(tmp_path):

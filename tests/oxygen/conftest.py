@@ -22,7 +22,7 @@ SMALL = Pi05Config(
     vocab_size=768,
     cameras=("image", "wrist_image"),
     image_size=28,
-    prompt_buckets=(16, 32),
+    prompt_buckets=(24,),
 )
 
 TASKS = (

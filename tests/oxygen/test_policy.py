@@ -8,7 +8,7 @@ import pytest
 from configs.errors import UsageError
 from oxygen import tokenizer
 from oxygen.language import LanguageTask
-from oxygen.policy import EngineConfig, OxyGenPolicy, create_policy
+from oxygen.policy import EngineConfig, create_policy
 from oxygen.scheduler import Mode
 from tests.oxygen.conftest import SMALL, TASKS
 
@@ -21,6 +21,10 @@ def episode(policy, observe, *, seed=7, queries=QUERIES):
     return replies, policy.finish()
 
 
+def in_mode(policy, mode):
+    return policy.served(dataclasses.replace(policy.engine, mode=mode))
+
+
 def actions_of(replies):
     return np.stack([reply.actions for reply in replies])
 
@@ -31,7 +35,7 @@ def texts_of(replies):
 
 @pytest.fixture(scope="module")
 def episodes(policy, observe):
-    return {mode: episode(policy.in_mode(mode), observe) for mode in Mode}
+    return {mode: episode(in_mode(policy, mode), observe) for mode in Mode}
 
 
 @pytest.mark.parametrize("mode", [Mode.ISOLATED, Mode.SHARED, Mode.UNIFIED])
@@ -56,17 +60,8 @@ def test_a_text_is_the_same_in_every_mode(episodes):
 def test_a_text_is_the_same_over_any_frame_boundaries_and_in_any_company(
     policy, observe, episodes, tokens_per_frame, rows
 ):
-    if rows == 8:
-        other = OxyGenPolicy(
-            policy._runner,
-            policy._tokenizer,
-            TASKS,
-            EngineConfig(tokens_per_frame=tokens_per_frame, slots=10, rows=rows),
-            policy._norms,
-        )
-    else:
-        engine = EngineConfig(tokens_per_frame=tokens_per_frame, slots=10, rows=rows)
-        other = create_policy(SMALL, weights=0, tokenizer=tokenizer.tiny(), tasks=TASKS, engine=engine)
+    engine = EngineConfig(tokens_per_frame=tokens_per_frame, slots=10, rows=rows)
+    other = policy.served(engine)
     replies, _ = episode(other, observe)
     alone = texts_of(episodes[Mode.ISOLATED][0])
     texts = texts_of(replies)
@@ -145,7 +140,7 @@ def test_times_of_the_stages_add_up(episodes):
 def test_nothing_is_compiled_after_warm_up(policy, observe):
     before = policy.compiles_after_warm_up
     for mode in Mode:
-        episode(policy.in_mode(mode), observe, queries=4)
+        episode(in_mode(policy, mode), observe, queries=4)
     assert policy.compiles_after_warm_up == before
 
 
@@ -184,19 +179,13 @@ def test_act_and_settle_alternate(policy, observe):
 
 
 def test_a_full_pool_drops_requests_and_says_which(policy, observe):
-    few = create_policy(
-        SMALL,
-        weights=0,
-        tokenizer=tokenizer.tiny(),
-        tasks=TASKS,
-        engine=EngineConfig(tokens_per_frame=1, slots=3, rows=2),
-    )
+    few = policy.served(EngineConfig(tokens_per_frame=1, slots=3, rows=2))
     replies, tail = episode(few, observe)
     dropped = [text for reply in replies for text in reply.dropped]
     assert dropped
     assert len({text.request_id for text in dropped}) == len(dropped)
     assert texts_of(replies), "what is being decoded is never dropped, so something is finished"
-    without, _ = episode(policy.in_mode(Mode.ACTIONS), observe)
+    without, _ = episode(in_mode(policy, Mode.ACTIONS), observe)
     assert actions_of(replies).tobytes() == actions_of(without).tobytes()
     assert tail.cancelled <= 3
 
@@ -209,12 +198,12 @@ def test_a_full_pool_drops_requests_and_says_which(policy, observe):
         ({"state": np.zeros(7)}, r"state has shape \(7,\); this policy takes \(8,\)"),
         ({"images": {"image": np.zeros((8, 8, 3), np.uint8)}}, "unknown camera 'wrist_image'"),
         (
-            {"images": dict.fromkeys(("image", "wrist_image"), np.zeros((8, 8, 3), np.float32))},
-            "image 'image' is float32",
+            {"images": dict.fromkeys(("image", "wrist_image"), np.zeros((8, 8, 3), np.int16))},
+            "image 'image' is int16",
         ),
         (
             {"images": dict.fromkeys(("image", "wrist_image"), np.zeros((8, 8), np.uint8))},
-            r"of shape \(8, 8\); give uint8",
+            r"shape \(8, 8\) \(grayscale\?\)",
         ),
     ],
 )
@@ -231,6 +220,11 @@ def test_an_observation_without_a_prompt_is_refused(policy, observe):
     without = {key: value for key, value in observe(0).items() if key != "prompt"}
     with pytest.raises(UsageError, match="lacks 'prompt'"):
         policy.infer(without)
+
+
+def test_a_policy_is_not_served_beyond_what_its_programs_take(policy):
+    with pytest.raises(UsageError, match="rows is 9; the programs take 8 at most"):
+        policy.served(EngineConfig(slots=10, rows=9))
 
 
 def test_parts_that_do_not_fit_are_refused():

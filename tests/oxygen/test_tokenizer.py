@@ -54,3 +54,14 @@ def test_an_absent_model_file_is_one_line(tmp_path):
     path = tmp_path / "some.model"
     path.write_bytes(train_tokenizer.train())
     assert tokenizer.from_file(path).encode("bowl") == TINY_VOCABULARY.encode("bowl")
+
+
+def test_bytes_that_are_no_model_are_one_line(tmp_path):
+    for content in (b"", b"no model", train_tokenizer.train()[:-100]):
+        path = tmp_path / "some.model"
+        path.write_bytes(content)
+        with pytest.raises(UsageError, match="SentencePiece model") as caught:
+            tokenizer.from_file(path)
+        assert str(path) in str(caught.value)
+    with pytest.raises(UsageError, match="directory"):
+        tokenizer.from_file(tmp_path)

@@ -75,7 +75,7 @@ _DOOR_HANDLE = [
     block((0.2275, -0.0640, 0.0550), (0.2475, -0.0230, 0.0750)),
     block((0.2275, -0.0640, -0.0750), (0.2475, -0.0230, -0.0550)),
 ]
-_WINDOW = block((0.0300, -0.0262, -0.0600), (0.2050, -0.0240, 0.0600))
+_WINDOW = block((0.0300, -0.0262, -0.0600), (0.2050, 0.0002, 0.0600))
 _BUTTONS = [block((0.1130, -0.1135, z), (0.1480, -0.1105, z + 0.0180)) for z in (0.0300, 0.0700, 0.1100)]
 _DISPLAY = block((0.1050, -0.1120, 0.1450), (0.1550, -0.1105, 0.1700))
 MICROWAVE_DOOR = Body(
@@ -87,7 +87,7 @@ MICROWAVE_DOOR = Body(
     solids=[_DOOR, *_DOOR_HANDLE],
     looks=[
         Look(mesh=drawn([_DOOR]), skin=(0.14, 0.14, 0.15), shine=0.4),
-        Look(mesh=drawn([_WINDOW]), skin=(0.32, 0.34, 0.36), shine=0.6),
+        Look(mesh=drawn([_WINDOW]), skin=(0.48, 0.52, 0.55), shine=0.6),
         Look(mesh=drawn(_DOOR_HANDLE), skin=STEEL, shine=0.6),
     ],
 )
@@ -104,7 +104,7 @@ MICROWAVE = Model(
             Region(name="heating_region", pos=(0.0, 0.01, 0.096), half=(0.12, 0.0835, 0.08)),
         ],
         looks=[
-            Look(mesh=drawn(_CASE), skin=(0.17, 0.17, 0.18), shine=0.4),
+            Look(mesh=drawn(_CASE), skin=(0.34, 0.34, 0.36), shine=0.4),
             Look(mesh=drawn(_BUTTONS), skin=STEEL, shine=0.5),
             Look(mesh=drawn([_DISPLAY]), skin=(0.10, 0.55, 0.35)),
         ],

@@ -20,9 +20,9 @@ FOLDER = "robosuite"
 
 PLAIN = ("base.xml", "mounts/null_mount.xml")
 CELLS = {  # model file: size of the cells (m) in which the vertices of visual meshes are merged
-    "robots/panda/robot.xml": 0.012,
-    "grippers/panda_gripper.xml": 0.005,
-    "mounts/rethink_mount.xml": 0.03,
+    "robots/panda/robot.xml": 0.016,
+    "grippers/panda_gripper.xml": 0.006,
+    "mounts/rethink_mount.xml": 0.035,
 }
 
 

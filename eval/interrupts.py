@@ -1,0 +1,38 @@
+"""Ctrl-C and a cluster's SIGTERM, heeded between two queries instead of anywhere.
+
+Python raises KeyboardInterrupt wherever the signal happens to land; inside a garbage-collection callback (JAX
+has one) it is printed and lost. So the signal is only noted, and acted on where the records are whole.
+"""
+
+import signal
+from types import FrameType
+from typing import Self
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Interrupts:
+    """While entered, notes SIGINT and SIGTERM for `check`. A second one stops the program at once."""
+
+    def __init__(self) -> None:
+        self._noted = False
+        self._before: dict[signal.Signals, signal._HANDLER] = {}
+
+    def check(self) -> None:
+        """Raise KeyboardInterrupt if a signal has been noted."""
+        if self._noted:
+            raise KeyboardInterrupt
+
+    def __enter__(self) -> Self:
+        self._before = {number: signal.signal(number, self._note) for number in _SIGNALS}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _note(self, number: int, _: FrameType | None) -> None:
+        if self._noted:
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+        self._noted = True

@@ -1,0 +1,81 @@
+"""Camera images as the vision tower takes them: 8-bit RGB, resized into a square. As openpi-client does."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from configs.errors import UsageError, unknown
+from oxygen.typing import UInt8
+
+_ONE_LEVEL = 1 / 255
+
+
+def resize_with_pad(
+    image: UInt8[np.ndarray, "height width 3"], side: int
+) -> UInt8[np.ndarray, "side side 3"]:
+    """Fit an image into a black square, its aspect kept, by Pillow's bilinear filter (as openpi-client)."""
+    from PIL import Image
+
+    height, width = image.shape[:2]
+    if (height, width) == (side, side):
+        return image
+    ratio = max(width, height) / side
+    size = max(1, int(width / ratio)), max(1, int(height / ratio))
+    square = np.zeros((side, side, 3), np.uint8)
+    left, top = (side - size[0]) // 2, (side - size[1]) // 2
+    resized = Image.fromarray(image).resize(size, resample=Image.Resampling.BILINEAR)
+    square[top : top + size[1], left : left + size[0]] = np.asarray(resized)
+    return square
+
+
+def rgb(image: Any, name: str) -> UInt8[np.ndarray, "height width 3"]:
+    """The 8-bit RGB image that was given, whether in bytes or in floats from 0 to 1.
+
+    Floats are scaled by 255 and rounded down, as openpi does; what lies outside by less than a grey level
+    (the overshoot of a filter) counts as 0 or 1.
+
+    Raises:
+        UsageError: It is no array, not [height, width, 3], of another type, or floats of another range.
+    """
+    if not isinstance(image, np.ndarray):
+        raise UsageError(f"image {name!r} is a {type(image).__name__}; give a NumPy array")
+    if image.ndim != 3 or image.shape[2] != 3 or not image.size:
+        raise UsageError(
+            f"image {name!r} has shape {image.shape}{_guess(image.shape)}; give [height, width, 3]"
+        )
+    if image.dtype == np.uint8:
+        return image
+    if not np.issubdtype(image.dtype, np.floating):
+        raise UsageError(f"image {name!r} is {image.dtype}; give uint8, or floats from 0 to 1")
+    darkest, brightest = image.min(), image.max()
+    if not (darkest > -_ONE_LEVEL and brightest < 1 + _ONE_LEVEL):  # false for NaN too
+        raise UsageError(f"image {name!r} has values from {darkest} to {brightest}; give floats from 0 to 1")
+    return np.asarray(255 * image.clip(0, 1)).astype(np.uint8)
+
+
+def camera_images(
+    images: Mapping[str, Any], cameras: Sequence[str], side: int
+) -> UInt8[np.ndarray, "camera side side 3"]:
+    """The cameras that the policy looks through, resized, in its order.
+
+    Raises:
+        UsageError: One is missing, or is no RGB image.
+    """
+    for name in cameras:
+        if name not in images:
+            raise unknown(
+                "camera", name, images, remedy="The policy needs it among the observation's images."
+            )
+    return np.stack([resize_with_pad(rgb(images[name], name), side) for name in cameras])
+
+
+def _guess(shape: tuple[int, ...]) -> str:
+    """What an image of a wrong shape may be."""
+    if len(shape) == 2 or (len(shape) == 3 and shape[2] == 1):
+        return " (grayscale?)"
+    if len(shape) == 3 and shape[2] == 4:
+        return " (with alpha?)"
+    if len(shape) == 3 and shape[0] == 3:
+        return " (channels first?)"
+    return ""

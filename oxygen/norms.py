@@ -1,0 +1,211 @@
+"""How a robot's numbers are brought into the model's range and back, and openpi's `norm_stats.json`."""
+
+import dataclasses
+import json
+import reprlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from configs.errors import UsageError, unknown
+from oxygen.typing import Float, Float64
+
+FILE_NAME = "norm_stats.json"
+_LEAST = 1e-6
+"""What openpi adds to every range, so that a channel that never moved does not divide by zero."""
+
+
+@runtime_checkable
+class Norm(Protocol):
+    """An affine map between the robot's units and the model's, channel by channel."""
+
+    @property
+    def size(self) -> int:
+        """Channels."""
+
+    def normalise(self, x: Float[np.ndarray, "*batch channel"]) -> Float64[np.ndarray, "*batch channel"]:
+        """From the robot's units to the model's."""
+
+    def restore(self, x: Float[np.ndarray, "*batch channel"]) -> Float64[np.ndarray, "*batch channel"]:
+        """From the model's units to the robot's."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class QuantileNorm:
+    """Maps the range between two quantiles to [-1, 1], channel by channel: what π0.5 was trained with.
+
+    Attributes:
+        q01: 1 % quantile of every channel, in the robot's units.
+        q99: 99 % quantile; nowhere below `q01`.
+    """
+
+    q01: tuple[float, ...]
+    q99: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        low, high = _finite_and_as_many("quantiles", q01=self.q01, q99=self.q99)
+        with np.errstate(over="ignore"):
+            width = high - low
+        if not (np.isfinite(width) & (width >= 0)).all():
+            worst = int(np.argmin(np.isfinite(width) & (width >= 0)))
+            raise UsageError(
+                f"quantiles q01 {low[worst]} and q99 {high[worst]} (channel {worst}) are no range"
+            )
+
+    @property
+    def size(self) -> int:
+        """Channels."""
+        return len(self.q01)
+
+    def normalise(self, x: Float[np.ndarray, "*batch channel"]) -> Float64[np.ndarray, "*batch channel"]:
+        """From the robot's units to the model's; infinite where that is too large for a float."""
+        low, width = self._range()
+        with np.errstate(over="ignore"):
+            return (np.asarray(x, np.float64) - low) / width * 2.0 - 1.0
+
+    def restore(self, x: Float[np.ndarray, "*batch channel"]) -> Float64[np.ndarray, "*batch channel"]:
+        """From the model's units to the robot's."""
+        low, width = self._range()
+        return (np.asarray(x, np.float64) + 1.0) / 2.0 * width + low
+
+    def _range(self) -> tuple[np.ndarray, np.ndarray]:
+        low = np.array(self.q01)
+        return low, np.array(self.q99) - low + _LEAST
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ZScoreNorm:
+    """Maps every channel to mean 0 and standard deviation 1: what π0 was trained with.
+
+    Attributes:
+        mean: Mean of every channel, in the robot's units.
+        std: Standard deviation; nowhere negative.
+    """
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        _, deviation = _finite_and_as_many("moments", mean=self.mean, std=self.std)
+        if (deviation < 0).any():
+            raise UsageError(
+                f"standard deviation {deviation.min()} (channel {deviation.argmin()}) is negative"
+            )
+
+    @property
+    def size(self) -> int:
+        """Channels."""
+        return len(self.mean)
+
+    def normalise(self, x: Float[np.ndarray, "*batch channel"]) -> Float64[np.ndarray, "*batch channel"]:
+        """From the robot's units to the model's; infinite where that is too large for a float."""
+        with np.errstate(over="ignore"):
+            return (np.asarray(x, np.float64) - np.array(self.mean)) / (np.array(self.std) + _LEAST)
+
+    def restore(self, x: Float[np.ndarray, "*batch channel"]) -> Float64[np.ndarray, "*batch channel"]:
+        """From the model's units to the robot's."""
+        return np.asarray(x, np.float64) * (np.array(self.std) + _LEAST) + np.array(self.mean)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RobotNorms:
+    """What a robot's numbers look like: how to normalise its state and its actions."""
+
+    state: Norm
+    actions: Norm
+
+
+def unit_norms(state: int, actions: int) -> RobotNorms:
+    """Numbers left as they are (to 1e-6), for policies that were trained on no robot."""
+    return RobotNorms(
+        state=QuantileNorm(q01=(-1.0,) * state, q99=(1.0,) * state),
+        actions=QuantileNorm(q01=(-1.0,) * actions, q99=(1.0,) * actions),
+    )
+
+
+def checkpoint_norms(checkpoint: Path, asset_id: str) -> Path:
+    """Where a checkpoint folder keeps a robot's statistics.
+
+    Args:
+        checkpoint: As openpi publishes it, with `assets` beside `params`; or a folder with the file itself.
+        asset_id: Which robot's, e.g. `physical-intelligence/libero`.
+
+    Raises:
+        UsageError: It has none for this robot; names those it has.
+    """
+    for path in (checkpoint / "assets" / asset_id / FILE_NAME, checkpoint / FILE_NAME):
+        if path.is_file():
+            return path
+    there = [str(path.parent.relative_to(checkpoint)) for path in sorted(checkpoint.rglob(FILE_NAME))]
+    raise unknown(
+        f"norm statistics in {checkpoint}",
+        f"assets/{asset_id}",
+        there,
+        remedy=f"A trained policy needs the {FILE_NAME} of its checkpoint.",
+    )
+
+
+def read_norms(
+    path: Path, *, state: int, actions: int, kind: type[QuantileNorm] | type[ZScoreNorm] = QuantileNorm
+) -> RobotNorms:
+    """The statistics in openpi's JSON: `norm_stats`, of `state` and `actions`, each `mean std q01 q99`.
+
+    Statistics that were padded to the model's width are cut to the robot's channels, as openpi does.
+
+    Args:
+        path: The file.
+        state: Numbers in the robot's state.
+        actions: Numbers in its actions.
+        kind: Which of the statistics the policy was trained with.
+
+    Raises:
+        UsageError: The file is absent or no JSON, lacks something, or holds what is no statistics.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise UsageError(f"{path} is no readable JSON: {str(error)[:200]}") from None
+    stats = _member(content, "norm_stats", str(path))
+    return RobotNorms(
+        state=_norm(stats, "state", state, kind, path), actions=_norm(stats, "actions", actions, kind, path)
+    )
+
+
+def _norm(stats: Any, name: str, size: int, kind: type[QuantileNorm] | type[ZScoreNorm], path: Path) -> Norm:
+    where = f"{path}: {name}"
+    channels = _member(stats, name, str(path))
+    fields = [field.name for field in dataclasses.fields(kind)]
+    numbers = {field: _numbers(_member(channels, field, where), size, f"{where}.{field}") for field in fields}
+    try:
+        return kind(**numbers)
+    except UsageError as error:
+        raise UsageError(f"{where}: {error}") from None
+
+
+def _member(content: Any, name: str, where: str) -> Any:
+    if not isinstance(content, dict):
+        raise UsageError(f"{where} holds {reprlib.repr(content)} where an object with {name!r} should be")
+    if content.get(name) is None:
+        raise unknown(f"statistics: {where} lacks", name, map(reprlib.repr, content))
+    return content[name]
+
+
+def _numbers(values: Any, size: int, where: str) -> tuple[float, ...]:
+    if not isinstance(values, list) or not all(type(value) in (int, float) for value in values):
+        raise UsageError(f"{where} is {reprlib.repr(values)}; it should be a list of numbers")
+    if len(values) < size:
+        raise UsageError(f"{where} has {len(values)} channels; this robot has {size}")
+    try:
+        return tuple(float(value) for value in values[:size])
+    except OverflowError:
+        raise UsageError(f"{where} holds an integer that no float can hold") from None
+
+
+def _finite_and_as_many(what: str, **columns: Sequence[float]) -> list[np.ndarray]:
+    arrays = [np.array(values, np.float64) for values in columns.values()]
+    if len({len(array) for array in arrays}) > 1 or not all(np.isfinite(array).all() for array in arrays):
+        told = " and ".join(f"{name} {reprlib.repr(values)}" for name, values in columns.items())
+        raise UsageError(f"{what} {told} must be as many finite numbers")
+    return arrays

@@ -1,0 +1,65 @@
+"""The conventions of the robots that published policies were trained on (openpi's LIBERO and DROID)."""
+
+from configs.specs import (
+    ActionSpec,
+    Camera,
+    Channels,
+    Gripper,
+    Interface,
+    Motion,
+    ObservationSpec,
+    Rotation,
+)
+
+LIBERO = Interface(
+    name="LIBERO policy",
+    observation=ObservationSpec(
+        cameras=(
+            Camera(name="image", size=(256, 256), rotated_deg=180),
+            Camera(name="wrist_image", size=(256, 256), rotated_deg=180),
+        ),
+        state=(
+            Channels(name="eef_position", size=3, unit="m"),
+            Channels(name="eef_rotation", size=3, unit="rad"),
+            Channels(name="gripper_joints", size=2, unit="m"),
+        ),
+        rotation=Rotation.AXIS_ANGLE,
+    ),
+    action=ActionSpec(
+        channels=(
+            Channels(name="eef_position", size=3, unit="1"),
+            Channels(name="eef_rotation", size=3, unit="1"),
+            Channels(name="gripper", size=1, unit="1"),
+        ),
+        motion=Motion.DELTA,
+        rotation=Rotation.AXIS_ANGLE,
+        gripper=Gripper(open=-1.0, closed=1.0),
+        limits=(-1.0, 1.0),
+        control_hz=20.0,
+    ),
+)
+"""A Panda under robosuite's OSC_POSE: deltas as shares of the controller's largest step (5 cm, 0.5 rad)."""
+
+DROID = Interface(
+    name="DROID policy",
+    observation=ObservationSpec(
+        cameras=(Camera(name="exterior_image_1_left"), Camera(name="wrist_image_left")),
+        state=(
+            Channels(name="joint_position", size=7, unit="rad"),
+            Channels(name="gripper_position", size=1, unit="1"),
+        ),
+        rotation=Rotation.NONE,
+    ),
+    action=ActionSpec(
+        channels=(
+            Channels(name="joint_velocity", size=7, unit="1"),
+            Channels(name="gripper", size=1, unit="1"),
+        ),
+        motion=Motion.VELOCITY,
+        rotation=Rotation.NONE,
+        gripper=Gripper(open=0.0, closed=1.0),
+        limits=(-1.0, 1.0),
+        control_hz=15.0,
+    ),
+)
+"""A Franka of the DROID platform: joint velocities as shares of its largest, the gripper as a position."""

@@ -1,0 +1,80 @@
+"""The same beginnings of episodes seen with several asset sets, side by side.
+
+python -m sim_envs.libero.contact_sheet docs/standins.jpg --assets PATH standins
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from PIL import Image, ImageDraw
+
+from configs.errors import UsageError
+from sim_envs.libero.assets import AssetSet, find_assets
+from sim_envs.libero.sim import LiberoSim
+from sim_envs.libero.tasks import Task, get_task
+
+TASKS = (
+    ("libero_object", 3),
+    ("libero_object", 7),
+    ("libero_spatial", 5),
+    ("libero_goal", 0),
+    ("libero_10", 0),
+    ("libero_10", 2),
+    ("libero_10", 3),
+    ("libero_10", 4),
+    ("libero_10", 5),
+    ("libero_10", 9),
+)
+"""Between them, every category and every room of the four suites."""
+
+SIZE = 224
+CAPTION = 18
+TASKS_PER_ROW = 2
+
+
+def view(task: Task, assets: AssetSet) -> Image.Image:
+    """What the two cameras see after the settle steps, agent view beside wrist view."""
+    with LiberoSim(task, assets=assets, camera_size=SIZE) as sim:
+        sim.reset(init_id=0, seed=7, settle_steps=10)
+        images = sim.observe().images
+    pair = Image.new("RGB", (2 * SIZE, SIZE))
+    for column, image in enumerate(images.values()):
+        pair.paste(Image.fromarray(image), (column * SIZE, 0))
+    return pair
+
+
+def sheet(tasks: Sequence[Task], sets: Sequence[AssetSet]) -> Image.Image:
+    """One tile per task: its views with each of the asset sets, one below the other."""
+    tile = (2 * SIZE, CAPTION + len(sets) * SIZE)
+    rows = -(-len(tasks) // TASKS_PER_ROW)
+    canvas = Image.new("RGB", (TASKS_PER_ROW * tile[0], rows * tile[1]), "white")
+    for number, task in enumerate(tasks):
+        left, top = number % TASKS_PER_ROW * tile[0], number // TASKS_PER_ROW * tile[1]
+        caption = f"{task.suite} {task.task_id}: {' / '.join(assets.name for assets in sets)}"
+        ImageDraw.Draw(canvas).text((left + 4, top + 3), caption, fill="black")
+        for row, assets in enumerate(sets):
+            canvas.paste(view(task, assets), (left, top + CAPTION + row * SIZE))
+    return canvas
+
+
+def main() -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("file", type=Path, help="image to write")
+    parser.add_argument("--assets", nargs="+", default=["standins"], help="asset sets, from top to bottom")
+    options = parser.parse_args()
+    try:
+        sets = [find_assets(source) for source in options.assets]
+        sheet([get_task(*key) for key in TASKS], sets).save(options.file, quality=88)
+    except UsageError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,90 @@
+"""Prompts are openpi's, letter for letter; one that is too long is cut and says so."""
+
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from configs.errors import UsageError
+from oxygen import prompts, tokenizer
+from oxygen.prompts import InstructionPrompt, StatePrompt
+
+VOCABULARY = tokenizer.tiny()
+(NEWLINE,) = VOCABULARY.encode("\n")
+STATE = np.linspace(-1.0, 1.0, 8)
+
+instructions = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0▁"), max_size=60)
+
+
+@pytest.fixture(scope="module")
+def reference(golden):
+    with np.load(golden / "openpi_transforms.npz") as file:
+        return {key.removeprefix("prompt."): file[key] for key in file.files if key.startswith("prompt.")}
+
+
+@pytest.mark.golden
+def test_both_prompts_are_openpis(reference):
+    task, state = str(reference["task"]), reference["state"]
+    assert prompts.clean_prompt(task) == str(reference["without_state"])
+    assert prompts.state_bins(state).tolist() == reference["bins"].tolist()
+    assert StatePrompt().text(task, state) == str(reference["with_state"])
+
+
+@given(st.floats(-1, 1, exclude_max=True))
+def test_a_bin_holds_its_number(x):
+    (number,) = prompts.state_bins(np.array([x]))
+    assert 0 <= number <= 255
+    assert -1 + number / 128 <= x < -1 + (number + 1) / 128
+
+
+@given(st.floats(allow_nan=False))
+def test_numbers_out_of_range_lie_in_the_last_bin_or_in_openpis_bin_below_the_first(x):
+    (number,) = prompts.state_bins(np.array([x]))
+    if x >= 1:
+        assert number == 255
+    if x < -1:
+        assert number == -1
+
+
+@pytest.mark.parametrize("language", ["", "  ", "Ünïcode 汉字 🤖", "pick_up\nthe bowl"])
+@pytest.mark.parametrize("prompt", [InstructionPrompt(), StatePrompt()], ids=["instruction", "state"])
+def test_a_prompt_is_one_line_break_after_its_words(prompt, language):
+    tokens = prompt.encode(language, STATE, VOCABULARY)
+    assert tokens[0] == VOCABULARY.bos
+    assert tokens.count(NEWLINE) == 1
+
+
+def test_the_published_libero_policys_prompt_ends_with_the_line_break_and_ignores_the_state():
+    tokens = InstructionPrompt().encode("pick up the bowl", STATE, VOCABULARY)
+    assert tokens[-1] == NEWLINE
+    assert VOCABULARY.decode(tokens[1:-1]) == "pick up the bowl"
+    assert InstructionPrompt().encode("pick up the bowl", -STATE, VOCABULARY) == tokens
+
+
+@given(instructions, st.lists(st.floats(-2, 2), min_size=1, max_size=8))
+def test_the_state_prompt_comes_back_from_its_tokens(language, state):
+    tokens = StatePrompt().encode(language, np.array(state), VOCABULARY)
+    assert VOCABULARY.decode(tokens[1:]) == StatePrompt().text(language, np.array(state))
+
+
+@given(st.lists(st.integers(0, 700), max_size=40), st.integers(1, 50))
+def test_a_prompt_is_cut_exactly_if_it_is_too_long(tokens, longest):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        kept = prompts.cut(tokens, longest, "pick up")
+    assert kept.tolist() == tokens[:longest]
+    assert len(caught) == (len(tokens) > longest)
+
+
+def test_a_long_prompt_says_by_how_much_it_is_cut():
+    tokens = InstructionPrompt().encode(" bowl" * 30, STATE, VOCABULARY)
+    with pytest.warns(UserWarning, match="prompt cut by 23 of its 33 tokens: .* bowl"):
+        prompts.cut(tokens, 10, " bowl" * 30)
+
+
+@pytest.mark.parametrize(("language", "why"), [(None, "NoneType"), (b"bowl", "bytes"), ("\ud800", "UTF-8")])
+def test_what_is_no_text_is_refused(language, why):
+    with pytest.raises(UsageError, match=why):
+        InstructionPrompt().encode(language, STATE, VOCABULARY)
