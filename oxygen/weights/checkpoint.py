@@ -10,8 +10,8 @@ import numpy as np
 from oxygen.params import Shape
 from oxygen.typing import Float
 
-PIECE_BYTES = 1 << 24
-"""What readers hold beside the tensor they fill: pieces of this many bytes (16 MiB), a few at a time."""
+PIECE_BYTES = 1 << 20
+"""What readers hold beside the tensor they fill: pieces of this many bytes (1 MiB), a few at a time."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

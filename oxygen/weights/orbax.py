@@ -24,6 +24,7 @@ from oxygen.weights.layout import KeyPath, openpi_paths
 
 METADATA = "_METADATA"
 _AGAIN = "Fetch it again"
+_LARGE_BYTES = 1 << 26
 _ONE_LARGE = threading.Lock()  # TensorStore holds a whole chunk twice; several tensors are read at a time
 
 
@@ -147,7 +148,7 @@ def _read_region(array: Any, region: zstd_chunk.Region, out: Float[np.ndarray, "
     if stream is not None:
         fill(out, stream, array.dtype.name)
         return
-    large = out.size * array.dtype.numpy_dtype.itemsize > 4 * PIECE_BYTES
+    large = out.size * array.dtype.numpy_dtype.itemsize > _LARGE_BYTES
     with _ONE_LARGE if large else contextlib.nullcontext():
         out[...] = tensorstore.cast(array, out.dtype)[region].read().result()
 

@@ -61,7 +61,8 @@ class _Value:
     def decompressed(self) -> Stream:
         import zstandard
 
-        reader: Stream = zstandard.ZstdDecompressor().stream_reader(self, read_size=PIECE_BYTES)
+        decompressor: Any = zstandard.ZstdDecompressor()  # its types ask for more of a file than it reads
+        reader: Stream = decompressor.stream_reader(self, read_size=PIECE_BYTES)
         return reader
 
     def read(self, size: int) -> bytes:

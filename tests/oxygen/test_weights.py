@@ -90,6 +90,12 @@ def test_weights_go_straight_to_a_device(saved, original):
     assert_equal(loaded, original, "bfloat16")
 
 
+def test_the_cpu_takes_host_arrays_over_without_a_copy(saved):
+    host = flat(load(saved, SMALL))
+    for path, array in host.items():
+        assert jax.device_put(array).unsafe_buffer_pointer() == array.ctypes.data, path
+
+
 def test_a_bfloat16_checkpoint_keeps_its_bits_and_widens_exactly(tmp_path, original):
     halved = jax.tree.map(lambda array: array.astype(jnp.bfloat16), original)
     save_orbax(tmp_path / "params", halved)
