@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Mode = Literal["actions", "isolated", "shared", "unified"]
 VideoChoice = Literal["none", "failures", "all"]
+Dtype = Literal["float32", "bfloat16"]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$")]
 
 
@@ -63,19 +64,27 @@ class PolicyConfig(Preset):
         kind: `oxygen` is a vision-language-action model served by the engine; the others need no model.
         description: One line for tables.
         model: For `oxygen`, the model configuration.
-        weights_seed: For `oxygen` without a checkpoint, the seed of its random weights.
+        embodiment: The robot it was trained on: its prompt, its state, its actions.
+        weights: Its checkpoint: a folder or a URL; random weights if None.
+        weights_seed: The seed of random weights.
+        tokenizer: The SentencePiece model its checkpoint was trained with: a file or a URL.
     """
 
     name: Name
     kind: Literal["oxygen", "expert", "noop", "random"]
     description: str
     model: Name | None = None
-    weights_seed: int | None = None
+    embodiment: Name = "libero"
+    weights: str | None = None
+    weights_seed: int = 0
+    tokenizer: str | None = None
 
     @model_validator(mode="after")
     def _has_a_model_exactly_if_it_needs_one(self) -> Self:
         if (self.kind == "oxygen") != (self.model is not None):
             raise ValueError("`model` is for policies of kind `oxygen`, and these need it")
+        if (self.weights is None) != (self.tokenizer is None):
+            raise ValueError("`weights` and `tokenizer` belong together: give both or neither")
         return self
 
 
@@ -89,6 +98,8 @@ class RunConfig(Preset):
         num_trials_per_task: Episodes per task, first stored states first; the suite's own number if None.
         init_ids: Which stored initial states, instead of the first `num_trials_per_task`.
         policy: Name of a policy preset.
+        random_weights: Random weights instead of the policy's checkpoint: for latency, without a download.
+        dtype: What the policy computes in; the policy's own if None.
         assets: Where LIBERO's asset tree comes from: a folder, or the name of a source.
         language_tasks: Names of the language tasks wanted beside actions.
         tokens_per_frame: In mode `unified`, language tokens decoded per frame and request.
@@ -105,6 +116,8 @@ class RunConfig(Preset):
     num_trials_per_task: int | None = Field(default=None, gt=0)
     init_ids: tuple[int, ...] = ()
     policy: str = "tiny"
+    random_weights: bool = False
+    dtype: Dtype | None = None
     assets: str = "auto"
     language_tasks: tuple[str, ...] = ("narration", "memory")
     tokens_per_frame: int = Field(default=5, gt=0)

@@ -33,6 +33,8 @@ def evaluate(  # noqa: PLR0913 - one parameter per option of the command line
     policy: Annotated[str | None, Parameter(group=_WHAT)] = None,
     language_tasks: Annotated[Names | None, Parameter(group=_WHAT)] = None,
     tokens_per_frame: Annotated[int | None, Parameter(group=_WHAT)] = None,
+    random_weights: Annotated[bool | None, Parameter(group=_WHAT, negative="")] = None,
+    dtype: Annotated[str | None, Parameter(group=_WHAT)] = None,
     config: Annotated[str | None, Parameter(group=_WHAT)] = None,
     smoke: Annotated[bool, Parameter(group=_WHAT, negative="")] = False,
     assets: Annotated[str | None, Parameter(group=_PROTOCOL)] = None,
@@ -53,9 +55,11 @@ def evaluate(  # noqa: PLR0913 - one parameter per option of the command line
         task_ids: Tasks of every suite, as `0 3 7`, `0,3,7` or `0-4`. Default: all.
         num_trials_per_task: Episodes per task, one per stored initial state. Default: 50, as published.
         init_ids: Which stored initial states, instead of the first `num_trials_per_task`.
-        policy: tiny (default), expert, noop or random.
+        policy: tiny (default), small, pi05_libero, pi05_base, expert, noop or random; or a YAML file.
         language_tasks: Texts wanted beside actions, or `none`. Default: narration and memory.
         tokens_per_frame: In mode unified, tokens decoded per query for every text under way. Default: 5.
+        random_weights: Random weights instead of the policy's checkpoint: latency without a download.
+        dtype: What the policy computes in: float32 or bfloat16. Default: the policy's own.
         config: A YAML file with these options, or the name of a preset (demo, smoke). Flags override it.
         smoke: The whole chain on one short episode, in a minute on a laptop.
         assets: LIBERO's asset tree: a folder, or the name of a source. Default: auto.
@@ -76,6 +80,8 @@ def evaluate(  # noqa: PLR0913 - one parameter per option of the command line
         "policy": policy,
         "language_tasks": () if language_tasks == ("none",) else language_tasks,
         "tokens_per_frame": tokens_per_frame,
+        "random_weights": random_weights,
+        "dtype": dtype,
         "assets": assets,
         "replan_steps": replan_steps,
         "num_steps_wait": num_steps_wait,

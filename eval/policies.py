@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from configs.load import load
 from configs.schema import LanguageTaskConfig, PolicyConfig, RunConfig
+from configs.specs import compare
 from oxygen import config as model_configs
 from oxygen import tokenizer as tokenizers
 from oxygen.config import Pi05Config
@@ -15,13 +16,14 @@ from oxygen.language import LanguageTask
 from oxygen.policy import EngineConfig, OxyGenPolicy, create_policy
 from oxygen.reply import Reply, Tail
 from oxygen.scheduler import Mode
+from oxygen.transforms import Embodiment, Transform, embodiment, of_checkpoint, untrained
+from oxygen.weights import fetch
+from oxygen.weights import load as load_weights
 from sim_envs.experts.controls import Noop, ScriptedPolicy
 from sim_envs.experts.policies import scripted_policy
+from sim_envs.libero.conventions import LIBERO_INTERFACE
 from sim_envs.libero.sim import LiberoSim
 from sim_envs.world import EpisodeKey, Observation, World
-
-PROMPT_TEMPLATE = "<bos>{language}\\n"
-"""The prompt as the policy reads it; `oxygen.transforms.prompt_tokens` writes it."""
 
 
 class Policy(Protocol):
@@ -53,31 +55,43 @@ def read_cast(config: RunConfig) -> Cast:
     """The presets that a run's configuration names.
 
     Raises:
-        UsageError: No such policy or language task.
+        UsageError: No such policy or language task, or a policy whose conventions are not LIBERO's.
     """
     tasks = tuple(load(LanguageTaskConfig, name) for name in config.language_tasks)
-    return Cast(policy=load(PolicyConfig, config.policy), tasks=tasks)
+    policy = load(PolicyConfig, config.policy)
+    if policy.kind == "oxygen":
+        model_configs.preset(policy.model or policy.name)
+        theirs = embodiment(policy.embodiment).interface
+        compare(dataclasses.replace(theirs, name=policy.name), LIBERO_INTERFACE)
+    return Cast(policy=policy, tasks=tasks)
 
 
 def open_policy(cast: Cast, config: RunConfig) -> Policy:
-    """The policy, ready to act. A served one compiles its programs here, which takes seconds."""
-    if cast.policy.kind == "oxygen":
-        model = model_configs.preset(cast.policy.model or cast.policy.name)
-        return Served(_build(cast, model, config), model.cameras)
-    return Scripted(cast.policy.kind)
+    """The policy, ready to act. A served one is loaded and compiled here, which takes seconds.
+
+    Raises:
+        UsageError: Its checkpoint is not to be had, or not its own.
+    """
+    if cast.policy.kind != "oxygen":
+        return Scripted(cast.policy.kind)
+    model = model_configs.preset(cast.policy.model or cast.policy.name)
+    model = dataclasses.replace(model, dtype=config.dtype or model.dtype)
+    transform = _transform(cast.policy, config)
+    return Served(_build(cast, model, transform, config), transform.embodiment)
 
 
 class Served:
     """A vision-language-action model behind the engine."""
 
-    def __init__(self, policy: OxyGenPolicy, cameras: Sequence[str]) -> None:
+    def __init__(self, policy: OxyGenPolicy, robot: Embodiment) -> None:
         self._policy = policy
-        self._cameras = tuple(cameras)
+        self._robot = robot
 
     @property
     def inputs(self) -> Mapping[str, Any]:
-        """What the model is shown: openpi's prompt for LIBERO, without the state; no masked cameras."""
-        return {"prompt": PROMPT_TEMPLATE, "cameras": list(self._cameras), "absent_cameras": "dropped"}
+        """What the model is shown, and that absent cameras are dropped rather than masked."""
+        cameras = list(self._robot.interface.observation.camera_names)
+        return {"prompt": self._robot.prompt.template, "cameras": cameras, "absent_cameras": "dropped"}
 
     def reset(self, world: World, key: EpisodeKey) -> None:
         """Begin an episode. The model is shown nothing of the world but its observations."""
@@ -124,17 +138,32 @@ class Scripted:
         return Tail(cancelled=0, requests=(), reply=None)
 
 
-def _build(cast: Cast, model: Pi05Config, config: RunConfig) -> OxyGenPolicy:
+def _build(cast: Cast, model: Pi05Config, transform: Transform, config: RunConfig) -> OxyGenPolicy:
+    preset = cast.policy
     places = _texts_in_progress(cast.tasks, config.tokens_per_frame)
+    trained = _is_trained(preset, config)
     return create_policy(
         model,
-        weights=cast.policy.weights_seed or 0,
-        tokenizer=tokenizers.tiny(),
+        weights=load_weights(str(preset.weights), model) if trained else preset.weights_seed,
+        tokenizer=tokenizers.load(str(preset.tokenizer)) if trained else tokenizers.tiny(),
         tasks=[LanguageTask(**task.model_dump()) for task in cast.tasks],
         engine=EngineConfig(
             mode=Mode(config.mode), tokens_per_frame=config.tokens_per_frame, slots=places, rows=places
         ),
+        transform=transform,
     )
+
+
+def _transform(preset: PolicyConfig, config: RunConfig) -> Transform:
+    """The robot's way in and out: with the checkpoint's statistics, or without any for random weights."""
+    robot = embodiment(preset.embodiment)
+    return (
+        of_checkpoint(robot, fetch(str(preset.weights))) if _is_trained(preset, config) else untrained(robot)
+    )
+
+
+def _is_trained(preset: PolicyConfig, config: RunConfig) -> bool:
+    return preset.weights is not None and not config.random_weights
 
 
 def _texts_in_progress(tasks: Sequence[LanguageTaskConfig], tokens_per_frame: int) -> int:

@@ -165,6 +165,17 @@ TINY = Pi05Config(
 )
 """A few million parameters: a query in tens of milliseconds on two CPU cores."""
 
+SMALL = Pi05Config(
+    name="small",
+    siglip=siglip_variant("Ti/14"),
+    trunk=GemmaConfig(width=512, depth=8, mlp_dim=1536, num_heads=8, num_kv_heads=1, head_dim=64),
+    expert=GemmaConfig(width=256, depth=8, mlp_dim=1024, num_heads=8, num_kv_heads=1, head_dim=64),
+    vocab_size=768,
+    cameras=("image", "wrist_image"),
+    prompt_buckets=(32, 64),
+)
+"""41 million parameters and as many image tokens as the published policies: for measurements on a CPU."""
+
 PI05_LIBERO = Pi05Config(
     name="pi05_libero",
     siglip=siglip_variant("So400m/14"),
@@ -176,7 +187,15 @@ PI05_LIBERO = Pi05Config(
 )
 """The published policy for LIBERO (3.35 B parameters); its third camera is absent there, so not listed."""
 
-PRESETS = {preset.name: preset for preset in (TINY, PI05_LIBERO)}
+PI05_DROID = dataclasses.replace(
+    PI05_LIBERO, name="pi05_droid", cameras=("exterior_image_1_left", "wrist_image_left"), horizon=15
+)
+"""The published policy for DROID: chunks of 15 joint velocities."""
+
+PI05_BASE = dataclasses.replace(PI05_LIBERO, name="pi05_base", horizon=50)
+"""The published starting point for fine-tuning: chunks of 50."""
+
+PRESETS = {preset.name: preset for preset in (TINY, SMALL, PI05_LIBERO, PI05_DROID, PI05_BASE)}
 
 
 def preset(name: str) -> Pi05Config:

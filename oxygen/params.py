@@ -82,8 +82,8 @@ def nested(flat: Mapping[str, object]) -> Params:
     return flax.traverse_util.unflatten_dict(dict(flat), sep="/")
 
 
-def random_params(config: Pi05Config, seed: int) -> Params:
-    """Random float32 parameters: each array a function of the seed and its own path alone.
+def random_params(config: Pi05Config, seed: int, dtype: str = "float32") -> Params:
+    """Random parameters: each array a function of the seed and its own path alone, cast as it is made.
 
     For runs without a checkpoint, not for training: attention is sharp, what the layers add is large beside
     the embedding, and gates are open, so that actions and texts depend on what is seen. (openpi starts with
@@ -91,10 +91,17 @@ def random_params(config: Pi05Config, seed: int) -> Params:
     """
     return nested(
         {
-            path: standard_normal(seed, path, shape) * np.float32(_deviation(path, shape))
+            path: _drawn(seed, path, shape).astype(jnp.dtype(dtype), copy=False)
             for path, shape in shapes(config).items()
         }
     )
+
+
+def _drawn(seed: int, path: str, shape: Shape) -> Float32[np.ndarray, "..."]:
+    """One parameter. Scaled in place, since the largest has five gigabytes."""
+    array = standard_normal(seed, path, shape)
+    array *= np.float32(_deviation(path, shape))
+    return array
 
 
 def standard_normal(seed: int, path: str, shape: Shape) -> Float32[np.ndarray, "..."]:

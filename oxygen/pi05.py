@@ -84,7 +84,8 @@ def flow_times(steps: int) -> Float32[np.ndarray, " step"]:
 def prepare(params: Params, config: Pi05Config) -> Weights:
     """Turn openpi's parameter tree, of NumPy's arrays or JAX's, into what the programs read. Done at load."""
     llm = params["PaliGemma"]["llm"]
-    conditions = jax.jit(_conditions, static_argnums=1)(params, config)
+    time_mlp = {name: params[name] for name in ("time_mlp_in", "time_mlp_out")}
+    conditions = jax.jit(_conditions, static_argnums=1)(time_mlp, config)
     weights = Weights(
         tower=params["PaliGemma"]["img"],
         embedding=llm["embedder"]["input_embedding"].astype(jnp.dtype(config.dtype)),
@@ -98,11 +99,11 @@ def prepare(params: Params, config: Pi05Config) -> Weights:
     return jax.device_put(weights)
 
 
-def _conditions(params: Params, config: Pi05Config) -> Float32[Array, "step width"]:
+def _conditions(time_mlp: Params, config: Pi05Config) -> Float32[Array, "step width"]:
     """What the adaRMS norms are told of each step's time, from t = 1 downwards."""
     times = time_embedding(jnp.asarray(flow_times(config.denoise_steps)), config.expert.width)
-    hidden = nn.swish(_dense(params["time_mlp_in"], times))
-    return nn.swish(_dense(params["time_mlp_out"], hidden))
+    hidden = nn.swish(_dense(time_mlp["time_mlp_in"], times))
+    return nn.swish(_dense(time_mlp["time_mlp_out"], hidden))
 
 
 def _dense(layer: Params, x: Float32[Array, "*batch rows"]) -> Float32[Array, "*batch columns"]:

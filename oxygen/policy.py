@@ -12,7 +12,7 @@ from oxygen.config import Pi05Config
 from oxygen.engine import Acted, Engine, Settled
 from oxygen.language import LanguageTask, TextBorn, TextFinished
 from oxygen.params import random_params
-from oxygen.pi05 import prepare
+from oxygen.pi05 import Weights, prepare
 from oxygen.plan import Ended, Plan
 from oxygen.reply import Reply, Tail
 from oxygen.runner import ModelInput, Runner, Sizes
@@ -277,10 +277,16 @@ def create_policy(
         suffix=max([1, *map(len, suffixes)]),
         limit=max([1, *(task.max_tokens for task in tasks)]),
     )
-    params = random_params(config, weights) if isinstance(weights, int) else weights
-    policy = OxyGenPolicy(Runner(config, prepare(params, config), sizes), tokenizer, tasks, engine, transform)
+    runner = Runner(config, _prepared(weights, config), sizes)
+    policy = OxyGenPolicy(runner, tokenizer, tasks, engine, transform)
     _warm_up(policy, config, transform.norms.state.size)
     return policy
+
+
+def _prepared(weights: int | Params, config: Pi05Config) -> Weights:
+    """What the programs read. Random parameters are gone before compilation, which takes memory too."""
+    params = random_params(config, weights, config.dtype) if isinstance(weights, int) else weights
+    return prepare(params, config)
 
 
 def _warm_up(policy: OxyGenPolicy, config: Pi05Config, state_size: int) -> None:

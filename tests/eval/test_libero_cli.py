@@ -39,7 +39,8 @@ def test_with_something_chosen_the_published_protocol_runs(started):
 def test_every_option_arrives(started):
     line = (
         "--mode shared --suite libero_goal libero_10 --task-ids 0-2,5 --num-trials-per-task 3 --init-ids 4 6 "
-        "--policy expert --assets /some/where --language-tasks memory --tokens-per-frame 2 --replan-steps 8 "
+        "--policy expert --assets /some/where --language-tasks memory --random-weights --dtype bfloat16 "
+        "--tokens-per-frame 2 --replan-steps 8 "
         "--num-steps-wait 12 --max-steps 99 --seed 11 --video none"
     )
     assert call(*line.split()) == 0
@@ -52,6 +53,8 @@ def test_every_option_arrives(started):
         policy="expert",
         assets="/some/where",
         language_tasks=("memory",),
+        random_weights=True,
+        dtype="bfloat16",
         tokens_per_frame=2,
         replan_steps=8,
         num_steps_wait=12,
@@ -95,6 +98,7 @@ def test_a_file_of_ones_own(started, tmp_path):
         ("--smoke --config demo", ["--smoke", "--config"]),
         ("--language-tasks narate --policy tiny", ["'narate'", "did you mean 'narration'"]),
         ("--config absent.yaml", ["absent.yaml"]),
+        ("--policy tiny --dtype float16", ["'float16'", "did you mean 'bfloat16'"]),
         ("--resume", ["nothing to resume"]),
     ],
 )

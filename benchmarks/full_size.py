@@ -1,0 +1,75 @@
+"""`python -m benchmarks.full_size`: the published π0.5 at full size in bfloat16, with random weights.
+
+One query: prefill, ten denoising steps, three decode steps. Shows that the real configuration runs, in how
+much memory, and how slowly without an accelerator.
+"""
+
+import argparse
+import json
+import resource
+import shlex
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from eval import provenance
+from oxygen import tokenizer
+from oxygen.config import preset
+from oxygen.language import LanguageTask
+from oxygen.policy import EngineConfig, create_policy
+from oxygen.scheduler import Mode
+
+DECODE_STEPS = 3
+
+
+def measure(name: str) -> dict[str, Any]:
+    """Seconds and peak memory of building the policy `name` and of one query after the warm-up."""
+    config = preset(name)
+    task = LanguageTask(name="narration", prompt="Narrate: ", every_queries=1, max_tokens=DECODE_STEPS)
+    began = time.perf_counter()
+    policy = create_policy(
+        config,
+        weights=0,
+        tokenizer=tokenizer.tiny(),
+        tasks=[task],
+        engine=EngineConfig(mode=Mode.SHARED, slots=1, rows=1),
+    )
+    built = time.perf_counter()
+    images = {
+        camera: np.full((config.image_size, config.image_size, 3), 128, np.uint8) for camera in config.cameras
+    }
+    reply = policy.infer({"images": images, "state": np.zeros(8), "prompt": "put the bowl on the plate"})
+    assert np.isfinite(reply.actions).all()
+    return {
+        "policy": name,
+        "dtype": config.dtype,
+        "build_and_warm_up_s": round(built - began, 1),
+        "timings_ms": {stage: round(value, 1) for stage, value in reply.timings_ms.items()},
+        "denoise_steps": config.denoise_steps,
+        "decode_steps": reply.tokens,
+        "compiles_after_warm_up": policy.compiles_after_warm_up,
+        "peak_memory_gib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, 2),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--policy", default="pi05_libero")
+    parser.add_argument("--output", type=Path, default=Path("benchmarks/results/full_size.json"))
+    options = parser.parse_args()
+    row = measure(options.policy)
+    row |= {
+        "hardware": provenance.hardware(),
+        "versions": provenance.versions(),
+        "command": shlex.join(["python", "-m", "benchmarks.full_size", *sys.argv[1:]]),
+    }
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    options.output.write_text(json.dumps(row, indent=1) + "\n", encoding="utf-8")
+    print(json.dumps(row, indent=1))
+
+
+if __name__ == "__main__":
+    main()
