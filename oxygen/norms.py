@@ -129,12 +129,15 @@ def checkpoint_norms(checkpoint: Path, asset_id: str) -> Path:
     """Where a checkpoint folder keeps a robot's statistics.
 
     Args:
-        checkpoint: As openpi publishes it, with `assets` beside `params`; or a folder with the file itself.
+        checkpoint: As openpi publishes it, with `assets` beside `params`; or its `params`; or a file in place
+            of them; or a folder with the statistics themselves.
         asset_id: Which robot's, e.g. `physical-intelligence/libero`.
 
     Raises:
         UsageError: It has none for this robot; names those it has.
     """
+    if checkpoint.name == "params" or checkpoint.is_file():
+        checkpoint = checkpoint.parent
     for path in (checkpoint / "assets" / asset_id / FILE_NAME, checkpoint / FILE_NAME):
         if path.is_file():
             return path

@@ -76,8 +76,18 @@ PALIGEMMA = "gs://big_vision/paligemma_tokenizer.model"
 """Where PaliGemma's vocabulary is published, which every π0.5 reads: 257 152 pieces."""
 
 
-def from_file(path: Path) -> SentencePieceTokenizer:
-    """The tokenizer in a SentencePiece model file."""
+def load(source: str | Path) -> SentencePieceTokenizer:
+    """The tokenizer in a SentencePiece model.
+
+    Args:
+        source: Path of a `.model` file, or its URL, which the cache of checkpoints keeps.
+
+    Raises:
+        UsageError: It is not there, not to be had, or no such model.
+    """
+    from oxygen.weights import fetch
+
+    path = fetch(source)
     try:
         return SentencePieceTokenizer(path.read_bytes())
     except OSError as error:
@@ -85,7 +95,7 @@ def from_file(path: Path) -> SentencePieceTokenizer:
             f"no SentencePiece model at {path} ({error.strerror}); give the path of a `.model` file"
         ) from None
     except UsageError as error:
-        raise UsageError(f"{path}: {error}") from None
+        raise UsageError(f"{source}: {error}") from None
 
 
 def tiny() -> SentencePieceTokenizer:

@@ -16,6 +16,11 @@ _STRIDE = 0.02
 _SURROUND = 0.3
 """How far (m) beyond a way's ends the scene is looked at."""
 
+_WAY_OUT = 0.12
+"""How far (m) a thing is pulled sideways at most, to get it out from under something."""
+
+_DIRECTIONS = 24
+
 XY = Float64[np.ndarray, " 2"]
 
 
@@ -31,12 +36,27 @@ class Underside:
 
     @classmethod
     def of(
-        cls, gripper: Pose, *, opening: float, held: Points | None = None, shape: GripperShape = PANDA
+        cls,
+        gripper: Pose,
+        *,
+        opening: float,
+        widest: float | None = None,
+        held: Points | None = None,
+        shape: GripperShape = PANDA,
     ) -> "Underside":
-        """That of a gripper whose fingers will open from `opening` metres, and of what it holds."""
+        """That of a gripper and of what it holds.
+
+        Args:
+            gripper: The pose of the grip site.
+            opening: The distance between the finger pads (m).
+            widest: What that distance may grow to (m), if the fingers are going to open.
+            held: Points on what is held.
+            shape: The gripper.
+        """
+        inner, more = opening / 2, ((widest or opening) / 2) - shape.inner
         parts = [
-            *_fingers(min(opening / 2, shape.inner), shape.outer, shape.tip, shape=shape),
-            *_fingers(shape.inner, shape.thick_outer, shape.tip - shape.thick, shape=shape),
+            *_fingers(inner, shape.outer + more, shape.tip, shape=shape),
+            *_fingers(inner, shape.thick_outer + more, shape.tip - shape.thick, shape=shape),
             rectangle(center=(0.0, 0.0), half=shape.hand, height=-shape.palm, spacing=_CELL),
         ]
         points = np.concatenate(parts) @ gripper.rotation.T
@@ -67,6 +87,18 @@ class Terrain:
         count = int(np.ceil(np.linalg.norm(way) / _STRIDE)) + 2
         places = self._start + np.linspace(0.0, 1.0, count)[:, None] * way
         return max(self.lowest(underside, place) for place in places)
+
+    def nearest_open(self, underside: Underside, place: XY, height: float) -> XY:
+        """The place nearest to a given one where nothing is above what moves at a height (m).
+
+        The given place itself if there is none within reach.
+        """
+        for distance in np.arange(0.0, _WAY_OUT, _STRIDE / 2):
+            for angle in np.arange(_DIRECTIONS) * 2 * np.pi / _DIRECTIONS:
+                there = place + distance * np.array([np.cos(angle), np.sin(angle)])
+                if self.lowest(underside, there) <= height:
+                    return there
+        return place
 
 
 def _fingers(inner: float, outer: float, height: float, *, shape: GripperShape) -> list[Points]:

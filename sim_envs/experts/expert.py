@@ -11,7 +11,7 @@ from sim_envs.experts.skills import achieve, skill_for
 from sim_envs.experts.steering import CONTROL_SECONDS, ArmModel, GripperState, Plan
 from sim_envs.world import EpisodeKey
 
-_STILL = (0.001, 0.01)
+_STILL = (0.002, 0.02)
 _STILL_STEPS = 4
 """Who moves less than this (m, rad) in this many control steps is stuck."""
 

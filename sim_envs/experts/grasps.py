@@ -113,7 +113,8 @@ class _View:
 
     def __init__(self, thing: Points, surroundings: Points, *, yaw: float, search: GraspSearch) -> None:
         self._yaw, self._search = yaw, search
-        self._upright = downward(yaw) @ np.diag([1.0, -1.0, -1.0])
+        self._downward = downward(yaw)
+        self._upright = self._downward @ np.diag([1.0, -1.0, -1.0])
         self._thing = thing @ self._upright
         everything = np.concatenate([self._thing, surroundings @ self._upright])
         reach = float(np.abs(thing[:, :2]).max()) + search.reach
@@ -172,7 +173,7 @@ class _View:
             + sum(abs(self._touched_at(end, touched) - y) for end in (low, high))
         )
         position = self._upright @ np.array([x, y, tip + search.shape.tip])
-        pose = Pose(position=position, rotation=downward(self._yaw))
+        pose = Pose(position=position, rotation=self._downward)
         return Grasp(pose=pose, width=float(high - low), cost=float(cost))
 
     def _between_pads(self, x: float, y: float, tip: float) -> Points:

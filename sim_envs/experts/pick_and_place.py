@@ -12,11 +12,14 @@ from sim_envs.experts.motion import CLOSED, OPEN, Motion, Phase, Skill, Waypoint
 from sim_envs.experts.poses import Pose
 from sim_envs.experts.scene import Scene
 
-_CORNER = 0.03
-"""Corners on the way are cut this much (m)."""
+_CORNER = 0.015
+"""Corners on the way are cut this much (m), which is less than the margin."""
 
 _MARGIN = 0.02
 """Room (m) left under what travels."""
+
+_OFF_THE_GROUND = 0.008
+"""Height (m) by which a thing is raised before it is moved sideways, if something is above it."""
 
 _DROP = 0.004
 """Height (m) from which a thing is let go."""
@@ -30,8 +33,14 @@ _OPENING_STEPS = 10
 _CLOSING_STEPS = 30
 """Control steps in which the fingers close, even if they push the thing before them."""
 
+_SQUEEZE = 5
+"""Control steps in which the force of the fingers grows."""
+
 _CLOSED_ON_NOTHING = 0.003
 """Opening (m) at which there is nothing between the fingers."""
+
+_REACH_COST = 0.15
+"""What a metre from the robot's base adds to the cost of a grasp: a stretched arm is less agile."""
 
 _METRES_PER_STEP = 0.012
 _STEPS_TO_SPARE = 30
@@ -44,6 +53,7 @@ def pick(scene: Scene, thing: str, tried: list[Grasp]) -> Skill:
         tried.append(grasp)
         yield _approach(scene, thing, grasp)
         yield _close(scene, thing)
+        yield _squeeze(scene)
         if not holds(scene, thing):
             yield _retreat(scene)
 
@@ -97,17 +107,26 @@ def _close(scene: Scene, thing: str) -> Motion:
     )
 
 
+def _squeeze(scene: Scene) -> Motion:
+    """Let the force grow before lifting: it does for a while after the fingers have met the thing."""
+    return Motion(phase=Phase.GRASP, path=_here(scene), grip=CLOSED, steps=_SQUEEZE, dwell=_SQUEEZE)
+
+
 def _carry(scene: Scene, thing: str, target: str) -> Motion:
     start = scene.gripper
     end = _over(scene, thing, target)
     terrain = Terrain(scene.surroundings(thing), start=start.position[:2], end=end.position[:2])
     underside = Underside.of(start, opening=scene.opening, held=scene.surface(thing))
     height = terrain.lowest_along(underside) + _MARGIN
+    low = start.position[2] + _OFF_THE_GROUND
+    free = terrain.nearest_open(underside, start.position[:2], low)
+    out = Pose(position=np.array([*free, low]), rotation=start.rotation)
 
     def path() -> Sequence[Waypoint]:
         over = Pose(position=_over(scene, thing, target).position, rotation=start.rotation)
         return (
-            Waypoint(pose=start.at_height(height), near=_CORNER, aligned=np.pi),
+            Waypoint(pose=out, near=0.005, aligned=np.pi),
+            Waypoint(pose=out.at_height(height), near=_CORNER, aligned=np.pi),
             Waypoint(pose=over.at_height(height), near=0.01),
         )
 
@@ -124,7 +143,7 @@ def _lower(scene: Scene, thing: str, target: str) -> Motion:
     start = scene.gripper
     end = _over(scene, thing, target)
     terrain = Terrain(scene.surroundings(thing), start=start.position[:2], end=end.position[:2])
-    underside = Underside.of(start, opening=scene.opening, held=scene.surface(thing))
+    underside = Underside.of(start, opening=scene.opening, widest=2 * PANDA.inner, held=scene.surface(thing))
 
     def path() -> Sequence[Waypoint]:
         over = Pose(position=_over(scene, thing, target).position, rotation=start.rotation)
@@ -147,12 +166,20 @@ def _retreat(scene: Scene) -> Motion:
 
 def _best_grasp(scene: Scene, thing: str, tried: Sequence[Grasp]) -> Grasp:
     """The best grasp that differs from those tried; straight down on the middle if none is found."""
-    frame = scene.pose(thing)
-    center = scene.center_of_mass(thing)
-    surface, surroundings = scene.surface(thing), scene.surroundings(thing)
-    for grasp in grasps_from_above(surface, surroundings, frame=frame, center_of_mass=center):
-        if all(grasp.differs_from(other) for other in tried):
-            return grasp
+    frame, center = scene.pose(thing), scene.center_of_mass(thing)
+    found = grasps_from_above(
+        scene.surface(thing), scene.surroundings(thing), frame=frame, center_of_mass=center
+    )
+    fresh = [grasp for grasp in found if all(grasp.differs_from(other) for other in tried)]
+    if fresh:
+        base = scene.base.position[:2]
+        return min(
+            fresh,
+            key=lambda grasp: (
+                grasp.cost
+                + _REACH_COST * float(np.linalg.norm(frame.to_world(grasp.pose.position)[:2] - base))
+            ),
+        )
     straight = Pose(position=frame.to_local(center), rotation=frame.rotation.T @ downward(np.pi / 2))
     return Grasp(pose=straight, width=2 * PANDA.inner, cost=np.inf)
 

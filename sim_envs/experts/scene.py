@@ -74,6 +74,12 @@ class Scene:
         return float(self._data.time)
 
     @property
+    def base(self) -> Pose:
+        """The pose of the robot's base."""
+        rotation = self._data.xmat[self._robot_root].reshape(3, 3).copy()
+        return Pose(position=self._data.xpos[self._robot_root].copy(), rotation=rotation)
+
+    @property
     def gripper(self) -> Pose:
         """The pose of the grip site: z points out of the hand, x from finger to finger."""
         site = self._grip_site

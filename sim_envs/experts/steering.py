@@ -22,7 +22,7 @@ _DAMPING = 2 * _STIFFNESS**0.5
 _FARTHEST = np.array([0.06, 0.3])
 """Larger errors (m, rad) are steered at as if they were this large: the gripper travels at full speed."""
 
-_ERROR_COST = np.repeat([1.0, 0.01], 3)
+_ERROR_COST = np.repeat([1.0, 0.05], 3)
 _VELOCITY_COST = np.repeat([1e-3, 1e-5], 3)
 _DELTA_COST = np.repeat([0.05, 0.002], 3)
 

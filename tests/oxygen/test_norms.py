@@ -204,6 +204,9 @@ def test_statistics_are_found_beside_a_checkpoints_weights(tmp_path):
     path = written(place / "norm_stats.json", "{}")
     assert checkpoint_norms(tmp_path, "physical-intelligence/libero") == path
     assert checkpoint_norms(place, "droid") == path
+    (tmp_path / "model.safetensors").touch()
+    for weights in ("params", "model.safetensors"):
+        assert checkpoint_norms(tmp_path / weights, "physical-intelligence/libero") == path
     with pytest.raises(
         UsageError, match=r"'assets/droid'; did you mean 'assets/physical-intelligence/libero'"
     ):

@@ -1,6 +1,9 @@
 """The vocabulary that ships with the package: small, complete, reproducible."""
 
+import functools
+import http.server
 import importlib.resources
+import threading
 
 import pytest
 from hypothesis import given
@@ -50,10 +53,28 @@ def test_tokens_outside_the_vocabulary_are_left_out():
 
 def test_an_absent_model_file_is_one_line(tmp_path):
     with pytest.raises(UsageError, match="no SentencePiece model"):
-        tokenizer.from_file(tmp_path / "absent.model")
+        tokenizer.load(tmp_path / "absent.model")
     path = tmp_path / "some.model"
     path.write_bytes(train_tokenizer.train())
-    assert tokenizer.from_file(path).encode("bowl") == TINY_VOCABULARY.encode("bowl")
+    assert tokenizer.load(path).encode("bowl") == TINY_VOCABULARY.encode("bowl")
+
+
+class QuietHandler(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+
+
+def test_a_model_is_read_from_a_url_and_kept(tmp_path, monkeypatch):
+    pytest.importorskip("aiohttp")
+    monkeypatch.setenv("OXYGEN_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "some.model").write_bytes(train_tokenizer.train())
+    handler = functools.partial(QuietHandler, directory=tmp_path)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/some.model"
+        assert tokenizer.load(url).encode("bowl") == TINY_VOCABULARY.encode("bowl")
+        server.shutdown()
+    assert tokenizer.load(url).vocab_size == TINY_VOCABULARY.vocab_size
 
 
 def test_bytes_that_are_no_model_are_one_line(tmp_path):
@@ -61,7 +82,7 @@ def test_bytes_that_are_no_model_are_one_line(tmp_path):
         path = tmp_path / "some.model"
         path.write_bytes(content)
         with pytest.raises(UsageError, match="SentencePiece model") as caught:
-            tokenizer.from_file(path)
+            tokenizer.load(path)
         assert str(path) in str(caught.value)
     with pytest.raises(UsageError, match="directory"):
-        tokenizer.from_file(tmp_path)
+        tokenizer.load(tmp_path)

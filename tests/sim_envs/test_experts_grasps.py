@@ -77,7 +77,7 @@ def test_no_finger_goes_where_a_neighbour_stands(side: int) -> None:
 
 
 @given(x=st.floats(-0.2, 0.2), y=st.floats(-0.2, 0.2), yaw=st.sampled_from([0.0, np.pi / 6, np.pi / 2, 2.0]))
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=3, deadline=None)
 def test_a_grasp_moves_with_the_thing(x: float, y: float, yaw: float) -> None:
     thing = box(0.05, 0.02, 0.04)
     turn = downward(yaw) @ downward(0.0).T
@@ -120,3 +120,23 @@ def test_what_is_held_counts_as_part_of_the_gripper() -> None:
     underside = Underside.of(pose, opening=0.03, held=box(0.02, 0.02, 0.05) + np.array([0.0, 0.0, 0.2]))
     here = np.zeros(2)
     assert Terrain(FLOOR, start=here, end=here).lowest(underside, here) == pytest.approx(0.1, abs=1e-6)
+
+
+def test_what_lies_under_a_roof_is_pulled_out_before_it_is_lifted() -> None:
+    roof = rectangle(center=(0.0, -0.1), half=(0.1, 0.1), height=0.2, spacing=0.008)
+    pose = Pose(position=np.array([0.0, 0.02, 0.08]), rotation=downward(0.0))
+    underside = Underside.of(pose, opening=0.04, held=box(0.02, 0.04, 0.04, at=(0.0, 0.02)))
+    here = pose.position[:2]
+    terrain = Terrain(np.concatenate([FLOOR, roof]), start=here, end=here)
+    out = terrain.nearest_open(underside, here, height=0.085)
+    assert terrain.lowest(underside, here) > 0.2
+    assert terrain.lowest(underside, out) <= 0.085
+    assert out[1] > here[1]
+    assert np.linalg.norm(out - here) < 0.06
+
+
+def test_fingers_that_will_open_need_more_room() -> None:
+    pose = Pose(position=np.zeros(3), rotation=downward(0.0))
+    closed, opening = (Underside.of(pose, opening=0.02, widest=widest) for widest in (None, 0.076))
+    assert np.ptp(closed.points[closed.points[:, 2] < 0, 0]) == pytest.approx(0.02 + 0.032, abs=0.004)
+    assert np.ptp(opening.points[opening.points[:, 2] < 0, 0]) == pytest.approx(0.108, abs=0.004)
