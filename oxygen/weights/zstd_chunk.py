@@ -22,7 +22,7 @@ def open_chunk(array: Any, region: Region) -> Stream | None:
 
     Returns:
         None where TensorStore itself should read the chunk: it is small, absent, cut off at the array's
-        edge, or not simply compressed with zstandard.
+        edge, or not simply compressed with zstandard; or that package is not installed.
     """
     chunk = array.chunk_layout.read_chunk.shape
     size = math.prod(chunk) * array.dtype.numpy_dtype.itemsize

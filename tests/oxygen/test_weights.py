@@ -11,6 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint as ocp
 import pytest
+import safetensors.flax
+import safetensors.numpy
 
 from configs.errors import UsageError
 from oxygen import params
@@ -115,7 +117,6 @@ def test_a_checkpoint_saved_without_nnx_or_in_many_chunks_loads_too(tmp_path, or
 
 @pytest.mark.parametrize("piece", [200, 4096])
 def test_streamed_pieces_make_up_the_same_numbers(tmp_path, original, monkeypatch, piece):
-    pytest.importorskip("zstandard")
     streamed = []
     opened = zstd_chunk.open_chunk
 
@@ -150,7 +151,6 @@ def test_casting_takes_a_piece_of_memory_beside_the_tensor(monkeypatch):
 
 @pytest.mark.parametrize("save", [save_orbax, save_safetensors])
 def test_a_float32_checkpoint_loads_in_little_more_memory_than_its_bfloat16_size(tmp_path, monkeypatch, save):
-    pytest.importorskip("zstandard")
     for module in (checkpoint, orbax, zstd_chunk):
         monkeypatch.setattr(module, "PIECE_BYTES", 1 << 15)
     save(tmp_path / ("params" if save is save_orbax else "model.safetensors"), params.random_params(TINY, 0))
@@ -224,14 +224,14 @@ def test_where_there_is_no_checkpoint_the_neighbours_are_named(tmp_path):
 
 
 def test_the_safetensors_package_reads_what_we_write(tmp_path, original):
-    package = pytest.importorskip("safetensors.numpy")
     save_safetensors(tmp_path / "model.safetensors", original)
-    assert_equal(params.nested(package.load_file(tmp_path / "model.safetensors")), original, "float32")
+    assert_equal(
+        params.nested(safetensors.numpy.load_file(tmp_path / "model.safetensors")), original, "float32"
+    )
 
 
 def test_we_read_what_the_safetensors_package_writes(tmp_path, original):
-    package = pytest.importorskip("safetensors.flax")
     halved = {path: jnp.asarray(array, jnp.bfloat16) for path, array in flat(original).items()}
-    package.save_file(halved, tmp_path / "model.safetensors")
+    safetensors.flax.save_file(halved, tmp_path / "model.safetensors")
     assert_equal(load(tmp_path, SMALL, dtype="bfloat16"), params.nested(halved), "bfloat16")
     assert open_checkpoint(tmp_path).tensors["time_mlp_in/bias"] == Stored(shape=(32,), dtype="bfloat16")

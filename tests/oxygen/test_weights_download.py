@@ -12,8 +12,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("aiohttp")
-
 from configs.errors import UsageError
 from oxygen import params
 from oxygen.weights import checksum, download, fetch, load
@@ -315,7 +313,6 @@ def test_the_strongest_stated_sum_counts_and_an_etag_only_where_it_is_one():
 
 
 def test_crc32c_is_checked_where_it_is_all_there_is(tmp_path):
-    pytest.importorskip("google_crc32c")
     (tmp_path / "digits").write_bytes(b"123456789")
     stated = checksum.of_bucket_object({"crc32c": base64.b64encode(bytes.fromhex("e3069283")).decode()})
     assert stated == Checksum(kind="crc32c", value="e3069283")
