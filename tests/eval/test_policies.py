@@ -1,0 +1,79 @@
+"""Policies by their presets: a checkpoint is what acts, and one that means other numbers is refused."""
+
+import json
+
+import numpy as np
+import pytest
+import yaml
+
+from configs.errors import UsageError
+from configs.schema import RunConfig
+from eval.policies import Served, open_policy, read_cast
+from oxygen import params
+from oxygen.config import TINY
+from sim_envs.fake import FakeWorld
+from sim_envs.world import EpisodeKey
+from tests.oxygen.test_weights import save_orbax
+
+KEY = EpisodeKey(suite="libero_object", task_id=0, init_id=0, seed=7)
+
+
+@pytest.fixture(scope="module")
+def preset(tmp_path_factory):
+    """A policy of ours as openpi publishes its own: Orbax parameters, norm stats, a tokenizer."""
+    folder = tmp_path_factory.mktemp("checkpoint")
+    save_orbax(folder / "params", params.random_params(TINY, 0))
+    stats = folder / "assets" / "physical-intelligence" / "libero" / "norm_stats.json"
+    stats.parent.mkdir(parents=True)
+
+    def moments(size, half_range):
+        return {
+            "mean": [0.0] * size,
+            "std": [1.0] * size,
+            "q01": [-half_range] * size,
+            "q99": [half_range] * size,
+        }
+
+    stats.write_text(json.dumps({"norm_stats": {"state": moments(8, 1.0), "actions": moments(7, 0.5)}}))
+    file = folder / "mine.yaml"
+    content = {
+        "name": "mine",
+        "kind": "oxygen",
+        "description": "A checkpoint on disk.",
+        "model": "tiny",
+        "weights": str(folder),
+        "tokenizer": "oxygen/assets/tiny.model",
+    }
+    file.write_text(yaml.safe_dump(content))
+    return str(file)
+
+
+def actions_of(config: RunConfig) -> np.ndarray:
+    policy = open_policy(read_cast(config), config)
+    assert isinstance(policy, Served)
+    world = FakeWorld(image_size=64)
+    world.reset(init_id=0, seed=7, settle_steps=0)
+    policy.reset(world, KEY)
+    return policy.infer(world.observe()).actions
+
+
+def test_a_checkpoint_acts_as_the_weights_in_it_with_its_own_statistics(preset):
+    """Its weights are those that `tiny` draws, its actions span half the range: so they are half as large."""
+    random = actions_of(RunConfig(mode="actions", policy="tiny"))
+    trained = actions_of(RunConfig(mode="actions", policy=preset))
+    np.testing.assert_allclose(trained, random / 2, rtol=0, atol=1e-5)
+
+
+def test_random_weights_need_neither_checkpoint_nor_statistics(preset):
+    config = RunConfig(mode="actions", policy=preset, random_weights=True)
+    np.testing.assert_array_equal(actions_of(config), actions_of(RunConfig(mode="actions", policy="tiny")))
+
+
+def test_a_policy_of_another_robot_is_refused_before_anything_is_loaded():
+    with pytest.raises(UsageError, match=r"'pi05_droid'.*'LIBERO'"):
+        read_cast(RunConfig(policy="pi05_droid"))
+
+
+@pytest.mark.parametrize("name", ["tiny", "small", "pi05_libero", "pi05_base"])
+def test_policies_for_libero_mean_by_their_numbers_what_libero_does(name):
+    assert read_cast(RunConfig(policy=name)).policy.name == name
