@@ -1,0 +1,240 @@
+"""`python -m benchmarks.loading`: time and host memory of loading a checkpoint, each way in its own process.
+
+The checkpoint is written first, in a scratch folder: random float32 parameters, one chunk for each array,
+as Orbax writes what one process holds. `--size pi05_libero` does it with π0.5's own 3.35 B parameters, which
+takes 20 GB of disk and 10 GB of memory; Orbax itself, which would take 15 GB, is left out there.
+"""
+
+import argparse
+import dataclasses
+import importlib
+import importlib.util
+import json
+import os
+import platform
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from oxygen import params
+from oxygen.config import PI05_LIBERO, PRESETS, Pi05Config
+
+RESULTS = Path(__file__).parent / "results"
+DTYPE = "bfloat16"
+
+MID = dataclasses.replace(
+    PI05_LIBERO,
+    name="mid",
+    trunk=dataclasses.replace(PI05_LIBERO.trunk, width=1024, depth=9, mlp_dim=8192),
+    expert=dataclasses.replace(PI05_LIBERO.expert, width=512, depth=9, mlp_dim=2048),
+    siglip=dataclasses.replace(PI05_LIBERO.siglip, width=576, num_heads=8, mlp_dim=2152, depth=14),
+    vocab_size=65_536,
+)
+"""A sixth of π0.5, with about its proportions: the largest stack of layers holds a third of everything."""
+
+_BY_ORBAX = "orbax float32 to bfloat16, by Orbax itself"
+
+SIZES: Mapping[str, Pi05Config] = {"mid": MID, **PRESETS}
+
+
+def main() -> int:
+    options = _options()
+    if options.measure:
+        print(json.dumps(_measure(options.measure, options.source, SIZES[options.size])))
+        return 0
+    if options.write:
+        _write(options.write, SIZES[options.size])
+        return 0
+    if options.convert:
+        _convert(options.source, options.convert, SIZES[options.size])
+        return 0
+    with tempfile.TemporaryDirectory(dir=options.scratch) as scratch:
+        result = _compare(options, Path(scratch))
+    _print(result)
+    output = options.output or RESULTS / f"loading_{options.size}.json"
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(json.dumps(result, indent=2) + "\n")
+    return 0
+
+
+def _compare(options: argparse.Namespace, scratch: Path) -> dict[str, Any]:
+    config = SIZES[options.size]
+    count = sum(int(np.prod(shape)) for shape in params.shapes(config).values())
+    ours, published = scratch / "ours.safetensors", scratch / "published"
+    _apart("--write", str(published), "--size", options.size)
+    _apart("--convert", str(ours), "--source", str(published), "--size", options.size)
+    sources = {
+        "orbax float32 to bfloat16": published,
+        "orbax float32 to bfloat16, onto the device": published,
+        _BY_ORBAX: published,
+        "safetensors bfloat16": ours,
+        "safetensors bfloat16, onto the device": ours,
+    }
+    if config == PI05_LIBERO:
+        del sources[_BY_ORBAX]
+    measured = {
+        way: json.loads(_apart("--measure", way, "--source", str(source), "--size", options.size))
+        for way, source in sources.items()
+    }
+    for figures in measured.values():
+        figures["peak_over_bf16_size"] = round(figures["peak_bytes"] / (2 * count), 3)
+    return {
+        "benchmark": "loading",
+        "size": options.size,
+        "parameters": count,
+        "bf16_bytes": 2 * count,
+        "loaded_to": DTYPE,
+        "ways": measured,
+        "page_cache": "warm",
+        "machine": _machine(),
+        "command": shlex.join([Path(sys.executable).name, "-m", "benchmarks.loading", *sys.argv[1:]]),
+    }
+
+
+def _apart(*arguments: str) -> str:
+    """What this benchmark prints in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.loading", *arguments]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    return done.stdout
+
+
+def _measure(way: str, source: Path, config: Pi05Config) -> dict[str, Any]:
+    """Seconds, and how far this process's resident memory rose above what the libraries take."""
+    for library in ("orbax.checkpoint", "tensorstore"):
+        importlib.import_module(library)
+    load = _ways(source, config)[way]
+    jnp.zeros(1).block_until_ready()
+    Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here
+    before = _memory("VmRSS")
+    start = time.perf_counter()
+    tree = load()
+    seconds = time.perf_counter() - start
+    assert all(leaf.dtype == jnp.dtype(DTYPE) for leaf in jax.tree.leaves(tree))
+    return {
+        "seconds": round(seconds, 2),
+        "peak_bytes": _memory("VmHWM") - before,
+        "peak_bytes_with_the_interpreter": _memory("VmHWM"),
+    }
+
+
+def _memory(name: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(1024 * int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
+
+
+def _ways(source: Path, config: Pi05Config) -> Mapping[str, Callable[[], Any]]:
+    from oxygen.weights import load
+
+    def by_orbax() -> Any:
+        import orbax.checkpoint as ocp
+
+        with ocp.PyTreeCheckpointer() as checkpointer:
+            folder = (source / "params").resolve()
+            item = {"params": checkpointer.metadata(folder).item_metadata["params"]}
+            wanted = ocp.ArrayRestoreArgs(restore_type=np.ndarray, dtype=jnp.dtype(DTYPE))
+            restore_args = jax.tree.map(lambda _: wanted, item)
+            return checkpointer.restore(folder, ocp.args.PyTreeRestore(item=item, restore_args=restore_args))
+
+    def ours(device: Any = None) -> Any:
+        return load(source, config, dtype=DTYPE, device=device)
+
+    def onto_device() -> Any:
+        return ours(jax.devices()[0])
+
+    return {
+        "orbax float32 to bfloat16": ours,
+        "orbax float32 to bfloat16, onto the device": onto_device,
+        _BY_ORBAX: by_orbax,
+        "safetensors bfloat16": ours,
+        "safetensors bfloat16, onto the device": onto_device,
+    }
+
+
+def _write(folder: Path, config: Pi05Config) -> None:
+    """A checkpoint as Orbax lays it out, one array in memory at a time."""
+    import tensorstore
+
+    inner = folder / "params"
+    inner.mkdir(parents=True)
+    leaves = {}
+    for path, shape in params.shapes(config).items():
+        keys = ("params", *path.split("/"), "value")
+        spec = {
+            "driver": "zarr",
+            "kvstore": {
+                "driver": "ocdbt",
+                "base": {"driver": "file", "path": f"{inner}/"},
+                "path": f"{'.'.join(keys)}/",
+            },
+            "metadata": {"compressor": {"id": "zstd", "level": 1}, "chunks": shape},
+        }
+        store = tensorstore.open(spec, create=True, dtype=tensorstore.float32, shape=shape).result()
+        array = params.standard_normal(0, path, shape)
+        array *= np.float32(0.02)
+        store.write(array, can_reference_source_data_indefinitely=True).result()
+        leaves[str(keys)] = {
+            "key_metadata": [{"key": key, "key_type": 2} for key in keys],
+            "value_metadata": {"value_type": "np.ndarray", "skip_deserialize": False},
+        }
+    document = {"tree_metadata": leaves, "use_ocdbt": True, "use_zarr3": False}
+    (inner / "_METADATA").write_text(json.dumps({**document, "store_array_data_equal_to_fill_value": True}))
+
+
+def _convert(source: Path, target: Path, config: Pi05Config) -> None:
+    """Safetensors of any configuration, known or not."""
+    from oxygen.weights.checkpoint import Stored
+    from oxygen.weights.loading import open_checkpoint
+    from oxygen.weights.safetensors import write_safetensors
+
+    checkpoint = open_checkpoint(source)
+    tensors = {path: Stored(shape=shape, dtype=DTYPE) for path, shape in params.shapes(config).items()}
+    write_safetensors(target, tensors, checkpoint.read, {})
+
+
+def _machine() -> dict[str, Any]:
+    cpuinfo = Path("/proc/cpuinfo").read_text().splitlines()
+    models = [line.split(":")[1].strip() for line in cpuinfo if line.startswith("model name")]
+    packages = ("jax", "ml_dtypes", "numpy", "orbax-checkpoint", "tensorstore")
+    return {
+        "cpu": models[0] if models else platform.processor(),
+        "cores": len(os.sched_getaffinity(0)),
+        "load_average": [round(load, 1) for load in os.getloadavg()],
+        "device": jax.devices()[0].device_kind,
+        "python": platform.python_version(),
+        "versions": {name: version(name) for name in packages},
+        "streams_large_chunks": importlib.util.find_spec("zstandard") is not None,
+    }
+
+
+def _print(result: Mapping[str, Any]) -> None:
+    print(f"{result['parameters'] / 1e6:.0f} M parameters, {result['bf16_bytes'] / 1e9:.2f} GB in bfloat16")
+    for way, figures in result["ways"].items():
+        print(
+            f"  {way:44} {figures['seconds']:7.2f} s  peak {figures['peak_over_bf16_size']:.3f} of that size"
+        )
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.loading", description=__doc__)
+    parser.add_argument("--size", choices=SIZES, default="mid")
+    parser.add_argument("--scratch", type=Path, help="where the checkpoints are written; removed afterwards")
+    parser.add_argument("--output", type=Path, help="JSON; by default in benchmarks/results")
+    parser.add_argument("--write", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--convert", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--measure", help=argparse.SUPPRESS)
+    parser.add_argument("--source", type=Path, help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
