@@ -30,6 +30,7 @@ check: setup
 
 bench: setup
 	$(PYTHON) -m benchmarks.libero_loop
+	$(PYTHON) -m benchmarks.loading --size small
 
 lock:
 	uv pip compile --universal --generate-hashes --no-annotate --upgrade pyproject.toml --group dev -o requirements.lock

@@ -10,7 +10,7 @@ from typing import Any
 
 import psutil
 
-_PACKAGES = ("oxygen-eval", "jax", "jaxlib", "flax", "numpy", "mujoco", "robosuite", "hf-libero", "gymnasium")
+_PACKAGES = ("jax", "jaxlib", "flax", "numpy", "mujoco", "robosuite", "hf-libero", "gymnasium")
 _ROOT = Path(__file__).resolve().parents[1]
 
 
