@@ -50,6 +50,8 @@ def show(comparison: Comparison, console: Console) -> None:
     console.print(_say_actions(comparison.actions))
     for stage, latency in comparison.latency.items():
         console.print(_say_latency(stage, latency))
+    if comparison.latency:
+        console.print("[dim]Two runs, one after the other: the machine's drift is in these latencies.[/]")
 
 
 def to_json(comparison: Comparison) -> dict[str, Any]:

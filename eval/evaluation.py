@@ -19,6 +19,7 @@ from eval.results import summarize
 from eval.runs import Run
 from eval.worlds import WorldHolder
 from sim_envs.libero.assets import AssetSet, find_assets
+from sim_envs.libero.blas import KERNELS, pin_kernels
 
 NOTHING_GRADED = 1
 """Exit code of a run in which every episode was an error."""
@@ -97,7 +98,7 @@ def _manifest(run: Run, plan: EpisodePlan, assets: AssetSet, policy: Policy) -> 
         "suite_hashes": {name: hash_of(description) for name, description in protocol.items()},
         "git": provenance.git_state(),
         "versions": provenance.versions(),
-        "hardware": provenance.hardware(),
+        "hardware": {**provenance.hardware(), "blas_kernels": KERNELS if pin_kernels() else None},
     }
 
 

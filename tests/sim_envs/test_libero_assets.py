@@ -52,9 +52,13 @@ def test_hf_libero_s_own_places_are_found(tmp_path: Path, place: str) -> None:
 
 
 @pytest.mark.usefixtures("nothing_installed")
-def test_without_assets_one_line_says_what_to_do() -> None:
+def test_without_liberos_own_assets_the_stand_ins_serve_and_the_set_says_so() -> None:
+    assert find_assets().name == find_assets("auto").name == "standins"
+
+
+def test_what_to_do_about_assets_is_told_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"--assets PATH or OXYGEN_LIBERO_ASSETS=PATH.*--assets download"):
-        find_assets()
+        find_assets(tmp_path)
 
 
 def test_a_folder_around_the_tree_is_answered_with_the_tree(tmp_path: Path) -> None:
