@@ -67,6 +67,7 @@ class PolicyConfig(Preset):
         embodiment: The robot it was trained on: its prompt, its state, its actions.
         weights: Its checkpoint: a folder or a URL; random weights if None.
         weights_seed: The seed of random weights.
+        norm_stats: Statistics of its robot, where the checkpoint has none: a `norm_stats.json` or its URL.
         tokenizer: The SentencePiece model its checkpoint was trained with: a file or a URL.
     """
 
@@ -77,6 +78,7 @@ class PolicyConfig(Preset):
     embodiment: Name = "libero"
     weights: str | None = None
     weights_seed: int = 0
+    norm_stats: str | None = None
     tokenizer: str | None = None
 
     @model_validator(mode="after")

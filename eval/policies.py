@@ -157,9 +157,9 @@ def _build(cast: Cast, model: Pi05Config, transform: Transform, config: RunConfi
 def _transform(preset: PolicyConfig, config: RunConfig) -> Transform:
     """The robot's way in and out: with the checkpoint's statistics, or without any for random weights."""
     robot = embodiment(preset.embodiment)
-    return (
-        of_checkpoint(robot, fetch(str(preset.weights))) if _is_trained(preset, config) else untrained(robot)
-    )
+    if not _is_trained(preset, config):
+        return untrained(robot)
+    return of_checkpoint(robot, fetch(preset.norm_stats or str(preset.weights)))
 
 
 def _is_trained(preset: PolicyConfig, config: RunConfig) -> bool:

@@ -1,6 +1,7 @@
 """Policies by their presets: a checkpoint is what acts, and one that means other numbers is refused."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -67,6 +68,21 @@ def test_a_checkpoint_acts_as_the_weights_in_it_with_its_own_statistics(preset):
 def test_random_weights_need_neither_checkpoint_nor_statistics(preset):
     config = RunConfig(mode="actions", policy=preset, random_weights=True)
     np.testing.assert_array_equal(actions_of(config), actions_of(RunConfig(mode="actions", policy="tiny")))
+
+
+def test_statistics_may_lie_elsewhere_than_the_weights(preset, tmp_path):
+    """Doubled ranges, doubled actions."""
+    content = yaml.safe_load(Path(preset).read_text(encoding="utf-8"))
+    stats = json.loads(
+        (Path(content["weights"]) / "assets/physical-intelligence/libero/norm_stats.json").read_text()
+    )
+    actions = stats["norm_stats"]["actions"]
+    actions["q01"], actions["q99"] = [-1.0] * 7, [1.0] * 7
+    (tmp_path / "norm_stats.json").write_text(json.dumps(stats))
+    file = tmp_path / "other.yaml"
+    file.write_text(yaml.safe_dump({**content, "norm_stats": str(tmp_path / "norm_stats.json")}))
+    ours = actions_of(RunConfig(mode="actions", policy=str(file)))
+    np.testing.assert_allclose(ours, 2 * actions_of(RunConfig(mode="actions", policy=preset)), atol=1e-5)
 
 
 def test_a_policy_of_another_robot_is_refused_before_anything_is_loaded():

@@ -51,11 +51,6 @@ def test_hf_libero_s_own_places_are_found(tmp_path: Path, place: str) -> None:
     assert (found.name, found.path) == ("hf-libero", tmp_path / place)
 
 
-@pytest.mark.usefixtures("nothing_installed")
-def test_without_liberos_own_assets_the_stand_ins_serve_and_the_set_says_so() -> None:
-    assert find_assets().name == find_assets("auto").name == "standins"
-
-
 def test_what_to_do_about_assets_is_told_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"--assets PATH or OXYGEN_LIBERO_ASSETS=PATH.*--assets download"):
         find_assets(tmp_path)
