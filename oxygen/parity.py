@@ -111,7 +111,7 @@ def load(path: Path) -> Fixture:
             arrays = {name: file[name] for name in file.files}
         return Fixture(arrays=arrays, meta=json.loads(str(arrays.pop("meta"))))
     except (OSError, KeyError, ValueError) as error:
-        raise UsageError(f"{path} is no π0.5 fixture ({error}); give an .npz with a JSON `meta`") from None
+        raise UsageError(f"no π0.5 fixture ({error}); give an .npz with a JSON `meta`") from None
 
 
 def recipe_params(config: Pi05Config, meta: Mapping[str, Any]) -> Params:
@@ -134,13 +134,20 @@ def _gain(path: str, shape: tuple[int, ...], meta: Mapping[str, Any]) -> float:
 
 
 def compare(fixture: Fixture) -> list[Check]:
-    """Run our model on a fixture and compare everything it holds."""
+    """Run our model on a fixture and compare everything it holds.
+
+    Raises:
+        UsageError: Its arrays do not belong to the configuration in its `meta`.
+    """
     tolerances = fixture.meta["tolerance"]
     limit_of = {name: tolerances.get(group) for group, names in _GROUPS.items() for name in names}
     limit_of["tokens"] = 0.0 if tolerances.get("tokens_equal") else None
     errors: dict[str, float] = {}
-    for name, error in _errors(fixture):
-        errors[name] = float(np.maximum(error, errors.get(name, 0.0)))  # keeps NaN
+    try:
+        for name, error in _errors(fixture):
+            errors[name] = float(np.maximum(error, errors.get(name, 0.0)))  # keeps NaN
+    except (LookupError, TypeError, ValueError) as error:
+        raise UsageError(f"the fixture's arrays do not fit its meta: {error!r}") from error
     return [Check(name=name, error=error, tolerance=limit_of.get(name)) for name, error in errors.items()]
 
 
@@ -161,6 +168,8 @@ def _errors(fixture: Fixture) -> Iterator[tuple[str, float]]:
         yield "kv_v", _sampled_error(fixture, v, "kv_v_sample", every=32, layer=layer)
     for steps in (1, 10):
         flow = pi05.prepare(tree, dataclasses.replace(config, denoise_steps=steps))
+        if f"actions_{steps}" not in arrays:
+            continue
         actions = _denoise(flow, prefix, jnp.asarray(arrays["noise"]), steps)
         yield f"actions_{steps}", _error(actions, arrays[f"actions_{steps}"])
     for name in sorted(arrays):
@@ -248,7 +257,7 @@ def main(arguments: Sequence[str]) -> int:
         try:
             checks = compare(load(Path(argument)))
         except UsageError as error:
-            sys.stderr.write(f"{error}\n")
+            sys.stderr.write(f"error: {argument}: {error}\n")
             return 2
         sys.stdout.write(_report(Path(argument), checks) + "\n")
         passed = passed and all(check.passed for check in checks)

@@ -37,8 +37,19 @@ def test_nan_passes_no_tolerance():
 def test_a_file_that_is_no_fixture_is_one_line(tmp_path, capsys):
     other = tmp_path / "other.npz"
     np.savez(other, a=np.zeros(1))
-    with pytest.raises(UsageError, match="is no π0"):
+    with pytest.raises(UsageError, match="no π0"):
         parity.load(other)
     assert parity.main([str(tmp_path / "absent.npz")]) == 2
     assert parity.main([]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 2
+
+
+def test_arrays_that_do_not_fit_the_meta_are_one_line(golden, tmp_path, capsys):
+    arrays = dict(np.load(golden / "pi05_dummy_f32.npz"))
+    meta = json.loads(str(arrays["meta"]))
+    changed = tmp_path / "changed.npz"
+    np.savez(changed, **{**arrays, "meta": json.dumps({**meta, "siglip": "mu/16"})})
+    assert parity.main([str(changed)]) == 2
+    said = capsys.readouterr().err
+    assert "do not fit its meta" in said
+    assert said.count("\n") == 1
