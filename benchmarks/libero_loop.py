@@ -9,7 +9,6 @@ import argparse
 import contextlib
 import json
 import os
-import platform
 import shlex
 import sys
 import time
@@ -22,9 +21,10 @@ import mujoco
 import numpy as np
 
 from configs.errors import UsageError
+from eval import provenance
 from sim_envs.libero.arm import Arm
 from sim_envs.libero.assets import AssetSet, find_assets
-from sim_envs.libero.bootstrap import PINNED_VERSIONS, load_libero, use_assets
+from sim_envs.libero.bootstrap import load_libero, use_assets
 from sim_envs.libero.cameras import CAMERAS, Cameras
 from sim_envs.libero.sim import SETTLE_ACTION, LiberoSim
 from sim_envs.libero.tasks import Task, get_init_state, get_task
@@ -177,16 +177,10 @@ def _clocked(owner: Any, function: str, seconds: dict[str, float], name: str) ->
 
 
 def _machine() -> dict[str, Any]:
-    models = [
-        line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")
-    ]
     return {
-        "cpu": models[0].split(":")[1].strip() if models else platform.processor(),
-        "cores": len(os.sched_getaffinity(0)),
-        "load_average": [round(load, 1) for load in os.getloadavg()],
+        **provenance.hardware(),
         "renderer": os.environ["MUJOCO_GL"],
-        "python": platform.python_version(),
-        "versions": {name: version(name) for name in (*PINNED_VERSIONS, "numpy", "scipy", "numba")},
+        "versions": {**provenance.versions(), "numba": version("numba")},
     }
 
 

@@ -10,8 +10,6 @@ import dataclasses
 import importlib
 import importlib.util
 import json
-import os
-import platform
 import shlex
 import subprocess
 import sys
@@ -26,6 +24,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from eval import provenance
 from oxygen import params
 from oxygen.config import PI05_LIBERO, PRESETS, Pi05Config
 
@@ -202,16 +201,10 @@ def _convert(source: Path, target: Path, config: Pi05Config) -> None:
 
 
 def _machine() -> dict[str, Any]:
-    cpuinfo = Path("/proc/cpuinfo").read_text().splitlines()
-    models = [line.split(":")[1].strip() for line in cpuinfo if line.startswith("model name")]
-    packages = ("jax", "ml_dtypes", "numpy", "orbax-checkpoint", "tensorstore")
+    codecs = {name: version(name) for name in ("ml_dtypes", "orbax-checkpoint", "tensorstore")}
     return {
-        "cpu": models[0] if models else platform.processor(),
-        "cores": len(os.sched_getaffinity(0)),
-        "load_average": [round(load, 1) for load in os.getloadavg()],
-        "device": jax.devices()[0].device_kind,
-        "python": platform.python_version(),
-        "versions": {name: version(name) for name in packages},
+        **provenance.hardware(),
+        "versions": {**provenance.versions(), **codecs},
         "streams_large_chunks": importlib.util.find_spec("zstandard") is not None,
     }
 

@@ -7,8 +7,7 @@ from importlib.metadata import version
 from typing import Any
 
 from configs.schema import SuiteConfig
-
-_PHYSICS = ("mujoco", "robosuite", "hf-libero")
+from sim_envs.libero.bootstrap import PINNED_VERSIONS
 
 
 def describe_suite(
@@ -22,7 +21,7 @@ def describe_suite(
         policy_inputs: How the policy is shown the world: prompt template, which cameras, what is masked.
     """
     limits = suite.model_dump(exclude={"trials_per_task"})
-    versions = {package: version(package) for package in _PHYSICS}
+    versions = {package: version(package) for package in PINNED_VERSIONS}
     return {
         "suite": limits,
         "versions": versions,

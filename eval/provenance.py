@@ -10,7 +10,7 @@ from typing import Any
 
 import psutil
 
-_PACKAGES = ("jax", "jaxlib", "flax", "numpy", "mujoco", "robosuite", "hf-libero", "gymnasium")
+_PACKAGES = ("jax", "jaxlib", "flax", "numpy", "scipy", "mujoco", "robosuite", "hf-libero", "gymnasium")
 _ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -33,10 +33,11 @@ def versions() -> dict[str, str | None]:
 
 
 def hardware() -> dict[str, Any]:
-    """Processor, memory and accelerators of this machine."""
+    """Processor, memory and accelerators of this machine, and how busy it is."""
     return {
         "processor": _processor(),
         "cores": os.cpu_count(),
+        "load_average": [round(load, 1) for load in os.getloadavg()],
         "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
         "platform": platform.platform(),
         "accelerators": _accelerators(),

@@ -1,1 +1,1 @@
-"""LIBERO as an environment: tasks, assets, simulator core and Gymnasium registration."""
+"""LIBERO as an environment: tasks, assets, simulator core, and the Gymnasium environment on top."""
