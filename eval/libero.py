@@ -10,6 +10,7 @@ from configs.load import check, read_mapping
 from configs.schema import RunConfig
 from eval.cli import Names, Numbers, run_app
 from eval.runs import find_unfinished, new_run
+from sim_envs.libero.gl import require_backend
 
 app = App(
     name="python -m eval.libero",
@@ -89,6 +90,7 @@ def evaluate(  # noqa: PLR0913 - one parameter per option of the command line
         "seed": seed,
         "video": video,
     }
+    require_backend()  # before anything imports MuJoCo, which answers a wrong MUJOCO_GL with a traceback
     from eval.evaluation import run_evaluation  # slow: a simulator and JAX, which --help does not need
 
     flags = {key: value for key, value in given.items() if value is not None}

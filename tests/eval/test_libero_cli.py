@@ -1,5 +1,6 @@
 """`python -m eval.libero`: bad input is one line and exit code 2, and nothing is left behind."""
 
+import os
 import subprocess
 import sys
 
@@ -110,6 +111,25 @@ def test_bad_input_is_one_line_on_stderr(line, parts, tmp_path, capsys, monkeypa
     assert captured.err.count("\n") == 1
     for part in parts:
         assert part in captured.err
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(("wish", "part"), [("foo", "did you mean"), ("disable", "no OpenGL")])
+def test_a_machine_that_cannot_render_is_told_before_anything_is_run(wish, part, tmp_path):
+    command = [
+        sys.executable,
+        "-m",
+        "eval.libero",
+        "--policy",
+        "noop",
+        "--output-dir",
+        str(tmp_path / "runs"),
+    ]
+    environment = {**os.environ, "MUJOCO_GL": wish}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert part in done.stderr
     assert not (tmp_path / "runs").exists()
 
 
