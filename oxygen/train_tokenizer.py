@@ -14,36 +14,21 @@ from pathlib import Path
 VOCAB_SIZE = 768
 """256 bytes, so that any text can be spelled, a few marks, and pieces of words and whole words."""
 
-_DOING = (
-    "Reaching for",
-    "Moving to",
-    "Grasping",
-    "Lifting",
-    "Carrying",
-    "Placing",
-    "Releasing",
-    "Approaching",
-)
-_DONE = ("Picked up", "Placed", "Opened", "Closed", "Turned on", "Turned off", "Pushed", "Dropped", "Missed")
-_STATE = ("is on", "is in", "is next to", "is in the gripper, above", "has been put on", "is still on")
-_FRAMES = (
-    "Narrate: the gripper is open.",
-    "Narrate: the gripper is closed.",
-    "Remember: nothing has been done yet.",
-    "Remember: the task is done.",
-    "Done so far: ",
-    "Next: ",
-    "Trying again.",
-    "The robot arm is moving down, up, left, right, forward and back.",
-    "Task: 0 1 2 3 4 5 6 7 8 9, State: ;",
-    "Action: ",
-)
+_STATE = "Task: 0 1 2 3 4 5 6 7 8 9, State: ;"
 
 
 def tasks() -> list[str]:
     """What LIBERO's 130 tasks ask for, in the words of their names and of their definitions."""
-    text = (importlib.resources.files("oxygen") / "assets/libero_tasks.txt").read_text(encoding="utf-8")
-    return text.splitlines()
+    return _lines("libero_tasks.txt")
+
+
+def sayings() -> list[str]:
+    """What a robot says of itself; `{thing}` and `{place}` stand for what it says it of."""
+    return _lines("robot_sayings.txt")
+
+
+def _lines(name: str) -> list[str]:
+    return (importlib.resources.files("oxygen") / "assets" / name).read_text(encoding="utf-8").splitlines()
 
 
 def things(sentences: Sequence[str]) -> list[str]:
@@ -60,13 +45,10 @@ def corpus() -> Iterator[str]:
     sentences = tasks()
     names = things(sentences)
     yield from sentences
-    yield from _FRAMES
-    for doing, name in itertools.product(_DOING, names):
-        yield f"Narrate: {doing} the {name}."
-    for done, name in itertools.product(_DONE, names):
-        yield f"Remember: {done} the {name}."
-    for name, state, place in zip(names, itertools.cycle(_STATE), reversed(names), strict=False):
-        yield f"The {name} {state} the {place}. Next: {name}."
+    yield _STATE
+    places = itertools.cycle(reversed(names))
+    for saying, name in itertools.product(sayings(), names):
+        yield saying.format(thing=name, place=next(places))
 
 
 def train() -> bytes:

@@ -5,7 +5,11 @@ import dataclasses
 import numpy as np
 from jaxtyping import Float64
 
+from sim_envs.truth.account import HELD, Deed, Fact, Memory, Narration, Phase, Truth, Verb
 from sim_envs.world import Advance, Observation
+
+_CLOSE, _LIFT, _LOWER, _DONE = 3, 6, 9, 12
+"""Control steps at which the story that the fake world tells goes on."""
 
 
 @dataclasses.dataclass
@@ -22,7 +26,7 @@ class FakeWorld:
     fails_at: int | None = None
     image_size: int = 8
     control_hz: float = 20.0
-    language: str = "put the fake thing into the fake place"
+    language: str = "put the black bowl on the plate"
     steps: int = 0
     closed: bool = False
     _state: Float64[np.ndarray, "8"] = dataclasses.field(default_factory=lambda: np.zeros(8))
@@ -53,6 +57,23 @@ class FakeWorld:
             images={"image": image, "wrist_image": image}, state=self._state.copy(), language=self.language
         )
 
+    def truth(self) -> Truth:
+        """The story of a bowl that is put on a plate, told by the steps taken alone."""
+        put = Deed(verb=Verb.PUT, subject="black bowl", place="plate")
+        if self.steps >= _DONE or self.steps == self.success_at:
+            memory = Memory(done=(put,), facts=frozenset([put.outcome]))
+            return Truth(narration=Narration(phase=Phase.DONE), memory=memory)
+        state = "on the table" if self.steps < _LIFT else HELD
+        memory = Memory(facts=frozenset([Fact(subject=put.subject, state=state)]))
+        return Truth(narration=_narration(self.steps), memory=memory)
+
     def close(self) -> None:
         """Remember that it was closed."""
         self.closed = True
+
+
+def _narration(steps: int) -> Narration:
+    if steps < _LIFT:
+        return Narration(phase=Phase.APPROACH if steps < _CLOSE else Phase.GRASP, object="black bowl")
+    phase = Phase.CARRY if steps < _LOWER else Phase.PLACE
+    return Narration(phase=phase, object="black bowl", target="plate")

@@ -8,6 +8,8 @@ from typing import Protocol
 import numpy as np
 from jaxtyping import Float64, UInt8
 
+from sim_envs.truth.account import Truth
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True, order=True)
 class EpisodeKey:
@@ -76,6 +78,9 @@ class World(Protocol):
 
     def observe(self) -> Observation:
         """Render the cameras once and read the state."""
+
+    def truth(self) -> Truth | None:
+        """The world's own account of this moment, or None if it gives none. Policies are not shown it."""
 
     def close(self) -> None:
         """Release the simulator and its renderer. A second call does nothing."""

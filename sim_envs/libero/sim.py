@@ -22,6 +22,8 @@ from sim_envs.libero.libero_env import (
     reset_env,
 )
 from sim_envs.libero.tasks import Task, get_init_state
+from sim_envs.truth.account import Truth
+from sim_envs.truth.tracker import TruthTracker
 from sim_envs.world import Advance, Observation
 
 ACTION_SIZE = 7
@@ -71,6 +73,7 @@ class LiberoSim:
         self._blank = ResetState.of(self.env)
         self._cameras = Cameras(self._model, size=camera_size)
         self._arm: Arm | None = None
+        self._tracker: TruthTracker | None = None
         self._state: Float64[np.ndarray, " 8"] = np.empty(8)
         self._closed = False
 
@@ -104,10 +107,12 @@ class LiberoSim:
         self.env.sim.set_state_from_flattened(state)
         self.env.sim.forward()
         self._judge()
+        self._tracker = None
         self._arm = Arm(self.env)
         self._expose(self._arm)
         for _ in range(settle_steps):
             self._control_step(self._arm, SETTLE_ACTION)
+        self._tracker = TruthTracker(self.env, self.task.language, control_hz=CONTROL_HZ)
 
     def advance(self, actions: Float64[np.ndarray, "steps action"]) -> Advance:
         """Run the actions, one control step each, without rendering, and stop at success.
@@ -139,6 +144,16 @@ class LiberoSim:
         state = self.policy_state()
         return Observation(images=self._cameras.develop(), state=state, language=self.task.language)
 
+    def truth(self) -> Truth:
+        """The simulator's own account of this moment; reading it changes nothing.
+
+        Raises:
+            RuntimeError: Not reset yet.
+        """
+        self._reset_arm()
+        assert self._tracker is not None
+        return self._tracker.truth()
+
     def policy_state(self) -> Float64[np.ndarray, " 8"]:
         """What `observe` returns as state, without rendering: eef position, axis-angle, two finger joints.
 
@@ -157,7 +172,7 @@ class LiberoSim:
         if self._closed:
             return
         self._closed = True
-        self._arm = None
+        self._arm = self._tracker = None
         self._cameras.close()
         self.env.close()
         # LIBERO's objects refer to each other in circles, and hold on to the compiled model's hundred
@@ -191,7 +206,10 @@ class LiberoSim:
             raise SimulationError(
                 f"MuJoCo's accelerations diverged in {self.task.suite} task {self.task.task_id}"
             )
-        return self._judge()
+        success = self._judge()
+        if self._tracker is not None:
+            self._tracker.step(solved=success)
+        return success
 
     def _judge(self) -> bool:
         """LIBERO's success predicate, and what it shows of it (a burner that glows)."""

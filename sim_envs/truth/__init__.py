@@ -1,0 +1,1 @@
+"""The simulator's own account of what happens: what a policy that speaks is graded against."""

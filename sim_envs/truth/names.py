@@ -1,0 +1,130 @@
+"""One task's nouns: what LIBERO's names of things, regions and joints are called in its instructions."""
+
+import dataclasses
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from sim_envs.truth.places import FIXTURES, LEVELS, LOWER_SHELF, THINGS, UPPER_SHELF, beside
+
+_POSITION_WORDS = re.compile(r"\b(left|right|front|back|middle|both)\b")
+_ZONE = re.compile(r"(\w+)_(left|right|front|back)_region")
+_ACROSS = {2: ("left", "right"), 3: ("left", "middle", "right")}
+_ALONG = {2: ("back", "front"), 3: ("back", "middle", "front")}
+"""LIBERO's words for alike things, by growing y and by growing x: as someone opposite the robot sees them."""
+
+_GROUNDS = ("table", "floor")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Names:
+    """The nouns of one task.
+
+    Attributes:
+        things: LIBERO's name of a movable thing to its noun; no two share one.
+        fixtures: LIBERO's name of a fixture to its noun.
+        categories: LIBERO's name of a thing or fixture to its category.
+    """
+
+    things: Mapping[str, str]
+    fixtures: Mapping[str, str]
+    categories: Mapping[str, str]
+
+    @classmethod
+    def of(cls, problem: Mapping[str, Any], instruction: str) -> "Names":
+        """The nouns of a parsed BDDL problem.
+
+        Args:
+            problem: As LIBERO's `robosuite_parse_problem` returns it.
+            instruction: What the task asks for; it decides how alike things are told apart.
+
+        Raises:
+            KeyError: The problem holds a thing whose category has no noun.
+        """
+        objects, fixtures = _by_name(problem["objects"]), _by_name(problem["fixtures"])
+        alike: defaultdict[str, list[str]] = defaultdict(list)
+        for name, category in objects.items():
+            alike[THINGS[category]].append(name)
+        things: dict[str, str] = {}
+        for noun, names in alike.items():
+            things |= _told_apart(noun, names, problem, instruction)
+        return cls(
+            things={name: things[name] for name in objects},
+            fixtures={name: FIXTURES[category] for name, category in fixtures.items()},
+            categories=objects | fixtures,
+        )
+
+    @property
+    def ground(self) -> str:
+        """What everything stands on: `table` or `floor`."""
+        return next(noun for noun in self.fixtures.values() if noun in _GROUNDS)
+
+    def place(self, name: str) -> str:
+        """The noun of a thing, a fixture, or a region of a thing, a fixture or the table."""
+        nouns = {**self.things, **self.fixtures}
+        if name in nouns:
+            return nouns[name]
+        owner = next(owner for owner in nouns if name.startswith(f"{owner}_"))
+        region = name.removeprefix(f"{owner}_")
+        return self._zone(region) if nouns[owner] in _GROUNDS else self._region(nouns[owner], region)
+
+    def part(self, fixture: str, joint: str) -> str:
+        """The noun of what moves in a joint of a fixture: a drawer, or the fixture as a whole."""
+        level = next((level for level in LEVELS if joint.endswith(f"{level}_level")), None)
+        noun = self.fixtures[fixture]
+        return noun if level is None else f"{level} drawer of the {noun}"
+
+    @staticmethod
+    def _region(noun: str, region: str) -> str:
+        side, _, kind = region.partition("_")
+        if region == "top_side":
+            return f"top of the {noun}"
+        if kind == "contain_region":
+            return f"{side} compartment of the {noun}"
+        if noun == "cabinet":
+            return f"{side} drawer of the {noun}"
+        if noun == "shelf":
+            return UPPER_SHELF if side == "top" else LOWER_SHELF
+        return noun
+
+    def _zone(self, region: str) -> str:
+        """A rectangle of the table, by what it is beside: `stove_front_region` → `front of the stove`."""
+        match = _ZONE.fullmatch(region)
+        if match is None:
+            return self.ground
+        landmark = next(
+            noun
+            for name, noun in {**self.things, **self.fixtures}.items()
+            if f"_{self.categories[name]}".endswith(f"_{match[1]}")
+        )
+        return beside(match[2], landmark)
+
+
+def _by_name(groups: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    return {name: category for category, names in groups.items() for name in names}
+
+
+def _told_apart(
+    noun: str, names: Sequence[str], problem: Mapping[str, Any], instruction: str
+) -> dict[str, str]:
+    """Alike things by name: the one that is meant and the other, or by how they stand to each other."""
+    if len(names) == 1:
+        return {names[0]: noun}
+    meant = {argument for goal in problem["goal_state"] for argument in goal[1:]} & set(names)
+    if len(names) == 2 and len(meant) == 1 and not _POSITION_WORDS.search(instruction):
+        return {name: noun if name in meant else f"other {noun}" for name in names}
+    centers = np.array([_center(problem, name) for name in names])
+    axis = int(np.argmax(np.ptp(centers, axis=0)))
+    words = (_ALONG, _ACROSS)[axis][len(names)]
+    order = np.argsort(centers[:, axis])
+    return {names[which]: f"{word} {noun}" for which, word in zip(order, words, strict=True)}
+
+
+def _center(problem: Mapping[str, Any], name: str) -> tuple[float, float]:
+    """Where on the table the problem puts a thing at first (m)."""
+    region = next(state[2] for state in problem["initial_state"] if state[:2] == ["on", name])
+    low_x, low_y, high_x, high_y = problem["regions"][region]["ranges"][0]
+    return (low_x + high_x) / 2, (low_y + high_y) / 2

@@ -1,0 +1,111 @@
+"""The nouns of language truth: LIBERO's things and places by the words its instructions use for them."""
+
+from collections.abc import Mapping
+
+THINGS: Mapping[str, str] = {
+    "akita_black_bowl": "black bowl",
+    "alphabet_soup": "alphabet soup",
+    "basket": "basket",
+    "bbq_sauce": "bbq sauce",
+    "black_book": "book",
+    "butter": "butter",
+    "chefmate_8_frypan": "frying pan",
+    "chocolate_pudding": "chocolate pudding",
+    "cookies": "cookie box",
+    "cream_cheese": "cream cheese",
+    "glazed_rim_porcelain_ramekin": "ramekin",
+    "ketchup": "ketchup",
+    "milk": "milk",
+    "moka_pot": "moka pot",
+    "new_salad_dressing": "salad dressing",
+    "orange_juice": "orange juice",
+    "plate": "plate",
+    "porcelain_mug": "white mug",
+    "red_coffee_mug": "red mug",
+    "salad_dressing": "salad dressing",
+    "tomato_sauce": "tomato sauce",
+    "white_bowl": "white bowl",
+    "white_yellow_mug": "yellow and white mug",
+    "wine_bottle": "wine bottle",
+    "wooden_tray": "tray",
+    "yellow_book": "book",
+}
+"""Category of a movable thing to its noun."""
+
+FIXTURES: Mapping[str, str] = {
+    "desk_caddy": "caddy",
+    "flat_stove": "stove",
+    "floor": "floor",
+    "kitchen_table": "table",
+    "living_room_table": "table",
+    "microwave": "microwave",
+    "study_table": "table",
+    "table": "table",
+    "white_cabinet": "cabinet",
+    "wine_rack": "wine rack",
+    "wooden_cabinet": "cabinet",
+    "wooden_two_layer_shelf": "shelf",
+}
+"""Category of a fixture to its noun."""
+
+QUALIFIERS = ("left", "right", "front", "middle", "back", "other")
+"""What tells things of one noun apart, as LIBERO's instructions do: seen from opposite the robot."""
+
+LEVELS = ("top", "middle", "bottom")
+DRAWERS = tuple(f"{level} drawer of the cabinet" for level in LEVELS)
+PARTS = (*DRAWERS, "microwave", "stove")
+"""What can be opened or turned on."""
+
+_SIDES = ("left", "right", "front", "back")
+_COMPARTMENTS = tuple(f"{side} compartment of the caddy" for side in _SIDES)
+_TOPS = tuple(f"top of the {fixture}" for fixture in ("cabinet", "microwave", "shelf"))
+UPPER_SHELF, LOWER_SHELF = "cabinet shelf", "space under the shelf"
+
+_THING_NOUNS = tuple(sorted(set(THINGS.values())))
+_FIXTURE_NOUNS = tuple(sorted(set(FIXTURES.values())))
+_LANDMARKS = (*_THING_NOUNS, *_FIXTURE_NOUNS)
+
+MOVABLE = frozenset(
+    [*_THING_NOUNS, *(f"{qualifier} {noun}" for qualifier in QUALIFIERS for noun in _THING_NOUNS)]
+)
+"""Nouns of everything that can be moved."""
+
+PLACES = frozenset(
+    [*MOVABLE, *_FIXTURE_NOUNS, *DRAWERS, *_COMPARTMENTS, *_TOPS, UPPER_SHELF, LOWER_SHELF]
+    + [f"{side} of the {landmark}" for side in _SIDES for landmark in _LANDMARKS]
+)
+"""Nouns of everywhere a thing can be."""
+
+SUBJECTS = MOVABLE | frozenset(PARTS)
+"""Nouns of everything something can be done to."""
+
+_INSIDE = frozenset(
+    [
+        *DRAWERS,
+        *_COMPARTMENTS,
+        LOWER_SHELF,
+        "microwave",
+        *(noun for noun in MOVABLE if noun.endswith(("bowl", "mug", "basket", "tray"))),
+    ]
+)
+_BESIDE = frozenset(f"{side} of the {landmark}" for side in _SIDES for landmark in _LANDMARKS)
+
+
+def phrase(place: str) -> str:
+    """A place with its preposition: `plate` → `on the plate`, `right of the plate` → `to the right of …`."""
+    return f"{_preposition(place)} the {place}"
+
+
+def beside(side: str, landmark: str) -> str:
+    """The noun of the place beside a landmark: `right`, `plate` → `right of the plate`."""
+    return f"{side} of the {landmark}"
+
+
+def _preposition(place: str) -> str:
+    if place in _BESIDE:
+        return "to"
+    return "in" if place in _INSIDE else "on"
+
+
+PHRASES: Mapping[str, str] = {phrase(place): place for place in sorted(PLACES)}
+"""Every place with its preposition, back to its noun."""

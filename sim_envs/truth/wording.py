@@ -1,0 +1,196 @@
+"""Truth in words and back: several wordings of each sentence, and a parser that reads every one of them.
+
+Reading is the inverse of writing: `parse_narration(narrate(n, w)) == n` for every narration and wording, and
+likewise for memories. A text that no wording yields, or that names what LIBERO does not have, is not read at
+all: there is nothing to grade in it.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from sim_envs.truth.account import STATES, Deed, Fact, Memory, Narration, Phase, Verb, outcomes
+from sim_envs.truth.places import MOVABLE, PARTS, PHRASES, PLACES, SUBJECTS, phrase
+
+WORDINGS = 3
+"""How many ways there are to say each thing."""
+
+_NARRATIONS: Mapping[Phase, Sequence[str]] = {
+    Phase.APPROACH: ("Reaching for the {object}.", "Moving to the {object}.", "Approaching the {object}."),
+    Phase.GRASP: ("Grasping the {object}.", "Gripping the {object}.", "Taking hold of the {object}."),
+    Phase.CARRY: ("Carrying the {object}.", "Lifting the {object}.", "Holding the {object}."),
+    Phase.PUSH: ("Pushing the {object}.", "Sliding the {object}.", "Shoving the {object}."),
+    Phase.OPEN: ("Opening the {object}.", "Pulling the {object} open.", "Pulling open the {object}."),
+    Phase.CLOSE: ("Closing the {object}.", "Pushing the {object} shut.", "Shutting the {object}."),
+    Phase.TURN_ON: ("Turning on the {object}.", "Switching on the {object}.", "Turning the {object} on."),
+    Phase.TURN_OFF: ("Turning off the {object}.", "Switching off the {object}.", "Turning the {object} off."),
+    Phase.RETREAT: ("Moving away from the {object}.", "Backing off the {object}.", "Leaving the {object}."),
+    Phase.DONE: ("The task is done.", "All done.", "Finished."),
+}
+_NARRATIONS_WITH_TARGET: Mapping[Phase, Sequence[str]] = {
+    Phase.CARRY: (
+        "Carrying the {object} to the {target}.",
+        "Moving the {object} to the {target}.",
+        "Bringing the {object} to the {target}.",
+    ),
+    Phase.PLACE: (
+        "Placing the {object} {where}.",
+        "Putting the {object} {where}.",
+        "Setting the {object} down {where}.",
+    ),
+    Phase.PUSH: (
+        "Pushing the {object} {where}.",
+        "Sliding the {object} {where}.",
+        "Shoving the {object} {where}.",
+    ),
+}
+_DEEDS: Mapping[Verb, Sequence[str]] = {
+    Verb.PUT: ("put the {subject} {where}", "placed the {subject} {where}", "put {subject} {where}"),
+    Verb.PUSHED: ("pushed the {subject} {where}", "slid the {subject} {where}", "pushed {subject} {where}"),
+    Verb.OPENED: ("opened the {subject}", "pulled open the {subject}", "opened {subject}"),
+    Verb.CLOSED: ("closed the {subject}", "shut the {subject}", "closed {subject}"),
+    Verb.TURNED_ON: ("turned on the {subject}", "switched on the {subject}", "turned on {subject}"),
+    Verb.TURNED_OFF: ("turned off the {subject}", "switched off the {subject}", "turned off {subject}"),
+}
+_FACTS = ("the {subject} is {state}", "{subject} is {state}", "{subject} {state}")
+_NOTHING_DONE = ("nothing done yet", "no step done yet", "nothing done")
+_SEPARATOR = "; "
+_OF_PARTS = frozenset({Phase.OPEN, Phase.CLOSE, Phase.TURN_ON, Phase.TURN_OFF})
+
+
+def narrate(narration: Narration, wording: int = 0) -> str:
+    """A narration as a sentence.
+
+    Args:
+        narration: What to say.
+        wording: Which of the ways to say it, any whole number; they repeat after `WORDINGS`.
+    """
+    templates = _NARRATIONS if narration.target is None else _NARRATIONS_WITH_TARGET
+    return templates[narration.phase][wording % WORDINGS].format(
+        object=narration.object,
+        target=narration.target,
+        where=None if narration.target is None else phrase(narration.target),
+    )
+
+
+def parse_narration(text: str) -> Narration | None:
+    """What a sentence says, or None if it is none of ours. Case and a full stop do not matter."""
+    for phase, pattern in _NARRATION_PATTERNS:
+        match = pattern.fullmatch(_plain(text))
+        narration = None if match is None else _narration(phase, match.groupdict())
+        if narration is not None:
+            return narration
+    return None
+
+
+def remember(memory: Memory, wording: int = 0) -> str:
+    """A memory as facts with `; ` between them: what was done, in order, then what does not follow from it.
+
+    Args:
+        memory: What to say.
+        wording: Which of the ways to say it, any whole number; they repeat after `WORDINGS`.
+    """
+    which = wording % WORDINGS
+    deeds = [_deed_in_words(deed, which) for deed in memory.done] or [_NOTHING_DONE[which]]
+    news = memory.facts - frozenset(outcomes(memory.done).values())
+    facts = [_FACTS[which].format(subject=fact.subject, state=fact.state) for fact in sorted(news)]
+    return _SEPARATOR.join([*deeds, *facts])
+
+
+def parse_memory(text: str) -> Memory | None:
+    """What a list of facts says, or None if one is none of ours, or is about what another one is about."""
+    pieces = [piece.strip() for piece in _plain(text).split(_SEPARATOR.strip())]
+    said = [_read_piece(piece) for piece in pieces if piece not in _NOTHING_DONE]
+    done = [item for item in said if isinstance(item, Deed)]
+    told = {item.subject: item for item in said if isinstance(item, Fact)}
+    if len(done) + len(told) < len(said):
+        return None
+    try:
+        return Memory(done=tuple(done), facts=frozenset({**outcomes(done), **told}.values()))
+    except ValueError:
+        return None
+
+
+def _deed_in_words(deed: Deed, wording: int) -> str:
+    where = None if deed.place is None else phrase(deed.place)
+    return _DEEDS[deed.verb][wording].format(subject=deed.subject, where=where)
+
+
+def _narration(phase: Phase, words: Mapping[str, str]) -> Narration | None:
+    """A narration, if its words fit each other and the phase."""
+    thing = words.get("object")
+    target = words.get("target")
+    if "where" in words:
+        target = PHRASES.get(words["where"], words["where"])  # what is no place is refused below
+    if thing is not None and thing not in _objects_of(phase):
+        return None
+    if target is not None and target not in PLACES:
+        return None
+    return Narration(phase=phase, object=thing, target=target)
+
+
+def _objects_of(phase: Phase) -> frozenset[str]:
+    if phase in _OF_PARTS:
+        return frozenset(PARTS)
+    return MOVABLE if phase in (Phase.CARRY, Phase.PLACE, Phase.PUSH) else SUBJECTS
+
+
+def _read_piece(piece: str) -> Deed | Fact | None:
+    """What one piece of a memory says; None if that is nothing that we say."""
+    return next(_read_deeds(piece), None) or next(_read_facts(piece), None)
+
+
+def _read_deeds(piece: str) -> Iterator[Deed]:
+    for verb, pattern in _DEED_PATTERNS:
+        match = pattern.fullmatch(piece)
+        if match is None:
+            continue
+        subject, place = match["subject"], PHRASES.get(match.groupdict().get("where", ""))
+        if subject in (MOVABLE if verb.moves else PARTS) and (place is not None) == verb.moves:
+            yield Deed(verb=verb, subject=subject, place=place)
+
+
+def _read_facts(piece: str) -> Iterator[Fact]:
+    for pattern in _FACT_PATTERNS:
+        match = pattern.fullmatch(piece)
+        if match is not None and _can_be(match["subject"], match["state"]):
+            yield Fact(subject=match["subject"], state=match["state"])
+
+
+def _can_be(subject: str, state: str) -> bool:
+    if state in STATES[2:]:
+        return subject in PARTS
+    return subject in MOVABLE and (state in STATES or state in PHRASES)
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.casefold().split()).removesuffix(".").strip()
+
+
+def _alternatives(words: Sequence[str]) -> str:
+    return "|".join(map(re.escape, words))
+
+
+_WHERE = "(?:in|on|to) the .+"
+_FIELDS = {
+    "object": ".+?",
+    "subject": ".+?",
+    "target": ".+",
+    "where": _WHERE,
+    "state": f"{_alternatives(STATES)}|{_WHERE}",
+}
+
+
+def _pattern(template: str) -> re.Pattern[str]:
+    """A template as a pattern with a group per field."""
+    plain = re.escape(_plain(template))
+    return re.compile(re.sub(r"\\{(\w+)\\}", lambda field: f"(?P<{field[1]}>{_FIELDS[field[1]]})", plain))
+
+
+_NARRATION_PATTERNS = [
+    (phase, _pattern(template))
+    for templates in (_NARRATIONS_WITH_TARGET, _NARRATIONS)
+    for phase, ways in templates.items()
+    for template in ways
+]
+_DEED_PATTERNS = [(verb, _pattern(template)) for verb, ways in _DEEDS.items() for template in ways]
+_FACT_PATTERNS = [_pattern(template) for template in _FACTS]

@@ -1,0 +1,145 @@
+"""Truth in words: what is written is read back, what is not ours is not read, and all is short enough."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from configs.load import load
+from configs.schema import LanguageTaskConfig
+from oxygen import tokenizer
+from sim_envs.truth.account import Deed, Fact, Memory, Narration, Phase, Verb
+from sim_envs.truth.places import PARTS
+from sim_envs.truth.wording import WORDINGS, narrate, parse_memory, parse_narration, remember
+from tests.sim_envs.vocabulary import ALL_TASKS, carried, fullest_memories, memories, narrations
+
+WORDING = st.integers(0, WORDINGS - 1)
+TINY = tokenizer.tiny()
+
+
+@settings(deadline=None)
+@given(narrations(), WORDING)
+def test_a_narration_is_read_as_it_was_meant(narration, wording):
+    assert parse_narration(narrate(narration, wording)) == narration
+
+
+@settings(deadline=None)
+@given(memories(), WORDING)
+def test_a_memory_is_read_as_it_was_meant(content, wording):
+    memory = Memory(**content)
+    assert parse_memory(remember(memory, wording)) == memory
+
+
+@settings(deadline=None)
+@given(narrations(), memories())
+def test_every_wording_is_another(narration, content):
+    memory = Memory(**content)
+    assert len({narrate(narration, wording) for wording in range(WORDINGS)}) == WORDINGS
+    assert len({remember(memory, wording) for wording in range(WORDINGS)}) == WORDINGS
+
+
+@settings(deadline=None)
+@given(st.text() | st.text(alphabet="abcdefghijklmnopqrstuvwxyz ;.", max_size=60))
+def test_any_text_can_be_given_and_nonsense_is_not_read(text):
+    said = parse_narration(text)
+    assert said is None or said.phase is Phase.DONE
+    assert parse_memory(text) is None
+
+
+def test_sentences_a_person_would_like_to_read():
+    carrying = Narration(phase=Phase.CARRY, object="white mug", target="left plate")
+    placing = Narration(phase=Phase.PLACE, object="chocolate pudding", target="right of the plate")
+    assert narrate(carrying) == "Carrying the white mug to the left plate."
+    assert narrate(placing) == "Placing the chocolate pudding to the right of the plate."
+    opened = Deed(verb=Verb.OPENED, subject="top drawer of the cabinet")
+    put = Deed(verb=Verb.PUT, subject="black bowl", place="top drawer of the cabinet")
+    facts = frozenset([opened.outcome, put.outcome, Fact(subject="stove", state="off")])
+    assert remember(Memory(done=(opened, put), facts=facts)) == (
+        "opened the top drawer of the cabinet; put the black bowl in the top drawer of the cabinet; "
+        "the stove is off"
+    )
+    assert remember(Memory(facts=frozenset([Fact(subject="stove", state="off")]))) == (
+        "nothing done yet; the stove is off"
+    )
+
+
+def test_a_thing_that_is_no_longer_where_it_was_put_is_said_to_be_elsewhere():
+    put = Deed(verb=Verb.PUT, subject="milk", place="basket")
+    memory = Memory(done=(put,), facts=frozenset([Fact(subject="milk", state="on the table")]))
+    assert remember(memory) == "put the milk in the basket; the milk is on the table"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "carrying the milk to the basket",
+        " Carrying  the MILK to the basket. ",
+        "Moving the milk to the basket.",
+    ],
+)
+def test_case_blanks_and_the_full_stop_do_not_matter(text):
+    assert parse_narration(text) == Narration(phase=Phase.CARRY, object="milk", target="basket")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "Carrying the spaceship to the basket.",
+        "Carrying the milk to the moon.",
+        "Carrying the milk to the",
+        "Opening the milk.",
+        "Placing the milk at the basket.",
+        "Placing the milk on the basket.",
+        "The milk is carried.",
+    ],
+)
+def test_what_is_outside_the_vocabulary_is_not_read(text):
+    assert parse_narration(text) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "put the milk in the",
+        "put the milk in the basket; the mi",
+        "the milk is open",
+        "the stove is in the gripper",
+        "the milk is on the table; the milk is on the floor",
+        "put the milk in the basket; put the milk in the basket",
+        "opened the milk",
+    ],
+)
+def test_a_memory_that_is_cut_off_or_makes_no_sense_is_not_read(text):
+    assert parse_memory(text) is None
+
+
+def test_every_text_of_every_task_fits_its_language_task():
+    limits = {name: load(LanguageTaskConfig, name).max_tokens for name in ("narration", "memory")}
+    longest = {
+        "narration": max(
+            _tokens(narrate(said, wording))
+            for task in ALL_TASKS
+            for said in carried(task)
+            for wording in range(WORDINGS)
+        ),
+        "memory": max(
+            _tokens(remember(memory, wording))
+            for task in ALL_TASKS
+            for memory in fullest_memories(task)
+            for wording in range(WORDINGS)
+        ),
+    }
+    parts = [
+        Narration(phase=phase, object=part)
+        for part in PARTS
+        for phase in (Phase.APPROACH, Phase.OPEN, Phase.TURN_OFF, Phase.RETREAT)
+    ]
+    of_parts = max(_tokens(narrate(said, wording)) for said in parts for wording in range(WORDINGS))
+    assert max(longest["narration"], of_parts) <= limits["narration"]
+    assert longest["memory"] <= limits["memory"]
+
+
+def _tokens(text: str) -> int:
+    """Tokens of a text, the one that ends it included."""
+    return len(TINY.encode(text)) + 1

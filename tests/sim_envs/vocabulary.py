@@ -1,0 +1,129 @@
+"""Strategies for everything that language truth can say of LIBERO's tasks."""
+
+import functools
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+from hypothesis import strategies as st
+
+from sim_envs.libero.bootstrap import load_libero
+from sim_envs.libero.tasks import Task, list_suites, list_tasks
+from sim_envs.truth.account import ELSEWHERE, HELD, Deed, Fact, Memory, Narration, Phase, Verb
+from sim_envs.truth.names import Names
+from sim_envs.truth.places import DRAWERS, MOVABLE, PARTS, PLACES, SUBJECTS, phrase
+
+ALL_TASKS = [task for suite in list_suites() for task in list_tasks(suite)]
+
+
+@functools.cache
+def problem(task: Task) -> Mapping[str, Any]:
+    load_libero()
+    from libero.libero.envs.bddl_utils import robosuite_parse_problem
+
+    parsed: Mapping[str, Any] = robosuite_parse_problem(str(task.bddl_file))
+    return parsed
+
+
+def names(task: Task) -> Names:
+    return Names.of(problem(task), task.language)
+
+
+def goals(task: Task) -> list[tuple[str, ...]]:
+    """The task's goals in nouns: `("on", "black bowl", "plate")`."""
+    nouns = names(task)
+    return [(goal[0], *map(nouns.place, goal[1:])) for goal in problem(task)["goal_state"]]
+
+
+_THINGS, _PLACES = st.sampled_from(sorted(MOVABLE)), st.sampled_from(sorted(PLACES))
+_OPENABLE = (*DRAWERS, "microwave")
+
+
+@st.composite
+def narrations(draw: st.DrawFn) -> Narration:
+    phase = draw(st.sampled_from(Phase))
+    if phase is Phase.DONE:
+        return Narration(phase=phase)
+    if phase in (Phase.OPEN, Phase.CLOSE, Phase.TURN_ON, Phase.TURN_OFF):
+        return Narration(phase=phase, object=draw(st.sampled_from(PARTS)))
+    if phase in (Phase.CARRY, Phase.PUSH):
+        return Narration(phase=phase, object=draw(_THINGS), target=draw(st.none() | _PLACES))
+    if phase is Phase.PLACE:
+        return Narration(phase=phase, object=draw(_THINGS), target=draw(_PLACES))
+    return Narration(phase=phase, object=draw(st.sampled_from(sorted(SUBJECTS))))
+
+
+def deeds() -> st.SearchStrategy[Deed]:
+    moving = st.builds(Deed, verb=st.sampled_from([Verb.PUT, Verb.PUSHED]), subject=_THINGS, place=_PLACES)
+    opening = st.builds(
+        Deed, verb=st.sampled_from([Verb.OPENED, Verb.CLOSED]), subject=st.sampled_from(_OPENABLE)
+    )
+    turning = st.builds(
+        Deed, verb=st.sampled_from([Verb.TURNED_ON, Verb.TURNED_OFF]), subject=st.just("stove")
+    )
+    return moving | opening | turning
+
+
+def states(subject: str) -> st.SearchStrategy[str]:
+    if subject == "stove":
+        return st.sampled_from(["on", "off"])
+    if subject in PARTS:
+        return st.sampled_from(["open", "closed", "half open"])
+    return st.sampled_from([HELD, ELSEWHERE]) | _PLACES.map(phrase)
+
+
+@st.composite
+def memories(draw: st.DrawFn) -> dict[str, Any]:
+    """What a memory is made of: its run-time check draws at random, which strategies must not."""
+    done = tuple(draw(st.lists(deeds(), max_size=4, unique=True)))
+    others = draw(st.lists(st.sampled_from(sorted(SUBJECTS)), max_size=3))
+    subjects = dict.fromkeys([*(deed.subject for deed in done), *others])
+    facts = (Fact(subject=subject, state=draw(states(subject))) for subject in subjects)
+    return {"done": done, "facts": frozenset(facts)}
+
+
+def fullest_memories(task: Task) -> list[Memory]:
+    """The longest that a task's memory can be: everything done, or nothing and all far from where it was."""
+    done: list[Deed] = []
+    for predicate, subject, *place in goals(task):
+        gates = [noun for noun in place if predicate == "in" and noun in PARTS]
+        done += [Deed(verb=Verb.PUT, subject=subject, place=noun) for noun in place]
+        for part in gates or ([] if place else [subject]):
+            verbs = (Verb.TURNED_ON, Verb.TURNED_OFF) if part == "stove" else (Verb.OPENED, Verb.CLOSED)
+            done += [Deed(verb=verb, subject=part) for verb in verbs]
+    outcomes = {deed.subject: deed.outcome for deed in done}
+    things, places = things_and_places(task)
+    longest = phrase(max(places, key=len))
+    others = [Fact(subject=noun, state=longest) for noun in things if noun not in outcomes]
+    extra = frozenset(sorted(others, key=lambda fact: len(fact.subject))[-1:])
+    moved = [
+        Fact(subject=noun, state="half open" if noun in PARTS else longest)
+        for noun in outcomes
+        if noun != "stove"
+    ]
+    return [
+        Memory(done=tuple(dict.fromkeys(done)), facts=frozenset(outcomes.values()) | extra),
+        Memory(facts=frozenset(moved) | extra),
+    ]
+
+
+def things_and_places(task: Task) -> tuple[list[str], list[str]]:
+    """The nouns of a task's things, and of everywhere they can be."""
+    nouns = names(task)
+    fixtures = [
+        name
+        for name in problem(task)["regions"]
+        if any(name.startswith(f"{owner}_") for owner in nouns.categories)
+    ]
+    places = {nouns.place(name) for name in (*nouns.things, *fixtures)} & PLACES
+    return list(nouns.things.values()), sorted(places | {nouns.ground})
+
+
+def carried(task: Task) -> list[Narration]:
+    """Every thing of a task on its way to every place of it."""
+    things, places = things_and_places(task)
+    phases = (Phase.CARRY, Phase.PLACE, Phase.PUSH)
+    return [
+        Narration(phase=phase, object=thing, target=place)
+        for phase, thing, place in itertools.product(phases, things, places)
+    ]
