@@ -14,7 +14,7 @@ from rich.table import Table
 from configs.errors import UsageError
 from eval.action_difference import ActionDifference
 from eval.cli import run_app
-from eval.comparison import Comparison, PairTable, StageLatency, compare
+from eval.comparison import Comparison, PairTable, StageLatency, TextDifference, compare
 from eval.recorded import RunIdentity
 from eval.records import RunFolder, write_json
 from eval.statistics import Interval
@@ -50,6 +50,8 @@ def show(comparison: Comparison, console: Console) -> None:
     console.print(_say_actions(comparison.actions))
     for stage, latency in comparison.latency.items():
         console.print(_say_latency(stage, latency))
+    for text in comparison.texts:
+        console.print(_say_text(text))
     if comparison.latency:
         console.print("[dim]Two runs, one after the other: the machine's drift is in these latencies.[/]")
 
@@ -73,6 +75,7 @@ def to_json(comparison: Comparison) -> dict[str, Any]:
             }
             for stage, latency in comparison.latency.items()
         },
+        "texts": [dataclasses.asdict(text) for text in comparison.texts],
     }
 
 
@@ -150,6 +153,18 @@ def _say_latency(stage: str, latency: StageLatency) -> str:
         for ratio in [latency.ratio(name)]
     ]
     return f"Latency, {stage}: {', '.join(quantiles)}."
+
+
+def _say_text(text: TextDifference) -> str:
+    """One line: the same texts' scores in both runs, and how far apart they are."""
+    measure = {"narration": "narrations wholly right", "memory": "F1 of memory"}[text.task]
+    interval = (
+        "" if text.interval is None else f" [dim]({text.interval[0]:+.1f} – {text.interval[1]:+.1f})[/]"
+    )
+    return (
+        f"Language, {measure} when {text.when}: {text.a:.1f} → {text.b:.1f} %, "
+        f"difference {text.difference:+.1f}{interval}."
+    )
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """What a person sees while a run goes on: one progress bar per suite, then a table."""
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -10,6 +10,7 @@ from rich.console import Console as RichConsole
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from eval.language import HEADLINES
 from eval.plan import EpisodePlan
 from eval.records import EpisodeResult, Outcome
 from eval.runs import Run
@@ -17,6 +18,10 @@ from sim_envs.libero.assets import AssetSet
 
 _NUMBERS = {"n": 3, "success": 8, "95 %": 11, "action": 7, "frame": 7, "tok/s": 6, "errors": 6}
 """The columns of numbers, and the characters they need."""
+
+_TEXTS = {"narration": "narr.", "memory": "mem."}
+_TEXT_WIDTH = 5
+"""The columns of language scores, of which there are only those that have one."""
 
 
 class Console:
@@ -74,23 +79,28 @@ class Console:
         config = self._run.config
         title = f"{config.policy}, mode {config.mode}"
         table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=0)
-        room = self._rich.width - sum(_NUMBERS.values()) - len(_NUMBERS) - 3
-        table.add_column("task", no_wrap=True, max_width=max(12, room))
+        texts = [task for task in _TEXTS if _graded(results["overall"], task)]
+        room = self._rich.width - sum(_NUMBERS.values()) - len(_NUMBERS) - 3 - (_TEXT_WIDTH + 1) * len(texts)
+        table.add_column("task", no_wrap=True, max_width=max(11, room))
         for heading, width in _NUMBERS.items():
             table.add_column(heading, justify="right", no_wrap=True, width=width)
+        for task in texts:
+            table.add_column(_TEXTS[task], justify="right", no_wrap=True, width=_TEXT_WIDTH)
         for suite, row in results["per_suite"].items():
             for task in results["per_task"]:
                 if task["task_group"] == suite:
-                    table.add_row(f"{task['task_id']:2d} {task['language']}", *_cells(task))
-            table.add_row(f"[bold]{suite}", *_cells(row), end_section=True)
+                    table.add_row(f"{task['task_id']:2d} {task['language']}", *_cells(task, texts))
+            table.add_row(f"[bold]{suite}", *_cells(row, texts), end_section=True)
         if len(results["per_suite"]) > 1:
-            table.add_row("[bold]all suites", *_cells(results["overall"]))
+            table.add_row("[bold]all suites", *_cells(results["overall"], texts))
         self._rich.print(table)
         self._rich.print(
             "action, frame: median milliseconds until a query's actions were there, and until all of it "
             "was done. Errors are not failures; they are in no other number.",
             style="dim",
         )
+        for line in _say_texts(results["overall"]):
+            self._rich.print(line, style="dim")
         self._rich.print(f"Records, texts and videos: {self._run.folder.path}", soft_wrap=True)
 
 
@@ -106,7 +116,7 @@ def _status(results: list[EpisodeResult]) -> str:
     return ", ".join(parts)
 
 
-def _cells(row: Mapping[str, Any]) -> list[str]:
+def _cells(row: Mapping[str, Any], texts: Sequence[str]) -> list[str]:
     low, high = row["pc_success_ci95"] or (None, None)
     latency = row["latency_ms"]
     return [
@@ -117,7 +127,41 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
         _median(latency, "frame"),
         "–" if not row["tokens_per_s"] else f"{row['tokens_per_s']:.0f}",
         str(row["n_errors"]),
+        *(_when_born(row, task) for task in texts),
     ]
+
+
+def _graded(row: Mapping[str, Any], task: str) -> bool:
+    scores = row["texts"].get(task)
+    return scores is not None and scores["n_texts"] > scores["n_not_graded"]
+
+
+def _when_born(row: Mapping[str, Any], task: str) -> str:
+    return f"{row['texts'][task]['born'][HEADLINES[task]]['pc']:.0f}" if _graded(row, task) else "–"
+
+
+def _say_texts(row: Mapping[str, Any]) -> list[str]:
+    """What the columns of language mean, how many texts they are of, and whose."""
+    lines = [_say_task(row, task) for task in row["texts"]]
+    if any(_graded(row, task) for task in row["texts"]):
+        meaning = (
+            "narr.: narrations wholly right, mem.: F1 of what is remembered, in %, when a text was born."
+        )
+        lines.insert(0, meaning)
+    if any(scores["n_oracle"] for scores in row["texts"].values()):
+        lines.append("The texts are an oracle's, who reads the truth aloud: their scores are a ceiling.")
+    return lines
+
+
+def _say_task(row: Mapping[str, Any], task: str) -> str:
+    scores = row["texts"][task]
+    graded = scores["n_texts"] - scores["n_not_graded"]
+    line = f"{task}: {graded} of {scores['n_texts']} texts graded"
+    if not graded:
+        return f"{line}; what cannot be read is in no score (docs/language.md)."
+    born, arrived = (scores[when][HEADLINES[task]]["pc"] for when in ("born", "arrived"))
+    late = scores["staleness_ms"]
+    return f"{line}, {born:.1f} % when born, {arrived:.1f} % when they arrived, {late:.0f} ms later."
 
 
 def _median(latency: Mapping[str, Mapping[str, float]], stage: str) -> str:

@@ -6,7 +6,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 from jinja2 import Environment, StrictUndefined
@@ -14,6 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from configs.errors import UsageError
 from eval.cli import run_app
+from eval.language import HEADLINES
 from eval.recorded import RunIdentity, find_runs, read_episodes, read_identity
 from eval.records import RunFolder
 from eval.results import summarize
@@ -21,6 +22,17 @@ from eval.results import summarize
 app = App(name="python -m eval.leaderboard", version_flags=[])
 
 _TEMPLATE = importlib.resources.files("eval").joinpath("leaderboard.md.j2")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TextRow:
+    """The scores of one language task; `eval.language_results` says what each means."""
+
+    n_texts: int
+    n_not_graded: int
+    n_oracle: int
+    born: Mapping[str, Mapping[str, Any]]
+    arrived: Mapping[str, Mapping[str, Any]]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -33,6 +45,7 @@ class SuiteRow:
     pc_success_ci95: tuple[float, float] | None
     latency_ms: Mapping[str, Mapping[str, float]]
     tokens_per_s: float | None
+    texts: Mapping[str, TextRow] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -71,6 +84,7 @@ class RankedTable:
 
     protocol: str
     assets: str
+    texts: Sequence[str]
     rows: Sequence[Sequence[str]]
 
 
@@ -156,7 +170,7 @@ def _tables(entries: Sequence[Entry]) -> dict[str, list[RankedTable]]:
         groups[entry.suite][entry.protocol, str(entry.run.assets)].append(entry)
     return {
         suite: [
-            RankedTable(protocol=protocol, assets=assets, rows=_rows(comparable))
+            _table(protocol, assets, comparable)
             for (protocol, assets), comparable in sorted(
                 tables.items(), key=lambda item: (-len(item[1]), item[0])
             )
@@ -165,16 +179,22 @@ def _tables(entries: Sequence[Entry]) -> dict[str, list[RankedTable]]:
     }
 
 
-def _rows(entries: Sequence[Entry]) -> list[list[str]]:
+def _table(protocol: str, assets: str, entries: Sequence[Entry]) -> RankedTable:
+    """Language tasks have a column where a text of any run was graded."""
+    texts = [task for task in HEADLINES if any(_language(entry, task) != "–" for entry in entries)]
+    return RankedTable(protocol=protocol, assets=assets, texts=texts, rows=_rows(entries, texts))
+
+
+def _rows(entries: Sequence[Entry], texts: Sequence[str]) -> list[list[str]]:
     """Best first. Equal success shares a rank."""
     best_first = sorted(
         entries, key=lambda entry: (-(entry.row.pc_success or 0), entry.run.policy, entry.run.mode)
     )
     rates = [entry.row.pc_success for entry in best_first]
-    return [[str(1 + rates.index(entry.row.pc_success)), *_cells(entry)] for entry in best_first]
+    return [[str(1 + rates.index(entry.row.pc_success)), *_cells(entry, texts)] for entry in best_first]
 
 
-def _cells(entry: Entry) -> list[str]:
+def _cells(entry: Entry, texts: Sequence[str]) -> list[str]:
     run, row = entry.run, entry.row
     low, high = row.pc_success_ci95 or (0.0, 100.0)
     cells = [
@@ -187,10 +207,20 @@ def _cells(entry: Entry) -> list[str]:
         _latency(row.latency_ms.get("action")),
         _latency(row.latency_ms.get("frame")),
         "–" if not row.tokens_per_s else f"{row.tokens_per_s:.0f}",
+        *(_language(entry, task) for task in texts),
         str(row.n_errors),
         run.run_id,
     ]
     return [" ".join(cell.split()).replace("|", "\\|") for cell in cells]
+
+
+def _language(entry: Entry, task: str) -> str:
+    """The headline measure at birth and at arrival; an oracle's is marked."""
+    row, measure = entry.row.texts.get(task), HEADLINES[task]
+    if row is None or measure not in row.born or measure not in row.arrived:
+        return "–"
+    scores = f"{row.born[measure]['pc']:.1f} → {row.arrived[measure]['pc']:.1f}"
+    return f"{scores} (oracle)" if row.n_oracle else scores
 
 
 def _latency(summary: Mapping[str, float] | None) -> str:

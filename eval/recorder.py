@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 
 from configs.schema import RunConfig
+from eval.language import EpisodeGrader
 from eval.plan import TaskPlan
 from eval.records import EpisodeResult, Outcome, RequestCounts, RunFolder, json_line
 from eval.rollout import Query
 from eval.statistics import quantiles
+from sim_envs.truth.account import Truth
 from sim_envs.world import EpisodeKey
 from videos.mp4 import VideoError
 from videos.panel import Caption
@@ -33,6 +35,7 @@ class EpisodeRecorder:
         self._latencies: defaultdict[str, list[float]] = defaultdict(list)
         self._requests = {"born": 0, "finished": 0, "cancelled": 0, "dropped": 0}
         self._steps = self._queries = self._tokens = 0
+        self._grader = EpisodeGrader(control_hz=plan.protocol.control_hz)
         self._said: dict[str, str] = {}
         self._video: EpisodeVideo | None = None
         if config.video != "none":
@@ -54,6 +57,7 @@ class EpisodeRecorder:
         self._requests["finished"] += len(reply.finished)
         self._requests["dropped"] += len(reply.dropped)
         self._log.write(json_line(_query_record(query)))
+        self._grader.add(query.step, query.truth, reply.finished)
         self._said.update((text.task, text.text) for text in reply.finished)
         if self._video is not None:
             self._video.add(query.observation.images, query.steps, caption=self._caption(query))
@@ -78,6 +82,7 @@ class EpisodeRecorder:
             requests=RequestCounts(**self._requests),
             policy_s=sum(self._latencies.get("frame", ())) / 1e3,
             wall_s=time.perf_counter() - self._began,
+            texts=self._grader.scores(),
             video=None if video is None else str(video.relative_to(self._folder.path)),
             error=None if error is None else " ".join(f"{type(error).__name__}: {error}".split()),
             traceback=None if error is None else "".join(traceback.format_exception(error)),
@@ -121,7 +126,7 @@ class EpisodeRecorder:
 
 
 def _query_record(query: Query) -> dict[str, Any]:
-    """One line of the query log: timings, the whole chunk of actions, and the texts born and finished."""
+    """One line of the query log: timings, the whole chunk of actions, texts born and finished, the truth."""
     return {
         "query": query.index,
         "step": query.step,
@@ -131,4 +136,14 @@ def _query_record(query: Query) -> dict[str, Any]:
         "actions": np.asarray(query.reply.actions).tolist(),
         "born": [dataclasses.asdict(text) for text in query.reply.born],
         "finished": [dataclasses.asdict(text) for text in query.reply.finished],
+        "truth": None if query.truth is None else _truth_record(query.truth),
+    }
+
+
+def _truth_record(truth: Truth) -> dict[str, Any]:
+    """The truth as data; its facts in alphabetical order, its deeds in the order in which they were done."""
+    return {
+        "narration": dataclasses.asdict(truth.narration),
+        "done": [dataclasses.asdict(deed) for deed in truth.memory.done],
+        "facts": [dataclasses.asdict(fact) for fact in sorted(truth.memory.facts)],
     }

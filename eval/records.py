@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from configs.errors import UsageError
+from eval.language import TextScores
 from sim_envs.world import EpisodeKey
 
 
@@ -48,6 +49,7 @@ class EpisodeResult:
         requests: What became of the texts asked for.
         policy_s: Seconds spent in policy calls.
         wall_s: Seconds the episode took altogether.
+        texts: Language task to how its texts were graded; empty where nothing was said.
         video: Path of the video, relative to the run's folder.
         error: The exception in one line; exactly if the outcome is an error.
         traceback: The whole of it; exactly if the outcome is an error.
@@ -64,6 +66,7 @@ class EpisodeResult:
     requests: RequestCounts
     policy_s: float
     wall_s: float
+    texts: Mapping[str, TextScores] = dataclasses.field(default_factory=dict)
     video: str | None = None
     error: str | None = None
     traceback: str | None = None
@@ -82,9 +85,11 @@ class EpisodeResult:
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Self:
         """The inverse of `to_json`."""
+        texts = {task: TextScores.from_json(scores) for task, scores in record.get("texts", {}).items()}
         return cls(
             **{
                 **record,
+                "texts": texts,
                 "key": EpisodeKey(**record["key"]),
                 "outcome": Outcome(record["outcome"]),
                 "requests": RequestCounts(**record["requests"]),

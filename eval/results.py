@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from eval.language_results import summarize_language
 from eval.recorded import read_episodes, read_queries
 from eval.records import EpisodeResult, Outcome, RunFolder
 from eval.statistics import quantiles, wilson_95
@@ -61,6 +62,7 @@ def aggregate(episodes: Sequence[EpisodeResult], timings: Timings) -> dict[str, 
         "tokens": tokens,
         "policy_s": policy_s,
         "tokens_per_s": tokens / policy_s if policy_s > 0 else None,
+        "texts": summarize_language(graded),
     }
 
 

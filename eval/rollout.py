@@ -11,6 +11,7 @@ from jaxtyping import Float64
 from configs.schema import SuiteConfig
 from eval.policies import Policy
 from oxygen.reply import Reply
+from sim_envs.truth.account import Truth
 from sim_envs.world import EpisodeKey, Observation, World
 
 
@@ -26,6 +27,7 @@ class Query:
         index: Number of the query in the episode.
         step: Control step at which the observation was taken.
         observation: What the policy was shown.
+        truth: The world's own account of the moment it was shown, if it gives one.
         reply: What it answered.
         steps: Control steps of the answer that were executed.
         success: Whether the task's goal held afterwards.
@@ -35,6 +37,7 @@ class Query:
     index: int
     step: int
     observation: Observation
+    truth: Truth | None
     reply: Reply
     steps: int
     success: bool
@@ -60,6 +63,7 @@ def rollout(world: World, policy: Policy, key: EpisodeKey, protocol: SuiteConfig
         began = time.perf_counter()
         observation = world.observe()
         observed = time.perf_counter()
+        truth = world.truth()
         reply = policy.infer(observation)
         budget = min(protocol.replan_steps, protocol.max_steps - step)
         chunk = executable(reply.actions, least=min(protocol.replan_steps, budget))[:budget]
@@ -70,6 +74,7 @@ def rollout(world: World, policy: Policy, key: EpisodeKey, protocol: SuiteConfig
             index=index,
             step=step,
             observation=observation,
+            truth=truth,
             reply=reply,
             steps=advance.steps,
             success=advance.success,

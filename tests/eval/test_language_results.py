@@ -1,0 +1,124 @@
+"""Language in results, leaderboard and comparison: where something was graded, with episodes as clusters."""
+
+import json
+
+import numpy as np
+import pytest
+
+from eval.comparison import compare
+from eval.language import Share, TextScores
+from eval.language_results import difference, percentage, summarize_language
+from eval.leaderboard import leaderboard
+from eval.results import summarize
+from eval.statistics import cluster_bootstrap_95
+from tests.eval.factory import RunBuilder, episode, key, query
+
+
+def scores(hits: int = 0, of: int = 0, *, later: int | None = None, not_graded: int = 0, oracle: int = 0):
+    """Narrations of one episode: so many wholly right of so many, when born and when they arrived."""
+    born = {"all": Share(hits=hits, of=of)} if of else {}
+    arrived = {"all": Share(hits=hits if later is None else later, of=of)} if of else {}
+    return {
+        "narration": TextScores(
+            texts=of + not_graded,
+            not_graded=not_graded,
+            oracle=oracle,
+            born=born,
+            arrived=arrived,
+            staleness_ms=100.0 * (of + not_graded),
+            staleness_s=0.5 * (of + not_graded),
+        )
+    }
+
+
+def run_with(path, *texts, **manifest):
+    run = RunBuilder.at(path, **manifest)
+    for init_id, said in enumerate(texts):
+        run.add(episode(key(init_id), texts=said), query(0))
+    return run
+
+
+def test_texts_count_alike_whatever_their_episode():
+    row = summarize_language([episode(key(0), texts=scores(9, 10)), episode(key(1), texts=scores(0, 2))])
+    assert row["narration"]["born"]["all"]["pc"] == pytest.approx(75)
+    assert row["narration"]["born"]["all"]["n"] == 12
+    assert row["narration"]["staleness_ms"] == 100
+    assert row["narration"]["staleness_s"] == 0.5
+
+
+def test_an_interval_is_over_episodes_not_texts():
+    alike = [Share(hits=10 * (episode % 2), of=10) for episode in range(20)]
+    mixed = [Share(hits=5, of=10)] * 20
+    low, high = percentage(alike)["ci95"]
+    assert low < 35
+    assert high > 65
+    assert percentage(mixed)["ci95"] == [50, 50]
+    assert percentage(alike[:1])["ci95"] is None
+
+
+def test_an_interval_covers_the_truth_as_often_as_it_says():
+    rng, rate, covered = np.random.default_rng(1), 0.7, 0
+    for _ in range(100):
+        hits = rng.binomial(20, rng.beta(7, 3, size=40)).astype(float)
+        found = cluster_bootstrap_95(lambda h, o, axis=-1: h.sum(axis) / o.sum(axis), hits, np.full(40, 20.0))
+        covered += found.low <= rate <= found.high
+    assert 0.89 <= covered / 100 <= 0.99
+
+
+def test_what_freshness_costs_is_paired_by_episode():
+    before = [Share(hits=hits, of=10) for hits in (2, 5, 9)]
+    after = [Share(hits=hits - 1, of=10) for hits in (2, 5, 9)]
+    lost = difference(before, after)
+    assert lost["pc"] == pytest.approx(10)
+    assert lost["ci95"] == pytest.approx([10, 10])
+    assert difference([Share()], [Share()]) is None
+
+
+def test_results_hold_language_by_suite_task_and_overall_and_stay_json(tmp_path):
+    run = run_with(tmp_path / "run", scores(3, 4, later=1), scores(1, 4))
+    results = summarize(run.path)
+    for row in (results["overall"], results["per_suite"]["libero_object"], results["per_task"][0]):
+        assert row["texts"]["narration"]["born"]["all"]["pc"] == 50
+        assert row["texts"]["narration"]["arrived"]["all"]["pc"] == 25
+        assert row["texts"]["narration"]["lost"]["pc"] == 25
+    assert results["per_task"][0]["language"] == "do task 0"
+    assert json.loads(json.dumps(results, allow_nan=False)) == summarize(run.path)
+
+
+def test_texts_of_an_episode_that_ended_in_an_error_count_nowhere(tmp_path):
+    run = run_with(tmp_path / "run", scores(3, 4))
+    run.add(episode(key(7), "error", texts=scores(0, 100)))
+    assert summarize(run.path)["overall"]["texts"]["narration"]["n_texts"] == 4
+
+
+def test_not_graded_is_counted_and_has_no_percentage():
+    row = summarize_language([episode(key(0), texts=scores(not_graded=6))])["narration"]
+    assert (row["n_texts"], row["n_not_graded"]) == (6, 6)
+    assert row["born"] == row["arrived"] == {}
+    assert row["lost"] is None
+
+
+def test_the_leaderboard_has_a_column_exactly_if_something_was_graded(tmp_path):
+    run_with(tmp_path / "silent", {}, {})
+    run_with(tmp_path / "babble", scores(not_graded=5), {})
+    assert "narration (%)" not in leaderboard([tmp_path])
+    run_with(tmp_path / "speaker", scores(3, 4, later=2), {})
+    run_with(tmp_path / "teller", scores(4, 4, oracle=4), {})
+    board = leaderboard([tmp_path])
+    heading, rule, *rows = [line for line in board.splitlines() if line.startswith("|")]
+    columns = [line.count("|") for line in (heading, rule, *rows)]
+    assert len(set(columns)) == 1
+    assert "| narration (%) |" in heading
+    cells = {row.split("|")[-2].strip(): row for row in rows}
+    assert "| 75.0 → 50.0 |" in cells["speaker"]
+    assert "| 100.0 → 100.0 (oracle) |" in cells["teller"]
+    assert "| – | 0 | babble |" in cells["babble"]
+
+
+def test_two_runs_are_compared_in_pairs(tmp_path):
+    a = run_with(tmp_path / "a", scores(5, 10), scores(9, 10), scores(1, 10), {})
+    b = run_with(tmp_path / "b", scores(6, 10), scores(10, 10), scores(2, 10), scores(0, 10))
+    born, arrived = compare(a.folder, b.folder).texts
+    assert (born.task, born.when, arrived.when) == ("narration", "born", "arrived")
+    assert (born.a, born.b, born.difference) == pytest.approx((50, 60, 10))
+    assert born.interval == pytest.approx((10, 10))
