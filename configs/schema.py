@@ -63,6 +63,7 @@ class PolicyConfig(Preset):
         name: Name of the policy.
         kind: `oxygen` is a vision-language-action model served by the engine; the others need no model.
         description: One line for tables.
+        speaks: For scripted policies, `truth`: reads the world's own account aloud. Silent if None.
         model: For `oxygen`, the model configuration.
         embodiment: The robot it was trained on: its prompt, its state, its actions.
         weights: Its checkpoint: a folder or a URL; random weights if None.
@@ -74,6 +75,7 @@ class PolicyConfig(Preset):
     name: Name
     kind: Literal["oxygen", "expert", "noop", "random"]
     description: str
+    speaks: Literal["truth"] | None = None
     model: Name | None = None
     embodiment: Name = "libero"
     weights: str | None = None
@@ -85,6 +87,8 @@ class PolicyConfig(Preset):
     def _has_a_model_exactly_if_it_needs_one(self) -> Self:
         if (self.kind == "oxygen") != (self.model is not None):
             raise ValueError("`model` is for policies of kind `oxygen`, and these need it")
+        if self.kind == "oxygen" and self.speaks is not None:
+            raise ValueError("`speaks` is for scripted policies; one of kind `oxygen` speaks for itself")
         if (self.weights is None) != (self.tokenizer is None):
             raise ValueError("`weights` and `tokenizer` belong together: give both or neither")
         return self

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from configs.load import load
 from configs.schema import LanguageTaskConfig, PolicyConfig, RunConfig
 from configs.specs import compare
+from eval.oracle import Oracle
 from oxygen import config as model_configs
 from oxygen import tokenizer as tokenizers
 from oxygen.config import Pi05Config
@@ -73,7 +74,8 @@ def open_policy(cast: Cast, config: RunConfig) -> Policy:
         UsageError: Its checkpoint is not to be had, or not its own.
     """
     if cast.policy.kind != "oxygen":
-        return Scripted(cast.policy.kind)
+        speaks = cast.policy.speaks == "truth" and config.mode != "actions"
+        return Scripted(cast.policy.kind, Oracle(cast.tasks if speaks else ()))
     model = model_configs.preset(cast.policy.model or cast.policy.name)
     model = dataclasses.replace(model, dtype=config.dtype or model.dtype)
     transform = _transform(cast.policy, config)
@@ -110,12 +112,13 @@ class Served:
 
 
 class Scripted:
-    """A scripted expert or control. It says nothing, and the mode changes nothing for it."""
+    """A scripted expert or control. Among the modes only `actions` changes anything for it: it is silent."""
 
     inputs: Mapping[str, Any] = {"privileged_state": True}
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, kind: str, oracle: Oracle) -> None:
         self._kind = kind
+        self._oracle = oracle
         self._policy: ScriptedPolicy = Noop()
 
     def reset(self, world: World, key: EpisodeKey) -> None:
@@ -123,6 +126,7 @@ class Scripted:
         assert isinstance(world, LiberoSim), "the scripted policies read LIBERO's simulator"
         self._policy = scripted_policy(self._kind, world)
         self._policy.reset(key)
+        self._oracle.reset(world, key)
 
     def infer(self, observation: Observation) -> Reply:
         """Answer one query."""
@@ -131,7 +135,8 @@ class Scripted:
         actions = self._policy.query()
         milliseconds = 1e3 * (time.perf_counter() - began)
         timings = {"action": milliseconds, "frame": milliseconds}
-        return Reply(actions=actions, timings_ms=timings, born=(), finished=(), dropped=(), tokens=0)
+        born, finished = self._oracle.speak()
+        return Reply(actions=actions, timings_ms=timings, born=born, finished=finished, dropped=(), tokens=0)
 
     def finish(self) -> Tail:
         """End the episode."""

@@ -53,7 +53,8 @@ class TextFinished:
         finished_query: The query in which its last token was decoded.
         text: What was written.
         tokens: Decoded for it, a stop token included.
-        reason: `stop` (the model ended it) or `length` (the task's limit did).
+        reason: `stop` (the model ended it), `length` (the task's limit did), or `oracle` (no model wrote it:
+            it was read aloud from the world's own account).
         latency_ms: Time the policy worked from its birth to its end; the world's own time is not counted.
     """
 
