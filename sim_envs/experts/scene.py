@@ -52,6 +52,24 @@ class Goal:
         return tuple(cls(predicate=goal[0].lower(), arguments=tuple(goal[1:])) for goal in goals)
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Region:
+    """A box in the world to bring things to, as LIBERO's predicates see it.
+
+    Attributes:
+        pose: Of its middle.
+        half: Half its sides (m), along the pose's axes.
+    """
+
+    pose: Pose
+    half: Vector3
+
+    @property
+    def turn(self) -> Float64[np.ndarray, "2 2"]:
+        """How its horizontal axes lie in the world's plan."""
+        return self.pose.rotation[:2, :2]
+
+
 class Scene:
     """A reading glass over one episode of a LIBERO environment; writes nothing.
 
@@ -121,6 +139,24 @@ class Scene:
             site = self._id(mujoco.mjtObj.mjOBJ_SITE, name)
             return self._data.site_xpos[site].copy()
         return self.pose(name).position
+
+    def region(self, name: str) -> Region | None:
+        """The box of a region; None for a thing."""
+        if name not in self._env.object_sites_dict:
+            return None
+        rotation = self._data.site_xmat[self._id(mujoco.mjtObj.mjOBJ_SITE, name)].reshape(3, 3).copy()
+        half = np.asarray(self._env.object_sites_dict[name].size, np.float64)
+        return Region(pose=Pose(position=self.position(name), rotation=rotation), half=half)
+
+    @property
+    def movable(self) -> frozenset[str]:
+        """The things that can be carried; fixtures cannot."""
+        return frozenset(self._env.objects_dict)
+
+    def owner(self, name: str) -> str:
+        """The thing that a region is part of; a thing's own name; `` for regions of the floor or a table."""
+        region = self._env.object_sites_dict.get(name)
+        return name if region is None else region.parent_name or ""
 
     def pose(self, name: str) -> Pose:
         """The pose of a thing."""
