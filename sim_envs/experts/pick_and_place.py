@@ -53,8 +53,8 @@ def pick(scene: Scene, thing: str, tried: list[Grasp]) -> Skill:
         grasp = _best_grasp(scene, thing, tried)
         tried.append(grasp)
         yield _approach(scene, thing, grasp)
-        yield _close(scene, thing)
-        yield _squeeze(scene)
+        yield close(scene, thing)
+        yield squeeze(scene)
         if not holds(scene, thing):
             yield _retreat(scene)
 
@@ -95,10 +95,11 @@ def _approach(scene: Scene, thing: str, grasp: Grasp) -> Motion:
             Waypoint(pose=end),
         )
 
-    return Motion(phase=Phase.APPROACH, path=path, grip=OPEN, steps=_time_for(start, path()))
+    return Motion(phase=Phase.APPROACH, path=path, grip=OPEN, steps=time_for(start, path()))
 
 
-def _close(scene: Scene, thing: str) -> Motion:
+def close(scene: Scene, thing: str) -> Motion:
+    """Close the fingers until both touch a thing."""
     return Motion(
         phase=Phase.GRASP,
         path=_here(scene),
@@ -109,7 +110,7 @@ def _close(scene: Scene, thing: str) -> Motion:
     )
 
 
-def _squeeze(scene: Scene) -> Motion:
+def squeeze(scene: Scene) -> Motion:
     """Let the force grow before lifting: it does for a while after the fingers have met the thing."""
     return Motion(phase=Phase.GRASP, path=_here(scene), grip=CLOSED, steps=_SQUEEZE, dwell=_SQUEEZE)
 
@@ -143,7 +144,7 @@ def _carry(scene: Scene, thing: str, target: str, spot: XY) -> Motion:
         phase=Phase.CARRY,
         path=path,
         grip=CLOSED,
-        steps=_time_for(start, path()),
+        steps=time_for(start, path()),
         interrupted=lambda: not holds(scene, thing),
     )
 
@@ -162,7 +163,7 @@ def _lower(scene: Scene, thing: str, target: str, spot: XY) -> Motion:
         phase=Phase.PLACE,
         path=path,
         grip=CLOSED,
-        steps=_time_for(start, path()),
+        steps=time_for(start, path()),
         interrupted=lambda: not holds(scene, thing),
     )
 
@@ -170,7 +171,7 @@ def _lower(scene: Scene, thing: str, target: str, spot: XY) -> Motion:
 def _retreat(scene: Scene) -> Motion:
     start = scene.gripper
     path = (Waypoint(pose=start.at_height(start.position[2] + _RETREAT), near=_CORNER),)
-    return Motion(phase=Phase.RETREAT, path=lambda: path, grip=OPEN, steps=_time_for(start, path))
+    return Motion(phase=Phase.RETREAT, path=lambda: path, grip=OPEN, steps=time_for(start, path))
 
 
 def _best_grasp(scene: Scene, thing: str, tried: Sequence[Grasp]) -> Grasp:
@@ -214,7 +215,7 @@ def _here(scene: Scene) -> Callable[[], Sequence[Waypoint]]:
     return lambda: path
 
 
-def _time_for(start: Pose, path: Sequence[Waypoint]) -> int:
+def time_for(start: Pose, path: Sequence[Waypoint]) -> int:
     """Control steps after which a motion along a path is given up: twice what it should take, and some."""
     stops = [start.position, *(waypoint.pose.position for waypoint in path)]
     length = sum(float(np.linalg.norm(b - a)) for a, b in itertools.pairwise(stops))

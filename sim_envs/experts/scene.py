@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from sim_envs.experts.poses import Pose, Vector3, Vector6
+from sim_envs.experts.reach import Arm, Reach
 from sim_envs.experts.surfaces import Points, box_surface, plane_surface
 from sim_envs.world import Advance
 
@@ -148,6 +149,14 @@ class Scene:
         half = np.asarray(self._env.object_sites_dict[name].size, np.float64)
         return Region(pose=Pose(position=self.position(name), rotation=rotation), half=half)
 
+    def reach(self) -> Reach:
+        """A copy of this moment in which the arm may be moved about."""
+        return Reach(self._model, self._data, self._arm)
+
+    def body(self, name: str) -> int:
+        """The number of a thing's body in MuJoCo's model."""
+        return int(self._env.obj_body_id[name])
+
     @property
     def movable(self) -> frozenset[str]:
         """The things that can be carried; fixtures cannot."""
@@ -185,8 +194,27 @@ class Scene:
         beside = {int(geom) for geom in pairs[:, ::-1][roots == root]}
         return sum(bool(finger & beside) for finger in self._fingers)
 
+    @functools.cached_property
+    def _arm(self) -> Arm:
+        robot = self._env.robots[0]
+        joints = [self._joint(name) for name in robot.robot_joints]
+        ranges = self._model.jnt_range[[self._joint(name) for name in robot.gripper.joints]]
+        return Arm(
+            root=self._robot_root,
+            site=self._grip_site,
+            qpos=np.asarray(robot._ref_joint_pos_indexes),
+            dof=np.asarray(robot._ref_joint_vel_indexes),
+            fingers=np.asarray(robot._ref_gripper_joint_pos_indexes),
+            open=np.where(np.abs(ranges[:, 0]) > np.abs(ranges[:, 1]), *ranges.T),
+            limits=self._model.jnt_range[joints],
+            resting=np.asarray(robot.controller.initial_joint),
+        )
+
     def _id(self, kind: Any, name: str) -> int:
         return int(mujoco.mj_name2id(self._model, kind, name))
+
+    def _joint(self, name: str) -> int:
+        return self._id(mujoco.mjtObj.mjOBJ_JOINT, name)
 
     def _geom_ids(self, names: list[str]) -> frozenset[int]:
         return frozenset(self._id(mujoco.mjtObj.mjOBJ_GEOM, name) for name in names)

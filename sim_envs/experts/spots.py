@@ -76,9 +76,7 @@ class Spots:
         away = self._middle - self._scene.base.position[:2]
         order = np.lexsort((-spots @ away, np.round(np.linalg.norm(spots, axis=1), 6)))
         return [
-            spot
-            for spot in spots[order]
-            if self._fixed.lowest(self._underside, self._place(spot)) <= lowest
+            spot for spot in spots[order] if self._fixed.lowest(self._underside, self._place(spot)) <= lowest
         ]
 
     def _is_free(self, spot: XY, gap: float) -> bool:
