@@ -12,12 +12,12 @@ import numpy as np
 from sim_envs.experts.clearance import Terrain, Underside, gripper_surface
 from sim_envs.experts.grasps import Grasp, grasps_turned
 from sim_envs.experts.gripper import PANDA, pointing
+from sim_envs.experts.kinematics import Holding
 from sim_envs.experts.poses import Matrix3, Pose, Vector3
-from sim_envs.experts.reach import Holding
-from sim_envs.experts.scene import Region, Scene
+from sim_envs.experts.scene import Box, Scene
 from sim_envs.experts.surfaces import Points
 
-_TILTS = np.radians([60.0, 45.0, 75.0, 90.0, 30.0])
+_TILTS = np.radians(np.arange(30.0, 91.0, 15.0))
 _HEADINGS = np.radians(np.arange(-180.0, 180.0, 30.0))
 _PER_TURN = 2
 """Grasps of each rotation that are looked at closely: the best."""
@@ -39,9 +39,14 @@ _ASIDE = (0.015, 0.005, 0.0)
 
 _SPACING = 0.01
 
+_UP = np.array([0.0, 0.0, 1.0])
+
 _COLUMN = 0.012
 _CEILING = 0.02
 """What is over the middle of a region, this near (m) in the plan and this much (m) higher, is a ceiling."""
+
+_FLAT = 0.01
+"""Regions less high than twice this (m) are surfaces, which lie in what they are the top of."""
 
 _BACK = 0.06
 """How far (m) before a grasp the gripper is in line with it."""
@@ -72,13 +77,13 @@ class Insertion:
 def is_roofed(scene: Scene, target: str) -> bool:
     """Whether a fixture is over the middle of a region, so that nothing gets into it from above."""
     region = scene.region(target)
-    if region is None:
+    if region is None or _half_along(region, _UP) < _FLAT:
         return False
     points = scene.surroundings(*scene.movable - {scene.owner(target)})
     over = points - region.pose.position
     column = over[np.linalg.norm(over[:, :2], axis=1) < _COLUMN]
-    half = float(np.abs(region.pose.rotation[2]) @ region.half)
-    return bool(len(column) and column[:, 2].max() > max(half / 2, _CEILING))
+    ceiling = max(_half_along(region, _UP) / 2, _CEILING)
+    return bool(len(column) and column[:, 2].max() > ceiling)
 
 
 def insertions(scene: Scene, thing: str, target: str) -> Iterator[Insertion]:
@@ -105,7 +110,7 @@ def insertions(scene: Scene, thing: str, target: str) -> Iterator[Insertion]:
 class _Way:
     """A straight way into a region, level and towards one heading."""
 
-    def __init__(self, scene: Scene, thing: str, region: Region, heading: float) -> None:
+    def __init__(self, scene: Scene, thing: str, region: Box, heading: float) -> None:
         self._region, self._heading = region, heading
         self._along = np.array([np.cos(heading), np.sin(heading), 0.0])
         # Rows: what is across the way, up, and against the way, which takes the place of up.
@@ -157,7 +162,7 @@ class _Way:
 
     def _nearest_to_the_middle(self, underside: Underside, height: float) -> Vector3 | None:
         middle = self._turn @ self._region.pose.position
-        wide, deep = (self._half_along(axis) - _FROM_THE_EDGE for axis in (self._aside, self._along))
+        wide, deep = (_half_along(self._region, axis) - _FROM_THE_EDGE for axis in (self._aside, self._along))
         level = float((self._turn @ np.array([0.0, 0.0, height]))[1])
         for gap in _ASIDE:
             for aside in sorted(np.arange(-wide, wide + 1e-9, _SPACING), key=abs):
@@ -175,9 +180,6 @@ class _Way:
         terrain = Terrain(low, start=middle[:2], end=middle[:2])
         return terrain.lowest(Underside.around(thing), middle[:2])
 
-    def _half_along(self, axis: Vector3) -> float:
-        return float(np.abs(axis @ self._region.pose.rotation) @ self._region.half)
-
 
 def _grasps(scene: Scene, thing: str) -> list[Grasp]:
     """Tilted grasps from all around, best first."""
@@ -188,11 +190,12 @@ def _grasps(scene: Scene, thing: str) -> list[Grasp]:
         for heading in _HEADINGS:
             turn = pointing(float(heading), float(tilt))
             grasps = grasps_turned([turn], surface, surroundings, frame=frame, center_of_mass=center)
-            found += _different(grasps)[:_PER_TURN]
+            found += _best_different(grasps)
     return sorted(found, key=lambda grasp: grasp.cost)
 
 
-def _different(grasps: Sequence[Grasp]) -> list[Grasp]:
+def _best_different(grasps: Sequence[Grasp]) -> list[Grasp]:
+    """The first few that differ from each other."""
     kept: list[Grasp] = []
     for grasp in grasps:
         if len(kept) < _PER_TURN and all(grasp.differs_from(other) for other in kept):
@@ -200,10 +203,15 @@ def _different(grasps: Sequence[Grasp]) -> list[Grasp]:
     return kept
 
 
-def _ways_into(region: Region) -> list[float]:
+def _ways_into(region: Box) -> list[float]:
     first = region.pose.rotation[:, 0]
     start = float(np.arctan2(first[1], first[0]))
     return [start + 2 * np.pi * way / _WAYS for way in range(_WAYS)]
+
+
+def _half_along(region: Box, axis: Vector3) -> float:
+    """Half the extent (m) of a region along an axis of the world."""
+    return float(np.abs(axis @ region.pose.rotation) @ region.half)
 
 
 def _drawn_back(pose: Pose, distance: float) -> Pose:

@@ -8,8 +8,8 @@ import mujoco
 import numpy as np
 from jaxtyping import Float64
 
+from sim_envs.experts.kinematics import Arm, Reach
 from sim_envs.experts.poses import Pose, Vector3, Vector6
-from sim_envs.experts.reach import Arm, Reach
 from sim_envs.experts.surfaces import Points, box_surface, plane_surface
 from sim_envs.world import Advance
 
@@ -54,21 +54,16 @@ class Goal:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Region:
-    """A box in the world to bring things to, as LIBERO's predicates see it.
+class Box:
+    """A box in the world.
 
     Attributes:
-        pose: Of its middle.
-        half: Half its sides (m), along the pose's axes.
+        pose: Its middle and its axes.
+        half: Half its sides along them (m).
     """
 
     pose: Pose
     half: Vector3
-
-    @property
-    def turn(self) -> Float64[np.ndarray, "2 2"]:
-        """How its horizontal axes lie in the world's plan."""
-        return self.pose.rotation[:2, :2]
 
 
 class Scene:
@@ -141,13 +136,13 @@ class Scene:
             return self._data.site_xpos[site].copy()
         return self.pose(name).position
 
-    def region(self, name: str) -> Region | None:
-        """The box of a region; None for a thing."""
+    def region(self, name: str) -> Box | None:
+        """The box of a region, as LIBERO's predicates see it; None for a thing."""
         if name not in self._env.object_sites_dict:
             return None
         rotation = self._data.site_xmat[self._id(mujoco.mjtObj.mjOBJ_SITE, name)].reshape(3, 3).copy()
         half = np.asarray(self._env.object_sites_dict[name].size, np.float64)
-        return Region(pose=Pose(position=self.position(name), rotation=rotation), half=half)
+        return Box(pose=Pose(position=self.position(name), rotation=rotation), half=half)
 
     def reach(self) -> Reach:
         """A copy of this moment in which the arm may be moved about."""

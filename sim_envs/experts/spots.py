@@ -53,7 +53,8 @@ class Spots:
         region = self._scene.region(self._target)
         if region is None:
             return np.zeros(2)
-        spots = self._level(_grid(np.maximum(region.half[:2] - _FROM_THE_EDGE, 0.0)) @ region.turn.T)
+        level_axes = region.pose.rotation[:2, :2]
+        spots = self._level(_grid(np.maximum(region.half[:2] - _FROM_THE_EDGE, 0.0)) @ level_axes.T)
         for gap in _GAPS:
             fitting = [spot for spot in spots if self._is_free(spot, gap) and self._leaves_room(spot, gap)]
             if fitting:

@@ -6,7 +6,7 @@ from typing import Any
 
 import mujoco
 import numpy as np
-from jaxtyping import Float64, Int64
+from jaxtyping import Float64, Int
 
 from sim_envs.experts.poses import Pose, Vector6
 
@@ -60,9 +60,9 @@ class Arm:
 
     root: int
     site: int
-    qpos: Int64[np.ndarray, " joints"]
-    dof: Int64[np.ndarray, " joints"]
-    fingers: Int64[np.ndarray, " 2"]
+    qpos: Int[np.ndarray, " joints"]
+    dof: Int[np.ndarray, " joints"]
+    fingers: Int[np.ndarray, " 2"]
     open: Float64[np.ndarray, " 2"]
     limits: Float64[np.ndarray, "joints 2"]
     resting: Joints
