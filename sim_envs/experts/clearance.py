@@ -7,7 +7,7 @@ from jaxtyping import Float64
 
 from sim_envs.experts.gripper import PANDA, GripperShape
 from sim_envs.experts.poses import Pose
-from sim_envs.experts.surfaces import HeightMap, Points, rectangle
+from sim_envs.experts.surfaces import HeightMap, Points, box_surface
 
 _CELL = 0.005
 _STRIDE = 0.02
@@ -29,7 +29,7 @@ class Underside:
     """What moves, seen from below.
 
     Attributes:
-        points: The lowest points, relative to the grip site, in world axes.
+        points: The lowest points, relative to what is moved (the grip site), in world axes.
     """
 
     points: Points
@@ -53,15 +53,14 @@ class Underside:
             held: Points on what is held.
             shape: The gripper.
         """
-        inner, more = opening / 2, ((widest or opening) / 2) - shape.inner
-        parts = [
-            *_fingers(inner, shape.outer + more, shape.tip, shape=shape),
-            *_fingers(inner, shape.thick_outer + more, shape.tip - shape.thick, shape=shape),
-            rectangle(center=(0.0, 0.0), half=shape.hand, height=-shape.palm, spacing=_CELL),
-        ]
-        points = np.concatenate(parts) @ gripper.rotation.T
+        points = gripper_surface(opening=opening, widest=widest, shape=shape) @ gripper.rotation.T
         if held is not None:
             points = np.concatenate([points, held - gripper.position])
+        return cls.around(points)
+
+    @classmethod
+    def around(cls, points: Points) -> "Underside":
+        """That of anything, from points on it."""
         return cls(points=_lowest_per_cell(points))
 
 
@@ -101,12 +100,30 @@ class Terrain:
         return place
 
 
-def _fingers(inner: float, outer: float, height: float, *, shape: GripperShape) -> list[Points]:
-    """The undersides of both fingers, from an inner to an outer face."""
-    middle, half = (inner + outer) / 2, ((outer - inner) / 2, shape.half_width)
-    return [
-        rectangle(center=(side * middle, 0.0), half=half, height=height, spacing=_CELL) for side in (-1, 1)
-    ]
+def gripper_surface(*, opening: float, widest: float | None = None, shape: GripperShape = PANDA) -> Points:
+    """Points on fingers and hand, in the grip site's frame; arguments as for `Underside.of`."""
+    inner, more = opening / 2, ((widest or opening) / 2) - shape.inner
+    thick = shape.tip - shape.thick
+    return np.concatenate(
+        [
+            *_fingers((inner, shape.outer + more), (thick, shape.tip), shape=shape),
+            *_fingers((inner, shape.thick_outer + more), (-shape.palm, thick), shape=shape),
+            _box(shape.hand, (-shape.back, -shape.palm)),
+        ]
+    )
+
+
+def _fingers(across: tuple[float, float], along: tuple[float, float], *, shape: GripperShape) -> list[Points]:
+    """Both fingers between an inner and an outer face and between two distances along the hand's axis."""
+    middle, half = sum(across) / 2, ((across[1] - across[0]) / 2, shape.half_width)
+    return [_box(half, along) + np.array([side * middle, 0.0, 0.0]) for side in (-1, 1)]
+
+
+def _box(half: tuple[float, float], along: tuple[float, float]) -> Points:
+    """The surface of a box about the hand's axis, between two distances along it."""
+    low, high = along
+    surface = box_surface(np.array([*half, (high - low) / 2]), _CELL)
+    return surface + np.array([0.0, 0.0, (high + low) / 2])
 
 
 def _lowest_per_cell(points: Points) -> Points:

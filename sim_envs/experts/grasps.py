@@ -1,20 +1,20 @@
-"""Where to grasp a thing from above, from the shapes of the thing and of what surrounds it.
+"""Where to grasp a thing, from the shapes of the thing and of what surrounds it.
 
 There is no table of objects: collision surfaces are seen as clouds of points, and a gripper that points
-down is tried at every place and yaw. A grasp is possible where both open fingers and the palm find room and
-there is material between the pads; so a can is taken across its middle, a carton by its narrow side, a bowl
-by its rim.
+down, or another way, is tried at every place and turn. A grasp is possible where both open fingers and the
+palm find room and there is material between the pads; so a can is taken across its middle, a carton by its
+narrow side, a bowl by its rim, a mug from the side by its handle.
 """
 
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
 from sim_envs.experts.gripper import PANDA, GripperShape, downward
-from sim_envs.experts.poses import Pose, Vector3
+from sim_envs.experts.poses import Matrix3, Pose, Vector3
 from sim_envs.experts.surfaces import HeightMap, Points
 
 _ANOTHER_PLACE = 0.015
@@ -60,7 +60,7 @@ class GraspSearch:
         offset_cost: Per metre by which one finger arrives before the other.
         lever_cost: Per metre from the centre of mass, and again per metre of it across the closing direction.
         depth_cost: Per metre that is missing to the deepest.
-        turn_cost: Per radian from the arm's resting yaw (m).
+        turn_cost: Per radian of the closing direction from the one of the resting arm (m).
     """
 
     shape: GripperShape = PANDA
@@ -87,9 +87,27 @@ def grasps_from_above(
     center_of_mass: Vector3,
     search: GraspSearch | None = None,
 ) -> list[Grasp]:
+    """All grasps found by a gripper that points down, best first; arguments as for `grasps_turned`."""
+    search = search or GraspSearch()
+    turns = [downward(float(yaw)) for yaw in np.arange(search.yaws) * math.pi / search.yaws]
+    return grasps_turned(
+        turns, thing, surroundings, frame=frame, center_of_mass=center_of_mass, search=search
+    )
+
+
+def grasps_turned(
+    turns: Iterable[Matrix3],
+    thing: Points,
+    surroundings: Points,
+    *,
+    frame: Pose,
+    center_of_mass: Vector3,
+    search: GraspSearch | None = None,
+) -> list[Grasp]:
     """All grasps found, best first.
 
     Args:
+        turns: The gripper's rotations that are tried; its z axis is the direction from which it comes.
         thing: Points on the surface of what is to be grasped, in world coordinates.
         surroundings: Points on everything else.
         frame: The thing's pose; grasps are given in it, so that they hold when it moves.
@@ -97,33 +115,34 @@ def grasps_from_above(
         search: How to look.
     """
     search = search or GraspSearch()
-    below = np.array([*center_of_mass[:2], 0.0])
+    thing, surroundings = thing - center_of_mass, surroundings - center_of_mass
+    reach = float(np.linalg.norm(thing, axis=1).max()) + search.reach
+    near = surroundings[np.linalg.norm(surroundings, axis=1) < math.sqrt(3) * reach]
     found = []
-    for yaw in np.arange(search.yaws) * math.pi / search.yaws:
-        view = _View(thing - below, surroundings - below, yaw=float(yaw), search=search)
-        for grasp in view.grasps():
-            position = frame.to_local(grasp.pose.position + below)
+    for turn in turns:
+        for grasp in _View(thing, near, turn=turn, search=search).grasps():
+            position = frame.to_local(grasp.pose.position + center_of_mass)
             pose = Pose(position=position, rotation=frame.rotation.T @ grasp.pose.rotation)
             found.append(dataclasses.replace(grasp, pose=pose))
     return sorted(found, key=lambda grasp: grasp.cost)
 
 
 class _View:
-    """The scene as a gripper of one yaw sees it: x along the closing direction, z up."""
+    """The scene as a gripper of one rotation sees it: x along the closing direction, z against its own."""
 
-    def __init__(self, thing: Points, surroundings: Points, *, yaw: float, search: GraspSearch) -> None:
-        self._yaw, self._search = yaw, search
-        self._downward = downward(yaw)
-        self._upright = self._downward @ np.diag([1.0, -1.0, -1.0])
+    def __init__(self, thing: Points, surroundings: Points, *, turn: Matrix3, search: GraspSearch) -> None:
+        self._turn, self._search = turn, search
+        self._upright = turn @ np.diag([1.0, -1.0, -1.0])
         self._thing = thing @ self._upright
         everything = np.concatenate([self._thing, surroundings @ self._upright])
-        reach = float(np.abs(thing[:, :2]).max()) + search.reach
+        reach = float(np.abs(self._thing[:, :2]).max()) + search.reach
         origin = np.zeros(2)
         self._all = HeightMap.over(everything, center=origin, reach=reach, cell=search.cell)
         self._own = HeightMap.over(self._thing, center=origin, reach=reach, cell=search.cell)
+        self._turned_away = math.acos(min(abs(float(turn[1, 0])), 1.0))
 
     def grasps(self) -> Iterator[Grasp]:
-        """Every possible grasp of this yaw."""
+        """Every possible grasp of this rotation."""
         shape, search = self._search.shape, self._search
         material = self._own.under_rectangle((shape.inner - search.margin, shape.pad_half_width))
         tips = np.maximum(self._lowest_tips(), material - search.deepest)
@@ -169,11 +188,11 @@ class _View:
             search.width_cost * (high - low)
             + search.offset_cost * abs(middle - x)
             + search.lever_cost * (math.hypot(middle, y) + abs(y))
-            + search.turn_cost * abs(self._yaw - math.pi / 2)
+            + search.turn_cost * self._turned_away
             + sum(abs(self._touched_at(end, touched) - y) for end in (low, high))
         )
         position = self._upright @ np.array([x, y, tip + search.shape.tip])
-        pose = Pose(position=position, rotation=self._downward)
+        pose = Pose(position=position, rotation=self._turn)
         return Grasp(pose=pose, width=float(high - low), cost=float(cost))
 
     def _between_pads(self, x: float, y: float, tip: float) -> Points:

@@ -23,6 +23,7 @@ class GripperShape:
         thick_outer: Outer face of that part, when fully open, from the middle.
         half_width: Half the width of a finger.
         hand: Half the sides of the hand.
+        back: How far the other end of the hand lies behind the grip site.
     """
 
     tip: float
@@ -35,6 +36,7 @@ class GripperShape:
     thick_outer: float
     half_width: float
     hand: tuple[float, float]
+    back: float
 
 
 PANDA = GripperShape(
@@ -48,6 +50,7 @@ PANDA = GripperShape(
     thick_outer=0.0655,
     half_width=0.0105,
     hand=(0.104, 0.032),
+    back=0.123,
 )
 """Franka's hand as robosuite models it: the extent of its collision geoms."""
 
@@ -56,4 +59,14 @@ def downward(yaw: float) -> Matrix3:
     """The rotation of a gripper that points down and closes along the horizontal direction `yaw` (rad)."""
     x = np.array([math.cos(yaw), math.sin(yaw), 0.0])
     z = np.array([0.0, 0.0, -1.0])
+    return np.stack([x, np.cross(z, x), z], axis=1)
+
+
+def pointing(heading: float, tilt: float) -> Matrix3:
+    """The rotation of a gripper that points towards a heading, tilted up from straight down (rad).
+
+    It closes along the horizontal across its heading.
+    """
+    z = np.array([math.sin(tilt) * math.cos(heading), math.sin(tilt) * math.sin(heading), -math.cos(tilt)])
+    x = np.array([-math.sin(heading), math.cos(heading), 0.0])
     return np.stack([x, np.cross(z, x), z], axis=1)

@@ -5,12 +5,13 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from sim_envs.experts.clearance import Terrain, Underside
+from sim_envs.experts.clearance import XY, Terrain, Underside
 from sim_envs.experts.grasps import Grasp, grasps_from_above
 from sim_envs.experts.gripper import PANDA, downward
 from sim_envs.experts.motion import CLOSED, OPEN, Motion, Phase, Skill, Waypoint
 from sim_envs.experts.poses import Pose
 from sim_envs.experts.scene import Scene
+from sim_envs.experts.spots import Spots
 
 _CORNER = 0.015
 """Corners on the way are cut this much (m), which is less than the margin."""
@@ -52,18 +53,19 @@ def pick(scene: Scene, thing: str, tried: list[Grasp]) -> Skill:
         grasp = _best_grasp(scene, thing, tried)
         tried.append(grasp)
         yield _approach(scene, thing, grasp)
-        yield _close(scene, thing)
-        yield _squeeze(scene)
+        yield close(scene, thing)
+        yield squeeze(scene)
         if not holds(scene, thing):
             yield _retreat(scene)
 
 
 def place(scene: Scene, thing: str, target: str) -> Skill:
-    """Carry what is held over a target, lower it as far as there is room, let go."""
-    yield _carry(scene, thing, target)
+    """Carry what is held over a free spot of a target, lower it as far as there is room, let go."""
+    spot = Spots(scene, thing, target, _underside(scene, thing)).best()
+    yield _carry(scene, thing, target, spot)
     if not holds(scene, thing):
         return
-    yield _lower(scene, thing, target)
+    yield _lower(scene, thing, target, spot)
     yield let_go(scene, Phase.PLACE)
     yield _retreat(scene)
 
@@ -93,10 +95,11 @@ def _approach(scene: Scene, thing: str, grasp: Grasp) -> Motion:
             Waypoint(pose=end),
         )
 
-    return Motion(phase=Phase.APPROACH, path=path, grip=OPEN, steps=_time_for(start, path()))
+    return Motion(phase=Phase.APPROACH, path=path, grip=OPEN, steps=time_for(start, path()))
 
 
-def _close(scene: Scene, thing: str) -> Motion:
+def close(scene: Scene, thing: str) -> Motion:
+    """Close the fingers until both touch a thing."""
     return Motion(
         phase=Phase.GRASP,
         path=_here(scene),
@@ -107,14 +110,21 @@ def _close(scene: Scene, thing: str) -> Motion:
     )
 
 
-def _squeeze(scene: Scene) -> Motion:
+def squeeze(scene: Scene) -> Motion:
     """Let the force grow before lifting: it does for a while after the fingers have met the thing."""
     return Motion(phase=Phase.GRASP, path=_here(scene), grip=CLOSED, steps=_SQUEEZE, dwell=_SQUEEZE)
 
 
-def _carry(scene: Scene, thing: str, target: str) -> Motion:
+def _underside(scene: Scene, thing: str) -> Underside:
+    """That of the gripper and what it holds, with room for the fingers to open."""
+    return Underside.of(
+        scene.gripper, opening=scene.opening, widest=2 * PANDA.inner, held=scene.surface(thing)
+    )
+
+
+def _carry(scene: Scene, thing: str, target: str, spot: XY) -> Motion:
     start = scene.gripper
-    end = _over(scene, thing, target)
+    end = _over(scene, thing, target, spot)
     terrain = Terrain(scene.surroundings(thing), start=start.position[:2], end=end.position[:2])
     underside = Underside.of(start, opening=scene.opening, held=scene.surface(thing))
     height = terrain.lowest_along(underside) + _MARGIN
@@ -123,7 +133,7 @@ def _carry(scene: Scene, thing: str, target: str) -> Motion:
     out = Pose(position=np.array([*free, low]), rotation=start.rotation)
 
     def path() -> Sequence[Waypoint]:
-        over = Pose(position=_over(scene, thing, target).position, rotation=start.rotation)
+        over = Pose(position=_over(scene, thing, target, spot).position, rotation=start.rotation)
         return (
             Waypoint(pose=out, near=0.005, aligned=np.pi),
             Waypoint(pose=out.at_height(height), near=_CORNER, aligned=np.pi),
@@ -134,26 +144,26 @@ def _carry(scene: Scene, thing: str, target: str) -> Motion:
         phase=Phase.CARRY,
         path=path,
         grip=CLOSED,
-        steps=_time_for(start, path()),
+        steps=time_for(start, path()),
         interrupted=lambda: not holds(scene, thing),
     )
 
 
-def _lower(scene: Scene, thing: str, target: str) -> Motion:
+def _lower(scene: Scene, thing: str, target: str, spot: XY) -> Motion:
     start = scene.gripper
-    end = _over(scene, thing, target)
+    end = _over(scene, thing, target, spot)
     terrain = Terrain(scene.surroundings(thing), start=start.position[:2], end=end.position[:2])
-    underside = Underside.of(start, opening=scene.opening, widest=2 * PANDA.inner, held=scene.surface(thing))
+    underside = _underside(scene, thing)
 
     def path() -> Sequence[Waypoint]:
-        over = Pose(position=_over(scene, thing, target).position, rotation=start.rotation)
+        over = Pose(position=_over(scene, thing, target, spot).position, rotation=start.rotation)
         return (Waypoint(pose=over.at_height(terrain.lowest(underside, over.position[:2]) + _DROP)),)
 
     return Motion(
         phase=Phase.PLACE,
         path=path,
         grip=CLOSED,
-        steps=_time_for(start, path()),
+        steps=time_for(start, path()),
         interrupted=lambda: not holds(scene, thing),
     )
 
@@ -161,7 +171,7 @@ def _lower(scene: Scene, thing: str, target: str) -> Motion:
 def _retreat(scene: Scene) -> Motion:
     start = scene.gripper
     path = (Waypoint(pose=start.at_height(start.position[2] + _RETREAT), near=_CORNER),)
-    return Motion(phase=Phase.RETREAT, path=lambda: path, grip=OPEN, steps=_time_for(start, path))
+    return Motion(phase=Phase.RETREAT, path=lambda: path, grip=OPEN, steps=time_for(start, path))
 
 
 def _best_grasp(scene: Scene, thing: str, tried: Sequence[Grasp]) -> Grasp:
@@ -192,10 +202,10 @@ def _grasp_pose(scene: Scene, thing: str, grasp: Grasp) -> Pose:
     return Pose(position=frame.to_world(grasp.pose.position), rotation=downward(yaw))
 
 
-def _over(scene: Scene, thing: str, target: str) -> Pose:
-    """Where the gripper has to be for the held thing to be at the middle of the target."""
+def _over(scene: Scene, thing: str, target: str, spot: XY) -> Pose:
+    """Where the gripper has to be for the held thing to be at a spot of the target."""
     gripper = scene.gripper
-    offset = gripper.position - scene.position(thing)
+    offset = gripper.position - scene.position(thing) + np.array([*spot, 0.0])
     return Pose(position=scene.position(target) + offset, rotation=gripper.rotation)
 
 
@@ -205,7 +215,7 @@ def _here(scene: Scene) -> Callable[[], Sequence[Waypoint]]:
     return lambda: path
 
 
-def _time_for(start: Pose, path: Sequence[Waypoint]) -> int:
+def time_for(start: Pose, path: Sequence[Waypoint]) -> int:
     """Control steps after which a motion along a path is given up: twice what it should take, and some."""
     stops = [start.position, *(waypoint.pose.position for waypoint in path)]
     length = sum(float(np.linalg.norm(b - a)) for a, b in itertools.pairwise(stops))

@@ -31,6 +31,14 @@ class Pose:
         """Points of the world, in this frame's coordinates."""
         return (points - self.position) @ self.rotation
 
+    def after(self, inner: "Pose") -> "Pose":
+        """A pose that is given in this frame, in the world."""
+        return Pose(position=self.to_world(inner.position), rotation=self.rotation @ inner.rotation)
+
+    def seen_from(self, outer: "Pose") -> "Pose":
+        """This pose in another's frame: what `outer.after` makes it again."""
+        return Pose(position=outer.to_local(self.position), rotation=outer.rotation.T @ self.rotation)
+
     def at_height(self, height: float) -> "Pose":
         """The same pose, moved straight up or down to a height (m)."""
         return Pose(position=np.array([*self.position[:2], height]), rotation=self.rotation)

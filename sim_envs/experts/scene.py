@@ -8,6 +8,7 @@ import mujoco
 import numpy as np
 from jaxtyping import Float64
 
+from sim_envs.experts.kinematics import Arm, Reach
 from sim_envs.experts.poses import Pose, Vector3, Vector6
 from sim_envs.experts.surfaces import Points, box_surface, plane_surface
 from sim_envs.world import Advance
@@ -50,6 +51,19 @@ class Goal:
         """The goals of a LIBERO environment, in BDDL's order."""
         goals = env.parsed_problem["goal_state"]
         return tuple(cls(predicate=goal[0].lower(), arguments=tuple(goal[1:])) for goal in goals)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Box:
+    """A box in the world.
+
+    Attributes:
+        pose: Its middle and its axes.
+        half: Half its sides along them (m).
+    """
+
+    pose: Pose
+    half: Vector3
 
 
 class Scene:
@@ -122,6 +136,32 @@ class Scene:
             return self._data.site_xpos[site].copy()
         return self.pose(name).position
 
+    def region(self, name: str) -> Box | None:
+        """The box of a region, as LIBERO's predicates see it; None for a thing."""
+        if name not in self._env.object_sites_dict:
+            return None
+        rotation = self._data.site_xmat[self._id(mujoco.mjtObj.mjOBJ_SITE, name)].reshape(3, 3).copy()
+        half = np.asarray(self._env.object_sites_dict[name].size, np.float64)
+        return Box(pose=Pose(position=self.position(name), rotation=rotation), half=half)
+
+    def reach(self) -> Reach:
+        """A copy of this moment in which the arm may be moved about."""
+        return Reach(self._model, self._data, self._arm)
+
+    def body(self, name: str) -> int:
+        """The number of a thing's body in MuJoCo's model."""
+        return int(self._env.obj_body_id[name])
+
+    @property
+    def movable(self) -> frozenset[str]:
+        """The things that can be carried; fixtures cannot."""
+        return frozenset(self._env.objects_dict)
+
+    def owner(self, name: str) -> str:
+        """The thing that a region is part of; a thing's own name; `` for regions of the floor or a table."""
+        region = self._env.object_sites_dict.get(name)
+        return name if region is None else region.parent_name or ""
+
     def pose(self, name: str) -> Pose:
         """The pose of a thing."""
         body = self._env.obj_body_id[name]
@@ -149,8 +189,27 @@ class Scene:
         beside = {int(geom) for geom in pairs[:, ::-1][roots == root]}
         return sum(bool(finger & beside) for finger in self._fingers)
 
+    @functools.cached_property
+    def _arm(self) -> Arm:
+        robot = self._env.robots[0]
+        joints = [self._joint(name) for name in robot.robot_joints]
+        ranges = self._model.jnt_range[[self._joint(name) for name in robot.gripper.joints]]
+        return Arm(
+            root=self._robot_root,
+            site=self._grip_site,
+            qpos=np.asarray(robot._ref_joint_pos_indexes),
+            dof=np.asarray(robot._ref_joint_vel_indexes),
+            fingers=np.asarray(robot._ref_gripper_joint_pos_indexes),
+            open=np.where(np.abs(ranges[:, 0]) > np.abs(ranges[:, 1]), *ranges.T),
+            limits=self._model.jnt_range[joints],
+            resting=np.asarray(robot.controller.initial_joint),
+        )
+
     def _id(self, kind: Any, name: str) -> int:
         return int(mujoco.mj_name2id(self._model, kind, name))
+
+    def _joint(self, name: str) -> int:
+        return self._id(mujoco.mjtObj.mjOBJ_JOINT, name)
 
     def _geom_ids(self, names: list[str]) -> frozenset[int]:
         return frozenset(self._id(mujoco.mjtObj.mjOBJ_GEOM, name) for name in names)

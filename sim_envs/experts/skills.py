@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 
 from configs.errors import UsageError
 from sim_envs.experts.grasps import Grasp
+from sim_envs.experts.insert import insert, insertion
 from sim_envs.experts.motion import Phase, Skill
 from sim_envs.experts.pick_and_place import let_go, pick, place
 from sim_envs.experts.scene import Goal, Scene
@@ -24,8 +25,13 @@ def put(scene: Scene, goal: Goal) -> Skill:
     thing, target = goal.arguments
     tried: list[Grasp] = []
     while not scene.satisfied(goal):
-        yield from pick(scene, thing, tried)
-        yield from place(scene, thing, target)
+        from_the_side = insertion(scene, thing, target, tried)
+        if from_the_side is not None:
+            tried.append(from_the_side.grasp)
+            yield from insert(scene, thing, from_the_side)
+        else:
+            yield from pick(scene, thing, tried)
+            yield from place(scene, thing, target)
 
 
 SKILLS: Mapping[str, Callable[[Scene, Goal], Skill]] = {"in": put, "on": put}

@@ -113,6 +113,7 @@ def test_the_gripper_is_no_larger_than_assumed(open_sim: OpenSim) -> None:
     assert finger[1, 0] == pytest.approx(PANDA.thick_outer, abs=1e-3)
     assert finger[1, 1] == pytest.approx(PANDA.half_width, abs=1e-3)
     assert -hand[1, 2] == pytest.approx(PANDA.palm, abs=2e-3)
+    assert -hand[0, 2] == pytest.approx(PANDA.back, abs=2e-3)
     assert np.abs(hand[:, :2]).max(axis=0) == pytest.approx(PANDA.hand, abs=5e-3)
 
 

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim_envs.experts.clearance import Terrain, Underside
-from sim_envs.experts.grasps import Grasp, grasps_from_above
-from sim_envs.experts.gripper import PANDA, downward
+from sim_envs.experts.grasps import Grasp, grasps_from_above, grasps_turned
+from sim_envs.experts.gripper import PANDA, downward, pointing
 from sim_envs.experts.poses import Pose
 from sim_envs.experts.surfaces import HeightMap, box_surface, rectangle
 
@@ -56,6 +56,41 @@ def test_a_bowl_is_taken_by_its_rim_with_the_fingers_closing_along_the_radius() 
     assert np.linalg.norm(radius) == pytest.approx(0.054, abs=0.004)
     assert abs(radius @ closing_axis(grasp)[:2]) / np.linalg.norm(radius) > np.cos(0.2)
     assert grasp.width < 0.01
+
+
+def test_a_mug_is_taken_from_the_side_by_its_handle() -> None:
+    handle = box(0.004, 0.012, 0.02, at=(0.0, -0.055)) + np.array([0.0, 0.0, 0.03])
+    mug = np.concatenate([ring(0.045, 0.1), handle])
+    frame = Pose(position=np.zeros(3), rotation=np.eye(3))
+    turn = pointing(np.pi / 2, np.pi / 3)
+    grasp = grasps_turned([turn], mug, FLOOR, frame=frame, center_of_mass=mug.mean(axis=0))[0]
+    assert grasp.width == pytest.approx(0.008, abs=0.003)
+    assert np.abs(handle - grasp.pose.position).sum(axis=1).min() < 0.02
+    np.testing.assert_allclose(grasp.pose.rotation, turn)
+
+
+@pytest.mark.parametrize("heading", [0.0, 1.0, -2.0])
+def test_a_tilted_gripper_heads_where_it_is_told_and_closes_level(heading: float) -> None:
+    turn = pointing(heading, np.pi / 3)
+    np.testing.assert_allclose(turn.T @ turn, np.eye(3), atol=1e-12)
+    assert np.linalg.det(turn) == pytest.approx(1.0)
+    assert turn[:, 2] == pytest.approx([0.866 * np.cos(heading), 0.866 * np.sin(heading), -0.5], abs=1e-3)
+    assert turn[2, 0] == 0.0
+
+
+def test_a_tilted_gripper_is_seen_from_below_with_the_whole_of_its_hand() -> None:
+    pose = Pose(position=np.zeros(3), rotation=pointing(0.0, np.pi / 2))
+    lowest = Underside.of(pose, opening=0.076).points
+    assert lowest[:, 2].min() == pytest.approx(-PANDA.hand[1], abs=1e-6)
+    assert lowest[:, 0].min() == pytest.approx(-PANDA.back, abs=0.003)
+    assert lowest[:, 0].max() == pytest.approx(PANDA.tip, abs=0.003)
+
+
+def test_a_pose_seen_from_another_is_found_again_after_it() -> None:
+    outer, inner = (Pose(position=np.array([x, 0.2, 0.3]), rotation=pointing(x, 0.7)) for x in (0.1, 1.2))
+    again = outer.after(inner.seen_from(outer))
+    np.testing.assert_allclose(again.position, inner.position)
+    np.testing.assert_allclose(again.rotation, inner.rotation, atol=1e-12)
 
 
 def test_nothing_wider_than_the_gripper_opens_is_taken_between_the_fingers() -> None:
