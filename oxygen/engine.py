@@ -9,8 +9,8 @@ import numpy as np
 
 from oxygen.kv_pool import Texts
 from oxygen.pi05 import Prefix
-from oxygen.plan import Committed, Plan, Request, Stretch
-from oxygen.runner import ModelInput, Runner
+from oxygen.plan import Birth, Committed, Plan, Request, Stretch
+from oxygen.runner import Birthing, ModelInput, Runner
 from oxygen.scheduler import Scheduler
 from oxygen.typing import Float32
 
@@ -79,7 +79,7 @@ class Engine:
         plan = self._scheduler.plan(query)
         begun = self._clock()
         prefix = self._runner.prefill(seen)
-        actions = self._runner.denoise(prefix, seed, query)
+        actions = self._runner.denoise(prefix, [seed], [query])
         actions.copy_to_host_async()
         jax.block_until_ready(prefix.k[-1])
         prefilled = self._clock()
@@ -121,7 +121,9 @@ class Engine:
         ended_at: dict[int, float] = {}
         for _ in range(stretch.steps):
             before = self._texts
-            self._pool, self._texts = self._runner.decode(stretch.rows, self._pool, self._texts)
+            self._pool, self._texts = self._runner.decode(
+                stretch.rows, self._pool, self._texts, batch=self._runner.sizes.rows[-1]
+            )
             if stretch.to_the_end and self._all_ended(stretch, before, ended_at):
                 return ended_at
         if stretch.to_the_end:
@@ -140,9 +142,18 @@ class Engine:
         size = self._runner.sizes.births
         for start in range(0, len(stretch.births), size):
             births = stretch.births[start : start + size]
-            slots = [birth.slot for birth in births]
-            forked = self._runner.births(slots, [self._suffixes[birth.task] for birth in births])
+            forked = self._runner.births([self._birthing(birth) for birth in births])
             self._pool, self._texts = self._runner.fork(prefix, forked, self._pool, self._texts)
+
+    def _birthing(self, birth: Birth) -> Birthing:
+        return Birthing(
+            slot=birth.slot,
+            parent=0,
+            suffix=self._suffixes[birth.task],
+            seed=0,
+            query=0,
+            task=birth.task,
+        )
 
     def _written(self, plan: Plan) -> Mapping[int, Sequence[int]]:
         rows = [slot for stretch in plan.stretches for slot in stretch.rows]

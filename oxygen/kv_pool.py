@@ -4,10 +4,14 @@ A slot's positions hold the prefix of the query the request was born in, its suf
 Programs that write the pool are given it for good (donated), so nothing is ever copied to be extended.
 """
 
+import dataclasses
+
 import flax.struct
+import jax
 import jax.numpy as jnp
 
 from oxygen.config import Pi05Config
+from oxygen.drawing import Draws
 from oxygen.typing import Array, Int32, Leaf
 
 NOTHING = -1
@@ -31,29 +35,41 @@ class Texts:
         position: Where in the pool that token goes, [slot].
         count: Tokens written so far, [slot].
         written: The tokens themselves, [slot, limit]; `NOTHING` where none has been written yet.
+        draws: How the tokens are drawn, where any request does not simply take the best.
     """
 
     token: Leaf
     position: Leaf
     count: Leaf
     written: Leaf
+    draws: Draws | None = None
 
 
 def allocate(config: Pi05Config, *, slots: int, room: int) -> KvPool:
-    """An empty pool whose slots hold the longest prefix and `room` positions after it."""
+    """An empty pool whose slots hold the longest prefix and `room` positions after it.
+
+    There is one slot more than `slots`, the spare one behind them: rows that pad a batch write there.
+    """
     trunk = config.trunk
     positions = config.image_tokens + config.max_prompt + room
-    shape = (trunk.depth, slots, positions, trunk.num_kv_heads, trunk.head_dim)
+    shape = (trunk.depth, slots + 1, positions, trunk.num_kv_heads, trunk.head_dim)
     return KvPool(k=jnp.zeros(shape, config.dtype), v=jnp.zeros(shape, config.dtype))
 
 
-def no_texts(*, slots: int, limit: int) -> Texts:
-    """The texts of `slots` idle slots that may grow to `limit` tokens."""
+def no_texts(*, slots: int, limit: int, drawn: bool = False) -> Texts:
+    """The texts of `slots` idle slots and the spare one, which may grow to `limit` tokens."""
+    slots += 1
+    draws = Draws(
+        key=jnp.zeros((slots, 2), jnp.uint32),
+        temperature=jnp.zeros((slots,), jnp.float32),
+        top_k=jnp.zeros((slots,), jnp.int32),
+    )
     return Texts(
         token=jnp.zeros((slots,), jnp.int32),
         position=jnp.zeros((slots,), jnp.int32),
         count=jnp.zeros((slots,), jnp.int32),
         written=jnp.full((slots, limit), NOTHING, jnp.int32),
+        draws=draws if drawn else None,
     )
 
 
@@ -75,22 +91,26 @@ def rows(pool: KvPool, layer: int, slots: Int32[Array, " row"]) -> tuple[Array, 
     )
 
 
-def start(texts: Texts, slots: Int32[Array, " birth"], token: Array, position: Array) -> Texts:
+def start(
+    texts: Texts, slots: Int32[Array, " birth"], token: Array, position: Array, draws: Draws | None
+) -> Texts:
     """Begin texts in `slots` with nothing written, to read `token` at `position` first."""
     return Texts(
-        token=texts.token.at[slots].set(token, mode="drop"),
-        position=texts.position.at[slots].set(position, mode="drop"),
-        count=texts.count.at[slots].set(0, mode="drop"),
-        written=texts.written.at[slots].set(NOTHING, mode="drop"),
+        token=texts.token.at[slots].set(token),
+        position=texts.position.at[slots].set(position),
+        count=texts.count.at[slots].set(0),
+        written=texts.written.at[slots].set(NOTHING),
+        draws=jax.tree.map(lambda all_, new: all_.at[slots].set(new), texts.draws, draws),
     )
 
 
 def write(texts: Texts, slots: Int32[Array, " row"], token: Int32[Array, " row"]) -> Texts:
     """Note one more token of every row; beyond the limit it is forgotten."""
-    count = texts.count.at[slots].get(mode="clip")
-    return Texts(
-        token=texts.token.at[slots].set(token, mode="drop"),
-        position=texts.position.at[slots].add(1, mode="drop"),
-        count=texts.count.at[slots].add(1, mode="drop"),
+    count, position = texts.count[slots], texts.position[slots]
+    return dataclasses.replace(
+        texts,
+        token=texts.token.at[slots].set(token),
+        position=texts.position.at[slots].set(position + 1),
+        count=texts.count.at[slots].set(count + 1),
         written=texts.written.at[slots, count].set(token, mode="drop"),
     )

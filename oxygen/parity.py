@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from configs.errors import UsageError
-from oxygen import kv_pool, params, pi05
+from oxygen import decoding, kv_pool, params, pi05
 from oxygen.config import GemmaConfig, Pi05Config, siglip_variant
 from oxygen.typing import Array, Params
 
@@ -32,8 +32,8 @@ _GROUPS = {  # of the tolerances: what is compared under them
 _embed = jax.jit(pi05.embed_prefix, static_argnames="config")
 _prefill = jax.jit(pi05.prefill)
 _denoise = jax.jit(pi05.denoise, static_argnames="steps")
-_fork = jax.jit(pi05.fork)
-_decode = jax.jit(pi05.decode)
+_fork = jax.jit(decoding.fork)
+_decode = jax.jit(decoding.decode)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -204,7 +204,7 @@ def continuation(
     pool = kv_pool.KvPool(k=jnp.zeros(shape, dtype), v=jnp.zeros(shape, dtype))
     head = np.zeros(32 * -(-len(suffix) // 32), np.int32)
     head[: len(suffix) - 1] = suffix[:-1]
-    births = pi05.Births(
+    births = decoding.Births(
         slots=jnp.zeros((1,), jnp.int32),
         parents=jnp.full((1,), row, jnp.int32),
         suffix=jnp.asarray(head[None]),

@@ -13,9 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from oxygen import gemma, kv_pool
+from oxygen import gemma
 from oxygen.config import Pi05Config
-from oxygen.kv_pool import KvPool, Texts
 from oxygen.params import tower
 from oxygen.typing import Array, Float, Float32, Int32, Leaf, Params, UInt8
 
@@ -181,96 +180,3 @@ def denoise(
         return x - velocity(weights, prefix, x, step) / steps
 
     return jax.lax.fori_loop(0, steps, euler, noise)
-
-
-@flax.struct.dataclass
-class Births:
-    """Requests that begin in one query; rows whose slot lies beyond the pool are no requests.
-
-    Attributes:
-        slots: Where each will live, [birth].
-        parents: The row of the prefix it follows, [birth].
-        suffix: Its suffix but for the last token, padded, [birth, token]; at least one column.
-        suffix_length: Valid tokens of that, [birth].
-        token: The suffix's last token, which decoding reads first, [birth].
-    """
-
-    slots: Leaf
-    parents: Leaf
-    suffix: Leaf
-    suffix_length: Leaf
-    token: Leaf
-
-
-def fork(
-    weights: Weights, prefix: Prefix, births: Births, pool: KvPool, texts: Texts
-) -> tuple[KvPool, Texts]:
-    """Give newborn requests their slots: the prefix's keys and values, then their suffix, read causally.
-
-    Whole rows are written, so that nothing of a slot's former life remains.
-    """
-    birth, width = births.suffix.shape
-    length = prefix.length[births.parents]
-    positions = length[:, None] + jnp.arange(width, dtype=jnp.int32)[None]
-    seen = prefix.valid()[births.parents]
-    x = embed_text(weights, births.suffix)
-    ks, vs = [], []
-    for layer, all_k, all_v in zip(weights.trunk, prefix.k, prefix.v, strict=True):
-        before = gemma.Keys(k=all_k[births.parents], v=all_v[births.parents], mask=seen)
-
-        def attend(
-            q: Array, k: Array, v: Array, before: gemma.Keys = before
-        ) -> tuple[Array, tuple[Array, Array]]:
-            own = gemma.Keys(k=k, v=v, mask=gemma.causal(birth, width))
-            return gemma.attention(q, (before, own)), (k, v)
-
-        x, (k, v) = gemma.trunk_layer(layer, x, positions, attend)
-        ks.append(_row(before.k, k, length, pool.k.shape[2]))
-        vs.append(_row(before.v, v, length, pool.v.shape[2]))
-    pool = kv_pool.fill(pool, births.slots, jnp.stack(ks), jnp.stack(vs))
-    return pool, kv_pool.start(texts, births.slots, births.token, length + births.suffix_length)
-
-
-def _row(before: Array, own: Array, length: Int32[Array, " birth"], positions: int) -> Array:
-    """A slot's row: `before`, then `own` from position `length` on, then zeros."""
-    room = positions - before.shape[1]
-    padded = jnp.pad(before, ((0, 0), (0, room), (0, 0), (0, 0)))
-    return jax.vmap(lambda row, new, at: jax.lax.dynamic_update_slice_in_dim(row, new, at, axis=0))(
-        padded, own, length
-    )
-
-
-def decode(
-    weights: Weights, rows: Int32[Array, " row"], pool: KvPool, texts: Texts
-) -> tuple[KvPool, Texts, Float32[Array, "row vocab"]]:
-    """Write one more token of the text in every slot of `rows`; slots beyond the pool are skipped.
-
-    Returns the pool and the texts, one token longer, and the scores the tokens were picked by.
-    """
-    token = texts.token.at[rows].get(mode="clip")
-    position = texts.position.at[rows].get(mode="clip")
-    positions = jnp.arange(pool.k.shape[2], dtype=jnp.int32)
-    mask = (positions[None] <= position[:, None])[:, None]
-    x = embed_text(weights, token[:, None])
-    for index, layer in enumerate(weights.trunk):
-
-        def attend(
-            q: Array, k: Array, v: Array, index: int = index, pool: KvPool = pool
-        ) -> tuple[Array, KvPool]:
-            longer = kv_pool.append(pool, (index, rows, position), k[:, 0], v[:, 0])
-            all_k, all_v = kv_pool.rows(longer, index, rows)
-            return gemma.attention(q, (gemma.Keys(k=all_k, v=all_v, mask=mask),)), longer
-
-        x, pool = gemma.trunk_layer(layer, x, position[:, None], attend)
-    scores = logits(weights, gemma.rms_norm(x, weights.trunk_norm)[:, 0])
-    return pool, kv_pool.write(texts, rows, greedy(scores)), scores
-
-
-def logits(weights: Weights, x: Float[Array, "row width"]) -> Float32[Array, "row vocab"]:
-    """Scores of every token after a normed output, by the tied embedding, in float32."""
-    return jnp.einsum("bd,vd->bv", x, weights.embedding, preferred_element_type=jnp.float32)
-
-
-def greedy(scores: Float32[Array, "row vocab"]) -> Int32[Array, " row"]:
-    """The best token; of equals, the first. No softmax is needed for that."""
-    return jnp.argmax(scores, axis=-1).astype(jnp.int32)

@@ -65,8 +65,8 @@ class OxyGenPolicy:
         engine: EngineConfig,
         transform: Transform,
     ) -> None:
-        for field in ("slots", "rows"):
-            wanted, most = getattr(engine, field), getattr(runner.sizes, field)
+        for field, most in (("slots", runner.sizes.slots), ("rows", runner.sizes.rows[-1])):
+            wanted = getattr(engine, field)
             if wanted > most:
                 raise UsageError(f"{field} is {wanted}; the programs take {most} at most")
         self._runner = runner
@@ -272,7 +272,7 @@ def create_policy(
         raise UsageError(f"{engine.slots} slots for {len(tasks)} language tasks; each needs one at least")
     sizes = Sizes(
         slots=engine.slots,
-        rows=engine.rows,
+        rows=(engine.rows,),
         births=max(1, len(tasks)),
         suffix=max([1, *map(len, suffixes)]),
         limit=max([1, *(task.max_tokens for task in tasks)]),

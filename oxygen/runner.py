@@ -11,11 +11,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from oxygen import kv_pool, pi05
+from configs.errors import UsageError
+from oxygen import decoding, drawing, kv_pool, pi05
 from oxygen.config import Pi05Config
+from oxygen.decoding import Births
+from oxygen.drawing import Choice
 from oxygen.kv_pool import KvPool, Texts
-from oxygen.pi05 import Births, Prefix, Weights
-from oxygen.typing import Array, Float32, Int32, UInt8, UInt32
+from oxygen.pi05 import Prefix, Weights
+from oxygen.sampling import GREEDY, Sampling
+from oxygen.typing import Array, Float32, Int32, UInt8
 
 _COMPILED = "/jax/core/compile/backend_compile_duration"
 
@@ -37,50 +41,67 @@ compile_counter = functools.cache(CompileCounter)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """The shapes that the language programs are compiled for.
+    """The shapes that the programs are compiled for.
 
     Attributes:
-        slots: Places in the KV pool.
-        rows: Requests decoded in one batch.
+        robots: Observations read at once.
+        slots: Places in the KV pool. It has a spare one behind them, numbered `slots`, for padding rows.
+        rows: Requests decoded in one batch: the sizes to choose from, ascending.
         births: Requests that one fork can begin.
         suffix: Tokens of the longest suffix.
         limit: Tokens of the longest text.
+        top_k: The largest `top_k` of a request; 0 where every request is greedy, and nothing is drawn.
     """
 
+    robots: int = 1
     slots: int
-    rows: int
+    rows: tuple[int, ...]
     births: int
     suffix: int
     limit: int
+    top_k: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.rows or list(self.rows) != sorted(set(self.rows)):
+            raise UsageError(f"decode batches {self.rows} are not in ascending order")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ModelInput:
-    """One observation as the model takes it. The batch is one robot wide for now.
+    """One observation of every robot, as the model takes it.
 
     Attributes:
         images: Pixels of every camera.
         prompt: Tokens, padded to a bucket.
-        length: Valid tokens of the prompt.
+        length: Valid tokens of each prompt.
     """
 
-    images: UInt8[np.ndarray, "1 camera side side 3"]
-    prompt: Int32[np.ndarray, "1 token"]
-    length: Int32[np.ndarray, " 1"]
+    images: UInt8[np.ndarray, "robot camera side side 3"]
+    prompt: Int32[np.ndarray, "robot token"]
+    length: Int32[np.ndarray, " robot"]
 
 
-def noise(
-    seed: UInt32[Array, "batch 2"], query: UInt32[Array, " batch"], shape: tuple[int, int]
-) -> Float32[Array, "batch horizon action"]:
-    """The flow's noise: a function of a 64-bit episode seed (two words, the high one first) and the query."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Birthing:
+    """A request to be begun.
 
-    def of_one(words: Array, which: Array) -> Array:
-        key = jax.random.key(0)
-        for data in (words[0], words[1], which):
-            key = jax.random.fold_in(key, data)
-        return jax.random.normal(key, shape, jnp.float32)
+    Attributes:
+        slot: Where it will live.
+        parent: The robot, a row of the prefix, whose observation it speaks of.
+        suffix: Tokens that ask for the text; at least one.
+        seed: The robot's episode seed, 64 bits.
+        query: The query it is born in.
+        task: Its language task, a number. The request's key is a function of these three alone.
+        sampling: How its tokens are chosen.
+    """
 
-    return jax.vmap(of_one)(seed, query)
+    slot: int
+    parent: int
+    suffix: Sequence[int]
+    seed: int
+    query: int
+    task: int
+    sampling: Sampling = GREEDY
 
 
 def _prefill(config: Pi05Config, weights: Weights, images: Array, prompt: Array, length: Array) -> Prefix:
@@ -89,22 +110,22 @@ def _prefill(config: Pi05Config, weights: Weights, images: Array, prompt: Array,
 
 
 def _denoise(config: Pi05Config, weights: Weights, prefix: Prefix, seed: Array, query: Array) -> Array:
-    start = noise(seed, query, (config.horizon, config.action_dim))
+    start = drawing.noise(seed, query, (config.horizon, config.action_dim))
     return pi05.denoise(weights, prefix, start, config.denoise_steps)
 
 
-def _decode(weights: Weights, rows: Array, pool: KvPool, texts: Texts) -> tuple[KvPool, Texts]:
-    return pi05.decode(weights, rows, pool, texts)[:2]
+def _decode(top_k: int, weights: Weights, rows: Array, pool: KvPool, texts: Texts) -> tuple[KvPool, Texts]:
+    return decoding.decode(weights, rows, pool, texts, top_k)[:2]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Programs:
-    """The compiled programs; those that read a prompt or its prefix, one per bucket of prompt lengths."""
+    """The compiled programs: one per bucket of prompt lengths, and for `decode` one per batch size."""
 
     prefill: Mapping[int, Callable[..., Prefix]]
     denoise: Mapping[int, Callable[..., Array]]
     fork: Mapping[int, Callable[..., tuple[KvPool, Texts]]]
-    decode: Callable[..., tuple[KvPool, Texts]]
+    decode: Mapping[int, Callable[..., tuple[KvPool, Texts]]]
 
 
 class Runner:
@@ -125,53 +146,92 @@ class Runner:
         return compile_counter().count - self._compiles_at_warm_up
 
     def prefill(self, seen: ModelInput) -> Prefix:
-        """Read an observation."""
+        """Read an observation of every robot."""
         program = self._programs.prefill[seen.prompt.shape[1]]
         return program(self._weights, seen.images, seen.prompt, seen.length)
 
-    def denoise(self, prefix: Prefix, seed: int, query: int) -> Float32[Array, "1 horizon action"]:
-        """Draw a chunk of normalised actions, with the noise of a 64-bit episode seed and a query."""
-        words = np.array([[seed >> 32 & 0xFFFF_FFFF, seed & 0xFFFF_FFFF]], np.uint32)
-        which = np.array([query], np.uint32)
+    def denoise(
+        self, prefix: Prefix, seeds: Sequence[int], queries: Sequence[int]
+    ) -> Float32[Array, "robot horizon action"]:
+        """Draw every robot's chunk of normalised actions.
+
+        The noise of each is a function of its 64-bit episode seed and its query alone.
+        """
+        words = np.array([_words(seed) for seed in seeds], np.uint32)
+        which = np.array(queries, np.uint32)
         return self._programs.denoise[self._bucket(prefix)](self._weights, prefix, words, which)
 
     def fork(self, prefix: Prefix, births: Births, pool: KvPool, texts: Texts) -> tuple[KvPool, Texts]:
         """Put newborn requests in their slots. The pool given is used up."""
         return self._programs.fork[self._bucket(prefix)](self._weights, prefix, births, pool, texts)
 
-    def decode(self, rows: Sequence[int], pool: KvPool, texts: Texts) -> tuple[KvPool, Texts]:
-        """Write one token in every slot of `rows`. The pool given is used up."""
-        padded = np.full((self.sizes.rows,), self.sizes.slots, np.int32)
-        padded[: len(rows)] = rows
-        return self._programs.decode(self._weights, padded, pool, texts)
+    def decode(self, slots: Sequence[int], pool: KvPool, texts: Texts, *, batch: int) -> tuple[KvPool, Texts]:
+        """Write one token in each of `slots`. The pool given is used up.
 
-    def births(self, slots: Sequence[int], suffixes: Sequence[Sequence[int]]) -> Births:
-        """Requests to fork: their slots and the tokens of their suffixes. Rows left over are padding."""
+        Args:
+            slots: Places of requests that have been forked; at most `batch` of them.
+            pool: What they have read.
+            texts: Their texts.
+            batch: One of `Sizes.rows`. A text's tokens depend on it in the last bits of their scores, but
+                neither on its company in the batch nor on its slot.
+        """
+        padded = np.full((batch,), self.sizes.slots, np.int32)
+        padded[: len(slots)] = slots
+        return self._programs.decode[batch](self._weights, padded, pool, texts)
+
+    def births(self, requests: Sequence[Birthing]) -> Births:
+        """Requests to fork, at most as many as `Sizes.births`. Rows left over are padding.
+
+        Raises:
+            UsageError: One wants its tokens drawn in a way that the programs were not compiled for.
+        """
         size = self.sizes
         heads = np.zeros((size.births, max(1, size.suffix - 1)), np.int32)
-        lengths, tokens = np.zeros((size.births,), np.int32), np.zeros((size.births,), np.int32)
-        places = np.full((size.births,), size.slots, np.int32)
-        for row, (slot, suffix) in enumerate(zip(slots, suffixes, strict=True)):
-            *head, tokens[row] = suffix
+        numbers = np.zeros((4, size.births), np.int32)
+        slots, parents, lengths, tokens = numbers
+        slots[:] = size.slots
+        for row, request in enumerate(requests):
+            *head, tokens[row] = request.suffix
             heads[row, : len(head)] = head
-            lengths[row], places[row] = len(head), slot
-        parents = np.zeros((size.births,), np.int32)
-        arrays = jax.device_put((places, parents, heads, lengths, tokens))
-        return Births(*arrays)
+            lengths[row], slots[row], parents[row] = len(head), request.slot, request.parent
+        slots, parents, lengths, tokens, heads = jax.device_put((slots, parents, lengths, tokens, heads))
+        return Births(
+            slots=slots,
+            parents=parents,
+            suffix=heads,
+            suffix_length=lengths,
+            token=tokens,
+            choice=self._choice(requests),
+        )
+
+    def _choice(self, requests: Sequence[Birthing]) -> Choice | None:
+        for request in requests:
+            _check(request.sampling, self.sizes.top_k)
+        if not self.sizes.top_k:
+            return None
+        size = self.sizes.births
+        origin, top_k = np.zeros((size, 4), np.uint32), np.zeros((size,), np.int32)
+        temperature = np.zeros((size,), np.float32)
+        for row, request in enumerate(requests):
+            origin[row] = (*_words(request.seed), request.query, request.task)
+            temperature[row] = request.sampling.temperature
+            top_k[row] = request.sampling.top_k or 0
+        return Choice(*jax.device_put((origin, temperature, top_k)))
 
     def empty(self) -> tuple[KvPool, Texts]:
         """A pool and texts with every slot idle."""
         size = self.sizes
         pool = kv_pool.allocate(self.config, slots=size.slots, room=size.suffix + size.limit)
-        return pool, kv_pool.no_texts(slots=size.slots, limit=size.limit)
+        texts = kv_pool.no_texts(slots=size.slots, limit=size.limit, drawn=size.top_k > 0)
+        return pool, texts
 
     def blank(self, bucket: int) -> ModelInput:
         """An observation of nothing, with a prompt of that bucket: for warming up and for measuring."""
-        side, cameras = self.config.image_size, len(self.config.cameras)
+        side, cameras, robots = self.config.image_size, len(self.config.cameras), self.sizes.robots
         return ModelInput(
-            images=np.zeros((1, cameras, side, side, 3), np.uint8),
-            prompt=np.zeros((1, bucket), np.int32),
-            length=np.full((1,), bucket, np.int32),
+            images=np.zeros((robots, cameras, side, side, 3), np.uint8),
+            prompt=np.zeros((robots, bucket), np.int32),
+            length=np.full((robots,), bucket, np.int32),
         )
 
     def _bucket(self, prefix: Prefix) -> int:
@@ -179,10 +239,14 @@ class Runner:
 
     def _compiled(self) -> _Programs:
         """Every program, compiled for shapes alone: nothing is run."""
-        weights, births = jax.tree.map(_abstract, (self._weights, self.births((), ())))
+        weights, births = jax.tree.map(_abstract, (self._weights, self.births(())))
         pool, texts = jax.eval_shape(self.empty)
-        words, which = jax.ShapeDtypeStruct((1, 2), jnp.uint32), jax.ShapeDtypeStruct((1,), jnp.uint32)
-        prefills, denoises, forks = {}, {}, {}
+        robots = self.sizes.robots
+        words, which = (
+            jax.ShapeDtypeStruct((robots, 2), jnp.uint32),
+            jax.ShapeDtypeStruct((robots,), jnp.uint32),
+        )
+        prefills, denoises, forks, decodes = {}, {}, {}, {}
         for bucket in self.config.prompt_buckets:
             seen = jax.tree.map(_abstract, dataclasses.astuple(self.blank(bucket)))
             lowered = jax.jit(functools.partial(_prefill, self.config)).lower(weights, *seen)
@@ -190,20 +254,41 @@ class Runner:
             prefills[bucket] = lowered.compile()
             lowered = jax.jit(functools.partial(_denoise, self.config)).lower(weights, prefix, words, which)
             denoises[bucket] = lowered.compile()
-            lowered = jax.jit(pi05.fork, donate_argnames="pool").lower(weights, prefix, births, pool, texts)
+            lowered = jax.jit(decoding.fork, donate_argnames="pool").lower(
+                weights, prefix, births, pool, texts
+            )
             forks[bucket] = lowered.compile()
-        rows = jax.ShapeDtypeStruct((self.sizes.rows,), jnp.int32)
-        decode = jax.jit(_decode, donate_argnames="pool").lower(weights, rows, pool, texts).compile()
-        return _Programs(prefill=prefills, denoise=denoises, fork=forks, decode=decode)
+        for batch in self.sizes.rows:
+            rows = jax.ShapeDtypeStruct((batch,), jnp.int32)
+            decode = jax.jit(functools.partial(_decode, self.sizes.top_k), donate_argnames="pool")
+            decodes[batch] = decode.lower(weights, rows, pool, texts).compile()
+        return _Programs(prefill=prefills, denoise=denoises, fork=forks, decode=decodes)
 
     def _run_everything_once(self) -> None:
         pool, texts = self.empty()
+        nobody = [0] * self.sizes.robots
         for bucket in self.config.prompt_buckets:
             prefix = self.prefill(self.blank(bucket))
-            jax.block_until_ready(self.denoise(prefix, 0, 0))
-            pool, texts = self.fork(prefix, self.births((), ()), pool, texts)
-            pool, texts = self.decode((), pool, texts)
+            jax.block_until_ready(self.denoise(prefix, nobody, nobody))
+            pool, texts = self.fork(prefix, self.births(()), pool, texts)
+        for batch in self.sizes.rows:
+            pool, texts = self.decode((), pool, texts, batch=batch)
         jax.block_until_ready((pool, texts))
+
+
+def _words(seed: int) -> tuple[int, int]:
+    """The high and the low half of a 64-bit seed."""
+    return seed >> 32 & 0xFFFF_FFFF, seed & 0xFFFF_FFFF
+
+
+def _check(sampling: Sampling, most: int) -> None:
+    if not most and not sampling.greedy:
+        raise UsageError(
+            f"temperature {sampling.temperature:g} asks for drawn tokens; the programs were compiled greedy: "
+            "compile them with the largest top_k of any task, at least 1"
+        )
+    if most and (sampling.top_k or 0) > most:
+        raise UsageError(f"top_k is {sampling.top_k}; the programs were compiled for {most} at most")
 
 
 def _abstract(leaf: Array | np.ndarray | jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from oxygen import kv_pool, params, pi05
+from oxygen import decoding, kv_pool, params, pi05
 from oxygen.kv_pool import KvPool
 from tests.oxygen.conftest import SMALL
 
@@ -27,8 +27,8 @@ class Model:
     def __init__(self, config):
         self.config = config
         self.weights = pi05.prepare(params.random_params(config, 1), config)
-        self.fork = jax.jit(functools.partial(pi05.fork, self.weights))
-        self.decode = jax.jit(functools.partial(pi05.decode, self.weights))
+        self.fork = jax.jit(functools.partial(decoding.fork, self.weights))
+        self.decode = jax.jit(functools.partial(decoding.decode, self.weights))
         self.embed = jax.jit(functools.partial(pi05.embed_prefix, self.weights, config))
         self.prefill = jax.jit(functools.partial(pi05.prefill, self.weights))
         self.prefix = self.read(seed=0)
@@ -48,7 +48,7 @@ class Model:
         suffix = np.zeros((3, 4), np.int32)
         for row, tokens in enumerate(SUFFIXES):
             suffix[row, : len(tokens) - 1] = tokens[:-1]
-        return pi05.Births(
+        return decoding.Births(
             slots=jnp.asarray(slots, jnp.int32),
             parents=jnp.asarray(parents, jnp.int32),
             suffix=jnp.asarray(suffix),

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from oxygen import params, pi05, runner
+from oxygen import drawing, params, pi05
 from oxygen.config import TINY
 from oxygen.runner import Runner, Sizes
 from tests.oxygen.conftest import SMALL
@@ -20,14 +20,14 @@ from tests.oxygen.conftest import SMALL
 
 def small_runner(config=SMALL):
     weights = pi05.prepare(params.random_params(config, 0), config)
-    return Runner(config, weights, Sizes(slots=6, rows=4, births=2, suffix=3, limit=8))
+    return Runner(config, weights, Sizes(slots=6, rows=(4,), births=2, suffix=3, limit=8))
 
 
 def test_programs_that_write_the_pool_do_so_in_place(policy):
     pool, _ = policy._runner.empty()
     size = pool.k.nbytes + pool.v.nbytes
     programs = policy._runner._programs
-    for program in (programs.decode, *programs.fork.values()):
+    for program in (*programs.decode.values(), *programs.fork.values()):
         assert program.memory_analysis().alias_size_in_bytes == size
 
 
@@ -35,7 +35,7 @@ def test_the_pool_that_was_given_is_used_up(policy):
     served = policy._runner
     pool, texts = served.empty()
     prefix = served.prefill(served.blank(24))
-    longer, _ = served.fork(prefix, served.births((), ()), pool, texts)
+    longer, _ = served.fork(prefix, served.births(()), pool, texts)
     jax.block_until_ready(longer)
     assert pool.k.is_deleted()
     assert not texts.written.is_deleted()
@@ -44,11 +44,11 @@ def test_the_pool_that_was_given_is_used_up(policy):
 def test_noise_is_normal_and_a_function_of_seed_and_query():
     seeds = jnp.array([[0, 1], [1, 0], [0, 1], [0, 2]], jnp.uint32)
     queries = jnp.array([0, 0, 1, 0], jnp.uint32)
-    drawn = np.asarray(runner.noise(seeds, queries, (50, 32)))
+    drawn = np.asarray(drawing.noise(seeds, queries, (50, 32)))
     assert len({rows.tobytes() for rows in drawn}) == 4
     assert abs(drawn.mean()) < 0.05
     assert abs(drawn.std() - 1) < 0.05
-    one = np.asarray(runner.noise(seeds[2:3], queries[2:3], (50, 32)))
+    one = np.asarray(drawing.noise(seeds[2:3], queries[2:3], (50, 32)))
     assert one.tobytes() == drawn[2:3].tobytes(), "company changes nothing"
 
 
@@ -56,7 +56,7 @@ def test_every_bucket_is_served():
     config = dataclasses.replace(SMALL, prompt_buckets=(8, 16))
     served = small_runner(config)
     for bucket in config.prompt_buckets:
-        actions = served.denoise(served.prefill(served.blank(bucket)), 7, 3)
+        actions = served.denoise(served.prefill(served.blank(bucket)), [7], [3])
         assert np.isfinite(np.asarray(actions)).all()
     assert served.compiles_after_warm_up == 0
 
@@ -64,7 +64,7 @@ def test_every_bucket_is_served():
 def digest_of_an_episode(served) -> str:
     digest = hashlib.sha256()
     for query in range(3):
-        digest.update(np.asarray(served.denoise(served.prefill(served.blank(24)), 7, query)).tobytes())
+        digest.update(np.asarray(served.denoise(served.prefill(served.blank(24)), [7], [query])).tobytes())
     return digest.hexdigest()
 
 
