@@ -1,0 +1,49 @@
+"""Compiled programs kept on disk, so that a second start does not compile what the first has compiled."""
+
+import hashlib
+import os
+import platform
+from pathlib import Path
+
+import jax
+
+CACHE_VARIABLE = "OXYGEN_COMPILE_CACHE"
+
+
+def use_compile_cache(directory: Path | None = None) -> Path:
+    """Keep every program compiled from now on, and take those that are there already. Call it first.
+
+    Args:
+        directory: Where. By default what JAX has been told already (`JAX_COMPILATION_CACHE_DIR`), else
+            `OXYGEN_COMPILE_CACHE`, else `oxygen-eval/compiled` in the user's cache.
+
+    Returns:
+        The folder used. Ours has a part for each kind of processor: what is compiled for one may use
+        instructions that another lacks.
+    """
+    told = jax.config.values["jax_compilation_cache_dir"]
+    if directory is None and told:
+        return Path(told)
+    path = (directory or _folder()) / _processor()
+    jax.config.update("jax_compilation_cache_dir", str(path))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+    return path
+
+
+def _folder() -> Path:
+    chosen = os.environ.get(CACHE_VARIABLE)
+    if chosen:
+        return Path(chosen).expanduser()
+    users = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(users).expanduser() / "oxygen-eval" / "compiled"
+
+
+def _processor() -> str:
+    """The machine's architecture, and what its processor can do where the system tells."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    told = sorted({line for line in lines if line.startswith(("model name", "flags", "Features"))})
+    return f"{platform.machine()}-{hashlib.sha256(' '.join(told).encode()).hexdigest()[:12]}"

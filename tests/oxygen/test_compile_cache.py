@@ -1,0 +1,53 @@
+"""Compiled programs outlive the process."""
+
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from oxygen.compile_cache import use_compile_cache
+
+_SETTINGS = (
+    "jax_compilation_cache_dir",
+    "jax_persistent_cache_min_compile_time_secs",
+    "jax_persistent_cache_min_entry_size_bytes",
+)
+
+
+@pytest.fixture(autouse=True)
+def as_before():
+    from jax.experimental.compilation_cache import compilation_cache
+
+    before = {name: jax.config.values[name] for name in _SETTINGS}
+    compilation_cache.reset_cache()
+    yield
+    for name, value in before.items():
+        jax.config.update(name, value)
+    compilation_cache.reset_cache()
+
+
+def test_a_program_is_kept_and_found_again(tmp_path):
+    folder = use_compile_cache(tmp_path)
+    jax.jit(lambda x: x * 3 + 1).lower(jnp.ones(7)).compile()
+    kept = sorted(path.name for path in folder.iterdir())
+    assert kept
+    jax.clear_caches()
+    jax.jit(lambda x: x * 3 + 1).lower(jnp.ones(7)).compile()
+    assert {path.name for path in folder.iterdir()} >= set(kept)
+
+
+def test_the_folder_is_the_users_choice(monkeypatch, tmp_path):
+    monkeypatch.setenv("OXYGEN_COMPILE_CACHE", str(tmp_path / "mine"))
+    assert use_compile_cache().parent == tmp_path / "mine"
+
+
+def test_the_default_lies_in_the_users_cache(monkeypatch, tmp_path):
+    monkeypatch.delenv("OXYGEN_COMPILE_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert use_compile_cache().parent == tmp_path / "oxygen-eval" / "compiled"
+
+
+def test_what_jax_was_told_already_stays(tmp_path):
+    jax.config.update("jax_compilation_cache_dir", str(tmp_path))
+    assert use_compile_cache() == Path(tmp_path)
