@@ -1,5 +1,7 @@
 """Text after a prefix: newborn requests are forked from it into their slots, then decoded token by token."""
 
+import functools
+
 import flax.struct
 import jax
 import jax.numpy as jnp
@@ -8,7 +10,7 @@ from oxygen import drawing, gemma, kv_pool, pi05
 from oxygen.drawing import Choice
 from oxygen.kv_pool import KvPool, Texts
 from oxygen.pi05 import Prefix, Weights
-from oxygen.typing import Array, Float, Float32, Int32, Leaf
+from oxygen.typing import Array, Bool, Float, Float32, Int32, Leaf
 
 
 @flax.struct.dataclass
@@ -39,36 +41,15 @@ def fork(
 
     Whole rows are written, so that nothing of a slot's former life remains.
     """
-    birth, width = births.suffix.shape
-    length = prefix.length[births.parents]
-    positions = length[:, None] + jnp.arange(width, dtype=jnp.int32)[None]
-    seen = prefix.valid()[births.parents]
+    position = prefix.length[births.parents]
     x = pi05.embed_text(weights, births.suffix)
-    ks, vs = [], []
-    for layer, all_k, all_v in zip(weights.trunk, prefix.k, prefix.v, strict=True):
-        before = gemma.Keys(k=all_k[births.parents], v=all_v[births.parents], mask=seen)
-
-        def attend(
-            q: Array, k: Array, v: Array, before: gemma.Keys = before
-        ) -> tuple[Array, tuple[Array, Array]]:
-            own = gemma.Keys(k=k, v=v, mask=gemma.causal(birth, width))
-            return gemma.attention(q, (before, own)), (k, v)
-
-        x, (k, v) = gemma.trunk_layer(layer, x, positions, attend)
-        ks.append(_row(before.k, k, length, pool.k.shape[2]))
-        vs.append(_row(before.v, v, length, pool.v.shape[2]))
-    pool = kv_pool.fill(pool, births.slots, jnp.stack(ks), jnp.stack(vs))
+    by = gemma.turns(_following(position, x.shape[1]), weights.head_dim)
+    for index, (layer, k, v) in enumerate(zip(weights.trunk, prefix.k, prefix.v, strict=True)):
+        root = Root(parent=births.parents, k=k, v=v)
+        at = (index, births.slots, position)
+        x, pool = gemma.trunk_layer(layer, x, by, functools.partial(_attend, pool, at, root))
     draws = births.choice.draws() if births.choice else None
-    return pool, kv_pool.start(texts, births.slots, births.token, length + births.suffix_length, draws)
-
-
-def _row(before: Array, own: Array, length: Int32[Array, " birth"], positions: int) -> Array:
-    """A slot's row: `before`, then `own` from position `length` on, then zeros."""
-    room = positions - before.shape[1]
-    padded = jnp.pad(before, ((0, 0), (0, room), (0, 0), (0, 0)))
-    return jax.vmap(lambda row, new, at: jax.lax.dynamic_update_slice_in_dim(row, new, at, axis=0))(
-        padded, own, length
-    )
+    return pool, kv_pool.start(texts, births.slots, births.token, position + births.suffix_length, draws)
 
 
 def decode(
@@ -87,21 +68,94 @@ def decode(
         The pool and the texts, one token longer, and the scores the tokens were picked by.
     """
     token, position = texts.token[rows], texts.position[rows]
-    positions = jnp.arange(pool.k.shape[2], dtype=jnp.int32)
-    mask = (positions[None] <= position[:, None])[:, None]
+    by = gemma.turns(position[:, None], weights.head_dim)
     x = pi05.embed_text(weights, token[:, None])
     for index, layer in enumerate(weights.trunk):
-
-        def attend(
-            q: Array, k: Array, v: Array, index: int = index, pool: KvPool = pool
-        ) -> tuple[Array, KvPool]:
-            longer = kv_pool.append(pool, (index, rows, position), k[:, 0], v[:, 0])
-            all_k, all_v = kv_pool.rows(longer, index, rows)
-            return gemma.attention(q, (gemma.Keys(k=all_k, v=all_v, mask=mask),)), longer
-
-        x, pool = gemma.trunk_layer(layer, x, position[:, None], attend)
+        at = (index, rows, position)
+        x, pool = gemma.trunk_layer(layer, x, by, functools.partial(_attend, pool, at, None))
     scores = logits(weights, gemma.rms_norm(x, weights.trunk_norm)[:, 0])
     return pool, kv_pool.write(texts, rows, _next(scores, texts, rows, top_k)), scores
+
+
+@flax.struct.dataclass
+class Root:
+    """One layer's prefix, which newborn rows begin with.
+
+    Attributes:
+        parent: The robot that each row follows, [row].
+        k, v: The prefix, [robot, position, kv_head, dim].
+    """
+
+    parent: Leaf
+    k: Leaf
+    v: Leaf
+
+
+@flax.struct.dataclass
+class Tokens:
+    """What every row reads in one layer.
+
+    Attributes:
+        slot: Where its text lives, [row].
+        position: Where in the slot its first token goes, [row].
+        q, k, v: Of its tokens, [row, token, head, dim].
+    """
+
+    slot: Leaf
+    position: Leaf
+    q: Leaf
+    k: Leaf
+    v: Leaf
+
+
+def _attend(
+    pool: KvPool, at: tuple[int, Array, Array], root: Root | None, q: Array, k: Array, v: Array
+) -> tuple[Array, KvPool]:
+    """Write tokens into their slots, after `root` if they are the first; let them see what is before them."""
+    layer, slot, position = at
+    return jax.lax.platform_dependent(
+        pool,
+        Tokens(slot=slot, position=position, q=q, k=k, v=v),
+        root,
+        cpu=functools.partial(_slot_by_slot, layer),
+        default=functools.partial(_all_at_once, layer),
+    )
+
+
+def _slot_by_slot(layer: int, pool: KvPool, tokens: Tokens, root: Root | None) -> tuple[Array, KvPool]:
+    """On a CPU: a slot at a time. Its keys and values are read where they lie, and stay in the cache."""
+
+    def one(pool: KvPool, of_row: tuple[Tokens, Array | None]) -> tuple[KvPool, Array]:
+        token, parent = of_row
+        if root is not None:
+            pool = kv_pool.plant(pool, (layer, token.slot), root.k[parent], root.v[parent])
+        pool = kv_pool.append(pool, (layer, token.slot, token.position), token.k, token.v)
+        k, v = kv_pool.row(pool, layer, token.slot)
+        seen = _up_to(_following(token.position[None], token.q.shape[0])[0], k.shape[0])
+        return pool, gemma.attention_of_one(token.q, k, v, seen)
+
+    pool, heads = jax.lax.scan(one, pool, (tokens, root.parent if root is not None else None))
+    return heads, pool
+
+
+def _all_at_once(layer: int, pool: KvPool, tokens: Tokens, root: Root | None) -> tuple[Array, KvPool]:
+    """Elsewhere: in one batch, which takes a copy of one layer of the rows at work."""
+    if root is not None:
+        pool = kv_pool.plant_all(pool, (layer, tokens.slot), root.k[root.parent], root.v[root.parent])
+    pool = kv_pool.append_all(pool, (layer, tokens.slot, tokens.position), tokens.k, tokens.v)
+    k, v = kv_pool.rows(pool, layer, tokens.slot)
+    seen = _up_to(_following(tokens.position, tokens.q.shape[1]), k.shape[1])
+    return gemma.attention(tokens.q, gemma.Keys(k=k, v=v, mask=seen)), pool
+
+
+def _following(first: Int32[Array, " row"], count: int) -> Int32[Array, "row token"]:
+    return first[:, None] + jnp.arange(count, dtype=jnp.int32)[None]
+
+
+def _up_to(positions: Int32[Array, "*rows"], size: int) -> Bool[Array, "*rows position"]:
+    """Which of `size` positions lie at or before each of `positions`."""
+    every = jnp.arange(size, dtype=jnp.int32).reshape((1,) * positions.ndim + (size,))
+    return every <= positions[..., None]
 
 
 def _next(

@@ -44,16 +44,29 @@ def adaptive_rms_norm(
     return y.astype(x.dtype), gate.astype(x.dtype)
 
 
-def rope(
-    x: Float[Array, "batch token head dim"], positions: Int32[Array, "batch token"]
-) -> Float[Array, "batch token head dim"]:
-    """Rotary position embedding over halves of the head, in float32, wavelengths up to 10 000."""
-    dim = x.shape[-1]
+@flax.struct.dataclass
+class Turns:
+    """Rotary position embedding, worked out once for all layers.
+
+    Attributes:
+        sin, cos: Of every position's angles, [batch, token, 1, dim / 2], in float32.
+    """
+
+    sin: Leaf
+    cos: Leaf
+
+
+def turns(positions: Int32[Array, "batch token"], dim: int) -> Turns:
+    """The angles of positions, with wavelengths up to 10 000, for heads of `dim` channels."""
     timescale = 10_000.0 ** (2.0 / dim * jnp.arange(dim // 2, dtype=jnp.float32))
     radians = positions[..., None, None].astype(jnp.float32) / timescale[None, None, None]
-    sin, cos = jnp.sin(radians), jnp.cos(radians)
+    return Turns(sin=jnp.sin(radians), cos=jnp.cos(radians))
+
+
+def rope(x: Float[Array, "batch token head dim"], by: Turns) -> Float[Array, "batch token head dim"]:
+    """Turn the two halves of every head by its position's angles, in float32."""
     first, second = jnp.split(x.astype(jnp.float32), 2, axis=-1)
-    turned = jnp.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1)
+    turned = jnp.concatenate([first * by.cos - second * by.sin, second * by.cos + first * by.sin], axis=-1)
     return turned.astype(x.dtype)
 
 
@@ -64,7 +77,7 @@ class Keys:
     Attributes:
         k: Keys, [batch, position, kv_head, dim].
         v: Values, of the same shape.
-        mask: Which positions each query may see, [batch or 1, query or 1, position].
+        mask: Which positions each query may see, [batch, query or 1, position].
     """
 
     k: Leaf
@@ -72,52 +85,65 @@ class Keys:
     mask: Leaf
 
 
-def attention(
-    q: Float[Array, "batch query head dim"], parts: Sequence[Keys]
+def attention(q: Float[Array, "batch query head dim"], keys: Keys) -> Float[Array, "batch query head dim"]:
+    """Grouped-query attention, with logits and softmax in float32."""
+    return attention_turned(q, keys.k.transpose(0, 2, 3, 1), keys.v.transpose(0, 2, 1, 3), keys.mask)
+
+
+def attention_turned(
+    q: Float[Array, "batch query head dim"],
+    k: Float[Array, "batch kv_head dim position"],
+    v: Float[Array, "batch kv_head position dim"],
+    mask: Bool[Array, "batch query_or_1 position"],
 ) -> Float[Array, "batch query head dim"]:
-    """Grouped-query attention over several stretches of keys as if they were one, without joining them."""
+    """The same over keys and values that lie as products read them, so that none need be moved."""
     batch, query, heads, dim = q.shape
-    kv_heads = parts[0].k.shape[2]
-    grouped = q.reshape(batch, query, kv_heads, heads // kv_heads, dim)
-    logits = jnp.concatenate([_logits(grouped, part) for part in parts], axis=-1)
-    weights = jax.nn.softmax(logits, axis=-1).astype(q.dtype)
-    out, start = jnp.zeros_like(grouped), 0
-    for part in parts:
-        stop = start + part.k.shape[1]
-        out = out + jnp.einsum("bkgqs,bskh->bqkgh", weights[..., start:stop], part.v)
-        start = stop
-    return out.reshape(batch, query, heads, dim)
+    kv_heads = k.shape[1]
+    grouped = q.reshape(batch, query, kv_heads, heads // kv_heads, dim).transpose(0, 2, 1, 3, 4)
+    flat = grouped.reshape(batch, kv_heads, -1, dim)
+    logits = jnp.einsum("bkqh,bkhs->bkqs", flat, k, preferred_element_type=jnp.float32)
+    by_head = logits.reshape(*grouped.shape[:4], -1)
+    seen = jnp.where(mask[:, None, :, None], by_head, _MASKED)
+    weights = jax.nn.softmax(seen, axis=-1).astype(q.dtype).reshape(logits.shape)
+    out = jnp.einsum("bkqs,bksh->bkqh", weights, v).reshape(grouped.shape)
+    return out.transpose(0, 2, 1, 3, 4).reshape(q.shape)
 
 
-def _logits(
-    grouped: Float[Array, "batch query kv_head group dim"], part: Keys
-) -> Float[Array, "batch kv_head group query position"]:
-    logits = jnp.einsum("bqkgh,bskh->bkgqs", grouped, part.k, preferred_element_type=jnp.float32)
-    return jnp.where(part.mask[:, None, None], logits, _MASKED)
+def attention_of_one(
+    q: Float[Array, "query head dim"],
+    k: Float[Array, "position kv_head dim"],
+    v: Float[Array, "position kv_head dim"],
+    mask: Bool[Array, "query position"],
+) -> Float[Array, "query head dim"]:
+    """The same without a batch, as plain products of matrices.
 
-
-def causal(batch: int, length: int) -> Bool[Array, "batch query position"]:
-    """The mask in which each token sees itself and those before it."""
-    return jnp.broadcast_to(jnp.tril(jnp.ones((length, length), bool))[None], (batch, length, length))
+    XLA reads those in place, on a CPU; batched products it feeds with keys that it has copied and turned.
+    """
+    out = []
+    for head, group in enumerate(jnp.split(q, k.shape[1], axis=1)):
+        flat = group.reshape(-1, group.shape[-1])
+        logits = jnp.einsum("gh,sh->gs", flat, k[:, head], preferred_element_type=jnp.float32)
+        seen = jnp.where(mask[:, None], logits.reshape(*group.shape[:2], -1), _MASKED)
+        weights = jax.nn.softmax(seen, axis=-1).astype(q.dtype).reshape(logits.shape)
+        out.append((weights @ v[:, head]).reshape(group.shape))
+    return jnp.concatenate(out, axis=1)
 
 
 @flax.struct.dataclass
 class Layer:
-    """The weights of one layer of one expert.
+    """The weights of one layer of one expert, each matrix [in, out] as products want it.
 
     Attributes:
-        q: [head, width, dim]; k, v: [kv_head, width, dim]; out: [head, dim, width].
-        gate, up: The gated MLP's two input matrices, [width, mlp]; down: [mlp, width].
+        qkv: Queries of every head, then keys, then values, [width, (head + 2·kv_head)·dim].
+        out: [head·dim, width].
+        gate_up: The gated MLP's two input matrices side by side, [width, 2·mlp]; down: [mlp, width].
         before_attention, before_mlp: Norms: a scale [width] in the trunk; in the action expert the adaRMS
             vectors (scale, shift and gate side by side) of every denoising step, [step, 3·width].
     """
 
-    q: Leaf
-    k: Leaf
-    v: Leaf
+    qkv: Leaf
     out: Leaf
-    gate: Leaf
-    up: Leaf
+    gate_up: Leaf
     down: Leaf
     before_attention: Leaf
     before_mlp: Leaf
@@ -131,19 +157,24 @@ class Layer:
         )
 
 
-def trunk_layers(llm: Params, dtype: str) -> tuple[Layer, ...]:
-    """The trunk's layers, taken out of their stacks and cast once, so that no program slices weights."""
+def trunk_layers(llm: dict[str, Any], dtype: str) -> tuple[Layer, ...]:
+    """The trunk's layers, out of their stacks and cast once, so that no program slices weights.
+
+    Takes their parameters out of `llm`, each as it is used, so that no more than one is there twice.
+    """
     layers = llm["layers"]
-    norms = layers["pre_attention_norm"]["scale"], layers["pre_ffw_norm"]["scale"]
+    norms = layers.pop("pre_attention_norm")["scale"], layers.pop("pre_ffw_norm")["scale"]
     return _unstacked(layers, "", norms, dtype)
 
 
-def expert_layers(llm: Params, conditions: Float[Array, "step width"], dtype: str) -> tuple[Layer, ...]:
+def expert_layers(
+    llm: dict[str, Any], conditions: Float[Array, "step width"], dtype: str
+) -> tuple[Layer, ...]:
     """The action expert's layers, likewise, with the adaRMS vectors of every time step worked out."""
     layers = llm["layers"]
     norms = (
-        _modulations(layers["pre_attention_norm_1"]["Dense_0"], conditions, dtype),
-        _modulations(layers["pre_ffw_norm_1"]["Dense_0"], conditions, dtype),
+        _modulations(layers.pop("pre_attention_norm_1")["Dense_0"], conditions, dtype),
+        _modulations(layers.pop("pre_ffw_norm_1")["Dense_0"], conditions, dtype),
     )
     return _unstacked(layers, "_1", norms, dtype)
 
@@ -161,61 +192,90 @@ def _modulations(dense: Params, conditions: Float[Array, "step width"], dtype: s
 
 
 def _unstacked(
-    layers: Params, suffix: str, norms: tuple[Array | np.ndarray, Array | np.ndarray], dtype: str
+    layers: dict[str, Any], suffix: str, norms: tuple[Array | np.ndarray, Array | np.ndarray], dtype: str
 ) -> tuple[Layer, ...]:
-    cast = jnp.dtype(dtype)  # NumPy by itself has no bfloat16
     attn, mlp = layers["attn"], layers[f"mlp{suffix}"]
-    if f"qkv_einsum{suffix}" in attn:  # openpi fuses the three where every query head has its own KV head
-        q, k, v = (attn[f"qkv_einsum{suffix}"]["w"][:, i] for i in range(3))
-    else:
-        q = attn[f"q_einsum{suffix}"]["w"]
-        k, v = (attn[f"kv_einsum{suffix}"]["w"][:, i] for i in range(2))
-    out, gating, down = attn[f"attn_vec_einsum{suffix}"]["w"], mlp["gating_einsum"], mlp["linear"]
+    cast = jnp.dtype(dtype)  # NumPy by itself has no bfloat16
+    qkv = _projections(attn, suffix, cast)
+    out = _apart(attn.pop(f"attn_vec_einsum{suffix}")["w"], _rows, cast)
+    gate_up = _apart(mlp.pop("gating_einsum"), lambda pair: _side_by_side([*pair]), cast)
+    down = _apart(mlp.pop("linear"), _rows, cast)
     return tuple(
         Layer(
-            q=q[i].astype(cast),
-            k=k[i].astype(cast),
-            v=v[i].astype(cast),
-            out=out[i].astype(cast),
-            gate=gating[i, 0].astype(cast),
-            up=gating[i, 1].astype(cast),
-            down=down[i].astype(cast),
+            qkv=qkv[i],
+            out=out[i],
+            gate_up=gate_up[i],
+            down=down[i],
             before_attention=jnp.asarray(norms[0][i]),
             before_mlp=jnp.asarray(norms[1][i]),
         )
-        for i in range(out.shape[0])
+        for i in range(len(out))
     )
 
 
+def _projections(attn: dict[str, Any], suffix: str, dtype: np.dtype[Any]) -> list[Array]:
+    """Queries, keys and values of all heads as one matrix, layer by layer."""
+    if f"qkv_einsum{suffix}" in attn:  # openpi fuses the three where every query head has its own KV head
+        fused = attn.pop(f"qkv_einsum{suffix}")["w"]
+        return _apart(fused, lambda three: _side_by_side([head for part in three for head in part]), dtype)
+    q, kv = attn.pop(f"q_einsum{suffix}")["w"], attn.pop(f"kv_einsum{suffix}")["w"]
+    return [
+        jax.device_put(_side_by_side([*q[i], *kv[i, 0], *kv[i, 1]]).astype(dtype, copy=False))
+        for i in range(q.shape[0])
+    ]
+
+
+def _apart(
+    stack: Array | np.ndarray, matrix: Callable[[Any], Array | np.ndarray], dtype: np.dtype[Any]
+) -> list[Array]:
+    """The layers of a stack, each as one matrix on the device; done when they are there."""
+    return jax.block_until_ready(
+        [jax.device_put(matrix(stack[i]).astype(dtype, copy=False)) for i in range(stack.shape[0])]
+    )
+
+
+def _side_by_side(matrices: Sequence[Array | np.ndarray]) -> Array | np.ndarray:
+    own = np if isinstance(matrices[0], np.ndarray) else jnp
+    return own.concatenate(matrices, axis=1)
+
+
+def _rows(heads: Array | np.ndarray) -> Array | np.ndarray:
+    return heads.reshape(-1, heads.shape[-1])
+
+
 def trunk_layer(
-    layer: Layer, x: Float[Array, "batch token width"], positions: Int32[Array, "batch token"], attend: Attend
+    layer: Layer, x: Float[Array, "batch token width"], by: Turns, attend: Attend
 ) -> tuple[Float[Array, "batch token width"], Any]:
     """One layer of the trunk; returns its output and what `attend` keeps."""
-    mixed, kept = _mix(layer, rms_norm(x, layer.before_attention), positions, attend)
+    mixed, kept = _mix(layer, rms_norm(x, layer.before_attention), by, attend)
     x = x + mixed
     return x + _mlp(layer, rms_norm(x, layer.before_mlp)), kept
 
 
 def expert_layer(
-    layer: Layer, x: Float[Array, "batch token width"], positions: Int32[Array, "batch token"], attend: Attend
-) -> Float[Array, "batch token width"]:
-    """One layer of the action expert at one step, its two branches gated by the time."""
+    layer: Layer, x: Float[Array, "batch token width"], by: Turns, attend: Attend
+) -> tuple[Float[Array, "batch token width"], Any]:
+    """One layer of the action expert at one step, its two branches gated by the time; likewise."""
     normed, gate = adaptive_rms_norm(x, layer.before_attention)
-    mixed, _ = _mix(layer, normed, positions, attend)
+    mixed, kept = _mix(layer, normed, by, attend)
     x = x + mixed * gate
     normed, gate = adaptive_rms_norm(x, layer.before_mlp)
-    return x + _mlp(layer, normed) * gate
+    return x + _mlp(layer, normed) * gate, kept
 
 
 def _mix(
-    layer: Layer, x: Float[Array, "batch token width"], positions: Int32[Array, "batch token"], attend: Attend
+    layer: Layer, x: Float[Array, "batch token width"], by: Turns, attend: Attend
 ) -> tuple[Float[Array, "batch token width"], Any]:
-    q = rope(jnp.einsum("btd,ndh->btnh", x, layer.q), positions) * layer.q.shape[-1] ** -0.5
-    k = rope(jnp.einsum("btd,kdh->btkh", x, layer.k), positions)
-    v = jnp.einsum("btd,kdh->btkh", x, layer.v)
-    heads, kept = attend(q, k, v)
-    return jnp.einsum("btnh,nhd->btd", heads, layer.out), kept
+    dim = 2 * by.sin.shape[-1]
+    every = (x @ layer.qkv).reshape(*x.shape[:2], -1, dim)
+    heads = layer.out.shape[0] // dim
+    kv_heads = (every.shape[2] - heads) // 2
+    turned = rope(every[:, :, : heads + kv_heads], by)
+    q, k, v = turned[:, :, :heads] * dim**-0.5, turned[:, :, heads:], every[:, :, heads + kv_heads :]
+    mixed, kept = attend(q, k, v)
+    return mixed.reshape(*x.shape[:2], -1) @ layer.out, kept
 
 
 def _mlp(layer: Layer, x: Float[Array, "batch token width"]) -> Float[Array, "batch token width"]:
-    return (nn.gelu(x @ layer.gate) * (x @ layer.up)) @ layer.down
+    gate, up = jnp.split(x @ layer.gate_up, 2, axis=-1)
+    return (nn.gelu(gate) * up) @ layer.down

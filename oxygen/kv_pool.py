@@ -73,22 +73,52 @@ def no_texts(*, slots: int, limit: int, drawn: bool = False) -> Texts:
     )
 
 
-def fill(pool: KvPool, slots: Int32[Array, " birth"], k: Array, v: Array) -> KvPool:
-    """Write whole rows, [layer, birth, position, kv_head, dim]; slots beyond the pool are skipped."""
-    return KvPool(k=pool.k.at[:, slots].set(k, mode="drop"), v=pool.v.at[:, slots].set(v, mode="drop"))
+def plant(pool: KvPool, at: tuple[int, Array], k: Array, v: Array) -> KvPool:
+    """Begin the row `at` = (layer, slot) with [position, kv_head, dim], and clear what comes after it."""
+
+    def of(leaf: Array, new: Array) -> Array:
+        rest = jnp.zeros((leaf.shape[2] - new.shape[0], *new.shape[1:]), leaf.dtype)
+        leaf = jax.lax.dynamic_update_slice(leaf, new[None, None], (*at, 0, 0, 0))
+        return jax.lax.dynamic_update_slice(leaf, rest[None, None], (*at, new.shape[0], 0, 0))
+
+    return KvPool(k=of(pool.k, k), v=of(pool.v, v))
 
 
-def append(pool: KvPool, where: tuple[int, Array, Array], k: Array, v: Array) -> KvPool:
-    """Write one position per row, [row, kv_head, dim], at `where` = (layer, slots, positions)."""
+def plant_all(pool: KvPool, at: tuple[int, Array], k: Array, v: Array) -> KvPool:
+    """The same for many slots at once, [birth, position, kv_head, dim]."""
+
+    def of(leaf: Array, new: Array) -> Array:
+        rest = ((0, 0), (0, leaf.shape[2] - new.shape[1]), (0, 0), (0, 0))
+        return leaf.at[at].set(jnp.pad(new, rest))
+
+    return KvPool(k=of(pool.k, k), v=of(pool.v, v))
+
+
+def append(pool: KvPool, at: tuple[int, Array, Array], k: Array, v: Array) -> KvPool:
+    """Write [token, kv_head, dim] from `at` = (layer, slot, position) on; moved back where room ends."""
+    return KvPool(
+        k=jax.lax.dynamic_update_slice(pool.k, k[None, None], (*at, 0, 0)),
+        v=jax.lax.dynamic_update_slice(pool.v, v[None, None], (*at, 0, 0)),
+    )
+
+
+def append_all(pool: KvPool, at: tuple[int, Array, Array], k: Array, v: Array) -> KvPool:
+    """The same for many slots at once, [row, token, kv_head, dim]; what finds no room is dropped."""
+    layer, slots, positions = at
+    every = positions[:, None] + jnp.arange(k.shape[1], dtype=jnp.int32)[None]
+    where = (layer, slots[:, None], every)
     return KvPool(k=pool.k.at[where].set(k, mode="drop"), v=pool.v.at[where].set(v, mode="drop"))
 
 
+def row(pool: KvPool, layer: int, slot: Int32[Array, ""]) -> tuple[Array, Array]:
+    """One layer's keys and values of one slot, [position, kv_head, dim] each."""
+    at, size = (layer, slot, 0, 0, 0), (1, 1, *pool.k.shape[2:])
+    return jax.lax.dynamic_slice(pool.k, at, size)[0, 0], jax.lax.dynamic_slice(pool.v, at, size)[0, 0]
+
+
 def rows(pool: KvPool, layer: int, slots: Int32[Array, " row"]) -> tuple[Array, Array]:
-    """One layer's keys and values of the given slots, [row, position, kv_head, dim] each."""
-    return (
-        pool.k.at[layer, slots].get(mode="clip"),
-        pool.v.at[layer, slots].get(mode="clip"),
-    )
+    """One layer's keys and values of the given slots, [row, position, kv_head, dim] each: a copy."""
+    return pool.k[layer, slots], pool.v[layer, slots]
 
 
 def start(

@@ -5,6 +5,7 @@ values; so does the text of a language task, which follows it causally. Neither 
 serves the actions and any number of texts. Sources: π0.5 (arXiv 2504.16054), openpi's `pi0.py`.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import flax.linen as nn
@@ -31,6 +32,7 @@ class Weights:
         expert: The action expert's layers.
         expert_norm: adaRMS vectors before the action head, [step, 3·width].
         action_in, action_out: Projections of actions, `kernel` and `bias`, in float32.
+        head_dim: Channels of an attention head.
     """
 
     tower: Params
@@ -41,6 +43,7 @@ class Weights:
     expert_norm: Leaf
     action_in: Params
     action_out: Params
+    head_dim: int = flax.struct.field(pytree_node=False)
 
 
 @flax.struct.dataclass
@@ -82,20 +85,36 @@ def flow_times(steps: int) -> Float32[np.ndarray, " step"]:
 
 def prepare(params: Params, config: Pi05Config) -> Weights:
     """Turn openpi's parameter tree, of NumPy's arrays or JAX's, into what the programs read. Done at load."""
-    llm = params["PaliGemma"]["llm"]
-    time_mlp = {name: params[name] for name in ("time_mlp_in", "time_mlp_out")}
+    return consume(_opened(params), config)
+
+
+def consume(params: dict[str, Any], config: Pi05Config) -> Weights:
+    """The same, but takes every array out of the tree as it is used; the tree is left empty.
+
+    So memory peaks at the tree's size and one parameter, as long as nobody else holds its arrays.
+    """
+    llm = params["PaliGemma"].pop("llm")
+    time_mlp = {name: params.pop(name) for name in ("time_mlp_in", "time_mlp_out")}
     conditions = jax.jit(_conditions, static_argnums=1)(time_mlp, config)
     weights = Weights(
-        tower=params["PaliGemma"]["img"],
-        embedding=llm["embedder"]["input_embedding"].astype(jnp.dtype(config.dtype)),
+        embedding=jax.device_put(
+            llm.pop("embedder")["input_embedding"].astype(jnp.dtype(config.dtype), copy=False)
+        ),
         trunk=gemma.trunk_layers(llm, config.dtype),
-        trunk_norm=llm["final_norm"]["scale"],
+        trunk_norm=llm.pop("final_norm")["scale"],
         expert=gemma.expert_layers(llm, conditions, config.dtype),
         expert_norm=gemma.final_modulation(llm, conditions, config.dtype),
-        action_in=params["action_in_proj"],
-        action_out=params["action_out_proj"],
+        tower=params.pop("PaliGemma")["img"],
+        action_in=params.pop("action_in_proj"),
+        action_out=params.pop("action_out_proj"),
+        head_dim=config.trunk.head_dim,
     )
     return jax.device_put(weights)
+
+
+def _opened(tree: Params) -> dict[str, Any]:
+    """The same arrays in dictionaries of our own."""
+    return {key: _opened(value) if isinstance(value, Mapping) else value for key, value in tree.items()}
 
 
 def _conditions(time_mlp: Params, config: Pi05Config) -> Float32[Array, "step width"]:
@@ -137,46 +156,88 @@ def prefill(
     batch, size = embedded.shape[:2]
     positions = jnp.broadcast_to(jnp.arange(size, dtype=jnp.int32)[None], (batch, size))
     mask = (positions < length[:, None])[:, None]
+    by = gemma.turns(positions, weights.head_dim)
 
     def attend(q: Array, k: Array, v: Array) -> tuple[Array, tuple[Array, Array]]:
-        return gemma.attention(q, (gemma.Keys(k=k, v=v, mask=mask),)), (k, v)
+        return gemma.attention(q, gemma.Keys(k=k, v=v, mask=mask)), (k, v)
 
     x, kept = embedded, []
     for layer in weights.trunk:
-        x, kv = gemma.trunk_layer(layer, x, positions, attend)
+        x, kv = gemma.trunk_layer(layer, x, by, attend)
         kept.append(kv)
     prefix = Prefix(k=tuple(k for k, _ in kept), v=tuple(v for _, v in kept), length=length)
     return prefix, gemma.rms_norm(x, weights.trunk_norm)
 
 
-def velocity(
-    weights: Weights, prefix: Prefix, noisy: Float32[Array, "batch horizon action"], step: Int32[Array, ""]
-) -> Float32[Array, "batch horizon action"]:
-    """The flow's velocity at one of the denoising steps, where the actions are `noisy`."""
-    horizon = noisy.shape[1]
-    x = _dense(weights.action_in, noisy).astype(weights.embedding.dtype)
-    positions = prefix.length[:, None] + jnp.arange(horizon, dtype=jnp.int32)[None]
-    among_themselves = jnp.ones((1, 1, horizon), bool)
-    seen = prefix.valid()
-    for layer, prefix_k, prefix_v in zip(weights.expert, prefix.k, prefix.v, strict=True):
-        observed = gemma.Keys(k=prefix_k, v=prefix_v, mask=seen)
+@flax.struct.dataclass
+class Stage:
+    """What the action expert's tokens attend to: per layer the prefix, then their own keys and values.
 
-        def attend(q: Array, k: Array, v: Array, observed: gemma.Keys = observed) -> tuple[Array, None]:
-            own = gemma.Keys(k=k, v=v, mask=among_themselves)
-            return gemma.attention(q, (observed, own)), None
+    Attributes:
+        k: One [batch, kv_head, dim, position + horizon] for every layer, the way round that products read it.
+        v: One [batch, kv_head, position + horizon, dim].
+    """
 
-        x = gemma.expert_layer(layer.at_step(step), x, positions, attend)
-    modulation = jax.lax.dynamic_index_in_dim(weights.expert_norm, step, keepdims=False)
-    normed, _ = gemma.adaptive_rms_norm(x, modulation)
-    return _dense(weights.action_out, normed.astype(jnp.float32))
+    k: tuple[Leaf, ...]
+    v: tuple[Leaf, ...]
+
+
+def _stage(prefix: Prefix, horizon: int) -> Stage:
+    def with_room(leaf: Array) -> Array:
+        return jnp.pad(leaf.transpose(0, 2, 1, 3), ((0, 0), (0, 0), (0, horizon), (0, 0)))
+
+    return Stage(
+        k=tuple(with_room(k).transpose(0, 1, 3, 2) for k in prefix.k), v=tuple(map(with_room, prefix.v))
+    )
 
 
 def denoise(
     weights: Weights, prefix: Prefix, noise: Float32[Array, "batch horizon action"], steps: int
 ) -> Float32[Array, "batch horizon action"]:
-    """Follow the flow from noise (t = 1) to actions (t = 0) in as many Euler steps as were prepared."""
+    """Follow the flow from noise (t = 1) to actions (t = 0) in as many Euler steps as were prepared.
 
-    def euler(step: Int32[Array, ""], x: Float32[Array, "batch horizon action"]) -> Array:
-        return x - velocity(weights, prefix, x, step) / steps
+    What does not change from step to step (the prefix's place, the mask, the angles) is made before them.
+    """
+    horizon = noise.shape[1]
+    positions = prefix.length[:, None] + jnp.arange(horizon, dtype=jnp.int32)[None]
+    by = gemma.turns(positions, weights.head_dim)
+    among_themselves = jnp.ones((noise.shape[0], 1, horizon), bool)
+    mask = jnp.concatenate([prefix.valid(), among_themselves], axis=-1)
 
-    return jax.lax.fori_loop(0, steps, euler, noise)
+    def euler(
+        step: Int32[Array, ""], state: tuple[Float32[Array, "batch horizon action"], Stage]
+    ) -> tuple[Array, Stage]:
+        x, stage = state
+        velocity, stage = _velocity(weights, stage, (x, step), by, mask)
+        return x - velocity / steps, stage
+
+    return jax.lax.fori_loop(0, steps, euler, (noise, _stage(prefix, horizon)))[0]
+
+
+def _velocity(
+    weights: Weights,
+    stage: Stage,
+    at: tuple[Float32[Array, "batch horizon action"], Int32[Array, ""]],
+    by: gemma.Turns,
+    mask: Array,
+) -> tuple[Float32[Array, "batch horizon action"], Stage]:
+    """The flow's velocity where the actions are, at one of the denoising steps."""
+    noisy, step = at
+    x = _dense(weights.action_in, noisy).astype(weights.embedding.dtype)
+    before = stage.k[0].shape[-1] - noisy.shape[1]
+    ks, vs = [], []
+    for layer, all_k, all_v in zip(weights.expert, stage.k, stage.v, strict=True):
+
+        def attend(
+            q: Array, k: Array, v: Array, all_k: Array = all_k, all_v: Array = all_v
+        ) -> tuple[Array, tuple[Array, Array]]:
+            all_k = all_k.at[..., before:].set(k.transpose(0, 2, 3, 1))
+            all_v = all_v.at[:, :, before:].set(v.transpose(0, 2, 1, 3))
+            return gemma.attention_turned(q, all_k, all_v, mask), (all_k, all_v)
+
+        x, (k, v) = gemma.expert_layer(layer.at_step(step), x, by, attend)
+        ks.append(k)
+        vs.append(v)
+    modulation = jax.lax.dynamic_index_in_dim(weights.expert_norm, step, keepdims=False)
+    normed, _ = gemma.adaptive_rms_norm(x, modulation)
+    return _dense(weights.action_out, normed.astype(jnp.float32)), Stage(k=tuple(ks), v=tuple(vs))

@@ -12,7 +12,7 @@ from oxygen.config import Pi05Config
 from oxygen.engine import Acted, Engine, Settled
 from oxygen.language import LanguageTask, TextBorn, TextFinished
 from oxygen.params import random_params
-from oxygen.pi05 import Weights, prepare
+from oxygen.pi05 import Weights, consume, prepare
 from oxygen.plan import Ended, Plan
 from oxygen.reply import Reply, Tail
 from oxygen.runner import ModelInput, Runner, Sizes
@@ -285,8 +285,9 @@ def create_policy(
 
 def _prepared(weights: int | Params, config: Pi05Config) -> Weights:
     """What the programs read. Random parameters are gone before compilation, which takes memory too."""
-    params = random_params(config, weights, config.dtype) if isinstance(weights, int) else weights
-    return prepare(params, config)
+    if isinstance(weights, int):
+        return consume(dict(random_params(config, weights, config.dtype)), config)
+    return prepare(weights, config)
 
 
 def _warm_up(policy: OxyGenPolicy, config: Pi05Config, state_size: int) -> None:
