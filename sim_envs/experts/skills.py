@@ -3,25 +3,35 @@
 from collections.abc import Callable, Mapping
 
 from configs.errors import UsageError
+from sim_envs.experts.articulated import pull, push
 from sim_envs.experts.grasps import Grasp
 from sim_envs.experts.insert import insert, insertion
 from sim_envs.experts.motion import Phase, Skill
+from sim_envs.experts.order import in_working_order, opening_for
 from sim_envs.experts.pick_and_place import let_go, pick, place
+from sim_envs.experts.push import is_pushed, slide
 from sim_envs.experts.scene import Goal, Scene
 
 
 def achieve(scene: Scene) -> Skill:
-    """Work on the goals that do not hold, in BDDL's order, until all do; then stay."""
+    """Work on the goals that do not hold, in an order that can succeed, until all do; then stay.
+
+    After each skill the goals are looked at anew, for one may have undone what another had done.
+    """
     while True:
-        missing = [goal for goal in scene.goals if not scene.satisfied(goal)]
-        for goal in missing:
+        missing = [goal for goal in in_working_order(scene.goals, scene) if not scene.satisfied(goal)]
+        if missing:
+            goal = opening_for(missing[0], scene) or missing[0]
             yield from skill_for(goal)(scene, goal)
-        if not missing:
+        else:
             yield let_go(scene, Phase.DONE)
 
 
 def put(scene: Scene, goal: Goal) -> Skill:
     """Bring the first argument to be on or in the second, as often as it takes."""
+    if is_pushed(scene, goal):
+        yield from slide(scene, goal)
+        return
     thing, target = goal.arguments
     tried: list[Grasp] = []
     while not scene.satisfied(goal):
@@ -34,7 +44,14 @@ def put(scene: Scene, goal: Goal) -> Skill:
             yield from place(scene, thing, target)
 
 
-SKILLS: Mapping[str, Callable[[Scene, Goal], Skill]] = {"in": put, "on": put}
+SKILLS: Mapping[str, Callable[[Scene, Goal], Skill]] = {
+    "in": put,
+    "on": put,
+    "open": pull,
+    "close": push,
+    "turnon": pull,
+    "turnoff": pull,
+}
 """The skill that achieves each of BDDL's predicates."""
 
 
