@@ -24,6 +24,16 @@ class ScriptedPolicy(Protocol):
     def query(self) -> Float64[np.ndarray, "horizon 7"]:
         """The next chunk of actions, each in [−1, 1]; any number of them may be carried out."""
 
+    @property
+    def intended(self) -> Float64[np.ndarray, "horizon 7"]:
+        """What the policy holds right in the state of the last query: what a demonstration should teach.
+
+        Equal to what `query` returned, unless noise was put into that.
+
+        Raises:
+            RuntimeError: There was no query since the reset.
+        """
+
 
 class Noop(ScriptedPolicy):
     """Stands still with an open gripper."""
@@ -36,6 +46,11 @@ class Noop(ScriptedPolicy):
     def query(self) -> Float64[np.ndarray, "horizon 7"]:
         return np.tile(_STAND_STILL, (HORIZON, 1))
 
+    @property
+    @override
+    def intended(self) -> Float64[np.ndarray, "horizon 7"]:
+        return self.query()
+
 
 class Random(ScriptedPolicy):
     """Draws every action uniformly from [−1, 1]⁷; the episode key decides which."""
@@ -43,7 +58,16 @@ class Random(ScriptedPolicy):
     @override
     def reset(self, key: EpisodeKey) -> None:
         self._draws = np.random.default_rng(key.digest())
+        self._drawn: Float64[np.ndarray, "horizon 7"] | None = None
 
     @override
     def query(self) -> Float64[np.ndarray, "horizon 7"]:
-        return self._draws.uniform(-1.0, 1.0, (HORIZON, 7))
+        self._drawn = self._draws.uniform(-1.0, 1.0, (HORIZON, 7))
+        return self._drawn
+
+    @property
+    @override
+    def intended(self) -> Float64[np.ndarray, "horizon 7"]:
+        if self._drawn is None:
+            raise RuntimeError("nothing is intended yet: query first")
+        return self._drawn

@@ -36,9 +36,10 @@ def opening_for(goal: Goal, scene: Scene) -> Goal | None:
     """What has to be open before a goal can be worked on, though no goal says so; None if nothing is shut."""
     if goal.predicate != "in":
         return None
-    container = scene.container(goal.arguments[1])
-    if container is None or scene.is_open(container):
-        return None
     region = goal.arguments[1]
+    container = scene.container(region)
+    if container is None:
+        return None
     name = region if scene.joint(region) is not None else container.fixture
-    return Goal(predicate="open", arguments=(name,))
+    opening = Goal(predicate="open", arguments=(name,))
+    return None if scene.satisfied(opening) else opening

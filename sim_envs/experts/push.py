@@ -8,17 +8,26 @@ from sim_envs.experts.clearance import XY
 from sim_envs.experts.gripper import PANDA, downward
 from sim_envs.experts.motion import CLOSED, Motion, Phase, Skill, Waypoint
 from sim_envs.experts.poses import Pose, Vector3
-from sim_envs.experts.reaching import leave, reach, time_for
+from sim_envs.experts.reaching import leave, reach
 from sim_envs.experts.scene import Goal, Scene
 
 _FLAT = 0.035
 """A thing lower than this (m) has no wall to be taken by."""
 
-_PRESS = 0.006
+_PRESS = 0.008
 """How far (m) below the thing's inside the fingertips are told to go, for it to come along."""
 
 _CLOSE_ENOUGH = 0.008
 """How near the middle of its spot (m) a thing is left."""
+
+_AHEAD = 0.025
+"""How far (m) ahead the fingers are told to go: slowly enough for a rim not to be climbed."""
+
+_SLIPPED = 0.07
+"""Farther than this (m) from its middle the fingers no longer move a thing."""
+
+_STEPS = 200
+"""Control steps after which sliding is begun anew."""
 
 _MIDDLE = 0.02
 """How far (m) around its middle a thing's surface is looked at."""
@@ -63,8 +72,13 @@ def _drag(scene: Scene, thing: str, target: str) -> Motion:
     def missing() -> XY:
         return (scene.position(target) - scene.position(thing))[:2]
 
+    def slipped_off() -> bool:
+        off = (scene.gripper.position - scene.position(thing))[:2]
+        return bool(np.linalg.norm(off) > _SLIPPED)
+
     def path() -> Sequence[Waypoint]:
-        position = np.array([*(scene.gripper.position[:2] + missing()), low])
+        way = missing() * min(1.0, _AHEAD / max(float(np.linalg.norm(missing())), 1e-9))
+        position = np.array([*(scene.gripper.position[:2] + way), low])
         pose = Pose(position=position, rotation=start.rotation)
         return (Waypoint(pose=pose, near=0.0, aligned=0.0),)
 
@@ -72,6 +86,6 @@ def _drag(scene: Scene, thing: str, target: str) -> Motion:
         phase=Phase.PUSH,
         path=path,
         grip=CLOSED,
-        steps=time_for(start, path()),
-        interrupted=lambda: bool(np.linalg.norm(missing()) < _CLOSE_ENOUGH),
+        steps=_STEPS,
+        interrupted=lambda: bool(np.linalg.norm(missing()) < _CLOSE_ENOUGH) or slipped_off(),
     )

@@ -194,11 +194,6 @@ class Scene:
         """Between which values of a joint `open`, `close`, `turnon` or `turnoff` holds; None if nowhere."""
         return wanted_range(self._env, predicate, joint)
 
-    def is_open(self, joint: Joint) -> bool:
-        """Whether a joint is within LIBERO's range for open things."""
-        wanted = self.wanted("open", joint)
-        return wanted is not None and wanted[0] <= joint.value <= wanted[1]
-
     def is_on_table(self, region: str) -> bool:
         """Whether a name stands for a spot on the table, not for a part of a fixture or a thing."""
         sites = self._env.object_sites_dict

@@ -1,11 +1,13 @@
 """Which skill makes which goal hold, and how a task's goals are worked through."""
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from configs.errors import UsageError
 from sim_envs.experts.articulated import pull, push
 from sim_envs.experts.grasps import Grasp
 from sim_envs.experts.insert import insert, insertion
+from sim_envs.experts.joints import read_joint, wanted_range
 from sim_envs.experts.motion import Phase, Skill
 from sim_envs.experts.order import in_working_order, opening_for
 from sim_envs.experts.pick_and_place import let_go, pick, place
@@ -55,14 +57,32 @@ SKILLS: Mapping[str, Callable[[Scene, Goal], Skill]] = {
 """The skill that achieves each of BDDL's predicates."""
 
 
+class NoSkillError(UsageError):
+    """A task asks for something that no skill achieves."""
+
+
 def skill_for(goal: Goal) -> Callable[[Scene, Goal], Skill]:
     """The skill for a goal.
 
     Raises:
-        UsageError: No skill achieves such a goal yet.
+        NoSkillError: No skill achieves such a goal.
     """
     if goal.predicate not in SKILLS:
-        raise UsageError(
+        raise NoSkillError(
             f"no scripted skill achieves {goal}; there are skills for {', '.join(SKILLS)}: use another policy"
         )
     return SKILLS[goal.predicate]
+
+
+def require_skills(env: Any) -> None:
+    """Refuse a LIBERO environment's task before it begins.
+
+    Raises:
+        NoSkillError: It has a goal that no skill achieves.
+    """
+    for goal in Goal.all_of(env):
+        if skill_for(goal) not in (pull, push):
+            continue
+        joint = read_joint(env, goal.arguments[0])
+        if joint is None or wanted_range(env, goal.predicate, joint) is None:
+            raise NoSkillError(f"{goal} is about nothing that moves on one joint: use another policy")
