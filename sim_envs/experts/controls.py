@@ -14,6 +14,11 @@ HORIZON = 10
 _STAND_STILL = np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, -1.0])
 
 
+def standing_still() -> Float64[np.ndarray, "horizon 7"]:
+    """A chunk that keeps the arm where it is, with an open gripper."""
+    return np.tile(_STAND_STILL, (HORIZON, 1))
+
+
 @runtime_checkable
 class ScriptedPolicy(Protocol):
     """A policy that needs no model: it is told the episode, then queried every few control steps."""
@@ -28,10 +33,7 @@ class ScriptedPolicy(Protocol):
     def intended(self) -> Float64[np.ndarray, "horizon 7"]:
         """What the policy holds right in the state of the last query: what a demonstration should teach.
 
-        Equal to what `query` returned, unless noise was put into that.
-
-        Raises:
-            RuntimeError: There was no query since the reset.
+        Equal to what `query` returned, unless noise was put into that. At first: to stand still.
         """
 
 
@@ -44,21 +46,24 @@ class Noop(ScriptedPolicy):
 
     @override
     def query(self) -> Float64[np.ndarray, "horizon 7"]:
-        return np.tile(_STAND_STILL, (HORIZON, 1))
+        return standing_still()
 
     @property
     @override
     def intended(self) -> Float64[np.ndarray, "horizon 7"]:
-        return self.query()
+        return standing_still()
 
 
 class Random(ScriptedPolicy):
     """Draws every action uniformly from [−1, 1]⁷; the episode key decides which."""
 
+    def __init__(self) -> None:
+        self._drawn = standing_still()
+
     @override
     def reset(self, key: EpisodeKey) -> None:
         self._draws = np.random.default_rng(key.digest())
-        self._drawn: Float64[np.ndarray, "horizon 7"] | None = None
+        self._drawn = standing_still()
 
     @override
     def query(self) -> Float64[np.ndarray, "horizon 7"]:
@@ -68,6 +73,4 @@ class Random(ScriptedPolicy):
     @property
     @override
     def intended(self) -> Float64[np.ndarray, "horizon 7"]:
-        if self._drawn is None:
-            raise RuntimeError("nothing is intended yet: query first")
         return self._drawn

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float64
 from typing_extensions import override
 
-from sim_envs.experts.controls import HORIZON, ScriptedPolicy
+from sim_envs.experts.controls import HORIZON, ScriptedPolicy, standing_still
 from sim_envs.experts.motion import Motion, Outcome, Phase, Waypoint, progress
 from sim_envs.experts.noise import Noise, Quirks, checked_level
 from sim_envs.experts.scene import Scene, Simulator
@@ -62,9 +62,7 @@ class Expert(ScriptedPolicy):
     @property
     @override
     def intended(self) -> Float64[np.ndarray, "horizon 7"]:
-        if self._playing is None:
-            raise RuntimeError("the expert intends nothing yet: query it first")
-        return self._playing.intended
+        return self._playing.intended if self._playing else standing_still()
 
 
 class _Playing:
@@ -75,7 +73,7 @@ class _Playing:
         self._noise = noise
         self._skill = achieve(scene)
         self._begun = self._begin(next(self._skill))
-        self.intended = np.zeros((HORIZON, 7))
+        self.intended = standing_still()
 
     @property
     def phase(self) -> Phase:
