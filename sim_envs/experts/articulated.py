@@ -23,6 +23,7 @@ _INSIDE = 0.25
 """Which part of the wanted range is crossed before its value is good enough."""
 
 _DEEPEST_INSIDE = {True: 0.015, False: 0.3}
+"""But no more of it than this (m of a slide, rad of a hinge)."""
 
 _ANOTHER = (0.01, 0.2)
 """Poses this much apart (m, rad) are different tries."""
@@ -38,6 +39,7 @@ PHASES = {
     "turnon": Phase.TURN_ON,
     "turnoff": Phase.TURN_OFF,
 }
+"""What the expert is busy with while it works on a predicate."""
 
 
 def pull(scene: Scene, goal: Goal) -> Skill:

@@ -49,11 +49,11 @@ def has_room(poses: Iterable[Pose], opening: float, obstacles: Points, *, margin
     return not any(_is_hit(pose.to_local(obstacles), bounds) for pose in poses)
 
 
-def underside(rotation: Pose, opening: float) -> Underside:
-    """The hand of any rotation, as a terrain sees what passes over it."""
+def underside(pose: Pose, opening: float) -> Underside:
+    """A hand of any rotation, as a terrain sees it pass over."""
     corners = hand_bounds(opening)
     points = [box_surface((high - low) / 2, _SPACING) + (high + low) / 2 for low, high in corners]
-    return Underside(points=np.concatenate(points) @ rotation.rotation.T)
+    return Underside(points=np.concatenate(points) @ pose.rotation.T)
 
 
 def fingers_have_room(pose: Pose, opening: float, obstacles: Points, *, margin: float) -> bool:
