@@ -41,7 +41,7 @@ def is_pushed(scene: Scene, goal: Goal) -> bool:
     From above such a thing can be taken neither across its middle nor by a wall; it is on the table already,
     so it is slid there.
     """
-    if goal.predicate != "on" or not scene.is_on_table(goal.arguments[1]):
+    if goal.predicate != "on" or scene.owner(goal.arguments[1]):
         return False
     size = np.ptp(scene.surface(goal.arguments[0]), axis=0)
     return bool(size[2] < _FLAT and size[:2].min() > 2 * PANDA.inner)

@@ -194,11 +194,6 @@ class Scene:
         """Between which values of a joint `open`, `close`, `turnon` or `turnoff` holds; None if nowhere."""
         return wanted_range(self._env, predicate, joint)
 
-    def is_on_table(self, region: str) -> bool:
-        """Whether a name stands for a spot on the table, not for a part of a fixture or a thing."""
-        sites = self._env.object_sites_dict
-        return region in sites and getattr(sites[region], "parent_name", None) is None
-
     def part_boxes(self, joint: Joint) -> "list[Box]":
         """The collision shapes of what a joint moves, each by its bounding box."""
         moved = self._moved_by(joint)
