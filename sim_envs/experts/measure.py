@@ -10,6 +10,7 @@ from configs.schema import SuiteConfig
 from sim_envs.experts.controls import ScriptedPolicy
 from sim_envs.experts.expert import Expert
 from sim_envs.experts.policies import scripted_policy
+from sim_envs.experts.skills import NoSkillError
 from sim_envs.libero.assets import AssetSet
 from sim_envs.libero.sim import LiberoSim
 from sim_envs.libero.tasks import Task
@@ -25,12 +26,14 @@ class Attempt:
         success: Whether the goal held within the step limit.
         steps: Control steps taken.
         phases: What the expert was busy with, and from which step on; empty for the controls.
+        no_skill: Why the expert could not even try; empty if it could.
     """
 
     key: EpisodeKey
     success: bool
     steps: int
     phases: tuple[tuple[int, str], ...]
+    no_skill: str = ""
 
     def as_record(self) -> dict[str, Any]:
         """One line of JSON."""
@@ -53,9 +56,17 @@ def attempt(sim: LiberoSim, policy: ScriptedPolicy, key: EpisodeKey, protocol: S
 
 
 def attempts(
-    policy: str, tasks: Iterable[Task], init_ids: Sequence[int], *, seed: int, assets: AssetSet
+    policy: str,
+    tasks: Iterable[Task],
+    init_ids: Sequence[int],
+    *,
+    seed: int,
+    assets: AssetSet,
+    noise: float = 0.0,
 ) -> Iterator[Attempt]:
     """Play one episode per task and initial state.
+
+    A task that the expert has no skill for is not played; its episodes are failures that say why.
 
     Args:
         policy: Name of a scripted policy.
@@ -63,14 +74,26 @@ def attempts(
         init_ids: Which of each task's stored initial states.
         seed: Of every episode.
         assets: What the tasks are built from.
+        noise: The expert's noise, from 0 to 1.
+
+    Raises:
+        UsageError: The policy, the noise, the tasks or the assets are not what they have to be.
     """
     for task in tasks:
+        keys = [
+            EpisodeKey(suite=task.suite, task_id=task.task_id, init_id=init_id, seed=seed)
+            for init_id in init_ids
+        ]
         protocol = load(SuiteConfig, task.suite)
         with LiberoSim(task, assets=assets) as sim:
-            playing = scripted_policy(policy, sim)
-            for init_id in init_ids:
-                key = EpisodeKey(suite=task.suite, task_id=task.task_id, init_id=init_id, seed=seed)
-                yield attempt(sim, playing, key, protocol)
+            try:
+                playing = scripted_policy(policy, sim, noise)
+            except NoSkillError as error:
+                yield from (
+                    Attempt(key=key, success=False, steps=0, phases=(), no_skill=str(error)) for key in keys
+                )
+                continue
+            yield from (attempt(sim, playing, key, protocol) for key in keys)
 
 
 def summary(done: Sequence[Attempt]) -> Mapping[str, Any]:
@@ -89,10 +112,12 @@ def _suite_summary(done: Sequence[Attempt]) -> dict[str, Any]:
 
 def _counts(done: Sequence[Attempt]) -> dict[str, Any]:
     steps = [a.steps for a in done if a.success]
+    reasons = sorted({a.no_skill for a in done if a.no_skill})
     return {
         "successes": len(steps),
         "episodes": len(done),
         "mean_steps": round(statistics.mean(steps), 1) if steps else None,
         "max_steps": max(steps, default=None),
         "failed": [str(a.key) for a in done if not a.success],
+        **({"no_skill": reasons} if reasons else {}),
     }

@@ -19,6 +19,11 @@ class Phase(enum.StrEnum):
     GRASP = "grasp"
     CARRY = "carry"
     PLACE = "place"
+    OPEN = "open"
+    CLOSE = "close"
+    TURN_ON = "turn on"
+    TURN_OFF = "turn off"
+    PUSH = "push"
     RETREAT = "retreat"
     DONE = "done"
 

@@ -2,24 +2,35 @@
 
 from collections.abc import Callable, Mapping
 
-from configs.errors import unknown
+from configs.errors import UsageError, unknown
 from sim_envs.experts.controls import Noop, Random, ScriptedPolicy
 from sim_envs.experts.expert import Expert
 from sim_envs.experts.scene import Simulator
 
-SCRIPTED_POLICIES: Mapping[str, Callable[[Simulator], ScriptedPolicy]] = {
+SCRIPTED_POLICIES: Mapping[str, Callable[[Simulator, float], ScriptedPolicy]] = {
     "expert": Expert,
-    "noop": lambda _: Noop(),
-    "random": lambda _: Random(),
+    "noop": lambda _, noise: _unvaried("noop", Noop(), noise),
+    "random": lambda _, noise: _unvaried("random", Random(), noise),
 }
 
 
-def scripted_policy(name: str, sim: Simulator) -> ScriptedPolicy:
+def scripted_policy(name: str, sim: Simulator, noise: float = 0.0) -> ScriptedPolicy:
     """The policy of that name, bound to a simulator.
 
+    Args:
+        name: Which one.
+        sim: A simulator with a task loaded.
+        noise: How much the expert's pace and path vary and how often something goes wrong, from 0 to 1.
+
     Raises:
-        UsageError: No such policy, or it cannot do the simulator's task.
+        UsageError: No such policy, it cannot do the simulator's task, or it takes no such noise.
     """
     if name not in SCRIPTED_POLICIES:
         raise unknown("scripted policy", name, SCRIPTED_POLICIES)
-    return SCRIPTED_POLICIES[name](sim)
+    return SCRIPTED_POLICIES[name](sim, noise)
+
+
+def _unvaried(name: str, policy: ScriptedPolicy, noise: float) -> ScriptedPolicy:
+    if noise != 0.0:
+        raise UsageError(f"expert noise is {noise}, but the policy {name!r} takes none: leave it out")
+    return policy

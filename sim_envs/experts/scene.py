@@ -6,8 +6,9 @@ from typing import Any, Protocol, runtime_checkable
 
 import mujoco
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Float64, Int64
 
+from sim_envs.experts.joints import Joint, read_container, read_joint, wanted_range
 from sim_envs.experts.kinematics import Arm, Reach
 from sim_envs.experts.poses import Pose, Vector3, Vector6
 from sim_envs.experts.surfaces import Points, box_surface, plane_surface
@@ -181,6 +182,41 @@ class Scene:
         hidden = {self._root(name) for name in without}
         return self._surface_of({int(root) for root in self._model.body_rootid} - hidden)
 
+    def joint(self, name: str) -> Joint | None:
+        """The joint behind a drawer's region, or behind a fixture with one moving part; None if none."""
+        return read_joint(self._env, name)
+
+    def container(self, region: str) -> Joint | None:
+        """The joint that has to be open before anything can go into a region; None if it is always open."""
+        return read_container(self._env, region)
+
+    def wanted(self, predicate: str, joint: Joint) -> tuple[float, float] | None:
+        """Between which values of a joint `open`, `close`, `turnon` or `turnoff` holds; None if nowhere."""
+        return wanted_range(self._env, predicate, joint)
+
+    def part_boxes(self, joint: Joint) -> "list[Box]":
+        """The collision shapes of what a joint moves, each by its bounding box."""
+        moved = self._moved_by(joint)
+        return [self._box(int(geom)) for geom in self._colliding if self._model.geom_bodyid[geom] in moved]
+
+    def part_surface(self, joint: Joint) -> Points:
+        """Points on the surface of what a joint moves, in world coordinates."""
+        return self._surface_of_bodies(self._moved_by(joint))
+
+    def surroundings_of_part(self, joint: Joint) -> Points:
+        """Points on all surfaces but the robot's and those of what a joint moves."""
+        return self._surface_of_bodies(set(range(self._model.nbody)) - self._moved_by(joint))
+
+    def fixtures_beside(self, joint: Joint) -> Points:
+        """Those of them that stay where they are: on bodies that no free joint carries."""
+        free = {
+            int(self._model.jnt_bodyid[free])
+            for free in np.flatnonzero(self._model.jnt_type == mujoco.mjtJoint.mjJNT_FREE)
+        }
+        roots = {int(root) for root in self._model.body_rootid} - free
+        fixed = {body for body in range(self._model.nbody) if int(self._model.body_rootid[body]) in roots}
+        return self._surface_of_bodies(fixed - self._moved_by(joint))
+
     def fingers_touching(self, name: str) -> int:
         """How many of the two fingers touch a thing: 0, 1 or 2."""
         root = self._root(name)
@@ -217,11 +253,29 @@ class Scene:
     def _root(self, name: str) -> int:
         return int(self._model.body_rootid[self._env.obj_body_id[name]])
 
+    def _moved_by(self, joint: Joint) -> set[int]:
+        """The bodies that a joint moves."""
+        moved = {joint.body}
+        for body in range(joint.body + 1, self._model.nbody):
+            if int(self._model.body_parentid[body]) in moved:
+                moved.add(body)
+        return moved
+
+    def _box(self, geom: int) -> "Box":
+        rotation = self._data.geom_xmat[geom].reshape(3, 3).copy()
+        bounds = self._model.geom_aabb[geom]
+        center = self._data.geom_xpos[geom] + rotation @ bounds[:3]
+        return Box(pose=Pose(position=center, rotation=rotation), half=bounds[3:].copy())
+
     def _surface_of(self, roots: set[int]) -> Points:
+        bodies = {body for body in range(self._model.nbody) if int(self._model.body_rootid[body]) in roots}
+        return self._surface_of_bodies(bodies)
+
+    def _surface_of_bodies(self, bodies: set[int]) -> Points:
         clouds = [
             points @ self._data.xmat[body].reshape(3, 3).T + self._data.xpos[body]
             for body, points in self._samples
-            if int(self._model.body_rootid[body]) in roots
+            if body in bodies
         ]
         return np.concatenate(clouds) if clouds else np.zeros((0, 3))
 
@@ -232,10 +286,14 @@ class Scene:
         LIBERO's things collide as boxes; any other shape is taken by its bounding box.
         """
         model = self._model
-        geoms = np.flatnonzero(model.geom_contype | model.geom_conaffinity)
-        bodies = model.geom_bodyid[geoms]
-        kept = geoms[model.body_rootid[bodies] != self._robot_root]
-        return [(int(model.geom_bodyid[geom]), _geom_surface(model, int(geom))) for geom in kept]
+        return [(int(model.geom_bodyid[geom]), _geom_surface(model, int(geom))) for geom in self._colliding]
+
+    @functools.cached_property
+    def _colliding(self) -> Int64[np.ndarray, " _"]:
+        """The geoms that can collide, the robot's left out."""
+        geoms = np.flatnonzero(self._model.geom_contype | self._model.geom_conaffinity)
+        bodies = self._model.geom_bodyid[geoms]
+        return geoms[self._model.body_rootid[bodies] != self._robot_root]
 
 
 def _geom_surface(model: Any, geom: int) -> Points:

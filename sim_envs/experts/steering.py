@@ -83,11 +83,11 @@ class ArmModel:
             gain=gain,
         )
 
-    def delta_towards(self, target: Pose, state: GripperState) -> Vector6:
-        """The delta (m, rad) to command now; none of its parts exceeds an action of 1."""
+    def delta_towards(self, target: Pose, state: GripperState, *, pace: float = 1.0) -> Vector6:
+        """The delta (m, rad) to command now, at a share of full speed; no part exceeds an action of 1."""
         error = state.pose.twist_to(target).reshape(2, 3)
         norms = np.linalg.norm(error, axis=1)
-        error *= np.minimum(1.0, _FARTHEST / np.maximum(norms, 1e-12))[:, None]
+        error *= np.minimum(1.0, pace * _FARTHEST / np.maximum(norms, 1e-12))[:, None]
         delta = self.gain @ np.concatenate([error.ravel(), -state.velocity])
         return delta / max(1.0, np.abs(delta / ACTION_SCALE).max())
 
@@ -97,12 +97,14 @@ class ArmModel:
         velocity = self.velocity_kept @ state.velocity + self.velocity_by_delta @ delta
         return GripperState(pose=state.pose.moved(moved), velocity=velocity)
 
-    def follow(self, path: Sequence[Waypoint], state: GripperState, *, passed: int, steps: int) -> "Plan":
+    def follow(
+        self, path: Sequence[Waypoint], state: GripperState, *, passed: int, steps: int, pace: float = 1.0
+    ) -> "Plan":
         """Follow a path from its first waypoint not yet `passed`, open loop for `steps` control steps."""
         deltas, counts = np.zeros((steps, 6)), np.zeros(steps + 1, dtype=np.int64)
         counts[0] = progress(path, state.pose, passed)
         for step in range(steps):
-            deltas[step] = self.delta_towards(path[min(counts[step], len(path) - 1)].pose, state)
+            deltas[step] = self.delta_towards(path[min(counts[step], len(path) - 1)].pose, state, pace=pace)
             state = self.foresee(state, deltas[step])
             counts[step + 1] = progress(path, state.pose, int(counts[step]))
         return Plan(deltas=deltas, passed=counts)
