@@ -8,7 +8,7 @@ import oxygen
 
 _ABSENT = (
     "mujoco robosuite libero gymnasium bddl imageio pydantic scipy "
-    "sentencepiece PIL jaxtyping beartype hypothesis"
+    "sentencepiece PIL pyarrow jaxtyping beartype hypothesis"
 )
 _PROGRAM = """
 import importlib, sys, warnings
