@@ -11,7 +11,7 @@ import pydantic
 import yaml
 
 from configs.errors import UsageError, unknown
-from configs.schema import LanguageTaskConfig, PolicyConfig, Preset, RunConfig, SuiteConfig
+from configs.schema import CollectConfig, LanguageTaskConfig, PolicyConfig, Preset, RunConfig, SuiteConfig
 
 PresetT = TypeVar("PresetT", bound=Preset)
 
@@ -20,12 +20,14 @@ _FOLDER_OF: dict[type[Preset], str] = {
     LanguageTaskConfig: "language_tasks",
     PolicyConfig: "policies",
     RunConfig: "runs",
+    CollectConfig: "collections",
 }
 _KIND_OF: dict[type[Preset], str] = {
     SuiteConfig: "suite",
     LanguageTaskConfig: "language task",
     PolicyConfig: "policy",
     RunConfig: "config",
+    CollectConfig: "config",
 }
 
 

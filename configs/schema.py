@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 Mode = Literal["actions", "isolated", "shared", "unified"]
 VideoChoice = Literal["none", "failures", "all"]
 Dtype = Literal["float32", "bfloat16"]
+ImageStorage = Literal["png", "video"]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$")]
 
 
@@ -135,10 +136,65 @@ class RunConfig(Preset):
 
     @model_validator(mode="after")
     def _names_each_thing_once(self) -> Self:
-        for field in ("suites", "task_ids", "init_ids", "language_tasks"):
-            values = getattr(self, field)
-            if len(set(values)) != len(values):
-                raise ValueError(f"`{field}` names something twice: {list(values)}")
+        _refuse_doubles(self, "suites", "task_ids", "init_ids", "language_tasks")
         if not self.suites:
             raise ValueError("`suites` is empty")
         return self
+
+
+class CollectConfig(Preset):
+    """What demonstrations are collected, and how they are written down.
+
+    Attributes:
+        suites: Task suites.
+        task_ids: Tasks of every suite; all of them when empty.
+        num_trials_per_task: Episodes per task and seed, first stored states first; the suite's own number if
+            None.
+        init_ids: Which stored initial states, instead of the first `num_trials_per_task`.
+        seeds: Every task and initial state is tried once with each.
+        policy: Name of a policy preset.
+        random_weights: Random weights instead of the policy's checkpoint.
+        dtype: What the policy computes in; the policy's own if None.
+        assets: Where LIBERO's asset tree comes from: a folder, or the name of a source.
+        expert_noise: How much pace and path of the expert vary and how often something goes wrong, from 0
+            to 1: for demonstrations with recoveries.
+        replan_steps: Control steps between queries, each of which becomes a frame; the suite's own if None.
+        num_steps_wait: Settle steps; the suite's own number if None.
+        max_steps: Step limit; the suite's own number if None.
+        horizon: Control steps in an action chunk.
+        image_size: Height and width of the images, pixels.
+        images: How they are stored: `png` inside the tables, or as `video`.
+    """
+
+    suites: tuple[str, ...] = Field(
+        default=("libero_spatial", "libero_object", "libero_goal", "libero_10"), min_length=1
+    )
+    task_ids: tuple[int, ...] = ()
+    num_trials_per_task: int | None = Field(default=None, gt=0)
+    init_ids: tuple[int, ...] = ()
+    seeds: tuple[Annotated[int, Field(ge=0, lt=2**32)], ...] = Field(default=(7,), min_length=1)
+    policy: str = "expert"
+    random_weights: bool = False
+    dtype: Dtype | None = None
+    assets: str = "auto"
+    expert_noise: float = Field(default=0.0, ge=0, le=1)
+    replan_steps: int | None = Field(default=None, gt=0, le=10)
+    num_steps_wait: int | None = Field(default=None, ge=0)
+    max_steps: int | None = Field(default=None, gt=0)
+    horizon: int = Field(default=10, gt=0)
+    image_size: int = Field(default=256, gt=0)
+    images: ImageStorage = "png"
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> Self:
+        _refuse_doubles(self, "suites", "task_ids", "init_ids", "seeds")
+        if self.images == "video" and self.image_size % 2:
+            raise ValueError(f"`image_size` is {self.image_size}: video needs an even number")
+        return self
+
+
+def _refuse_doubles(config: Preset, *fields: str) -> None:
+    for field in fields:
+        values = getattr(config, field)
+        if len(set(values)) != len(values):
+            raise ValueError(f"`{field}` names something twice: {list(values)}")

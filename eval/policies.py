@@ -6,6 +6,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+import numpy as np
+from jaxtyping import Float64
+
 from configs.load import load
 from configs.schema import LanguageTaskConfig, PolicyConfig, RunConfig
 from configs.specs import compare
@@ -116,15 +119,16 @@ class Scripted:
 
     inputs: Mapping[str, Any] = {"privileged_state": True}
 
-    def __init__(self, kind: str, oracle: Oracle) -> None:
+    def __init__(self, kind: str, oracle: Oracle, *, noise: float = 0.0) -> None:
         self._kind = kind
+        self._noise = noise
         self._oracle = oracle
         self._policy: ScriptedPolicy = Noop()
 
     def reset(self, world: World, key: EpisodeKey) -> None:
         """Begin an episode. An expert is bound to the simulator it reads."""
         assert isinstance(world, LiberoSim), "the scripted policies read LIBERO's simulator"
-        self._policy = scripted_policy(self._kind, world)
+        self._policy = scripted_policy(self._kind, world, self._noise)
         self._policy.reset(key)
         self._oracle.reset(world, key)
 
@@ -137,6 +141,11 @@ class Scripted:
         timings = {"action": milliseconds, "frame": milliseconds}
         born, finished = self._oracle.speak()
         return Reply(actions=actions, timings_ms=timings, born=born, finished=finished, dropped=(), tokens=0)
+
+    @property
+    def intended(self) -> Float64[np.ndarray, "horizon 7"]:
+        """What it held right in the state of the last query: its actions without noise."""
+        return self._policy.intended
 
     def finish(self) -> Tail:
         """End the episode."""

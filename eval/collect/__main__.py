@@ -1,0 +1,101 @@
+"""`python -m eval.collect`: play episodes and keep the successful ones as demonstrations."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import App, Group, Parameter
+
+from configs.load import check, read_mapping
+from configs.schema import CollectConfig
+from eval.cli import Names, Numbers, run_app
+from sim_envs.libero.gl import require_backend
+
+app = App(
+    name="python -m eval.collect",
+    help="Collect demonstrations: play episodes in several processes, keep those that succeed, and write "
+    "them as a dataset in LeRobot's layout (v3.0).\n\n"
+    "Interrupted or killed, the same command completes the rest. More tasks, initial states, seeds or noise "
+    "levels may be added to a dataset by naming its folder again.",
+)
+_WHAT = Group("What to play", sort_key=1)
+_PROTOCOL = Group("How it is played", sort_key=2)
+_OUTPUT = Group("How it is written", sort_key=3)
+
+
+@app.default
+def collect(  # noqa: PLR0913 - one parameter per option of the command line
+    *,
+    suite: Annotated[Names | None, Parameter(group=_WHAT)] = None,
+    task_ids: Annotated[Numbers | None, Parameter(group=_WHAT)] = None,
+    num_trials_per_task: Annotated[int | None, Parameter(group=_WHAT)] = None,
+    init_ids: Annotated[Numbers | None, Parameter(group=_WHAT)] = None,
+    seeds: Annotated[Numbers | None, Parameter(group=_WHAT)] = None,
+    policy: Annotated[str | None, Parameter(group=_WHAT)] = None,
+    random_weights: Annotated[bool | None, Parameter(group=_WHAT, negative="")] = None,
+    dtype: Annotated[str | None, Parameter(group=_WHAT)] = None,
+    expert_noise: Annotated[float | None, Parameter(group=_WHAT)] = None,
+    config: Annotated[str | None, Parameter(group=_WHAT)] = None,
+    assets: Annotated[str | None, Parameter(group=_PROTOCOL)] = None,
+    replan_steps: Annotated[int | None, Parameter(group=_PROTOCOL)] = None,
+    num_steps_wait: Annotated[int | None, Parameter(group=_PROTOCOL)] = None,
+    max_steps: Annotated[int | None, Parameter(group=_PROTOCOL)] = None,
+    output: Annotated[Path, Parameter(group=_OUTPUT)] = Path("demonstrations"),
+    image_size: Annotated[int | None, Parameter(group=_OUTPUT)] = None,
+    images: Annotated[str | None, Parameter(group=_OUTPUT)] = None,
+    horizon: Annotated[int | None, Parameter(group=_OUTPUT)] = None,
+    workers: Annotated[int | None, Parameter(group=_OUTPUT)] = None,
+) -> int:
+    """Play, keep, write.
+
+    Args:
+        suite: Task suites. Default: the four that papers report.
+        task_ids: Tasks of every suite, as `0 3 7`, `0,3,7` or `0-4`. Default: all.
+        num_trials_per_task: Episodes per task and seed, one per stored initial state. Default: 50.
+        init_ids: Which stored initial states, instead of the first `num_trials_per_task`.
+        seeds: Every task and initial state is played once with each. Default: 7.
+        policy: Who acts: expert (default), tiny, pi05_libero, …; or a YAML file.
+        random_weights: Random weights instead of the policy's checkpoint.
+        dtype: What the policy computes in: float32 or bfloat16.
+        expert_noise: How much pace and path of the expert vary and how often something goes wrong, 0 to 1.
+            The actions written down are those it meant. Default: 0.
+        config: A YAML file with these options, or the name of a preset (smoke). Flags override it.
+        assets: LIBERO's asset tree: a folder, or the name of a source (auto, standins). Default: auto.
+        replan_steps: Control steps between two queries, 1 to 10; every query is a frame. Default: 5.
+        num_steps_wait: Settle steps before the first query. Default: 10.
+        max_steps: Step limit of an episode. Default: the suite's published limit.
+        output: The dataset's folder.
+        image_size: Height and width of the images, pixels. Default: 256.
+        images: How they are stored: png (default, lossless) or video (smaller).
+        horizon: Control steps in an action chunk. Default: 10.
+        workers: Processes that play, each with a simulator of its own. Default: one per core.
+    """
+    given: dict[str, Any] = {
+        "suites": suite,
+        "task_ids": task_ids,
+        "num_trials_per_task": num_trials_per_task,
+        "init_ids": init_ids,
+        "seeds": seeds,
+        "policy": policy,
+        "random_weights": random_weights,
+        "dtype": dtype,
+        "expert_noise": expert_noise,
+        "assets": assets,
+        "replan_steps": replan_steps,
+        "num_steps_wait": num_steps_wait,
+        "max_steps": max_steps,
+        "image_size": image_size,
+        "images": images,
+        "horizon": horizon,
+    }
+    require_backend()  # before anything imports MuJoCo, which answers a wrong MUJOCO_GL with a traceback
+    from eval.collect.collection import collect_demonstrations, worker_count  # slow: a simulator and JAX
+
+    flags = {key: value for key, value in given.items() if value is not None}
+    preset = read_mapping(CollectConfig, config) if config else {}
+    check(CollectConfig, preset, source=config or "")
+    resolved = check(CollectConfig, {**preset, **flags}, source="the command line")
+    return collect_demonstrations(resolved, output, workers=worker_count(workers))
+
+
+if __name__ == "__main__":
+    run_app(app)

@@ -1,0 +1,173 @@
+"""Collects demonstrations from beginning to end, or what an earlier command left over."""
+
+import dataclasses
+import datetime as dt
+import json
+import os
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from configs.errors import UsageError
+from configs.schema import CollectConfig
+from eval import provenance
+from eval.collect.assemble import assemble
+from eval.collect.console import Console
+from eval.collect.contact_sheet import write_contact_sheet
+from eval.collect.demonstrator import Demonstrator, MeansWhatItDoes
+from eval.collect.plan import Job, frame_rate, make_jobs, run_config
+from eval.collect.store import EpisodeStore, Kept
+from eval.collect.workers import Report, Setting, Work, play_here, play_in_workers
+from eval.interrupts import Interrupts
+from eval.oracle import Oracle
+from eval.policies import Scripted, open_policy, read_cast
+from eval.records import Outcome, RunFolder, write_json
+from eval.worlds import WorldHolder
+from oxygen.training import layout
+from oxygen.training.demonstrations import Demonstrations
+from sim_envs.libero.assets import AssetSet, find_assets
+
+INCOMPLETE = 1
+"""Exit code when an episode was an error, or none succeeded."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LiberoSetting:
+    """LIBERO's worlds and the configured policy, opened by the worker that uses them."""
+
+    config: CollectConfig
+    assets: AssetSet
+
+    def worlds(self) -> WorldHolder:
+        """One simulator at a time."""
+        return WorldHolder(self.assets)
+
+    def demonstrator(self) -> Demonstrator:
+        """Who acts."""
+        config = run_config(self.config, self.config.seeds[0])
+        cast = read_cast(config)
+        if cast.policy.kind == "oxygen":
+            return MeansWhatItDoes(open_policy(cast, config))
+        return Scripted(cast.policy.kind, Oracle(()), noise=self.config.expert_noise)
+
+
+def worker_count(given: int | None) -> int:
+    """The number of processes: as given, else one per core that may be used.
+
+    Raises:
+        UsageError: Fewer than one was given.
+    """
+    if given is not None and given < 1:
+        raise UsageError(f"--workers is {given}: give 1 or more")
+    return given or len(os.sched_getaffinity(0))
+
+
+def collect_demonstrations(config: CollectConfig, dataset: Path, *, workers: int) -> int:
+    """Collect LIBERO demonstrations into a folder.
+
+    Returns:
+        The exit code: 0, or 1 if an episode was an error or none succeeded.
+
+    Raises:
+        UsageError: Before anything is written: something named does not exist, or the folder holds a
+            dataset of other options, or another process is at it.
+        KeyboardInterrupt: After what was played is safe on disk.
+    """
+    cast = read_cast(run_config(config, config.seeds[0]))
+    if config.expert_noise and cast.policy.kind != "expert":
+        raise UsageError(
+            f"--expert-noise {config.expert_noise:g} is for --policy expert, not {config.policy}"
+        )
+    assets = find_assets(config.assets)
+    return collect_from(LiberoSetting(config=config, assets=assets), config, assets, dataset, workers=workers)
+
+
+def collect_from(
+    setting: Setting, config: CollectConfig, assets: AssetSet, dataset: Path, *, workers: int
+) -> int:
+    """Collect demonstrations in any setting. See `collect_demonstrations`."""
+    jobs = make_jobs(config, assets)
+    store = EpisodeStore(dataset)
+    store.check(config)
+    with RunFolder(dataset).claimed():
+        store.begin(config)
+        work = Work(setting=setting, store=store, config=config)
+        console = Console(config, assets, dataset)
+        reports = _play(work, jobs, console, workers)
+        return _conclude(work, jobs, reports, console)
+
+
+def _play(work: Work, jobs: Sequence[Job], console: Console, workers: int) -> list[Report]:
+    pending = [job for job in jobs if not work.store.has(job.key)]
+    reports: list[Report] = []
+    console.begin(pending, there=len(jobs) - len(pending), workers=min(workers, len(pending)))
+    if not pending:
+        return reports
+    try:
+        with Interrupts() as interrupts, console:
+            for report in _reports(work, pending, workers, interrupts):
+                reports.append(report)
+                console.add(report)
+    except KeyboardInterrupt:
+        console.interrupted()
+        raise
+    return reports
+
+
+def _reports(work: Work, jobs: Sequence[Job], workers: int, interrupts: Interrupts) -> Iterator[Report]:
+    if min(workers, len(jobs)) == 1:
+        return play_here(work, jobs, interrupts=interrupts)
+    return play_in_workers(work, jobs, workers=workers, interrupts=interrupts)
+
+
+def _conclude(work: Work, jobs: Sequence[Job], reports: Sequence[Report], console: Console) -> int:
+    errors = sum(report.outcome is Outcome.ERROR for report in reports)
+    kept = work.store.demonstrations()
+    if not kept:
+        console.nothing()
+        return INCOMPLETE
+    dataset = work.store.dataset
+    sheet = dataset / "contact_sheet.png"
+    if not _is_of(dataset, kept):
+        console.assembling(len(kept))
+        assemble(kept, dataset, work.config, fps=frame_rate(jobs[0].plan))
+        write_contact_sheet(Demonstrations(dataset), sheet)
+    manifest = _manifest(work, jobs, kept)
+    write_json(dataset / layout.MANIFEST, {**manifest, "errors": errors})
+    console.conclude(manifest["counts"], errors, sheet)
+    return INCOMPLETE if errors else 0
+
+
+def _is_of(dataset: Path, kept: Sequence[Kept]) -> bool:
+    """Whether the dataset is there already, and of just these demonstrations."""
+    try:
+        manifest = json.loads((dataset / layout.MANIFEST).read_text(encoding="utf-8"))
+    except OSError:
+        return False
+    return bool(manifest["demonstrations"] == [str(each.key) for each in kept])
+
+
+def _manifest(work: Work, jobs: Sequence[Job], kept: Sequence[Kept]) -> dict[str, Any]:
+    """Where the demonstrations came from. The options are those of the last command."""
+    suites = {job.key.suite: job.plan.protocol for job in jobs}
+    failed = work.store.failures()
+    frames = sum(pq.read_metadata(each.path).num_rows for each in kept)
+    return {
+        "policy": work.config.policy,
+        "config": work.config.model_dump(mode="json"),
+        "command": shlex.join(["python", "-m", "eval.collect", *sys.argv[1:]]),
+        "finished": dt.datetime.now().astimezone().isoformat(timespec="seconds"),
+        "assets": [list(each) for each in sorted({(each.key.assets, each.key.digest) for each in kept})],
+        "suites": {name: suite.model_dump(mode="json") for name, suite in suites.items()},
+        "counts": {"demonstrations": len(kept), "frames": frames, "failures": len(failed)},
+        "demonstrations": [str(each.key) for each in kept],
+        "failed": [str(key) for key in failed],
+        "git": provenance.git_state(),
+        "versions": {**provenance.versions(), "pyarrow": pa.__version__},
+        "hardware": provenance.hardware(),
+    }

@@ -1,0 +1,107 @@
+"""What a person sees while demonstrations are collected: one bar, the errors, and what came of it."""
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Self
+
+from rich.console import Console as RichConsole
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from configs.schema import CollectConfig
+from eval.collect.plan import Job
+from eval.collect.workers import Report
+from eval.records import Outcome
+from sim_envs.libero.assets import AssetSet
+
+_MEGABYTE = 1e6
+
+
+class Console:
+    """The terminal of one collection."""
+
+    def __init__(self, config: CollectConfig, assets: AssetSet, dataset: Path) -> None:
+        self._rich = RichConsole(highlight=False)
+        self._dataset = dataset
+        noise = f", noise {config.expert_noise:g}" if config.expert_noise else ""
+        self._rich.print(
+            f"Demonstrations of [bold]{config.policy}[/]{noise}, assets {assets.name} → {dataset}",
+            soft_wrap=True,
+        )
+        self._reports: list[Report] = []
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[status]}"),
+            TimeRemainingColumn(),
+            console=self._rich,
+        )
+
+    def begin(self, jobs: Sequence[Job], *, there: int, workers: int) -> None:
+        """Say what is to be done, and show the bar."""
+        if there:
+            self._rich.print(f"{there} of {there + len(jobs)} episodes were played before.")
+        if not jobs:
+            return
+        self._began = time.perf_counter()
+        word = "worker" if workers == 1 else "workers"
+        self._bar = self._progress.add_task(f"{workers} {word}", total=len(jobs), status="")
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def add(self, report: Report) -> None:
+        """Move the bar; an error is told at once, in one line."""
+        self._reports.append(report)
+        self._progress.update(self._bar, advance=1, status=self._status())
+        if report.error is not None:
+            reason = report.error.strip().splitlines()[-1]
+            self._rich.print(f"error in {report.job.key.episode}: {reason}", style="red", markup=False)
+
+    def interrupted(self) -> None:
+        """Say how to go on."""
+        self._rich.print(
+            f"Interrupted: {len(self._reports)} episodes more are kept. The same command completes the rest."
+        )
+
+    def nothing(self) -> None:
+        """Say that there is nothing to write."""
+        self._rich.print("No episode succeeded, so there is no dataset.")
+
+    def assembling(self, count: int) -> None:
+        """Say what takes a moment now."""
+        self._rich.print(f"Writing {count} demonstrations …")
+
+    def conclude(self, counts: Mapping[str, int], errors: int, sheet: Path) -> None:
+        """Say what there is now."""
+        kept = counts["demonstrations"]
+        size = sum(file.stat().st_size for file in _files(self._dataset)) / kept / _MEGABYTE
+        said = [f"[bold]{kept} demonstrations[/]", f"{counts['frames']} frames", f"{size:.2f} MB each"]
+        said.append(f"{counts['failures']} episodes failed")
+        if errors:
+            said.append(f"[red]{errors} errors[/], which the same command tries again")
+        self._rich.print(", ".join(said))
+        self._rich.print(f"A look at them: {sheet}", soft_wrap=True)
+
+    def _status(self) -> str:
+        graded = [report for report in self._reports if report.outcome is not Outcome.ERROR]
+        solved = sum(report.outcome is Outcome.SUCCESS for report in graded)
+        frames = sum(report.frames for report in self._reports) / (time.perf_counter() - self._began)
+        parts = [
+            f"{100 * solved / len(graded):.0f} % success" if graded else "none played to its end",
+            f"{frames:.1f} frames/s",
+        ]
+        if len(graded) < len(self._reports):
+            parts.append(f"[red]{len(self._reports) - len(graded)} errors[/]")
+        return ", ".join(parts)
+
+
+def _files(dataset: Path) -> list[Path]:
+    return [
+        file for part in ("data", "meta", "videos") for file in (dataset / part).rglob("*") if file.is_file()
+    ]

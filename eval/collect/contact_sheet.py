@@ -1,0 +1,62 @@
+"""A picture of a dataset: the first, the middle and the last image of some episodes, with what was said."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from PIL import Image, ImageDraw
+
+from oxygen.training.demonstrations import Demonstrations, Episode, Frame
+from videos.text import load_font, wrap
+
+_EPISODES = 8
+_SIDE = 224
+_GAP = 8
+_TEXT = 13
+_LINE = 17
+_TITLE_LINES, _SAID_LINES = 2, 3
+_WIDTH = 3 * _SIDE + 2 * _GAP
+_ROW = _TITLE_LINES * _LINE + _SIDE + _SAID_LINES * _LINE + 2 * _GAP
+_PAPER, _INK, _FAINT = "white", "black", "#767676"
+
+
+def write_contact_sheet(demonstrations: Demonstrations, path: Path) -> None:
+    """Draw up to eight episodes, evenly spread over the dataset, one below the other."""
+    chosen = _spread(demonstrations.episodes)
+    sheet = Image.new("RGB", (_WIDTH + 2 * _GAP, len(chosen) * _ROW + _GAP), _PAPER)
+    for number, episode in enumerate(chosen):
+        _draw(sheet, demonstrations, episode, top=_GAP + number * _ROW)
+    sheet.save(path)
+
+
+def _spread(episodes: Sequence[Episode]) -> list[Episode]:
+    count = min(len(episodes), _EPISODES)
+    return [episodes[number * len(episodes) // count] for number in range(count)]
+
+
+def _draw(sheet: Image.Image, demonstrations: Demonstrations, episode: Episode, *, top: int) -> None:
+    origin = episode.origin
+    noise = f", noise {origin.noise:g}" if origin.noise else ""
+    title = (
+        f"{origin.suite} {origin.task_id}, init {origin.init_id}, seed {origin.seed}{noise}, "
+        f"{episode.stop - episode.start} frames: {episode.language}"
+    )
+    _write(sheet, title, (_GAP, top), width=_WIDTH, lines=_TITLE_LINES, ink=_INK)
+    last = episode.stop - 1
+    for column, index in enumerate((episode.start, (episode.start + last) // 2, last)):
+        frame = demonstrations.frame(index)
+        left = _GAP + column * (_SIDE + _GAP)
+        image = Image.fromarray(frame.images[demonstrations.cameras[0]]).resize((_SIDE, _SIDE))
+        sheet.paste(image, (left, top + _TITLE_LINES * _LINE))
+        below = top + _TITLE_LINES * _LINE + _SIDE + 2
+        _write(sheet, _said(frame), (left, below), width=_SIDE, lines=_SAID_LINES, ink=_FAINT)
+
+
+def _said(frame: Frame) -> str:
+    said = f": {frame.narration}" if frame.narration else ""
+    return f"step {frame.step}{said}"
+
+
+def _write(sheet: Image.Image, text: str, at: tuple[int, int], *, width: int, lines: int, ink: str) -> None:
+    font = load_font(_TEXT)
+    for number, line in enumerate(wrap(text, font, width=width, max_lines=lines)):
+        ImageDraw.Draw(sheet).text((at[0], at[1] + number * _LINE), line, fill=ink, font=font)

@@ -1,0 +1,127 @@
+"""Plays one episode and turns it into the rows of a table, one per query."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from configs.schema import CollectConfig
+from eval.collect.demonstrator import Demonstrator
+from eval.collect.labels import stitched
+from eval.collect.plan import Job
+from eval.collect.statistics import Histogram, histogram
+from eval.collect.tables import arrow_schema, png_cells, row_features
+from eval.collect.truth import columns_of
+from eval.interrupts import Interrupts
+from eval.rollout import Query, rollout
+from oxygen.training import layout
+from sim_envs.world import World
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Demonstration:
+    """A successful episode as a table.
+
+    Attributes:
+        job: What was played.
+        language: The instruction.
+        rows: A row per query, without the columns that depend on its place in the dataset.
+        histograms: Camera to how often each level of each channel occurs in the episode's images.
+    """
+
+    job: Job
+    language: str
+    rows: pa.Table
+    histograms: Mapping[str, Histogram]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Failure:
+    """An episode that reached the step limit."""
+
+    job: Job
+    steps: int
+
+
+def demonstrate(
+    world: World, policy: Demonstrator, job: Job, config: CollectConfig, interrupts: Interrupts
+) -> Demonstration | Failure:
+    """Play the episode.
+
+    Args:
+        world: A world with the episode's task loaded.
+        policy: Who acts.
+        job: The episode.
+        config: How it is written down.
+        interrupts: Who may stop it.
+    """
+    queries: list[Query] = []
+    meant: list[np.ndarray] = []
+    for query in rollout(world, policy, job.key.episode, job.plan.protocol):
+        queries.append(query)
+        meant.append(policy.intended)
+        interrupts.check()
+    policy.finish()
+    if not queries[-1].success:
+        return Failure(job=job, steps=sum(query.steps for query in queries))
+    columns = {
+        **_images(queries),
+        **_numbers(job, queries),
+        **_labels(queries, meant, config.horizon),
+        **_identity(job, len(queries)),
+        **_words(queries),
+    }
+    return Demonstration(
+        job=job,
+        language=queries[0].observation.language,
+        rows=pa.Table.from_pydict(columns, schema=arrow_schema(row_features(config))),
+        histograms=_histograms(queries),
+    )
+
+
+def _images(queries: Sequence[Query]) -> dict[str, Any]:
+    return {
+        layout.IMAGES + camera: png_cells([query.observation.images[camera] for query in queries])
+        for camera in queries[0].observation.images
+    }
+
+
+def _histograms(queries: Sequence[Query]) -> dict[str, Histogram]:
+    return {
+        camera: histogram(np.stack([query.observation.images[camera] for query in queries]))
+        for camera in queries[0].observation.images
+    }
+
+
+def _numbers(job: Job, queries: Sequence[Query]) -> dict[str, Any]:
+    return {
+        layout.STATE: [query.observation.state.astype(np.float32) for query in queries],
+        layout.STEP: [query.step for query in queries],
+        "timestamp": [query.step / job.plan.protocol.control_hz for query in queries],
+        "frame_index": [query.index for query in queries],
+    }
+
+
+def _labels(queries: Sequence[Query], meant: Sequence[np.ndarray], horizon: int) -> dict[str, Any]:
+    actions, padded = stitched(meant, [query.steps for query in queries], horizon=horizon)
+    return {layout.ACTION: actions.astype(np.float32).tolist(), layout.PADDED: padded.tolist()}
+
+
+def _identity(job: Job, count: int) -> dict[str, Any]:
+    key = job.key
+    same = {
+        layout.SUITE: key.suite,
+        layout.TASK_ID: key.task_id,
+        layout.INIT_ID: key.init_id,
+        layout.SEED: key.seed,
+        layout.ASSETS: key.assets,
+        layout.NOISE: key.noise,
+    }
+    return {name: [value] * count for name, value in same.items()}
+
+
+def _words(queries: Sequence[Query]) -> dict[str, Any]:
+    told = [columns_of(query.truth) for query in queries]
+    return {name: [each[name] for each in told] for name in told[0]}

@@ -1,0 +1,109 @@
+"""Which episodes are to be played for demonstrations, and what tells one of them from all others."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from configs.errors import UsageError
+from configs.schema import CollectConfig, RunConfig
+from eval.plan import TaskPlan, make_plan
+from sim_envs.libero.assets import AssetSet
+from sim_envs.world import EpisodeKey
+
+_AS_IN_A_RUN = (
+    "suites",
+    "task_ids",
+    "num_trials_per_task",
+    "init_ids",
+    "policy",
+    "random_weights",
+    "dtype",
+    "assets",
+    "replan_steps",
+    "num_steps_wait",
+    "max_steps",
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, order=True)
+class DemonstrationKey:
+    """The identity of a demonstration within a dataset; their order is the dataset's.
+
+    Attributes:
+        suite: Name of the task suite.
+        task_id: Index of the task in it.
+        init_id: Index of the stored initial state.
+        seed: What the environment is seeded with, and the root of all noise.
+        assets: Name of the asset set.
+        digest: Digest of its files.
+        noise: How much noise disturbed the expert.
+    """
+
+    suite: str
+    task_id: int
+    init_id: int
+    seed: int
+    assets: str
+    digest: str
+    noise: float
+
+    def __str__(self) -> str:
+        return f"{self.episode}.{self.digest}.{self.noise:g}"
+
+    @property
+    def episode(self) -> EpisodeKey:
+        """The episode that is played."""
+        return EpisodeKey(suite=self.suite, task_id=self.task_id, init_id=self.init_id, seed=self.seed)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Job:
+    """One episode to play."""
+
+    plan: TaskPlan
+    key: DemonstrationKey
+
+
+def make_jobs(config: CollectConfig, assets: AssetSet) -> tuple[Job, ...]:
+    """Every episode that the configuration asks for, in the order of the keys.
+
+    Raises:
+        UsageError: A suite, a task or an initial state that does not exist, or suites at different rates.
+    """
+    jobs = [
+        Job(plan=_with_images(task, config), key=_key(episode, config, assets))
+        for seed in config.seeds
+        for task in make_plan(run_config(config, seed)).tasks
+        for episode in task.keys
+    ]
+    rates = {job.key.suite: frame_rate(job.plan) for job in jobs}
+    if len(set(rates.values())) > 1:
+        raise UsageError(
+            f"the suites have different frames per second ({rates}): collect them into datasets of their own"
+        )
+    return tuple(sorted(jobs, key=lambda job: job.key))
+
+
+def run_config(config: CollectConfig, seed: int) -> RunConfig:
+    """The run that plays the same episodes, with actions alone."""
+    shared: Mapping[str, Any] = {name: getattr(config, name) for name in _AS_IN_A_RUN}
+    return RunConfig(mode="actions", language_tasks=(), seed=seed, video="none", **shared)
+
+
+def frame_rate(plan: TaskPlan) -> float:
+    """Frames (queries) per second of simulated time."""
+    return plan.protocol.control_hz / plan.protocol.replan_steps
+
+
+def _key(episode: EpisodeKey, config: CollectConfig, assets: AssetSet) -> DemonstrationKey:
+    return DemonstrationKey(
+        **dataclasses.asdict(episode),
+        assets=assets.name,
+        digest=assets.digest,
+        noise=config.expert_noise,
+    )
+
+
+def _with_images(task: TaskPlan, config: CollectConfig) -> TaskPlan:
+    protocol = task.protocol.model_copy(update={"camera_size": config.image_size})
+    return dataclasses.replace(task, protocol=protocol)

@@ -1,0 +1,157 @@
+"""What has been collected so far: a file per episode, each whole or absent."""
+
+import dataclasses
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from configs.errors import UsageError
+from configs.schema import CollectConfig
+from eval.collect.episode import Demonstration, Failure
+from eval.collect.plan import DemonstrationKey
+from eval.collect.statistics import Histogram
+from eval.records import write_json
+from oxygen.training import layout
+
+_MAY_DIFFER = {
+    "suites",
+    "task_ids",
+    "num_trials_per_task",
+    "init_ids",
+    "seeds",
+    "assets",
+    "expert_noise",
+}
+"""Options that say which episodes, not what an episode is: later commands may name others."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Kept:
+    """A demonstration on disk.
+
+    Attributes:
+        key: Which.
+        language: The instruction.
+        histograms: Camera to the histogram of its images.
+        path: The table of its rows.
+    """
+
+    key: DemonstrationKey
+    language: str
+    histograms: Mapping[str, Histogram]
+    path: Path
+
+    def rows(self) -> pa.Table:
+        """A row per frame, without the columns that depend on the place in the dataset."""
+        return pq.read_table(self.path).replace_schema_metadata(None)
+
+
+@dataclasses.dataclass(frozen=True)
+class EpisodeStore:
+    """The folder `.episodes` in a dataset's folder. What is in it need not be played again.
+
+    Attributes:
+        dataset: The dataset's folder.
+    """
+
+    dataset: Path
+
+    @property
+    def folder(self) -> Path:
+        """Where the episodes are."""
+        return self.dataset / ".episodes"
+
+    def check(self, config: CollectConfig) -> None:
+        """See that demonstrations of this configuration may be added. Writes nothing.
+
+        Raises:
+            UsageError: The dataset was begun with other options, or its episodes have been deleted.
+        """
+        if self._options_path.exists():
+            before = json.loads(self._options_path.read_text(encoding="utf-8"))
+            _refuse_others(self.dataset, before, _options(config))
+        elif (self.dataset / layout.INFO).exists():
+            raise UsageError(
+                f"{str(self.dataset)!r} holds a dataset without its {self.folder.name}, to which nothing "
+                "can be added: give another folder with --output"
+            )
+
+    def begin(self, config: CollectConfig) -> None:
+        """Make the folder ready for episodes, and clear away what a kill has left half written."""
+        write_json(self._options_path, _options(config))
+        for draft in self.folder.glob("*.partial"):
+            draft.unlink()
+
+    def has(self, key: DemonstrationKey) -> bool:
+        """Whether the episode was played to its end, well or not."""
+        return self._success(key).exists() or self._failure(key).exists()
+
+    def keep(self, demonstration: Demonstration) -> None:
+        """Write a demonstration, whole or not at all."""
+        about = {
+            "key": dataclasses.asdict(demonstration.job.key),
+            "language": demonstration.language,
+            "histograms": {name: values.tolist() for name, values in demonstration.histograms.items()},
+        }
+        path = self._success(demonstration.job.key)
+        draft = path.with_suffix(f".{os.getpid()}.partial")
+        pq.write_table(demonstration.rows.replace_schema_metadata({"about": json.dumps(about)}), draft)
+        draft.replace(path)
+
+    def note(self, failure: Failure) -> None:
+        """Remember that an episode failed, so that it is not tried again."""
+        key = failure.job.key
+        write_json(self._failure(key), {"key": dataclasses.asdict(key), "steps": failure.steps})
+
+    def demonstrations(self) -> list[Kept]:
+        """All that succeeded, in the order of their keys."""
+        found = (_kept(path) for path in self.folder.glob("*.parquet"))
+        return sorted(found, key=lambda kept: kept.key)
+
+    def failures(self) -> list[DemonstrationKey]:
+        """All that failed, in the order of their keys."""
+        return sorted(self._failed())
+
+    def _failed(self) -> Iterator[DemonstrationKey]:
+        for path in self.folder.glob("*.failed.json"):
+            yield DemonstrationKey(**json.loads(path.read_text(encoding="utf-8"))["key"])
+
+    @property
+    def _options_path(self) -> Path:
+        return self.folder / "options.json"
+
+    def _success(self, key: DemonstrationKey) -> Path:
+        return self.folder / f"{key}.parquet"
+
+    def _failure(self, key: DemonstrationKey) -> Path:
+        return self.folder / f"{key}.failed.json"
+
+
+def _options(config: CollectConfig) -> dict[str, Any]:
+    """What all episodes of a dataset share."""
+    return config.model_dump(mode="json", exclude=_MAY_DIFFER)
+
+
+def _kept(path: Path) -> Kept:
+    about = json.loads(pq.read_schema(path).metadata[b"about"])
+    return Kept(
+        key=DemonstrationKey(**about["key"]),
+        language=about["language"],
+        histograms={name: np.array(values) for name, values in about["histograms"].items()},
+        path=path,
+    )
+
+
+def _refuse_others(dataset: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    for name, value in now.items():
+        if before.get(name) != value:
+            raise UsageError(
+                f"{str(dataset)!r} was begun with {name} {before.get(name)!r}, not {value!r}: give "
+                "the same, or another folder with --output"
+            )

@@ -1,0 +1,93 @@
+"""The Parquet side of the layout: what a frame's columns are, for Arrow and for Hugging Face's `datasets`."""
+
+import io
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from jaxtyping import UInt8
+from PIL import Image
+
+from configs.schema import CollectConfig
+from configs.specs import Channels
+from oxygen.training import layout
+from oxygen.training.layout import Feature
+from sim_envs.libero.conventions import LIBERO_INTERFACE
+
+PLACED = ("episode_index", "index", "task_index")
+"""Columns that depend on an episode's place in the dataset."""
+
+_IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+
+
+def frame_features(config: CollectConfig) -> dict[str, Feature]:
+    """The columns of the dataset, as `info.json` lists them."""
+    spec = LIBERO_INTERFACE
+    return layout.features(
+        spec.observation.camera_names,
+        image_size=config.image_size,
+        images="video" if config.images == "video" else "image",
+        state_names=_names(spec.observation.state),
+        action=layout.action_feature(config.horizon, _names(spec.action.channels)),
+    )
+
+
+def row_features(config: CollectConfig) -> dict[str, Feature]:
+    """The columns of an episode that has no place in the dataset yet; its images are always in it."""
+    features = frame_features(config.model_copy(update={"images": "png"}))
+    return {name: feature for name, feature in features.items() if name not in PLACED}
+
+
+def arrow_schema(features: Mapping[str, Feature]) -> pa.Schema:
+    """The features that a table holds, with what `datasets` wants to know about them in the metadata."""
+    stored = {name: feature for name, feature in features.items() if feature["dtype"] != "video"}
+    described = {name: _hugging_face(feature) for name, feature in stored.items()}
+    metadata = {"huggingface": json.dumps({"info": {"features": described}})}
+    return pa.schema([(name, _arrow(feature)) for name, feature in stored.items()], metadata=metadata)
+
+
+def png_cells(images: Sequence[UInt8[np.ndarray, "height width 3"]]) -> list[dict[str, Any]]:
+    """Images as a column of PNG files."""
+    return [{"bytes": _png(image), "path": None} for image in images]
+
+
+def _png(image: UInt8[np.ndarray, "height width 3"]) -> bytes:
+    file = io.BytesIO()
+    Image.fromarray(image).save(file, "PNG")
+    return file.getvalue()
+
+
+def _names(channels: Sequence[Channels]) -> list[str]:
+    return [
+        part.name if part.size == 1 else f"{part.name}_{number}"
+        for part in channels
+        for number in range(part.size)
+    ]
+
+
+def _arrow(feature: Feature) -> pa.DataType:
+    if feature["dtype"] == "image":
+        return _IMAGE
+    value = pa.bool_() if feature["dtype"] == "bool" else pa.type_for_alias(feature["dtype"])
+    match tuple(feature["shape"]):
+        case (1,):
+            return value
+        case (size,):
+            return pa.list_(value, size)
+        case _:  # as `datasets` stores arrays of two dimensions
+            return pa.list_(pa.list_(value))
+
+
+def _hugging_face(feature: Feature) -> dict[str, Any]:
+    if feature["dtype"] == "image":
+        return {"_type": "Image"}
+    value = {"dtype": feature["dtype"], "_type": "Value"}
+    match tuple(feature["shape"]):
+        case (1,):
+            return value
+        case (size,):
+            return {"feature": value, "length": size, "_type": "Sequence"}
+        case shape:
+            return {"shape": list(shape), "dtype": feature["dtype"], "_type": f"Array{len(shape)}D"}

@@ -1,0 +1,29 @@
+"""What the world itself says is going on, as texts and as data."""
+
+import dataclasses
+import json
+from typing import Any
+
+from oxygen.training import layout
+from sim_envs.truth.account import Memory, Truth
+from sim_envs.truth.wording import narrate, remember
+
+
+def columns_of(truth: Truth | None) -> dict[str, str]:
+    """The columns of language truth of one frame, in the first of the wordings; empty if there is none."""
+    if truth is None:
+        return dict.fromkeys((layout.NARRATION, layout.MEMORY, layout.TRUTH), "")
+    structure = {"narration": dataclasses.asdict(truth.narration), "memory": _memory(truth.memory)}
+    return {
+        layout.NARRATION: narrate(truth.narration),
+        layout.MEMORY: remember(truth.memory),
+        layout.TRUTH: json.dumps(structure),
+    }
+
+
+def _memory(memory: Memory) -> dict[str, Any]:
+    """What was done, in order; what is the case, sorted, since a set has no order."""
+    return {
+        "done": [dataclasses.asdict(deed) for deed in memory.done],
+        "facts": [dataclasses.asdict(fact) for fact in sorted(memory.facts)],
+    }

@@ -1,0 +1,98 @@
+"""The cameras as videos: episodes one after the other, a new file when one is full."""
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from PIL import Image
+
+from oxygen.training import layout
+from videos.mp4 import Mp4Writer
+
+_SHRINKS = 8
+"""How much smaller a video is than its PNG files at least (measured: 30 times). Its own size while it is
+written depends on how far the encoder has come, and an episode's place must not."""
+
+
+class VideoFiles:
+    """A video per camera. All are filled in step, so that they begin new files at the same episodes."""
+
+    def __init__(self, root: Path, cameras: Sequence[str], fps: float) -> None:
+        self._files = {camera: _VideoFile(root, layout.IMAGES + camera, fps) for camera in cameras}
+        self._fps = fps
+
+    def add(self, rows: pa.Table) -> dict[str, Any]:
+        """Append an episode's images; where they went, as the episodes' table says it."""
+        found: dict[str, Any] = {}
+        for camera, file in self._files.items():
+            found |= file.add(rows[layout.IMAGES + camera])
+        return found
+
+    def close(self) -> None:
+        """Finish the files."""
+        for file in self._files.values():
+            file.close()
+
+    def describe(self, shape: Sequence[int]) -> dict[str, Any]:
+        """What `info.json` says of a video of images of that shape."""
+        return {
+            "video.height": shape[0],
+            "video.width": shape[1],
+            "video.channels": shape[2],
+            "video.codec": "h264",
+            "video.pix_fmt": "yuv420p",
+            "video.fps": self._fps,
+            "video.is_depth_map": False,
+            "has_audio": False,
+        }
+
+
+class _VideoFile:
+    """The files of one camera."""
+
+    def __init__(self, root: Path, key: str, fps: float) -> None:
+        self._root = root
+        self._key = key
+        self._fps = fps
+        self._number = self._frames = self._bytes = 0
+        self._writer: Mp4Writer | None = None
+
+    def add(self, cells: pa.ChunkedArray) -> dict[str, Any]:
+        self._turn_over_if_full()
+        start = self._frames / self._fps
+        for cell in cells:
+            png = cell["bytes"].as_py()
+            image = np.asarray(Image.open(io.BytesIO(png)))
+            self._opened(image).write(image)
+            self._frames += 1
+            self._bytes += len(png)
+        place = {
+            **layout.place(self._number),
+            "from_timestamp": start,
+            "to_timestamp": self._frames / self._fps,
+        }
+        return {f"videos/{self._key}/{name}": value for name, value in place.items()}
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+    def _turn_over_if_full(self) -> None:
+        if self._bytes > _SHRINKS * layout.VIDEO_FILE_MB * 2**20:
+            self.close()
+            self._number += 1
+            self._frames = self._bytes = 0
+
+    def _opened(self, image: np.ndarray) -> Mp4Writer:
+        if self._writer is None:
+            self._path().parent.mkdir(parents=True, exist_ok=True)
+            height, width = image.shape[:2]
+            self._writer = Mp4Writer(self._path(), width=width, height=height, fps=self._fps)
+        return self._writer
+
+    def _path(self) -> Path:
+        return self._root / layout.VIDEO.format(video_key=self._key, **layout.place(self._number))

@@ -1,0 +1,101 @@
+"""`python -m eval.collect`: bad input is one line and exit code 2, and nothing is left behind."""
+
+import subprocess
+import sys
+
+import pytest
+
+from configs.schema import CollectConfig
+from eval.cli import run_app
+from eval.collect import __main__ as command
+
+
+def call(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as stopped:
+        run_app(command.app, arguments)
+    return stopped.value.code
+
+
+@pytest.fixture
+def started(monkeypatch) -> list:
+    """Configuration, folder and number of workers of what would have been collected."""
+    calls: list = []
+    monkeypatch.setattr(
+        "eval.collect.collection.collect_demonstrations",
+        lambda config, dataset, workers: calls.append((config, str(dataset), workers)),
+    )
+    return calls
+
+
+def test_every_option_arrives(started):
+    line = (
+        "--policy expert --suite libero_object libero_spatial --task-ids 0-2 --init-ids 4 6 --seeds 7,8 "
+        "--assets standins --expert-noise 0.3 --workers 3 --output here --image-size 128 --replan-steps 2 "
+        "--images video --horizon 16 --num-steps-wait 12 --max-steps 99 --num-trials-per-task 9 "
+        "--random-weights --dtype bfloat16"
+    )
+    assert call(*line.split()) == 0
+    expected = CollectConfig(
+        policy="expert",
+        suites=("libero_object", "libero_spatial"),
+        task_ids=(0, 1, 2),
+        init_ids=(4, 6),
+        seeds=(7, 8),
+        assets="standins",
+        expert_noise=0.3,
+        image_size=128,
+        replan_steps=2,
+        images="video",
+        horizon=16,
+        num_steps_wait=12,
+        max_steps=99,
+        num_trials_per_task=9,
+        random_weights=True,
+        dtype="bfloat16",
+    )
+    assert started == [(expected, "here", 3)]
+
+
+def test_flags_override_a_preset(started):
+    assert call("--config", "smoke", "--task-ids", "3") == 0
+    config = started[0][0]
+    assert (config.suites, config.task_ids, config.assets) == (("libero_object",), (3,), "standins")
+
+
+@pytest.mark.parametrize(
+    ("line", "parts"),
+    [
+        ("--polcy expert", ["'--polcy'", "did you mean '--policy'"]),
+        ("--policy exprt", ["'exprt'", "did you mean 'expert'"]),
+        ("--suite libero_objct", ["'libero_objct'", "did you mean 'libero_object'"]),
+        ("--suite libero_goal --task-ids 12", ["12", "0 to 9"]),
+        ("--suite libero_goal --init-ids 50", ["init id 50", "0 to 49"]),
+        ("--images jpg", ["'jpg'", "png, video"]),
+        ("--images video --image-size 225", ["225", "even"]),
+        ("--replan-steps 11", ["replan_steps", "11"]),
+        ("--expert-noise -1", ["expert_noise", "-1"]),
+        ("--policy tiny --expert-noise 0.1", ["--expert-noise 0.1", "--policy expert", "tiny"]),
+        ("--workers 0", ["--workers", "0"]),
+        ("--seeds 4294967296", ["seeds", "4294967296"]),
+        ("--config smok", ["'smok'", "did you mean 'smoke'"]),
+        ("--assets /nowhere", ["/nowhere"]),
+    ],
+)
+def test_bad_input_is_one_line_on_stderr(line, parts, tmp_path, capsys):
+    assets = () if "--assets" in line else ("--assets", "standins")
+    assert call(*line.split(), *assets, "--output", str(tmp_path / "out")) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    for part in parts:
+        assert part in captured.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_help_needs_neither_simulator_nor_jax():
+    code = (
+        "import sys, eval.collect.__main__; "
+        "print([m for m in ('jax', 'mujoco', 'pyarrow', 'robosuite') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
