@@ -93,9 +93,18 @@ def consume(params: dict[str, Any], config: Pi05Config) -> Weights:
 
     So memory peaks at the tree's size and one parameter, as long as nobody else holds its arrays.
     """
+    return _weights(params, config, jnp.asarray(flow_times(config.denoise_steps)))
+
+
+def weights_at(params: Params, config: Pi05Config, times: Float32[Array, " step"]) -> Weights:
+    """What `prepare` makes, for flow times of one's own: step `n` is then `times[n]`. Differentiable."""
+    return _weights(_opened(params), config, times)
+
+
+def _weights(params: dict[str, Any], config: Pi05Config, times: Float32[Array, " step"]) -> Weights:
     llm = params["PaliGemma"].pop("llm")
     time_mlp = {name: params.pop(name) for name in ("time_mlp_in", "time_mlp_out")}
-    conditions = jax.jit(_conditions, static_argnums=1)(time_mlp, config)
+    conditions = _conditions(time_mlp, time_embedding(times, config.expert.width))
     weights = Weights(
         embedding=jax.device_put(
             llm.pop("embedder")["input_embedding"].astype(jnp.dtype(config.dtype), copy=False)
@@ -117,9 +126,9 @@ def _opened(tree: Params) -> dict[str, Any]:
     return {key: _opened(value) if isinstance(value, Mapping) else value for key, value in tree.items()}
 
 
-def _conditions(time_mlp: Params, config: Pi05Config) -> Float32[Array, "step width"]:
-    """What the adaRMS norms are told of each step's time, from t = 1 downwards."""
-    times = time_embedding(jnp.asarray(flow_times(config.denoise_steps)), config.expert.width)
+@jax.jit
+def _conditions(time_mlp: Params, times: Float32[Array, "step width"]) -> Float32[Array, "step width"]:
+    """What the adaRMS norms are told of each step's time."""
     hidden = nn.swish(_dense(time_mlp["time_mlp_in"], times))
     return nn.swish(_dense(time_mlp["time_mlp_out"], hidden))
 
@@ -199,10 +208,7 @@ def denoise(
     What does not change from step to step (the prefix's place, the mask, the angles) is made before them.
     """
     horizon = noise.shape[1]
-    positions = prefix.length[:, None] + jnp.arange(horizon, dtype=jnp.int32)[None]
-    by = gemma.turns(positions, weights.head_dim)
-    among_themselves = jnp.ones((noise.shape[0], 1, horizon), bool)
-    mask = jnp.concatenate([prefix.valid(), among_themselves], axis=-1)
+    by, mask = _surroundings(weights, prefix, horizon)
 
     def euler(
         step: Int32[Array, ""], state: tuple[Float32[Array, "batch horizon action"], Stage]
@@ -212,6 +218,22 @@ def denoise(
         return x - velocity / steps, stage
 
     return jax.lax.fori_loop(0, steps, euler, (noise, _stage(prefix, horizon)))[0]
+
+
+def velocity(
+    weights: Weights, prefix: Prefix, noisy: Float32[Array, "batch horizon action"], step: Int32[Array, ""]
+) -> Float32[Array, "batch horizon action"]:
+    """The flow's velocity at one step by itself, which is what training asks for."""
+    by, mask = _surroundings(weights, prefix, noisy.shape[1])
+    return _velocity(weights, _stage(prefix, noisy.shape[1]), (noisy, step), by, mask)[0]
+
+
+def _surroundings(weights: Weights, prefix: Prefix, horizon: int) -> tuple[gemma.Turns, Array]:
+    """The angles of the actions' positions, and which positions they see: the prefix's and their own."""
+    positions = prefix.length[:, None] + jnp.arange(horizon, dtype=jnp.int32)[None]
+    among_themselves = jnp.ones((len(prefix.length), 1, horizon), bool)
+    mask = jnp.concatenate([prefix.valid(), among_themselves], axis=-1)
+    return gemma.turns(positions, weights.head_dim), mask
 
 
 def _velocity(
