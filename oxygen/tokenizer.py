@@ -63,6 +63,11 @@ class SentencePieceTokenizer:
         """The token that ends a text."""
         return int(self._model.eos_id())
 
+    @property
+    def serialized(self) -> bytes:
+        """The model's file."""
+        return bytes(self._model.serialized_model_proto())
+
     def encode(self, text: str) -> list[int]:
         """The tokens of a text, without begin or end."""
         return [int(token) for token in self._model.encode(text)]

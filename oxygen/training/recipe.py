@@ -1,0 +1,105 @@
+"""How a policy is trained: everything a run is a function of, beside its demonstrations and its model."""
+
+import dataclasses
+import math
+
+from configs.errors import UsageError
+
+RUN_FILE = "run.json"
+"""Where a training's folder says what is trained in it."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Augmentation:
+    """What is varied in a sample so that the policy does not depend on it.
+
+    Attributes:
+        shift: An image is moved by up to this share of its side, each way; its border pixels fill up.
+        brightness: Added to all pixels at random, up to this share of the range.
+        contrast: Distance from the image's mean, scaled by 1 ± up to this.
+        saturation: Distance from grey, scaled likewise.
+        state: Standard deviation of the noise on a normalised state, whose range is [-1, 1].
+    """
+
+    shift: float = 0.04
+    brightness: float = 0.15
+    contrast: float = 0.2
+    saturation: float = 0.2
+    state: float = 0.02
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            if not 0 <= getattr(self, field.name) < 1:
+                raise UsageError(f"{field.name} is {getattr(self, field.name)}; give a share from 0 up to 1")
+
+
+NO_AUGMENTATION = Augmentation(shift=0.0, brightness=0.0, contrast=0.0, saturation=0.0, state=0.0)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Reach:
+    """Whose gradients reach the trunk and the vision tower through the prefix.
+
+    With `actions` off, the trunk learns from texts alone and the action expert reads what it finds: knowledge
+    insulation (arXiv 2505.23705).
+
+    Attributes:
+        actions: Those of the flow.
+        texts: Those of the texts. Off, the trunk still learns what it does with a text's own tokens.
+    """
+
+    actions: bool = True
+    texts: bool = True
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """Numbers of a training run. The defaults are for a policy of a few million parameters, from scratch.
+
+    Attributes:
+        steps: Batches until the learning rate has run out.
+        batch: Samples in a batch.
+        seed: Of the initial parameters, the order of the samples, augmentation, noise and flow times.
+        draws: Noises and flow times for every sample, all denoised from the one prefix.
+        text_rows: Samples of every batch whose texts are learnt too; None for all.
+        text_weight: Of a language task's cross-entropy (in nats per token), where the flow's is 1.
+        peak_rate: Learning rate after warming up; then it falls along a cosine.
+        last_rate: What it falls to, as a share of the peak.
+        warm_up: Batches in which it rises from 0.
+        weight_decay: AdamW's, on matrices.
+        clip: The gradient's global norm is cut to this.
+        ema: Decay of the average of parameters that is served.
+        augmentation: What is varied in the samples.
+        reach: Whose gradients reach the trunk.
+    """
+
+    steps: int
+    batch: int = 64
+    seed: int = 0
+    draws: int = 4
+    text_rows: int | None = None
+    text_weight: float = 0.1
+    peak_rate: float = 1e-3
+    last_rate: float = 0.02
+    warm_up: int = 200
+    weight_decay: float = 0.01
+    clip: float = 1.0
+    ema: float = 0.998
+    augmentation: Augmentation = Augmentation()
+    reach: Reach = Reach()
+
+    def __post_init__(self) -> None:
+        for field in ("steps", "batch", "draws"):
+            if getattr(self, field) < 1:
+                raise UsageError(f"{field} is {getattr(self, field)}; at least 1")
+        if self.text_rows is not None and not 1 <= self.text_rows <= self.batch:
+            raise UsageError(f"text_rows is {self.text_rows}; give 1 to the batch's {self.batch}")
+        if not 0 <= self.ema < 1:
+            raise UsageError(f"ema is {self.ema}; give a decay from 0 up to 1")
+        if not (self.peak_rate > 0 and math.isfinite(self.peak_rate)):
+            raise UsageError(f"peak_rate is {self.peak_rate}; give a learning rate above 0")
+
+    @property
+    def rows_with_text(self) -> int:
+        """Samples of a batch whose texts are learnt."""
+        return self.batch if self.text_rows is None else self.text_rows

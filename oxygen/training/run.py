@@ -1,0 +1,150 @@
+"""A whole training by its configuration: from datasets to checkpoints, begun anew or gone on with."""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from configs.errors import UsageError
+from oxygen.config import Pi05Config
+from oxygen.language import LanguageTask
+from oxygen.tokenizer import SentencePieceTokenizer
+from oxygen.training import checkpoint
+from oxygen.training.initial import initial_params
+from oxygen.training.lessons import Lessons
+from oxygen.training.losses import Objective
+from oxygen.training.optimiser import TrainState, begin
+from oxygen.training.recipe import RUN_FILE, Recipe
+from oxygen.training.samples import Mixture
+from oxygen.training.statistics import measure, norms_of
+from oxygen.training.trainer import OnCheckpoint, Schedule, Trainer
+from oxygen.transforms import Transform, embodiment
+from oxygen.typing import Params
+from oxygen.weights import load
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Training:
+    """What a trained policy is a function of, beside the demonstrations' own content.
+
+    Attributes:
+        model: The model's sizes.
+        embodiment: Name of the robot, see `oxygen.transforms`.
+        tasks: The language tasks to learn.
+        recipe: How it is trained.
+        data: What the demonstrations are called, for the record.
+        start_from: A checkpoint to begin with; parameters drawn from the recipe's seed if None.
+    """
+
+    model: Pi05Config
+    embodiment: str
+    tasks: tuple[LanguageTask, ...]
+    recipe: Recipe
+    data: tuple[str, ...]
+    start_from: str | None = None
+
+    def described(self) -> dict[str, Any]:
+        """All of it as JSON has it."""
+        content: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(self)))
+        return content
+
+
+def train(
+    folder: Path,
+    training: Training,
+    mixture: Mixture,
+    tokenizer: SentencePieceTokenizer,
+    *,
+    schedule: Schedule | None = None,
+    on_checkpoint: OnCheckpoint | None = None,
+) -> TrainState:
+    """Train a policy in `folder`; where a training of the same configuration stopped there, go on with it.
+
+    Whether it was interrupted or not, and how often, makes no difference to the last bit on one machine.
+
+    Args:
+        folder: For checkpoints and logs.
+        training: What to train and how.
+        mixture: The demonstrations.
+        tokenizer: The vocabulary; goes along with every checkpoint.
+        schedule: When to note and to save.
+        on_checkpoint: Called with the step and the folder of every checkpoint.
+
+    Returns:
+        The last state.
+
+    Raises:
+        UsageError: The parts do not fit together, or another training is in `folder`.
+        FloatingPointError: The training has diverged.
+    """
+    _claim(folder, training)
+    statistics = measure(mixture)
+    robot = embodiment(training.embodiment)
+    transform = Transform(embodiment=robot, norms=norms_of(statistics))
+    lessons = Lessons(
+        mixture,
+        model=training.model,
+        transform=transform,
+        tokenizer=tokenizer,
+        tasks=training.tasks,
+        recipe=training.recipe,
+    )
+    objective = Objective(
+        model=training.model, recipe=training.recipe, tasks=lessons.tasks, layout=lessons.layout
+    )
+    served = checkpoint.Served(
+        model=training.model,
+        embodiment=training.embodiment,
+        asset_id=robot.asset_id,
+        statistics=statistics,
+        tokenizer=tokenizer.serialized,
+        tasks=training.tasks,
+        record={**training.described(), "frames": len(mixture)},
+    )
+    trainer = Trainer(folder, objective, lessons, served)
+    state = _state(trainer.checkpoints, training)
+    return trainer.run(state, schedule or Schedule(), on_checkpoint or _nothing_more)
+
+
+def _nothing_more(step: int, checkpoint: Path) -> Mapping[str, float]:
+    del step, checkpoint
+    return {}
+
+
+def _claim(folder: Path, training: Training) -> None:
+    """Make the folder this training's, or find that it is."""
+    file, ours = folder / RUN_FILE, training.described()
+    if not file.is_file():
+        folder.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(ours, indent=2) + "\n", encoding="utf-8")
+        return
+    theirs = json.loads(file.read_text(encoding="utf-8"))
+    differing = [path for path, value in _leaves(ours).items() if _leaves(theirs).get(path, None) != value]
+    if differing:
+        path = differing[0]
+        raise UsageError(
+            f"{folder} holds a training with {path} = {_leaves(theirs).get(path)}, "
+            f"not {_leaves(ours)[path]}; give it a folder of its own, or the same options to go on"
+        )
+
+
+def _leaves(content: Any, path: str = "") -> dict[str, Any]:
+    """Values by their dotted paths."""
+    if isinstance(content, dict) and content:
+        parts = [_leaves(value, f"{path}.{key}" if path else key) for key, value in content.items()]
+        return {name: value for part in parts for name, value in part.items()}
+    return {path: content}
+
+
+def _state(checkpoints: Path, training: Training) -> TrainState:
+    """The state to go on from: the newest checkpoint's, or the first."""
+    state = begin(_first_params(training), training.recipe)
+    newest = checkpoint.newest(checkpoints)
+    return state if newest is None else checkpoint.restore(newest, state)
+
+
+def _first_params(training: Training) -> Params:
+    if training.start_from is None:
+        return initial_params(training.model, training.recipe.seed)
+    return load(training.start_from, training.model, dtype="float32")

@@ -1,0 +1,121 @@
+"""What is trained on, as arrays in memory: frames of demonstrations, from one dataset or several."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from configs.errors import UsageError
+from oxygen.typing import Bool, Float32, Int64, UInt8
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Samples:
+    """Frames of demonstrations in the robot's own units. Row `i` of everything is frame `i`.
+
+    Attributes:
+        images: Pixels of the model's cameras, in the model's order and size; may be mapped into memory.
+        state: Proprioception.
+        actions: What the next control steps should do.
+        valid: Which of those lie within the episode.
+        language: The instruction.
+        texts: For every language task what should be said of the frame; empty where nobody knows.
+    """
+
+    images: UInt8[np.ndarray, "frame camera side side 3"]
+    state: Float32[np.ndarray, "frame state"]
+    actions: Float32[np.ndarray, "frame horizon action"]
+    valid: Bool[np.ndarray, "frame horizon"]
+    language: tuple[str, ...]
+    texts: Mapping[str, tuple[str, ...]]
+
+    def __post_init__(self) -> None:
+        lengths = [len(column) for column in self._columns()]
+        if not self.state.size or len(set(lengths)) > 1:
+            raise UsageError(f"samples have columns of {lengths} rows; give as many of each, at least one")
+
+    def __len__(self) -> int:
+        """The number of frames."""
+        return len(self.state)
+
+    def _columns(self) -> list[Sequence[object] | np.ndarray]:
+        arrays: list[Sequence[object] | np.ndarray] = [self.images, self.state, self.actions, self.valid]
+        return [*arrays, self.language, *self.texts.values()]
+
+
+@dataclasses.dataclass(frozen=True)
+class Mixture:
+    """Several datasets as one; each has as large a share as it has frames.
+
+    Attributes:
+        parts: The datasets. They must agree in all sizes and in the names of their texts.
+    """
+
+    parts: tuple[Samples, ...]
+
+    def __post_init__(self) -> None:
+        kinds = {_kind(part) for part in self.parts}
+        if len(kinds) != 1:
+            raise UsageError(f"datasets do not go together: {' or '.join(map(str, sorted(kinds)))}")
+
+    def __len__(self) -> int:
+        """The number of frames."""
+        return sum(map(len, self.parts))
+
+    @property
+    def state(self) -> Float32[np.ndarray, "frame state"]:
+        """The states of all parts, one after the other."""
+        return np.concatenate([part.state for part in self.parts])
+
+    @property
+    def actions(self) -> Float32[np.ndarray, "frame horizon action"]:
+        """The actions of all parts."""
+        return np.concatenate([part.actions for part in self.parts])
+
+    @property
+    def valid(self) -> Bool[np.ndarray, "frame horizon"]:
+        """Which actions count."""
+        return np.concatenate([part.valid for part in self.parts])
+
+    @property
+    def language(self) -> tuple[str, ...]:
+        """All instructions."""
+        return tuple(text for part in self.parts for text in part.language)
+
+    def texts(self, task: str) -> tuple[str, ...]:
+        """All texts of a language task; empty strings where the datasets have none of that name."""
+        nothing = ("",)
+        return tuple(text for part in self.parts for text in part.texts.get(task, nothing * len(part)))
+
+    def images(self, rows: Int64[np.ndarray, " row"]) -> UInt8[np.ndarray, "row camera side side 3"]:
+        """The images of some frames, in the order asked for."""
+        starts = np.cumsum([0, *map(len, self.parts)])
+        which = np.searchsorted(starts, rows, side="right") - 1
+        pixels = np.empty((len(rows), *self.parts[0].images.shape[1:]), np.uint8)
+        for index, part in enumerate(self.parts):
+            here = which == index
+            pixels[here] = part.images[rows[here] - starts[index]]
+        return pixels
+
+
+def _kind(part: Samples) -> tuple[object, ...]:
+    return part.images.shape[1:], part.state.shape[1:], part.actions.shape[1:], tuple(sorted(part.texts))
+
+
+def order(seed: int, batch: int, size: int, total: int) -> Int64[np.ndarray, " row"]:
+    """The frames of the `batch`-th batch of `size`: every frame once, shuffled, then again in another order.
+
+    A function of its arguments alone, so a run that goes on where another stopped sees what that would have.
+    """
+    first = batch * size
+    places = np.arange(first, first + size)
+    return np.concatenate(
+        [
+            _shuffled(seed, int(epoch), total)[places[places // total == epoch] % total]
+            for epoch in np.unique(places // total)
+        ]
+    )
+
+
+def _shuffled(seed: int, epoch: int, total: int) -> Int64[np.ndarray, " frame"]:
+    return np.random.Generator(np.random.PCG64([seed, epoch])).permutation(total)

@@ -1,0 +1,115 @@
+"""The loop: batches to steps, steps to checkpoints, until the recipe is done or somebody says stop."""
+
+import dataclasses
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from oxygen.training import checkpoint
+from oxygen.training.lessons import Lessons
+from oxygen.training.logs import TrainingLog
+from oxygen.training.losses import Metrics, Objective
+from oxygen.training.optimiser import Step, TrainState, make_step
+
+OnCheckpoint = Callable[[int, Path], Mapping[str, float]]
+"""Called with the step and the folder of every checkpoint; returns numbers for the log, such as success."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Schedule:
+    """When a training notes, saves and ends; changes nothing in what it computes.
+
+    Attributes:
+        log_every: Steps between two notes, each the mean since the one before.
+        save_every: Steps between two checkpoints.
+        should_stop: Asked after every step; training then ends with a checkpoint.
+        on_note: Called with the step and the numbers of every note, for a person to see.
+    """
+
+    log_every: int = 50
+    save_every: int = 1000
+    should_stop: Callable[[], bool] = lambda: False
+    on_note: Callable[[int, Mapping[str, float]], None] = lambda _step, _numbers: None
+
+
+class Trainer:
+    """One training in its folder: `checkpoints/`, `log.jsonl`, `events/`, `curves.png`."""
+
+    def __init__(
+        self, folder: Path, objective: Objective, lessons: Lessons, served: checkpoint.Served
+    ) -> None:
+        self._folder = folder
+        self._objective = objective
+        self._lessons = lessons
+        self._served = served
+        self._step: Step = make_step(objective)
+
+    @property
+    def checkpoints(self) -> Path:
+        """Where the checkpoints are."""
+        return self._folder / "checkpoints"
+
+    def run(self, state: TrainState, schedule: Schedule, on_checkpoint: OnCheckpoint) -> TrainState:
+        """Train from a state to the recipe's last step, or until told to stop; always ends with a checkpoint.
+
+        Returns:
+            The last state.
+        """
+        step, last = int(state.step), self._objective.recipe.steps
+        with TrainingLog(self._folder, resumed_at=step) as log:
+            window = _Window()
+            while step < last:
+                state, metrics = self._step(state, self._lessons.batch(step))
+                step += 1
+                window.add(metrics)
+                window.wait_for_the_one_before()
+                ending = step == last or schedule.should_stop()
+                if ending or step % schedule.log_every == 0:
+                    self._note(log, step, window.close(self._objective.recipe.batch), schedule)
+                if ending or step % schedule.save_every == 0:
+                    saved = checkpoint.save(self.checkpoints, state, self._served)
+                    self._note(log, step, on_checkpoint(step, saved), schedule)
+                    window = _Window()
+                if ending:
+                    break
+        return state
+
+    @staticmethod
+    def _note(log: TrainingLog, step: int, numbers: Mapping[str, float], schedule: Schedule) -> None:
+        if numbers:
+            log.note(step, numbers)
+            schedule.on_note(step, numbers)
+
+
+class _Window:
+    """The steps since the last note. Their numbers are fetched together, so that no step waits for it."""
+
+    def __init__(self) -> None:
+        self._metrics: list[Metrics] = []
+        self._began = time.perf_counter()
+
+    def add(self, metrics: Metrics) -> None:
+        """Take in a step."""
+        self._metrics.append(metrics)
+
+    def wait_for_the_one_before(self) -> None:
+        """Let the next batch be made while a step is computed, and no more than that one."""
+        jax.block_until_ready(self._metrics[-2:-1])
+
+    def close(self, batch: int) -> dict[str, float]:
+        """The means, and the samples learnt in a second; the next window begins.
+
+        Raises:
+            FloatingPointError: The loss is no longer a number.
+        """
+        found = jax.device_get(self._metrics)
+        seconds = time.perf_counter() - self._began
+        means = {name: float(np.mean([metrics[name] for metrics in found])) for name in found[0]}
+        if not np.isfinite(means["loss"]):
+            raise FloatingPointError("the loss is no longer finite; begin again with a lower learning rate")
+        rate = batch * len(found) / seconds
+        self._metrics, self._began = [], time.perf_counter()
+        return {**means, "samples_per_s": rate}

@@ -1,0 +1,78 @@
+"""A training of a few thousand parameters on a handful of samples that can be told apart."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from oxygen import tokenizer
+from oxygen.config import PRESETS
+from oxygen.language import LanguageTask
+from oxygen.training.recipe import NO_AUGMENTATION, Recipe
+from oxygen.training.run import Training
+from oxygen.training.samples import Samples
+from tests.oxygen.conftest import SMALL
+
+_EXPERT = dataclasses.replace(SMALL.trunk, depth=1)
+
+MODEL = dataclasses.replace(SMALL, name="small-for-training", trunk=_EXPERT, expert=_EXPERT, action_dim=8)
+
+TASKS = (
+    LanguageTask(name="narration", prompt="Narrate: ", every_queries=1, max_tokens=16, priority=1),
+    LanguageTask(name="memory", prompt="Remember: ", every_queries=2, max_tokens=24),
+)
+
+RECIPE = Recipe(
+    steps=200,
+    batch=8,
+    draws=4,
+    peak_rate=3e-3,
+    warm_up=20,
+    ema=0.9,
+    text_weight=0.2,
+    augmentation=NO_AUGMENTATION,
+)
+
+THINGS = ("alphabet soup", "cream cheese", "milk", "butter", "ketchup", "orange juice", "bowl", "mug")
+
+
+def samples(count: int = 8, seed: int = 0, horizon: int = 12) -> Samples:
+    """Frames of different colours, actions and words; the last one's chunk ends early, and it is silent."""
+    rng = np.random.default_rng(seed)
+    fading = np.linspace(1.0, 0.5, horizon)[None, :, None]
+    side = MODEL.image_size
+    colours = rng.integers(0, 256, (count, 2, 1, 1, 3), dtype=np.uint8)
+    valid = np.ones((count, horizon), bool)
+    valid[-1, 4:] = False
+    names = [THINGS[index % len(THINGS)] for index in range(count)]
+    return Samples(
+        images=np.broadcast_to(colours, (count, 2, side, side, 3)).copy(),
+        state=rng.normal(size=(count, 8)).astype(np.float32),
+        actions=(rng.uniform(-1, 1, (count, 1, 7)) * fading).astype(np.float32),
+        valid=valid,
+        language=tuple(f"pick up the {name}" for name in names),
+        texts={
+            "narration": (*(f"Grasping the {name}." for name in names[:-1]), ""),
+            "memory": tuple(f"The {name} is on the table." for name in names),
+        },
+    )
+
+
+@pytest.fixture(autouse=True)
+def known_model(monkeypatch) -> None:
+    """Presets name the model, so that a checkpoint of it can be opened by its card."""
+    monkeypatch.setitem(PRESETS, MODEL.name, MODEL)
+
+
+def training(**recipe) -> Training:
+    """A training of the small model, its recipe changed as told."""
+    return Training(
+        model=MODEL,
+        embodiment="libero",
+        tasks=TASKS,
+        recipe=dataclasses.replace(RECIPE, **recipe),
+        data=("in memory",),
+    )
+
+
+VOCABULARY = tokenizer.tiny()

@@ -1,0 +1,148 @@
+"""A whole training: it learns, depends on its seed alone, survives being killed, and can be served."""
+
+import json
+import shutil
+
+import jax
+import numpy as np
+import pytest
+
+from configs.errors import UsageError
+from oxygen import transforms, weights
+from oxygen.policy import EngineConfig, create_policy
+from oxygen.scheduler import Mode
+from oxygen.training import checkpoint
+from oxygen.training.logs import CURVES, read_log
+from oxygen.training.run import train
+from oxygen.training.samples import Mixture
+from oxygen.training.trainer import Schedule
+from oxygen.transforms import LIBERO
+from tests.oxygen.training.conftest import MODEL, RECIPE, TASKS, VOCABULARY, samples, training
+
+OFTEN = Schedule(log_every=20, save_every=40)
+
+
+def bits(state):
+    return [np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(state)]
+
+
+class StopAt:
+    """Says stop after so many steps, as a time limit or Ctrl-C would."""
+
+    def __init__(self, steps):
+        self.left = steps
+
+    def __call__(self):
+        self.left -= 1
+        return self.left == 0
+
+
+@pytest.fixture(scope="module")
+def mixture():
+    return Mixture((samples(4, seed=0), samples(4, seed=1)))
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory, mixture):
+    """A finished training's folder, and its last state."""
+    folder = tmp_path_factory.mktemp("training")
+    return folder, train(folder, training(), mixture, VOCABULARY, schedule=OFTEN)
+
+
+def test_it_learns_eight_samples_by_heart(trained):
+    folder, _ = trained
+    first, *_, last = read_log(folder)
+    assert last["flow_loss"] < 0.3 * first["flow_loss"]
+    assert last["narration_accuracy"] == 1
+    assert last["memory_accuracy"] == 1
+
+
+def test_what_was_learnt_is_what_the_policy_does_and_says(trained, mixture):
+    """The served policy, from the checkpoint alone, gives back the demonstrations' actions and words."""
+    folder, _ = trained
+    saved = checkpoint.newest(folder / "checkpoints")
+    policy = create_policy(
+        MODEL,
+        weights=weights.load(saved, MODEL),
+        tokenizer=VOCABULARY,
+        tasks=TASKS,
+        engine=EngineConfig(mode=Mode.ISOLATED, slots=4, rows=4),
+        transform=transforms.of_checkpoint(LIBERO, saved),
+    )
+    part = mixture.parts[0]
+    for row in range(3):
+        policy.reset(row)
+        images = dict(zip(MODEL.cameras, part.images[row], strict=True))
+        reply = policy.infer({"images": images, "state": part.state[row], "prompt": part.language[row]})
+        wanted = part.actions[row, : MODEL.horizon]
+        assert np.abs(reply.actions - wanted).mean() < 0.25 * np.abs(wanted - wanted.mean()).mean()
+        said = {text.task: text.text for text in reply.finished}
+        assert said == {task.name: part.texts[task.name][row] for task in TASKS}
+
+
+def test_a_killed_and_resumed_training_equals_the_uninterrupted_one(trained, mixture, tmp_path):
+    _, uninterrupted = trained
+    for steps in (30, 57, None):
+        stop = StopAt(steps) if steps else lambda: False
+        schedule = Schedule(log_every=20, save_every=40, should_stop=stop)
+        resumed = train(tmp_path, training(), mixture, VOCABULARY, schedule=schedule)
+    assert bits(resumed) == bits(uninterrupted)
+
+
+def test_what_was_not_saved_is_done_again(trained, mixture, tmp_path):
+    """Killed while it wrote a checkpoint: the one before counts, and the log says nothing twice."""
+    _, uninterrupted = trained
+    train(tmp_path, training(), mixture, VOCABULARY, schedule=Schedule(save_every=40, should_stop=StopAt(40)))
+    kept = tmp_path / "kept"
+    shutil.copytree(checkpoint.newest(tmp_path / "checkpoints"), kept)
+    train(tmp_path, training(), mixture, VOCABULARY, schedule=Schedule(log_every=20, should_stop=StopAt(33)))
+    torn = checkpoint.newest(tmp_path / "checkpoints")
+    torn.rename(torn.with_name(f"{torn.name}.partial"))
+    shutil.rmtree(tmp_path / "checkpoints/step_0000040")
+    kept.rename(tmp_path / "checkpoints/step_0000040")
+    resumed = train(tmp_path, training(), mixture, VOCABULARY, schedule=OFTEN)
+    assert bits(resumed) == bits(uninterrupted)
+    steps = [line["step"] for line in read_log(tmp_path)]
+    assert steps == sorted(set(steps))
+
+
+def test_another_seed_is_another_training(trained, mixture, tmp_path):
+    _, one = trained
+    other = train(tmp_path, training(seed=1), mixture, VOCABULARY, schedule=Schedule(should_stop=StopAt(2)))
+    assert bits(one.params) != bits(other.params)
+
+
+def test_a_folder_holds_one_training(trained, mixture):
+    folder, _ = trained
+    with pytest.raises(UsageError, match=r"recipe\.batch = 8, not 4"):
+        train(folder, training(batch=4), mixture, VOCABULARY)
+
+
+def test_the_log_can_be_read_in_every_way(trained):
+    folder, _ = trained
+    lines = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == list(range(20, RECIPE.steps + 1, 20))
+    assert (folder / CURVES).read_bytes().startswith(b"\x89PNG")
+    events = b"".join(file.read_bytes() for file in (folder / "events").iterdir())
+    assert events.count(b"flow/loss") == len(lines)
+
+
+def test_checkpoints_are_told_of(mixture, tmp_path):
+    told = []
+
+    def note(step, path):
+        told.append((step, path.name))
+        return {"libero_object_pc_success": 50.0}
+
+    schedule = Schedule(log_every=20, save_every=2, should_stop=StopAt(3))
+    train(tmp_path, training(), mixture, VOCABULARY, schedule=schedule, on_checkpoint=note)
+    assert told == [(2, "step_0000002"), (3, "step_0000003")]
+    assert [line["step"] for line in read_log(tmp_path) if "libero_object_pc_success" in line] == [2, 3]
+
+
+def test_only_the_newest_checkpoint_keeps_what_training_needs(trained):
+    folder, _ = trained
+    states = [path.parent.name for path in folder.glob("checkpoints/*/state.safetensors")]
+    assert states == [f"step_{RECIPE.steps:07d}"]
+    served = {path.parent.name for path in folder.glob("checkpoints/*/model.safetensors")}
+    assert served == {f"step_{step:07d}" for step in (*range(40, RECIPE.steps, 40), RECIPE.steps)}

@@ -1,0 +1,158 @@
+"""The order of samples, several datasets as one, and what a batch is made of."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from configs.errors import UsageError
+from oxygen.training.lessons import Lessons, script
+from oxygen.training.recipe import Augmentation, Recipe
+from oxygen.training.samples import Mixture, order
+from oxygen.training.sources import samples_of
+from oxygen.training.statistics import measure, norms_of
+from oxygen.transforms import LIBERO, LIBERO_STATE, Transform
+from tests.oxygen.training.conftest import MODEL, RECIPE, TASKS, VOCABULARY, samples
+
+
+@given(seed=st.integers(0, 99), size=st.integers(1, 20), total=st.integers(1, 30))
+def test_every_epoch_shows_every_frame_once(seed, size, total):
+    batches = -(-3 * total // size)
+    rows = np.concatenate([order(seed, batch, size, total) for batch in range(batches)])
+    for epoch in range(3):
+        assert sorted(rows[epoch * total : (epoch + 1) * total]) == list(range(total))
+
+
+def test_epochs_and_seeds_have_orders_of_their_own():
+    orders = [order(seed, batch, 50, 50).tolist() for seed in (0, 1) for batch in (0, 1)]
+    assert len(set(map(tuple, orders))) == 4
+
+
+def test_a_mixture_is_its_parts_one_after_the_other():
+    parts = samples(5, seed=0), samples(3, seed=1)
+    mixture = Mixture(parts)
+    assert len(mixture) == 8
+    rows = np.array([7, 0, 5, 4, 5])
+    expected = [
+        parts[1].images[2],
+        parts[0].images[0],
+        parts[1].images[0],
+        parts[0].images[4],
+        parts[1].images[0],
+    ]
+    np.testing.assert_array_equal(mixture.images(rows), expected)
+    np.testing.assert_array_equal(mixture.state[5:], parts[1].state)
+    assert mixture.texts("narration")[5:] == parts[1].texts["narration"]
+    assert mixture.language[:5] == parts[0].language
+
+
+def test_datasets_of_different_shapes_do_not_mix():
+    with pytest.raises(UsageError, match="do not go together"):
+        Mixture((samples(3), samples(3, horizon=20)))
+
+
+def lessons(recipe: Recipe = RECIPE, robot=LIBERO, parts=None) -> Lessons:
+    mixture = Mixture(parts or (samples(8),))
+    return Lessons(
+        mixture,
+        model=MODEL,
+        transform=Transform(embodiment=robot, norms=norms_of(measure(mixture))),
+        tokenizer=VOCABULARY,
+        tasks=TASKS,
+        recipe=recipe,
+    )
+
+
+def test_a_batch_is_what_the_served_policy_would_see():
+    """The prompt and the images of a frame are, to the last number, those of the policy's own transform."""
+    part = samples(8)
+    taught = lessons()
+    batch, rows = taught.batch(3), order(RECIPE.seed, 3, RECIPE.batch, 8)
+    transform = Transform(embodiment=LIBERO, norms=norms_of(measure(Mixture((part,)))))
+    for place, row in enumerate(rows):
+        images = dict(zip(MODEL.cameras, part.images[row], strict=True))
+        seen = transform.inputs(
+            {"images": images, "state": part.state[row], "prompt": part.language[row]}, VOCABULARY, MODEL
+        )
+        np.testing.assert_array_equal(batch.images[place], seen.images)
+        np.testing.assert_array_equal(batch.prompt[place][: batch.length[place]], seen.tokens)
+        restored = transform.outputs(np.asarray(batch.actions[place]))
+        np.testing.assert_allclose(restored, part.actions[row, : MODEL.horizon], atol=1e-5)
+
+
+def test_a_batch_is_a_function_of_seed_and_number():
+    noisy = dataclasses.replace(RECIPE, augmentation=Augmentation(state=0.3))
+    model = dataclasses.replace(MODEL, prompt_buckets=(64,))
+
+    def batch(seed, number):
+        mixture = Mixture((samples(8),))
+        taught = Lessons(
+            mixture,
+            model=model,
+            transform=Transform(embodiment=LIBERO_STATE, norms=norms_of(measure(mixture))),
+            tokenizer=VOCABULARY,
+            tasks=TASKS,
+            recipe=dataclasses.replace(noisy, seed=seed),
+        )
+        return np.asarray(taught.batch(number).prompt).tobytes()
+
+    assert batch(0, 5) == batch(0, 5)
+    assert len({batch(0, 5), batch(0, 6), batch(1, 5)}) == 3
+
+
+def test_only_some_rows_of_a_batch_need_texts():
+    assert lessons(dataclasses.replace(RECIPE, text_rows=3)).batch(0).tokens.shape[0] == 3
+
+
+def test_a_text_that_is_too_long_is_learnt_as_far_as_it_could_be_written():
+    task = dataclasses.replace(TASKS[0], max_tokens=3)
+    learnt = script(task, ["Grasping the alphabet soup."], VOCABULARY)
+    assert learnt.graded.sum() == 3
+    assert VOCABULARY.eos not in learnt.following[learnt.graded]
+
+
+def test_a_language_task_that_nobody_knows_a_text_of_is_refused():
+    silent = dataclasses.replace(samples(4), texts={"memory": ("Done.",) * 4})
+    with pytest.raises(UsageError, match="'narration'"):
+        lessons(parts=(silent,))
+
+
+def test_chunks_shorter_than_the_models_are_refused():
+    with pytest.raises(UsageError, match="look 4 actions ahead"):
+        lessons(parts=(samples(4, horizon=4),))
+
+
+class Recorded:
+    """A dataset whose cameras come in another order than the model's."""
+
+    cameras = ("wrist_image", "image")
+
+    def __init__(self):
+        part = samples(6)
+        self._pixels = part.images
+        self.columns = type(
+            "Columns",
+            (),
+            {
+                "state": part.state,
+                "action": part.actions,
+                "padded": ~part.valid,
+                "language": part.language,
+                "narration": part.texts["narration"],
+                "memory": part.texts["memory"],
+            },
+        )
+
+    def pixels(self, side):
+        assert side == MODEL.image_size
+        return self._pixels
+
+
+def test_a_dataset_is_seen_through_the_models_cameras():
+    part = samples_of(Recorded(), MODEL)
+    np.testing.assert_array_equal(part.images, samples(6).images[:, ::-1])
+    np.testing.assert_array_equal(part.valid, samples(6).valid)
+    with pytest.raises(UsageError, match="'left'"):
+        samples_of(Recorded(), dataclasses.replace(MODEL, cameras=("left",)))
