@@ -71,6 +71,8 @@ class PolicyConfig(Preset):
         weights_seed: The seed of random weights.
         norm_stats: Statistics of its robot, where the checkpoint has none: a `norm_stats.json` or its URL.
         tokenizer: The SentencePiece model its checkpoint was trained with: a file or a URL.
+        language_tasks: The language tasks it has learnt, by name, with the suffix that asked for each; None
+            where nobody says.
     """
 
     name: Name
@@ -83,6 +85,7 @@ class PolicyConfig(Preset):
     weights_seed: int = 0
     norm_stats: str | None = None
     tokenizer: str | None = None
+    language_tasks: dict[Name, str] | None = None
 
     @model_validator(mode="after")
     def _has_a_model_exactly_if_it_needs_one(self) -> Self:

@@ -18,6 +18,11 @@ class Interrupts:
         self._noted = False
         self._before: dict[signal.Signals, signal._HANDLER] = {}
 
+    @property
+    def noted(self) -> bool:
+        """Whether a signal has come."""
+        return self._noted
+
     def check(self) -> None:
         """Raise KeyboardInterrupt if a signal has been noted."""
         if self._noted:

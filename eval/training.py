@@ -1,0 +1,143 @@
+"""What `python -m eval.train` does: demonstrations to a trained policy, with rollouts at every checkpoint."""
+
+import dataclasses
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from rich.console import Console as RichConsole
+
+from configs.load import load, names
+from configs.schema import LanguageTaskConfig, PolicyConfig, RunConfig
+from eval.cli import INTERRUPTED
+from eval.evaluation import run_evaluation
+from eval.interrupts import Interrupts
+from eval.results import summarize
+from eval.runs import new_run
+from oxygen import tokenizer as tokenizers
+from oxygen.config import preset
+from oxygen.language import LanguageTask
+from oxygen.training import checkpoint
+from oxygen.training.demonstrations import Demonstrations
+from oxygen.training.recipe import Recipe
+from oxygen.training.run import Training, train
+from oxygen.training.samples import Mixture
+from oxygen.training.sources import samples_of
+from oxygen.training.trainer import Schedule
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Assignment:
+    """A training as the command line describes it.
+
+    Attributes:
+        folder: For checkpoints, logs and the rollouts' records.
+        data: Folders of demonstrations.
+        model: Name of the model configuration.
+        embodiment: Name of the robot.
+        language_tasks: Names of the language tasks to learn.
+        start_from: A checkpoint to begin with, or None.
+        tokenizer: A SentencePiece model; that of the policy preset named as the model if None.
+        recipe: How it is trained.
+        rollouts: What to run at every checkpoint, whatever policy it names; nothing if None.
+        save_every: Steps between two checkpoints.
+        log_every: Steps between two lines of the log.
+        minutes: Time limit, rollouts included; None for none.
+    """
+
+    folder: Path
+    data: tuple[str, ...]
+    model: str
+    embodiment: str
+    language_tasks: tuple[str, ...]
+    start_from: str | None
+    tokenizer: str | None
+    recipe: Recipe
+    rollouts: RunConfig | None
+    save_every: int
+    log_every: int
+    minutes: float | None
+
+
+def run_training(assignment: Assignment) -> int:
+    """Train, and say how it goes and how to go on.
+
+    Returns:
+        The exit code: 0 also when time was up, 130 after Ctrl-C.
+
+    Raises:
+        UsageError: Demonstrations, model, robot and options do not go together.
+    """
+    began = time.monotonic()
+    training = _training(assignment)
+    mixture = Mixture(tuple(samples_of(Demonstrations(folder), training.model) for folder in assignment.data))
+    console = RichConsole(highlight=False)
+    console.print(
+        f"[bold]{assignment.model}[/] on {len(mixture)} frames of {', '.join(assignment.data)} "
+        f"→ {assignment.folder}",
+        soft_wrap=True,
+    )
+    with Interrupts() as interrupts:
+        schedule = Schedule(
+            log_every=assignment.log_every,
+            save_every=assignment.save_every,
+            should_stop=lambda: interrupts.noted or _time_is_up(assignment, began),
+            on_note=lambda step, numbers: console.print(_line(step, assignment.recipe.steps, numbers)),
+        )
+        state = train(
+            assignment.folder,
+            training,
+            mixture,
+            _tokenizer(assignment),
+            schedule=schedule,
+            on_checkpoint=lambda _, saved: {} if interrupts.noted else _rolled_out(assignment, saved),
+        )
+        interrupted = interrupts.noted
+    _say_how_to_go_on(console, assignment, int(state.step))
+    return INTERRUPTED if interrupted else 0
+
+
+def _training(assignment: Assignment) -> Training:
+    tasks = [load(LanguageTaskConfig, name) for name in assignment.language_tasks]
+    return Training(
+        model=preset(assignment.model),
+        embodiment=assignment.embodiment,
+        tasks=tuple(LanguageTask(**task.model_dump()) for task in tasks),
+        recipe=assignment.recipe,
+        data=assignment.data,
+        start_from=assignment.start_from,
+    )
+
+
+def _tokenizer(assignment: Assignment) -> tokenizers.SentencePieceTokenizer:
+    given = assignment.tokenizer
+    if given is None and assignment.model in names(PolicyConfig):
+        given = load(PolicyConfig, assignment.model).tokenizer
+    return tokenizers.load(given) if given else tokenizers.tiny()
+
+
+def _time_is_up(assignment: Assignment, began: float) -> bool:
+    return assignment.minutes is not None and time.monotonic() - began > 60 * assignment.minutes
+
+
+def _rolled_out(assignment: Assignment, saved: Path) -> Mapping[str, float]:
+    """How often the policy of a checkpoint solves its tasks, suite by suite."""
+    if assignment.rollouts is None:
+        return {}
+    config = assignment.rollouts.model_copy(update={"policy": str(saved)})
+    run = new_run(assignment.folder / "rollouts", config)
+    run_evaluation(run)
+    rates = {suite: row["pc_success"] for suite, row in summarize(run.folder.path)["per_suite"].items()}
+    return {f"{suite}_pc_success": rate for suite, rate in rates.items() if rate is not None}
+
+
+def _line(step: int, steps: int, numbers: Mapping[str, float]) -> str:
+    told = [f"{name.replace('_', ' ')} {number:.4g}" for name, number in sorted(numbers.items())]
+    return f"{step:>7}/{steps}  {', '.join(told)}"
+
+
+def _say_how_to_go_on(console: RichConsole, assignment: Assignment, step: int) -> None:
+    saved = checkpoint.newest(assignment.folder / "checkpoints")
+    if step < assignment.recipe.steps:
+        console.print(f"Stopped at step {step} of {assignment.recipe.steps}; --resume goes on.")
+    console.print(f"The policy: python -m eval.libero --policy {saved}", soft_wrap=True)

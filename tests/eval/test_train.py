@@ -1,0 +1,94 @@
+"""`python -m eval.train` and what it leaves: a folder that `python -m eval.libero --policy` takes."""
+
+import numpy as np
+import pytest
+import yaml
+
+from configs.errors import UsageError
+from configs.schema import RunConfig
+from eval.policies import Served, open_policy, read_cast
+from eval.train import app
+from oxygen import params, tokenizer
+from oxygen.config import TINY
+from oxygen.language import LanguageTask
+from oxygen.training import checkpoint
+from oxygen.training.recipe import RUN_FILE
+from tests.eval.test_policies import actions_of
+
+
+def moments(size, half_range):
+    edges = {"q01": [-half_range] * size, "q99": [half_range] * size}
+    return {"mean": [0.0] * size, "std": [1.0] * size, **edges}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A checkpoint of `tiny` with the parameters that the preset draws, whose actions span half the range."""
+    served = checkpoint.Served(
+        model=TINY,
+        embodiment="libero",
+        asset_id="physical-intelligence/libero",
+        statistics={"state": moments(8, 1.0), "actions": moments(7, 0.5)},
+        tokenizer=tokenizer.tiny().serialized,
+        tasks=(LanguageTask(name="narration", prompt="Narrate: ", every_queries=1, max_tokens=8),),
+        record={"data": ["none"]},
+    )
+    folder = tmp_path_factory.mktemp("trained") / "step_0000007"
+    checkpoint.write_served(folder, params.random_params(TINY, 0), served, step=7)
+    return folder
+
+
+def test_a_checkpoint_of_training_is_a_policy_by_its_folder(folder):
+    random = actions_of(RunConfig(mode="actions", policy="tiny", language_tasks=()))
+    trained = actions_of(RunConfig(mode="actions", policy=str(folder), language_tasks=()))
+    np.testing.assert_allclose(trained, random / 2, rtol=0, atol=1e-5)
+
+
+def test_it_speaks_of_what_it_has_learnt(folder):
+    config = RunConfig(mode="isolated", policy=str(folder), language_tasks=("narration",))
+    policy = open_policy(read_cast(config), config)
+    assert isinstance(policy, Served)
+
+
+def test_a_language_task_it_has_not_learnt_is_refused(folder):
+    with pytest.raises(UsageError, match=r"not learnt language task 'memory'.*it has learnt narration"):
+        read_cast(RunConfig(policy=str(folder)))
+
+
+def test_the_same_task_in_other_words_is_refused(folder, tmp_path):
+    other = yaml.safe_load((folder / checkpoint.CARD).read_text(encoding="utf-8"))
+    assert other["language_tasks"] == {"narration": "Narrate: "}
+    (tmp_path / checkpoint.CARD).write_text(
+        yaml.safe_dump({**other, "language_tasks": {"narration": "Say: "}}), encoding="utf-8"
+    )
+    with pytest.raises(UsageError, match=r"with prompt 'Narrate: '.*'Say: '"):
+        read_cast(RunConfig(policy=str(tmp_path), language_tasks=("narration",)))
+
+
+def test_a_folder_without_a_policy_is_told_in_one_line(tmp_path):
+    with pytest.raises(UsageError, match=r"policy\.yaml"):
+        read_cast(RunConfig(policy=str(tmp_path)))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--steps", "0"], "steps is 0"),
+        (["--minutes", "-1"], "--minutes is -1"),
+        (["--text-rows", "99", "--batch", "8"], "text_rows is 99"),
+        (["--resume"], "nothing to resume"),
+    ],
+)
+def test_nonsense_is_refused_before_anything_is_loaded(options, message, tmp_path):
+    with pytest.raises(UsageError, match=message):
+        run(["--data", "nowhere", "--output-dir", str(tmp_path), *options])
+
+
+def test_a_training_is_not_begun_twice_in_one_folder(tmp_path):
+    (tmp_path / RUN_FILE).write_text("{}")
+    with pytest.raises(UsageError, match="--resume"):
+        run(["--data", "nowhere", "--output-dir", str(tmp_path)])
+
+
+def run(arguments):
+    app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
