@@ -8,7 +8,8 @@ import oxygen
 
 _ABSENT = (
     "mujoco robosuite libero gymnasium bddl imageio pydantic scipy "
-    "sentencepiece PIL jaxtyping beartype hypothesis"
+    "sentencepiece PIL jaxtyping beartype hypothesis "
+    "fsspec aiohttp zstandard google_crc32c safetensors"
 )
 _PROGRAM = """
 import importlib, sys, warnings
