@@ -9,11 +9,12 @@ from oxygen.config import Pi05Config
 from oxygen.engine_config import EngineConfig, check_slots, sizes_for
 from oxygen.language import LanguageTask
 from oxygen.runner import Runner
+from oxygen.scheduler import Mode
 from oxygen.tokenizer import Tokenizer
 from oxygen.transforms import LIBERO, Transform, untrained
 from oxygen.vector_policy import Parts, VectorPolicy
 from oxygen.voice import Suffix
-from oxygen.weights_source import WeightsSource, load_weights, loadable
+from oxygen.weights_source import WeightsSource, load_weights, loadable, required
 
 
 def create_vector_policy(
@@ -49,6 +50,8 @@ def create_vector_policy(
     transform.check_fits(config)
     suffixes = tuple(_suffix(task, tokenizer) for task in tasks)
     check_slots(engine, len(tasks))
+    if engine.mode is Mode.PARALLEL:
+        required(loadable(weights))
     runner = Runner(config, load_weights(weights, config), sizes_for(engine, tasks, suffixes))
     parts = Parts(
         runner=runner,

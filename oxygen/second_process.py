@@ -12,7 +12,7 @@ import threading
 import time
 import traceback
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from multiprocessing import connection
 from multiprocessing.process import BaseProcess
 from typing import Any
@@ -27,12 +27,15 @@ from oxygen.voice import Heard, LocalVoice, Suffix, Turn
 from oxygen.weights_source import Loadable, load_weights
 
 _PATIENCE_S = 5.0
+_COMPILE_CACHE = (
+    "jax_compilation_cache_dir",
+    "jax_persistent_cache_min_compile_time_secs",
+    "jax_persistent_cache_min_entry_size_bytes",
+)
 
 
-def _compile_cache() -> str | None:
-    config: Any = jax.config  # its declared type lacks the options
-    folder: str | None = config.jax_compilation_cache_dir
-    return folder
+def _compile_cache() -> Mapping[str, Any]:
+    return {name: jax.config.values[name] for name in _COMPILE_CACHE}
 
 
 class SecondProcessError(RuntimeError):
@@ -48,14 +51,14 @@ class Recipe:
         weights: A seed or a function that loads them; it is sent, they are not.
         sizes: The shapes to compile.
         suffixes: What asks for the texts of each task.
-        compile_cache: JAX's folder of compiled programs, if one is in use.
+        compile_cache: JAX's settings for the folder of compiled programs, those of the first process.
     """
 
     config: Pi05Config
     weights: Loadable
     sizes: Sizes
     suffixes: tuple[Suffix, ...]
-    compile_cache: str | None = dataclasses.field(default_factory=_compile_cache)
+    compile_cache: Mapping[str, Any] = dataclasses.field(default_factory=_compile_cache)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -158,8 +161,8 @@ def _serve(pipe: connection.Connection, recipe: Recipe) -> None:
 
 
 def _speak(pipe: connection.Connection, recipe: Recipe) -> None:
-    if recipe.compile_cache is not None:
-        jax.config.update("jax_compilation_cache_dir", recipe.compile_cache)
+    for name, value in recipe.compile_cache.items():
+        jax.config.update(name, value)
     runner = Runner(recipe.config, load_weights(recipe.weights, recipe.config), recipe.sizes)
     voice = LocalVoice(runner, recipe.suffixes)
     while True:

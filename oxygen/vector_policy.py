@@ -20,7 +20,7 @@ from oxygen.second_process import Recipe, RemoteVoice
 from oxygen.tokenizer import Tokenizer
 from oxygen.transforms import Seen, Transform
 from oxygen.voice import LocalVoice, Suffix, Voice
-from oxygen.weights_source import Loadable
+from oxygen.weights_source import Loadable, required
 from oxygen.work_clock import WorkClock
 
 Observations = Sequence[Mapping[str, Any] | None]
@@ -221,15 +221,10 @@ def _scheduler(parts: Parts, engine: EngineConfig) -> Scheduler:
 def _voice(parts: Parts, engine: EngineConfig) -> Voice:
     if engine.mode is not Mode.PARALLEL:
         return LocalVoice(parts.runner, parts.suffixes)
-    if parts.weights is None:
-        raise UsageError(
-            "mode 'parallel' loads the weights in a second process: give a seed or a function that loads "
-            "them, not the parameters themselves"
-        )
     return RemoteVoice(
         Recipe(
             config=parts.runner.config,
-            weights=parts.weights,
+            weights=required(parts.weights),
             sizes=parts.runner.sizes,
             suffixes=parts.suffixes,
         )

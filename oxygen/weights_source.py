@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from configs.errors import UsageError
 from oxygen.config import Pi05Config
 from oxygen.params import random_params
 from oxygen.pi05 import Weights, consume, prepare
@@ -24,3 +25,17 @@ def load_weights(source: WeightsSource, config: Pi05Config) -> Weights:
 def loadable(source: WeightsSource) -> Loadable | None:
     """What can be loaded once more, in another process; None for parameters, which are not kept."""
     return source if isinstance(source, int) or callable(source) else None
+
+
+def required(weights: Loadable | None) -> Loadable:
+    """What the second process of mode `parallel` loads.
+
+    Raises:
+        UsageError: There is no such thing.
+    """
+    if weights is None:
+        raise UsageError(
+            "mode 'parallel' loads the weights in a second process: give a seed or a function that loads "
+            "them, not the parameters themselves"
+        )
+    return weights
