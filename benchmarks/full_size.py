@@ -28,7 +28,7 @@ DECODE_STEPS = 3
 def measure(name: str) -> dict[str, Any]:
     """Seconds and peak memory of building the policy `name` and of one query after the warm-up."""
     config = preset(name)
-    task = LanguageTask(name="narration", prompt="Narrate: ", every_queries=1, max_tokens=DECODE_STEPS)
+    task = LanguageTask(name="narration", prompt="Narrate: ", max_tokens=DECODE_STEPS)
     began = time.perf_counter()
     policy = create_policy(
         config,

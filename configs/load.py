@@ -88,11 +88,14 @@ def check(schema: type[PresetT], content: Mapping[str, Any], *, source: str) -> 
 def _first_problem(schema: type[Preset], error: pydantic.ValidationError, source: str) -> UsageError:
     problem = error.errors()[0]
     where = ".".join(str(part) for part in problem["loc"])
-    if problem["type"] == "extra_forbidden":
+    if problem["type"] == "extra_forbidden" and len(problem["loc"]) == 1:
         return unknown("key", where, schema.model_fields, remedy=f"In {source}.")
     if problem["type"] == "literal_error":
         allowed = problem["ctx"]["expected"].replace("'", "").replace(" or ", ", ").split(", ")
         return unknown(where, problem["input"], allowed, remedy=f"In {source}.")
+    if problem["type"] == "union_tag_invalid":
+        allowed = problem["ctx"]["expected_tags"].replace("'", "").split(", ")
+        return unknown(f"{where}: kind", problem["ctx"]["tag"], allowed, remedy=f"In {source}.")
     if problem["type"] == "value_error":
         return UsageError(f"{source}: {problem['msg'].removeprefix('Value error, ')}")
     return UsageError(f"{source}: {where} is {problem['input']!r}: {problem['msg'].lower()}")

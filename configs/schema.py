@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-Mode = Literal["actions", "isolated", "shared", "unified"]
+Mode = Literal["actions", "isolated", "shared", "unified", "parallel"]
 VideoChoice = Literal["none", "failures", "all"]
 Dtype = Literal["float32", "bfloat16"]
 ImageStorage = Literal["png", "video"]
@@ -39,22 +39,68 @@ class SuiteConfig(Preset):
     replan_steps: int = Field(gt=0)
 
 
+class EveryNConfig(Preset):
+    """A text is asked for at every n-th query."""
+
+    kind: Literal["every_n"] = "every_n"
+    n: int = Field(gt=0)
+
+
+class BurstConfig(Preset):
+    """`n` texts at once are asked for at every `every`-th query."""
+
+    kind: Literal["burst"]
+    n: int = Field(gt=0)
+    every: int = Field(gt=0)
+
+
+class PoissonConfig(Preset):
+    """At every query chance asks for texts, `rate` of them in the mean."""
+
+    kind: Literal["poisson"]
+    rate: float = Field(gt=0)
+    seed: int = Field(default=0, ge=0)
+
+
+class RandomLengthConfig(Preset):
+    """Texts are asked for as `arrivals` says, each with a limit of `least` to `most` tokens."""
+
+    kind: Literal["random_length"]
+    arrivals: EveryNConfig | BurstConfig | PoissonConfig = Field(discriminator="kind")
+    least: int = Field(gt=0)
+    most: int = Field(gt=0)
+    seed: int = Field(default=0, ge=0)
+
+
+ArrivalsConfig = EveryNConfig | BurstConfig | PoissonConfig | RandomLengthConfig
+
+
+class SamplingConfig(Preset):
+    """How tokens are chosen: the best one at temperature 0, else one drawn among the `top_k` best, or all."""
+
+    temperature: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    top_k: int | None = Field(default=None, gt=0)
+
+
 class LanguageTaskConfig(Preset):
     """A kind of text wanted beside actions.
 
     Attributes:
         name: Name of the language task.
         prompt: The suffix that follows the shared prefix and asks for the text.
-        every_queries: A text is asked for at every n-th query.
+        arrivals: When a text is asked for.
         max_tokens: Tokens after which a text ends at the latest.
-        priority: The larger goes first when not all fit in one batch.
+        priority: Queries of head start when not all fit in one batch: a text goes before those of lesser
+            priority that are older by no more than the difference.
+        sampling: How its tokens are chosen.
     """
 
     name: Name
     prompt: str = Field(min_length=1)
-    every_queries: int = Field(gt=0)
+    arrivals: ArrivalsConfig = Field(default=EveryNConfig(n=1), discriminator="kind")
     max_tokens: int = Field(gt=0)
     priority: int = 0
+    sampling: SamplingConfig = SamplingConfig()
 
 
 class PolicyConfig(Preset):
@@ -112,7 +158,10 @@ class RunConfig(Preset):
         dtype: What the policy computes in; the policy's own if None.
         assets: Where LIBERO's asset tree comes from: a folder, or the name of a source.
         language_tasks: Names of the language tasks wanted beside actions.
-        tokens_per_frame: In mode `unified`, language tokens decoded per frame and request.
+        tokens_per_frame: In mode `unified`, language tokens decoded per frame and request; with a deadline,
+            the number that the batch is made large enough for.
+        deadline_ms: In mode `unified`, decode what fits between the actions and so many milliseconds after
+            the query, by measured costs, instead of `tokens_per_frame`.
         replan_steps: Control steps between queries; the suite's own number if None.
         num_steps_wait: Settle steps; the suite's own number if None.
         max_steps: Step limit; the suite's own number if None.
@@ -131,6 +180,7 @@ class RunConfig(Preset):
     assets: str = "auto"
     language_tasks: tuple[str, ...] = ("narration", "memory")
     tokens_per_frame: int = Field(default=5, gt=0)
+    deadline_ms: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     replan_steps: int | None = Field(default=None, gt=0)
     num_steps_wait: int | None = Field(default=None, ge=0)
     max_steps: int | None = Field(default=None, gt=0)
@@ -142,6 +192,15 @@ class RunConfig(Preset):
         _refuse_doubles(self, "suites", "task_ids", "init_ids", "language_tasks")
         if not self.suites:
             raise ValueError("`suites` is empty")
+        return self
+
+    @model_validator(mode="after")
+    def _has_a_deadline_only_where_one_can_be_kept(self) -> Self:
+        if self.deadline_ms is not None and self.mode != "unified":
+            raise ValueError(
+                f"`deadline_ms` is {self.deadline_ms:g} in mode {self.mode}, which decodes no tokens by the "
+                "frame; use it with mode unified"
+            )
         return self
 
 

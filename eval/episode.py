@@ -33,7 +33,7 @@ def run_episode(stage: Stage, plan: TaskPlan, key: EpisodeKey, recorder: Episode
             recorder.add(query)
             success = query.success
             stage.interrupts.check()
-        recorder.add_cancelled(stage.policy.finish().cancelled)
+        recorder.add_tail(stage.policy.finish())
         return recorder.result(Outcome.SUCCESS if success else Outcome.TIMEOUT)
     except Exception as error:  # noqa: BLE001 - the one place where every failure becomes a record
         stage.worlds.discard()

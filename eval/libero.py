@@ -34,6 +34,7 @@ def evaluate(  # noqa: PLR0913 - one parameter per option of the command line
     policy: Annotated[str | None, Parameter(group=_WHAT)] = None,
     language_tasks: Annotated[Names | None, Parameter(group=_WHAT)] = None,
     tokens_per_frame: Annotated[int | None, Parameter(group=_WHAT)] = None,
+    deadline_ms: Annotated[float | None, Parameter(group=_WHAT)] = None,
     random_weights: Annotated[bool | None, Parameter(group=_WHAT, negative="")] = None,
     dtype: Annotated[str | None, Parameter(group=_WHAT)] = None,
     config: Annotated[str | None, Parameter(group=_WHAT)] = None,
@@ -50,7 +51,8 @@ def evaluate(  # noqa: PLR0913 - one parameter per option of the command line
     """Run the episodes and print the table.
 
     Args:
-        mode: How actions and language are scheduled: actions, isolated, shared or unified (default).
+        mode: How actions and language are scheduled: actions, isolated, shared, unified (default)
+            or parallel.
         suite: Task suites, several if you like: libero_spatial, libero_object, libero_goal, libero_10,
             libero_90. Default: the four that papers report.
         task_ids: Tasks of every suite, as `0 3 7`, `0,3,7` or `0-4`. Default: all.
@@ -59,6 +61,8 @@ def evaluate(  # noqa: PLR0913 - one parameter per option of the command line
         policy: tiny (default), small, pi05_libero, pi05_base, expert, noop or random; or a YAML file.
         language_tasks: Texts wanted beside actions, or `none`. Default: narration and memory.
         tokens_per_frame: In mode unified, tokens decoded per query for every text under way. Default: 5.
+        deadline_ms: In mode unified, decode what fits between the actions and so many milliseconds after the
+            query, by measured costs. The batch is made for tokens_per_frame. Default: no deadline.
         random_weights: Random weights instead of the policy's checkpoint: latency without a download.
         dtype: What the policy computes in: float32 or bfloat16. Default: the policy's own.
         config: A YAML file with these options, or the name of a preset (demo, smoke). Flags override it.
@@ -81,6 +85,7 @@ def evaluate(  # noqa: PLR0913 - one parameter per option of the command line
         "policy": policy,
         "language_tasks": () if language_tasks == ("none",) else language_tasks,
         "tokens_per_frame": tokens_per_frame,
+        "deadline_ms": deadline_ms,
         "random_weights": random_weights,
         "dtype": dtype,
         "assets": assets,

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from configs.schema import LanguageTaskConfig
 from eval.language import ORACLE
+from eval.language_tasks import language_task
 from oxygen.language import TextBorn, TextFinished
 from sim_envs.truth.account import Truth
 from sim_envs.truth.wording import WORDINGS, narrate, remember
@@ -23,7 +24,7 @@ class Oracle:
     """
 
     def __init__(self, tasks: Sequence[LanguageTaskConfig]) -> None:
-        self._tasks = [task for task in tasks if task.name in _AUTHORS]
+        self._tasks = [language_task(task) for task in tasks if task.name in _AUTHORS]
         self._world: World | None = None
         self._wording = self._query = self._request = 0
 
@@ -36,7 +37,7 @@ class Oracle:
     def speak(self) -> tuple[tuple[TextBorn, ...], tuple[TextFinished, ...]]:
         """The texts of the next query: born in it, and finished in it."""
         assert self._world is not None, "the oracle is told its world at the reset of an episode"
-        due = [task.name for task in self._tasks if self._query % task.every_queries == 0]
+        due = [task.name for task in self._tasks for _ in task.arrivals.due(0, self._query)]
         truth = self._world.truth() if due else None
         finished = tuple(self._text(task, truth) for task in due) if truth is not None else ()
         self._query += 1

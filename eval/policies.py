@@ -1,6 +1,7 @@
 """Policies as the rollout sees them: one protocol, and an adapter for each kind of policy."""
 
 import dataclasses
+import functools
 import math
 import time
 from collections.abc import Mapping, Sequence
@@ -14,9 +15,11 @@ from configs.errors import UsageError
 from configs.load import load, names
 from configs.schema import LanguageTaskConfig, PolicyConfig, RunConfig
 from configs.specs import compare
+from eval.language_tasks import language_task
 from eval.oracle import Oracle
 from oxygen import config as model_configs
 from oxygen import tokenizer as tokenizers
+from oxygen.budget import Budget, Deadline, FixedTokens
 from oxygen.config import Pi05Config
 from oxygen.language import LanguageTask
 from oxygen.policy import EngineConfig, OxyGenPolicy, create_policy
@@ -181,16 +184,16 @@ class Scripted:
 
 def _build(cast: Cast, model: Pi05Config, transform: Transform, config: RunConfig) -> OxyGenPolicy:
     preset = cast.policy
-    places = _texts_in_progress(cast.tasks, config.tokens_per_frame)
+    tasks = [language_task(task) for task in cast.tasks]
+    places = _texts_in_progress(tasks, config.tokens_per_frame)
     trained = _is_trained(preset, config)
+    loader = functools.partial(load_weights, str(preset.weights), model)
     return create_policy(
         model,
-        weights=load_weights(str(preset.weights), model) if trained else preset.weights_seed,
+        weights=loader if trained else preset.weights_seed,
         tokenizer=tokenizers.load(str(preset.tokenizer)) if trained else tokenizers.tiny(),
-        tasks=[LanguageTask(**task.model_dump()) for task in cast.tasks],
-        engine=EngineConfig(
-            mode=Mode(config.mode), tokens_per_frame=config.tokens_per_frame, slots=places, rows=places
-        ),
+        tasks=tasks,
+        engine=EngineConfig(mode=Mode(config.mode), budget=_budget(config), slots=places, rows=places),
         transform=transform,
     )
 
@@ -207,7 +210,13 @@ def _is_trained(preset: PolicyConfig, config: RunConfig) -> bool:
     return preset.weights is not None and not config.random_weights
 
 
-def _texts_in_progress(tasks: Sequence[LanguageTaskConfig], tokens_per_frame: int) -> int:
+def _budget(config: RunConfig) -> Budget:
+    return (
+        FixedTokens(config.tokens_per_frame) if config.deadline_ms is None else Deadline(config.deadline_ms)
+    )
+
+
+def _texts_in_progress(tasks: Sequence[LanguageTask], tokens_per_frame: int) -> int:
     """The most texts that can be under way at once when every frame decodes `tokens_per_frame` of each."""
-    lives = ((math.ceil(task.max_tokens / tokens_per_frame), task.every_queries) for task in tasks)
-    return max(1, sum(math.ceil(frames / period) + 1 for frames, period in lives))
+    frames = {task.name: math.ceil(task.max_tokens / tokens_per_frame) for task in tasks}
+    return max(1, sum(task.arrivals.within(frames[task.name]) for task in tasks))

@@ -16,6 +16,7 @@ from eval.plan import TaskPlan
 from eval.records import EpisodeResult, Outcome, RequestCounts, RunFolder, json_line
 from eval.rollout import Query
 from eval.statistics import quantiles
+from oxygen.reply import Tail
 from sim_envs.truth.account import Truth
 from sim_envs.world import EpisodeKey
 from videos.mp4 import VideoError
@@ -36,6 +37,7 @@ class EpisodeRecorder:
         self._requests = {"born": 0, "finished": 0, "cancelled": 0, "dropped": 0}
         self._steps = self._queries = self._tokens = 0
         self._grader = EpisodeGrader(control_hz=plan.protocol.control_hz)
+        self._compiles: int | None = None
         self._said: dict[str, str] = {}
         self._video: EpisodeVideo | None = None
         if config.video != "none":
@@ -62,9 +64,10 @@ class EpisodeRecorder:
         if self._video is not None:
             self._video.add(query.observation.images, query.steps, caption=self._caption(query))
 
-    def add_cancelled(self, count: int) -> None:
-        """Count the texts that the end of the episode cut off."""
-        self._requests["cancelled"] += count
+    def add_tail(self, tail: Tail) -> None:
+        """Take in what the end of the episode cut off, and what was compiled until then."""
+        self._requests["cancelled"] += tail.cancelled
+        self._compiles = tail.compiles_after_warm_up
 
     def result(self, outcome: Outcome, error: Exception | None = None) -> EpisodeResult:
         """Close the files and sum up."""
@@ -80,6 +83,7 @@ class EpisodeRecorder:
             latency_ms=self._latency_quantiles(),
             tokens=self._tokens,
             requests=RequestCounts(**self._requests),
+            compiles_after_warm_up=self._compiles,
             policy_s=sum(self._latencies.get("frame", ())) / 1e3,
             wall_s=time.perf_counter() - self._began,
             texts=self._grader.scores(),

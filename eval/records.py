@@ -47,6 +47,8 @@ class EpisodeResult:
         latency_ms: Stage to its p50, p95 and p99 over the episode's queries, milliseconds.
         tokens: Language tokens decoded.
         requests: What became of the texts asked for.
+        compiles_after_warm_up: Compilations from when the policy was ready to the episode's end; None if it
+            compiles nothing.
         policy_s: Seconds spent in policy calls.
         wall_s: Seconds the episode took altogether.
         texts: Language task to how its texts were graded; empty where nothing was said.
@@ -67,6 +69,7 @@ class EpisodeResult:
     policy_s: float
     wall_s: float
     texts: Mapping[str, TextScores] = dataclasses.field(default_factory=dict)
+    compiles_after_warm_up: int | None = None
     video: str | None = None
     error: str | None = None
     traceback: str | None = None

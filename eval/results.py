@@ -60,6 +60,7 @@ def aggregate(episodes: Sequence[EpisodeResult], timings: Timings) -> dict[str, 
         "mean_steps": _mean([episode.steps for episode in graded]),
         "latency_ms": _latency(graded, timings),
         "tokens": tokens,
+        "compiles_after_warm_up": _largest([episode.compiles_after_warm_up for episode in graded]),
         "policy_s": policy_s,
         "tokens_per_s": tokens / policy_s if policy_s > 0 else None,
         "texts": summarize_language(graded),
@@ -143,6 +144,10 @@ def _solved(episode: EpisodeResult) -> bool:
 
 def _videos(episodes: Sequence[EpisodeResult]) -> list[str]:
     return [episode.video for episode in episodes if episode.video is not None]
+
+
+def _largest(values: Sequence[int | None]) -> int | None:
+    return max((value for value in values if value is not None), default=None)
 
 
 def _mean(values: Sequence[float]) -> float | None:

@@ -1,39 +1,26 @@
-"""A frame: plan it, run it, commit it. Actions first; what language the frame affords follows behind them."""
+"""A frame: see, act, and say what the frame affords. Actions first; language follows behind them."""
 
 import dataclasses
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import jax
 import numpy as np
 
-from oxygen.kv_pool import Texts
-from oxygen.pi05 import Prefix
-from oxygen.plan import Birth, Committed, Plan, Request, Stretch
-from oxygen.runner import Birthing, ModelInput, Runner
+from oxygen.budget import Budget, DecodeCosts
+from oxygen.plan import Committed, Identity, Plan, Request
+from oxygen.runner import ModelInput, Runner
 from oxygen.scheduler import Scheduler
 from oxygen.typing import Float32
+from oxygen.voice import Turn, Voice, batch_of
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Acted:
-    """A frame whose actions are there, while its language may still be on its way.
+class Asked:
+    """A robot's query: its episode's 64-bit seed and the query's number."""
 
-    Attributes:
-        plan: What was planned.
-        actions: The chunk, normalised as the model draws it.
-        begun: When the work began, in seconds of the engine's clock.
-        prefilled: When the prefix was ready.
-        acted: When the actions were on the host.
-        ended_at: Of requests that were run to their end already: when that was.
-    """
-
-    plan: Plan
-    actions: Float32[np.ndarray, "horizon action"]
-    begun: float
-    prefilled: float
-    acted: float
-    ended_at: Mapping[int, float]
+    seed: int
+    query: int
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -43,124 +30,146 @@ class Settled:
     Attributes:
         plan: What was planned.
         committed: What it brought.
-        ended_at: When each of the requests that ended was known to have, by request id.
+        first_at: When the first token of a request was known, in seconds of the engine's clock.
+        ended_at: When a request was known to have ended.
+        at: When all was known.
     """
 
     plan: Plan
     committed: Committed
-    ended_at: Mapping[int, float]
+    first_at: Mapping[Identity, float]
+    ended_at: Mapping[Identity, float]
+    at: float
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Afforded:
+    """The decode steps of a frame whose texts do not run to their end, and the size of their batch."""
+
+    steps: int
+    batch: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Acted:
+    """A frame whose actions are there, while its language may still be on its way.
+
+    Attributes:
+        plan: What was planned.
+        actions: Every robot's chunk, normalised as the model draws it.
+        begun: When the work began, in seconds of the engine's clock.
+        prefilled: When the prefix was ready.
+        acted: When the actions were on the host.
+        afforded: What was queued behind them.
+        before: The frame before, if it had not been settled.
+    """
+
+    plan: Plan
+    actions: Float32[np.ndarray, "robot horizon action"]
+    begun: float
+    prefilled: float
+    acted: float
+    afforded: Afforded
+    before: Settled | None
 
 
 class Engine:
-    """Serves one stream of queries with a runner's programs, as a scheduler plans it."""
+    """Serves the queries of some robots with a runner's programs, as a scheduler plans it."""
 
     def __init__(
         self,
         runner: Runner,
         scheduler: Scheduler,
-        suffixes: Sequence[Sequence[int]],
+        voice: Voice,
+        budget: Budget,
         *,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._runner = runner
         self._scheduler = scheduler
-        self._suffixes = suffixes
+        self._voice = voice
+        self._budget = budget
         self._clock = clock
-        self._pool, self._texts = runner.empty()
+        self._costs = DecodeCosts()
         self._in_flight: Acted | None = None
 
-    def act(self, seen: ModelInput, *, seed: int, query: int) -> Acted:
+    def act(self, seen: ModelInput, asked: Mapping[int, Asked], *, came: float) -> Acted:
         """Run a frame until its actions are on the host and its language is on its way.
 
-        Prefill and denoise are queued together and timed by their own buffers. Language is queued once the
-        actions are there, so that it cannot delay them, not even by the host's work of queueing it. Stretches
-        that run to the end have done so when this returns; others decode on, until `settle` reads them back.
+        Prefill and denoise are queued at once. While the device is at it, the host reads back and commits the
+        frame before (whose tokens have mostly been there for long), and plans this frame's language. That is
+        queued once the actions are there, so that it cannot delay them, not even by the host's work of
+        queueing it. Texts that run to their end have ended when this returns; the others decode on.
+
+        Args:
+            seen: What the robots see; a padded row for those that sit out.
+            asked: The queries of those that take part.
+            came: When these came in, in seconds of the engine's clock; the deadline counts from there.
         """
-        plan = self._scheduler.plan(query)
+        seeds, queries = self._padded(asked)
         begun = self._clock()
         prefix = self._runner.prefill(seen)
-        actions = self._runner.denoise(prefix, [seed], [query])
+        actions = self._runner.denoise(prefix, seeds, queries)
         actions.copy_to_host_async()
+        before = self.settle()
+        plan = self._scheduler.plan({robot: query.query for robot, query in asked.items()})
+        turn = Turn(seen=seen, seeds=seeds, plan=plan)
+        self._voice.begin(turn)
         jax.block_until_ready(prefix.k[-1])
         prefilled = self._clock()
-        chunk = np.asarray(actions)[0]
+        chunk = np.asarray(actions)
         acted = self._clock()
-        ended_at: dict[int, float] = {}
-        for stretch in plan.stretches:
-            ended_at |= self._speak(stretch, self._runner.prefill(seen) if stretch.own_prefill else prefix)
+        afforded = self._afforded(plan, spent_ms=1e3 * (acted - came))
+        self._voice.go_on(turn, prefix, afforded.steps)
         self._in_flight = Acted(
-            plan=plan, actions=chunk, begun=begun, prefilled=prefilled, acted=acted, ended_at=ended_at
+            plan=plan,
+            actions=chunk,
+            begun=begun,
+            prefilled=prefilled,
+            acted=acted,
+            afforded=afforded,
+            before=before,
         )
         return self._in_flight
 
-    def settle(self) -> Settled:
-        """Wait for the language of the frame that has acted, and commit it."""
+    def settle(self) -> Settled | None:
+        """Wait for the language of the frame that has acted, and commit it; None if none is in flight."""
         frame = self._in_flight
-        assert frame is not None, "settle() follows act()"
+        if frame is None:
+            return None
         self._in_flight = None
-        committed = self._scheduler.commit(self._written(frame.plan))
-        now = self._clock()
-        ended_at = {ended.request_id: frame.ended_at.get(ended.request_id, now) for ended in committed.ended}
-        return Settled(plan=frame.plan, committed=committed, ended_at=ended_at)
-
-    def reset(self) -> None:
-        """Begin an episode. Whatever is in progress is forgotten; the pool is kept as it is."""
-        self._in_flight = None
-        self._scheduler.reset()
-
-    def cancel(self) -> tuple[Request, ...]:
-        """Give up all requests in progress and return them."""
-        return self._scheduler.cancel()
-
-    def _speak(self, stretch: Stretch, prefix: Prefix) -> dict[int, float]:
-        """Queue a stretch's births and decode steps; returns when requests ended, where known.
-
-        Texts that run to their end are watched one step behind, so that the device never waits for the host.
-        """
-        self._begin(stretch, prefix)
-        ended_at: dict[int, float] = {}
-        for _ in range(stretch.steps):
-            before = self._texts
-            self._pool, self._texts = self._runner.decode(
-                stretch.rows, self._pool, self._texts, batch=self._runner.sizes.rows[-1]
-            )
-            if stretch.to_the_end and self._all_ended(stretch, before, ended_at):
-                return ended_at
-        if stretch.to_the_end:
-            self._all_ended(stretch, self._texts, ended_at)
-        return ended_at
-
-    def _all_ended(self, stretch: Stretch, texts: Texts, ended_at: dict[int, float]) -> bool:
-        """Note in `ended_at` which requests have ended by now, and say whether that is all of them."""
-        written = _read(texts, stretch.rows)
-        for birth in stretch.births:
-            if birth.request_id not in ended_at and self._scheduler.finished(birth.slot, written[birth.slot]):
-                ended_at[birth.request_id] = self._clock()
-        return len(ended_at) == len(stretch.births)
-
-    def _begin(self, stretch: Stretch, prefix: Prefix) -> None:
-        size = self._runner.sizes.births
-        for start in range(0, len(stretch.births), size):
-            births = stretch.births[start : start + size]
-            forked = self._runner.births([self._birthing(birth) for birth in births])
-            self._pool, self._texts = self._runner.fork(prefix, forked, self._pool, self._texts)
-
-    def _birthing(self, birth: Birth) -> Birthing:
-        return Birthing(
-            slot=birth.slot,
-            parent=0,
-            suffix=self._suffixes[birth.task],
-            seed=0,
-            query=0,
-            task=birth.task,
+        heard = self._voice.heard()
+        if frame.afforded.steps:
+            note = self._costs.took if heard.waited else self._costs.took_at_most
+            note(frame.afforded.batch, frame.afforded.steps, 1e3 * (heard.at - frame.acted))
+        committed = self._scheduler.commit(heard.written)
+        ended = [ended.identity for ended in committed.ended]
+        return Settled(
+            plan=frame.plan,
+            committed=committed,
+            first_at={**dict.fromkeys(committed.first, heard.at), **heard.first_at},
+            ended_at={**dict.fromkeys(ended, heard.at), **heard.ended_at},
+            at=heard.at,
         )
 
-    def _written(self, plan: Plan) -> Mapping[int, Sequence[int]]:
-        rows = [slot for stretch in plan.stretches for slot in stretch.rows]
-        return _read(self._texts, rows) if rows else {}
+    def reset(self, robot: int) -> None:
+        """Begin an episode of a robot. Its requests are forgotten; the pool is kept as it is."""
+        self._scheduler.reset(robot)
 
+    def cancel(self, robot: int) -> tuple[Request, ...]:
+        """Give up a robot's requests in progress and return them."""
+        return self._scheduler.cancel(robot)
 
-def _read(texts: Texts, slots: Sequence[int]) -> dict[int, list[int]]:
-    """What has been written in some slots so far: one small array, waited for."""
-    written = np.asarray(texts.written)
-    return {slot: [int(token) for token in written[slot] if token >= 0] for slot in slots}
+    def _padded(self, asked: Mapping[int, Asked]) -> tuple[list[int], list[int]]:
+        """Seeds and queries of all robots; 0 for those that sit out."""
+        nobody = Asked(seed=0, query=0)
+        of_all = [asked.get(robot, nobody) for robot in range(self._runner.sizes.robots)]
+        return [query.seed for query in of_all], [query.query for query in of_all]
+
+    def _afforded(self, plan: Plan, *, spent_ms: float) -> Afforded:
+        for stretch in plan.stretches:
+            if not stretch.to_the_end:
+                batch = batch_of(stretch, self._runner.sizes)
+                steps = self._budget.steps(batch=batch, spent_ms=spent_ms, costs=self._costs)
+                return Afforded(steps=min(steps, stretch.steps), batch=batch)
+        return Afforded(steps=0, batch=0)

@@ -3,6 +3,8 @@
 import dataclasses
 
 from configs.errors import UsageError
+from oxygen.arrivals import EVERY_QUERY, Arrivals
+from oxygen.sampling import GREEDY, Sampling
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -12,23 +14,28 @@ class LanguageTask:
     Attributes:
         name: Unique among a policy's tasks, e.g. `narration`.
         prompt: The suffix that follows the prefix and asks for the text.
-        every_queries: A request is born in queries 0, n, 2n, …
+        arrivals: When a text is asked for; at every query, unless said otherwise.
         max_tokens: The text ends here at the latest.
-        priority: The larger goes first when not all requests fit in one batch.
+        priority: Frames of head start when not all requests fit in one batch: a request goes before those of
+            lesser priority that are older by no more than the difference.
+        sampling: How its tokens are chosen; the best one each time, unless said otherwise.
     """
 
     name: str
     prompt: str
-    every_queries: int
+    arrivals: Arrivals = EVERY_QUERY
     max_tokens: int
     priority: int = 0
+    sampling: Sampling = GREEDY
 
     def __post_init__(self) -> None:
-        for field in ("every_queries", "max_tokens"):
-            if getattr(self, field) < 1:
-                raise UsageError(
-                    f"language task {self.name!r}: {field} is {getattr(self, field)}, at least 1"
-                )
+        if self.max_tokens < 1:
+            raise UsageError(f"language task {self.name!r}: max_tokens is {self.max_tokens}, at least 1")
+        if (self.arrivals.longest or 0) > self.max_tokens:
+            raise UsageError(
+                f"language task {self.name!r}: its arrivals ask for up to {self.arrivals.longest} tokens, "
+                f"its max_tokens is {self.max_tokens}; make that as large"
+            )
         if not self.prompt:
             raise UsageError(f"language task {self.name!r} has an empty prompt; say what to write")
 
@@ -43,6 +50,21 @@ class TextBorn:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class TextTimes:
+    """Moments of a text, in seconds of `time.perf_counter`. What is read back together is known at once.
+
+    Attributes:
+        born_s: When the query it was born in came in.
+        first_token_s: When its first token was known.
+        ended_s: When its end was known.
+    """
+
+    born_s: float
+    first_token_s: float
+    ended_s: float
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class TextFinished:
     """A finished text.
 
@@ -50,12 +72,13 @@ class TextFinished:
         task: Name of its language task.
         request_id: Counts the requests of an episode.
         born_query: The query whose observation it speaks of.
-        finished_query: The query in which its last token was decoded.
+        finished_query: The robot's query in which its last token was decoded.
         text: What was written.
         tokens: Decoded for it, a stop token included.
         reason: `stop` (the model ended it), `length` (the task's limit did), or `oracle` (no model wrote it:
             it was read aloud from the world's own account).
         latency_ms: Time the policy worked from its birth to its end; the world's own time is not counted.
+        times: When it was born, begun and ended; None where nobody took the time.
     """
 
     task: str
@@ -66,3 +89,4 @@ class TextFinished:
     tokens: int
     reason: str
     latency_ms: float
+    times: TextTimes | None = None

@@ -1,6 +1,37 @@
 """What the scheduler says and hears: requests, the plan of a frame, and what came of it. Integers only."""
 
 import dataclasses
+from collections.abc import Mapping, Sequence
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Identity:
+    """Which request it is.
+
+    Attributes:
+        stream: The robot that asked.
+        request_id: Counts the requests of the robot's episode in order of birth.
+        task: Index of its language task.
+        query: The robot's query whose prefix it follows.
+    """
+
+    stream: int
+    request_id: int
+    task: int
+    query: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, order=True)
+class Place:
+    """A place in the line for rows; the smaller is further ahead.
+
+    Attributes:
+        since: The frame it was taken in, less the frames of head start that its task's priority is.
+        serial: Counts all requests, and tells apart what came at once.
+    """
+
+    since: int
+    serial: int
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -8,33 +39,41 @@ class Request:
     """A text in progress. Only the scheduler changes it.
 
     Attributes:
-        request_id: Counts the requests of an episode in order of birth.
-        task: Index of its language task.
-        born_query: The query whose prefix it follows.
+        identity: Which it is.
         slot: Its place in the pool.
+        place: Its place in the line for rows.
         limit: Tokens after which it ends.
         tokens: What has been decoded and committed.
-        decoding: Whether it holds a row; it keeps it until its end.
-        waited: Frames it has waited for one.
+        begun: Whether it has ever had a row. It waits until then, and can be dropped.
     """
 
-    request_id: int
-    task: int
-    born_query: int
+    identity: Identity
     slot: int
+    place: Place
     limit: int
     tokens: list[int] = dataclasses.field(default_factory=list)
-    decoding: bool = False
-    waited: int = 0
+    begun: bool = False
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Birth:
-    """A request that begins: its task's suffix goes into its slot."""
+    """A request that begins: its task's suffix goes into its slot.
 
-    request_id: int
-    task: int
+    Attributes:
+        identity: Which it is.
+        slot: Its place in the pool.
+        limit: Tokens after which it ends.
+        stop_token: It ends with this one, if it comes.
+    """
+
+    identity: Identity
     slot: int
+    limit: int
+    stop_token: int
+
+    def is_over(self, tokens: Sequence[int]) -> bool:
+        """Whether it has ended once it reads `tokens`."""
+        return len(tokens) >= self.limit or self.stop_token in tokens
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -45,13 +84,17 @@ class Stretch:
         births: Requests to be put in their slots.
         own_prefill: Whether they get a prefill of their own instead of the actions' one.
         rows: Slots to decode.
-        steps: Decode steps; at most so many if `to_the_end`.
-        to_the_end: Whether to watch the tokens and end as soon as every row has finished.
+        batch: The batch is at least so many rows wide. It is the same for every stretch of a kind, since what
+            a text reads like may depend on it in the last bits.
+        steps: As many decode steps as anybody needs.
+        to_the_end: Whether to watch the tokens and end as soon as every row has; else the frame's budget of
+            tokens ends it.
     """
 
     births: tuple[Birth, ...]
     own_prefill: bool
     rows: tuple[int, ...]
+    batch: int
     steps: int
     to_the_end: bool
 
@@ -61,25 +104,26 @@ class Plan:
     """The language of one frame.
 
     Attributes:
-        query: The frame's query.
-        born: Requests born in it, (task, request id).
-        dropped: Requests that found no room, or had to make some: (task, request id, born query).
+        born: Requests born in it.
+        dropped: Requests that found no room, or had to make some.
         stretches: What is to be run after the actions, in order.
     """
 
-    query: int
-    born: tuple[tuple[int, int], ...]
-    dropped: tuple[tuple[int, int, int], ...]
+    born: tuple[Identity, ...]
+    dropped: tuple[Identity, ...]
     stretches: tuple[Stretch, ...]
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        """Every slot that is decoded in the frame."""
+        return tuple(slot for stretch in self.stretches for slot in stretch.rows)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Ended:
     """A finished request: its tokens without the stop token, and how many were decoded with it."""
 
-    request_id: int
-    task: int
-    born_query: int
+    identity: Identity
     tokens: tuple[int, ...]
     decoded: int
     stopped: bool
@@ -87,7 +131,14 @@ class Ended:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Committed:
-    """What a frame brought: tokens decoded for requests alive, and the requests that ended."""
+    """What a frame brought.
 
-    decoded: int
+    Attributes:
+        decoded: Tokens for requests alive, by robot.
+        first: Requests whose first token is among them.
+        ended: Requests that ended.
+    """
+
+    decoded: Mapping[int, int]
+    first: tuple[Identity, ...]
     ended: tuple[Ended, ...]

@@ -1,4 +1,4 @@
-"""What a policy answers: the reply to a query, and what was left over at the end of an episode."""
+"""What a policy answers: actions, the reply to a query, and what was left over at the end of an episode."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -16,15 +16,17 @@ class Reply:
     Attributes:
         actions: The chunk, in the robot's units.
         timings_ms: Wall time by stage, each measured at its own buffer on the host:
-            `preprocess` images resized and prompt tokenised; `prefill` until the prefix was ready; `denoise`
+            `preprocess` images resized and prompts tokenised; `prefill` until the prefix was ready; `denoise`
             from there until the actions were on the host; `action` from the request until then; `decode` from
             then until the language of this query was done, prefills of its own included; `frame` the whole
-            query. In mode `unified`, `act()` returns after `action` while `decode` goes on; if something else
-            is done between `act()` and `settle()`, `decode` and `frame` include it.
+            query. In mode `unified`, `act()` returns after `action` while `decode` goes on; what is done
+            between `act()` and `settle()`, or the next `act()`, is in `decode` and `frame`. In `parallel`,
+            language runs beside the actions, and `decode` is what is left of it after them.
         born: Requests born in this query.
         finished: Texts finished in it.
         dropped: Requests given up in it for want of a slot: newborn ones, or waiting ones that made room.
         tokens: Tokens decoded in it, stop tokens included.
+        tokens_per_frame: Decode steps that its frame was given, in mode `unified`; else 0.
     """
 
     actions: Float64[np.ndarray, "horizon action"]
@@ -33,6 +35,20 @@ class Reply:
     finished: tuple[TextFinished, ...]
     dropped: tuple[TextBorn, ...]
     tokens: int
+    tokens_per_frame: int = 0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What `act()` returns.
+
+    Attributes:
+        actions: The chunk, in the robot's units.
+        before: The reply to the robot's query before, if it had not been settled.
+    """
+
+    actions: Float64[np.ndarray, "horizon action"]
+    before: Reply | None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -43,8 +59,14 @@ class Tail:
         cancelled: How many requests were given up.
         requests: Which.
         reply: The reply to a last query that had acted and had not been settled.
+        finished: Texts finished after it, while the robot sat out and others went on.
+        tokens: Tokens decoded in that time.
+        compiles_after_warm_up: Compilations since the policy was ready; None if it has none to count.
     """
 
     cancelled: int
     requests: tuple[TextBorn, ...]
     reply: Reply | None
+    finished: tuple[TextFinished, ...] = ()
+    tokens: int = 0
+    compiles_after_warm_up: int | None = None

@@ -1,17 +1,35 @@
 """Which texts are decoded when: plain Python over integers, no JAX, no clock.
 
-A frame is planned, run by somebody else, and committed with what came back. A request is given its slot at
-birth, since its prefix lives there; it waits in it until a row of the decode batch is free. The slots are
-therefore the queue, and its bound.
+A frame is planned, run by somebody else, and committed with what came back. Robots share one pool of slots
+and one batch of rows. A request is given its slot at birth, since its prefix lives there; it waits in it for
+a row of the batch. The slots are therefore the queue, and its bound.
+
+Who decodes. Alive requests stand in one line, and in every frame of mode `unified` the first of them get the
+rows. Their order is that of birth, a priority counting as so many frames of head start. So a request waits
+only while all rows are held by requests born before it, or born later by fewer frames than their priority
+is larger: narration does not wait for memory unless that is older by more than the difference. To be left
+out of a frame costs a request nothing but time, since its keys and values stay in its slot.
+
+Nothing starves. Only requests born within D frames after it (D: by how much the largest priority exceeds its
+own) can ever get ahead of a request; there are S - 1 others with a slot then; each needs a row for at most L
+frames (the longest limit over the tokens of a frame), and R of them have one while it waits. So a request
+that is not dropped has ended D + (S - 1) L / R + L frames after its birth.
+
+When slots run out. One slot is kept for every task of every robot that has no request alive. A newborn that
+finds no other takes the place of the oldest one of its task and robot that waits, in the pool and in the
+line; that one is dropped. If none waits, the newborn is dropped itself. What has begun is never dropped. As
+places are inherited, of every task that a robot keeps asking for a text is finished within the same bound.
 """
 
 import dataclasses
 import enum
 import itertools
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
 from configs.errors import UsageError
-from oxygen.plan import Birth, Committed, Ended, Plan, Request, Stretch
+from oxygen.arrivals import Arrivals
+from oxygen.plan import Birth, Committed, Ended, Identity, Place, Plan, Request, Stretch
 
 
 class Mode(enum.StrEnum):
@@ -25,20 +43,22 @@ class Mode(enum.StrEnum):
     """All requests share the prefill of the actions and run to their end, in one batch, before it returns."""
     UNIFIED = "unified"
     """All requests share it, and every frame decodes a few tokens of all those in progress, in one batch."""
+    PARALLEL = "parallel"
+    """As isolated, but in a second process that shares the device with the actions."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Arrivals:
+class Wanted:
     """What the scheduler knows of a language task.
 
     Attributes:
-        every_queries: A request is born in queries 0, n, 2n, …
-        max_tokens: A text ends after so many tokens.
-        priority: The larger is given a row first.
+        arrivals: When requests are born, and with which limits.
+        max_tokens: The limit of those that are born without one.
+        priority: Frames of head start in the line for rows.
         stop_token: A text ends with it, if it comes.
     """
 
-    every_queries: int
+    arrivals: Arrivals
     max_tokens: int
     priority: int
     stop_token: int
@@ -49,14 +69,14 @@ class Limits:
     """The sizes within which requests are scheduled.
 
     Attributes:
+        streams: Robots.
         slots: Places in the KV pool, hence requests alive at once.
         rows: Requests decoded in one batch.
-        tokens_per_frame: Decode steps in a frame of mode `unified`.
     """
 
+    streams: int = 1
     slots: int
     rows: int
-    tokens_per_frame: int
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -65,19 +85,23 @@ class Limits:
 
 
 class Scheduler:
-    """Requests of one stream of queries, and the slots they live in."""
+    """The requests of all robots, and the slots they live in."""
 
-    def __init__(self, *, mode: Mode, arrivals: Sequence[Arrivals], limits: Limits) -> None:
+    def __init__(self, *, mode: Mode, wanted: Sequence[Wanted], limits: Limits) -> None:
         self._mode = mode
-        self._arrivals = () if mode is Mode.ACTIONS else tuple(arrivals)
+        self._wanted = () if mode is Mode.ACTIONS else tuple(wanted)
         self._limits = limits
-        self.reset()
-
-    def reset(self) -> None:
-        """Begin an episode: no request, every slot free, ids from 0."""
+        asked_for = limits.streams * len(self._wanted)
+        if limits.slots < asked_for:
+            raise UsageError(
+                f"{limits.slots} slots for {len(self._wanted)} language tasks of {limits.streams} robots; "
+                f"each task needs one for every robot: {asked_for}"
+            )
         self._alive: list[Request] = []  # in order of birth
-        self._free = list(range(self._limits.slots))
-        self._ids = itertools.count()
+        self._free = list(range(limits.slots))
+        self._frame = 0
+        self._serials = itertools.count()
+        self._ids = [itertools.count() for _ in range(limits.streams)]
 
     @property
     def alive(self) -> tuple[Request, ...]:
@@ -89,120 +113,128 @@ class Scheduler:
         """Slots that no request holds."""
         return len(self._free)
 
-    def plan(self, query: int) -> Plan:
-        """Admit what is due in `query`, and say what the frame decodes."""
-        dropped: list[tuple[int, int, int]] = []
-        born: list[tuple[int, int]] = []
+    def reset(self, stream: int) -> None:
+        """Begin an episode of a robot: none of its requests is alive, its ids count from 0."""
+        self.cancel(stream)
+        self._ids[stream] = itertools.count()
+
+    def plan(self, queries: Mapping[int, int]) -> Plan:
+        """Admit what is due, and say what the frame decodes.
+
+        Args:
+            queries: Robot to its query. One that sits out asks for nothing; its texts go on all the same.
+        """
+        dropped: list[Identity] = []
         births: list[Birth] = []
-        for task, arrival in enumerate(self._arrivals):
-            if query % arrival.every_queries == 0:
-                request_id = next(self._ids)
-                born.append((task, request_id))
-                births += self._admit(task, request_id, query, dropped)
-        alive = {request.request_id for request in self._alive}
-        births = [birth for birth in births if birth.request_id in alive]
+        born = list(self._due(queries))
+        for identity, limit in born:
+            births += self._admit(identity, limit, dropped)
+        births = [birth for birth in births if birth.identity not in dropped]
         stretches = tuple(self._stretches(births))
-        return Plan(query=query, born=tuple(born), dropped=tuple(dropped), stretches=stretches)
+        self._frame += 1
+        return Plan(born=tuple(identity for identity, _ in born), dropped=tuple(dropped), stretches=stretches)
 
     def commit(self, written: Mapping[int, Sequence[int]]) -> Committed:
-        """Take in what decoding has brought and free the slots of the requests that ended.
+        """Take in what the planned frame has brought and free the slots of the requests that ended.
 
         Args:
             written: Slot to all tokens written there since its request was born.
         """
-        decoded, ended = 0, []
+        decoded: Counter[int] = Counter()
+        first = []
         for request in self._alive:
-            if request.slot in written:
-                decoded += self._take(request, written[request.slot])
-        for request in [request for request in self._alive if self._has_ended(request)]:
+            new = self._take(request, written.get(request.slot, ()))
+            decoded[request.identity.stream] += new
+            if new and new == len(request.tokens):
+                first.append(request.identity)
+        over = [request for request in self._alive if self._has_ended(request)]
+        for request in over:
             self._release(request)
-            ended.append(self._farewell(request))
-        return Committed(decoded=decoded, ended=tuple(ended))
+        return Committed(decoded=decoded, first=tuple(first), ended=tuple(map(self._farewell, over)))
 
-    def cancel(self) -> tuple[Request, ...]:
-        """Give up every request alive, as at the end of an episode, and return them."""
-        cancelled = self.alive
+    def cancel(self, stream: int) -> tuple[Request, ...]:
+        """Give up a robot's requests, as at the end of its episode, and return them."""
+        cancelled = tuple(request for request in self._alive if request.identity.stream == stream)
         for request in cancelled:
             self._release(request)
         return cancelled
 
-    def finished(self, slot: int, tokens: Sequence[int]) -> bool:
-        """Whether a text that reads `tokens` so far has ended, if it lives in `slot`."""
-        request = next(request for request in self._alive if request.slot == slot)
-        stop = self._arrivals[request.task].stop_token
-        return len(tokens) >= request.limit or stop in tokens
+    def _due(self, queries: Mapping[int, int]) -> Iterable[tuple[Identity, int]]:
+        """The requests to be born, and their limits."""
+        for stream, query in queries.items():
+            for task, wanted in enumerate(self._wanted):
+                for limit in wanted.arrivals.due(stream, query):
+                    identity = Identity(
+                        stream=stream, request_id=next(self._ids[stream]), task=task, query=query
+                    )
+                    yield identity, limit or wanted.max_tokens
 
-    def _admit(
-        self, task: int, request_id: int, query: int, dropped: list[tuple[int, int, int]]
-    ) -> list[Birth]:
-        """Find a slot: a free one, else that of the oldest waiting request of the same task."""
-        if not self._free:
-            waiting = [request for request in self._alive if request.task == task and not request.decoding]
+    def _admit(self, identity: Identity, limit: int, dropped: list[Identity]) -> list[Birth]:
+        """Find a slot and a place in the line; see the head of this file."""
+        wanted = self._wanted[identity.task]
+        place = Place(since=self._frame - wanted.priority, serial=next(self._serials))
+        if not self._has_room(identity):
+            waiting = [request for request in self._of(identity) if not request.begun]
             if not waiting:
-                dropped.append((task, request_id, query))
+                dropped.append(identity)
                 return []
             self._release(waiting[0])
-            dropped.append((task, waiting[0].request_id, waiting[0].born_query))
-        slot = self._free.pop(0)
-        limit = self._arrivals[task].max_tokens
-        self._alive.append(
-            Request(request_id=request_id, task=task, born_query=query, slot=slot, limit=limit)
-        )
-        return [Birth(request_id=request_id, task=task, slot=slot)]
+            dropped.append(waiting[0].identity)
+            place = _moved_up(waiting)
+        request = Request(identity=identity, slot=self._free.pop(0), place=place, limit=limit)
+        self._alive.append(request)
+        return [Birth(identity=identity, slot=request.slot, limit=limit, stop_token=wanted.stop_token)]
 
-    def _stretches(self, births: Sequence[Birth]) -> list[Stretch]:
-        if self._mode is Mode.UNIFIED:
-            return self._one_frame(births)
-        size = 1 if self._mode is Mode.ISOLATED else self._limits.rows
-        own_prefill = self._mode is Mode.ISOLATED
+    def _has_room(self, identity: Identity) -> bool:
+        """Whether a slot is free that is not kept for somebody else."""
+        own = (identity.stream, identity.task)
+        pairs = {(request.identity.stream, request.identity.task) for request in self._alive} | {own}
+        kept = self._limits.streams * len(self._wanted) - len(pairs)
+        return len(self._free) > kept
+
+    def _of(self, identity: Identity) -> list[Request]:
+        """The alive requests of the same robot and task, in order of birth."""
+        wanted = (identity.stream, identity.task)
         return [
-            self._to_the_end(births[start : start + size], own_prefill=own_prefill)
-            for start in range(0, len(births), size)
+            request for request in self._alive if (request.identity.stream, request.identity.task) == wanted
         ]
 
-    def _to_the_end(self, births: Sequence[Birth], *, own_prefill: bool) -> Stretch:
-        return Stretch(
-            births=tuple(births),
-            own_prefill=own_prefill,
-            rows=tuple(birth.slot for birth in births),
-            steps=max(self._arrivals[birth.task].max_tokens for birth in births),
-            to_the_end=True,
-        )
+    def _stretches(self, births: Sequence[Birth]) -> list[Stretch]:
+        match self._mode:
+            case Mode.UNIFIED:
+                return self._one_frame(births)
+            case Mode.SHARED:
+                size = self._limits.rows
+                parts = [births[start : start + size] for start in range(0, len(births), size)]
+                return [_to_the_end(part, batch=len(part), own_prefill=False) for part in parts]
+            case _:
+                rounds = _one_of_each_robot(births)
+                return [_to_the_end(part, batch=self._limits.streams, own_prefill=True) for part in rounds]
 
     def _one_frame(self, births: Sequence[Birth]) -> list[Stretch]:
-        self._give_rows()
-        running = [request for request in self._alive if request.decoding]
+        running = sorted(self._alive, key=lambda request: request.place)[: self._limits.rows]
         if not running:
             return []
-        longest = max(request.limit - len(request.tokens) for request in running)
+        for request in running:
+            request.begun = True
         return [
             Stretch(
                 births=tuple(births),
                 own_prefill=False,
                 rows=tuple(request.slot for request in running),
-                steps=min(self._limits.tokens_per_frame, longest),
+                batch=self._limits.rows,
+                steps=max(request.limit - len(request.tokens) for request in running),
                 to_the_end=False,
             )
         ]
 
-    def _give_rows(self) -> None:
-        """Free rows go to the highest priority; every frame of waiting raises a request's by one."""
-        waiting = [request for request in self._alive if not request.decoding]
-        free = self._limits.rows - (len(self._alive) - len(waiting))
-        waiting.sort(key=lambda request: (-self._urgency(request), request.request_id))
-        for request in waiting[:free]:
-            request.decoding = True
-        for request in waiting[free:]:
-            request.waited += 1
-
-    def _urgency(self, request: Request) -> int:
-        return self._arrivals[request.task].priority + request.waited
-
     def _take(self, request: Request, written: Sequence[int]) -> int:
         """Keep the new tokens up to the limit and the stop token; returns how many."""
         before = len(request.tokens)
+        if len(written) <= before:
+            return 0
         tokens = list(written[: request.limit])
-        stop = self._arrivals[request.task].stop_token
+        stop = self._wanted[request.identity.task].stop_token
         request.tokens = tokens[: tokens.index(stop) + 1] if stop in tokens else tokens
         return len(request.tokens) - before
 
@@ -210,7 +242,8 @@ class Scheduler:
         return self._stopped(request) or len(request.tokens) >= request.limit
 
     def _stopped(self, request: Request) -> bool:
-        return bool(request.tokens) and request.tokens[-1] == self._arrivals[request.task].stop_token
+        stop = self._wanted[request.identity.task].stop_token
+        return bool(request.tokens) and request.tokens[-1] == stop
 
     def _release(self, request: Request) -> None:
         self._alive.remove(request)
@@ -219,10 +252,36 @@ class Scheduler:
     def _farewell(self, request: Request) -> Ended:
         stopped = self._stopped(request)
         return Ended(
-            request_id=request.request_id,
-            task=request.task,
-            born_query=request.born_query,
+            identity=request.identity,
             tokens=tuple(request.tokens[:-1] if stopped else request.tokens),
             decoded=len(request.tokens),
             stopped=stopped,
         )
+
+
+def _moved_up(waiting: Sequence[Request]) -> Place:
+    """The first leaves the line, the others each move up to the place before; returns the last one's."""
+    places = [request.place for request in waiting]
+    for request, place in zip(waiting[1:], places, strict=False):
+        request.place = place
+    return places[-1]
+
+
+def _one_of_each_robot(births: Sequence[Birth]) -> list[list[Birth]]:
+    """Every robot's first request, then every robot's second one, and so on."""
+    of_robot: dict[int, list[Birth]] = {}
+    for birth in births:
+        of_robot.setdefault(birth.identity.stream, []).append(birth)
+    rounds = itertools.zip_longest(*of_robot.values())
+    return [[birth for birth in members if birth is not None] for members in rounds]
+
+
+def _to_the_end(births: Sequence[Birth], *, batch: int, own_prefill: bool) -> Stretch:
+    return Stretch(
+        births=tuple(births),
+        own_prefill=own_prefill,
+        rows=tuple(birth.slot for birth in births),
+        batch=batch,
+        steps=max(birth.limit for birth in births),
+        to_the_end=True,
+    )

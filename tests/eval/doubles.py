@@ -50,7 +50,7 @@ class FakePolicy:
         )
 
     def finish(self) -> Tail:
-        return Tail(cancelled=1, requests=(), reply=None)
+        return Tail(cancelled=1, requests=(), reply=None, compiles_after_warm_up=0)
 
 
 def _text(query: int) -> TextFinished:

@@ -53,6 +53,7 @@ def test_a_solved_episode(tmp_path, plan):
     assert (result.outcome, result.steps, result.queries) == (Outcome.SUCCESS, 12, 3)
     assert result.tokens == 9
     assert (result.requests.born, result.requests.finished, result.requests.cancelled) == (3, 2, 1)
+    assert result.compiles_after_warm_up == 0
     assert result.latency_ms["action"] == {"p50": 2.0, "p95": 2.0, "p99": 2.0}
     assert result.policy_s == pytest.approx(0.015)
     assert result.video == "videos/libero_object/task00_ep003_success.mp4"

@@ -65,6 +65,13 @@ def test_every_option_arrives(started):
     )
 
 
+def test_a_deadline_and_the_parallel_mode_arrive(started):
+    assert call("--policy", "tiny", "--deadline-ms", "87.5") == 0
+    assert call("--policy", "tiny", "--mode", "parallel") == 0
+    assert started[0] == RunConfig(deadline_ms=87.5)
+    assert started[1].mode == "parallel"
+
+
 def test_flags_override_presets(started):
     assert call("--smoke", "--task-ids", "3", "--policy", "noop") == 0
     assert started[0].task_ids == (3,)
@@ -100,6 +107,9 @@ def test_a_file_of_ones_own(started, tmp_path):
         ("--language-tasks narate --policy tiny", ["'narate'", "did you mean 'narration'"]),
         ("--config absent.yaml", ["absent.yaml"]),
         ("--policy tiny --dtype float16", ["'float16'", "did you mean 'bfloat16'"]),
+        ("--policy tiny --deadline-ms 0", ["deadline_ms", "0"]),
+        ("--policy tiny --deadline-ms inf", ["deadline_ms", "inf"]),
+        ("--policy tiny --mode shared --deadline-ms 90", ["deadline_ms", "90", "shared", "mode unified"]),
         ("--resume", ["nothing to resume"]),
     ],
 )

@@ -71,6 +71,13 @@ def test_latency_nobody_recorded_is_absent(tmp_path):
     assert list(summarize(run.path)["overall"]["latency_ms"]) == ["action"]
 
 
+def test_compilations_after_warm_up_are_the_most_that_any_episode_saw(tmp_path):
+    run = RunBuilder.at(tmp_path / "run").add(episode(key(0)))
+    assert summarize(run.path)["overall"]["compiles_after_warm_up"] is None, "nothing that compiles"
+    run.add(episode(key(1), compiles_after_warm_up=0)).add(episode(key(2), compiles_after_warm_up=2))
+    assert summarize(run.path)["overall"]["compiles_after_warm_up"] == 2
+
+
 def test_tokens_are_per_second_of_query_time(tmp_path):
     run = RunBuilder.at(tmp_path / "run")
     run.add(episode(key(0), tokens=100, policy_s=1.0)).add(episode(key(1), tokens=200, policy_s=2.0))

@@ -1,5 +1,7 @@
 """A π0.5 of a few thousand parameters: the same code as the real one, compiled in seconds."""
 
+import dataclasses
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -7,6 +9,8 @@ import numpy as np
 import pytest
 
 from oxygen import tokenizer
+from oxygen.arrivals import EveryN
+from oxygen.budget import FixedTokens
 from oxygen.config import GemmaConfig, Pi05Config, SiglipConfig
 from oxygen.language import LanguageTask
 from oxygen.policy import EngineConfig, OxyGenPolicy, create_policy
@@ -26,16 +30,27 @@ SMALL = Pi05Config(
 )
 
 TASKS = (
-    LanguageTask(name="narration", prompt="Narrate: ", every_queries=1, max_tokens=11, priority=1),
-    LanguageTask(name="memory", prompt="Remember: it", every_queries=3, max_tokens=17),
+    LanguageTask(name="narration", prompt="Narrate: ", max_tokens=11, priority=1),
+    LanguageTask(name="memory", prompt="Remember: it", arrivals=EveryN(3), max_tokens=17),
 )
 
 
 @pytest.fixture(scope="session")
 def policy() -> OxyGenPolicy:
     """A policy in mode `unified`, 3 tokens a frame. Tests that need another mode ask it for that."""
-    engine = EngineConfig(mode=Mode.UNIFIED, tokens_per_frame=3, slots=10, rows=8)
+    engine = EngineConfig(mode=Mode.UNIFIED, budget=FixedTokens(3), slots=10, rows=8)
     return create_policy(SMALL, weights=0, tokenizer=tokenizer.tiny(), tasks=TASKS, engine=engine)
+
+
+@pytest.fixture(scope="session")
+def in_mode(policy: OxyGenPolicy) -> Callable[[Mode], OxyGenPolicy]:
+    """The same policy in any mode, on the same programs; a second process is started once, for `parallel`."""
+
+    @functools.cache
+    def served(mode: Mode) -> OxyGenPolicy:
+        return policy.served(dataclasses.replace(policy.engine, mode=mode))
+
+    return served
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,8 @@ import oxygen
 
 _ABSENT = (
     "mujoco robosuite libero gymnasium bddl imageio pydantic scipy "
-    "sentencepiece PIL pyarrow jaxtyping beartype hypothesis"
+    "sentencepiece PIL pyarrow jaxtyping beartype hypothesis "
+    "fsspec aiohttp zstandard google_crc32c safetensors"
 )
 _PROGRAM = """
 import importlib, sys, warnings

@@ -7,6 +7,7 @@ import pytest
 
 from configs.errors import UsageError
 from oxygen import tokenizer
+from oxygen.budget import FixedTokens
 from oxygen.language import LanguageTask
 from oxygen.policy import EngineConfig, create_policy
 from oxygen.scheduler import Mode
@@ -21,10 +22,6 @@ def episode(policy, observe, *, seed=7, queries=QUERIES):
     return replies, policy.finish()
 
 
-def in_mode(policy, mode):
-    return policy.served(dataclasses.replace(policy.engine, mode=mode))
-
-
 def actions_of(replies):
     return np.stack([reply.actions for reply in replies])
 
@@ -34,11 +31,11 @@ def texts_of(replies):
 
 
 @pytest.fixture(scope="module")
-def episodes(policy, observe):
-    return {mode: episode(in_mode(policy, mode), observe) for mode in Mode}
+def episodes(in_mode, observe):
+    return {mode: episode(in_mode(mode), observe) for mode in Mode}
 
 
-@pytest.mark.parametrize("mode", [Mode.ISOLATED, Mode.SHARED, Mode.UNIFIED])
+@pytest.mark.parametrize("mode", [mode for mode in Mode if mode is not Mode.ACTIONS])
 def test_actions_are_equal_bit_for_bit_with_and_without_language(episodes, mode):
     without, _ = episodes[Mode.ACTIONS]
     with_language, _ = episodes[mode]
@@ -49,7 +46,7 @@ def test_actions_are_equal_bit_for_bit_with_and_without_language(episodes, mode)
 def test_a_text_is_the_same_in_every_mode(episodes):
     alone = texts_of(episodes[Mode.ISOLATED][0])
     assert len({text.text for text in alone.values()}) > len(alone) / 2, "too alike to prove anything"
-    for mode in (Mode.SHARED, Mode.UNIFIED):
+    for mode in (Mode.SHARED, Mode.UNIFIED, Mode.PARALLEL):
         for request_id, text in texts_of(episodes[mode][0]).items():
             same = ("task", "born_query", "text", "tokens", "reason")
             for field in same:
@@ -60,7 +57,7 @@ def test_a_text_is_the_same_in_every_mode(episodes):
 def test_a_text_is_the_same_over_any_frame_boundaries_and_in_any_company(
     policy, observe, episodes, tokens_per_frame, rows
 ):
-    engine = EngineConfig(tokens_per_frame=tokens_per_frame, slots=10, rows=rows)
+    engine = EngineConfig(budget=FixedTokens(tokens_per_frame), slots=10, rows=rows)
     other = policy.served(engine)
     replies, _ = episode(other, observe)
     alone = texts_of(episodes[Mode.ISOLATED][0])
@@ -109,7 +106,7 @@ def test_every_request_is_born_once_and_finished_dropped_or_cancelled_once(episo
 
 
 def test_texts_run_to_their_end_within_the_query_unless_unified(episodes):
-    for mode in (Mode.ISOLATED, Mode.SHARED):
+    for mode in (Mode.ISOLATED, Mode.SHARED, Mode.PARALLEL):
         assert all(text.finished_query == text.born_query for text in texts_of(episodes[mode][0]).values())
     unified = texts_of(episodes[Mode.UNIFIED][0]).values()
     longest = {task.name: task.max_tokens for task in TASKS}
@@ -137,10 +134,11 @@ def test_times_of_the_stages_add_up(episodes):
             assert all(text.latency_ms > 0 for text in reply.finished)
 
 
-def test_nothing_is_compiled_after_warm_up(policy, observe):
+def test_nothing_is_compiled_after_warm_up(policy, in_mode, observe):
     before = policy.compiles_after_warm_up
     for mode in Mode:
-        episode(in_mode(policy, mode), observe, queries=4)
+        _, tail = episode(in_mode(mode), observe, queries=4)
+        assert tail.compiles_after_warm_up == before
     assert policy.compiles_after_warm_up == before
 
 
@@ -148,7 +146,7 @@ def test_actions_can_be_had_before_the_language_of_their_query(policy, observe, 
     policy.reset(7)
     actions, replies = [], []
     for number in range(QUERIES):
-        actions.append(policy.act(observe(number)))
+        actions.append(policy.act(observe(number)).actions)
         replies.append(policy.settle())
     policy.finish()
     assert np.stack(actions).tobytes() == actions_of(episodes[Mode.ACTIONS][0]).tobytes()
@@ -167,25 +165,39 @@ def test_an_episode_may_end_before_its_last_query_is_settled(policy, observe):
     assert tail.cancelled == len(TASKS)
 
 
-def test_act_and_settle_alternate(policy, observe):
+def test_a_reply_that_nobody_settled_comes_with_the_next_actions(policy, observe, episodes):
+    settled, _ = episodes[Mode.UNIFIED]
+    policy.reset(7)
+    answers = [policy.act(observe(number)) for number in range(QUERIES)]
+    replies = [answer.before for answer in answers[1:]] + [policy.finish().reply]
+    assert answers[0].before is None
+    for late, reply in zip(replies, settled, strict=True):
+        assert late.actions.tobytes() == reply.actions.tobytes()
+        assert (late.born, late.dropped, late.tokens) == (reply.born, reply.dropped, reply.tokens)
+        assert [text.text for text in late.finished] == [text.text for text in reply.finished]
+
+
+def test_there_is_nothing_to_settle_before_a_query_and_after_its_reply(policy, observe):
     policy.reset(7)
     with pytest.raises(UsageError, match="no query is in progress"):
         policy.settle()
     policy.act(observe(0))
-    with pytest.raises(UsageError, match="still in progress"):
-        policy.act(observe(1))
+    policy.settle()
+    with pytest.raises(UsageError, match="no query is in progress"):
+        policy.settle()
+    policy.act(observe(1))
     policy.reset(7)
     assert policy.finish().cancelled == 0
 
 
-def test_a_full_pool_drops_requests_and_says_which(policy, observe):
-    few = policy.served(EngineConfig(tokens_per_frame=1, slots=3, rows=2))
+def test_a_full_pool_drops_requests_and_says_which(policy, in_mode, observe):
+    few = policy.served(EngineConfig(budget=FixedTokens(1), slots=3, rows=2))
     replies, tail = episode(few, observe)
     dropped = [text for reply in replies for text in reply.dropped]
     assert dropped
     assert len({text.request_id for text in dropped}) == len(dropped)
     assert texts_of(replies), "what is being decoded is never dropped, so something is finished"
-    without, _ = episode(in_mode(policy, Mode.ACTIONS), observe)
+    without, _ = episode(in_mode(Mode.ACTIONS), observe)
     assert actions_of(replies).tobytes() == actions_of(without).tobytes()
     assert tail.cancelled <= 3
 
@@ -228,7 +240,7 @@ def test_a_policy_is_not_served_beyond_what_its_programs_take(policy):
 
 
 def test_parts_that_do_not_fit_are_refused():
-    task = LanguageTask(name="a", prompt="b", every_queries=1, max_tokens=1)
+    task = LanguageTask(name="a", prompt="b", max_tokens=1)
     small_vocabulary = dataclasses.replace(SMALL, vocab_size=100)
     with pytest.raises(UsageError, match="768 tokens"):
         create_policy(small_vocabulary, weights=0, tokenizer=tokenizer.tiny())

@@ -24,15 +24,15 @@ def small_runner(config=SMALL):
 
 
 def test_programs_that_write_the_pool_do_so_in_place(policy):
-    pool, _ = policy._runner.empty()
+    pool, _ = policy.runner.empty()
     size = pool.k.nbytes + pool.v.nbytes
-    programs = policy._runner._programs
+    programs = policy.runner._programs
     for program in (*programs.decode.values(), *programs.fork.values()):
         assert program.memory_analysis().alias_size_in_bytes == size
 
 
 def test_the_pool_that_was_given_is_used_up(policy):
-    served = policy._runner
+    served = policy.runner
     pool, texts = served.empty()
     prefix = served.prefill(served.blank(24))
     longer, _ = served.fork(prefix, served.births(()), pool, texts)
@@ -75,7 +75,7 @@ def test_two_processes_give_the_same_bytes(policy):
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=root, env=environment, capture_output=True, text=True, check=True
     )
-    assert done.stdout.split()[-1] == digest_of_an_episode(policy._runner)
+    assert done.stdout.split()[-1] == digest_of_an_episode(policy.runner)
 
 
 @pytest.mark.parametrize("config", [SMALL, TINY], ids=lambda config: config.name)

@@ -15,6 +15,7 @@ from oxygen.norms import QuantileNorm, RobotNorms, unit_norms
 from oxygen.policy import OxyGenPolicy
 from oxygen.scheduler import Mode
 from oxygen.transforms import DROID, LIBERO, LIBERO_STATE, Transform
+from oxygen.vector_policy import VectorPolicy
 from tests.oxygen.conftest import SMALL
 
 VOCABULARY = tokenizer.tiny()
@@ -209,7 +210,8 @@ def test_a_model_must_fit_the_robot():
 
 def test_a_policys_actions_are_in_its_robots_units(policy, observe):
     engine = dataclasses.replace(policy.engine, mode=Mode.ACTIONS)
-    in_units = OxyGenPolicy(policy._runner, VOCABULARY, (), engine, trained(LIBERO))
-    raw = policy.served(engine).act(observe(1))
+    parts = dataclasses.replace(policy.parts, transform=trained(LIBERO))
+    in_units = OxyGenPolicy(VectorPolicy(parts, engine))
+    raw = policy.served(engine).act(observe(1)).actions
     expected = in_units.transform.norms.actions.restore(raw)
-    np.testing.assert_allclose(in_units.act(observe(1)), expected, atol=1e-5)
+    np.testing.assert_allclose(in_units.act(observe(1)).actions, expected, atol=1e-5)

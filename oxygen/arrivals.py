@@ -1,0 +1,132 @@
+"""When requests for text arrive, as objects: pure functions of robot and query, hence the same in any run."""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from configs.errors import UsageError
+
+
+def _rng(*key: int) -> np.random.Generator:
+    return np.random.default_rng(key)
+
+
+def _at_least(bound: int, kind: str, /, **values: int) -> None:
+    for name, value in values.items():
+        if value < bound:
+            raise UsageError(f"{kind}: {name} is {value}; it must be at least {bound}")
+
+
+@runtime_checkable
+class Arrivals(Protocol):
+    """How often a robot asks for the texts of one language task, and how long they may be."""
+
+    @property
+    def longest(self) -> int | None:
+        """The largest token limit that `due` can name; None if it names none."""
+
+    def due(self, stream: int, query: int) -> Sequence[int | None]:
+        """The requests born in a query of a robot: their token limits; None stands for the task's own."""
+
+    def within(self, queries: int) -> int:
+        """Requests to make room for among those born in so many successive queries of one robot."""
+
+
+@dataclasses.dataclass(frozen=True)
+class EveryN:
+    """One request in queries 0, n, 2n, …"""
+
+    n: int = 1
+    longest = None
+
+    def __post_init__(self) -> None:
+        _at_least(1, "EveryN", n=self.n)
+
+    def due(self, stream: int, query: int) -> Sequence[int | None]:
+        """See `Arrivals`."""
+        del stream
+        return () if query % self.n else (None,)
+
+    def within(self, queries: int) -> int:
+        """See `Arrivals`."""
+        return math.ceil(queries / self.n)
+
+
+EVERY_QUERY = EveryN(1)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Burst:
+    """`n` requests at once in queries 0, every, 2·every, …"""
+
+    n: int
+    every: int
+    longest = None
+
+    def __post_init__(self) -> None:
+        _at_least(1, "Burst", n=self.n, every=self.every)
+
+    def due(self, stream: int, query: int) -> Sequence[int | None]:
+        """See `Arrivals`."""
+        del stream
+        return () if query % self.every else (None,) * self.n
+
+    def within(self, queries: int) -> int:
+        """See `Arrivals`."""
+        return self.n * math.ceil(queries / self.every)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Poisson:
+    """As many as chance brings: `rate` requests a query in the mean, each query independent of all others."""
+
+    rate: float
+    seed: int
+    longest = None
+
+    def __post_init__(self) -> None:
+        _at_least(0, "Poisson", seed=self.seed)
+        if not 0 < self.rate < math.inf:
+            raise UsageError(f"Poisson: rate is {self.rate}; it must be a number above 0")
+
+    def due(self, stream: int, query: int) -> Sequence[int | None]:
+        """See `Arrivals`."""
+        return (None,) * int(_rng(self.seed, stream, query, 0).poisson(self.rate))
+
+    def within(self, queries: int) -> int:
+        """Three standard deviations above the mean: more come about once in a thousand times."""
+        mean = self.rate * queries
+        return math.ceil(mean + 3 * math.sqrt(mean))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RandomLength:
+    """Another process of arrivals, each of whose requests is given a limit of `least` to `most` tokens."""
+
+    arrivals: Arrivals
+    least: int
+    most: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        _at_least(0, "RandomLength", seed=self.seed)
+        _at_least(1, "RandomLength", least=self.least)
+        _at_least(self.least, "RandomLength", most=self.most)
+
+    @property
+    def longest(self) -> int:
+        """See `Arrivals`."""
+        return self.most
+
+    def due(self, stream: int, query: int) -> Sequence[int | None]:
+        """See `Arrivals`."""
+        count = len(self.arrivals.due(stream, query))
+        drawn = _rng(self.seed, stream, query, 1).integers(self.least, self.most, count, endpoint=True)
+        return tuple(int(limit) for limit in drawn)
+
+    def within(self, queries: int) -> int:
+        """See `Arrivals`."""
+        return self.arrivals.within(queries)

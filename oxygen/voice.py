@@ -1,0 +1,205 @@
+"""Who does the language of a frame: forks newborn requests into their slots and decodes, as planned."""
+
+import dataclasses
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+import jax
+import numpy as np
+
+from oxygen.kv_pool import Texts
+from oxygen.pi05 import Prefix
+from oxygen.plan import Birth, Identity, Plan, Stretch
+from oxygen.runner import Birthing, ModelInput, Runner, Sizes
+from oxygen.sampling import Sampling
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Suffix:
+    """What asks for the texts of a language task, and how their tokens are chosen."""
+
+    tokens: tuple[int, ...]
+    sampling: Sampling
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Turn:
+    """The language of one frame, as it is to be done.
+
+    Attributes:
+        seen: What the robots see.
+        seeds: Their episode seeds.
+        plan: What the scheduler wants.
+    """
+
+    seen: ModelInput
+    seeds: Sequence[int]
+    plan: Plan
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Heard:
+    """What a turn has brought.
+
+    Attributes:
+        written: Slot to all tokens written there since its request was born, for every slot decoded.
+        first_at: When the first token of a request was known, in seconds of the clock; of requests that were
+            watched while they were decoded.
+        ended_at: Likewise, when it had ended.
+        at: When all of it was known.
+        waited: Whether it had to be waited for, so that `at` is when decoding was over.
+    """
+
+    written: Mapping[int, Sequence[int]]
+    first_at: Mapping[Identity, float]
+    ended_at: Mapping[Identity, float]
+    at: float
+    waited: bool
+
+
+@runtime_checkable
+class Voice(Protocol):
+    """Does a frame's language: one `begin`, one `go_on` and one `heard` for every turn, in this order."""
+
+    @property
+    def compiles_after_warm_up(self) -> int:
+        """Compilations since it was ready, in a process of its own; 0 if it has none."""
+
+    def begin(self, turn: Turn) -> None:
+        """Called while the actions are under way; waits for nothing."""
+
+    def go_on(self, turn: Turn, prefix: Prefix | None, steps: int) -> None:
+        """Called once the actions are on the host.
+
+        Args:
+            turn: The one begun.
+            prefix: The actions' own; None where every text has a prefill of its own.
+            steps: Decode steps that the frame affords, where texts do not run to their end.
+        """
+
+    def heard(self) -> Heard:
+        """Wait for the language of the turn."""
+
+    def close(self) -> None:
+        """Give back what it holds; nothing is asked of it after that."""
+
+
+class LocalVoice:
+    """Speaks with the programs that the actions run on too, behind them."""
+
+    compiles_after_warm_up = 0
+
+    def __init__(
+        self, runner: Runner, suffixes: Sequence[Suffix], *, clock: Callable[[], float] = time.perf_counter
+    ) -> None:
+        self._runner = runner
+        self._suffixes = suffixes
+        self._clock = clock
+        self._pool, self._texts = runner.empty()
+        self._watch = _Watch(clock)
+        self._rows: tuple[int, ...] = ()
+
+    def begin(self, turn: Turn) -> None:
+        """Nothing: whatever were queued now would compete with the actions for the host."""
+
+    def go_on(self, turn: Turn, prefix: Prefix | None, steps: int) -> None:
+        """Texts that run to their end have done so when this returns; the others' tokens are queued."""
+        self._watch = _Watch(self._clock)
+        self._rows = turn.plan.rows
+        for stretch in turn.plan.stretches:
+            read = self._runner.prefill(turn.seen) if stretch.own_prefill else prefix
+            assert read is not None, "texts without a prefill of their own follow the actions' one"
+            self._start(turn, stretch, read)
+            if stretch.to_the_end:
+                self._to_the_end(stretch)
+            else:
+                for _ in range(min(steps, stretch.steps)):
+                    self._decode(stretch)
+        self._texts.written.copy_to_host_async()
+
+    def heard(self) -> Heard:
+        """Read back one small array."""
+        waited = not _is_ready(self._texts.written)
+        written = _read(self._texts, self._rows)
+        return Heard(
+            written=written,
+            first_at=self._watch.first_at,
+            ended_at=self._watch.ended_at,
+            at=self._clock(),
+            waited=waited,
+        )
+
+    def close(self) -> None:
+        """Nothing: the programs are the policy's."""
+
+    def _start(self, turn: Turn, stretch: Stretch, prefix: Prefix) -> None:
+        size = self._runner.sizes.births
+        for first in range(0, len(stretch.births), size):
+            births = stretch.births[first : first + size]
+            forked = self._runner.births([self._birthing(turn, birth) for birth in births])
+            self._pool, self._texts = self._runner.fork(prefix, forked, self._pool, self._texts)
+
+    def _birthing(self, turn: Turn, birth: Birth) -> Birthing:
+        who, suffix = birth.identity, self._suffixes[birth.identity.task]
+        return Birthing(
+            slot=birth.slot,
+            parent=who.stream,
+            suffix=suffix.tokens,
+            seed=turn.seeds[who.stream],
+            query=who.query,
+            task=who.task,
+            sampling=suffix.sampling,
+        )
+
+    def _to_the_end(self, stretch: Stretch) -> None:
+        """Decode until every text has ended, watched one step behind, so that no step waits for the host."""
+        for _ in range(stretch.steps):
+            before = self._texts
+            self._decode(stretch)
+            if self._watch.all_ended(stretch.births, _read(before, stretch.rows)):
+                return
+        self._watch.all_ended(stretch.births, _read(self._texts, stretch.rows))
+
+    def _decode(self, stretch: Stretch) -> None:
+        batch = batch_of(stretch, self._runner.sizes)
+        self._pool, self._texts = self._runner.decode(stretch.rows, self._pool, self._texts, batch=batch)
+
+
+def batch_of(stretch: Stretch, sizes: Sizes) -> int:
+    """The size of the decode program that a stretch runs."""
+    return next(size for size in sizes.rows if size >= stretch.batch)
+
+
+class _Watch:
+    """Notes when requests had their first token, and when they had ended."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self.first_at: dict[Identity, float] = {}
+        self.ended_at: dict[Identity, float] = {}
+
+    def all_ended(self, births: Sequence[Birth], written: Mapping[int, Sequence[int]]) -> bool:
+        """Take in what has been written so far; says whether every request has ended."""
+        now = self._clock()
+        for birth in births:
+            tokens = written[birth.slot]
+            if tokens:
+                self.first_at.setdefault(birth.identity, now)
+            if birth.is_over(tokens):
+                self.ended_at.setdefault(birth.identity, now)
+        return all(birth.identity in self.ended_at for birth in births)
+
+
+def _is_ready(array: Any) -> bool:
+    """Whether a device has finished an array (JAX has the method, its declared types do not)."""
+    return bool(array.is_ready())
+
+
+def _read(texts: Texts, slots: Sequence[int]) -> dict[int, list[int]]:
+    """What has been written in some slots so far: one small array, waited for."""
+    if not slots:
+        jax.block_until_ready(texts.written)
+        return {}
+    written = np.asarray(texts.written)
+    return {slot: written[slot][written[slot] >= 0].tolist() for slot in slots}

@@ -1,0 +1,289 @@
+"""Several robots at once: what must be exact whatever comes and goes, and what each robot is told."""
+
+import dataclasses
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from configs.errors import UsageError
+from oxygen import tokenizer
+from oxygen.arrivals import Arrivals, Burst, EveryN, Poisson, RandomLength
+from oxygen.budget import Budget, Deadline, FixedTokens
+from oxygen.build import create_vector_policy
+from oxygen.engine_config import EngineConfig
+from oxygen.language import LanguageTask
+from oxygen.sampling import Sampling
+from oxygen.scheduler import Mode
+from oxygen.vector_policy import VectorPolicy
+from tests.oxygen.conftest import SMALL
+
+ROBOTS = 3
+QUERIES = 7
+TASKS = (
+    LanguageTask(
+        name="narration",
+        prompt="Narrate: ",
+        max_tokens=7,
+        priority=4,
+        sampling=Sampling(temperature=1.5, top_k=50),
+    ),
+    LanguageTask(name="memory", prompt="Remember: it", arrivals=EveryN(3), max_tokens=11),
+)
+
+arrivals = st.one_of(
+    st.builds(EveryN, st.integers(1, 3)),
+    st.builds(Burst, n=st.integers(1, 3), every=st.integers(1, 4)),
+    st.builds(
+        RandomLength,
+        arrivals=st.builds(Poisson, rate=st.floats(0.2, 1.5), seed=st.integers(0, 99)),
+        least=st.integers(1, 3),
+        most=st.integers(3, 7),
+        seed=st.just(0),
+    ),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Frame:
+    """Who takes part, whose episode ends afterwards, and whether the language is waited for."""
+
+    present: frozenset[int]
+    ending: frozenset[int]
+    settled: bool
+
+
+some = st.frozensets(st.integers(0, ROBOTS - 1))
+frames = st.lists(
+    st.builds(
+        Frame, present=robots.filter(bool), ending=robots | st.just(frozenset()), settled=st.booleans()
+    ),
+    min_size=1,
+    max_size=10,
+)
+budgets = st.builds(FixedTokens, st.integers(1, 12)) | st.builds(Deadline, st.floats(1, 500))
+
+
+@dataclasses.dataclass(frozen=True)
+class Scenario:
+    """What comes at a policy, and how it is served."""
+
+    frames: list[Frame]
+    narration: Arrivals
+    memory: Arrivals
+    slots: int
+    rows: int
+    budget: Budget
+
+    @property
+    def tasks(self):
+        when = (self.narration, self.memory)
+        return tuple(dataclasses.replace(task, arrivals=due) for task, due in zip(TASKS, when, strict=True))
+
+
+scenarios = st.builds(
+    Scenario,
+    frames=frames,
+    narration=arrivals,
+    memory=arrivals,
+    slots=st.integers(6, 16),
+    rows=st.integers(1, 12),
+    budget=budgets,
+)
+few_examples = settings(
+    deadline=None, max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+@pytest.fixture(scope="module", params=["float32", "bfloat16"])
+def policy(request):
+    config = dataclasses.replace(SMALL, dtype=request.param)
+    engine = EngineConfig(slots=16, rows=12, robots=ROBOTS)
+    return create_vector_policy(config, weights=0, tokenizer=tokenizer.tiny(), tasks=TASKS, engine=engine)
+
+
+def served(policy, mode, scenario=None, **engine):
+    """Served in a mode, as a scenario wants it but for its rows, which are part of what a text reads like."""
+    parts = policy.parts
+    if scenario is not None:
+        parts = dataclasses.replace(parts, tasks=scenario.tasks)
+        engine = {"slots": scenario.slots, "budget": scenario.budget, **engine}
+    return VectorPolicy(parts, dataclasses.replace(policy.engine, mode=mode, **engine))
+
+
+class Log:
+    """What the robots were given, by robot, episode and query; texts by robot, episode and request."""
+
+    def __init__(self, policy):
+        self._policy = policy
+        self._episodes = [0] * ROBOTS
+        self.actions, self.texts, self.born, self.ends = {}, {}, [], []
+        for robot in range(ROBOTS):
+            policy.reset(robot, seed_of(robot, 0))
+
+    def note(self, robot, reply):
+        if reply is not None:
+            name = (robot, self._episodes[robot])
+            number = len([key for key in self.actions if key[:2] == name])
+            self.actions[(*name, number)] = reply.actions.tobytes()
+            self.born += self._names(robot, reply.born)
+            self.ends += self._names(robot, reply.dropped)
+            self._note_texts(robot, reply.finished)
+
+    def end(self, robot):
+        tail = self._policy.finish(robot)
+        self.note(robot, tail.reply)
+        self._note_texts(robot, tail.finished)
+        self.ends += self._names(robot, tail.requests)
+        self._episodes[robot] += 1
+        self._policy.reset(robot, seed_of(robot, self._episodes[robot]))
+
+    def _note_texts(self, robot, texts):
+        self.ends += self._names(robot, texts)
+        self.texts |= dict(zip(self._names(robot, texts), map(told, texts), strict=True))
+
+    def _names(self, robot, texts):
+        return [(robot, self._episodes[robot], text.request_id) for text in texts]
+
+
+def told(text):
+    return text.task, text.born_query, text.text, text.tokens, text.reason
+
+
+def play(policy, frames, observe):
+    """All frames, with episodes that end and begin anew; the last ones are ended, too."""
+    log = Log(policy)
+    for number, frame in enumerate(frames):
+        seen = [observe(10 * number + robot) if robot in frame.present else None for robot in range(ROBOTS)]
+        for robot, answer in enumerate(policy.act(seen)):
+            log.note(robot, answer and answer.before)
+        for robot, reply in enumerate(policy.settle() if frame.settled else ()):
+            log.note(robot, reply)
+        for robot in frame.ending:
+            log.end(robot)
+    for robot in range(ROBOTS):
+        log.end(robot)
+    return log
+
+
+def seed_of(robot, episode):
+    return 2**40 * robot + 7 * episode
+
+
+@given(scenarios)
+@few_examples
+def test_actions_are_equal_bit_for_bit_whatever_is_said_beside_them(policy, observe, scenario):
+    without = play(served(policy, Mode.ACTIONS), scenario.frames, observe).actions
+    for mode in (Mode.UNIFIED, Mode.SHARED, Mode.ISOLATED):
+        other = served(policy, mode, scenario, rows=scenario.rows)
+        assert play(other, scenario.frames, observe).actions == without
+
+
+@given(scenarios)
+@few_examples
+def test_a_text_is_the_same_alone_and_in_any_company_slot_and_frame(policy, observe, scenario):
+    """Alone: the other robots sit out, and a frame decodes a text to its end before the next is born."""
+    texts = play(served(policy, Mode.UNIFIED, scenario), scenario.frames, observe).texts
+    unhurried = dataclasses.replace(scenario, slots=16, budget=FixedTokens(12))
+    lone = served(policy, Mode.UNIFIED, unhurried)
+    for robot in {robot for robot, _, _ in texts}:
+        alone = play_alone(lone, scenario.frames, observe, robot)
+        for name in [name for name in texts if name[0] == robot]:
+            assert texts[name] == alone[name]
+
+
+def play_alone(policy, frames, observe, robot):
+    """The texts of one robot's frames; those it sits out are not run at all."""
+    texts, episode = {}, 0
+    policy.reset(robot, seed_of(robot, 0))
+    for number, frame in enumerate(frames):
+        if robot in frame.present:
+            seen = [observe(10 * number + other) if other == robot else None for other in range(ROBOTS)]
+            for text in policy.infer(seen)[robot].finished:
+                texts[robot, episode, text.request_id] = told(text)
+        if robot in frame.ending:
+            policy.finish(robot)
+            episode += 1
+            policy.reset(robot, seed_of(robot, episode))
+    return texts
+
+
+@given(scenarios)
+@few_examples
+def test_every_request_of_every_robot_is_accounted_for_exactly_once(policy, observe, scenario):
+    log = play(served(policy, Mode.UNIFIED, scenario, rows=scenario.rows), scenario.frames, observe)
+    assert sorted(log.ends) == sorted(log.born)
+    assert len(set(log.born)) == len(log.born)
+
+
+def test_texts_are_many_and_different(policy, observe):
+    """What the tests of exactness compare is not all the same."""
+    steady = [Frame(present=frozenset(range(ROBOTS)), ending=frozenset(), settled=True)] * QUERIES
+    texts = play(served(policy, Mode.UNIFIED), steady, observe).texts
+    assert len(texts) > 20
+    assert len({told[2] for told in texts.values()}) > len(texts) / 2
+
+
+def test_drawn_texts_differ_between_episodes_and_greedy_ones_do_not(policy, observe):
+    def of_episode(seed):
+        policy.reset(0, seed)
+        replies = [policy.infer([observe(number), None, None])[0] for number in range(QUERIES)]
+        policy.finish(0)
+        return {(text.task, text.born_query): text.text for reply in replies for text in reply.finished}
+
+    once, again, other = of_episode(1), of_episode(1), of_episode(2)
+    assert once == again
+    same = {key: once[key] == other[key] for key in once.keys() & other.keys()}
+    assert all(equal for (task, _), equal in same.items() if task == "memory")
+    assert not all(equal for (task, _), equal in same.items() if task == "narration")
+
+
+def test_a_robots_episode_ends_without_touching_the_others(policy, observe):
+    for robot in range(ROBOTS):
+        policy.reset(robot, robot)
+    policy.act([observe(robot) for robot in range(ROBOTS)])
+    tail = policy.finish(1)
+    assert tail.reply is not None
+    assert {request.task for request in tail.requests} == {"narration", "memory"}
+    replies = policy.settle()
+    assert [reply is None for reply in replies] == [False, True, False]
+
+
+def test_times_of_a_text_are_in_their_order(policy, observe):
+    policy.reset(0, 0)
+    for number in range(QUERIES):
+        (reply, _, _) = policy.infer([observe(number), None, None])
+        for text in reply.finished:
+            assert text.times.born_s < text.times.first_token_s <= text.times.ended_s
+            assert 0 < text.latency_ms <= 1e3 * (text.times.ended_s - text.times.born_s)
+    for robot in range(ROBOTS):
+        policy.finish(robot)
+
+
+def test_a_deadline_decides_how_many_tokens_a_frame_decodes(policy, observe):
+    def tokens_per_frame(deadline_ms):
+        other = served(policy, Mode.UNIFIED, budget=Deadline(deadline_ms))
+        replies = [other.infer([observe(number), None, None])[0] for number in range(QUERIES)]
+        return [reply.tokens_per_frame for reply in replies]
+
+    assert set(tokens_per_frame(0.001)) == {1}, "nothing fits, and one is decoded all the same"
+    first, *later = tokens_per_frame(1e6)
+    assert first == 1, "nothing has been measured yet"
+    assert max(later) > 5
+
+
+def test_nothing_is_compiled_for_any_of_this(policy, observe):
+    before = policy.compiles_after_warm_up
+    served(policy, Mode.SHARED, rows=5).infer([observe(robot) for robot in range(ROBOTS)])
+    assert policy.compiles_after_warm_up == before
+
+
+@pytest.mark.parametrize("given", [[None] * ROBOTS, [None] * (ROBOTS - 1)])
+def test_a_frame_is_for_all_robots_and_not_for_none(policy, given):
+    with pytest.raises(UsageError, match=f"{len(given)} observations for 3 robots"):
+        policy.act(given)
+
+
+def test_robots_are_a_size_of_the_programs(policy):
+    with pytest.raises(UsageError, match="robots is 2; the programs were compiled for 3"):
+        served(policy, Mode.UNIFIED, robots=2)
