@@ -55,9 +55,7 @@ class Frame:
 
 some = st.frozensets(st.integers(0, ROBOTS - 1))
 frames = st.lists(
-    st.builds(
-        Frame, present=robots.filter(bool), ending=robots | st.just(frozenset()), settled=st.booleans()
-    ),
+    st.builds(Frame, present=some.filter(bool), ending=some | st.just(frozenset()), settled=st.booleans()),
     min_size=1,
     max_size=10,
 )
