@@ -167,7 +167,9 @@ def _speak(pipe: connection.Connection, recipe: Recipe) -> None:
     voice = LocalVoice(runner, recipe.suffixes)
     while True:
         pipe.send(_Answer(heard=voice.heard(), compiles=runner.compiles_after_warm_up))
-        voice.go_on(pipe.recv(), None, 0)
+        turn = pipe.recv()
+        voice.begin(turn)
+        voice.go_on(turn, None, 0)
 
 
 def _die_with_parent() -> None:

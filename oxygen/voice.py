@@ -8,6 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 import jax
 import numpy as np
 
+from oxygen.decoding import Births
 from oxygen.kv_pool import Texts
 from oxygen.pi05 import Prefix
 from oxygen.plan import Birth, Identity, Plan, Stretch
@@ -99,18 +100,21 @@ class LocalVoice:
         self._pool, self._texts = runner.empty()
         self._watch = _Watch(clock)
         self._rows: tuple[int, ...] = ()
+        self._births: list[list[Births]] = []
 
     def begin(self, turn: Turn) -> None:
-        """Nothing: whatever were queued now would compete with the actions for the host."""
+        """Send what newborn requests ask; decoding is queued later, so that it cannot delay the actions."""
+        self._births = [self._sent(turn, stretch.births) for stretch in turn.plan.stretches]
 
     def go_on(self, turn: Turn, prefix: Prefix | None, steps: int) -> None:
         """Texts that run to their end have done so when this returns; the others' tokens are queued."""
         self._watch = _Watch(self._clock)
         self._rows = turn.plan.rows
-        for stretch in turn.plan.stretches:
+        for stretch, births in zip(turn.plan.stretches, self._births, strict=True):
             read = self._runner.prefill(turn.seen) if stretch.own_prefill else prefix
             assert read is not None, "texts without a prefill of their own follow the actions' one"
-            self._start(turn, stretch, read)
+            for some in births:
+                self._pool, self._texts = self._runner.fork(read, some, self._pool, self._texts)
             if stretch.to_the_end:
                 self._to_the_end(stretch)
             else:
@@ -133,12 +137,12 @@ class LocalVoice:
     def close(self) -> None:
         """Nothing: the programs are the policy's."""
 
-    def _start(self, turn: Turn, stretch: Stretch, prefix: Prefix) -> None:
-        size = self._runner.sizes.births
-        for first in range(0, len(stretch.births), size):
-            births = stretch.births[first : first + size]
-            forked = self._runner.births([self._birthing(turn, birth) for birth in births])
-            self._pool, self._texts = self._runner.fork(prefix, forked, self._pool, self._texts)
+    def _sent(self, turn: Turn, births: Sequence[Birth]) -> list[Births]:
+        """Requests on the device, as many at a time as one fork takes."""
+        size, requests = self._runner.sizes.births, [self._birthing(turn, birth) for birth in births]
+        return [
+            self._runner.births(requests[first : first + size]) for first in range(0, len(requests), size)
+        ]
 
     def _birthing(self, turn: Turn, birth: Birth) -> Birthing:
         who, suffix = birth.identity, self._suffixes[birth.identity.task]
