@@ -15,8 +15,9 @@ from configs.errors import UsageError
 from eval.action_difference import ActionDifference
 from eval.cli import run_app
 from eval.comparison import Comparison, PairTable, StageLatency, TextDifference, compare
+from eval.json_files import write_json
 from eval.recorded import RunIdentity
-from eval.records import RunFolder, write_json
+from eval.records import RunFolder
 from eval.statistics import Interval
 
 app = App(name="python -m eval.compare", version_flags=[])

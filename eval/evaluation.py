@@ -10,11 +10,12 @@ from eval import provenance
 from eval.console import Console
 from eval.episode import Stage, run_episode
 from eval.interrupts import Interrupts
+from eval.json_files import write_json
 from eval.plan import EpisodePlan, make_plan
 from eval.policies import Policy, open_policy, read_cast
 from eval.protocol import describe_suite, hash_of
 from eval.recorder import EpisodeRecorder
-from eval.records import Outcome, write_json
+from eval.records import Outcome
 from eval.results import summarize
 from eval.runs import Run
 from eval.worlds import WorldHolder

@@ -10,7 +10,8 @@ from jaxtyping import Float64
 from pydantic import TypeAdapter, ValidationError
 
 from configs.errors import UsageError
-from eval.records import EpisodeResult, RunFolder, read_json_lines
+from eval.json_files import read_json_lines
+from eval.records import EpisodeResult, RunFolder
 from sim_envs.world import EpisodeKey
 
 

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from configs.schema import RunConfig
+from eval.json_files import json_line
 from eval.language import EpisodeGrader
 from eval.plan import TaskPlan
-from eval.records import EpisodeResult, Outcome, RequestCounts, RunFolder, json_line
+from eval.records import EpisodeResult, Outcome, RequestCounts, RunFolder
 from eval.rollout import Query
 from eval.statistics import quantiles
 from oxygen.reply import Tail

@@ -5,12 +5,12 @@ import dataclasses
 import enum
 import fcntl
 import json
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
 
 from configs.errors import UsageError
+from eval.json_files import append_json_line, read_json_lines, write_json
 from eval.language import TextScores
 from sim_envs.world import EpisodeKey
 
@@ -157,47 +157,10 @@ class RunFolder:
             yield
 
     def append(self, result: EpisodeResult) -> None:
-        """Add one episode: a single write of a whole line, on disk when this returns."""
-        _drop_torn_line(self.episodes_path)
-        with self.episodes_path.open("ab") as episodes:
-            episodes.write(json_line(result.to_json()))
-            episodes.flush()
-            os.fsync(episodes.fileno())
+        """Add one episode; it is on disk when this returns."""
+        append_json_line(self.episodes_path, result.to_json())
 
     def episodes(self) -> dict[EpisodeKey, EpisodeResult]:
         """Every recorded episode. Of an episode run twice (an error, then a retry) the last one counts."""
         results = (EpisodeResult.from_json(record) for record in read_json_lines(self.episodes_path))
         return {result.key: result for result in results}
-
-
-def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """The records of a JSON-lines file; none if it is absent. A last line torn by a kill is passed over."""
-    if not path.exists():
-        return
-    with path.open(encoding="utf-8") as lines:
-        for line in lines:
-            if line.endswith("\n"):
-                yield json.loads(line)
-
-
-def json_line(record: Mapping[str, Any]) -> bytes:
-    """One line of a JSON-lines file. Text that UTF-8 has no bytes for (lone surrogates) is escaped."""
-    return (json.dumps(record, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")
-
-
-def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Replace a JSON file, whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(f".{os.getpid()}.partial")
-    partial.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    partial.replace(path)
-
-
-def _drop_torn_line(path: Path) -> None:
-    """Cut what a kill in the middle of a write left behind the last newline."""
-    if not path.exists():
-        return
-    content = path.read_bytes()
-    whole = content.rfind(b"\n") + 1
-    if whole < len(content):
-        os.truncate(path, whole)

@@ -24,9 +24,10 @@ from eval.collect.plan import Job, frame_rate, make_jobs, run_config
 from eval.collect.store import EpisodeStore, Kept
 from eval.collect.workers import Report, Setting, Work, play_here, play_in_workers
 from eval.interrupts import Interrupts
+from eval.json_files import write_json
 from eval.oracle import Oracle
 from eval.policies import Scripted, open_policy, read_cast
-from eval.records import Outcome, RunFolder, write_json
+from eval.records import Outcome, RunFolder
 from eval.worlds import WorldHolder
 from oxygen.training import layout
 from oxygen.training.demonstrations import Demonstrations

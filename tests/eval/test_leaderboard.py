@@ -5,8 +5,8 @@ import json
 import pytest
 
 from eval.cli import run_app
+from eval.json_files import write_json
 from eval.leaderboard import app, leaderboard
-from eval.records import write_json
 from eval.results import summarize
 from tests.eval.factory import RunBuilder
 

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from configs.errors import UsageError
-from eval.records import EpisodeResult, Outcome, RequestCounts, RunFolder, read_json_lines, write_json
+from eval.json_files import read_json_lines, write_json
+from eval.records import EpisodeResult, Outcome, RequestCounts, RunFolder
 from sim_envs.world import EpisodeKey
 
 

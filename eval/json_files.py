@@ -1,0 +1,49 @@
+"""JSON on disk that a kill cannot spoil: files replaced whole, and files of lines that only grow."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+
+def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """The records of a JSON-lines file; none if it is absent. A last line torn by a kill is passed over."""
+    if not path.exists():
+        return
+    with path.open(encoding="utf-8") as lines:
+        for line in lines:
+            if line.endswith("\n"):
+                yield json.loads(line)
+
+
+def json_line(record: Mapping[str, Any]) -> bytes:
+    """One line of a JSON-lines file. Text that UTF-8 has no bytes for (lone surrogates) is escaped."""
+    return (json.dumps(record, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")
+
+
+def append_json_line(path: Path, record: Mapping[str, Any]) -> None:
+    """Add one record: a single write of a whole line, on disk when this returns."""
+    _drop_torn_line(path)
+    with path.open("ab") as lines:
+        lines.write(json_line(record))
+        lines.flush()
+        os.fsync(lines.fileno())
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Replace a JSON file, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(f".{os.getpid()}.partial")
+    partial.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    partial.replace(path)
+
+
+def _drop_torn_line(path: Path) -> None:
+    """Cut what a kill in the middle of a write left behind the last newline."""
+    if not path.exists():
+        return
+    content = path.read_bytes()
+    whole = content.rfind(b"\n") + 1
+    if whole < len(content):
+        os.truncate(path, whole)
