@@ -8,8 +8,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 _PACKAGES = ("jax", "jaxlib", "flax", "numpy", "scipy", "mujoco", "robosuite", "hf-libero", "gymnasium")
 _ROOT = Path(__file__).resolve().parents[1]
 
@@ -38,7 +36,7 @@ def hardware() -> dict[str, Any]:
         "processor": _processor(),
         "cores": os.cpu_count(),
         "load_average": [round(load, 1) for load in os.getloadavg()],
-        "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
+        "memory_gib": round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30, 1),
         "platform": platform.platform(),
         "accelerators": _accelerators(),
     }

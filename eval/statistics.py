@@ -2,9 +2,12 @@
 
 import dataclasses
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 import numpy as np
-from jaxtyping import Float64
+
+if TYPE_CHECKING:  # the benchmark reads this on machines without it
+    from jaxtyping import Float64
 
 _RESAMPLES = 2000
 
@@ -41,7 +44,7 @@ def wilson_95(successes: int, trials: int) -> Interval | None:
 
 
 def cluster_bootstrap_95(
-    statistic: Callable[..., np.ndarray], *columns: Float64[np.ndarray, " cluster"]
+    statistic: Callable[..., np.ndarray], *columns: "Float64[np.ndarray, ' cluster']"
 ) -> Interval | None:
     """95 % percentile bootstrap interval of a statistic over clusters; None where there is but one.
 
