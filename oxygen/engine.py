@@ -132,6 +132,11 @@ class Engine:
         )
         return self._in_flight
 
+    def drain(self) -> None:
+        """Wait until the language of the frame that has acted is done; it is read back later."""
+        if self._in_flight is not None:
+            self._voice.drain()
+
     def settle(self) -> Settled | None:
         """Wait for the language of the frame that has acted, and commit it; None if none is in flight."""
         frame = self._in_flight

@@ -103,6 +103,10 @@ class RemoteVoice:
     def go_on(self, turn: Turn, prefix: Prefix | None, steps: int) -> None:
         """Nothing: the second process is at it."""
 
+    def drain(self) -> None:
+        """Wait until the second process has answered, or is gone."""
+        connection.wait([self._connection, self._process.sentinel])
+
     def heard(self) -> Heard:
         """Wait for the second process."""
         answer = self._receive()

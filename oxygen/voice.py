@@ -79,6 +79,9 @@ class Voice(Protocol):
             steps: Decode steps that the frame affords, where texts do not run to their end.
         """
 
+    def drain(self) -> None:
+        """Wait until the language of the turn is done, and read nothing back."""
+
     def heard(self) -> Heard:
         """Wait for the language of the turn."""
 
@@ -121,6 +124,10 @@ class LocalVoice:
                 for _ in range(min(steps, stretch.steps)):
                     self._decode(stretch)
         self._texts.written.copy_to_host_async()
+
+    def drain(self) -> None:
+        """Wait for the device."""
+        jax.block_until_ready(self._texts)
 
     def heard(self) -> Heard:
         """Read back one small array."""

@@ -247,6 +247,26 @@ def test_a_robots_episode_ends_without_touching_the_others(policy, observe):
     assert [reply is None for reply in replies] == [False, True, False]
 
 
+@pytest.mark.parametrize("mode", [Mode.SHARED, Mode.UNIFIED])
+def test_a_drained_frame_is_done_on_the_device_and_read_back_later(policy, observe, mode):
+    """The replies are those of a loop that never drains, in the same order."""
+
+    def replies(drained):
+        other = served(policy, mode)
+        other.drain()  # nothing has been asked yet
+        owed = []
+        for number in range(QUERIES):
+            owed.append(other.act([observe(number), None, None])[0].before)
+            if drained:
+                other.drain()
+                assert other._voice._texts.written.is_ready()
+        owed.append(other.settle()[0])
+        assert owed[0] is None
+        return [[(text.text, text.tokens) for text in reply.finished] for reply in owed[1:]]
+
+    assert replies(drained=True) == replies(drained=False)
+
+
 def test_times_of_a_text_are_in_their_order(policy, observe):
     policy.reset(0, 0)
     for number in range(QUERIES):
