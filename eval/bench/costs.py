@@ -1,0 +1,132 @@
+"""How much arithmetic and memory traffic each stage of a π0.5 needs at least, by formula from its sizes.
+
+Counted are matrix products (two operations per multiplication and addition), attention among them, and the
+bytes that must pass between memory and processor: every weight once per program (once per step in loops,
+since a step's weights do not stay in a cache), and the keys and values that are read and written. Left out
+is what is small beside that: norms, rotary embeddings, softmax, activations.
+"""
+
+import dataclasses
+
+from oxygen.config import GemmaConfig, Pi05Config
+
+BYTES = {"float32": 4, "bfloat16": 2}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Cost:
+    """What a stage needs: operations and bytes."""
+
+    flops: float
+    bytes: float
+
+    def __add__(self, other: "Cost") -> "Cost":
+        return Cost(flops=self.flops + other.flops, bytes=self.bytes + other.bytes)
+
+    def __mul__(self, times: int) -> "Cost":
+        return Cost(flops=self.flops * times, bytes=self.bytes * times)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Peaks:
+    """The most a device can do.
+
+    Attributes:
+        flops_per_s: Dense matrix products in the compute type, operations per second.
+        bytes_per_s: Memory traffic, reads and writes together.
+        source: Where the two come from.
+    """
+
+    flops_per_s: float
+    bytes_per_s: float
+    source: str
+
+    def floor_ms(self, cost: Cost) -> float:
+        """The least time for a stage: arithmetic and traffic overlap at best, so the longer of the two."""
+        return 1e3 * max(cost.flops / self.flops_per_s, cost.bytes / self.bytes_per_s)
+
+
+def siglip(config: Pi05Config, *, images: int) -> Cost:
+    """The vision tower over `images` images, its head included."""
+    size, tokens = config.siglip, config.tokens_per_image
+    block = 4 * size.width**2 + 2 * size.width * size.mlp_dim
+    ends = 3 * size.patch**2 * size.width + size.width * config.trunk.width
+    weights = size.depth * block + ends
+    attention = 4 * tokens**2 * size.width * size.depth
+    return Cost(
+        flops=images * (2 * weights * tokens + attention),
+        bytes=BYTES[config.dtype] * weights,
+    )
+
+
+def trunk_pass(config: Pi05Config, *, tokens: int, robots: int) -> Cost:
+    """The trunk from one end to the other over `tokens` tokens of each robot, which all see each other."""
+    return _trunk(config, _layers(config.trunk), config.trunk.depth, tokens, robots)
+
+
+def trunk_prefill(config: Pi05Config, *, tokens: int, robots: int) -> Cost:
+    """What of such a pass a prefix needs: of the last layer nothing but keys and values."""
+    gemma = config.trunk
+    weights = _layers(gemma) - _unread(gemma)
+    return _trunk(config, weights, gemma.depth - 1, tokens, robots)
+
+
+def _trunk(config: Pi05Config, weights: int, attending: int, tokens: int, robots: int) -> Cost:
+    gemma = config.trunk
+    attention = 4 * tokens**2 * gemma.num_heads * gemma.head_dim * attending
+    return Cost(
+        flops=robots * (2 * weights * tokens + attention),
+        bytes=BYTES[config.dtype] * (weights + robots * tokens * _kv(gemma)),
+    )
+
+
+def denoise(config: Pi05Config, *, prefix: int, robots: int) -> Cost:
+    """All steps of the flow, with the adaRMS vectors worked out at load."""
+    gemma, tokens = config.expert, config.horizon
+    attention = 4 * tokens * (prefix + tokens) * gemma.num_heads * gemma.head_dim * gemma.depth
+    ends = 2 * config.action_dim * gemma.width
+    step = Cost(
+        flops=robots * (2 * (_layers(gemma) + ends) * tokens + attention),
+        bytes=BYTES[config.dtype] * (_layers(gemma) + ends + robots * prefix * _kv(gemma)),
+    )
+    return step * config.denoise_steps
+
+
+def decode(config: Pi05Config, *, context: int, rows: int) -> Cost:
+    """One token for each of `rows` texts that follow `context` tokens."""
+    gemma = config.trunk
+    embedding = config.vocab_size * gemma.width
+    attention = 4 * context * gemma.num_heads * gemma.head_dim * gemma.depth
+    return Cost(
+        flops=rows * (2 * (_layers(gemma) + embedding) + attention),
+        bytes=BYTES[config.dtype] * (_layers(gemma) + embedding + rows * context * _kv(gemma)),
+    )
+
+
+def fork(config: Pi05Config, *, prefix: int, suffix: int, births: int) -> Cost:
+    """Reading a suffix of `suffix` tokens after the prefix, and the prefix's way into `births` slots."""
+    gemma = config.trunk
+    attention = 4 * suffix * (prefix + suffix) * gemma.num_heads * gemma.head_dim * (gemma.depth - 1)
+    copied = births * (2 * prefix + suffix) * _kv(gemma)
+    weights = _layers(gemma) - _unread(gemma) if suffix else 0
+    return Cost(
+        flops=births * (2 * weights * suffix + attention),
+        bytes=BYTES[config.dtype] * (weights + copied),
+    )
+
+
+def _layers(gemma: GemmaConfig) -> int:
+    """Weights in the matrices of all layers of an expert."""
+    attention = gemma.width * gemma.head_dim * 2 * (gemma.num_heads + gemma.num_kv_heads)
+    return gemma.depth * (attention + 3 * gemma.width * gemma.mlp_dim)
+
+
+def _unread(gemma: GemmaConfig) -> int:
+    """Weights of the last layer that only its output needs, which a prefix has no use for."""
+    keys_and_values = 2 * gemma.width * gemma.num_kv_heads * gemma.head_dim
+    return _layers(gemma) // gemma.depth - keys_and_values
+
+
+def _kv(gemma: GemmaConfig) -> int:
+    """Numbers kept of one token, keys and values of all layers."""
+    return 2 * gemma.depth * gemma.num_kv_heads * gemma.head_dim

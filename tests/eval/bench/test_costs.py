@@ -1,0 +1,119 @@
+"""The floors are those worked out by hand for π0.5, and the counts those that XLA finds in the programs."""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from eval.bench import costs
+from eval.bench.costs import Cost, Peaks
+from oxygen import pi05, runner
+from oxygen.config import PI05_LIBERO, TINY
+from oxygen.params import random_params
+from oxygen.runner import Runner, Sizes
+
+RTX_4090 = Peaks(flops_per_s=165.2e12, bytes_per_s=1008e9, source="published")
+H200 = Peaks(flops_per_s=790e12, bytes_per_s=4.3e12, source="what one was seen to do")
+PREFIX = 712
+
+
+@pytest.mark.parametrize(
+    ("cost", "rtx_4090", "h200"),
+    [
+        (costs.siglip(PI05_LIBERO, images=2), 2.67, 0.56),
+        (costs.trunk_pass(PI05_LIBERO, tokens=PREFIX, robots=1), 17.6, 3.67),
+        (costs.denoise(PI05_LIBERO, prefix=PREFIX, robots=1), 6.3, 1.48),
+        (costs.decode(PI05_LIBERO, context=PREFIX, rows=1), 5.0, 1.17),
+        (costs.decode(PI05_LIBERO, context=PREFIX, rows=30), 5.4, 1.26),
+    ],
+    ids=["siglip", "prefill", "denoise", "decode 1", "decode 30"],
+)
+def test_the_floors_of_the_published_size_are_those_worked_out_by_hand(cost, rtx_4090, h200):
+    assert RTX_4090.floor_ms(cost) == pytest.approx(rtx_4090, rel=0.01)
+    assert H200.floor_ms(cost) == pytest.approx(h200, rel=0.01)
+
+
+def test_a_floor_is_set_by_whichever_takes_longer():
+    peaks = Peaks(flops_per_s=1e9, bytes_per_s=1e6, source="")
+    assert peaks.floor_ms(Cost(flops=2e9, bytes=1e6)) == pytest.approx(2000)
+    assert peaks.floor_ms(Cost(flops=2e9, bytes=3e6)) == pytest.approx(3000)
+
+
+SIZES = Sizes(robots=2, slots=4, rows=(1,), births=1, suffix=5, limit=8)
+"""One text: texts are attended to in a loop, and XLA counts the body of a loop once."""
+
+
+@pytest.fixture(scope="module")
+def programs():
+    """The programs of `tiny` with one Euler step and one layer of the tower, which are loops too."""
+    config = dataclasses.replace(TINY, denoise_steps=1, siglip=dataclasses.replace(TINY.siglip, depth=1))
+    weights = pi05.prepare(random_params(config, 0), config)
+    served = Runner(config, weights, SIZES)
+    tower = jax.jit(functools.partial(_tower, config)).lower(weights, jnp.asarray(served.blank(32).images))
+    return config, served._programs, tower.compile()
+
+
+def _tower(config, weights, images):
+    flat = images.reshape(-1, *images.shape[2:])
+    return runner.pi05.tower(config).apply({"params": weights.tower}, flat)
+
+
+def counted(program) -> float:
+    return program.cost_analysis()["flops"]
+
+
+def test_operations_are_those_that_xla_counts(programs):
+    """XLA counts norms, softmax and the like too: hence more, by little."""
+    config, compiled, tower = programs
+    prefix = config.image_tokens + 32
+    siglip = costs.siglip(config, images=4)
+    trunk = costs.trunk_prefill(config, tokens=prefix, robots=2)
+    slot = prefix + SIZES.suffix + SIZES.limit
+    for ours, theirs in [
+        (siglip, counted(tower)),
+        (siglip + trunk, counted(compiled.prefill[32])),
+        (costs.denoise(config, prefix=prefix, robots=2), counted(compiled.denoise[32])),
+        (costs.decode(config, context=slot, rows=1), counted(compiled.decode[1])),
+        (costs.fork(config, prefix=prefix, suffix=4, births=1), counted(compiled.fork[32])),
+    ]:
+        assert 1 < theirs / ours.flops < 1.06
+
+
+def test_every_row_costs_as_much_arithmetic_and_the_weights_are_read_once():
+    one, two, three = (costs.decode(TINY, context=100, rows=rows) for rows in (1, 2, 3))
+    assert (two.flops, three.flops) == (2 * one.flops, 3 * one.flops)
+    assert three.bytes - two.bytes == two.bytes - one.bytes < one.bytes / 10
+
+
+def test_a_prefix_needs_almost_a_whole_pass_of_the_published_size():
+    prefix = costs.trunk_prefill(PI05_LIBERO, tokens=PREFIX, robots=1)
+    whole = costs.trunk_pass(PI05_LIBERO, tokens=PREFIX, robots=1)
+    assert 17 / 18 < prefix.flops / whole.flops < 0.95
+
+
+def test_bytes_hold_every_weight_that_a_stage_reads_once():
+    """The matrices' sizes, summed up from the parameters themselves."""
+    from oxygen.params import shapes
+
+    sizes = {path: functools.reduce(lambda a, b: a * b, shape) for path, shape in shapes(TINY).items()}
+
+    def weights(*parts):
+        return sum(
+            size
+            for path, size in sizes.items()
+            if any(part in path for part in parts) and not path.endswith(("scale", "bias"))
+        )
+
+    trunk = weights("attn/q_einsum/", "attn/kv_einsum/", "attn/attn_vec_einsum/", "mlp/")
+    assert costs.decode(TINY, context=0, rows=1).bytes == 4 * (trunk + weights("input_embedding"))
+    assert costs.trunk_pass(TINY, tokens=0, robots=1).bytes == 4 * trunk
+    tower_weights = weights("PaliGemma/img/") - weights("pos_embedding")
+    assert costs.siglip(TINY, images=1).bytes == 4 * tower_weights
+
+
+def test_half_the_bytes_in_bfloat16_and_as_many_operations():
+    half = dataclasses.replace(TINY, dtype="bfloat16")
+    full, halved = (costs.decode(config, context=100, rows=2) for config in (TINY, half))
+    assert (halved.flops, halved.bytes) == (full.flops, full.bytes / 2)
