@@ -1,0 +1,50 @@
+"""`python -m eval.bench`: OxyGen's experiment on any policy, and the floors of its stages."""
+
+import os
+import sys
+from collections.abc import Sequence
+
+from configs.errors import UsageError
+from eval.bench.options import Options, read
+from oxygen.scheduler import Mode
+
+_INPUT_ERROR, _INTERRUPTED = 2, 130
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measure, and return the exit code: 0, 2 for bad input (one line), 130 for Ctrl-C."""
+    try:
+        options = read(arguments)
+        if Mode.PARALLEL in options.axes.modes:
+            # Two processes share the device's memory, so neither may take all of it when it starts.
+            os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+        return _run(options)
+    except UsageError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return _INPUT_ERROR
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+
+
+def _run(options: Options) -> int:
+    from eval.bench.subject import find  # takes JAX, which --help does not need
+    from oxygen.compile_cache import use_compile_cache
+
+    subject = find(
+        options.policy,
+        random_weights=options.random_weights,
+        dtype=options.dtype,
+        prompt_tokens=options.prompt_tokens,
+    )
+    use_compile_cache()
+    if options.roofline:
+        from eval.bench.floors import report_floors
+
+        return report_floors(options, subject)
+    from eval.bench.experiment import run_experiment
+
+    return run_experiment(options, subject)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,145 @@
+"""The whole experiment: workload after workload, rows as they come, then tables and plots."""
+
+import dataclasses
+import datetime as dt
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from eval import provenance
+from eval.bench import memory
+from eval.bench.measurement import Turns, measure
+from eval.bench.options import Options, command, default_output
+from eval.bench.row import IDENTITY, Row, Setting
+from eval.bench.row_file import RowFile
+from eval.bench.rows import Afterwards, rows
+from eval.bench.schedule import longest_life
+from eval.bench.serving import Bench
+from eval.bench.subject import Subject
+from eval.bench.terminal import Terminal
+from eval.bench.workloads import Contender, Workload
+from eval.interrupts import Interrupts
+
+
+def run_experiment(options: Options, subject: Subject) -> int:
+    """Measure everything that `options` names, and show it; returns the exit code.
+
+    Raises:
+        UsageError: The file of rows is none, or cannot be written.
+        KeyboardInterrupt: Ctrl-C; the rows of finished workloads are in the file.
+    """
+    file = RowFile(options.output or default_output(options.policy))
+    before = len(file.rows)
+    experiment = _Experiment(options, subject)
+    planned = options.axes.workloads()
+    wanted = [
+        (workload, contenders)
+        for workload, contenders in planned
+        if not (options.resume and file.has(experiment.identities(workload, contenders)))
+    ]
+    with Terminal(experiment.setting, file.path) as terminal, Interrupts() as signals:
+        terminal.announce(_count(wanted), skipped=_count(planned) - _count(wanted), there=before)
+        terminal.expect(_count(wanted) * (options.repetitions + 1))
+
+        def advance() -> None:
+            terminal.turn()
+            signals.check()
+
+        try:
+            for workload, contenders in wanted:
+                terminal.workload(str(workload))
+                file.append(experiment.measured(workload, contenders, advance))
+        except KeyboardInterrupt:
+            terminal.interrupted(len(file.rows) - before)
+            raise
+        asked = [one for group in planned for one in experiment.identities(*group)]
+        shown = file.of(asked)
+        terminal.report(shown, _plots(shown, file.path))
+    return 0
+
+
+class _Experiment:
+    """Workloads of one policy, measured as the options say."""
+
+    def __init__(self, options: Options, subject: Subject) -> None:
+        self.setting = _setting(subject)
+        self._options = options
+        self._bench = Bench(subject)
+        self._provenance = _provenance()
+
+    def identities(self, workload: Workload, contenders: Sequence[Contender]) -> list[tuple[Any, ...]]:
+        """The identities of a workload's rows, before it is measured."""
+        common = {
+            **dataclasses.asdict(self.setting),
+            "denoise_steps": workload.denoise_steps,
+            "text_tokens": workload.text_tokens,
+            "robots": workload.robots,
+            "arrivals": workload.spelled,
+            "repetitions": self._options.repetitions,
+            "queries": self._options.queries,
+        }
+        every = [
+            {**common, "mode": contender.mode.value, "tokens_per_frame": contender.tokens_per_frame}
+            for contender in contenders
+        ]
+        return [tuple(one[name] for name in IDENTITY) for one in every]
+
+    def measured(
+        self, workload: Workload, contenders: Sequence[Contender], advance: Callable[[], None]
+    ) -> list[Row]:
+        """The rows of a workload."""
+        life = max(longest_life(workload, contender) for contender in contenders)
+        turns = Turns(repetitions=self._options.repetitions, queries=self._options.queries, warm_up=life + 1)
+        with self._bench.open(workload, contenders, turns.total) as opened:
+            measured = measure(opened.lanes, opened.stages.times, turns, advance)
+            compiles = {lane.contender: lane.compiles_after_warm_up for lane in opened.lanes}
+        afterwards = Afterwards(
+            batches=opened.batches,
+            compiles_after_warmup=compiles,
+            peak_memory=memory.peak(),
+            provenance={"written_at": _now(), **self._provenance},
+        )
+        return rows(self.setting, workload, turns, measured, afterwards)
+
+
+def _count(workloads: Sequence[tuple[Workload, Sequence[Contender]]]) -> int:
+    return sum(len(contenders) for _, contenders in workloads)
+
+
+def _setting(subject: Subject) -> Setting:
+    config = subject.config
+    return Setting(
+        policy=subject.name,
+        weights=subject.weights_from,
+        dtype=config.dtype,
+        device=jax.devices()[0].device_kind,
+        cameras=len(config.cameras),
+        prompt_tokens=subject.bucket,
+        prefix_tokens=config.image_tokens + subject.bucket,
+        horizon=config.horizon,
+    )
+
+
+def _now() -> str:
+    return dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
+
+
+def _provenance() -> dict[str, Any]:
+    return {
+        "command": command(),
+        **provenance.git_state(),
+        "versions": provenance.versions(),
+        "hardware": provenance.hardware(),
+    }
+
+
+def _plots(shown: Sequence[Row], path: Path) -> list[Path]:
+    """The figures beside the file of rows; none where matplotlib is not installed."""
+    try:
+        from eval.bench.plots import draw
+
+        return draw(shown, path.with_suffix(""))
+    except ModuleNotFoundError:
+        return []

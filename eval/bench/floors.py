@@ -1,0 +1,111 @@
+"""`--roofline`: times every stage of a policy by itself, and holds it against its floor."""
+
+import dataclasses
+import itertools
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from configs.errors import UsageError
+from eval import provenance
+from eval.bench import roofline
+from eval.bench.costs import Peaks
+from eval.bench.options import Options, command
+from eval.bench.peaks import peaks
+from eval.bench.roofline import Stage
+from eval.bench.schedule import StageTimes
+from eval.bench.serving import SUFFIX, Bench
+from eval.bench.stages import Stages
+from eval.bench.subject import Subject
+from eval.bench.table import print_roofline
+from eval.bench.terminal import open_console
+from eval.json_files import write_json
+from oxygen.runner import Sizes
+
+
+def report_floors(options: Options, subject: Subject) -> int:
+    """Print every stage's time and floor; returns the exit code.
+
+    Decoding is timed for one text of each robot, and for N of each: as many as are under way when a text of N
+    tokens is born in every query, and a frame brings one token of each.
+
+    Raises:
+        UsageError: The options ask for what cannot be had.
+    """
+    most = peaks(options.peaks, subject.config.dtype)
+    bench, console, records = Bench(subject), open_console(), []
+    axes = options.axes
+    for steps, n, robots in itertools.product(axes.denoise_steps, axes.text_tokens, axes.robots):
+        sizes = _sizes(robots, n)
+        stages = _stages(bench, subject, steps, sizes, most, options.repetitions)
+        what = f"{steps} denoise steps, N = {n}, robots: {robots}"
+        print_roofline(stages, most, f"{subject.name}, {subject.config.dtype}: {what}", console)
+        records.append(
+            {"denoise_steps": steps, "text_tokens": n, "robots": robots, "stages": _records(stages)}
+        )
+    if options.output is not None:
+        _write(options.output, {**_about(subject, most), "rooflines": records})
+    return 0
+
+
+def _sizes(robots: int, text_tokens: int) -> Sizes:
+    rows = robots * text_tokens
+    return Sizes(
+        robots=robots,
+        slots=rows,
+        rows=tuple(sorted({robots, rows})),
+        births=robots,
+        suffix=len(SUFFIX.tokens),
+        limit=text_tokens,
+    )
+
+
+def _stages(
+    bench: Bench, subject: Subject, denoise_steps: int, sizes: Sizes, most: Peaks, repetitions: int
+) -> list[Stage]:
+    runner = bench.runner(denoise_steps, sizes)
+    seen = runner.blank(subject.bucket)
+    programs = Stages(runner, seen, SUFFIX.tokens)
+    programs.times()  # the first calls are slower
+    times = _median([programs.times() for _ in range(repetitions)])
+    siglip_ms = roofline.siglip_ms(runner.config, bench.weights(denoise_steps), seen, calls=repetitions)
+    needs = roofline.needed(runner.config, sizes, subject.bucket)
+    return roofline.stages(needs, most, times, siglip_ms)
+
+
+def _median(times: Sequence[StageTimes]) -> StageTimes:
+    return StageTimes(
+        prefill=statistics.median(one.prefill for one in times),
+        denoise=statistics.median(one.denoise for one in times),
+        fork=statistics.median(one.fork for one in times),
+        decode={batch: statistics.median(one.decode[batch] for one in times) for batch in times[0].decode},
+    )
+
+
+def _records(stages: Sequence[Stage]) -> list[dict[str, Any]]:
+    return [{**dataclasses.asdict(stage), "measured_over_floor": stage.over_floor} for stage in stages]
+
+
+def _about(subject: Subject, most: Peaks) -> dict[str, Any]:
+    return {
+        "policy": subject.name,
+        "weights": subject.weights_from,
+        "dtype": subject.config.dtype,
+        "prefix_tokens": subject.config.image_tokens + subject.bucket,
+        "device": jax.devices()[0].device_kind,
+        "peaks": dataclasses.asdict(most),
+        "command": command(),
+        **provenance.git_state(),
+        "versions": provenance.versions(),
+        "hardware": provenance.hardware(),
+    }
+
+
+def _write(path: Path, content: Mapping[str, Any]) -> None:
+    try:
+        write_json(path, content)
+    except OSError as error:
+        raise UsageError(f"cannot write {str(path)!r}: {error.strerror}; give --output another") from None

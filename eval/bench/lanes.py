@@ -1,0 +1,105 @@
+"""A contender on the engine: asks a policy query after query, and notes what each took and brought."""
+
+import itertools
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from eval.bench.measurement import Query, Run, Text
+from eval.bench.workloads import Contender
+from oxygen.config import Pi05Config
+from oxygen.language import TextTimes
+from oxygen.reply import Reply
+from oxygen.vector_policy import VectorPolicy
+
+_DIFFERENT = 4  # observations that follow each other in turn
+
+
+class PolicyLane:
+    """Queries without end, of robots that see random images."""
+
+    def __init__(
+        self, contender: Contender, policy: VectorPolicy, observations: Iterator[Sequence[Mapping[str, Any]]]
+    ) -> None:
+        self._contender = contender
+        self._policy = policy
+        self._observations = observations
+        self._turns: list[tuple[float, float]] = []
+        for robot in range(policy.engine.robots):
+            policy.reset(robot, robot)
+
+    @property
+    def contender(self) -> Contender:
+        """What runs here."""
+        return self._contender
+
+    @property
+    def compiles_after_warm_up(self) -> int:
+        """Compilations since its programs were ready, in all its processes."""
+        return self._policy.compiles_after_warm_up
+
+    def run(self, queries: int) -> Run:
+        """Answer as many queries, each as soon as the device is done with the one before.
+
+        A query's reply comes with the next one's answer. The last is settled once the clock has stopped, as
+        the next query would read it back behind its own prefill.
+        """
+        frames_ms: list[float] = []
+        replies: list[Sequence[Reply]] = []
+        first = began = time.perf_counter()
+        for observations in itertools.islice(self._observations, queries):
+            answers = [answer for answer in self._policy.act(observations) if answer is not None]
+            replies.append([answer.before for answer in answers if answer.before is not None])
+            self._policy.drain()
+            now = time.perf_counter()
+            frames_ms.append(1e3 * (now - began))
+            began = now
+        self._turns.append((first, began))
+        replies.append([reply for reply in self._policy.settle() if reply is not None])
+        return [self._query(ms, reply) for ms, reply in zip(frames_ms, replies[1:], strict=True)]
+
+    def _query(self, frame_ms: float, replies: Sequence[Reply]) -> Query:
+        """One query of all robots, who share its times."""
+        finished = [text for reply in replies for text in reply.finished]
+        return Query(
+            action_ms=replies[0].timings_ms["action"],
+            frame_ms=frame_ms,
+            tokens=sum(reply.tokens for reply in replies),
+            born=sum(len(reply.born) for reply in replies),
+            dropped=sum(len(reply.dropped) for reply in replies),
+            finished=[self._text(text.times) for text in finished if text.times is not None],
+        )
+
+    def _text(self, times: TextTimes) -> Text:
+        return Text(
+            first_token_ms=1e3 * self._ran_s(times.born_s, times.first_token_s),
+            request_ms=1e3 * self._ran_s(times.born_s, times.ended_s),
+        )
+
+    def _ran_s(self, since: float, until: float) -> float:
+        """How much of a stretch of time this contender ran in: a text may live through others' turns."""
+        return sum(max(0.0, min(until, end) - max(since, start)) for start, end in self._turns)
+
+
+def random_observations(
+    config: Pi05Config, robots: int, state_size: int, prompt: str
+) -> Iterator[Sequence[Mapping[str, Any]]]:
+    """What the robots see, in turn and without end; images of the model's size, so that none is resized."""
+    random = np.random.default_rng(0)
+    shape = (config.image_size, config.image_size, 3)
+    queries = [
+        [
+            {
+                "images": {
+                    camera: random.integers(0, 256, shape, dtype=np.uint8) for camera in config.cameras
+                },
+                "state": random.uniform(-1, 1, state_size),
+                "prompt": prompt,
+            }
+            for _ in range(robots)
+        ]
+        for _ in range(_DIFFERENT)
+    ]
+    return itertools.cycle(queries)

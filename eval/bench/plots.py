@@ -1,0 +1,152 @@
+"""Two figures of a benchmark's rows: speed-up over `isolated`, and rate of actions against rate of tokens."""
+
+import itertools
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from eval.bench.row import Row
+from eval.bench.table import heading, workload_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_COLOURS = {  # Okabe and Ito's palette for colour-blind readers, the light ones darkened to carry text
+    "actions": "#555555",
+    "isolated": "#D55E00",
+    "shared": "#A87400",
+    "parallel": "#A04A82",
+    "unified": "#0072B2",
+}
+_STYLE: Any = {
+    "font.family": "DejaVu Sans",
+    "font.size": 11,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": 11,
+    "axes.titlelocation": "left",
+    "figure.facecolor": "white",
+    "savefig.dpi": 150,
+    "svg.hashsalt": "oxygen-eval",  # so that the same figure is the same file
+}
+
+
+def draw(rows: Sequence[Row], stem: Path) -> list[Path]:
+    """Draw the figures beside `stem`, each as PNG and SVG; returns what was written.
+
+    Without `isolated` among the modes there is no speed-up to draw.
+    """
+    import matplotlib as mpl
+
+    written = []
+    with mpl.rc_context(_STYLE):
+        workloads = [list(group) for _, group in itertools.groupby(rows, key=workload_of)]
+        faster = [group for group in workloads if any(row.speedup_over_isolated for row in group)]
+        figures = {"speedup": _speedup(faster)} if faster else {}
+        for name, figure in {**figures, "tradeoff": _tradeoff(rows)}.items():
+            for suffix, metadata in ((".png", {}), (".svg", {"Date": None})):
+                path = stem.with_name(f"{stem.name}_{name}{suffix}")
+                figure.savefig(path, metadata=metadata, bbox_inches="tight")
+                written.append(path)
+    return written
+
+
+def _speedup(workloads: Sequence[Sequence[Row]]) -> "Figure":
+    """A panel per workload, a bar per contender, its interval, and what the stages predict as a mark."""
+    contenders = [[row for row in group if row.mode != "actions"] for group in workloads]
+    heights = [0.42 * len(group) + 0.75 for group in contenders]
+    figure = _figure(8.4, sum(heights) + 0.9)
+    panels = figure.subplots(len(contenders), 1, squeeze=False, sharex=True, height_ratios=heights)[:, 0]
+    for panel, group in zip(panels, contenders, strict=True):
+        _bars(panel, group)
+    panels[-1].set_xlabel("times faster than isolated, mean frame")
+    _title(figure, workloads[0][0], "Speed-up of a frame; the black mark is what the stage times predict")
+    return figure
+
+
+def _bars(panel: "Axes", rows: Sequence[Row]) -> None:
+    panel.set_title(heading(rows[0]))
+    panel.axvline(1.0, color="#999999", linewidth=0.8, zorder=0)
+    most = 1.0
+    for place, row in enumerate(rows):
+        value = row.speedup_over_isolated or math.nan
+        low, high = row.speedup_ci95 or (value, value)
+        panel.barh(place, value, height=0.62, color=_COLOURS[row.mode])
+        panel.plot([low, high], [place, place], color="#222222", linewidth=1.2)
+        if row.predicted_speedup is not None and row.mode != "isolated":
+            panel.plot(
+                [row.predicted_speedup] * 2, [place - 0.36, place + 0.36], color="black", linewidth=2.4
+            )
+        end = max(value, high, row.predicted_speedup or 0.0)
+        most = max(most, end)
+        panel.annotate(f"{value:.2f}×", (end, place), xytext=(7, 0), textcoords="offset points", va="center")
+    panel.set_yticks(range(len(rows)), [_label(row) for row in rows])
+    panel.set_ylim(len(rows) - 0.5, -0.5)
+    panel.set_xlim(0, 1.14 * most)
+    panel.tick_params(axis="y", length=0)
+    panel.spines["left"].set_visible(False)
+
+
+def _tradeoff(rows: Sequence[Row]) -> "Figure":
+    """Up is more actions, right is more words; a contender's workloads are joined by a line.
+
+    Within one workload every query brings the same words, so its points lie on a ray from the origin: what
+    trades one rate for the other is longer or more texts.
+    """
+    figure = _figure(8.4, 5.2)
+    panel = figure.subplots()
+    curves = _curves(rows)
+    for curve in curves:
+        xs, ys = [row.tokens_per_s for row in curve], [row.actions_per_s for row in curve]
+        panel.plot(xs, ys, "o-", color=_COLOURS[curve[0].mode], markersize=7, linewidth=1.2)
+    panel.set_xlim(0, 1.06 * max(1.0, *(row.tokens_per_s for row in rows)))
+    panel.set_ylim(0, 1.08 * max(row.actions_per_s for row in rows))
+    panel.set_xlabel("tokens per second")
+    panel.set_ylabel("actions per second (horizon × chunks)")
+    _name_curves(panel, curves)
+    _title(figure, rows[0], "Actions against words: up and to the right is better")
+    return figure
+
+
+def _curves(rows: Sequence[Row]) -> list[list[Row]]:
+    """The rows of each contender; where only texts' length differs, from the shortest on."""
+    curves: dict[str, list[Row]] = {}
+    for row in rows:
+        curves.setdefault(_label(row), []).append(row)
+    return [sorted(curve, key=lambda row: row.tokens_per_s) for curve in curves.values()]
+
+
+def _name_curves(panel: "Axes", curves: Sequence[Sequence[Row]]) -> None:
+    """Names at the right margin, spread so that none covers another, each led to its curve's last point."""
+    low, high = panel.get_ylim()
+    right = panel.get_xlim()[1]
+    gap, place = (high - low) / 17, math.inf
+    for curve in sorted(curves, key=lambda curve: -curve[-1].actions_per_s):
+        last = curve[-1]
+        place = min(last.actions_per_s, place - gap)
+        panel.annotate(
+            _label(last),
+            (last.tokens_per_s, last.actions_per_s),
+            xytext=(1.03 * right, place),
+            va="center",
+            color=_COLOURS[last.mode],
+            annotation_clip=False,
+            arrowprops={"arrowstyle": "-", "color": _COLOURS[last.mode], "linewidth": 0.6, "alpha": 0.5},
+        )
+
+
+def _label(row: Row) -> str:
+    return row.mode if row.tokens_per_frame is None else f"{row.mode}, k = {row.tokens_per_frame}"
+
+
+def _figure(width: float, height: float) -> "Figure":
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def _title(figure: "Figure", row: Row, text: str) -> None:
+    machine = row.hardware["processor"] if row.device == "cpu" else row.device
+    figure.suptitle(f"{text}\n{row.policy}, {row.dtype}, {machine}", x=0.01, ha="left", fontsize=12)

@@ -1,0 +1,141 @@
+"""A row of the benchmark's file: one configuration, what it took, and what is needed to believe it."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+IDENTITY = (
+    "policy",
+    "weights",
+    "dtype",
+    "device",
+    "prompt_tokens",
+    "mode",
+    "denoise_steps",
+    "text_tokens",
+    "tokens_per_frame",
+    "robots",
+    "arrivals",
+    "repetitions",
+    "queries",
+)
+"""The fields that say which configuration a row is of; the others are what came of it."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What all rows of one call have in common.
+
+    Attributes:
+        policy: The preset.
+        weights: `random`, or where they came from.
+        dtype: What the policy computes in.
+        device: As JAX names it.
+        cameras: Images in an observation.
+        prompt_tokens: Tokens that a prompt is padded to.
+        prefix_tokens: Image and prompt tokens of one robot.
+        horizon: Actions in a chunk.
+    """
+
+    policy: str
+    weights: str
+    dtype: str
+    device: str
+    cameras: int
+    prompt_tokens: int
+    prefix_tokens: int
+    horizon: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Row(Setting):
+    """One line of the file. Times are milliseconds; None where there is nothing to tell.
+
+    Attributes:
+        mode: How language was scheduled.
+        denoise_steps: Euler steps of the flow.
+        text_tokens: Tokens of a text, N.
+        tokens_per_frame: Decode steps in a frame of `unified`, k; None in the other modes.
+        robots: Observations in a query.
+        arrivals: When texts are born.
+        repetitions: Turns of this configuration.
+        queries: Queries in a turn.
+        warm_up_queries: Queries before anything counted.
+        action_ms_p50, action_ms_p95, action_ms_p99: From a query's start to its actions on the host.
+        frame_ms_p50, frame_ms_p95, frame_ms_p99, frame_ms_mean: From a query's start to the next one's.
+        first_token_ms_p50, …: From the start of the query a text is born in to its first token.
+        request_ms_p50, …: From there to its last.
+        chunks_per_s: Chunks of actions, all robots together.
+        actions_per_s: The horizon times that, as OxyGen's paper counts.
+        tokens_per_s: Tokens of text, all robots together.
+        requests_born, requests_finished, requests_dropped: Texts in the queries that counted.
+        decode_batch: Texts in a decode step: the size of the program; None where nothing was decoded.
+        stage_ms: Each program by itself, median over repetitions: `prefill`, `denoise`, `fork`, `decode_B`.
+        frame_ms_predicted: What the stages add up to, without a fork and without what holds them together.
+        speedup_over_isolated: `isolated`'s mean frame by this one's, paired by repetition.
+        speedup_ci95: Its 95 % interval, from the bootstrap over repetitions.
+        predicted_speedup: The same ratio of the predicted frames.
+        attained_fraction, attained_ci95: Measured by predicted speed-up, paired by repetition.
+        action_over_actions, action_over_actions_ci95: Median action latency by that of mode `actions`.
+        compiles_after_warmup: Compilations while it was measured.
+        peak_memory_bytes: The most that was in use since the process began.
+        peak_memory_of: `device`, where its backend tells, else `process`.
+        written_at: UTC, ISO 8601.
+        command: What was typed.
+        commit, dirty: The code that ran, and whether files differed from it.
+        versions: Of Python and the packages that matter.
+        hardware: Processor, memory, accelerators, load.
+    """
+
+    mode: str
+    denoise_steps: int
+    text_tokens: int
+    tokens_per_frame: int | None
+    robots: int
+    arrivals: str
+    repetitions: int
+    queries: int
+    warm_up_queries: int
+    action_ms_p50: float
+    action_ms_p95: float
+    action_ms_p99: float
+    frame_ms_p50: float
+    frame_ms_p95: float
+    frame_ms_p99: float
+    frame_ms_mean: float
+    first_token_ms_p50: float | None
+    first_token_ms_p95: float | None
+    first_token_ms_p99: float | None
+    request_ms_p50: float | None
+    request_ms_p95: float | None
+    request_ms_p99: float | None
+    chunks_per_s: float
+    actions_per_s: float
+    tokens_per_s: float
+    requests_born: int
+    requests_finished: int
+    requests_dropped: int
+    decode_batch: int | None
+    stage_ms: Mapping[str, float]
+    frame_ms_predicted: float | None
+    speedup_over_isolated: float | None
+    speedup_ci95: tuple[float, float] | None
+    predicted_speedup: float | None
+    attained_fraction: float | None
+    attained_ci95: tuple[float, float] | None
+    action_over_actions: float | None
+    action_over_actions_ci95: tuple[float, float] | None
+    compiles_after_warmup: int
+    peak_memory_bytes: int
+    peak_memory_of: str
+    written_at: str
+    command: str
+    commit: str | None
+    dirty: bool | None
+    versions: Mapping[str, str | None]
+    hardware: Mapping[str, Any]
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """What two rows of the same configuration have in common."""
+        return tuple(getattr(self, name) for name in IDENTITY)

@@ -1,0 +1,187 @@
+"""From what was measured to rows: quantiles, rates, and ratios to the baseline."""
+
+import dataclasses
+import itertools
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from eval.bench.measurement import Measured, Query, Run, Turns
+from eval.bench.ratios import Ratio, paired_ratio
+from eval.bench.row import Row, Setting
+from eval.bench.schedule import StageTimes, Work, work
+from eval.bench.workloads import Contender, Workload
+from eval.statistics import quantiles
+from oxygen.scheduler import Mode
+
+Batch = Callable[[Work], int | None]
+"""The size of the decode program that a query's work runs; None if it decodes nothing."""
+
+_ISOLATED, _ACTIONS = Contender(mode=Mode.ISOLATED), Contender(mode=Mode.ACTIONS)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Afterwards:
+    """What is known once a workload has been measured.
+
+    Attributes:
+        batches: The decode program that each contender's work takes.
+        compiles_after_warmup: Compilations since the programs were ready, by contender.
+        peak_memory: The most bytes in use, and of what.
+        provenance: When it was written, command, commit, versions, hardware.
+    """
+
+    batches: Mapping[Contender, Batch]
+    compiles_after_warmup: Mapping[Contender, int]
+    peak_memory: tuple[int, str]
+    provenance: Mapping[str, Any]
+
+
+def rows(
+    setting: Setting, workload: Workload, turns: Turns, measured: Measured, afterwards: Afterwards
+) -> list[Row]:
+    """A row for each contender of a workload."""
+    predicted = {
+        contender: _predicted(workload, contender, batch, turns, measured.stages)
+        for contender, batch in afterwards.batches.items()
+        if contender.mode is not Mode.PARALLEL  # nothing is known of two processes on one device
+    }
+    return [
+        Row(
+            **dataclasses.asdict(setting),
+            mode=contender.mode.value,
+            denoise_steps=workload.denoise_steps,
+            text_tokens=workload.text_tokens,
+            tokens_per_frame=contender.tokens_per_frame,
+            robots=workload.robots,
+            arrivals=workload.spelled,
+            repetitions=turns.repetitions,
+            queries=turns.queries,
+            warm_up_queries=turns.warm_up,
+            **_latencies(runs),
+            **_rates(runs, setting.horizon * workload.robots, workload.robots),
+            **_requests(runs),
+            decode_batch=_largest(workload, contender, afterwards.batches[contender], turns),
+            stage_ms=_stage_ms(measured.stages),
+            **_ratios(contender, measured.runs, predicted),
+            compiles_after_warmup=afterwards.compiles_after_warmup[contender],
+            peak_memory_bytes=afterwards.peak_memory[0],
+            peak_memory_of=afterwards.peak_memory[1],
+            **afterwards.provenance,
+        )
+        for contender, runs in measured.runs.items()
+    ]
+
+
+def _all(runs: Sequence[Run]) -> list[Query]:
+    return list(itertools.chain.from_iterable(runs))
+
+
+def _latencies(runs: Sequence[Run]) -> dict[str, Any]:
+    queries = _all(runs)
+    texts = [text for query in queries for text in query.finished]
+    return {
+        **_named("action_ms", (query.action_ms for query in queries)),
+        **_named("frame_ms", (query.frame_ms for query in queries)),
+        "frame_ms_mean": statistics.fmean(query.frame_ms for query in queries),
+        **_named("first_token_ms", (text.first_token_ms for text in texts)),
+        **_named("request_ms", (text.request_ms for text in texts)),
+    }
+
+
+def _named(name: str, values: Iterable[float]) -> dict[str, float | None]:
+    found = quantiles(values)
+    return {f"{name}_{p}": found.get(p) for p in ("p50", "p95", "p99")}
+
+
+def _rates(runs: Sequence[Run], actions: int, chunks: int) -> dict[str, Any]:
+    queries = _all(runs)
+    seconds = 1e-3 * sum(query.frame_ms for query in queries)
+    return {
+        "chunks_per_s": chunks * len(queries) / seconds,
+        "actions_per_s": actions * len(queries) / seconds,
+        "tokens_per_s": sum(query.tokens for query in queries) / seconds,
+    }
+
+
+def _requests(runs: Sequence[Run]) -> dict[str, Any]:
+    queries = _all(runs)
+    return {
+        "requests_born": sum(query.born for query in queries),
+        "requests_finished": sum(len(query.finished) for query in queries),
+        "requests_dropped": sum(query.dropped for query in queries),
+    }
+
+
+def _stage_ms(stages: Sequence[StageTimes]) -> dict[str, float]:
+    named = [
+        {
+            "prefill": times.prefill,
+            "denoise": times.denoise,
+            "fork": times.fork,
+            **{f"decode_{batch}": ms for batch, ms in times.decode.items()},
+        }
+        for times in stages
+    ]
+    return {name: statistics.median(times[name] for times in named) for name in named[0]}
+
+
+def _predicted(
+    workload: Workload, contender: Contender, batch: Batch, turns: Turns, stages: Sequence[StageTimes]
+) -> list[float]:
+    """Mean milliseconds of a frame in each repetition, by the stage times of that repetition."""
+    works = work(workload, contender, turns.total)
+    return [
+        times.predicted([(query, batch(query)) for query in works[turns.window(repetition)]])
+        for repetition, times in enumerate(stages)
+    ]
+
+
+def _largest(workload: Workload, contender: Contender, batch: Batch, turns: Turns) -> int | None:
+    sizes = [batch(query) for query in work(workload, contender, turns.total)]
+    return max((size for size in sizes if size is not None), default=None)
+
+
+def _ratios(
+    contender: Contender,
+    runs: Mapping[Contender, Sequence[Run]],
+    predicted: Mapping[Contender, Sequence[float]],
+) -> dict[str, Any]:
+    mine = predicted.get(contender)
+    found: dict[str, Any] = {
+        "frame_ms_predicted": None if mine is None else statistics.median(mine),
+        **_NO_SPEEDUP,
+        **_as_fields("action_over_actions", "action_over_actions_ci95", None),
+    }
+    if _ISOLATED in runs:
+        base, frames = _mean_frames(runs[_ISOLATED]), _mean_frames(runs[contender])
+        found |= _as_fields("speedup_over_isolated", "speedup_ci95", paired_ratio(base, frames))
+        if mine is not None:
+            expected = [a / b for a, b in zip(predicted[_ISOLATED], mine, strict=True)]
+            found["predicted_speedup"] = statistics.median(expected)
+            attained = paired_ratio(base, frames, expected=expected)
+            found |= _as_fields("attained_fraction", "attained_ci95", attained)
+    if _ACTIONS in runs:
+        ratio = paired_ratio(_median_actions(runs[contender]), _median_actions(runs[_ACTIONS]))
+        found |= _as_fields("action_over_actions", "action_over_actions_ci95", ratio)
+    return found
+
+
+_NO_SPEEDUP = dict.fromkeys(
+    ("speedup_over_isolated", "speedup_ci95", "predicted_speedup", "attained_fraction", "attained_ci95")
+)
+
+
+def _as_fields(name: str, interval: str, ratio: Ratio | None) -> dict[str, Any]:
+    if ratio is None:
+        return {name: None, interval: None}
+    bounds = None if ratio.ci95 is None else (ratio.ci95.low, ratio.ci95.high)
+    return {name: ratio.value, interval: bounds}
+
+
+def _mean_frames(runs: Sequence[Run]) -> list[float]:
+    return [statistics.fmean(query.frame_ms for query in run) for run in runs]
+
+
+def _median_actions(runs: Sequence[Run]) -> list[float]:
+    return [statistics.median(query.action_ms for query in run) for run in runs]

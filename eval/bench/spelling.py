@@ -1,0 +1,67 @@
+"""Arrivals as they are written on a command line: `every:1`, `burst:4:8`, `poisson:0.5@8-30`."""
+
+import dataclasses
+import re
+from collections.abc import Callable, Mapping
+
+from configs.errors import UsageError, unknown
+from oxygen.arrivals import Arrivals, Burst, EveryN, Poisson, RandomLength
+
+_SEED = 7
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Form:
+    """One kind of arrivals: how it is written, and what makes it of its numbers."""
+
+    written: str
+    numbers: tuple[Callable[[str], float], ...]
+    make: Callable[..., Arrivals]
+
+
+_FORMS: Mapping[str, _Form] = {
+    "every": _Form(written="every:QUERIES", numbers=(int,), make=EveryN),
+    "burst": _Form(
+        written="burst:TEXTS:QUERIES", numbers=(int, int), make=lambda n, every: Burst(n=n, every=every)
+    ),
+    "poisson": _Form(
+        written="poisson:TEXTS_PER_QUERY",
+        numbers=(float,),
+        make=lambda rate: Poisson(rate=rate, seed=_SEED),
+    ),
+}
+
+
+def parse(text: str) -> Arrivals:
+    """The arrivals that `text` describes.
+
+    `every:2` is a text in every second query, `burst:4:8` four texts in every eighth, `poisson:0.5` one in
+    two queries on average. `@8-30` after any of them draws each text's length from 8 to 30 tokens.
+
+    Raises:
+        UsageError: It describes none.
+    """
+    kind, _, rest = text.partition(":")
+    if kind not in _FORMS:
+        raise unknown("arrivals", text, [form.written for form in _FORMS.values()])
+    form = _FORMS[kind]
+    body, _, lengths = rest.partition("@")
+    parts = body.split(":")
+    if len(parts) != len(form.numbers):
+        raise UsageError(f"arrivals {text!r}: write {form.written}, or {form.written}@LEAST-MOST")
+    try:
+        arrivals = form.make(*(number(part) for number, part in zip(form.numbers, parts, strict=True)))
+        return _with_lengths(arrivals, lengths) if "@" in rest else arrivals
+    except UsageError as error:
+        raise UsageError(f"arrivals {text!r}: {error}") from None
+    except ValueError:
+        raise UsageError(
+            f"arrivals {text!r}: {body!r} has something that is no number of its kind; write {form.written}"
+        ) from None
+
+
+def _with_lengths(arrivals: Arrivals, lengths: str) -> Arrivals:
+    match = re.fullmatch(r"(\d+)-(\d+)", lengths)
+    if match is None:
+        raise UsageError(f"{lengths!r} is no range of lengths; write @8-30")
+    return RandomLength(arrivals=arrivals, least=int(match[1]), most=int(match[2]), seed=_SEED)

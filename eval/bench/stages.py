@@ -1,0 +1,65 @@
+"""Times every compiled program by itself, on the same device and with the same inputs as the modes."""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+
+from eval.bench.schedule import StageTimes
+from oxygen.runner import Birthing, ModelInput, Runner
+
+_CALLS = 3
+
+
+class Stages:
+    """The programs of a runner, with a pool of its own to write in."""
+
+    def __init__(self, runner: Runner, seen: ModelInput, suffix: Sequence[int]) -> None:
+        self._runner = runner
+        self._seen = seen
+        self._suffix = tuple(suffix)
+        self._pool, self._texts = runner.empty()
+        self._prefix = runner.prefill(seen)
+
+    def times(self) -> StageTimes:
+        """Milliseconds of each; the device is idle before and after."""
+        runner, nobody = self._runner, [0] * self._runner.sizes.robots
+        return StageTimes(
+            prefill=_mean_ms(lambda: runner.prefill(self._seen)),
+            denoise=_mean_ms(lambda: runner.denoise(self._prefix, nobody, nobody)),
+            fork=_mean_ms(lambda: self._fork(runner.sizes.births)),
+            decode={batch: self._decode_ms(batch) for batch in runner.sizes.rows},
+        )
+
+    def _fork(self, texts: int) -> Any:
+        """Begin texts in the first slots, a fork's fill at a time."""
+        size = self._runner.sizes
+        for start in range(0, texts, size.births):
+            slots = range(start, min(start + size.births, texts))
+            births = self._runner.births([self._birthing(slot) for slot in slots])
+            self._pool, self._texts = self._runner.fork(self._prefix, births, self._pool, self._texts)
+        return self._texts
+
+    def _birthing(self, slot: int) -> Birthing:
+        parent = slot % self._runner.sizes.robots
+        return Birthing(slot=slot, parent=parent, suffix=self._suffix, seed=0, query=0, task=0)
+
+    def _decode_ms(self, batch: int) -> float:
+        """One step out of as many as a text has, queued at once, over a full batch of forked texts."""
+        size = self._runner.sizes
+        slots = range(min(batch, size.slots))
+        jax.block_until_ready(self._fork(len(slots)))
+        began = time.perf_counter()
+        for _ in range(size.limit):
+            self._pool, self._texts = self._runner.decode(slots, self._pool, self._texts, batch=batch)
+        jax.block_until_ready(self._texts)
+        return 1e3 * (time.perf_counter() - began) / size.limit
+
+
+def _mean_ms(program: Callable[[], Any]) -> float:
+    """Each call is waited for, as a query waits for its actions."""
+    began = time.perf_counter()
+    for _ in range(_CALLS):
+        jax.block_until_ready(program())
+    return 1e3 * (time.perf_counter() - began) / _CALLS

@@ -1,0 +1,124 @@
+"""What the terminal shows: a table per workload, and the roofline; made for 110 columns."""
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from eval.bench.costs import Peaks
+from eval.bench.roofline import Stage
+from eval.bench.row import Row
+
+WIDTH = 110
+"""Columns of the tables where there is no terminal to ask."""
+
+_LEGEND = (
+    "action: until the actions are there. frame: until the next query can begin, all language of this one "
+    "done. times isolated: how often its frame fits into that of isolated; predicted: by the times of the "
+    "stages alone. actions: horizon × chunks."
+)
+
+
+def _interval(row: Row) -> str:
+    return "–" if row.speedup_ci95 is None else "{:.2f}–{:.2f}".format(*row.speedup_ci95)
+
+
+def _attained(row: Row) -> str:
+    return "–" if row.attained_fraction is None else f"{100 * row.attained_fraction:.0f} %"
+
+
+def _number(value: float | None, form: str) -> str:
+    return "–" if value is None else format(value, form)
+
+
+def _ms(value: float) -> str:
+    """Three digits that matter."""
+    return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+_COLUMNS: Mapping[str, Callable[[Row], str]] = {
+    "mode": lambda row: row.mode,
+    "k": lambda row: _number(row.tokens_per_frame, "d"),
+    "action\np50, ms": lambda row: _ms(row.action_ms_p50),
+    "action\np95": lambda row: _ms(row.action_ms_p95),
+    "frame\np50, ms": lambda row: _ms(row.frame_ms_p50),
+    "frame\np95": lambda row: _ms(row.frame_ms_p95),
+    "times\nisolated": lambda row: _number(row.speedup_over_isolated, ".2f"),
+    "95 %\ninterval": _interval,
+    "pre-\ndicted": lambda row: _number(row.predicted_speedup, ".2f"),
+    "attained": _attained,
+    "actions\nper s": lambda row: f"{row.actions_per_s:.1f}",
+    "tokens\nper s": lambda row: _number(row.tokens_per_s or None, ".1f"),
+}
+_WIDE_ONLY = ("action\np95", "frame\np95", "95 %\ninterval")
+
+
+def print_rows(rows: Sequence[Row], console: Console) -> None:
+    """A table for every workload among `rows`, in the order they stand, and what spoils them if anything."""
+    for _, group in itertools.groupby(rows, key=workload_of):
+        console.print(_workload_table(list(group), console.width))
+    console.print(_LEGEND, style="dim")
+    for warning in _warnings(rows):
+        console.print(warning, style="red")
+
+
+def workload_of(row: Row) -> tuple[object, ...]:
+    """What rows of the same table have in common."""
+    return (row.policy, row.dtype, row.device, row.denoise_steps, row.text_tokens, row.arrivals, row.robots)
+
+
+def heading(row: Row) -> str:
+    """A workload in words."""
+    robots = "1 robot" if row.robots == 1 else f"{row.robots} robots"
+    return f"N = {row.text_tokens}, {row.arrivals}, {row.denoise_steps} denoise steps, {robots}"
+
+
+def _workload_table(rows: Sequence[Row], width: int) -> Table:
+    """One workload's contenders, a line each; a narrow terminal gets the medians alone."""
+    first = rows[0]
+    title = f"{first.policy}, {first.dtype}, {first.device}: {heading(first)}"
+    columns = {name: cell for name, cell in _COLUMNS.items() if width >= WIDTH - 10 or name not in _WIDE_ONLY}
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for name in columns:
+        table.add_column(name, justify="left" if name == "mode" else "right", no_wrap=True)
+    for row in rows:
+        cells = [cell(row) for cell in columns.values()]
+        table.add_row(*cells, style="bold" if row.mode == "unified" else None)
+    return table
+
+
+def _warnings(rows: Sequence[Row]) -> list[str]:
+    """What spoils a measurement is said, never left to a column."""
+    found = []
+    if compiled := sum(row.compiles_after_warmup > 0 for row in rows):
+        found.append(f"{compiled} configurations compiled something while they were measured.")
+    if dropped := sum(row.requests_dropped for row in rows):
+        found.append(f"{dropped} texts were dropped for want of a slot.")
+    busiest = max(rows, key=lambda row: row.hardware["load_average"][0])
+    load, cores = busiest.hardware["load_average"][0], busiest.hardware["cores"]
+    if busiest.device == "cpu" and load > 0.5 * cores:
+        found.append(f"The machine was busy before this began: load {load} on {cores} cores.")
+    return found
+
+
+def print_roofline(stages: Sequence[Stage], peaks: Peaks, title: str, console: Console) -> None:
+    """Every stage's floor and time."""
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column("stage")
+    for name in ("GFLOP", "MB", "bound by", "floor, ms", "measured, ms", "measured / floor"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for stage in stages:
+        table.add_row(
+            stage.name,
+            f"{stage.flops / 1e9:,.2f}",
+            f"{stage.bytes / 1e6:,.1f}",
+            stage.bound,
+            _ms(stage.floor_ms),
+            "–" if stage.measured_ms is None else _ms(stage.measured_ms),
+            _number(stage.over_floor, ".2f"),
+        )
+    console.print(table)
+    tera, giga = peaks.flops_per_s / 1e12, peaks.bytes_per_s / 1e9
+    console.print(f"Peaks: {tera:.3g} TFLOP/s, {giga:,.0f} GB/s; {peaks.source}.", style="dim")

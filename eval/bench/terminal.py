@@ -1,0 +1,87 @@
+"""What a person sees while the benchmark runs: what there is to do, a bar, the tables."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from eval.bench.row import Row, Setting
+from eval.bench.table import WIDTH, print_rows
+
+
+def open_console() -> Console:
+    """The terminal; where there is none, as wide as the tables are."""
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=WIDTH)
+
+
+class Terminal:
+    """One run's terminal. Its bar counts turns: of every configuration its repetitions, and the warm-up."""
+
+    def __init__(self, setting: Setting, path: Path, *, console: Console | None = None) -> None:
+        self._console = console or open_console()
+        self._setting = setting
+        self._path = path
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            console=self._console,
+        )
+        self._bar = self._progress.add_task("", total=None)
+
+    def announce(self, configurations: int, *, skipped: int, there: int) -> None:
+        """Say what will be done, before it takes its time."""
+        what = self._setting
+        self._say(
+            f"[bold]{what.policy}[/], {what.dtype}, weights {what.weights}, on {what.device}: "
+            f"{_counted(configurations, 'configuration')} → {self._path}"
+        )
+        if skipped:
+            self._say(f"{_counted(skipped, 'configuration')} of the same settings are there and left out.")
+        elif there:
+            self._say(f"{_counted(there, 'row')} are there already; new ones are appended.")
+
+    def expect(self, turns: int) -> None:
+        """How many turns there are altogether."""
+        self._progress.update(self._bar, total=turns)
+
+    def workload(self, description: str) -> None:
+        """What is under way."""
+        self._progress.update(self._bar, description=description)
+
+    def turn(self) -> None:
+        """One turn is over."""
+        self._progress.advance(self._bar)
+
+    def interrupted(self, rows: int) -> None:
+        """Say what is safe and how to go on."""
+        self._say(f"Interrupted: {_counted(rows, 'row')} of this run are in {self._path}.")
+        self._say("The same command with --output and --resume measures the rest.")
+
+    def report(self, rows: Sequence[Row], written: Sequence[Path]) -> None:
+        """The tables, and where everything is."""
+        self._progress.stop()
+        print_rows(rows, self._console)
+        self._say(f"Rows: {self._path}")
+        if written:
+            self._say(f"Plots: {', '.join(str(path) for path in written)}")
+        else:
+            self._say("No plots: that takes matplotlib, which is not installed.")
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def _say(self, text: str) -> None:
+        self._console.print(text, soft_wrap=True)
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

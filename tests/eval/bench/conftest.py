@@ -1,0 +1,91 @@
+"""Rows and measurements made up to be easy to reckon with."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from eval.bench.measurement import Measured, Query, Text, Turns
+from eval.bench.row import Row, Setting
+from eval.bench.rows import Afterwards, rows
+from eval.bench.schedule import StageTimes
+from eval.bench.spelling import parse
+from eval.bench.workloads import Contender, Workload
+from oxygen.scheduler import Mode
+
+STAGES = StageTimes(prefill=100.0, denoise=30.0, fork=5.0, decode={1: 4.0, 30: 10.0})
+WORKLOAD = Workload(denoise_steps=10, text_tokens=30, robots=1, arrivals=parse("every:1"), spelled="every:1")
+SETTING = Setting(
+    policy="small",
+    weights="random",
+    dtype="float32",
+    device="cpu",
+    cameras=2,
+    prompt_tokens=32,
+    prefix_tokens=544,
+    horizon=10,
+)
+BATCHES = {
+    Contender(mode=Mode.ACTIONS): None,
+    Contender(mode=Mode.ISOLATED): 1,
+    Contender(mode=Mode.UNIFIED, tokens_per_frame=1): 30,
+    Contender(mode=Mode.PARALLEL): 1,
+}
+FRAMES_MS = dict(zip(BATCHES, (130.0, 350.0, 140.0, 300.0), strict=True))
+PROVENANCE = {
+    "written_at": "2026-11-21T12:00:00+00:00",
+    "command": "python -m eval.bench",
+    "commit": None,
+    "dirty": None,
+    "versions": {"python": "3.12", "mujoco": None},
+    "hardware": {"processor": "an abacus", "cores": 2, "load_average": [0.1, 0.1, 0.1]},
+}
+DRIFT = (1.0, 2.0, 1.5)
+
+
+def query(frame_ms: float, *, tokens: int) -> Query:
+    texts = [Text(first_token_ms=frame_ms, request_ms=30 * frame_ms)] if tokens else []
+    return Query(
+        action_ms=0.9 * frame_ms,
+        frame_ms=frame_ms,
+        tokens=tokens,
+        born=len(texts),
+        dropped=0,
+        finished=texts,
+    )
+
+
+def measured() -> Measured:
+    """Three repetitions on a machine that is slower in the second and third, in everything alike."""
+    runs = {
+        contender: [
+            [query(slow * ms, tokens=0 if contender.mode is Mode.ACTIONS else 30)] * 4 for slow in DRIFT
+        ]
+        for contender, ms in FRAMES_MS.items()
+    }
+    stages = [
+        StageTimes(
+            prefill=slow * STAGES.prefill,
+            denoise=slow * STAGES.denoise,
+            fork=slow * STAGES.fork,
+            decode={batch: slow * ms for batch, ms in STAGES.decode.items()},
+        )
+        for slow in DRIFT
+    ]
+    return Measured(runs=runs, stages=stages)
+
+
+@pytest.fixture
+def made_up() -> Callable[..., Sequence[Row]]:
+    """Rows of one workload, the same figures in every one of them."""
+
+    def rows_of(workload: Workload = WORKLOAD) -> Sequence[Row]:
+        afterwards = Afterwards(
+            batches={contender: lambda _, batch=batch: batch for contender, batch in BATCHES.items()},
+            compiles_after_warmup=dict.fromkeys(BATCHES, 0),
+            peak_memory=(2**30, "process"),
+            provenance=PROVENANCE,
+        )
+        turns = Turns(repetitions=3, queries=4, warm_up=31)
+        return rows(SETTING, workload, turns, measured(), afterwards)
+
+    return rows_of

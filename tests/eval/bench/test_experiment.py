@@ -1,0 +1,151 @@
+"""The benchmark measures for real: a policy of a few thousand parameters, every mode, one file of rows."""
+
+import dataclasses
+import os
+import signal
+import threading
+import time
+
+import pytest
+
+from configs.errors import UsageError
+from eval.bench.experiment import run_experiment
+from eval.bench.floors import report_floors
+from eval.bench.options import read
+from eval.bench.row_file import RowFile
+from eval.bench.serving import Bench
+from eval.bench.spelling import parse
+from eval.bench.subject import Subject, find
+from eval.bench.workloads import Contender, Workload
+from eval.json_files import read_json_lines
+from oxygen.scheduler import Mode
+from tests.oxygen.conftest import SMALL
+
+SUBJECT = Subject(name="small-for-tests", config=SMALL, weights=0, weights_from="random", prompt_tokens=20)
+
+
+def options(path, *more):
+    arguments = ["--repetitions", "2", "--queries", "3", "--text-tokens", "6", "--tokens-per-frame", "1", "3"]
+    return read([*arguments, "--output", str(path), *more])
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory):
+    """Every mode, one robot, a text in every query."""
+    path = tmp_path_factory.mktemp("bench") / "rows.jsonl"
+    assert run_experiment(options(path), SUBJECT) == 0
+    return RowFile(path).rows
+
+
+def test_every_mode_has_a_row_and_every_k_of_unified(rows):
+    assert [(row.mode, row.tokens_per_frame) for row in rows] == [
+        ("actions", None),
+        ("isolated", None),
+        ("shared", None),
+        ("unified", 1),
+        ("unified", 3),
+        ("parallel", None),
+    ]
+
+
+def test_texts_have_exactly_as_many_tokens_as_asked_for(rows):
+    """Once it is warm, `unified` finishes as many as are born, and decodes a token of each at k = 1."""
+    for row in rows[1:]:
+        assert row.requests_born == row.requests_finished == row.repetitions * row.queries
+        seconds = 1e-3 * row.frame_ms_mean * row.repetitions * row.queries
+        assert row.tokens_per_s * seconds == pytest.approx(6 * row.requests_born)
+        assert row.requests_dropped == 0
+
+
+def test_nothing_compiles_while_it_is_measured(rows):
+    assert [row.compiles_after_warmup for row in rows] == [0] * len(rows)
+
+
+def test_times_are_in_the_order_they_must_be(rows):
+    for row in rows:
+        assert 0 < row.action_ms_p50 <= row.frame_ms_p99
+        assert row.action_ms_p50 <= row.action_ms_p95 <= row.action_ms_p99
+        if row.mode != "actions":
+            assert 0 < row.first_token_ms_p50 <= row.request_ms_p50
+    unified = next(row for row in rows if row.tokens_per_frame == 1)
+    assert unified.request_ms_p50 > 4 * unified.frame_ms_p50, "six frames for six tokens"
+    assert unified.decode_batch == 6
+    assert set(unified.stage_ms) == {"prefill", "denoise", "fork", "decode_1", "decode_2", "decode_6"}
+    assert unified.attained_fraction > 0
+
+
+def test_a_text_does_not_age_while_others_have_their_turns():
+    workload = Workload(
+        denoise_steps=1, text_tokens=6, robots=1, arrivals=parse("every:1"), spelled="every:1"
+    )
+    unified = Contender(mode=Mode.UNIFIED, tokens_per_frame=1)
+    with Bench(SUBJECT).open(workload, [unified], 12) as opened:
+        (lane,) = opened.lanes
+        before = lane.run(8)
+        time.sleep(1 + 2e-3 * sum(query.frame_ms for query in before))
+        after = lane.run(4)
+    ran_ms = sum(query.frame_ms for query in [*before, *after])
+    texts = [text for query in after for text in query.finished]
+    assert len(texts) == 4
+    assert all(0 < text.first_token_ms < text.request_ms <= ran_ms for text in texts)
+
+
+def test_robots_and_bursts_are_served_and_a_resumed_run_leaves_out_what_is_there(tmp_path, capsys):
+    path = tmp_path / "rows.jsonl"
+    asked = ("--robots", "2", "--arrivals", "burst:2:2", "--modes", "isolated", "unified")
+    run_experiment(options(path, *asked), SUBJECT)
+    first = RowFile(path).rows
+    assert [row.requests_born for row in first] == [12] * 3, "two robots, two texts in every second query"
+    assert [row.requests_dropped for row in first] == [0] * 3
+    run_experiment(options(path, *asked, "--resume"), SUBJECT)
+    assert RowFile(path).rows == first
+    assert "left out" in capsys.readouterr().out
+
+
+def test_the_chunks_of_all_robots_count(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    run_experiment(options(path, "--robots", "3", "--modes", "actions"), SUBJECT)
+    (row,) = RowFile(path).rows
+    assert row.chunks_per_s == pytest.approx(3e3 / row.frame_ms_mean)
+    assert row.actions_per_s == pytest.approx(SMALL.horizon * row.chunks_per_s)
+    assert row.speedup_over_isolated is None
+
+
+def test_ctrl_c_keeps_the_rows_that_are_there_and_says_so(tmp_path, capsys):
+    path = tmp_path / "rows.jsonl"
+
+    def interrupt_when_there_is_a_row():
+        while not (path.exists() and path.stat().st_size):
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    watcher = threading.Thread(target=interrupt_when_there_is_a_row)
+    watcher.start()
+    asked = options(path, "--modes", "actions", "--arrivals", "every:1", "every:2", "every:3", "every:4")
+    with pytest.raises(KeyboardInterrupt):
+        run_experiment(asked, SUBJECT)
+    watcher.join()
+    assert 1 <= len(list(read_json_lines(path))) < 4
+    assert "--resume" in capsys.readouterr().out
+
+
+def test_every_stage_is_held_against_its_floor(tmp_path, capsys):
+    path = tmp_path / "roofline.json"
+    assert report_floors(options(path), SUBJECT) == 0
+    out = capsys.readouterr().out
+    for stage in ("siglip", "prefill", "denoise", "fork", "decode 1", "decode 6"):
+        assert stage in out
+    assert '"measured_over_floor"' in path.read_text()
+
+
+def test_peaks_that_nobody_has_published_are_refused(tmp_path):
+    with pytest.raises(UsageError, match="--peaks measured"):
+        report_floors(options(tmp_path / "none.json", "--roofline", "--peaks", "published"), SUBJECT)
+
+
+def test_random_weights_need_no_preset_file():
+    subject = find("pi05_libero", random_weights=True, dtype=None, prompt_tokens=200)
+    assert (subject.weights_from, subject.config.dtype, subject.bucket) == ("random", "bfloat16", 200)
+    other = find("pi05_libero", random_weights=True, dtype="float32", prompt_tokens=24)
+    assert (other.config.dtype, other.config.prompt_buckets) == ("float32", (32, 200))
+    assert dataclasses.replace(other.config, prompt_buckets=(200,)).image_tokens == 512

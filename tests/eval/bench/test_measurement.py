@@ -1,0 +1,64 @@
+"""Contenders take turns, forwards and backwards, and nothing counts before they are warm."""
+
+import pytest
+
+from eval.bench.measurement import Turns, measure, order
+from eval.bench.workloads import Contender
+from oxygen.scheduler import Mode
+from tests.eval.bench.conftest import STAGES, query
+
+TURNS = Turns(repetitions=3, queries=2, warm_up=5)
+
+
+class LoggedLane:
+    """A contender that notes its turns and answers each query with the number of its place in the stream."""
+
+    def __init__(self, name: Mode, log: list[tuple[str, int]]) -> None:
+        self.contender = Contender(mode=name)
+        self._log = log
+        self._answered = 0
+
+    def run(self, queries: int):
+        self._log.append((self.contender.mode.value, queries))
+        self._answered += queries
+        return [query(float(n), tokens=0) for n in range(self._answered - queries, self._answered)]
+
+
+def test_modes_are_interleaved_run_by_run():
+    log: list[tuple[str, int]] = []
+    lanes = [LoggedLane(mode, log) for mode in (Mode.ACTIONS, Mode.ISOLATED, Mode.UNIFIED)]
+
+    def stages():
+        log.append(("stages", 0))
+        return STAGES
+
+    measured = measure(lanes, stages, TURNS)
+    a, b, c = "actions", "isolated", "unified"
+    assert log[:3] == [(a, 5), (b, 5), (c, 5)]
+    turns = [name for name, _ in log[3:]]
+    assert turns == [a, b, c, "stages", c, b, a, "stages", a, b, c, "stages"]
+    assert len(measured.stages) == 3
+
+
+def test_what_counts_is_the_window_that_the_prediction_is_made_for():
+    lane = LoggedLane(Mode.ACTIONS, [])
+    measured = measure([lane], lambda: STAGES, TURNS)
+    stream = list(range(TURNS.total))
+    for repetition, run in enumerate(measured.runs[lane.contender]):
+        assert [one.frame_ms for one in run] == stream[TURNS.window(repetition)]
+
+
+def test_every_place_in_the_order_is_taken_as_often_over_two_repetitions():
+    assert [sum(places) for places in zip(order(4, 0), order(4, 1), strict=True)] == [3] * 4
+
+
+def test_an_interrupt_ends_the_measurement_at_the_next_turn():
+    log: list[tuple[str, int]] = []
+
+    def interrupted():
+        if len(log) == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        measure([LoggedLane(Mode.ACTIONS, log)], lambda: STAGES, TURNS, interrupted)
+    assert len(log) == 3

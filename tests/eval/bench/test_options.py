@@ -1,0 +1,114 @@
+"""The command line: lists however they are written, one line for what is wrong, no packages of its own."""
+
+import pkgutil
+import subprocess
+import sys
+
+import pytest
+
+import eval.bench
+from configs.errors import UsageError
+from eval.bench.__main__ import main
+from eval.bench.options import read
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--tokens-per-frame", "1", "5"],
+        ["--tokens-per-frame", "1,5"],
+        ["--tokens-per-frame", "1", "--tokens-per-frame", "5"],
+        ["--tokens-per-frame=1, 5", "--tokens-per-frame", "1"],
+    ],
+)
+def test_an_axis_reads_the_same_however_it_is_written(arguments):
+    assert read(arguments).axes.tokens_per_frame == (1, 5)
+
+
+def test_quick_changes_only_what_was_not_given():
+    quick = read(["--quick", "--policy", "small", "--queries", "3"])
+    assert (quick.policy, quick.queries) == ("small", 3)
+    assert quick.repetitions < read([]).repetitions
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--mode", "unified"], "'--modes'"),
+        (["--modes", "unifed"], "'unified'"),
+        (["--robots", "two"], "'two'"),
+        (["--robots", "0"], "at least 1"),
+        (["--tokens-per-frame", ""], "''"),
+        (["--queries", "0"], "--queries"),
+        (["--queries", "many"], "many"),
+        (["--queries"], "--queries"),
+        (["--arrivals", "evry:1"], "every:QUERIES"),
+        (["--dtype", "float16"], "bfloat16"),
+        (["--policy", "smal"], "'small'"),
+        (["--policy", "expert"], "no model"),
+        (["--prompt-tokens", "999"], "999"),
+        (["--prompt-tokens", "2"], "at least 3"),
+        (["--peaks", "guessed"], "published"),
+        (["stray"], "stray"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(arguments, said, capsys):
+    assert main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert said in err
+
+
+def test_arrivals_longer_than_a_text_are_refused():
+    with pytest.raises(UsageError, match="40"):
+        read(["--text-tokens", "30", "--arrivals", "every:1@8-40"])
+
+
+def test_help_names_every_axis(capsys):
+    with pytest.raises(SystemExit) as stop:
+        read(["--help"])
+    assert stop.value.code == 0
+    out = capsys.readouterr().out
+    for axis in (
+        "--modes",
+        "--denoise-steps",
+        "--text-tokens",
+        "--tokens-per-frame",
+        "--arrivals",
+        "--robots",
+    ):
+        assert axis in out
+    assert "None" not in out
+
+
+_ABSENT = (
+    "mujoco robosuite libero gymnasium bddl imageio pydantic cyclopts matplotlib psutil sentencepiece "
+    "statsmodels PIL jaxtyping beartype hypothesis jinja2"
+)
+_PROGRAM = """
+import importlib, sys
+for name in sys.argv[1].split():
+    sys.modules[name] = None  # what Python makes of a module that cannot be imported
+for name in sys.argv[2].split():
+    importlib.import_module(name)
+from eval.bench.__main__ import main
+sys.exit(main(["--policy", "tiny"]))
+"""
+
+
+def test_every_module_imports_on_a_machine_that_has_the_policys_packages_alone():
+    """And a preset that takes one more is refused with the way around it."""
+    modules = [module.name for module in pkgutil.walk_packages(eval.bench.__path__, "eval.bench.")]
+    assert "eval.bench.experiment" in modules
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", _PROGRAM, _ABSENT, " ".join(modules)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert done.returncode == 2
+    assert "pydantic" in done.stderr
+    assert "--random-weights" in done.stderr

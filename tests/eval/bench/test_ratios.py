@@ -1,0 +1,44 @@
+"""A ratio of two modes that drift together: paired, with an interval that covers the truth."""
+
+import numpy as np
+import pytest
+
+from eval.bench.ratios import paired_ratio
+
+
+def drifting(seed: int, repetitions: int = 8):
+    """Two series whose true ratio is 3, under a drift common to both and noise of 2 % in each."""
+    random = np.random.default_rng(seed)
+    drift = np.exp(np.cumsum(random.normal(0, 0.3, repetitions)))
+    noise = random.normal(1, 0.02, (2, repetitions))
+    return (3 * drift * noise[0]).tolist(), (drift * noise[1]).tolist()
+
+
+def test_drift_cancels():
+    for seed in range(20):
+        ratio = paired_ratio(*drifting(seed))
+        assert ratio.value == pytest.approx(3, rel=0.05)
+        assert ratio.ci95.high - ratio.ci95.low < 0.4
+
+
+def test_the_interval_holds_the_truth_about_as_often_as_it_says():
+    intervals = [paired_ratio(*drifting(seed, 12)).ci95 for seed in range(100)]
+    assert sum(interval.low <= 3 <= interval.high for interval in intervals) >= 85
+
+
+def test_what_was_expected_is_divided_out():
+    ratio = paired_ratio([6.0, 8.0], [2.0, 2.0], expected=[3.0, 4.0])
+    assert ratio.value == 1
+    assert (ratio.ci95.low, ratio.ci95.high) == (1, 1)
+
+
+def test_one_disturbed_repetition_of_many_does_not_count():
+    assert paired_ratio([2.0] * 8 + [50.0], [1.0] * 9).value == 2
+
+
+def test_one_repetition_has_no_interval_and_none_no_ratio():
+    assert paired_ratio([4.0], [2.0]).ci95 is None
+    with pytest.raises(ValueError, match="no repetitions"):
+        paired_ratio([], [])
+    with pytest.raises(ValueError, match=r"shorter|longer"):
+        paired_ratio([1.0, 2.0], [1.0])

@@ -1,0 +1,82 @@
+"""What a person sees: tables that hold every configuration at any width, warnings, and figures."""
+
+import dataclasses
+import io
+
+import pytest
+from rich.console import Console
+
+from eval.bench.costs import Peaks
+from eval.bench.plots import draw
+from eval.bench.roofline import Stage
+from eval.bench.table import print_roofline, print_rows
+from tests.eval.bench.conftest import WORKLOAD
+
+
+def printed(rows, width=110) -> str:
+    console = Console(file=io.StringIO(), width=width)
+    print_rows(rows, console)
+    return console.file.getvalue()
+
+
+@pytest.mark.parametrize("width", [80, 110, 200])
+def test_the_table_has_a_line_for_each_configuration_and_cuts_nothing_off(made_up, width):
+    text = printed(made_up(), width)
+    for mode in ("actions", "isolated", "unified", "parallel"):
+        assert sum(line.split()[:1] == [mode] for line in text.splitlines()) == 1
+    assert "…" not in text
+    assert max(map(len, text.splitlines())) <= width
+    (unified,) = (line.split() for line in text.splitlines() if line.split()[:1] == ["unified"])
+    assert {"1", "210", "2.50", "100"} <= set(unified)
+    assert ("2.50–2.50" in unified) == (width >= 110)
+
+
+def test_every_workload_has_a_table_of_its_own(made_up):
+    text = printed([*made_up(), *made_up(dataclasses.replace(WORKLOAD, robots=2))])
+    assert "N = 30, every:1, 10 denoise steps, 1 robot" in text
+    assert "N = 30, every:1, 10 denoise steps, 2 robots" in text
+
+
+def test_what_spoils_a_measurement_is_said(made_up):
+    rows = list(made_up())
+    assert "compiled" not in printed(rows)
+    assert "dropped" not in printed(rows)
+    assert "busy" not in printed(rows)
+    hardware = {**rows[2].hardware, "load_average": [7.0, 1.0, 1.0]}
+    rows[2] = dataclasses.replace(rows[2], compiles_after_warmup=1, requests_dropped=3, hardware=hardware)
+    assert "1 configurations compiled" in printed(rows)
+    assert "3 texts were dropped" in printed(rows)
+    assert "load 7.0 on 2 cores" in printed(rows)
+
+
+def test_figures_are_drawn_in_both_formats(made_up, tmp_path):
+    longer = dataclasses.replace(WORKLOAD, text_tokens=60)
+    written = draw([*made_up(), *made_up(longer)], tmp_path / "rows")
+    assert [path.name for path in written] == [
+        "rows_speedup.png",
+        "rows_speedup.svg",
+        "rows_tradeoff.png",
+        "rows_tradeoff.svg",
+    ]
+    for path in written:
+        head = path.read_bytes()[:400]
+        assert head.startswith(b"\x89PNG") or b"<svg" in head or b"<?xml" in head
+        assert path.stat().st_size > 5000
+
+
+def test_without_the_baseline_there_is_no_speedup_to_draw(made_up, tmp_path):
+    rows = [dataclasses.replace(row, speedup_over_isolated=None) for row in made_up()]
+    assert [path.name for path in draw(rows, tmp_path / "rows")] == ["rows_tradeoff.png", "rows_tradeoff.svg"]
+
+
+def test_a_roofline_says_how_many_times_its_floor_a_stage_took():
+    stages = [
+        Stage(name="prefill", flops=2e9, bytes=1e6, floor_ms=2.0, bound="compute", measured_ms=3.0),
+        Stage(name="trunk", flops=1e9, bytes=1e6, floor_ms=1.0, bound="compute", measured_ms=None),
+    ]
+    console = Console(file=io.StringIO(), width=110)
+    print_roofline(stages, Peaks(flops_per_s=1e12, bytes_per_s=1e9, source="a guess"), "tiny", console)
+    text = console.file.getvalue()
+    (prefill,) = (line.split() for line in text.splitlines() if "prefill" in line)
+    assert prefill == ["prefill", "2.00", "1.0", "compute", "2.00", "3.00", "1.50"]
+    assert "1 TFLOP/s, 1 GB/s; a guess" in text

@@ -1,0 +1,95 @@
+"""A row is complete, says what it says by its definition, and comes back from the file as it went."""
+
+import dataclasses
+import json
+
+import jsonschema
+import pytest
+from pydantic import TypeAdapter
+
+from configs.errors import UsageError
+from eval.bench.row import IDENTITY, Row
+from eval.bench.row_file import RowFile
+from tests.eval.bench.conftest import WORKLOAD
+
+SCHEMA = TypeAdapter(Row).json_schema()
+PROMISED = """
+    mode denoise_steps text_tokens tokens_per_frame robots arrivals
+    action_ms_p50 action_ms_p95 action_ms_p99 frame_ms_p50 frame_ms_p95 frame_ms_p99
+    chunks_per_s actions_per_s tokens_per_s first_token_ms_p50 request_ms_p50 requests_finished
+    requests_dropped peak_memory_bytes peak_memory_of compiles_after_warmup cameras dtype policy device
+    versions speedup_over_isolated speedup_ci95 predicted_speedup attained_fraction
+"""
+
+
+def test_rows_keep_the_schema_and_all_that_was_promised_is_in_it(made_up):
+    schema = {**SCHEMA, "additionalProperties": False}
+    assert set(PROMISED.split()) <= set(schema["required"])
+    for row in made_up():
+        jsonschema.validate(json.loads(json.dumps(dataclasses.asdict(row))), schema)
+
+
+def test_speedups_are_paired_so_that_drift_cancels(made_up):
+    actions, isolated, unified, parallel = made_up()
+    assert isolated.speedup_over_isolated == 1
+    assert unified.speedup_over_isolated == pytest.approx(350 / 140)
+    assert unified.speedup_ci95 == pytest.approx((350 / 140, 350 / 140))
+    assert unified.predicted_speedup == pytest.approx((2 * 100 + 30 + 30 * 4) / (100 + 30 + 10))
+    assert unified.attained_fraction == pytest.approx(1)
+    assert unified.frame_ms_predicted == pytest.approx(1.5 * 140)
+    assert parallel.speedup_over_isolated == pytest.approx(350 / 300)
+    assert parallel.predicted_speedup is None
+    assert actions.predicted_speedup == pytest.approx(350 / 130)
+    assert unified.action_over_actions == pytest.approx(140 / 130)
+
+
+def test_rates_are_by_the_whole_time(made_up):
+    *_, unified, _ = made_up()
+    seconds = 1e-3 * 4 * (1.0 + 2.0 + 1.5) * 140
+    assert unified.chunks_per_s == pytest.approx(12 / seconds)
+    assert unified.actions_per_s == pytest.approx(10 * 12 / seconds)
+    assert unified.tokens_per_s == pytest.approx(12 * 30 / seconds)
+    assert (unified.requests_finished, unified.requests_dropped) == (12, 0)
+    assert unified.frame_ms_p50 == pytest.approx(1.5 * 140)
+    assert unified.decode_batch == 30
+    assert unified.stage_ms["decode_30"] == 15
+
+
+def test_no_language_has_no_tokens_and_no_texts(made_up):
+    actions, *_ = made_up()
+    assert (actions.tokens_per_s, actions.request_ms_p50, actions.decode_batch) == (0, None, None)
+
+
+def test_a_file_gives_back_what_it_was_given(made_up, tmp_path):
+    path = tmp_path / "deep" / "rows.jsonl"
+    RowFile(path).append(made_up())
+    assert RowFile(path).rows == made_up()
+
+
+def test_a_file_knows_what_it_has_and_shows_the_newest(made_up, tmp_path):
+    file, rows = RowFile(tmp_path / "rows.jsonl"), made_up()
+    identities = [row.identity for row in rows]
+    file.append(rows[:2])
+    assert file.has(identities[:2])
+    assert not file.has(identities)
+    file.append([dataclasses.replace(row, commit="newer") for row in rows])
+    assert len(file.rows) == 6
+    assert [row.commit for row in file.of(identities)] == ["newer"] * 4
+    assert file.of([identities[2]]) == [file.rows[4]]
+    other = made_up(dataclasses.replace(WORKLOAD, text_tokens=31))
+    assert not file.has([other[0].identity])
+    assert set(IDENTITY) <= {field.name for field in dataclasses.fields(Row)}
+
+
+@pytest.mark.parametrize("content", ['{"mode": "unified"}\n', "[]\n", "no rows\n"])
+def test_a_file_of_something_else_is_refused(content, tmp_path):
+    path = tmp_path / "other.jsonl"
+    path.write_text(content)
+    with pytest.raises(UsageError, match=r"other\.jsonl.*--output"):
+        RowFile(path)
+
+
+def test_a_file_that_cannot_be_written_is_refused(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="cannot write"):
+        RowFile(tmp_path / "file" / "rows.jsonl")

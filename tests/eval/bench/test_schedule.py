@@ -1,0 +1,108 @@
+"""What a workload should run in each mode, and what the stages alone predict of it."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from configs.errors import UsageError
+from eval.bench import schedule
+from eval.bench.schedule import StageTimes, Work, work
+from eval.bench.spelling import parse
+from eval.bench.workloads import Axes, Contender, Workload
+from oxygen.scheduler import Mode
+
+
+def workload(spelled="every:1", *, text_tokens=30, robots=1):
+    return Workload(
+        denoise_steps=10, text_tokens=text_tokens, robots=robots, arrivals=parse(spelled), spelled=spelled
+    )
+
+
+def contender(mode, k=None):
+    return Contender(mode=Mode(mode), tokens_per_frame=k)
+
+
+STAGES = StageTimes(prefill=100.0, denoise=30.0, fork=5.0, decode={1: 4.0, 6: 6.0, 30: 10.0})
+
+
+@pytest.mark.parametrize(("k", "batch"), [(1, 30), (5, 6)])
+def test_the_prediction_is_the_sum_of_the_stages(k, batch):
+    """(2·prefill + denoise + N·decode₁) by (prefill + denoise + k·decode_B), at one text of N per query."""
+    isolated = work(workload(), contender("isolated"), 100)[50:]
+    unified = work(workload(), contender("unified", k), 100)[50:]
+    assert STAGES.predicted([(query, 1) for query in isolated]) == 2 * 100 + 30 + 30 * 4
+    assert STAGES.predicted([(query, batch) for query in unified]) == 100 + 30 + k * STAGES.decode[batch]
+    assert {query.texts for query in unified} == {batch}
+
+
+def test_actions_run_no_language_and_shared_no_second_prefill():
+    (alone,) = work(workload(), contender("actions"), 1)
+    assert alone == Work(prefills=1, decode_steps=0, texts=0)
+    (shared,) = work(workload("burst:3:1"), contender("shared"), 1)
+    assert shared == Work(prefills=1, decode_steps=30, texts=3)
+
+
+def test_isolated_prefills_for_every_text_and_takes_robots_side_by_side():
+    (query,) = work(workload("burst:3:1", robots=2), contender("isolated"), 1)
+    assert query == Work(prefills=4, decode_steps=90, texts=2)
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    spelled=st.sampled_from(["every:1", "every:3", "burst:4:8", "poisson:0.7", "poisson:1.2@2-17"]),
+    robots=st.integers(1, 3),
+    k=st.integers(1, 17),
+)
+def test_every_mode_decodes_every_token_that_is_born(spelled, robots, k):
+    """Robot by robot for `unified`, which otherwise shares its steps among texts."""
+    asked = workload(spelled, text_tokens=17, robots=robots)
+    queries = 60
+    lengths = [asked.lengths(robot, query) for robot in range(robots) for query in range(queries)]
+    texts = [length for born in lengths for length in born]
+    unified = work(asked, contender("unified", k), queries + 17)
+    longest = max(texts, default=0)
+    assert all(query.decode_steps <= k for query in unified)
+    assert sum(query.texts for query in unified[:queries]) <= sum(-(-length // k) for length in texts)
+    if robots == 1:
+        isolated = work(asked, contender("isolated"), queries)
+        assert sum(query.decode_steps for query in isolated) == sum(texts)
+        assert sum(query.prefills for query in isolated) == queries + len(texts)
+    assert schedule.longest_life(asked, contender("unified", k)) >= -(-longest // k)
+    assert schedule.most_births(asked, queries) <= len(texts)
+
+
+def test_the_axes_multiply_and_k_is_an_axis_of_unified_alone():
+    axes = Axes(
+        modes=("actions", "isolated", "unified"),
+        denoise_steps=(5, 10),
+        text_tokens=(4, 30),
+        tokens_per_frame=(1, 5, 40),
+        robots=(1,),
+        arrivals=(("every:1", parse("every:1")),),
+    )
+    found = axes.workloads()
+    assert [(one.denoise_steps, one.text_tokens) for one, _ in found] == [(5, 4), (5, 30), (10, 4), (10, 30)]
+    assert [str(one) for one in found[0][1]] == ["actions", "isolated", "unified, k = 1", "unified, k = 4"]
+    assert [one.tokens_per_frame for one in found[1][1]] == [None, None, 1, 5, 30]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"modes": ("unifed",)}, "'unified'"),
+        ({"tokens_per_frame": (0,)}, "at least 1"),
+        ({"robots": (0,)}, "at least 1"),
+        ({"text_tokens": (0,)}, "at least 1"),
+    ],
+)
+def test_axes_that_make_no_sense_are_refused(change, said):
+    sound = {
+        "modes": ("unified",),
+        "denoise_steps": (10,),
+        "text_tokens": (30,),
+        "tokens_per_frame": (1,),
+        "robots": (1,),
+        "arrivals": (("every:1", parse("every:1")),),
+    }
+    with pytest.raises(UsageError, match=said):
+        Axes(**{**sound, **change}).workloads()
