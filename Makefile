@@ -44,6 +44,7 @@ train-tiny: setup
 bench: setup
 	$(PYTHON) -m benchmarks.libero_loop
 	$(PYTHON) -m benchmarks.loading --size small
+	$(PYTHON) -m eval.bench --quick
 
 lock:
 	uv pip compile --universal --generate-hashes --no-annotate --upgrade pyproject.toml --group dev -o requirements.lock
