@@ -47,7 +47,7 @@ def fork(
     for index, (layer, k, v) in enumerate(zip(weights.trunk, prefix.k, prefix.v, strict=True)):
         root = Root(parent=births.parents, k=k, v=v)
         at = (index, births.slots, position)
-        x, pool = gemma.trunk_layer(layer, x, by, functools.partial(_attend, pool, at, root))
+        x, pool = gemma.trunk_layer(layer, x, by, functools.partial(_begin, pool, at, root))
     draws = births.choice.draws() if births.choice else None
     return pool, kv_pool.start(texts, births.slots, births.token, position + births.suffix_length, draws)
 
@@ -72,7 +72,7 @@ def decode(
     x = pi05.embed_text(weights, token[:, None])
     for index, layer in enumerate(weights.trunk):
         at = (index, rows, position)
-        x, pool = gemma.trunk_layer(layer, x, by, functools.partial(_attend, pool, at, None))
+        x, pool = gemma.trunk_layer(layer, x, by, functools.partial(_go_on, pool, at))
     scores = logits(weights, gemma.rms_norm(x, weights.trunk_norm)[:, 0])
     return pool, kv_pool.write(texts, rows, _next(scores, texts, rows, top_k)), scores
 
@@ -108,40 +108,85 @@ class Tokens:
     v: Leaf
 
 
-def _attend(
-    pool: KvPool, at: tuple[int, Array, Array], root: Root | None, q: Array, k: Array, v: Array
+def _begin(
+    pool: KvPool, at: tuple[int, Array, Array], root: Root, q: Array, k: Array, v: Array
 ) -> tuple[Array, KvPool]:
-    """Write tokens into their slots, after `root` if they are the first; let them see what is before them."""
+    """Put rows that begin with `root` into their slots; the tokens after it see what is before them.
+
+    The pool is written and never read: XLA would copy it to keep a read before the writes that follow.
+    """
     layer, slot, position = at
     return jax.lax.platform_dependent(
         pool,
         Tokens(slot=slot, position=position, q=q, k=k, v=v),
         root,
-        cpu=functools.partial(_slot_by_slot, layer),
-        default=functools.partial(_all_at_once, layer),
+        cpu=functools.partial(_begin_slot_by_slot, layer),
+        default=functools.partial(_begin_all_at_once, layer),
     )
 
 
-def _slot_by_slot(layer: int, pool: KvPool, tokens: Tokens, root: Root | None) -> tuple[Array, KvPool]:
-    """On a CPU: a slot at a time. Its keys and values are read where they lie, and stay in the cache."""
+def _go_on(pool: KvPool, at: tuple[int, Array, Array], q: Array, k: Array, v: Array) -> tuple[Array, KvPool]:
+    """Write tokens into their slots; let them see what is before them."""
+    layer, slot, position = at
+    return jax.lax.platform_dependent(
+        pool,
+        Tokens(slot=slot, position=position, q=q, k=k, v=v),
+        cpu=functools.partial(_go_on_slot_by_slot, layer),
+        default=functools.partial(_go_on_all_at_once, layer),
+    )
 
-    def one(pool: KvPool, of_row: tuple[Tokens, Array | None]) -> tuple[KvPool, Array]:
+
+def _begin_slot_by_slot(layer: int, pool: KvPool, tokens: Tokens, root: Root) -> tuple[Array, KvPool]:
+    """On a CPU: a slot at a time."""
+
+    def one(pool: KvPool, of_row: tuple[Tokens, Array]) -> tuple[KvPool, Array]:
         token, parent = of_row
-        if root is not None:
-            pool = kv_pool.plant(pool, (layer, token.slot), root.k[parent], root.v[parent])
-        pool = kv_pool.append(pool, (layer, token.slot, token.position), token.k, token.v)
-        k, v = kv_pool.row(pool, layer, token.slot)
-        seen = _up_to(_following(token.position[None], token.q.shape[0])[0], k.shape[0])
-        return pool, gemma.attention_of_one(token.q, k, v, seen)
+        before = gemma.Keys(k=root.k[parent], v=root.v[parent], mask=_before(token, root.k.shape[1]))
+        own = gemma.Keys(k=token.k, v=token.v, mask=jnp.tri(len(token.q), dtype=bool))
+        pool = kv_pool.plant(pool, (layer, token.slot), before.k, before.v)
+        pool = kv_pool.append(pool, (layer, token.slot, token.position), own.k, own.v)
+        return pool, gemma.attention_of_one(token.q, before, own)
 
-    pool, heads = jax.lax.scan(one, pool, (tokens, root.parent if root is not None else None))
+    pool, heads = jax.lax.scan(one, pool, (tokens, root.parent))
     return heads, pool
 
 
-def _all_at_once(layer: int, pool: KvPool, tokens: Tokens, root: Root | None) -> tuple[Array, KvPool]:
+def _begin_all_at_once(layer: int, pool: KvPool, tokens: Tokens, root: Root) -> tuple[Array, KvPool]:
+    """Elsewhere: in one batch."""
+    before_k, before_v = root.k[root.parent], root.v[root.parent]
+    pool = kv_pool.plant_all(pool, (layer, tokens.slot), before_k, before_v)
+    pool = kv_pool.append_all(pool, (layer, tokens.slot, tokens.position), tokens.k, tokens.v)
+    before = jax.vmap(functools.partial(_before, size=before_k.shape[1]))(tokens)
+    own = jnp.broadcast_to(jnp.tri(tokens.q.shape[1], dtype=bool), (*tokens.q.shape[:2], tokens.q.shape[1]))
+    keys = gemma.Keys(
+        k=jnp.concatenate([before_k, tokens.k], axis=1),
+        v=jnp.concatenate([before_v, tokens.v], axis=1),
+        mask=jnp.concatenate([before, own], axis=2),
+    )
+    return gemma.attention(tokens.q, keys), pool
+
+
+def _before(token: Tokens, size: int) -> Bool[Array, "token position"]:
+    """Which of a prefix's `size` positions a row's tokens see: those before its own."""
+    seen = jnp.arange(size, dtype=jnp.int32) < token.position
+    return jnp.broadcast_to(seen[None], (token.q.shape[0], size))
+
+
+def _go_on_slot_by_slot(layer: int, pool: KvPool, tokens: Tokens) -> tuple[Array, KvPool]:
+    """On a CPU: a slot at a time. Its keys and values are read where they lie, and stay in the cache."""
+
+    def one(pool: KvPool, token: Tokens) -> tuple[KvPool, Array]:
+        pool = kv_pool.append(pool, (layer, token.slot, token.position), token.k, token.v)
+        k, v = kv_pool.row(pool, layer, token.slot)
+        seen = _up_to(_following(token.position[None], token.q.shape[0])[0], k.shape[0])
+        return pool, gemma.attention_of_one(token.q, gemma.Keys(k=k, v=v, mask=seen))
+
+    pool, heads = jax.lax.scan(one, pool, tokens)
+    return heads, pool
+
+
+def _go_on_all_at_once(layer: int, pool: KvPool, tokens: Tokens) -> tuple[Array, KvPool]:
     """Elsewhere: in one batch, which takes a copy of one layer of the rows at work."""
-    if root is not None:
-        pool = kv_pool.plant_all(pool, (layer, tokens.slot), root.k[root.parent], root.v[root.parent])
     pool = kv_pool.append_all(pool, (layer, tokens.slot, tokens.position), tokens.k, tokens.v)
     k, v = kv_pool.rows(pool, layer, tokens.slot)
     seen = _up_to(_following(tokens.position, tokens.q.shape[1]), k.shape[1])

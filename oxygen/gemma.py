@@ -109,24 +109,31 @@ def attention_turned(
     return out.transpose(0, 2, 1, 3, 4).reshape(q.shape)
 
 
-def attention_of_one(
-    q: Float[Array, "query head dim"],
-    k: Float[Array, "position kv_head dim"],
-    v: Float[Array, "position kv_head dim"],
-    mask: Bool[Array, "query position"],
-) -> Float[Array, "query head dim"]:
-    """The same without a batch, as plain products of matrices.
+def attention_of_one(q: Float[Array, "query head dim"], *parts: Keys) -> Float[Array, "query head dim"]:
+    """The same for one row, over keys that may lie in several places, as plain products of matrices.
 
     XLA reads those in place, on a CPU; batched products it feeds with keys that it has copied and turned.
     """
-    out = []
-    for head, group in enumerate(jnp.split(q, k.shape[1], axis=1)):
-        flat = group.reshape(-1, group.shape[-1])
-        logits = jnp.einsum("gh,sh->gs", flat, k[:, head], preferred_element_type=jnp.float32)
-        seen = jnp.where(mask[:, None], logits.reshape(*group.shape[:2], -1), _MASKED)
-        weights = jax.nn.softmax(seen, axis=-1).astype(q.dtype).reshape(logits.shape)
-        out.append((weights @ v[:, head]).reshape(group.shape))
-    return jnp.concatenate(out, axis=1)
+    kv_heads = parts[0].k.shape[1]
+    groups = enumerate(jnp.split(q, kv_heads, axis=1))
+    return jnp.concatenate([_of_one_head(head, group, parts) for head, group in groups], axis=1)
+
+
+def _of_one_head(
+    head: int, q: Float[Array, "query group dim"], parts: Sequence[Keys]
+) -> Float[Array, "query group dim"]:
+    """Attention of the query heads that share one head of keys and values."""
+    flat, scores = q.reshape(-1, q.shape[-1]), []
+    for part in parts:
+        logits = jnp.einsum("gh,sh->gs", flat, part.k[:, head], preferred_element_type=jnp.float32)
+        scores.append(jnp.where(part.mask[:, None], logits.reshape(*q.shape[:2], -1), _MASKED))
+    weights = jax.nn.softmax(jnp.concatenate(scores, axis=-1), axis=-1).astype(q.dtype)
+    weights, out, start = weights.reshape(len(flat), -1), jnp.zeros_like(flat), 0
+    for part in parts:
+        stop = start + part.k.shape[0]
+        out = out + weights[:, start:stop] @ part.v[:, head]
+        start = stop
+    return out.reshape(q.shape)
 
 
 @flax.struct.dataclass

@@ -158,12 +158,19 @@ def test_sampling_refuses_what_means_nothing(wrong):
         Sampling(**wrong)
 
 
-def test_the_pool_is_written_in_place_and_nothing_of_its_size_is_held_beside_it(greedy):
-    pool, _ = jax.eval_shape(greedy.empty)
+@pytest.mark.parametrize("births", [1, 2])
+def test_the_pool_is_written_in_place_and_nothing_of_its_size_is_held_beside_it(births):
+    """Of a single birth too, whose loop XLA unrolls, and then copied the pool to read it after a write."""
+    weights = pi05.prepare(params.random_params(SMALL, 3), SMALL)
+    runner = Runner(
+        SMALL,
+        weights,
+        Sizes(robots=ROBOTS, slots=SLOTS, rows=(1, BATCH), births=births, suffix=3, limit=LIMIT),
+    )
+    pool, _ = jax.eval_shape(runner.empty)
     size = 2 * pool.k.size * pool.k.dtype.itemsize
     row = size // (SMALL.trunk.depth * (SLOTS + 1))
-    programs = greedy._programs
-    for program in (*programs.decode.values(), *programs.fork.values()):
+    for program in (*runner._programs.decode.values(), *runner._programs.fork.values()):
         memory = program.memory_analysis()
         assert memory.alias_size_in_bytes == size
         assert memory.temp_size_in_bytes < 5 * row, "at most a few of one layer's rows"
