@@ -20,6 +20,7 @@ from eval.oracle import Oracle
 from oxygen import config as model_configs
 from oxygen import tokenizer as tokenizers
 from oxygen.budget import Budget, Deadline, FixedTokens
+from oxygen.compile_cache import use_compile_cache
 from oxygen.config import Pi05Config
 from oxygen.language import LanguageTask
 from oxygen.policy import EngineConfig, OxyGenPolicy, create_policy
@@ -109,6 +110,7 @@ def open_policy(cast: Cast, config: RunConfig) -> Policy:
     if cast.policy.kind != "oxygen":
         speaks = cast.policy.speaks == "truth" and config.mode != "actions"
         return Scripted(cast.policy.kind, Oracle(cast.tasks if speaks else ()))
+    use_compile_cache()
     model = model_configs.preset(cast.policy.model or cast.policy.name)
     model = dataclasses.replace(model, dtype=config.dtype or model.dtype)
     transform = _transform(cast.policy, config)

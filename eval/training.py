@@ -15,6 +15,7 @@ from eval.interrupts import Interrupts
 from eval.results import summarize
 from eval.runs import new_run
 from oxygen import tokenizer as tokenizers
+from oxygen.compile_cache import use_compile_cache
 from oxygen.config import preset
 from oxygen.language import LanguageTask
 from oxygen.training import checkpoint
@@ -69,6 +70,7 @@ def run_training(assignment: Assignment) -> int:
         UsageError: Demonstrations, model, robot and options do not go together.
     """
     began = time.monotonic()
+    use_compile_cache()
     training = _training(assignment)
     mixture = Mixture(tuple(samples_of(Demonstrations(folder), training.model) for folder in assignment.data))
     console = RichConsole(highlight=False)

@@ -23,6 +23,12 @@ def _required_or_skip(what: str) -> None:
     pytest.skip(what)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def compiled_apart(tmp_path_factory) -> None:
+    """What tests compile is kept for this run alone, not in the user's cache."""
+    os.environ["OXYGEN_COMPILE_CACHE"] = str(tmp_path_factory.mktemp("compiled"))
+
+
 @pytest.fixture(scope="session")
 def libero_assets() -> Path:
     """LIBERO's real asset tree: `OXYGEN_LIBERO_ASSETS`, else the folder beside the project."""

@@ -20,6 +20,7 @@ def as_before():
     from jax.experimental.compilation_cache import compilation_cache
 
     before = {name: jax.config.values[name] for name in _SETTINGS}
+    jax.config.update("jax_compilation_cache_dir", None)
     compilation_cache.reset_cache()
     yield
     for name, value in before.items():
