@@ -12,6 +12,9 @@ from oxygen.kv_pool import KvPool, Texts
 from oxygen.pi05 import Prefix, Weights
 from oxygen.typing import Array, Bool, Float, Float32, Int32, Leaf
 
+_TOGETHER = 2
+"""Slots read at once on a CPU: each takes room for a layer of itself."""
+
 
 @flax.struct.dataclass
 class Births:
@@ -141,10 +144,12 @@ def _begin_slot_by_slot(layer: int, pool: KvPool, tokens: Tokens, root: Root) ->
 
     def one(pool: KvPool, of_row: tuple[Tokens, Array]) -> tuple[KvPool, Array]:
         token, parent = of_row
-        before = gemma.Keys(k=root.k[parent], v=root.v[parent], mask=_before(token, root.k.shape[1]))
-        own = gemma.Keys(k=token.k, v=token.v, mask=jnp.tri(len(token.q), dtype=bool))
-        pool = kv_pool.plant(pool, (layer, token.slot), before.k, before.v)
-        pool = kv_pool.append(pool, (layer, token.slot, token.position), own.k, own.v)
+        before_k, before_v = root.k[parent], root.v[parent]
+        pool = kv_pool.plant(pool, (layer, token.slot), before_k, before_v)
+        pool = kv_pool.append(pool, (layer, token.slot, token.position), token.k, token.v)
+        seen = _before(token, root.k.shape[1])
+        before = gemma.Keys(k=kv_pool.turned(before_k), v=before_v, mask=seen)
+        own = gemma.Keys(k=kv_pool.turned(token.k), v=token.v, mask=jnp.tri(len(token.q), dtype=bool))
         return pool, gemma.attention_of_one(token.q, before, own)
 
     pool, heads = jax.lax.scan(one, pool, (tokens, root.parent))
@@ -173,15 +178,23 @@ def _before(token: Tokens, size: int) -> Bool[Array, "token position"]:
 
 
 def _go_on_slot_by_slot(layer: int, pool: KvPool, tokens: Tokens) -> tuple[Array, KvPool]:
-    """On a CPU: a slot at a time. Its keys and values are read where they lie, and stay in the cache."""
+    """On a CPU: a slot at a time, whose keys and values stay in the cache.
 
-    def one(pool: KvPool, token: Tokens) -> tuple[KvPool, Array]:
-        pool = kv_pool.append(pool, (layer, token.slot, token.position), token.k, token.v)
-        k, v = kv_pool.row(pool, layer, token.slot)
-        seen = _up_to(_following(token.position[None], token.q.shape[0])[0], k.shape[0])
-        return pool, gemma.attention_of_one(token.q, gemma.Keys(k=k, v=v, mask=seen))
+    All is written before anything is read, so that several can be read at once without a copy of the pool.
+    """
+    seen = _up_to(_following(tokens.position, tokens.q.shape[1]), pool.v.shape[2])
 
-    pool, heads = jax.lax.scan(one, pool, tokens)
+    def write(pool: KvPool, token: Tokens) -> tuple[KvPool, None]:
+        return kv_pool.append(pool, (layer, token.slot, token.position), token.k, token.v), None
+
+    pool, _ = jax.lax.scan(write, pool, tokens)
+
+    def one(_: None, of_row: tuple[Array, Array, Array]) -> tuple[None, Array]:
+        slot, q, seen = of_row
+        k, v = kv_pool.row(pool, layer, slot)
+        return None, gemma.attention_of_one(q, gemma.Keys(k=k, v=v, mask=seen))
+
+    _, heads = jax.lax.scan(one, None, (tokens.slot, tokens.q, seen), unroll=_TOGETHER)
     return heads, pool
 
 
@@ -189,8 +202,8 @@ def _go_on_all_at_once(layer: int, pool: KvPool, tokens: Tokens) -> tuple[Array,
     """Elsewhere: in one batch, which takes a copy of one layer of the rows at work."""
     pool = kv_pool.append_all(pool, (layer, tokens.slot, tokens.position), tokens.k, tokens.v)
     k, v = kv_pool.rows(pool, layer, tokens.slot)
-    seen = _up_to(_following(tokens.position, tokens.q.shape[1]), k.shape[1])
-    return gemma.attention(tokens.q, gemma.Keys(k=k, v=v, mask=seen)), pool
+    seen = _up_to(_following(tokens.position, tokens.q.shape[1]), v.shape[1])
+    return gemma.attention_turned(tokens.q, k, v.transpose(0, 2, 1, 3), seen), pool
 
 
 def _following(first: Int32[Array, " row"], count: int) -> Int32[Array, "row token"]:

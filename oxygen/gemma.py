@@ -110,11 +110,13 @@ def attention_turned(
 
 
 def attention_of_one(q: Float[Array, "query head dim"], *parts: Keys) -> Float[Array, "query head dim"]:
-    """The same for one row, over keys that may lie in several places, as plain products of matrices.
+    """The same for one row, over parts, as plain products of matrices.
+
+    Of a part, `k` is [kv_head, dim, position], `v` [position, kv_head, dim], `mask` [query, position].
 
     XLA reads those in place, on a CPU; batched products it feeds with keys that it has copied and turned.
     """
-    kv_heads = parts[0].k.shape[1]
+    kv_heads = parts[0].k.shape[0]
     groups = enumerate(jnp.split(q, kv_heads, axis=1))
     return jnp.concatenate([_of_one_head(head, group, parts) for head, group in groups], axis=1)
 
@@ -125,12 +127,12 @@ def _of_one_head(
     """Attention of the query heads that share one head of keys and values."""
     flat, scores = q.reshape(-1, q.shape[-1]), []
     for part in parts:
-        logits = jnp.einsum("gh,sh->gs", flat, part.k[:, head], preferred_element_type=jnp.float32)
+        logits = jnp.einsum("gh,hs->gs", flat, part.k[head], preferred_element_type=jnp.float32)
         scores.append(jnp.where(part.mask[:, None], logits.reshape(*q.shape[:2], -1), _MASKED))
     weights = jax.nn.softmax(jnp.concatenate(scores, axis=-1), axis=-1).astype(q.dtype)
     weights, out, start = weights.reshape(len(flat), -1), jnp.zeros_like(flat), 0
     for part in parts:
-        stop = start + part.k.shape[0]
+        stop = start + part.v.shape[0]
         out = out + weights[:, start:stop] @ part.v[:, head]
         start = stop
     return out.reshape(q.shape)

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 from oxygen.config import Pi05Config
 from oxygen.drawing import Draws
-from oxygen.typing import Array, Int32, Leaf
+from oxygen.typing import Array, Float, Int32, Leaf
 
 NOTHING = -1
 """Stands where no token has been written."""
@@ -20,7 +20,12 @@ NOTHING = -1
 
 @flax.struct.dataclass
 class KvPool:
-    """Keys and values of every slot, [layer, slot, position, kv_head, dim] each."""
+    """Keys and values of every slot.
+
+    Attributes:
+        k: [layer, slot, kv_head, dim, position]: turned as products with queries read them.
+        v: [layer, slot, position, kv_head, dim].
+    """
 
     k: Leaf
     v: Leaf
@@ -52,8 +57,11 @@ def allocate(config: Pi05Config, *, slots: int, room: int) -> KvPool:
     """
     trunk = config.trunk
     positions = config.image_tokens + config.max_prompt + room
-    shape = (trunk.depth, slots + 1, positions, trunk.num_kv_heads, trunk.head_dim)
-    return KvPool(k=jnp.zeros(shape, config.dtype), v=jnp.zeros(shape, config.dtype))
+    heads, dim = trunk.num_kv_heads, trunk.head_dim
+    return KvPool(
+        k=jnp.zeros((trunk.depth, slots + 1, heads, dim, positions), config.dtype),
+        v=jnp.zeros((trunk.depth, slots + 1, positions, heads, dim), config.dtype),
+    )
 
 
 def no_texts(*, slots: int, limit: int, drawn: bool = False) -> Texts:
@@ -73,32 +81,31 @@ def no_texts(*, slots: int, limit: int, drawn: bool = False) -> Texts:
     )
 
 
+def turned(k: Float[Array, "*rows position kv_head dim"]) -> Float[Array, "*rows kv_head dim position"]:
+    """Keys as the pool holds them."""
+    return jnp.moveaxis(k, -3, -1)
+
+
 def plant(pool: KvPool, at: tuple[int, Array], k: Array, v: Array) -> KvPool:
     """Begin the row `at` = (layer, slot) with [position, kv_head, dim], and clear what comes after it."""
-
-    def of(leaf: Array, new: Array) -> Array:
-        rest = jnp.zeros((leaf.shape[2] - new.shape[0], *new.shape[1:]), leaf.dtype)
-        leaf = jax.lax.dynamic_update_slice(leaf, new[None, None], (*at, 0, 0, 0))
-        return jax.lax.dynamic_update_slice(leaf, rest[None, None], (*at, new.shape[0], 0, 0))
-
-    return KvPool(k=of(pool.k, k), v=of(pool.v, v))
+    size = k.shape[0]
+    rest = jnp.zeros((pool.v.shape[2] - size, *v.shape[1:]), v.dtype)
+    pool = append(pool, (*at, jnp.int32(0)), k, v)
+    return append(pool, (*at, jnp.int32(size)), rest, rest)
 
 
 def plant_all(pool: KvPool, at: tuple[int, Array], k: Array, v: Array) -> KvPool:
     """The same for many slots at once, [birth, position, kv_head, dim]."""
-
-    def of(leaf: Array, new: Array) -> Array:
-        rest = ((0, 0), (0, leaf.shape[2] - new.shape[1]), (0, 0), (0, 0))
-        return leaf.at[at].set(jnp.pad(new, rest))
-
-    return KvPool(k=of(pool.k, k), v=of(pool.v, v))
+    rest = ((0, 0), (0, pool.v.shape[2] - v.shape[1]), (0, 0), (0, 0))
+    return KvPool(k=pool.k.at[at].set(turned(jnp.pad(k, rest))), v=pool.v.at[at].set(jnp.pad(v, rest)))
 
 
 def append(pool: KvPool, at: tuple[int, Array, Array], k: Array, v: Array) -> KvPool:
     """Write [token, kv_head, dim] from `at` = (layer, slot, position) on; moved back where room ends."""
+    layer, slot, position = at
     return KvPool(
-        k=jax.lax.dynamic_update_slice(pool.k, k[None, None], (*at, 0, 0)),
-        v=jax.lax.dynamic_update_slice(pool.v, v[None, None], (*at, 0, 0)),
+        k=jax.lax.dynamic_update_slice(pool.k, turned(k)[None, None], (layer, slot, 0, 0, position)),
+        v=jax.lax.dynamic_update_slice(pool.v, v[None, None], (layer, slot, position, 0, 0)),
     )
 
 
@@ -106,18 +113,23 @@ def append_all(pool: KvPool, at: tuple[int, Array, Array], k: Array, v: Array) -
     """The same for many slots at once, [row, token, kv_head, dim]; what finds no room is dropped."""
     layer, slots, positions = at
     every = positions[:, None] + jnp.arange(k.shape[1], dtype=jnp.int32)[None]
-    where = (layer, slots[:, None], every)
-    return KvPool(k=pool.k.at[where].set(k, mode="drop"), v=pool.v.at[where].set(v, mode="drop"))
+    return KvPool(
+        k=pool.k.at[layer, slots[:, None], :, :, every].set(k, mode="drop"),
+        v=pool.v.at[layer, slots[:, None], every].set(v, mode="drop"),
+    )
 
 
 def row(pool: KvPool, layer: int, slot: Int32[Array, ""]) -> tuple[Array, Array]:
-    """One layer's keys and values of one slot, [position, kv_head, dim] each."""
-    at, size = (layer, slot, 0, 0, 0), (1, 1, *pool.k.shape[2:])
-    return jax.lax.dynamic_slice(pool.k, at, size)[0, 0], jax.lax.dynamic_slice(pool.v, at, size)[0, 0]
+    """One layer of one slot: keys [kv_head, dim, position], values [position, kv_head, dim]."""
+
+    def of(leaf: Array) -> Array:
+        return jax.lax.dynamic_slice(leaf, (layer, slot, 0, 0, 0), (1, 1, *leaf.shape[2:]))[0, 0]
+
+    return of(pool.k), of(pool.v)
 
 
 def rows(pool: KvPool, layer: int, slots: Int32[Array, " row"]) -> tuple[Array, Array]:
-    """One layer's keys and values of the given slots, [row, position, kv_head, dim] each: a copy."""
+    """The same of many slots, [row, ...] each: a copy."""
     return pool.k[layer, slots], pool.v[layer, slots]
 
 

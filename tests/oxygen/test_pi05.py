@@ -100,8 +100,10 @@ def test_decoding_writes_its_own_positions_and_nothing_else(model):
     pool, texts = model.fork(model.prefix, model.births((1, 2, 3)), *model.empty())
     longer, _, _ = model.write(pool, texts, [1, 3, SLOTS], steps=2)
     begin = np.asarray(texts.position)
-    for before, after in ((pool.k, longer.k), (pool.v, longer.v)):
-        changed = (np.asarray(before) != np.asarray(after)).any(axis=(0, 3, 4))
+    beside_slot_and_position = {"k": (0, 2, 3), "v": (0, 3, 4)}
+    for leaf, axes in beside_slot_and_position.items():
+        before, after = (np.asarray(getattr(of, leaf)) for of in (pool, longer))
+        changed = (before != after).any(axis=axes)
         for slot in range(SLOTS):
             written = {begin[slot], begin[slot] + 1} if slot in (1, 3) else set()
             assert set(np.flatnonzero(changed[slot]).tolist()) <= written
