@@ -44,6 +44,7 @@ train-tiny: setup
 bench: setup
 	$(PYTHON) -m benchmarks.libero_loop
 	$(PYTHON) -m benchmarks.loading --size small
+	$(PYTHON) -m benchmarks.kv_pool
 	$(PYTHON) -m eval.bench --quick
 
 lock:

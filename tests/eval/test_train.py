@@ -30,7 +30,7 @@ def folder(tmp_path_factory):
         asset_id="physical-intelligence/libero",
         statistics={"state": moments(8, 1.0), "actions": moments(7, 0.5)},
         tokenizer=tokenizer.tiny().serialized,
-        tasks=(LanguageTask(name="narration", prompt="Narrate: ", every_queries=1, max_tokens=8),),
+        tasks=(LanguageTask(name="narration", prompt="Narrate: ", max_tokens=8),),
         record={"data": ["none"]},
     )
     folder = tmp_path_factory.mktemp("trained") / "step_0000007"

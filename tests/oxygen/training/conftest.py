@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from oxygen import tokenizer
+from oxygen.arrivals import EveryN
 from oxygen.config import PRESETS
 from oxygen.language import LanguageTask
 from oxygen.training.recipe import NO_AUGMENTATION, Recipe
@@ -18,8 +19,8 @@ _EXPERT = dataclasses.replace(SMALL.trunk, depth=1)
 MODEL = dataclasses.replace(SMALL, name="small-for-training", trunk=_EXPERT, expert=_EXPERT, action_dim=8)
 
 TASKS = (
-    LanguageTask(name="narration", prompt="Narrate: ", every_queries=1, max_tokens=16, priority=1),
-    LanguageTask(name="memory", prompt="Remember: ", every_queries=2, max_tokens=24),
+    LanguageTask(name="narration", prompt="Narrate: ", max_tokens=16, priority=1),
+    LanguageTask(name="memory", prompt="Remember: ", arrivals=EveryN(n=2), max_tokens=24),
 )
 
 RECIPE = Recipe(
