@@ -12,12 +12,12 @@ from configs.schema import LanguageTaskConfig, PolicyConfig, RunConfig
 from eval.cli import INTERRUPTED
 from eval.evaluation import run_evaluation
 from eval.interrupts import Interrupts
+from eval.language_tasks import language_task
 from eval.results import summarize
 from eval.runs import new_run
 from oxygen import tokenizer as tokenizers
 from oxygen.compile_cache import use_compile_cache
 from oxygen.config import preset
-from oxygen.language import LanguageTask
 from oxygen.training import checkpoint
 from oxygen.training.demonstrations import Demonstrations
 from oxygen.training.recipe import Recipe
@@ -71,7 +71,7 @@ def run_training(assignment: Assignment) -> int:
     """
     began = time.monotonic()
     use_compile_cache()
-    training = _training(assignment)
+    training = training_of(assignment)
     mixture = Mixture(tuple(samples_of(Demonstrations(folder), training.model) for folder in assignment.data))
     console = RichConsole(highlight=False)
     console.print(
@@ -99,12 +99,13 @@ def run_training(assignment: Assignment) -> int:
     return INTERRUPTED if interrupted else 0
 
 
-def _training(assignment: Assignment) -> Training:
+def training_of(assignment: Assignment) -> Training:
+    """What is trained on what, with the presets that the names stand for."""
     tasks = [load(LanguageTaskConfig, name) for name in assignment.language_tasks]
     return Training(
         model=preset(assignment.model),
         embodiment=assignment.embodiment,
-        tasks=tuple(LanguageTask(**task.model_dump()) for task in tasks),
+        tasks=tuple(language_task(task) for task in tasks),
         recipe=assignment.recipe,
         data=assignment.data,
         start_from=assignment.start_from,

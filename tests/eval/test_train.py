@@ -5,14 +5,17 @@ import pytest
 import yaml
 
 from configs.errors import UsageError
-from configs.schema import RunConfig
+from configs.load import load
+from configs.schema import LanguageTaskConfig, RunConfig
+from eval.language_tasks import language_task
 from eval.policies import Served, open_policy, read_cast
 from eval.train import app
+from eval.training import Assignment, training_of
 from oxygen import params, tokenizer
 from oxygen.config import TINY
 from oxygen.language import LanguageTask
 from oxygen.training import checkpoint
-from oxygen.training.recipe import RUN_FILE
+from oxygen.training.recipe import RUN_FILE, Recipe
 from tests.eval.test_policies import actions_of
 
 
@@ -92,3 +95,22 @@ def test_a_training_is_not_begun_twice_in_one_folder(tmp_path):
 
 def run(arguments):
     app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
+
+
+def test_the_texts_to_learn_are_those_that_are_served(tmp_path):
+    assignment = Assignment(
+        folder=tmp_path,
+        data=(),
+        model="tiny",
+        embodiment="libero",
+        language_tasks=("narration", "memory"),
+        start_from=None,
+        tokenizer=None,
+        recipe=Recipe(steps=1),
+        rollouts=None,
+        save_every=1,
+        log_every=1,
+        minutes=None,
+    )
+    served = tuple(language_task(load(LanguageTaskConfig, name)) for name in assignment.language_tasks)
+    assert training_of(assignment).tasks == served
