@@ -1,0 +1,238 @@
+"""LIBERO's instructions in other words: some to train on, others that training never shows.
+
+An instruction is one clause or two. Each clause names a verb, a thing and perhaps a place; frames put other
+verbs around the same thing and place, so nouns never change. The frames that are held out put together verbs
+that training has shown in other frames: what is new in them is the wording, not the vocabulary.
+"""
+
+import dataclasses
+import functools
+import re
+from collections.abc import Mapping, Sequence
+
+from configs.errors import UsageError
+from configs.schema import Wordings
+from sim_envs.libero.tasks import list_suites, list_tasks
+from sim_envs.world import EpisodeKey
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Frames:
+    """Ways to say one clause, with gaps for its parts."""
+
+    training: tuple[str, ...]
+    held_out: tuple[str, ...]
+
+
+_MOVE = Frames(
+    training=(
+        "pick up {thing} and place {it} {place}",
+        "put {thing} {place}",
+        "place {thing} {place}",
+        "take {thing} and put {it} {place}",
+        "grab {thing} and set {it} {place}",
+        "{thing} {goes} {place}",
+        "{place} put {thing}",
+    ),
+    held_out=("set {thing} {place}", "grab {thing} and put {it} {place}", "{place} {goes} {thing}"),
+)
+_MOVE_WHAT_IS_SOMEWHERE = Frames(
+    training=(
+        "pick up {thing} and place {it} {place}",
+        "take {thing} and put {it} {place}",
+        "grab {thing} and set {it} {place}",
+        "pick up {thing} and set {it} {place}",
+        "put {place} {thing}",
+        "{thing} {goes} {place}",
+        "{place} put {thing}",
+    ),
+    held_out=(
+        "take {thing} and place {it} {place}",
+        "grab {thing} and put {it} {place}",
+        "{place} {goes} {thing}",
+    ),
+)
+"""For `the black bowl on the stove`, whose own place must not be taken for the one it goes to."""
+_MOVE_WHAT_IS_AT_A_SIDE = Frames(
+    training=(
+        "pick up {thing} and place {it} {place}",
+        "take {thing} and put {it} {place}",
+        "grab {thing} and set {it} {place}",
+        "pick up {thing} and set {it} {place}",
+        "{thing} {goes} {place}",
+    ),
+    held_out=(
+        "take {thing} and place {it} {place}",
+        "grab {thing} and put {it} {place}",
+        "take {thing} and set {it} {place}",
+    ),
+)
+"""For `the book on the left`, which after a verb of placing would say where the book is to be."""
+_MOVE_TO_IT = Frames(
+    training=(
+        "put {thing} {place}",
+        "place {thing} {place}",
+        "{thing} {goes} {place}",
+        "{place} set {thing}",
+    ),
+    held_out=("set {thing} {place}", "{place} place {thing}", "{place} {goes} {thing}"),
+)
+"""For `on it`, which cannot bear a second `it` beside it."""
+_MOVE_THEM = Frames(
+    training=("place them {place}", "put them {place}", "they go {place}", "{place} set them"),
+    held_out=("set them {place}", "{place} place them", "{place} they go"),
+)
+_PUSH = Frames(
+    training=(
+        "push {thing} {place}",
+        "slide {thing} {place}",
+        "shove {thing} {place}",
+        "please slide {thing} {place}",
+        "{place} push {thing}",
+    ),
+    held_out=("please shove {thing} {place}", "please push {thing} {place}", "{place} slide {thing}"),
+)
+_OPEN = Frames(
+    training=(
+        "open {thing}",
+        "pull open {thing}",
+        "get {thing} open",
+        "open up {thing}",
+        "please open {thing}",
+    ),
+    held_out=("pull {thing} open", "open {thing} up", "please pull open {thing}"),
+)
+_CLOSE = Frames(
+    training=(
+        "close {thing}",
+        "shut {thing}",
+        "get {thing} closed",
+        "push {thing} shut",
+        "please close {thing}",
+    ),
+    held_out=("push {thing} closed", "get {thing} shut", "please shut {thing}"),
+)
+_TURN = Frames(
+    training=(
+        "turn {way} {thing}",
+        "turn {thing} {way}",
+        "switch {way} {thing}",
+        "power {way} {thing}",
+        "please turn {way} {thing}",
+    ),
+    held_out=("switch {thing} {way}", "power {thing} {way}", "please turn {thing} {way}"),
+)
+
+_NEXT_CLAUSE = re.compile(r" and (?=(?:put|place|close|open|turn|push|stack)\b(?! it (?:in|on|under|to)\b))")
+_TO = r"(?P<place>(?:on top of|on|in|under|to the \w+ of) .+|inside)"
+_RULES = (
+    (re.compile(rf"pick up (?P<thing>.+) and (?:place|put) it {_TO}"), _MOVE),
+    (re.compile(r"place (?P<thing>them) (?P<place>.+)"), _MOVE_THEM),
+    (re.compile(rf"(?:put|stack) (?P<thing>.+?) {_TO}"), _MOVE),
+    (re.compile(rf"push (?P<thing>.+?) {_TO}"), _PUSH),
+    (re.compile(r"open (?P<thing>.+)"), _OPEN),
+    (re.compile(r"close (?P<thing>.+)"), _CLOSE),
+    (re.compile(r"turn (?P<way>on|off) (?P<thing>.+)"), _TURN),
+)
+_IS_AT_A_SIDE = re.compile(r" (?:at|in|on) the (?:back|front|left|right|middle)$")
+_IS_SOMEWHERE = re.compile(r" (?:at|between|from|in|next to|on) ")
+_IS_NO_SHORT_COMMAND = re.compile(r"\b(?:go|goes|and (?:place|put|set) (?:it|them))\b")
+"""In a clause that tells what goes where, or has an `and` of its own: beside it, `then` joins better."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Clause:
+    """One clause of an instruction.
+
+    Attributes:
+        text: In the benchmark's words.
+        parts: What fills the gaps of its frames.
+        frames: Other ways to say it.
+    """
+
+    text: str
+    parts: Mapping[str, str]
+    frames: Frames
+
+    @property
+    def training(self) -> tuple[str, ...]:
+        """The clause as training says it, the benchmark's words first."""
+        return tuple(dict.fromkeys((self.text, *self._filled(self.frames.training))))
+
+    @property
+    def held_out(self) -> tuple[str, ...]:
+        """The clause as training never says it."""
+        return self._filled(self.frames.held_out)
+
+    def _filled(self, frames: Sequence[str]) -> tuple[str, ...]:
+        return tuple(frame.format_map(self.parts) for frame in frames)
+
+
+def wordings(instruction: str, name: Wordings) -> tuple[str, ...]:
+    """The wordings of an instruction in one of the sets, none twice.
+
+    Args:
+        instruction: As LIBERO's benchmark gives it to policies, see `sim_envs.libero.tasks`.
+        name: Which set. `training` begins with the benchmark's own, `held_out` has none of either.
+
+    Raises:
+        UsageError: The instruction is not put together as LIBERO's are.
+    """
+    if name == "benchmark":
+        return (instruction,)
+    clauses = [_clause(text, instruction) for text in _NEXT_CLAUSE.split(instruction)]
+    if name == "held_out":
+        return _joined([clause.held_out for clause in clauses])
+    return (instruction, *_joined([clause.training for clause in clauses])[1:])
+
+
+@functools.cache
+def training_wordings() -> dict[str, tuple[str, ...]]:
+    """Every instruction of the five suites to what training says in its place."""
+    tasks = [task for suite in list_suites() for task in list_tasks(suite)]
+    return {task.language: wordings(task.language, "training") for task in tasks}
+
+
+def wording_of(key: EpisodeKey, instruction: str, name: Wordings) -> str:
+    """What an episode is told: a function of its key, so that every policy and mode is told the same.
+
+    The wordings take turns from one initial state to the next, and each task begins with another one.
+    """
+    choice = wordings(instruction, name)
+    return choice[(key.init_id + key.task_id + key.seed) % len(choice)]
+
+
+def _clause(text: str, instruction: str) -> Clause:
+    matches = ((rule.fullmatch(text), frames) for rule, frames in _RULES)
+    parts, frames = next(((match.groupdict(), frames) for match, frames in matches if match), (None, None))
+    if parts is None or frames is None:
+        raise UsageError(
+            f"no other words for {text!r} in {instruction!r}: it is none of LIBERO's instructions; "
+            "give the wordings benchmark"
+        )
+    several = parts["thing"].startswith(("both ", "them"))
+    grammar = {"it": "them", "goes": "go"} if several else {"it": "it", "goes": "goes"}
+    return Clause(text=text, parts={**parts, **grammar}, frames=_fitting(frames, parts))
+
+
+def _fitting(frames: Frames, parts: Mapping[str, str]) -> Frames:
+    if frames is not _MOVE:
+        return frames
+    if parts["place"].endswith(" it"):
+        return _MOVE_TO_IT
+    if _IS_AT_A_SIDE.search(parts["thing"]):
+        return _MOVE_WHAT_IS_AT_A_SIDE
+    return _MOVE_WHAT_IS_SOMEWHERE if _IS_SOMEWHERE.search(parts["thing"]) else _MOVE
+
+
+def _joined(ways: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    """One clause after the other: the i-th way of each; of a clause that has fewer, the first ones again."""
+    return tuple(
+        functools.reduce(_then, (of_clause[index % len(of_clause)] for of_clause in ways))
+        for index in range(max(map(len, ways)))
+    )
+
+
+def _then(before: str, after: str) -> str:
+    unlike = _IS_NO_SHORT_COMMAND.search(before) or _IS_NO_SHORT_COMMAND.search(after)
+    return f"{before} {'then' if unlike else 'and'} {after}"

@@ -1,0 +1,136 @@
+"""Instructions in other words: the same things and places, and words held out that training never says."""
+
+import collections
+
+import pytest
+
+from configs.errors import UsageError
+from oxygen import tokenizer
+from sim_envs.libero.tasks import SUITES, list_tasks
+from sim_envs.libero.wordings import training_wordings, wording_of, wordings
+from sim_envs.world import EpisodeKey
+from tests.sim_envs.vocabulary import ALL_TASKS, names
+
+LONGEST = 22
+"""Tokens of an instruction that the bundled policy has room for."""
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_every_task_can_be_said_in_other_words_none_of_them_twice(suite):
+    for task in list_tasks(suite):
+        training, held_out = wordings(task.language, "training"), wordings(task.language, "held_out")
+        assert training[0] == task.language
+        assert len(training) >= 5
+        assert len(held_out) == 3
+        said = [*training, *held_out]
+        assert len(set(said)) == len(said) >= 8
+        assert all(len(words) <= 1.7 * len(task.language) for words in said)
+        assert all(words == words.lower() for words in said)
+
+
+def test_the_benchmarks_wording_is_its_own():
+    assert all(wordings(task.language, "benchmark") == (task.language,) for task in ALL_TASKS)
+
+
+def test_training_never_says_what_is_held_out():
+    said = {words for all_of_one in training_wordings().values() for words in all_of_one}
+    held_out = {words for task in ALL_TASKS for words in wordings(task.language, "held_out")}
+    assert said.isdisjoint(held_out)
+    assert set(training_wordings()) == {task.language for task in ALL_TASKS}
+
+
+def test_what_is_held_out_is_put_together_from_words_that_training_says_of_the_same_task():
+    for task in ALL_TASKS:
+        known = {word for words in wordings(task.language, "training") for word in words.split()}
+        for words in wordings(task.language, "held_out"):
+            assert set(words.split()) <= known
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_no_wording_stands_for_two_tasks_of_a_suite(suite):
+    meant = collections.defaultdict(set)
+    for task in list_tasks(suite):
+        for words in (*wordings(task.language, "training"), *wordings(task.language, "held_out")):
+            meant[words].add(task.language)
+    assert [words for words, tasks in meant.items() if len(tasks) > 1] == []
+
+
+VERBS = {"pick", "up", "put", "place", "take", "grab", "set", "goes", "go", "push", "slide", "shove", "stack"}
+VERBS |= {"open", "pull", "get", "close", "closed", "shut", "turn", "switch", "power", "please"}
+LITTLE_WORDS = {"and", "then", "it", "them", "they"}
+
+
+def nouns(words: str) -> collections.Counter[str]:
+    """The words of things and places, how often each."""
+    return collections.Counter(word for word in words.split() if word not in VERBS | LITTLE_WORDS)
+
+
+def test_things_and_places_keep_their_words():
+    for task in ALL_TASKS:
+        for words in (*wordings(task.language, "training"), *wordings(task.language, "held_out")):
+            assert nouns(words) == nouns(task.language), words
+
+
+def test_what_the_truth_calls_things_does_not_depend_on_the_wording():
+    """The truth hears the benchmark's words alone; its nouns are in every wording that has them in those."""
+    for task in ALL_TASKS:
+        called = [noun for noun in names(task).things.values() if noun in task.language]
+        for words in wordings(task.language, "held_out"):
+            assert all(noun in words for noun in called)
+
+
+@pytest.mark.parametrize("suite", ["libero_spatial", "libero_object", "libero_goal"])
+def test_the_bundled_policy_has_room_for_every_wording(suite):
+    vocabulary = tokenizer.tiny()
+    for task in list_tasks(suite):
+        for words in (*wordings(task.language, "training"), *wordings(task.language, "held_out")):
+            assert len(vocabulary.encode(words)) <= LONGEST
+
+
+@pytest.mark.parametrize(
+    ("instruction", "training", "held_out"),
+    [
+        (
+            "pick up the milk and place it in the basket",
+            "the milk goes in the basket",
+            "in the basket goes the milk",
+        ),
+        (
+            "pick up the black bowl on the stove and place it on the plate",
+            "take the black bowl on the stove and put it on the plate",
+            "take the black bowl on the stove and place it on the plate",
+        ),
+        (
+            "put the yellow and white mug in the microwave and close it",
+            "take the yellow and white mug and put it in the microwave then push it shut",
+            "set the yellow and white mug in the microwave and push it closed",
+        ),
+        (
+            "put both moka pots on the stove",
+            "both moka pots go on the stove",
+            "grab both moka pots and put them on the stove",
+        ),
+        ("turn off the stove", "switch off the stove", "switch the stove off"),
+    ],
+)
+def test_how_it_sounds(instruction, training, held_out):
+    assert training in wordings(instruction, "training")
+    assert held_out in wordings(instruction, "held_out")
+
+
+def test_episodes_take_turns_with_the_wordings():
+    task = list_tasks("libero_object")[3]
+    said = [
+        wording_of(
+            EpisodeKey(suite=task.suite, task_id=3, init_id=init_id, seed=7), task.language, "held_out"
+        )
+        for init_id in range(20)
+    ]
+    counts = collections.Counter(said)
+    assert set(counts) == set(wordings(task.language, "held_out"))
+    assert max(counts.values()) - min(counts.values()) <= 1
+
+
+def test_an_instruction_of_another_kind_has_no_other_words():
+    with pytest.raises(UsageError, match=r"'fold the towel'.*none of LIBERO's"):
+        wordings("fold the towel", "training")
