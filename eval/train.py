@@ -5,9 +5,9 @@ from typing import Annotated
 
 from cyclopts import App, Group, Parameter
 
-from configs.errors import UsageError
+from configs.errors import UsageError, unknown
 from configs.load import check
-from configs.schema import RunConfig
+from configs.schema import RunConfig, Wordings
 from eval.cli import Names, Numbers, run_app
 from oxygen.training.recipe import RUN_FILE, Recipe
 from sim_envs.libero.gl import require_backend
@@ -31,6 +31,7 @@ def train(  # noqa: PLR0913 - one parameter per option of the command line
     embodiment: Annotated[str, Parameter(group=_WHAT)] = "libero",
     language_tasks: Annotated[Names, Parameter(group=_WHAT)] = ("narration", "memory"),
     start_from: Annotated[str | None, Parameter(group=_WHAT)] = None,
+    wordings: Annotated[str, Parameter(group=_WHAT)] = "training",
     tokenizer: Annotated[str | None, Parameter(group=_WHAT)] = None,
     steps: Annotated[int, Parameter(group=_HOW)] = 20_000,
     batch: Annotated[int, Parameter(group=_HOW)] = 64,
@@ -57,6 +58,8 @@ def train(  # noqa: PLR0913 - one parameter per option of the command line
         embodiment: The robot: its cameras, state, actions and prompt (libero, libero_state, droid).
         language_tasks: Texts to learn beside actions, or `none`. Default: narration and memory.
         start_from: A checkpoint to begin with. Default: parameters drawn from the seed.
+        wordings: In which words LIBERO's instructions are given: training (default; every sample in one of
+            several, drawn anew in every batch) or benchmark (as they are).
         tokenizer: A SentencePiece model. Default: the one of the policy preset named as the model.
         steps: Batches until the learning rate has run out.
         batch: Samples in a batch.
@@ -110,6 +113,7 @@ def train(  # noqa: PLR0913 - one parameter per option of the command line
             embodiment=embodiment,
             language_tasks=learnt,
             start_from=start_from,
+            wordings=_wordings(wordings),
             tokenizer=tokenizer,
             recipe=recipe,
             rollouts=check(RunConfig, rollouts, source="the command line") if eval_suite else None,
@@ -124,6 +128,15 @@ def _refuse_nonsense(**numbers: float | None) -> None:
     for name, number in numbers.items():
         if number is not None and not number > 0:
             raise UsageError(f"--{name.replace('_', '-')} is {number}; give more than 0")
+
+
+def _wordings(name: str) -> Wordings:
+    """What training may be told; what is held out is not among it."""
+    if name == "training":
+        return "training"
+    if name == "benchmark":
+        return "benchmark"
+    raise unknown("wordings", name, ("training", "benchmark"))
 
 
 def _check_folder(folder: Path, *, resume: bool) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console as RichConsole
 
 from configs.load import load, names
-from configs.schema import LanguageTaskConfig, PolicyConfig, RunConfig
+from configs.schema import LanguageTaskConfig, PolicyConfig, RunConfig, Wordings
 from eval.cli import INTERRUPTED
 from eval.evaluation import run_evaluation
 from eval.interrupts import Interrupts
@@ -25,6 +25,7 @@ from oxygen.training.run import Training, train
 from oxygen.training.samples import Mixture
 from oxygen.training.sources import samples_of
 from oxygen.training.trainer import Schedule
+from sim_envs.libero.wordings import training_wordings
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -38,6 +39,7 @@ class Assignment:
         embodiment: Name of the robot.
         language_tasks: Names of the language tasks to learn.
         start_from: A checkpoint to begin with, or None.
+        wordings: In which words instructions are given, `training` or `benchmark`.
         tokenizer: A SentencePiece model; that of the policy preset named as the model if None.
         recipe: How it is trained.
         rollouts: What to run at every checkpoint, whatever policy it names; nothing if None.
@@ -52,6 +54,7 @@ class Assignment:
     embodiment: str
     language_tasks: tuple[str, ...]
     start_from: str | None
+    wordings: Wordings
     tokenizer: str | None
     recipe: Recipe
     rollouts: RunConfig | None
@@ -109,6 +112,7 @@ def training_of(assignment: Assignment) -> Training:
         recipe=assignment.recipe,
         data=assignment.data,
         start_from=assignment.start_from,
+        wordings=training_wordings() if assignment.wordings == "training" else {},
     )
 
 

@@ -121,7 +121,7 @@ class Lessons:
         chunks = mixture.actions[:, : model.horizon]
         self._actions = _padded(transform.norms.actions.normalise(chunks), model.action_dim)
         self._valid = np.ascontiguousarray(mixture.valid[:, : model.horizon])
-        self._language = mixture.language
+        self._wordings = mixture.instructions
         self._scripts = tuple(script(task, _known(mixture, task), tokenizer) for task in tasks)
         self.tasks = tuple(part.task for part in self._scripts)
         self.layout = TextLayout(tuple(part.tokens.shape[1] for part in self._scripts))
@@ -150,16 +150,21 @@ class Lessons:
         states = states + self._recipe.augmentation.state * rng.standard_normal(states.shape)
         longest = self._model.max_prompt
         lines = [
-            cut(
-                self._prompt.encode(self._language[row], state, self._tokenizer), longest, self._language[row]
-            )
-            for row, state in zip(rows, states, strict=True)
+            cut(self._prompt.encode(told, state, self._tokenizer), longest, told)
+            for told, state in zip(self._instructions(rows, number), states, strict=True)
         ]
         length = np.array([len(line) for line in lines], np.int32)
         prompt = np.zeros((len(rows), longest), np.int32)
         for place, line in zip(prompt, lines, strict=True):
             place[: len(line)] = line
         return prompt, length
+
+    def _instructions(self, rows: Int64[np.ndarray, " row"], number: int) -> list[str]:
+        """What the samples of a batch are told, each in one of its wordings."""
+        rng = np.random.Generator(np.random.PCG64([self._recipe.seed, number, 2]))
+        choices = [self._wordings[row] for row in rows]
+        drawn = rng.integers([len(choice) for choice in choices])
+        return [choice[index] for choice, index in zip(choices, drawn, strict=True)]
 
     def _side_by_side(self, part: str, rows: Int64[np.ndarray, " row"]) -> np.ndarray:
         kind = bool if part == "graded" else np.int32

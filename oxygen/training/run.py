@@ -35,6 +35,7 @@ class Training:
         recipe: How it is trained.
         data: What the demonstrations are called, for the record.
         start_from: A checkpoint to begin with; parameters drawn from the recipe's seed if None.
+        wordings: Instructions to the wordings that training gives in their place; others stay as they are.
     """
 
     model: Pi05Config
@@ -43,6 +44,7 @@ class Training:
     recipe: Recipe
     data: tuple[str, ...]
     start_from: str | None = None
+    wordings: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
     def described(self) -> dict[str, Any]:
         """All of it as JSON has it."""
@@ -83,7 +85,7 @@ def train(
     robot = embodiment(training.embodiment)
     transform = Transform(embodiment=robot, norms=norms_of(statistics))
     lessons = Lessons(
-        mixture,
+        dataclasses.replace(mixture, wordings=training.wordings),
         model=training.model,
         transform=transform,
         tokenizer=tokenizer,

@@ -49,11 +49,16 @@ class Mixture:
 
     Attributes:
         parts: The datasets. They must agree in all sizes and in the names of their texts.
+        wordings: Instructions to what may be said in their place; others are said as they are.
     """
 
     parts: tuple[Samples, ...]
+    wordings: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        for instruction, wordings in self.wordings.items():
+            if not wordings:
+                raise UsageError(f"{instruction!r} has no wordings; give at least one, or leave it out")
         kinds = {_kind(part) for part in self.parts}
         if len(kinds) != 1:
             raise UsageError(f"datasets do not go together: {' or '.join(map(str, sorted(kinds)))}")
@@ -78,9 +83,9 @@ class Mixture:
         return np.concatenate([part.valid for part in self.parts])
 
     @property
-    def language(self) -> tuple[str, ...]:
-        """All instructions."""
-        return tuple(text for part in self.parts for text in part.language)
+    def instructions(self) -> tuple[Sequence[str], ...]:
+        """Of every frame the wordings in which its instruction may be given."""
+        return tuple(self.wordings.get(text, (text,)) for part in self.parts for text in part.language)
 
     def texts(self, task: str) -> tuple[str, ...]:
         """All texts of a language task; empty strings where the datasets have none of that name."""

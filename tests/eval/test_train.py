@@ -1,5 +1,7 @@
 """`python -m eval.train` and what it leaves: a folder that `python -m eval.libero --policy` takes."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import yaml
@@ -16,6 +18,8 @@ from oxygen.config import TINY
 from oxygen.language import LanguageTask
 from oxygen.training import checkpoint
 from oxygen.training.recipe import RUN_FILE, Recipe
+from sim_envs.libero.tasks import get_task
+from sim_envs.libero.wordings import wordings
 from tests.eval.test_policies import actions_of
 
 
@@ -79,6 +83,7 @@ def test_a_folder_without_a_policy_is_told_in_one_line(tmp_path):
         (["--steps", "0"], "steps is 0"),
         (["--minutes", "-1"], "--minutes is -1"),
         (["--text-rows", "99", "--batch", "8"], "text_rows is 99"),
+        (["--wordings", "held_out"], "unknown wordings 'held_out'.*training, benchmark"),
         (["--resume"], "nothing to resume"),
     ],
 )
@@ -97,14 +102,16 @@ def run(arguments):
     app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
 
 
-def test_the_texts_to_learn_are_those_that_are_served(tmp_path):
-    assignment = Assignment(
+@pytest.fixture
+def assignment(tmp_path) -> Assignment:
+    return Assignment(
         folder=tmp_path,
         data=(),
         model="tiny",
         embodiment="libero",
         language_tasks=("narration", "memory"),
         start_from=None,
+        wordings="training",
         tokenizer=None,
         recipe=Recipe(steps=1),
         rollouts=None,
@@ -112,5 +119,16 @@ def test_the_texts_to_learn_are_those_that_are_served(tmp_path):
         log_every=1,
         minutes=None,
     )
+
+
+def test_the_texts_to_learn_are_those_that_are_served(assignment):
     served = tuple(language_task(load(LanguageTaskConfig, name)) for name in assignment.language_tasks)
     assert training_of(assignment).tasks == served
+
+
+def test_a_training_says_in_which_words_it_is_told_its_tasks(assignment):
+    task = get_task("libero_object", 7)
+    described = training_of(assignment).described()
+    assert described["wordings"][task.language] == list(wordings(task.language, "training"))
+    plain = dataclasses.replace(assignment, wordings="benchmark")
+    assert training_of(plain).described()["wordings"] == {}

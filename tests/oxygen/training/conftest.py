@@ -73,6 +73,7 @@ def training(**recipe) -> Training:
         tasks=TASKS,
         recipe=dataclasses.replace(RECIPE, **recipe),
         data=("in memory",),
+        wordings={"pick up the milk": ("pick up the milk", "take the milk")},
     )
 
 

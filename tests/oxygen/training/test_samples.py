@@ -45,7 +45,7 @@ def test_a_mixture_is_its_parts_one_after_the_other():
     np.testing.assert_array_equal(mixture.images(rows), expected)
     np.testing.assert_array_equal(mixture.state[5:], parts[1].state)
     assert mixture.texts("narration")[5:] == parts[1].texts["narration"]
-    assert mixture.language[:5] == parts[0].language
+    assert mixture.instructions[:5] == tuple((told,) for told in parts[0].language)
 
 
 def test_datasets_of_different_shapes_do_not_mix():
@@ -53,8 +53,8 @@ def test_datasets_of_different_shapes_do_not_mix():
         Mixture((samples(3), samples(3, horizon=20)))
 
 
-def lessons(recipe: Recipe = RECIPE, robot=LIBERO, parts=None) -> Lessons:
-    mixture = Mixture(parts or (samples(8),))
+def lessons(recipe: Recipe = RECIPE, robot=LIBERO, parts=None, wordings=None) -> Lessons:
+    mixture = Mixture(parts or (samples(8),), wordings or {})
     return Lessons(
         mixture,
         model=MODEL,
@@ -100,6 +100,31 @@ def test_a_batch_is_a_function_of_seed_and_number():
 
     assert batch(0, 5) == batch(0, 5)
     assert len({batch(0, 5), batch(0, 6), batch(1, 5)}) == 3
+
+
+def told(taught: Lessons, number: int) -> list[str]:
+    """The instructions of a batch, read back from its prompts."""
+    batch = taught.batch(number)
+    lines = zip(np.asarray(batch.prompt), np.asarray(batch.length), strict=True)
+    return [VOCABULARY.decode(line[1:length].tolist()).strip() for line, length in lines]
+
+
+def test_an_instruction_is_given_in_one_of_its_wordings_drawn_anew_in_every_batch():
+    soup = ("pick up the alphabet soup", "take the alphabet soup", "get the alphabet soup")
+    taught = lessons(wordings={soup[0]: soup})
+    batches = [told(taught, number) for number in range(20)]
+    assert {line for batch in batches for line in batch if "soup" in line} == set(soup)
+    assert {line for batch in batches for line in batch if "milk" in line} == {"pick up the milk"}
+    again = lessons(wordings={soup[0]: soup})
+    assert told(again, 17) == batches[17]
+    assert [
+        told(lessons(dataclasses.replace(RECIPE, seed=1), wordings={soup[0]: soup}), n) for n in range(20)
+    ] != batches
+
+
+def test_an_instruction_without_any_wording_is_refused():
+    with pytest.raises(UsageError, match="'pick up the milk' has no wordings"):
+        lessons(wordings={"pick up the milk": ()})
 
 
 def test_only_some_rows_of_a_batch_need_texts():
