@@ -166,6 +166,7 @@ class RunConfig(Preset):
         replan_steps: Control steps between queries; the suite's own number if None.
         num_steps_wait: Settle steps; the suite's own number if None.
         max_steps: Step limit; the suite's own number if None.
+        wordings: In which words instructions are given: the benchmark's own, those of training, or others.
         seed: What the environment is seeded with before every episode, and the root of the policy's noise.
         video: Which episodes leave a video.
     """
@@ -185,6 +186,7 @@ class RunConfig(Preset):
     replan_steps: int | None = Field(default=None, gt=0)
     num_steps_wait: int | None = Field(default=None, ge=0)
     max_steps: int | None = Field(default=None, gt=0)
+    wordings: Wordings = "benchmark"
     seed: int = Field(default=7, ge=0, lt=2**32)
     video: VideoChoice = "failures"
 

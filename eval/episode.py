@@ -29,7 +29,8 @@ def run_episode(stage: Stage, plan: TaskPlan, key: EpisodeKey, recorder: Episode
     """
     try:
         success = False
-        for query in rollout(stage.worlds.of(plan), stage.policy, key, plan.protocol):
+        world, instruction = stage.worlds.of(plan), plan.instruction(key)
+        for query in rollout(world, stage.policy, key, plan.protocol, instruction):
             recorder.add(query)
             success = query.success
             stage.interrupts.check()

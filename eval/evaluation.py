@@ -80,7 +80,9 @@ def _run_all(run: Run, plan: EpisodePlan, stage: Stage, console: Console) -> Non
 def _manifest(run: Run, plan: EpisodePlan, assets: AssetSet, policy: Policy) -> dict[str, Any]:
     asset_set = {"name": assets.name, "digest": assets.digest}
     protocol = {
-        name: describe_suite(suite, assets=asset_set, policy_inputs=policy.inputs)
+        name: describe_suite(
+            suite, assets=asset_set, policy_inputs=policy.inputs, wordings=run.config.wordings
+        )
         for name, suite in plan.protocols.items()
     }
     return {

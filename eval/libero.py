@@ -43,6 +43,7 @@ def evaluate(  # noqa: PLR0913 - one parameter per option of the command line
     replan_steps: Annotated[int | None, Parameter(group=_PROTOCOL)] = None,
     num_steps_wait: Annotated[int | None, Parameter(group=_PROTOCOL)] = None,
     max_steps: Annotated[int | None, Parameter(group=_PROTOCOL)] = None,
+    wordings: Annotated[str | None, Parameter(group=_PROTOCOL)] = None,
     seed: Annotated[int | None, Parameter(group=_PROTOCOL)] = None,
     output_dir: Annotated[Path, Parameter(group=_OUTPUT)] = Path("runs"),
     video: Annotated[str | None, Parameter(group=_OUTPUT)] = None,
@@ -71,6 +72,8 @@ def evaluate(  # noqa: PLR0913 - one parameter per option of the command line
         replan_steps: Control steps between two queries. Default: 5.
         num_steps_wait: Settle steps before the first query. Default: 10.
         max_steps: Step limit of an episode. Default: the suite's published limit.
+        wordings: In which words the policy is told its task: benchmark (default), training (several, which
+            `eval.train` shows), or held_out (others, which it never shows).
         seed: The environment is seeded with it before every episode. Default: 7.
         output_dir: Where the run's folder is made.
         video: Which episodes leave a video: none, failures (default) or all.
@@ -92,6 +95,7 @@ def evaluate(  # noqa: PLR0913 - one parameter per option of the command line
         "replan_steps": replan_steps,
         "num_steps_wait": num_steps_wait,
         "max_steps": max_steps,
+        "wordings": wordings,
         "seed": seed,
         "video": video,
     }

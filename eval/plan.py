@@ -4,8 +4,9 @@ import dataclasses
 
 from configs.errors import UsageError
 from configs.load import load
-from configs.schema import RunConfig, SuiteConfig
+from configs.schema import RunConfig, SuiteConfig, Wordings
 from sim_envs.libero.tasks import Task, get_task, init_states, list_tasks
+from sim_envs.libero.wordings import wording_of
 from sim_envs.world import EpisodeKey
 
 
@@ -17,11 +18,17 @@ class TaskPlan:
         task: The task.
         protocol: The suite's protocol, with what the configuration overrides.
         keys: The episodes, in the order they are run.
+        wordings: In which words the policy is given the instruction.
     """
 
     task: Task
     protocol: SuiteConfig
     keys: tuple[EpisodeKey, ...]
+    wordings: Wordings = "benchmark"
+
+    def instruction(self, key: EpisodeKey) -> str:
+        """What the policy is told in that episode."""
+        return wording_of(key, self.task.language, self.wordings)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -74,6 +81,7 @@ def _plan_suite(config: RunConfig, suite: str) -> list[TaskPlan]:
                 EpisodeKey(suite=suite, task_id=task.task_id, init_id=init_id, seed=config.seed)
                 for init_id in _init_ids(config, protocol, task)
             ),
+            wordings=config.wordings,
         )
         for task in tasks
     ]

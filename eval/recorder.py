@@ -77,7 +77,7 @@ class EpisodeRecorder:
         return EpisodeResult(
             key=self._key,
             task=self._plan.task.name,
-            language=self._plan.task.language,
+            language=self._plan.instruction(self._key),
             outcome=outcome,
             steps=self._steps,
             queries=self._queries,
@@ -120,7 +120,7 @@ class EpisodeRecorder:
     def _caption(self, query: Query) -> Caption:
         memory = self._said.get("memory", "")
         return Caption(
-            task=self._plan.task.language,
+            task=self._plan.instruction(self._key),
             episode=f"{self._key.suite} · task {self._key.task_id} · init {self._key.init_id}",
             mode=self._config.mode,
             time_s=query.step / self._plan.protocol.control_hz,

@@ -40,7 +40,7 @@ class EpisodeResult:
     Attributes:
         key: The episode.
         task: LIBERO's name of the task.
-        language: The instruction.
+        language: The instruction, in the words in which the policy was given it.
         outcome: How it ended.
         steps: Control steps after settling.
         queries: Policy calls.

@@ -44,7 +44,9 @@ class Query:
     timings_ms: Mapping[str, float]
 
 
-def rollout(world: World, policy: Policy, key: EpisodeKey, protocol: SuiteConfig) -> Iterator[Query]:
+def rollout(
+    world: World, policy: Policy, key: EpisodeKey, protocol: SuiteConfig, instruction: str | None = None
+) -> Iterator[Query]:
     """Run one episode, yielding after every query's actions were executed.
 
     Args:
@@ -52,6 +54,7 @@ def rollout(world: World, policy: Policy, key: EpisodeKey, protocol: SuiteConfig
         policy: Who acts.
         key: The episode.
         protocol: Limits; `replan_steps` actions of every answer are executed before the next query.
+        instruction: What the policy is told; what the world says if None. The world's truth is its own.
 
     Raises:
         ActionError: The policy's answer has a wrong shape or numbers that are not finite.
@@ -61,7 +64,7 @@ def rollout(world: World, policy: Policy, key: EpisodeKey, protocol: SuiteConfig
     step = 0
     for index in itertools.count():
         began = time.perf_counter()
-        observation = world.observe()
+        observation = _told(world.observe(), instruction)
         observed = time.perf_counter()
         truth = world.truth()
         reply = policy.infer(observation)
@@ -83,6 +86,10 @@ def rollout(world: World, policy: Policy, key: EpisodeKey, protocol: SuiteConfig
         step += advance.steps
         if advance.success or step >= protocol.max_steps:
             return
+
+
+def _told(observation: Observation, instruction: str | None) -> Observation:
+    return observation if instruction is None else dataclasses.replace(observation, language=instruction)
 
 
 def executable(actions: object, *, least: int, width: int = 7) -> Float64[np.ndarray, "horizon 7"]:

@@ -1,5 +1,6 @@
 """The boundary: whatever goes wrong inside an episode becomes a record with its traceback."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -14,6 +15,7 @@ from eval.recorder import EpisodeRecorder
 from eval.records import Outcome, RunFolder
 from sim_envs.fake import FakeWorld
 from sim_envs.libero.tasks import get_task
+from sim_envs.libero.wordings import wordings
 from sim_envs.world import EpisodeKey
 from tests.eval.doubles import FakePolicy
 
@@ -46,6 +48,35 @@ def run(tmp_path, plan, world, policy, video="all"):
     recorder = EpisodeRecorder(folder, plan, KEY, RunConfig(video=video))
     stage = Stage(worlds=worlds, policy=policy, interrupts=Interrupts())
     return run_episode(stage, plan, KEY, recorder), worlds
+
+
+class Listener(FakePolicy):
+    """Remembers what it was told."""
+
+    def infer(self, observation):
+        self.told = observation.language
+        return super().infer(observation)
+
+
+def test_an_episode_in_held_out_words_is_told_and_recorded_in_them(tmp_path, plan):
+    plan, policy = dataclasses.replace(plan, wordings="held_out"), Listener()
+    result, _ = run(tmp_path, plan, FakeWorld(success_at=12), policy)
+    assert policy.told == result.language == plan.instruction(KEY)
+    assert result.language in wordings(plan.task.language, "held_out")
+
+
+def test_the_wording_changes_nothing_of_the_truth(tmp_path, plan):
+    logs = []
+    for chosen in ("benchmark", "held_out"):
+        run(
+            tmp_path / chosen,
+            dataclasses.replace(plan, wordings=chosen),
+            FakeWorld(success_at=12),
+            FakePolicy(),
+        )
+        lines = RunFolder(tmp_path / chosen).queries_path(KEY).read_text().splitlines()
+        logs.append([json.loads(line)["truth"] for line in lines])
+    assert logs[0] == logs[1]
 
 
 def test_a_solved_episode(tmp_path, plan):

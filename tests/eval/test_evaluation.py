@@ -66,6 +66,30 @@ def test_a_run_leaves_manifest_episodes_queries_and_results(tmp_path, policy, ca
         assert part in printed
 
 
+def test_other_words_are_another_protocol(tmp_path, policy):
+    """Runs in other words are never compared with published ones, or with each other's."""
+    manifests = []
+    for chosen in ("benchmark", "training", "held_out"):
+        run = new_run(tmp_path, CONFIG.model_copy(update={"wordings": chosen}))
+        run_evaluation(run)
+        manifests.append(run.folder.read_manifest())
+    assert [manifest["config"]["wordings"] for manifest in manifests] == ["benchmark", "training", "held_out"]
+    assert len({manifest["protocol_hash"] for manifest in manifests}) == 3
+    assert len({manifest["suite_hashes"]["libero_goal"] for manifest in manifests}) == 3
+    assert "wordings" not in manifests[0]["protocol"]["libero_goal"]
+    assert manifests[2]["protocol"]["libero_goal"]["wordings"]["name"] == "held_out"
+
+
+def test_every_mode_is_told_the_same(tmp_path, policy):
+    said = []
+    for mode in ("isolated", "unified"):
+        run = new_run(tmp_path, CONFIG.model_copy(update={"wordings": "held_out", "mode": mode}))
+        run_evaluation(run)
+        said.append({key: result.language for key, result in run.folder.episodes().items()})
+    assert said[0] == said[1]
+    assert len(said[0]) == 8
+
+
 def test_ctrl_c_leaves_a_run_that_resume_completes(tmp_path, policy, capsys):
     policy.interrupted_at = 5
     run = new_run(tmp_path, CONFIG)

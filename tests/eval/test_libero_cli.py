@@ -42,7 +42,7 @@ def test_every_option_arrives(started):
         "--mode shared --suite libero_goal libero_10 --task-ids 0-2,5 --num-trials-per-task 3 --init-ids 4 6 "
         "--policy expert --assets /some/where --language-tasks memory --random-weights --dtype bfloat16 "
         "--tokens-per-frame 2 --replan-steps 8 "
-        "--num-steps-wait 12 --max-steps 99 --seed 11 --video none"
+        "--num-steps-wait 12 --max-steps 99 --wordings held_out --seed 11 --video none"
     )
     assert call(*line.split()) == 0
     assert started[0] == RunConfig(
@@ -60,6 +60,7 @@ def test_every_option_arrives(started):
         replan_steps=8,
         num_steps_wait=12,
         max_steps=99,
+        wordings="held_out",
         seed=11,
         video="none",
     )
@@ -102,6 +103,7 @@ def test_a_file_of_ones_own(started, tmp_path):
         ("--suite libero_goal --init-ids 50", ["init id 50", "0 to 49"]),
         ("--policy noop --num-trials-per-task 51", ["51", "50"]),
         ("--policy noop --max-steps 0", ["max_steps", "0"]),
+        ("--policy noop --wordings held-out", ["'held-out'", "did you mean 'held_out'"]),
         ("--seed x", ["--seed", "x"]),
         ("--smoke --config demo", ["--smoke", "--config"]),
         ("--language-tasks narate --policy tiny", ["'narate'", "did you mean 'narration'"]),
