@@ -112,7 +112,8 @@ class PolicyConfig(Preset):
         kind: `oxygen` is a vision-language-action model served by the engine; the others need no model.
         description: One line for tables.
         speaks: For scripted policies, `truth`: reads the world's own account aloud. Silent if None.
-        model: For `oxygen`, the model configuration.
+        checkpoint: For `oxygen`, what training wrote, a folder or a URL: its own card says all that follows.
+        model: For `oxygen` without one, the model configuration.
         embodiment: The robot it was trained on: its prompt, its state, its actions.
         weights: Its checkpoint: a folder or a URL; random weights if None.
         weights_seed: The seed of random weights.
@@ -126,6 +127,7 @@ class PolicyConfig(Preset):
     kind: Literal["oxygen", "expert", "noop", "random"]
     description: str
     speaks: Literal["truth"] | None = None
+    checkpoint: str | None = None
     model: Name | None = None
     embodiment: Name = "libero"
     weights: str | None = None
@@ -136,10 +138,13 @@ class PolicyConfig(Preset):
 
     @model_validator(mode="after")
     def _has_a_model_exactly_if_it_needs_one(self) -> Self:
-        if (self.kind == "oxygen") != (self.model is not None):
-            raise ValueError("`model` is for policies of kind `oxygen`, and these need it")
+        if (self.kind == "oxygen") != ((self.model or self.checkpoint) is not None):
+            raise ValueError("`model` or `checkpoint` is for policies of kind `oxygen`, and these need one")
         if self.kind == "oxygen" and self.speaks is not None:
             raise ValueError("`speaks` is for scripted policies; one of kind `oxygen` speaks for itself")
+        said = self.model_fields_set - {"name", "kind", "description", "checkpoint"}
+        if self.checkpoint is not None and said:
+            raise ValueError(f"`checkpoint` has a card that says `{min(said)}`: give one of them")
         if (self.weights is None) != (self.tokenizer is None):
             raise ValueError("`weights` and `tokenizer` belong together: give both or neither")
         return self

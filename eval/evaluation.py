@@ -12,7 +12,8 @@ from eval.episode import Stage, run_episode
 from eval.interrupts import Interrupts
 from eval.json_files import write_json
 from eval.plan import EpisodePlan, make_plan
-from eval.policies import Policy, open_policy, read_cast
+from eval.policies import Cast, Policy, open_policy, read_cast
+from eval.policy_names import weights_sha256
 from eval.protocol import describe_suite, hash_of
 from eval.recorder import EpisodeRecorder
 from eval.records import Outcome
@@ -41,7 +42,7 @@ def run_evaluation(run: Run) -> int:
     cast = read_cast(run.config)
     assets = find_assets(run.config.assets)
     policy = open_policy(cast, run.config)
-    manifest = _manifest(run, plan, assets, policy)
+    manifest = _manifest(run, plan, cast, assets, policy)
     if run.resumed:
         _refuse_another_protocol(run, manifest)
     with run.folder.claimed():
@@ -77,7 +78,7 @@ def _run_all(run: Run, plan: EpisodePlan, stage: Stage, console: Console) -> Non
             console.episode(result)
 
 
-def _manifest(run: Run, plan: EpisodePlan, assets: AssetSet, policy: Policy) -> dict[str, Any]:
+def _manifest(run: Run, plan: EpisodePlan, cast: Cast, assets: AssetSet, policy: Policy) -> dict[str, Any]:
     asset_set = {"name": assets.name, "digest": assets.digest}
     protocol = {
         name: describe_suite(
@@ -93,6 +94,7 @@ def _manifest(run: Run, plan: EpisodePlan, assets: AssetSet, policy: Policy) -> 
         "command": shlex.join(["python", "-m", "eval.libero", *sys.argv[1:]]),
         "mode": run.config.mode,
         "policy": run.config.policy,
+        "weights_sha256": None if run.config.random_weights else weights_sha256(cast.policy),
         "assets": asset_set,
         "n_planned": len(plan.keys),
         "config": run.config.model_dump(mode="json"),

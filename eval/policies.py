@@ -5,18 +5,17 @@ import functools
 import math
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from jaxtyping import Float64
 
-from configs.errors import UsageError
-from configs.load import load, names
+from configs.load import load
 from configs.schema import LanguageTaskConfig, PolicyConfig, RunConfig
 from configs.specs import compare
 from eval.language_tasks import language_task
 from eval.oracle import Oracle
+from eval.policy_names import check_learnt, read_policy
 from oxygen import config as model_configs
 from oxygen import tokenizer as tokenizers
 from oxygen.budget import Budget, Deadline, FixedTokens
@@ -26,7 +25,6 @@ from oxygen.language import LanguageTask
 from oxygen.policy import EngineConfig, OxyGenPolicy, create_policy
 from oxygen.reply import Reply, Tail
 from oxygen.scheduler import Mode
-from oxygen.training.checkpoint import CARD
 from oxygen.transforms import Embodiment, Transform, embodiment, of_checkpoint, untrained
 from oxygen.weights import fetch
 from oxygen.weights import load as load_weights
@@ -69,36 +67,13 @@ def read_cast(config: RunConfig) -> Cast:
         UsageError: No such policy or language task, or a policy whose conventions are not LIBERO's.
     """
     tasks = tuple(load(LanguageTaskConfig, name) for name in config.language_tasks)
-    policy = _read_policy(config.policy)
-    _check_learnt(policy, tasks)
+    policy = read_policy(config.policy)
+    check_learnt(policy, tasks)
     if policy.kind == "oxygen":
         model_configs.preset(policy.model or policy.name)
         theirs = embodiment(policy.embodiment).interface
         compare(dataclasses.replace(theirs, name=policy.name), LIBERO_INTERFACE)
     return Cast(policy=policy, tasks=tasks)
-
-
-def _read_policy(name: str) -> PolicyConfig:
-    """A policy by the name of its preset, or by the folder of a checkpoint that training wrote."""
-    folder = Path(name)
-    if name in names(PolicyConfig) or not folder.is_dir():
-        return load(PolicyConfig, name)
-    policy = load(PolicyConfig, str(folder / CARD))
-    here = {"weights": str(folder), "tokenizer": str(folder / str(policy.tokenizer))}
-    return policy.model_copy(update=here)
-
-
-def _check_learnt(policy: PolicyConfig, tasks: Sequence[LanguageTaskConfig]) -> None:
-    """Refuse to ask a trained policy for a text it never learnt, or in other words than it learnt."""
-    if policy.language_tasks is None:
-        return
-    for task in tasks:
-        if policy.language_tasks.get(task.name) != task.prompt:
-            learnt = [f"{name} ({prompt!r})" for name, prompt in policy.language_tasks.items()]
-            raise UsageError(
-                f"policy {policy.name!r} has not learnt language task {task.name!r} with prompt "
-                f"{task.prompt!r}; it has learnt {', '.join(learnt) or 'none'}. Choose with --language-tasks"
-            )
 
 
 def open_policy(cast: Cast, config: RunConfig) -> Policy:

@@ -42,7 +42,7 @@ class Options:
     """What was asked for.
 
     Attributes:
-        policy: Name of a policy preset, or a YAML file.
+        policy: Name of a policy preset, a YAML file, or the folder of a checkpoint.
         random_weights: Random weights instead of its checkpoint.
         dtype: What it computes in; its own if None.
         axes: What is varied.
@@ -133,7 +133,7 @@ def _parser() -> _Parser:
         allow_abbrev=False,
     )
     what = parser.add_argument_group("what is measured")
-    what.add_argument("--policy", help=_help("policy preset, or a YAML file", "policy"))
+    what.add_argument("--policy", help=_help("policy preset, YAML file, or folder of a checkpoint", "policy"))
     what.add_argument(
         "--random-weights", action="store_true", help="instead of its checkpoint: latency without a download"
     )

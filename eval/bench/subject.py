@@ -67,14 +67,13 @@ def _random(name: str, dtype: str | None) -> tuple[Pi05Config, Loadable, str]:
 def _of_preset(name: str, dtype: str | None) -> tuple[Pi05Config, Loadable, str]:
     """Sizes and weights of a YAML preset; reading one takes a package that random weights do without."""
     try:
-        from configs.load import load
-        from configs.schema import PolicyConfig
+        from eval.policy_names import read_policy
     except ModuleNotFoundError as error:
         raise UsageError(
             f"reading preset {name!r} needs {error.name}; install it, or measure "
             f"{', '.join(model_configs.PRESETS)} with --random-weights"
         ) from None
-    preset = load(PolicyConfig, name)
+    preset = read_policy(name)
     if preset.model is None:
         raise UsageError(f"policy {name!r} is no model, so there is nothing to measure")
     config = _cast(model_configs.preset(preset.model), dtype)

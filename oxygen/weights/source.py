@@ -1,4 +1,4 @@
-"""Where a source lies on this disk: paths as they are, URLs in a cache that is filled on demand."""
+"""Where a source lies on this disk: paths as they are, what is bundled, URLs in a cache filled on demand."""
 
 import os
 from pathlib import Path
@@ -8,15 +8,18 @@ from configs.errors import UsageError, unknown
 from oxygen.weights import download
 
 CACHE_VARIABLE = "OXYGEN_CACHE"
-SCHEMES = ("gs", "https", "http")
+BUNDLED = "bundled"
+"""The scheme of checkpoints that ship with the package: `bundled://tiny`."""
+SCHEMES = ("gs", "https", "http", BUNDLED)
 
 
 def fetch(source: str | Path) -> Path:
     """The local file or folder of a source, whole.
 
     Args:
-        source: A path; or a URL of a file or a folder. A folder on the web must list its files (as in a
-            public bucket or a web server's index). State of training beside parameters is left out.
+        source: A path; `bundled://NAME`; or a URL of a file or a folder. A folder on the web must list its
+            files (as in a public bucket or a web server's index). State of training beside parameters is
+            left out.
 
     Raises:
         UsageError: The URL is of no kind known here, or is neither in the cache nor to be had; or what came
@@ -28,9 +31,16 @@ def fetch(source: str | Path) -> Path:
         return Path(text).expanduser()
     if scheme not in SCHEMES:
         raise unknown("kind of URL", scheme, SCHEMES, remedy="A folder or file is given by its plain path.")
+    if scheme == BUNDLED:
+        return bundled(text.removeprefix(f"{BUNDLED}://"))
     target = cached(text)
     download.complete(text, target)
     return target
+
+
+def bundled(name: str) -> Path:
+    """The folder of a checkpoint that ships with the package, whether it is there or not."""
+    return Path(__file__).parents[1] / "assets" / name
 
 
 def cached(url: str) -> Path:

@@ -49,6 +49,14 @@ def preset(tmp_path_factory):
     return str(file)
 
 
+def untrained(folder: Path) -> str:
+    """A preset of the same sizes that has learnt nothing, written into `folder`."""
+    file = folder / "untrained.yaml"
+    content = {"name": "untrained", "kind": "oxygen", "description": "Random weights.", "model": "tiny"}
+    file.write_text(yaml.safe_dump(content))
+    return str(file)
+
+
 def actions_of(config: RunConfig) -> np.ndarray:
     policy = open_policy(read_cast(config), config)
     assert isinstance(policy, Served)
@@ -58,16 +66,18 @@ def actions_of(config: RunConfig) -> np.ndarray:
     return policy.infer(world.observe()).actions
 
 
-def test_a_checkpoint_acts_as_the_weights_in_it_with_its_own_statistics(preset):
-    """Its weights are those that `tiny` draws, its actions span half the range: so they are half as large."""
-    random = actions_of(RunConfig(mode="actions", policy="tiny"))
+def test_a_checkpoint_acts_as_the_weights_in_it_with_its_own_statistics(preset, tmp_path):
+    """Its weights are random ones, and its actions span half the range: so they are half as large."""
+    random = actions_of(RunConfig(mode="actions", policy=untrained(tmp_path)))
     trained = actions_of(RunConfig(mode="actions", policy=preset))
     np.testing.assert_allclose(trained, random / 2, rtol=0, atol=1e-5)
 
 
-def test_random_weights_need_neither_checkpoint_nor_statistics(preset):
+def test_random_weights_need_neither_checkpoint_nor_statistics(preset, tmp_path):
     config = RunConfig(mode="actions", policy=preset, random_weights=True)
-    np.testing.assert_array_equal(actions_of(config), actions_of(RunConfig(mode="actions", policy="tiny")))
+    np.testing.assert_array_equal(
+        actions_of(config), actions_of(RunConfig(mode="actions", policy=untrained(tmp_path)))
+    )
 
 
 def test_statistics_may_lie_elsewhere_than_the_weights(preset, tmp_path):

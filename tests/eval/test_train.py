@@ -20,7 +20,7 @@ from oxygen.training import checkpoint
 from oxygen.training.recipe import RUN_FILE, Recipe
 from sim_envs.libero.tasks import get_task
 from sim_envs.libero.wordings import wordings
-from tests.eval.test_policies import actions_of
+from tests.eval.test_policies import actions_of, untrained
 
 
 def moments(size, half_range):
@@ -30,7 +30,7 @@ def moments(size, half_range):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A checkpoint of `tiny` with the parameters that the preset draws, whose actions span half the range."""
+    """A checkpoint of `tiny`'s sizes with random parameters, whose actions span half the range."""
     served = checkpoint.Served(
         model=TINY,
         embodiment="libero",
@@ -45,8 +45,8 @@ def folder(tmp_path_factory):
     return folder
 
 
-def test_a_checkpoint_of_training_is_a_policy_by_its_folder(folder):
-    random = actions_of(RunConfig(mode="actions", policy="tiny", language_tasks=()))
+def test_a_checkpoint_of_training_is_a_policy_by_its_folder(folder, tmp_path):
+    random = actions_of(RunConfig(mode="actions", policy=untrained(tmp_path), language_tasks=()))
     trained = actions_of(RunConfig(mode="actions", policy=str(folder), language_tasks=()))
     np.testing.assert_allclose(trained, random / 2, rtol=0, atol=1e-5)
 

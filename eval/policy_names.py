@@ -1,0 +1,67 @@
+"""Which policy a name stands for: a preset, a YAML file, or a checkpoint that training wrote."""
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from configs.errors import UsageError
+from configs.load import load, names
+from configs.schema import LanguageTaskConfig, PolicyConfig
+from oxygen.training.checkpoint import CARD
+from oxygen.weights import fetch
+from oxygen.weights.loading import SINGLE_FILE
+
+
+def read_policy(name: str) -> PolicyConfig:
+    """A policy by the name of its preset, its YAML file, or the folder of a checkpoint.
+
+    A preset may itself be of a checkpoint, such as the one in the package. Then it gives the policy its name
+    and description, and the checkpoint's own card the rest: both ways lead to the same policy.
+
+    Raises:
+        UsageError: There is no such policy, or its card does not fit the schema.
+    """
+    if name not in names(PolicyConfig) and Path(name).is_dir():
+        return _of_checkpoint(name)
+    preset = load(PolicyConfig, name)
+    if preset.checkpoint is None:
+        return preset
+    named = {"name": preset.name, "description": preset.description}
+    return _of_checkpoint(preset.checkpoint).model_copy(update=named)
+
+
+def check_learnt(policy: PolicyConfig, tasks: Sequence[LanguageTaskConfig]) -> None:
+    """Refuse to ask a trained policy for a text it never learnt, or in other words than it learnt.
+
+    Raises:
+        UsageError: Says what it has learnt.
+    """
+    if policy.language_tasks is None:
+        return
+    for task in tasks:
+        if policy.language_tasks.get(task.name) != task.prompt:
+            learnt = [f"{name} ({prompt!r})" for name, prompt in policy.language_tasks.items()]
+            raise UsageError(
+                f"policy {policy.name!r} has not learnt language task {task.name!r} with prompt "
+                f"{task.prompt!r}; it has learnt {', '.join(learnt) or 'none'}. Choose with --language-tasks"
+            )
+
+
+def weights_sha256(policy: PolicyConfig) -> str | None:
+    """What tells a policy's weights from all others; None where they are random, or no file in our format."""
+    if policy.weights is None:
+        return None
+    file = fetch(policy.weights) / SINGLE_FILE
+    if not file.is_file():
+        return None
+    with file.open("rb") as weights:
+        return hashlib.file_digest(weights, "sha256").hexdigest()
+
+
+def _of_checkpoint(source: str) -> PolicyConfig:
+    folder = fetch(source)
+    card = folder / CARD
+    if not card.is_file():
+        raise UsageError(f"{source} is no checkpoint that training wrote: it has no {CARD}")
+    policy = load(PolicyConfig, str(card))
+    return policy.model_copy(update={"weights": source, "tokenizer": str(folder / str(policy.tokenizer))})
