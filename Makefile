@@ -6,7 +6,7 @@ ifneq ($(LIBERO_ASSETS),)
 export OXYGEN_LIBERO_ASSETS := $(abspath $(LIBERO_ASSETS))
 endif
 
-.PHONY: setup demo test check bench lock train-tiny
+.PHONY: setup demo test check bench lock train-tiny bundle-tiny
 .DEFAULT_GOAL := check
 
 setup: .venv/.synced
@@ -40,6 +40,13 @@ train-tiny: setup
 	$(PYTHON) -m eval.train --data $(TINY)/demonstrations --model tiny --steps $(TINY_STEPS) --batch 64 --seed 0 \
 	    --eval-suite libero_object --eval-init-ids 49 --eval-assets standins --output-dir $(TINY) \
 	    $(if $(wildcard $(TINY)/run.json),--resume)
+
+# Into the package: the newest checkpoint of that training, with what these runs say it reached, and its model card.
+RESULTS ?=
+
+bundle-tiny: setup
+	$(PYTHON) -m eval.bundle $(lastword $(sort $(wildcard $(TINY)/checkpoints/step_???????))) \
+	    $(if $(RESULTS),--results $(RESULTS))
 
 bench: setup
 	$(PYTHON) -m benchmarks.libero_loop

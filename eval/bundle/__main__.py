@@ -1,0 +1,57 @@
+"""`python -m eval.bundle [CHECKPOINT]`: ship a trained checkpoint in the package, with its model card."""
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import App, Parameter
+from rich.console import Console as RichConsole
+
+from eval.bundle.bundling import Bundled, bundle
+from eval.bundle.card import CARD_FILE
+from eval.bundle.contents import MOST_BYTES
+from eval.cli import Names, run_app
+from oxygen.weights.source import bundled
+
+app = App(
+    name="python -m eval.bundle",
+    help="Put a trained checkpoint into the package as policy `tiny`: what is served of it, what recorded "
+    "runs say it reached, and a model card made of both. Without a checkpoint, add results to what is there.",
+    version_flags=[],
+)
+
+
+@app.default
+def main(
+    checkpoint: Path | None = None,
+    /,
+    *,
+    results: Annotated[Names, Parameter(show_default=False)] = (),
+    data: Annotated[Names, Parameter(show_default=False)] = (),
+    output: Annotated[Path | None, Parameter(show_default=False)] = None,
+) -> None:
+    """Bundle, and say what is bundled now.
+
+    Args:
+        checkpoint: A folder that training wrote. Default: what is bundled already.
+        results: Complete runs of that checkpoint, or folders of them; they are added to those of before.
+        data: Where its demonstrations are. Default: where they were in training.
+        output: The folder to put it in. Default: that of `tiny` in the package.
+    """
+    target = output or bundled("tiny")
+    _tell(bundle(checkpoint, [*map(Path, results)], target, data=[*map(Path, data)]), target)
+
+
+def _tell(made: Bundled, target: Path) -> None:
+    contents, console = made.contents, RichConsole(highlight=False)
+    console.print(
+        f"[bold]{contents.name}[/]: {contents.parameters:,} parameters after {contents.step} steps, "
+        f"{contents.bytes:,} of at most {MOST_BYTES:,} bytes, {len(made.results)} results",
+        soft_wrap=True,
+    )
+    if made.dropped:
+        console.print(f"{made.dropped} results of the weights before are left out", soft_wrap=True)
+    console.print(f"The card: {target / CARD_FILE}", soft_wrap=True)
+
+
+if __name__ == "__main__":
+    run_app(app)

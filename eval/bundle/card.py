@@ -1,0 +1,144 @@
+"""The model card: a template filled in with what a bundled checkpoint's files say, and nothing else."""
+
+import importlib.resources
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined
+
+from configs.errors import UsageError
+from eval.bundle.contents import Contents, read_contents, read_record
+from eval.bundle.data import begun_in
+from eval.bundle.results import Result, TaskResult, read_results
+from eval.statistics import wilson_95
+from oxygen.weights.loading import SINGLE_FILE
+
+CARD_FILE = "MODEL_CARD.md"
+
+_TEMPLATE = importlib.resources.files("eval") / "bundle" / "model_card.md.j2"
+_TOLD_APART = {"step", "model", "tasks", "data", "frames", "wordings"}
+"""Keys of `training.json` that have a place of their own in the card."""
+
+
+def render(folder: Path) -> str:
+    """The card of the checkpoint bundled in a folder, in Markdown.
+
+    Raises:
+        UsageError: Nothing is bundled there.
+    """
+    contents, record = read_contents(folder), read_record(folder)
+    if contents is None:
+        raise UsageError(f"nothing is bundled at {folder}; give the checkpoint of a training")
+    results = read_results(folder)
+    environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters |= {"ranges": ranges, "text": _text, "percentages": _percentages}
+    template = environment.from_string(_TEMPLATE.read_text(encoding="utf-8"))
+    return template.render(
+        contents=contents,
+        weights_file=SINGLE_FILE,
+        model=flattened(record["model"]),
+        tasks=record["tasks"],
+        frames=record["frames"],
+        wordings=record["wordings"],
+        recipe=flattened({key: value for key, value in record.items() if key not in _TOLD_APART}),
+        graded=list(dict.fromkeys(task for result in results for task in result.texts)),
+        rows=[_row(result, contents) for result in results],
+        unmeasured=_unmeasured(contents, results),
+    )
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Whole numbers in short: `0–3, 7`."""
+    runs: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1][1:] = [number]
+        else:
+            runs.append([number])
+    return ", ".join("–".join(map(str, run)) for run in runs)
+
+
+def flattened(content: Mapping[str, Any], path: str = "") -> dict[str, Any]:
+    """Values by their dotted paths."""
+    leaves: dict[str, Any] = {}
+    for key, value in content.items():
+        whole = f"{path}{key}"
+        leaves |= flattened(value, f"{whole}.") if isinstance(value, Mapping) else {whole: value}
+    return leaves
+
+
+def _row(result: Result, contents: Contents) -> dict[str, Any]:
+    """A result as the template shows it."""
+    interval = wilson_95(result.n_success, result.n_episodes)
+    return {
+        "result": result,
+        "rate": "–" if interval is None else f"{100 * result.n_success / result.n_episodes:.1f} %",
+        "interval": "–" if interval is None else f"{100 * interval.low:.1f} – {100 * interval.high:.1f}",
+        "action": _latency(result.latency_ms.get("action")),
+        "query": _latency(result.latency_ms.get("frame")),
+        "shown": sorted(set(result.init_ids) & begun_in(contents.data, result.suite)),
+        "weakest": _weakest(result.tasks),
+        "options": _spelt(result.options),
+        "command": _command(result, contents.name),
+    }
+
+
+def _latency(quantiles: Mapping[str, float] | None) -> str:
+    return "–" if not quantiles else f"{quantiles['p50']:.1f} / {quantiles['p95']:.1f}"
+
+
+def _percentages(scores: Mapping[str, Mapping[str, Any]]) -> str:
+    """Measures with their intervals, where there are enough episodes for one."""
+    told = [f"{measure} {score['pc']:.1f}{_between(score['ci95'])}" for measure, score in scores.items()]
+    return ", ".join(told) or "–"
+
+
+def _between(ci95: Sequence[float] | None) -> str:
+    return "" if ci95 is None else f" ({ci95[0]:.1f} – {ci95[1]:.1f})"
+
+
+def _weakest(tasks: Sequence[TaskResult]) -> list[TaskResult]:
+    """The tasks that were solved least often; none if all always were."""
+    least = min((task.n_success / task.n_episodes for task in tasks if task.n_episodes), default=1.0)
+    return [
+        task for task in tasks if task.n_episodes and least < 1 and task.n_success / task.n_episodes == least
+    ]
+
+
+def _spelt(options: Mapping[str, Any]) -> str:
+    """Options as the command line takes them."""
+    return " ".join(_flag(name, value) for name, value in sorted(options.items()))
+
+
+def _flag(name: str, value: Any) -> str:
+    flag = "--" + name.replace("_", "-")
+    if isinstance(value, list | tuple):
+        return f"{flag} {' '.join(map(str, value)) or 'none'}"
+    return flag if value is True else f"{flag} {value}"
+
+
+def _command(result: Result, policy: str) -> str:
+    """What measures this again. Assets that are not the package's own have to be found by whoever does."""
+    ids = ranges(result.init_ids).replace("–", "-").replace(",", "")
+    assets = " --assets standins" if result.assets.name == "standins" else ""
+    what = f"--policy {policy} --suite {result.suite} --mode {result.mode} --init-ids {ids}{assets}"
+    return f"python -m eval.libero {what} {_spelt(result.options)}".rstrip()
+
+
+def _unmeasured(contents: Contents, results: Iterable[Result]) -> list[str]:
+    """Suites and asset sets it was trained on without a result here."""
+    measured = {(result.suite, result.assets.name) for result in results}
+    trained = {(suite, assets) for each in contents.data for suite in each.suites for assets in each.assets}
+    return [f"{suite} on {assets}" for suite, assets in sorted(trained - measured)]
+
+
+def _text(value: Any) -> str:
+    """A value in a table's cell."""
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value)) or "none"
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value).replace("|", "\\|")

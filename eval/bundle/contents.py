@@ -1,0 +1,169 @@
+"""What of a checkpoint is bundled: the files that are served, not the optimiser's state; and their facts."""
+
+import dataclasses
+import hashlib
+import json
+import math
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from configs.errors import UsageError
+from eval.bundle.data import Demonstrated, read_demonstrated
+from eval.json_files import write_json
+from eval.policy_names import read_policy
+from oxygen.config import preset
+from oxygen.norms import checkpoint_norms
+from oxygen.training.checkpoint import CARD, RECORD, TOKENIZER
+from oxygen.transforms import embodiment
+from oxygen.weights import layout
+from oxygen.weights.loading import SINGLE_FILE
+from oxygen.weights.safetensors import open_safetensors
+
+MOST_BYTES = 16_000_000
+"""What may be bundled at most: everybody who installs the package carries it."""
+
+_MANIFEST = "manifest.json"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FileFacts:
+    """What tells a file from all others."""
+
+    sha256: str
+    bytes: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Contents:
+    """The `manifest.json` of a bundled checkpoint.
+
+    Attributes:
+        name: The policy's name, which is the folder's.
+        step: Training steps behind it.
+        parameters: Numbers in `model.safetensors`.
+        files: Path in the folder to what the file there must be.
+        data: The demonstrations it was trained on.
+    """
+
+    name: str
+    step: int
+    parameters: int
+    files: Mapping[str, FileFacts]
+    data: tuple[Demonstrated, ...]
+
+    @property
+    def bytes(self) -> int:
+        """Of all files together."""
+        return sum(file.bytes for file in self.files.values())
+
+    @property
+    def weights_sha256(self) -> str:
+        """What tells its parameters from all others."""
+        return self.files[SINGLE_FILE].sha256
+
+
+_CONTENTS = TypeAdapter(Contents)
+
+
+def read_contents(folder: Path) -> Contents | None:
+    """The manifest of a bundled checkpoint; None if nothing is bundled there.
+
+    Raises:
+        UsageError: It is damaged.
+    """
+    file = folder / _MANIFEST
+    if not file.is_file():
+        return None
+    try:
+        return _CONTENTS.validate_json(file.read_bytes())
+    except ValidationError as error:
+        raise UsageError(f"{file} is not what bundling writes: {error.errors()[0]['msg']}") from None
+
+
+def read_record(folder: Path) -> dict[str, Any]:
+    """What the training says of itself, in a checkpoint's `training.json`."""
+    record: dict[str, Any] = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+    return record
+
+
+def facts_of(file: Path) -> FileFacts:
+    """A file's facts, measured."""
+    content = file.read_bytes()
+    return FileFacts(sha256=hashlib.sha256(content).hexdigest(), bytes=len(content))
+
+
+def take(checkpoint: Path, data: Sequence[Path], target: Path, *, name: str) -> Contents:
+    """Copy what is served of a checkpoint into a new folder, and write its manifest.
+
+    Args:
+        checkpoint: A folder that training wrote.
+        data: Folders of its demonstrations; as the checkpoint names them if empty.
+        target: The new folder.
+        name: What the policy will be called.
+
+    Raises:
+        UsageError: It is no such folder, it is of another model than this code has by that name, it is too
+            large, or its demonstrations are not to be found.
+    """
+    record = _checked_record(checkpoint)
+    demonstrated = tuple(read_demonstrated(folder) for folder in data or map(Path, record["data"]))
+    target.mkdir(parents=True)
+    for path in _served(checkpoint):
+        (target / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(checkpoint / path, target / path)
+    write_json(target / RECORD, _without_places(record))
+    contents = Contents(
+        name=name,
+        step=record["step"],
+        parameters=_parameters(target / SINGLE_FILE),
+        files={path: facts_of(target / path) for path in [*_served(checkpoint), RECORD]},
+        data=demonstrated,
+    )
+    if contents.bytes > MOST_BYTES:
+        raise UsageError(
+            f"{checkpoint} has {contents.bytes} bytes to serve; at most {MOST_BYTES} are bundled"
+        )
+    write_json(target / _MANIFEST, dataclasses.asdict(contents))
+    return contents
+
+
+def _checked_record(checkpoint: Path) -> dict[str, Any]:
+    policy = read_policy(str(checkpoint)) if checkpoint.is_dir() else None
+    if policy is None or policy.model is None:
+        raise UsageError(f"{checkpoint} is no checkpoint of a training; give one of its checkpoints/step_…")
+    config, record = preset(policy.model), read_record(checkpoint)
+    layout.check(open_safetensors(checkpoint / SINGLE_FILE).tensors, config, str(checkpoint))
+    ours = json.loads(json.dumps(dataclasses.asdict(config)))
+    differing = [field for field, value in ours.items() if record["model"].get(field) != value]
+    if differing:
+        field = differing[0]
+        raise UsageError(
+            f"{checkpoint} was trained with {field} {record['model'].get(field)}; {config.name!r} now has "
+            f"{ours[field]}. Train it anew"
+        )
+    return record
+
+
+def _served(checkpoint: Path) -> tuple[str, ...]:
+    """The files that a policy is made of, by their paths in the folder."""
+    robot = embodiment(read_policy(str(checkpoint)).embodiment)
+    norms = checkpoint_norms(checkpoint, robot.asset_id).relative_to(checkpoint)
+    return (SINGLE_FILE, norms.as_posix(), TOKENIZER, CARD)
+
+
+def _without_places(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The record with folders by their names: where they lay on one machine means nothing on another."""
+    start = record["start_from"]
+    return {
+        **record,
+        "data": [Path(folder).name for folder in record["data"]],
+        "start_from": None if start is None else Path(start).name,
+    }
+
+
+def _parameters(weights: Path) -> int:
+    return sum(math.prod(tensor.shape) for tensor in open_safetensors(weights).tensors.values())

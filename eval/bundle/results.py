@@ -1,0 +1,205 @@
+"""What a bundled policy reached: recorded runs in compact form, which must be runs of its very weights."""
+
+import dataclasses
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from configs.errors import UsageError
+from configs.schema import RunConfig
+from eval.json_files import write_json
+from eval.recorded import AssetsUsed, find_runs, read_episodes, read_identity
+from eval.records import RunFolder
+from eval.results import summarize
+
+_FILE = "results.json"
+_TOLD_ELSEWHERE = {
+    "mode",
+    "suites",
+    "num_trials_per_task",
+    "init_ids",
+    "policy",
+    "random_weights",
+    "assets",
+    "video",
+}
+"""Options that a result says in words of its own, or that change nothing in it."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TaskResult:
+    """How often one task was solved; `task` is LIBERO's name of it."""
+
+    task_id: int
+    task: str
+    n_episodes: int
+    n_success: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TextResult:
+    """How the texts of one language task were graded; `eval.language_results` says what each means."""
+
+    n_texts: int
+    n_not_graded: int
+    born: Mapping[str, Mapping[str, Any]]
+    arrived: Mapping[str, Mapping[str, Any]]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Result:
+    """One run on one suite.
+
+    Attributes:
+        run_id: The run.
+        suite: The suite.
+        mode: How the policy was served.
+        assets: The asset set.
+        protocol: Hash of the suite's protocol.
+        n_episodes: Episodes that were graded.
+        n_success: Those that were solved.
+        n_errors: Those that ended in an error of the program.
+        init_ids: The stored initial states they began in.
+        options: All other options that were not the published protocol's, by their names in `RunConfig`.
+        latency_ms: Stage to quantiles over all queries, milliseconds.
+        texts: Language task to how its texts were graded.
+        tasks: Task by task.
+        machine: Processor, cores and accelerators.
+        commit: Of the code that ran.
+        finished: When.
+    """
+
+    run_id: str
+    suite: str
+    mode: str
+    assets: AssetsUsed
+    protocol: str
+    n_episodes: int
+    n_success: int
+    n_errors: int
+    init_ids: tuple[int, ...]
+    options: Mapping[str, Any]
+    latency_ms: Mapping[str, Mapping[str, float]]
+    texts: Mapping[str, TextResult]
+    tasks: tuple[TaskResult, ...]
+    machine: str
+    commit: str | None
+    finished: str
+
+
+_RESULTS = TypeAdapter(tuple[Result, ...])
+_TEXTS = TypeAdapter(Mapping[str, TextResult])
+
+
+def read_results(folder: Path) -> tuple[Result, ...]:
+    """The results beside a bundled checkpoint; none if there is no such file.
+
+    Raises:
+        UsageError: It is damaged.
+    """
+    file = folder / _FILE
+    if not file.is_file():
+        return ()
+    try:
+        return _RESULTS.validate_python(json.loads(file.read_text(encoding="utf-8"))["results"])
+    except (ValueError, KeyError, ValidationError) as error:
+        raise UsageError(f"{file} is not what bundling writes: {error}") from None
+
+
+def write_results(folder: Path, results: Iterable[Result]) -> None:
+    """Write them beside a bundled checkpoint."""
+    write_json(folder / _FILE, {"results": [dataclasses.asdict(result) for result in results]})
+
+
+def merged(*groups: Iterable[Result]) -> tuple[Result, ...]:
+    """All results in the card's order; of the same run on the same suite the last one counts."""
+    by_run = {(result.suite, result.run_id): result for group in groups for result in group}
+    return tuple(
+        sorted(by_run.values(), key=lambda r: (r.suite, r.assets.name, r.mode, r.finished, r.run_id))
+    )
+
+
+def of_runs(paths: Sequence[Path], *, weights: str, checkpoint: Path | None) -> tuple[Result, ...]:
+    """The results of recorded runs.
+
+    Args:
+        paths: Folders of runs, or of single runs.
+        weights: SHA-256 of the weights that must have acted.
+        checkpoint: Their folder: a run that does not say its weights counts if this was its policy.
+
+    Raises:
+        UsageError: A path holds no run, or one that is not complete, or one of other weights.
+    """
+    folders = find_runs(paths)
+    for folder in folders:
+        _check_weights(folder, weights, checkpoint)
+    return tuple(result for folder in folders for result in _of_run(folder))
+
+
+def _check_weights(folder: RunFolder, weights: str, checkpoint: Path | None) -> None:
+    identity, manifest = read_identity(folder), folder.read_manifest()
+    if identity.status != "complete":
+        raise UsageError(f"{folder.path} is {identity.status}; complete it with --resume, or leave it out")
+    said = manifest.get("weights_sha256")
+    by_folder = checkpoint is not None and Path(identity.policy).resolve() == checkpoint.resolve()
+    unsaid = "weights_sha256" not in manifest and not manifest["config"]["random_weights"]
+    if said != weights and not (unsaid and by_folder):
+        raise UsageError(
+            f"{folder.path} is a run of {identity.policy} with other weights than {weights[:12]} "
+            f"({said[:12] if said else 'random, or not said'}); leave it out, or run it again with the "
+            "checkpoint that is bundled"
+        )
+
+
+def _of_run(folder: RunFolder) -> list[Result]:
+    identity, manifest = read_identity(folder), folder.read_manifest()
+    results = _summary(folder)
+    episodes = read_episodes(folder)
+    return [
+        Result(
+            run_id=identity.run_id,
+            suite=suite,
+            mode=identity.mode,
+            assets=identity.assets,
+            protocol=identity.suite_hashes[suite],
+            **{count: row[count] for count in ("n_episodes", "n_success", "n_errors")},
+            init_ids=tuple(sorted({key.init_id for key in episodes if key.suite == suite})),
+            options=_options(manifest["config"]),
+            latency_ms=row["latency_ms"],
+            texts=_TEXTS.validate_python(row["texts"]),
+            tasks=tuple(_task(task) for task in results["per_task"] if task["task_group"] == suite),
+            machine=_machine(manifest["hardware"]),
+            commit=manifest["git"]["commit"],
+            finished=manifest["finished"],
+        )
+        for suite, row in results["per_suite"].items()
+    ]
+
+
+def _summary(folder: RunFolder) -> dict[str, Any]:
+    """What the run summed up when it was complete; made anew if it did not come to that."""
+    if not folder.results_path.is_file():
+        return summarize(folder.path)
+    content: dict[str, Any] = json.loads(folder.results_path.read_text(encoding="utf-8"))
+    return content
+
+
+def _options(config: Mapping[str, Any]) -> dict[str, Any]:
+    usual = RunConfig().model_dump(mode="json")
+    return {
+        name: value
+        for name, value in config.items()
+        if name not in _TOLD_ELSEWHERE and value != usual.get(name)
+    }
+
+
+def _task(row: Mapping[str, Any]) -> TaskResult:
+    return TaskResult(**{field.name: row[field.name] for field in dataclasses.fields(TaskResult)})
+
+
+def _machine(hardware: Mapping[str, Any]) -> str:
+    parts = [hardware["processor"], f"{hardware['cores']} cores", *hardware["accelerators"]]
+    return ", ".join(part for part in parts if part != "cpu: cpu")
