@@ -38,7 +38,8 @@ def train(  # noqa: PLR0913 - one parameter per option of the command line
     seed: Annotated[int, Parameter(group=_HOW)] = 0,
     draws: Annotated[int, Parameter(group=_HOW)] = 4,
     text_rows: Annotated[int | None, Parameter(group=_HOW)] = None,
-    learning_rate: Annotated[float, Parameter(group=_HOW)] = 1e-3,
+    optimiser: Annotated[str, Parameter(group=_HOW)] = "muon",
+    learning_rate: Annotated[float, Parameter(group=_HOW)] = 2e-3,
     eval_suite: Annotated[Names, Parameter(group=_ROLLOUTS)] = (),
     eval_task_ids: Annotated[Numbers, Parameter(group=_ROLLOUTS)] = (),
     eval_init_ids: Annotated[Numbers, Parameter(group=_ROLLOUTS)] = (49,),
@@ -55,7 +56,7 @@ def train(  # noqa: PLR0913 - one parameter per option of the command line
     Args:
         data: Folders of demonstrations; several are mixed, each by its number of frames.
         model: The model configuration: tiny (default), small, pi05_libero, pi05_base, ….
-        embodiment: The robot: its cameras, state, actions and prompt (libero, libero_state, droid).
+        embodiment: The robot: what it sees and does (libero, libero_state, libero_compact, droid).
         language_tasks: Texts to learn beside actions, or `none`. Default: narration and memory.
         start_from: A checkpoint to begin with. Default: parameters drawn from the seed.
         wordings: In which words LIBERO's instructions are given: training (default; every sample in one of
@@ -66,6 +67,7 @@ def train(  # noqa: PLR0913 - one parameter per option of the command line
         seed: Of everything random: parameters, order, augmentation, noise.
         draws: Noises and flow times per sample; they share the reading of its images.
         text_rows: Samples of a batch whose texts are learnt. Default: a quarter.
+        optimiser: muon (default) or adamw.
         learning_rate: The highest; it rises to it at first and then falls along a cosine.
         eval_suite: Suites to roll out in at every checkpoint. Default: none.
         eval_task_ids: Tasks of those suites. Default: all.
@@ -96,6 +98,7 @@ def train(  # noqa: PLR0913 - one parameter per option of the command line
         seed=seed,
         draws=draws,
         text_rows=max(1, batch // 4) if text_rows is None else text_rows,
+        optimiser=optimiser,
         peak_rate=learning_rate,
     )
     if eval_suite:

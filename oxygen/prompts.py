@@ -59,6 +59,24 @@ class StatePrompt:
         return [tokenizer.bos, *tokenizer.encode(self.text(language, state))]
 
 
+@dataclasses.dataclass(frozen=True)
+class CompactStatePrompt:
+    """The instruction, a line break, and one token for each number of the state: for small models.
+
+    The 256 bins are those of `StatePrompt`; here each is the token of a byte, of which every vocabulary with
+    byte fallback has 256. Where that takes three digits and a space, this takes one token.
+    """
+
+    template: ClassVar[str] = "<bos>{language}\\n{state in 256 bins, a byte each}"
+
+    def encode(
+        self, language: Any, state: Float64[np.ndarray, " channel"], tokenizer: Tokenizer
+    ) -> list[int]:
+        """Begin, the instruction, its line break, the bytes; what lies outside counts as the last bin."""
+        said = InstructionPrompt().encode(language, state, tokenizer)
+        return [*said, *(tokenizer.byte(int(level)) for level in state_bins(state).clip(0))]
+
+
 def clean_prompt(language: Any) -> str:
     """An instruction without the underscores and line breaks that task names bring along.
 

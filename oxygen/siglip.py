@@ -79,18 +79,36 @@ class Encoder(nn.Module):
 class PatchEmbedding(nn.Module):
     """A convolution whose stride is its kernel, written as one matrix product; in float32."""
 
+    patch: int
+    width: int
+
+    @nn.compact
+    def __call__(
+        self, pixels: Float[Array, "batch side side channel"]
+    ) -> Float[Array, "batch row row width"]:
+        """Embed each square of the image, or of what an embedding before left."""
+        patch, channels = self.patch, pixels.shape[-1]
+        kernel = self.param("kernel", nn.initializers.lecun_normal(), (patch, patch, channels, self.width))
+        bias = self.param("bias", nn.initializers.zeros, (self.width,)).astype(jnp.float32)
+        batch, side = pixels.shape[0], pixels.shape[1] // patch
+        patches = pixels.reshape(batch, side, patch, side, patch, channels).transpose(0, 1, 3, 2, 4, 5)
+        flat = patches.reshape(batch, side, side, patch * patch * channels)
+        return flat @ kernel.reshape(-1, self.width).astype(jnp.float32) + bias.reshape(1, 1, 1, self.width)
+
+
+class Stem(nn.Module):
+    """What comes before the last patch embedding: small squares, merged four by four."""
+
     config: SiglipConfig
 
     @nn.compact
-    def __call__(self, pixels: Float[Array, "batch side side 3"]) -> Float[Array, "batch token width"]:
-        """Embed each patch, row by row."""
-        patch, width = self.config.patch, self.config.width
-        kernel = self.param("kernel", nn.initializers.lecun_normal(), (patch, patch, 3, width))
-        bias = self.param("bias", nn.initializers.zeros, (width,)).astype(jnp.float32)
-        batch, side = pixels.shape[0], pixels.shape[1] // patch
-        patches = pixels.reshape(batch, side, patch, side, patch, 3).transpose(0, 1, 3, 2, 4, 5)
-        flat = patches.reshape(batch, side * side, patch * patch * 3)
-        return flat @ kernel.reshape(-1, width).astype(jnp.float32) + bias.reshape(1, 1, width)
+    def __call__(self, pixels: Float[Array, "batch side side 3"]) -> Float[Array, "batch row row channel"]:
+        """Embed and merge; images as they are where there are no stages."""
+        patch = self.config.patch >> len(self.config.stem)
+        for stage, width in enumerate(self.config.stem):
+            pixels = nn.gelu(PatchEmbedding(patch, width, name=f"stage_{stage}")(pixels))
+            patch = 2
+        return pixels
 
 
 class Siglip(nn.Module):
@@ -110,7 +128,10 @@ class Siglip(nn.Module):
     def __call__(self, images: UInt8[Array, "batch side side 3"]) -> Float[Array, "batch token out"]:
         """Embed images whose pixels are scaled from 0..255 to [-1, 1]."""
         pixels = images.astype(jnp.float32) / 255.0 * 2.0 - 1.0
-        x = PatchEmbedding(self.config, name="embedding")(pixels)
+        merged = 2 if self.config.stem else self.config.patch
+        squares = Stem(self.config, name="stem")(pixels)
+        x = PatchEmbedding(merged, self.config.width, name="embedding")(squares)
+        x = x.reshape(x.shape[0], -1, x.shape[-1])
         where = self.param("pos_embedding", nn.initializers.normal(0.02), (1, *x.shape[1:]))
         x = (x + where.astype(jnp.float32)).astype(self.dtype)
         x = Encoder(self.config, name="Transformer")(x)

@@ -24,6 +24,9 @@ class Tokenizer(Protocol):
     def eos(self) -> int:
         """The token that ends a text."""
 
+    def byte(self, value: int) -> int:
+        """The token of a byte, 0 to 255."""
+
     def encode(self, text: str) -> list[int]:
         """The tokens of a text, without begin or end."""
 
@@ -67,6 +70,17 @@ class SentencePieceTokenizer:
     def serialized(self) -> bytes:
         """The model's file."""
         return bytes(self._model.serialized_model_proto())
+
+    def byte(self, value: int) -> int:
+        """The token of a byte, 0 to 255.
+
+        Raises:
+            UsageError: The vocabulary spells nothing by bytes.
+        """
+        token = int(self._model.piece_to_id(f"<0x{value:02X}>"))
+        if not self._model.is_byte(token):
+            raise UsageError("the SentencePiece model has no tokens for bytes, which this prompt is made of")
+        return token
 
     def encode(self, text: str) -> list[int]:
         """The tokens of a text, without begin or end."""

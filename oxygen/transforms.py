@@ -13,7 +13,7 @@ from oxygen import specs
 from oxygen.config import Pi05Config
 from oxygen.images import camera_images
 from oxygen.norms import RobotNorms, checkpoint_norms, read_norms, unit_norms
-from oxygen.prompts import InstructionPrompt, Prompt, StatePrompt, cut
+from oxygen.prompts import CompactStatePrompt, InstructionPrompt, Prompt, StatePrompt, cut
 from oxygen.tokenizer import Tokenizer
 from oxygen.typing import Float, Float64, Int32, UInt8
 
@@ -58,12 +58,20 @@ LIBERO = Embodiment(
 LIBERO_STATE = dataclasses.replace(LIBERO, prompt=StatePrompt())
 """LIBERO for a π0.5 that reads the state in its prompt, such as one trained on from `pi05_base`."""
 
+LIBERO_COMPACT = dataclasses.replace(LIBERO, prompt=CompactStatePrompt(), asset_id="libero_compact")
+"""LIBERO for small models: the state in the prompt, one token for each of its numbers."""
+
 DROID = Embodiment(
     interface=specs.DROID, prompt=StatePrompt(), asset_id="droid", closes_above=0.5, clips=True
 )
 """As `pi05_droid`. openpi's robot loop makes the gripper binary and clips; here the policy has done it."""
 
-EMBODIMENTS = {"libero": LIBERO, "libero_state": LIBERO_STATE, "droid": DROID}
+EMBODIMENTS = {
+    "libero": LIBERO,
+    "libero_state": LIBERO_STATE,
+    "libero_compact": LIBERO_COMPACT,
+    "droid": DROID,
+}
 
 
 def embodiment(name: str) -> Embodiment:

@@ -13,6 +13,10 @@ class Unending:
     bos = 1
     eos = -1
 
+    def byte(self, value: int) -> int:
+        """The token of a byte: its number."""
+        return value
+
     def encode(self, text: str) -> list[int]:
         """The text's bytes."""
         return list(text.encode())

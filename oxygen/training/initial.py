@@ -51,7 +51,7 @@ def _deviation(path: str, shape: Shape, config: Pi05Config) -> float:
 
 
 def _fan_in(path: str, shape: Shape) -> int:
-    if path.endswith("embedding/kernel"):
+    if path.endswith("embedding/kernel") or "/stem/" in path:
         return math.prod(shape[:3])
     if "attn_vec_einsum" in path:
         return math.prod(shape[-3:-1])

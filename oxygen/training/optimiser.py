@@ -1,4 +1,4 @@
-"""One step of training: AdamW along a cosine, the gradient clipped, an average of the parameters kept."""
+"""One step of training: Muon or AdamW along a cosine, gradients clipped, an average of parameters kept."""
 
 import dataclasses
 import functools
@@ -10,6 +10,7 @@ import flax.traverse_util
 import jax
 import jax.numpy as jnp
 import optax
+import optax.contrib
 
 from oxygen.training.lessons import Batch
 from oxygen.training.losses import Metrics, Objective
@@ -25,7 +26,7 @@ class TrainState:
         step: Steps done.
         params: The parameters.
         average: Their exponential moving average, which is what will be served.
-        optimiser: AdamW's moments and counters.
+        optimiser: The moments and counters of Muon and AdamW.
     """
 
     step: Leaf
@@ -49,9 +50,62 @@ def rate_at(recipe: Recipe) -> optax.Schedule:
 
 
 def optimiser(recipe: Recipe) -> optax.GradientTransformation:
-    """AdamW with the gradient clipped before; only matrices decay, not biases, scales and embeddings."""
-    adam = optax.adamw(rate_at(recipe), b1=0.9, b2=0.99, weight_decay=recipe.weight_decay, mask=_decaying)
-    return optax.chain(optax.clip_by_global_norm(recipe.clip), adam)
+    """The recipe's optimiser, with the gradient clipped before it."""
+    return optax.chain(optax.clip_by_global_norm(recipe.clip), _OPTIMISERS[recipe.optimiser](recipe))
+
+
+def _adamw(recipe: Recipe) -> optax.GradientTransformation:
+    """Only matrices decay, not biases, scales and embeddings."""
+    return optax.adamw(rate_at(recipe), b1=0.9, b2=0.99, weight_decay=recipe.weight_decay, mask=_decaying)
+
+
+def _muon(recipe: Recipe) -> optax.GradientTransformation:
+    """Muon for the matrices between tokens, which decay, and Adam for the rest (arXiv 2502.16982)."""
+    return optax.contrib.muon(
+        rate_at(recipe),
+        weight_decay=recipe.weight_decay,
+        weight_decay_mask=_decaying,
+        adam_b2=0.99,
+        consistent_rms=0.2,
+        muon_weight_dimension_numbers=_matrices,
+    )
+
+
+_OPTIMISERS = {"adamw": _adamw, "muon": _muon}
+
+
+_MATRICES: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
+    "llm/layers/attn/q_einsum": ((-2,), (-3, -1)),
+    "llm/layers/attn/kv_einsum": ((-2,), (-3, -1)),
+    "llm/layers/attn/qkv_einsum": ((-2,), (-3, -1)),
+    "llm/layers/attn/attn_vec_einsum": ((-3, -2), (-1,)),
+    "llm/layers/mlp": ((-2,), (-1,)),
+    "img/Transformer/encoderblock/MlpBlock_0": ((-2,), (-1,)),
+    "MultiHeadDotProductAttention_0/query": ((-3,), (-2, -1)),
+    "MultiHeadDotProductAttention_0/key": ((-3,), (-2, -1)),
+    "MultiHeadDotProductAttention_0/value": ((-3,), (-2, -1)),
+    "MultiHeadDotProductAttention_0/out": ((-3, -2), (-1,)),
+}
+"""Parts of paths to the axes that a matrix reads and writes; axes before them count layers and the like."""
+
+
+def _matrices(params: Params) -> Params:
+    """The matrices that Muon turns, each with its axes; None for everything else."""
+    return jax.tree_util.tree_map_with_path(
+        lambda path, leaf: _axes(jax.tree_util.keystr(path, simple=True, separator="/"), leaf.ndim), params
+    )
+
+
+def _axes(path: str, rank: int) -> optax.contrib.MuonDimensionNumbers | None:
+    if path.endswith("bias"):
+        return None
+    for part, (read, written) in _MATRICES.items():
+        if part in path:
+            return optax.contrib.MuonDimensionNumbers(
+                reduction_axis=tuple(rank + axis for axis in read),
+                output_axis=tuple(rank + axis for axis in written),
+            )
+    return None
 
 
 def _decaying(params: Params) -> Params:

@@ -3,7 +3,9 @@
 import dataclasses
 import math
 
-from configs.errors import UsageError
+from configs.errors import UsageError, unknown
+
+OPTIMISERS = ("muon", "adamw")
 
 RUN_FILE = "run.json"
 """Where a training's folder says what is trained in it."""
@@ -63,10 +65,11 @@ class Recipe:
         draws: Noises and flow times for every sample, all denoised from the one prefix.
         text_rows: Samples of every batch whose texts are learnt too; None for all.
         text_weight: Of a language task's cross-entropy (in nats per token), where the flow's is 1.
+        optimiser: `muon` or `adamw`.
         peak_rate: Learning rate after warming up; then it falls along a cosine.
         last_rate: What it falls to, as a share of the peak.
         warm_up: Batches in which it rises from 0.
-        weight_decay: AdamW's, on matrices.
+        weight_decay: On matrices.
         clip: The gradient's global norm is cut to this.
         ema: Decay of the average of parameters that is served.
         augmentation: What is varied in the samples.
@@ -79,7 +82,8 @@ class Recipe:
     draws: int = 4
     text_rows: int | None = None
     text_weight: float = 0.1
-    peak_rate: float = 1e-3
+    optimiser: str = "muon"
+    peak_rate: float = 2e-3
     last_rate: float = 0.02
     warm_up: int = 200
     weight_decay: float = 0.01
@@ -89,6 +93,8 @@ class Recipe:
     reach: Reach = Reach()
 
     def __post_init__(self) -> None:
+        if self.optimiser not in OPTIMISERS:
+            raise unknown("optimiser", self.optimiser, OPTIMISERS)
         for field in ("steps", "batch", "draws"):
             if getattr(self, field) < 1:
                 raise UsageError(f"{field} is {getattr(self, field)}; at least 1")

@@ -3,13 +3,17 @@
 import dataclasses
 import json
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from configs.errors import UsageError
 from oxygen import params
 from oxygen.config import PI05_LIBERO, TINY
+from oxygen.siglip import Stem
 from tests.oxygen.conftest import SMALL
 
 
@@ -22,6 +26,30 @@ def test_the_published_policys_tree_is_met_to_the_last_key(golden):
 
 def test_the_tiny_policy_has_a_few_million_parameters():
     assert 2e6 < sum(np.prod(shape) for shape in params.shapes(TINY).values()) < 6e6
+
+
+def test_a_patch_embedding_in_stages_merges_four_squares_at_a_time():
+    staged = dataclasses.replace(TINY, siglip=dataclasses.replace(TINY.siglip, patch=16, stem=(8, 24)))
+    ours = {path: shape for path, shape in params.shapes(staged).items() if path.endswith("kernel")}
+    assert ours["PaliGemma/img/stem/stage_0/kernel"] == (4, 4, 3, 8)
+    assert ours["PaliGemma/img/stem/stage_1/kernel"] == (2, 2, 8, 24)
+    assert ours["PaliGemma/img/embedding/kernel"] == (2, 2, 24, TINY.siglip.width)
+
+
+def test_what_a_staged_embedding_sees_of_a_square_depends_on_that_square_alone():
+    config = dataclasses.replace(TINY.siglip, patch=8, stem=(8,))
+    stem = Stem(config)
+    dark = jnp.zeros((1, 16, 16, 3), jnp.float32)
+    lit = dark.at[:, 8:, :8].set(1.0)
+    variables = stem.init(jax.random.key(0), dark)
+    changed = np.asarray(stem.apply(variables, lit) != stem.apply(variables, dark)).any(axis=(0, 3))
+    assert changed.nonzero()[0].min() == 2
+    assert changed.nonzero()[1].max() == 1
+
+
+def test_a_patch_that_cannot_be_halved_so_often_is_refused():
+    with pytest.raises(UsageError, match="multiple of 4"):
+        dataclasses.replace(TINY.siglip, patch=14, stem=(8, 24))
 
 
 def flat(tree):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from configs.errors import UsageError
 from oxygen import prompts, tokenizer
-from oxygen.prompts import InstructionPrompt, StatePrompt
+from oxygen.prompts import CompactStatePrompt, InstructionPrompt, StatePrompt
 
 VOCABULARY = tokenizer.tiny()
 (NEWLINE,) = VOCABULARY.encode("\n")
@@ -88,3 +88,16 @@ def test_a_long_prompt_says_by_how_much_it_is_cut():
 def test_what_is_no_text_is_refused(language, why):
     with pytest.raises(UsageError, match=why):
         InstructionPrompt().encode(language, STATE, VOCABULARY)
+
+
+@given(instructions, st.lists(st.floats(-1, 1, exclude_max=True), min_size=8, max_size=8))
+def test_the_compact_prompt_says_each_number_in_one_token_of_its_own_bin(language, state):
+    said = InstructionPrompt().encode(language, STATE, VOCABULARY)
+    tokens = CompactStatePrompt().encode(language, np.array(state), VOCABULARY)
+    assert tokens[: len(said)] == said
+    assert tokens[len(said) :] == [VOCABULARY.byte(level) for level in prompts.state_bins(np.array(state))]
+
+
+def test_the_compact_prompt_takes_numbers_out_of_range_for_the_nearest_bin():
+    *_, below, above = CompactStatePrompt().encode("", np.array([-9.0, 9.0]), VOCABULARY)
+    assert (below, above) == (VOCABULARY.byte(0), VOCABULARY.byte(255))

@@ -5,6 +5,7 @@ import http.server
 import importlib.resources
 import threading
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from configs.errors import UsageError
 from oxygen import tokenizer, train_tokenizer
 from oxygen.config import TINY
+from oxygen.transforms import LIBERO_COMPACT
 
 TINY_VOCABULARY = tokenizer.tiny()
 
@@ -36,7 +38,9 @@ def test_a_line_break_is_one_token_of_its_own():
 def test_every_libero_task_fits_in_the_tiny_policys_prompt():
     tasks = train_tokenizer.tasks()
     assert len(tasks) > 100
-    assert max(len(TINY_VOCABULARY.encode(task)) for task in tasks) + 2 <= TINY.max_prompt
+    state = np.zeros(LIBERO_COMPACT.interface.observation.state_size)
+    prompts = [LIBERO_COMPACT.prompt.encode(task, state, TINY_VOCABULARY) for task in tasks]
+    assert max(map(len, prompts)) <= TINY.max_prompt
 
 
 def test_the_tiny_policy_has_an_embedding_for_every_token():
@@ -44,6 +48,25 @@ def test_the_tiny_policy_has_an_embedding_for_every_token():
     special = {TINY_VOCABULARY.bos, TINY_VOCABULARY.eos}
     assert len(special) == 2
     assert not special & set(TINY_VOCABULARY.encode("put the bowl on the plate"))
+
+
+def test_every_byte_has_a_token_that_spells_it():
+    tokens = [TINY_VOCABULARY.byte(value) for value in range(256)]
+    assert len(set(tokens)) == 256
+    assert TINY_VOCABULARY.decode([TINY_VOCABULARY.byte(value) for value in "ß€".encode()]) == "ß€"
+
+
+def test_a_vocabulary_without_bytes_is_one_line():
+    import io
+
+    import sentencepiece
+
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(["abc"]), model_writer=model, vocab_size=7, minloglevel=2
+    )
+    with pytest.raises(UsageError, match="no tokens for bytes"):
+        tokenizer.SentencePieceTokenizer(model.getvalue()).byte(7)
 
 
 def test_tokens_outside_the_vocabulary_are_left_out():

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from oxygen import params, pi05
-from oxygen.config import SMALL
+from oxygen.config import SMALL, TINY
 from oxygen.training.forward import read_prefix, velocities
 from oxygen.training.initial import initial_params
 from tests.oxygen.training.conftest import MODEL
@@ -20,7 +20,7 @@ def shapes_of(tree):
 
 def test_they_are_the_parameters_of_the_model():
     own_kv = dataclasses.replace(MODEL.trunk, num_kv_heads=MODEL.trunk.num_heads)
-    for model in (MODEL, SMALL, dataclasses.replace(MODEL, trunk=own_kv, expert=own_kv)):
+    for model in (MODEL, SMALL, TINY, dataclasses.replace(MODEL, trunk=own_kv, expert=own_kv)):
         assert shapes_of(initial_params(model, 0)) == params.shapes(model)
 
 

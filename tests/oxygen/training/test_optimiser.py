@@ -1,0 +1,85 @@
+"""The optimiser: which parameters are turned as matrices, which decay, and how far a step goes."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from configs.errors import UsageError
+from oxygen.config import TINY
+from oxygen.training.initial import initial_params
+from oxygen.training.optimiser import begin, optimiser, rate_at
+from tests.oxygen.training.conftest import RECIPE
+
+FLAT_OUT = dataclasses.replace(RECIPE, warm_up=0, weight_decay=0.0, clip=1e9)
+
+
+@pytest.fixture(scope="module")
+def parameters():
+    return initial_params(TINY, 0)
+
+
+def by_path(tree):
+    paths, _ = jax.tree_util.tree_flatten_with_path(tree)
+    return {jax.tree_util.keystr(path, simple=True, separator="/"): np.asarray(leaf) for path, leaf in paths}
+
+
+def first_change(recipe, parameters):
+    """What the first step adds to every parameter, for a gradient that is random but of full rank."""
+    rng = np.random.default_rng(0)
+    gradient = jax.tree.map(
+        lambda leaf: jnp.asarray(rng.standard_normal(leaf.shape), jnp.float32), parameters
+    )
+    with jax.numpy_dtype_promotion("standard"):
+        change, _ = optimiser(recipe).update(gradient, begin(parameters, recipe).optimiser, parameters)
+    return by_path(change)
+
+
+def spread(matrix):
+    """Ratio of the largest singular value to the median one."""
+    values = np.linalg.svd(matrix, compute_uv=False)
+    return values[0] / np.median(values)
+
+
+@pytest.mark.parametrize(
+    ("path", "as_matrix"),
+    [
+        ("PaliGemma/llm/layers/attn/q_einsum/w", lambda w: w[1].transpose(1, 0, 2).reshape(128, -1)),
+        ("PaliGemma/llm/layers/attn/attn_vec_einsum_1/w", lambda w: w[2].reshape(-1, 128)),
+        ("PaliGemma/llm/layers/mlp/gating_einsum", lambda w: w[0, 1]),
+        (
+            "PaliGemma/img/Transformer/encoderblock/MultiHeadDotProductAttention_0/query/kernel",
+            lambda w: w[0].reshape(128, -1),
+        ),
+    ],
+)
+def test_muon_moves_a_matrix_as_far_in_every_direction(parameters, path, as_matrix):
+    turned = as_matrix(first_change(FLAT_OUT, parameters)[path])
+    plain = as_matrix(first_change(dataclasses.replace(FLAT_OUT, optimiser="adamw"), parameters)[path])
+    assert spread(turned) < 1.5 < spread(plain)
+
+
+def test_both_optimisers_take_steps_of_one_size(parameters):
+    rate = float(rate_at(FLAT_OUT)(0))
+    for name in ("muon", "adamw"):
+        change = first_change(dataclasses.replace(FLAT_OUT, optimiser=name), parameters)
+        for path, delta in change.items():
+            assert 0.1 * rate < np.sqrt(np.mean(np.square(delta))) < 1.6 * rate, (name, path)  # Nesterov
+
+
+@pytest.mark.parametrize("name", ["muon", "adamw"])
+def test_embeddings_and_biases_never_decay(parameters, name):
+    still = jax.tree.map(jnp.zeros_like, parameters)
+    recipe = dataclasses.replace(FLAT_OUT, optimiser=name, weight_decay=0.1)
+    with jax.numpy_dtype_promotion("standard"):
+        change, _ = optimiser(recipe).update(still, begin(parameters, recipe).optimiser, parameters)
+    moved = {path for path, delta in by_path(change).items() if delta.any()}
+    assert {path for path in moved if path.endswith(("bias", "scale", "embedding"))} == set()
+    assert "PaliGemma/llm/layers/mlp/linear" in moved
+
+
+def test_an_unknown_optimiser_is_refused_by_name():
+    with pytest.raises(UsageError, match="did you mean 'adamw'"):
+        dataclasses.replace(RECIPE, optimiser="adam")
