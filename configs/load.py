@@ -10,8 +10,9 @@ from typing import Any, TypeVar
 import pydantic
 import yaml
 
+from configs.arms import ArmsConfig
 from configs.errors import UsageError, unknown
-from configs.schema import CollectConfig, LanguageTaskConfig, PolicyConfig, Preset, RunConfig, SuiteConfig
+from configs.schema import CollectConfig, LanguageTaskConfig, PolicyConfig, Preset, SuiteConfig
 
 PresetT = TypeVar("PresetT", bound=Preset)
 
@@ -19,14 +20,14 @@ _FOLDER_OF: dict[type[Preset], str] = {
     SuiteConfig: "suites",
     LanguageTaskConfig: "language_tasks",
     PolicyConfig: "policies",
-    RunConfig: "runs",
+    ArmsConfig: "runs",
     CollectConfig: "collections",
 }
 _KIND_OF: dict[type[Preset], str] = {
     SuiteConfig: "suite",
     LanguageTaskConfig: "language task",
     PolicyConfig: "policy",
-    RunConfig: "config",
+    ArmsConfig: "config",
     CollectConfig: "config",
 }
 
@@ -91,6 +92,7 @@ def _first_problem(schema: type[Preset], error: pydantic.ValidationError, source
     if problem["type"] == "extra_forbidden" and len(problem["loc"]) == 1:
         return unknown("key", where, schema.model_fields, remedy=f"In {source}.")
     if problem["type"] == "literal_error":
+        where = ".".join(part for part in problem["loc"] if isinstance(part, str))
         allowed = problem["ctx"]["expected"].replace("'", "").replace(" or ", ", ").split(", ")
         return unknown(where, problem["input"], allowed, remedy=f"In {source}.")
     if problem["type"] == "union_tag_invalid":

@@ -150,11 +150,10 @@ class PolicyConfig(Preset):
         return self
 
 
-class RunConfig(Preset):
-    """Everything a run of the evaluation is a function of. The defaults are the published protocol.
+class EpisodesConfig(Preset):
+    """Everything about a run but its mode. The defaults are the published protocol.
 
     Attributes:
-        mode: How actions and language are scheduled.
         suites: Task suites, in the order they are run.
         task_ids: Tasks of every suite; all of them when empty.
         num_trials_per_task: Episodes per task, first stored states first; the suite's own number if None.
@@ -176,7 +175,6 @@ class RunConfig(Preset):
         video: Which episodes leave a video.
     """
 
-    mode: Mode = "unified"
     suites: tuple[str, ...] = ("libero_spatial", "libero_object", "libero_goal", "libero_10")
     task_ids: tuple[int, ...] = ()
     num_trials_per_task: int | None = Field(default=None, gt=0)
@@ -197,10 +195,20 @@ class RunConfig(Preset):
 
     @model_validator(mode="after")
     def _names_each_thing_once(self) -> Self:
-        _refuse_doubles(self, "suites", "task_ids", "init_ids", "language_tasks")
+        refuse_doubles(self, "suites", "task_ids", "init_ids", "language_tasks")
         if not self.suites:
             raise ValueError("`suites` is empty")
         return self
+
+
+class RunConfig(EpisodesConfig):
+    """Everything a run of the evaluation is a function of.
+
+    Attributes:
+        mode: How actions and language are scheduled.
+    """
+
+    mode: Mode = "unified"
 
     @model_validator(mode="after")
     def _has_a_deadline_only_where_one_can_be_kept(self) -> Self:
@@ -257,13 +265,18 @@ class CollectConfig(Preset):
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
-        _refuse_doubles(self, "suites", "task_ids", "init_ids", "seeds")
+        refuse_doubles(self, "suites", "task_ids", "init_ids", "seeds")
         if self.images == "video" and self.image_size % 2:
             raise ValueError(f"`image_size` is {self.image_size}: video needs an even number")
         return self
 
 
-def _refuse_doubles(config: Preset, *fields: str) -> None:
+def refuse_doubles(config: Preset, *fields: str) -> None:
+    """Refuse a list that names something twice.
+
+    Raises:
+        ValueError: Names the field and what it holds.
+    """
     for field in fields:
         values = getattr(config, field)
         if len(set(values)) != len(values):

@@ -54,7 +54,7 @@ def show(comparison: Comparison, console: Console) -> None:
     for text in comparison.texts:
         console.print(_say_text(text))
     if comparison.latency:
-        console.print("[dim]Two runs, one after the other: the machine's drift is in these latencies.[/]")
+        console.print(f"[dim]{_say_turns(comparison)}[/]")
 
 
 def to_json(comparison: Comparison) -> dict[str, Any]:
@@ -65,6 +65,7 @@ def to_json(comparison: Comparison) -> dict[str, Any]:
     return {
         "a": dataclasses.asdict(comparison.a),
         "b": dataclasses.asdict(comparison.b),
+        "in_turns": comparison.in_turns,
         "overall": _pairs_to_json(comparison.overall),
         "per_suite": {suite: _pairs_to_json(pairs) for suite, pairs in comparison.per_suite.items()},
         "actions": actions,
@@ -98,7 +99,7 @@ def _percent(interval: Interval | None) -> list[float] | None:
 
 def _outcome_table(comparison: Comparison) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("suite")
+    table.add_column("suite", no_wrap=True)
     for heading in ("pairs", "both", "only A", "only B", "neither", "A", "B", "McNemar p"):
         table.add_column(heading, justify="right")
     rows = dict(comparison.per_suite)
@@ -144,6 +145,12 @@ def _say_largest(actions: ActionDifference) -> str:
         return f"0 {over}"
     size = "infinite (NaN on one side)" if math.isinf(actions.largest) else f"{actions.largest:.3g}"
     return f"[yellow]{size}[/] {over}, first reached in {actions.key}, query {actions.query}"
+
+
+def _say_turns(comparison: Comparison) -> str:
+    if comparison.in_turns:
+        return "Every episode was played in both before the next one: the machine's drift is in both alike."
+    return "Two runs, one after the other: the machine's drift is in these latencies."
 
 
 def _say_latency(stage: str, latency: StageLatency) -> str:

@@ -104,6 +104,11 @@ class Comparison:
     latency: Mapping[str, StageLatency]
     texts: Sequence[TextDifference]
 
+    @property
+    def in_turns(self) -> bool:
+        """Whether every episode was played in both runs before the next one."""
+        return self.a.run_id in self.b.arms and self.b.run_id in self.a.arms
+
 
 Pair = tuple[EpisodeResult, EpisodeResult]
 

@@ -1,41 +1,37 @@
-"""What a person sees while a run goes on: one progress bar per suite, then a table."""
+"""What a person sees while a run goes on: progress bars; then tables, and what to look at."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
-from rich import box
 from rich.console import Console as RichConsole
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
-from eval.language import HEADLINES
+from configs.errors import UsageError
+from eval.best_video import find_best_video
+from eval.compare import show
+from eval.comparison import compare
 from eval.plan import EpisodePlan
 from eval.records import EpisodeResult, Outcome
+from eval.result_tables import MEANING, Results, arms_table, run_table, say_texts, tasks_table, text_notes
 from eval.runs import Run
 from sim_envs.libero.assets import AssetSet
 
-_NUMBERS = {"n": 3, "success": 8, "95 %": 11, "action": 7, "frame": 7, "tok/s": 6, "errors": 6}
-"""The columns of numbers, and the characters they need."""
-
-_TEXTS = {"narration": "narr.", "memory": "mem."}
-_TEXT_WIDTH = 5
-"""The columns of language scores, of which there are only those that have one."""
-
 
 class Console:
-    """The terminal of one run. Quiet but for the bars, the errors and the table."""
+    """The terminal of an evaluation. Quiet but for the bars, the errors and what came of it."""
 
-    def __init__(self, run: Run, plan: EpisodePlan, assets: AssetSet) -> None:
+    def __init__(self, runs: Sequence[Run], plan: EpisodePlan, assets: AssetSet) -> None:
         self._rich = RichConsole(highlight=False)
-        self._run = run
+        self._runs = runs
         self._plan = plan
-        self._results: defaultdict[str, list[EpisodeResult]] = defaultdict(list)
-        config = run.config
+        self._results: defaultdict[tuple[int, str], list[EpisodeResult]] = defaultdict(list)
+        modes = " and ".join(f"[bold]{run.config.mode}[/]" for run in runs)
+        each = " in each" if len(runs) > 1 else ""
         self._rich.print(
-            f"[bold]{config.policy}[/] in mode [bold]{config.mode}[/], {len(plan.keys)} episodes, "
-            f"assets {assets.name} → {run.folder.path}",
+            f"[bold]{runs[0].config.policy}[/] in mode {modes}, "
+            f"{len(plan.keys)} episodes{each}, assets {assets.name} → {self._where()}",
             soft_wrap=True,
         )
         self._progress = Progress(
@@ -46,10 +42,12 @@ class Console:
             TimeRemainingColumn(),
             console=self._rich,
         )
-        self._bars: dict[str, TaskID] = {}
+        self._bars: dict[tuple[int, str], TaskID] = {}
         for suite in plan.protocols:
             total = sum(key.suite == suite for key in plan.keys)
-            self._bars[suite] = self._progress.add_task(suite, total=total, status="")
+            for arm, run in enumerate(runs):
+                label = suite if len(runs) == 1 else f"{suite} {run.config.mode}"
+                self._bars[arm, suite] = self._progress.add_task(label, total=total, status="")
 
     def __enter__(self) -> Self:
         self._progress.start()
@@ -58,11 +56,11 @@ class Console:
     def __exit__(self, *_: object) -> None:
         self._progress.stop()
 
-    def episode(self, result: EpisodeResult) -> None:
-        """Move the bar of the episode's suite; an error is told at once, in one line."""
-        suite = result.key.suite
-        self._results[suite].append(result)
-        self._progress.update(self._bars[suite], advance=1, status=_status(self._results[suite]))
+    def episode(self, arm: int, result: EpisodeResult) -> None:
+        """Move the bar of the episode's suite in that run; an error is told at once, in one line."""
+        bar = (arm, result.key.suite)
+        self._results[bar].append(result)
+        self._progress.update(self._bars[bar], advance=1, status=_status(self._results[bar]))
         if result.outcome is Outcome.ERROR:
             self._rich.print(f"[red]error[/] in {result.key}: {result.error}", markup=True)
 
@@ -70,38 +68,55 @@ class Console:
         """Say what is safe and how to go on."""
         done = sum(map(len, self._results.values()))
         self._rich.print(
-            f"Interrupted: {done} of {len(self._plan.keys)} episodes are recorded in "
-            f"{self._run.folder.path}. The same command with --resume completes them."
+            f"Interrupted: {done} of {len(self._plan.keys) * len(self._runs)} episodes are recorded in "
+            f"{self._where()}. The same command with --resume completes them."
         )
 
-    def table(self, results: Mapping[str, Any]) -> None:
-        """Print the results: a row per task, a row per suite, and one over all where there are several."""
-        config = self._run.config
+    def conclude(self, results: Sequence[Results]) -> None:
+        """Print the results of the runs, compare the others with the first, and name the video to look at."""
+        if len(self._runs) == 1:
+            self._show_run(results[0])
+        else:
+            self._show_arms({run.config.mode: of for run, of in zip(self._runs, results, strict=True)})
+        for run in self._runs:
+            self._rich.print(f"Records, texts and videos: {run.folder.path}", soft_wrap=True)
+        self._name_best_video()
+
+    def _show_run(self, results: Results) -> None:
+        config = self._runs[0].config
         title = f"{config.policy}, mode {config.mode}"
-        table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=0)
-        texts = [task for task in _TEXTS if _graded(results["overall"], task)]
-        room = self._rich.width - sum(_NUMBERS.values()) - len(_NUMBERS) - 3 - (_TEXT_WIDTH + 1) * len(texts)
-        table.add_column("task", no_wrap=True, max_width=max(11, room))
-        for heading, width in _NUMBERS.items():
-            table.add_column(heading, justify="right", no_wrap=True, width=width)
-        for task in texts:
-            table.add_column(_TEXTS[task], justify="right", no_wrap=True, width=_TEXT_WIDTH)
-        for suite, row in results["per_suite"].items():
-            for task in results["per_task"]:
-                if task["task_group"] == suite:
-                    table.add_row(f"{task['task_id']:2d} {task['language']}", *_cells(task, texts))
-            table.add_row(f"[bold]{suite}", *_cells(row, texts), end_section=True)
-        if len(results["per_suite"]) > 1:
-            table.add_row("[bold]all suites", *_cells(results["overall"], texts))
-        self._rich.print(table)
-        self._rich.print(
-            "action, frame: median milliseconds until a query's actions were there, and until all of it "
-            "was done. Errors are not failures; they are in no other number.",
-            style="dim",
-        )
-        for line in _say_texts(results["overall"]):
-            self._rich.print(line, style="dim")
-        self._rich.print(f"Records, texts and videos: {self._run.folder.path}", soft_wrap=True)
+        self._rich.print(run_table(title, results, width=self._rich.width))
+        self._dim(MEANING, *text_notes([results["overall"]]), *say_texts(results["overall"]))
+
+    def _show_arms(self, arms: Mapping[str, Results]) -> None:
+        title = f"{self._runs[0].config.policy}, {len(self._plan.keys)} episodes: solved in each mode"
+        self._rich.print(tasks_table(title, arms, width=self._rich.width))
+        self._rich.print(arms_table(arms, width=self._rich.width))
+        self._dim(MEANING, *text_notes([results["overall"] for results in arms.values()]))
+        for mode, results in arms.items():
+            self._dim(*(f"{mode}: {line}" for line in say_texts(results["overall"])))
+        for run in self._runs[1:]:
+            self._rich.print()
+            try:
+                show(compare(self._runs[0].folder, run.folder), self._rich)
+            except UsageError as error:  # of two runs that share no graded episode, nothing can be said
+                self._rich.print(f"Not compared: {error}", markup=False)
+        self._rich.print()
+
+    def _name_best_video(self) -> None:
+        """Of mode `unified` where it is among the modes: the last line is the path to open."""
+        run = next((run for run in self._runs if run.config.mode == "unified"), self._runs[-1])
+        best = find_best_video(run.folder) if run.config.video == "all" else None
+        if best is not None:
+            self._rich.print(f"\n{best.why}", soft_wrap=True, markup=False)
+            self._rich.print(str(best.path), soft_wrap=True, markup=False)
+
+    def _dim(self, *lines: str) -> None:
+        for line in lines:
+            self._rich.print(line, style="dim", markup=False)
+
+    def _where(self) -> str:
+        return ", ".join(str(run.folder.path) for run in self._runs)
 
 
 def _status(results: list[EpisodeResult]) -> str:
@@ -114,55 +129,3 @@ def _status(results: list[EpisodeResult]) -> str:
     if len(graded) < len(results):
         parts.append(f"[red]{len(results) - len(graded)} errors[/]")
     return ", ".join(parts)
-
-
-def _cells(row: Mapping[str, Any], texts: Sequence[str]) -> list[str]:
-    low, high = row["pc_success_ci95"] or (None, None)
-    latency = row["latency_ms"]
-    return [
-        str(row["n_episodes"]),
-        "–" if row["pc_success"] is None else f"{row['pc_success']:.1f} %",
-        "–" if low is None else f"{low:.1f}–{high:.1f}",
-        _median(latency, "action"),
-        _median(latency, "frame"),
-        "–" if not row["tokens_per_s"] else f"{row['tokens_per_s']:.0f}",
-        str(row["n_errors"]),
-        *(_when_born(row, task) for task in texts),
-    ]
-
-
-def _graded(row: Mapping[str, Any], task: str) -> bool:
-    scores = row["texts"].get(task)
-    return scores is not None and scores["n_texts"] > scores["n_not_graded"]
-
-
-def _when_born(row: Mapping[str, Any], task: str) -> str:
-    return f"{row['texts'][task]['born'][HEADLINES[task]]['pc']:.0f}" if _graded(row, task) else "–"
-
-
-def _say_texts(row: Mapping[str, Any]) -> list[str]:
-    """What the columns of language mean, how many texts they are of, and whose."""
-    lines = [_say_task(row, task) for task in row["texts"]]
-    if any(_graded(row, task) for task in row["texts"]):
-        meaning = (
-            "narr.: narrations wholly right, mem.: F1 of what is remembered, in %, when a text was born."
-        )
-        lines.insert(0, meaning)
-    if any(scores["n_oracle"] for scores in row["texts"].values()):
-        lines.append("The texts are an oracle's, who reads the truth aloud: their scores are a ceiling.")
-    return lines
-
-
-def _say_task(row: Mapping[str, Any], task: str) -> str:
-    scores = row["texts"][task]
-    graded = scores["n_texts"] - scores["n_not_graded"]
-    line = f"{task}: {graded} of {scores['n_texts']} texts graded"
-    if not graded:
-        return f"{line}; what cannot be read is in no score (docs/language.md)."
-    born, arrived = (scores[when][HEADLINES[task]]["pc"] for when in ("born", "arrived"))
-    late = scores["staleness_ms"]
-    return f"{line}, {born:.1f} % when born, {arrived:.1f} % when they arrived, {late:.0f} ms later."
-
-
-def _median(latency: Mapping[str, Mapping[str, float]], stage: str) -> str:
-    return f"{latency[stage]['p50']:.1f}" if stage in latency else "–"

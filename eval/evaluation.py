@@ -1,8 +1,11 @@
-"""Runs a plan of episodes from beginning to end, or from where it was interrupted."""
+"""Runs a plan of episodes in one mode or several, from the beginning or from where it was interrupted."""
 
+import contextlib
+import dataclasses
 import datetime as dt
 import shlex
 import sys
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from configs.errors import UsageError
@@ -12,7 +15,7 @@ from eval.episode import Stage, run_episode
 from eval.interrupts import Interrupts
 from eval.json_files import write_json
 from eval.plan import EpisodePlan, make_plan
-from eval.policies import Cast, Policy, open_policy, read_cast
+from eval.policies import Cast, Policy, open_policies, read_cast
 from eval.policy_names import weights_sha256
 from eval.protocol import describe_suite, hash_of
 from eval.recorder import EpisodeRecorder
@@ -27,55 +30,97 @@ NOTHING_GRADED = 1
 """Exit code of a run in which every episode was an error."""
 
 
-def run_evaluation(run: Run) -> int:
-    """Run what is left of the run, write its results and print its table.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Arm:
+    """A run, who acts in it, and what its manifest says while it goes on."""
+
+    run: Run
+    policy: Policy
+    manifest: Mapping[str, Any]
+
+    def write_manifest(self, status: str) -> None:
+        finished = None if status == "running" else _now()
+        self.run.folder.write_manifest({**self.manifest, "status": status, "finished": finished})
+
+
+def run_evaluation(*runs: Run) -> int:
+    """Run what is left of an evaluation, write the results of its arms, print their table and compare them.
+
+    Every episode is played in all arms before the next one: in the same simulator, by one policy in
+    different modes, and first in another arm each time. So nothing is set up twice, and all arms
+    meet the machine's drift alike.
+
+    Args:
+        runs: The arms, which differ in nothing but their mode. The others are compared with the first.
 
     Returns:
-        The exit code: 0, or 1 if no episode could be graded.
+        The exit code: 0, or 1 if there is an arm of which no episode could be graded.
 
     Raises:
         UsageError: Before anything is written: a suite, task, policy or asset tree that does not exist, or
             a run that another process is still at.
         KeyboardInterrupt: After what was done is safe on disk.
     """
-    plan = make_plan(run.config)
-    cast = read_cast(run.config)
-    assets = find_assets(run.config.assets)
-    policy = open_policy(cast, run.config)
-    manifest = _manifest(run, plan, cast, assets, policy)
-    if run.resumed:
-        _refuse_another_protocol(run, manifest)
-    with run.folder.claimed():
-        run.folder.write_manifest(manifest)
-        console = Console(run, plan, assets)
-        try:
-            with WorldHolder(assets) as worlds, Interrupts() as interrupts, console:
-                _run_all(run, plan, Stage(worlds=worlds, policy=policy, interrupts=interrupts), console)
-        except KeyboardInterrupt:
-            run.folder.write_manifest({**manifest, "status": "interrupted", "finished": _now()})
-            console.interrupted()
-            raise
-        return _conclude(run, manifest, console)
+    config = runs[0].config
+    plan = make_plan(config)
+    cast = read_cast(config)
+    assets = find_assets(config.assets)
+    policies = open_policies(cast, [run.config for run in runs])
+    ids = [run.folder.run_id for run in runs]
+    arms = [
+        _Arm(run=run, policy=policy, manifest={**_manifest(run, plan, cast, assets, policy), "arms": ids})
+        for run, policy in zip(runs, policies, strict=True)
+    ]
+    for arm in arms:
+        _refuse_another_protocol(arm)
+    with contextlib.ExitStack() as claims:
+        for run in runs:
+            claims.enter_context(run.folder.claimed())
+        return _play(arms, plan, assets)
 
 
-def _conclude(run: Run, manifest: dict[str, Any], console: Console) -> int:
-    run.folder.write_manifest({**manifest, "status": "complete", "finished": _now()})
-    results = summarize(run.folder.path)
-    write_json(run.folder.results_path, results)
-    console.table(results)
-    return 0 if results["overall"]["n_episodes"] else NOTHING_GRADED
+def _play(arms: Sequence[_Arm], plan: EpisodePlan, assets: AssetSet) -> int:
+    for arm in arms:
+        arm.write_manifest("running")
+    console = Console([arm.run for arm in arms], plan, assets)
+    try:
+        with WorldHolder(assets) as worlds, Interrupts() as interrupts, console:
+            stages = [Stage(worlds=worlds, policy=arm.policy, interrupts=interrupts) for arm in arms]
+            _run_all(plan, [arm.run for arm in arms], stages, console)
+    except KeyboardInterrupt:
+        for arm in arms:
+            arm.write_manifest("interrupted")
+        console.interrupted()
+        raise
+    return _conclude(arms, console)
 
 
-def _run_all(run: Run, plan: EpisodePlan, stage: Stage, console: Console) -> None:
-    recorded = run.folder.episodes()
-    for task in plan.tasks:
-        for key in task.keys:
-            result = recorded.get(key)
+def _conclude(arms: Sequence[_Arm], console: Console) -> int:
+    results = []
+    for arm in arms:
+        arm.write_manifest("complete")
+        results.append(summarize(arm.run.folder.path))
+        write_json(arm.run.folder.results_path, results[-1])
+    console.conclude(results)
+    return 0 if all(result["overall"]["n_episodes"] for result in results) else NOTHING_GRADED
+
+
+def _run_all(plan: EpisodePlan, runs: Sequence[Run], stages: Sequence[Stage], console: Console) -> None:
+    recorded = [run.folder.episodes() for run in runs]
+    episodes = ((task, key) for task in plan.tasks for key in task.keys)
+    for number, (task, key) in enumerate(episodes):
+        for arm in _turns(number, len(runs)):
+            result = recorded[arm].get(key)
             if result is None or result.outcome is Outcome.ERROR:
-                recorder = EpisodeRecorder(run.folder, task, key, run.config)
-                result = run_episode(stage, task, key, recorder)
-                run.folder.append(result)
-            console.episode(result)
+                recorder = EpisodeRecorder(runs[arm].folder, task, key, runs[arm].config)
+                result = run_episode(stages[arm], task, key, recorder)
+                runs[arm].folder.append(result)
+            console.episode(arm, result)
+
+
+def _turns(episode: int, arms: int) -> list[int]:
+    """The order of the arms in an episode: each comes first as often as the others."""
+    return [(episode + turn) % arms for turn in range(arms)]
 
 
 def _manifest(run: Run, plan: EpisodePlan, cast: Cast, assets: AssetSet, policy: Policy) -> dict[str, Any]:
@@ -88,9 +133,7 @@ def _manifest(run: Run, plan: EpisodePlan, cast: Cast, assets: AssetSet, policy:
     }
     return {
         "run_id": run.folder.run_id,
-        "status": "running",
         "started": run.folder.read_manifest()["started"] if run.resumed else _now(),
-        "finished": None,
         "command": shlex.join(["python", "-m", "eval.libero", *sys.argv[1:]]),
         "mode": run.config.mode,
         "policy": run.config.policy,
@@ -107,11 +150,13 @@ def _manifest(run: Run, plan: EpisodePlan, cast: Cast, assets: AssetSet, policy:
     }
 
 
-def _refuse_another_protocol(run: Run, manifest: dict[str, Any]) -> None:
-    before = run.folder.read_manifest()["protocol_hash"]
-    if before != manifest["protocol_hash"]:
+def _refuse_another_protocol(arm: _Arm) -> None:
+    if not arm.run.resumed:
+        return
+    before, now = arm.run.folder.read_manifest()["protocol_hash"], arm.manifest["protocol_hash"]
+    if before != now:
         raise UsageError(
-            f"{run.folder.run_id} was run under protocol {before}, this is {manifest['protocol_hash']} "
+            f"{arm.run.folder.run_id} was run under protocol {before}, this is {now} "
             "(other versions or assets); start a new run without --resume"
         )
 

@@ -5,18 +5,19 @@ from typing import Annotated, Any
 
 from cyclopts import App, Group, Parameter
 
+from configs.arms import ArmsConfig
 from configs.errors import UsageError
 from configs.load import check, read_mapping
-from configs.schema import RunConfig
 from eval.cli import Names, Numbers, run_app
 from eval.runs import find_unfinished, new_run
 from sim_envs.libero.gl import require_backend
 
 app = App(
     name="python -m eval.libero",
-    help="Run a policy on LIBERO in one mode, and record success rates, latency, texts and videos.\n\n"
-    "Defaults are the published protocol. With neither --policy, --suite nor --config, the small `demo` "
-    "preset runs instead: every task of one suite once, on the bundled policy.",
+    help="Run a policy on LIBERO in one mode or several, and record success rates, latency, texts and videos."
+    "\n\nDefaults are the published protocol. With neither --policy, --suite nor --config, the small `demo` "
+    "preset runs instead: the bundled policy, every task of one suite once, in the mode given and, to be "
+    "compared with, in mode isolated.",
 )
 _WHAT = Group("What to run", sort_key=1)
 _PROTOCOL = Group("Protocol (changes what may be compared)", sort_key=2)
@@ -26,7 +27,8 @@ _OUTPUT = Group("Output", sort_key=3)
 @app.default
 def evaluate(  # noqa: PLR0913 - one parameter per option of the command line
     *,
-    mode: Annotated[str | None, Parameter(group=_WHAT)] = None,
+    mode: Annotated[Names | None, Parameter(group=_WHAT)] = None,
+    against: Annotated[str | None, Parameter(group=_WHAT)] = None,
     suite: Annotated[Names | None, Parameter(group=_WHAT)] = None,
     task_ids: Annotated[Numbers | None, Parameter(group=_WHAT)] = None,
     num_trials_per_task: Annotated[int | None, Parameter(group=_WHAT)] = None,
@@ -53,7 +55,9 @@ def evaluate(  # noqa: PLR0913 - one parameter per option of the command line
 
     Args:
         mode: How actions and language are scheduled: actions, isolated, shared, unified (default)
-            or parallel.
+            or parallel. Several are compared: each is an arm, a run of its own, and all play every episode in
+            turns.
+        against: One more arm, which the others are compared with; the first in `mode` if not given.
         suite: Task suites, several if you like: libero_spatial, libero_object, libero_goal, libero_10,
             libero_90. Default: the four that papers report.
         task_ids: Tasks of every suite, as `0 3 7`, `0,3,7` or `0-4`. Default: all.
@@ -81,6 +85,7 @@ def evaluate(  # noqa: PLR0913 - one parameter per option of the command line
     """
     given: dict[str, Any] = {
         "mode": mode,
+        "against": against,
         "suites": suite,
         "task_ids": task_ids,
         "num_trials_per_task": num_trials_per_task,
@@ -105,10 +110,11 @@ def evaluate(  # noqa: PLR0913 - one parameter per option of the command line
     flags = {key: value for key, value in given.items() if value is not None}
     preset = _preset_name(config, smoke=smoke)
     if resume:
-        return run_evaluation(find_unfinished(output_dir, _overlay(preset, flags) if preset else flags))
+        return run_evaluation(*find_unfinished(output_dir, _overlay(preset, flags) if preset else flags))
     if preset is None and not flags.keys() & {"policy", "suites"}:
         preset = "demo"
-    return run_evaluation(new_run(output_dir, _resolve(preset, flags)))
+    arms = _resolve(preset, flags).arms()
+    return run_evaluation(*(new_run(output_dir, arm) for arm in arms))
 
 
 def _preset_name(config: str | None, *, smoke: bool) -> str | None:
@@ -118,14 +124,18 @@ def _preset_name(config: str | None, *, smoke: bool) -> str | None:
 
 
 def _overlay(preset: str | None, flags: dict[str, Any]) -> dict[str, Any]:
-    return {**(read_mapping(RunConfig, preset) if preset else {}), **flags}
+    """The flags over the preset; a number of trials takes the place of the initial states it names."""
+    below = read_mapping(ArmsConfig, preset) if preset else {}
+    if "num_trials_per_task" in flags:
+        below.pop("init_ids", None)
+    return {**below, **flags}
 
 
-def _resolve(preset: str | None, flags: dict[str, Any]) -> RunConfig:
+def _resolve(preset: str | None, flags: dict[str, Any]) -> ArmsConfig:
     """Flags over the preset over the published protocol."""
     if preset is not None:
-        check(RunConfig, read_mapping(RunConfig, preset), source=preset)
-    return check(RunConfig, _overlay(preset, flags), source="the command line")
+        check(ArmsConfig, read_mapping(ArmsConfig, preset), source=preset)
+    return check(ArmsConfig, _overlay(preset, flags), source="the command line")
 
 
 if __name__ == "__main__":

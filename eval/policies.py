@@ -92,6 +92,18 @@ def open_policy(cast: Cast, config: RunConfig) -> Policy:
     return Served(_build(cast, model, transform, config), transform.embodiment)
 
 
+def open_policies(cast: Cast, arms: Sequence[RunConfig]) -> list[Policy]:
+    """The policy for every arm, which differ in their modes alone: a model is loaded and compiled once.
+
+    Raises:
+        UsageError: Its checkpoint is not to be had, or not its own.
+    """
+    first = open_policy(cast, arms[0])
+    if isinstance(first, Served):
+        return [first, *(first.served_as(arm) for arm in arms[1:])]
+    return [first, *(open_policy(cast, arm) for arm in arms[1:])]
+
+
 class Served:
     """A vision-language-action model behind the engine."""
 
@@ -104,6 +116,11 @@ class Served:
         """What the model is shown, and that absent cameras are dropped rather than masked."""
         cameras = list(self._robot.interface.observation.camera_names)
         return {"prompt": self._robot.prompt.template, "cameras": cameras, "absent_cameras": "dropped"}
+
+    def served_as(self, config: RunConfig) -> "Served":
+        """The same model served in another mode, by the very same compiled programs."""
+        engine = dataclasses.replace(self._policy.engine, mode=Mode(config.mode), budget=_budget(config))
+        return Served(self._policy.served(engine), self._robot)
 
     def reset(self, world: World, key: EpisodeKey) -> None:
         """Begin an episode. The model is shown nothing of the world but its observations."""

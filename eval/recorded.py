@@ -35,6 +35,7 @@ class RunIdentity:
         suite_hashes: The same for each suite alone, so that runs of different suites share tables.
         status: `complete`, or why it is not.
         n_planned: Episodes of the whole plan.
+        arms: The runs that played every episode in turns with this one, itself among them.
     """
 
     run_id: str
@@ -45,6 +46,7 @@ class RunIdentity:
     suite_hashes: Mapping[str, str]
     status: str
     n_planned: int
+    arms: Sequence[str] = ()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

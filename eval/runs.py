@@ -1,21 +1,24 @@
-"""Finds and names runs: a new folder for a new run, or the unfinished one to go on with."""
+"""Finds and names runs: a new folder for a new run, or those of the unfinished evaluation to go on with."""
 
 import dataclasses
 import datetime as dt
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from configs.arms import ArmsConfig
 from configs.errors import UsageError
 from configs.load import check
 from configs.schema import RunConfig
 from eval.records import RunFolder
 
+Manifest = dict[str, Any]
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Run:
-    """What to run, and where its records go.
+    """What to run, and where its records go: an arm of an evaluation, which may be its only one.
 
     Attributes:
         config: Everything the run is a function of.
@@ -38,21 +41,28 @@ def new_run(output_dir: Path, config: RunConfig) -> Run:
     return Run(config=config, folder=RunFolder(output_dir / _numbered(name, number)))
 
 
-def find_unfinished(output_dir: Path, given: Mapping[str, Any]) -> Run:
-    """The newest unfinished run in `output_dir` that agrees with every option given.
+def find_unfinished(output_dir: Path, given: Mapping[str, Any]) -> tuple[Run, ...]:
+    """The arms of the newest unfinished evaluation in `output_dir` that agrees with every option given.
+
+    The modes given may be some of its modes: `--mode unified --resume` goes on with the demo.
 
     Raises:
         UsageError: There is none.
     """
-    check(RunConfig, given, source="the command line")
+    asked = check(ArmsConfig, given, source="the command line")
+    modes = asked.modes if given.keys() & {"mode", "against"} else ()
+    others = {option: value for option, value in given.items() if option not in {"mode", "against"}}
     finished = []
-    for folder, manifest in _runs_newest_first(output_dir):
-        config = check(RunConfig, manifest["config"], source=str(folder.manifest_path))
-        if not _agrees(config, given):
+    for folders, manifests in _evaluations_newest_first(output_dir):
+        arms = [check(RunConfig, manifest["config"], source=folders[0].run_id) for manifest in manifests]
+        if not set(modes) <= {arm.mode for arm in arms} or not _agrees(arms, others):
             continue
-        if manifest["status"] != "complete":
-            return Run(config=config, folder=folder, resumed=True)
-        finished.append(folder.run_id)
+        if any(manifest["status"] != "complete" for manifest in manifests):
+            return tuple(
+                Run(config=arm, folder=folder, resumed=True)
+                for arm, folder in zip(arms, folders, strict=True)
+            )
+        finished.append(folders[0].run_id)
     if finished:
         raise UsageError(f"nothing to resume: {finished[0]} is complete; start a new run without --resume")
     raise UsageError(
@@ -60,20 +70,32 @@ def find_unfinished(output_dir: Path, given: Mapping[str, Any]) -> Run:
     )
 
 
-def _agrees(config: RunConfig, given: Mapping[str, Any]) -> bool:
-    merged = check(RunConfig, {**config.model_dump(), **given}, source="the command line")
-    return merged == config
+def _agrees(arms: Sequence[RunConfig], given: Mapping[str, Any]) -> bool:
+    before = ArmsConfig.of(arms)
+    return check(ArmsConfig, {**before.model_dump(), **given}, source="the command line") == before
 
 
-def _runs_newest_first(output_dir: Path) -> Iterator[tuple[RunFolder, dict[str, Any]]]:
-    found = []
-    for path in output_dir.glob("*/manifest.json"):
-        folder = RunFolder(path.parent)
-        try:
-            found.append((folder, folder.read_manifest()))
-        except json.JSONDecodeError:
-            continue
-    yield from sorted(found, key=lambda run: run[1]["started"], reverse=True)
+def _evaluations_newest_first(output_dir: Path) -> list[tuple[list[RunFolder], list[Manifest]]]:
+    """Every evaluation all of whose arms are there, with their manifests, the arm to compare with first."""
+    found = {path.parent.name: _read_manifest(path) for path in output_dir.glob("*/manifest.json")}
+    manifests = {name: manifest for name, manifest in found.items() if manifest is not None}
+    groups = {_arms(name, manifest) for name, manifest in manifests.items()}
+    whole = [names for names in groups if manifests.keys() >= set(names)]
+    whole.sort(key=lambda names: (manifests[names[0]]["started"], names), reverse=True)
+    return [([RunFolder(output_dir / n) for n in names], [manifests[n] for n in names]) for names in whole]
+
+
+def _arms(name: str, manifest: Manifest) -> tuple[str, ...]:
+    """The folders of the run's evaluation; itself alone if it has been renamed since."""
+    arms = tuple(manifest.get("arms", ()))
+    return arms if name in arms else (name,)
+
+
+def _read_manifest(path: Path) -> Manifest | None:
+    try:
+        return RunFolder(path.parent).read_manifest()
+    except json.JSONDecodeError:
+        return None
 
 
 def _numbered(name: str, number: int) -> str:

@@ -2,12 +2,13 @@
 
 import pytest
 
+from configs.arms import ArmsConfig
 from configs.errors import UsageError
 from configs.load import check, load, names
 from configs.schema import LanguageTaskConfig, PolicyConfig, RunConfig, SuiteConfig
 
 
-@pytest.mark.parametrize("schema", [LanguageTaskConfig, PolicyConfig, RunConfig, SuiteConfig])
+@pytest.mark.parametrize("schema", [LanguageTaskConfig, PolicyConfig, ArmsConfig, SuiteConfig])
 def test_every_shipped_preset_fits_its_schema_and_is_named_like_its_file(schema):
     assert names(schema)
     for name in names(schema):
@@ -65,7 +66,7 @@ def test_a_file_that_is_no_mapping_is_refused_in_one_line(tmp_path, content):
     path = tmp_path / "mine.yaml"
     path.write_text(content)
     with pytest.raises(UsageError) as caught:
-        load(RunConfig, str(path))
+        load(ArmsConfig, str(path))
     assert "mine.yaml" in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -73,9 +74,9 @@ def test_a_file_that_is_no_mapping_is_refused_in_one_line(tmp_path, content):
 def test_a_preset_may_be_a_file_of_ones_own(tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text("suites: [libero_goal]\nseed: 3\n")
-    assert load(RunConfig, str(path)) == RunConfig(suites=("libero_goal",), seed=3)
+    assert load(ArmsConfig, str(path)) == ArmsConfig(suites=("libero_goal",), seed=3)
 
 
 def test_a_missing_file_is_told_in_one_line():
     with pytest.raises(UsageError, match=r"no such file 'absent\.yaml'"):
-        load(RunConfig, "absent.yaml")
+        load(ArmsConfig, "absent.yaml")

@@ -96,7 +96,9 @@ class Silent(FakePolicy):
 def evaluate(monkeypatch, tmp_path):
     """Runs a policy by its name on worlds without physics, which are solved after 12 steps."""
     monkeypatch.setattr(
-        evaluation, "open_policy", lambda cast, config: Narrator() if cast.tasks else Silent()
+        evaluation,
+        "open_policies",
+        lambda cast, arms: [Narrator() if cast.tasks else Silent() for _ in arms],
     )
     monkeypatch.setattr(evaluation, "find_assets", lambda source: FakeAssets(name="no-physics", path=Path()))
     monkeypatch.setattr("eval.worlds.LiberoSim", lambda task, **_: FakeWorld(success_at=12))

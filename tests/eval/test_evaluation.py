@@ -34,7 +34,7 @@ class FakeAssets(AssetSet):
 def policy(monkeypatch) -> FakePolicy:
     """The policy of every run in the test; worlds are solved after seven steps."""
     fake = FakePolicy()
-    monkeypatch.setattr(evaluation, "open_policy", lambda cast, config: fake)
+    monkeypatch.setattr(evaluation, "open_policies", lambda cast, arms: [fake for _ in arms])
     monkeypatch.setattr(evaluation, "find_assets", lambda source: FakeAssets(name="none", path=Path()))
     monkeypatch.setattr("eval.worlds.LiberoSim", lambda task, **_: FakeWorld(success_at=7))
     return fake
@@ -99,7 +99,7 @@ def test_ctrl_c_leaves_a_run_that_resume_completes(tmp_path, policy, capsys):
     assert len(run.folder.episodes()) == 2
     assert "Interrupted: 2 of 8 episodes" in " ".join(capsys.readouterr().out.split())
 
-    again = find_unfinished(tmp_path, {"policy": "tiny"})
+    (again,) = find_unfinished(tmp_path, {"policy": "tiny"})
     assert again.folder == run.folder
     done = len(policy.episodes)
     assert run_evaluation(again) == 0
@@ -118,7 +118,7 @@ def test_resume_retries_errors(tmp_path, policy):
     assert json.loads(run.folder.results_path.read_text())["overall"]["n_errors"] == 8
     run.folder.write_manifest({**run.folder.read_manifest(), "status": "interrupted"})
     policy.fails_at = None
-    assert run_evaluation(find_unfinished(tmp_path, {})) == 0
+    assert run_evaluation(*find_unfinished(tmp_path, {})) == 0
     overall = json.loads(run.folder.results_path.read_text())["overall"]
     assert (overall["n_errors"], overall["n_success"]) == (0, 8)
 
@@ -129,14 +129,14 @@ def test_resume_refuses_a_run_under_another_protocol(tmp_path, policy, monkeypat
         run_evaluation(new_run(tmp_path, CONFIG))
     monkeypatch.setattr(evaluation, "find_assets", lambda source: FakeAssets(name="other", path=Path()))
     with pytest.raises(UsageError, match="start a new run without --resume"):
-        run_evaluation(find_unfinished(tmp_path, {}))
+        run_evaluation(*find_unfinished(tmp_path, {}))
 
 
 def test_resume_finds_only_what_agrees_with_the_options_given(tmp_path, policy):
     policy.interrupted_at = 3
     with pytest.raises(KeyboardInterrupt):
         run_evaluation(new_run(tmp_path, CONFIG))
-    assert find_unfinished(tmp_path, {"suites": ("libero_object", "libero_goal")}).resumed
+    assert find_unfinished(tmp_path, {"suites": ("libero_object", "libero_goal")})[0].resumed
     with pytest.raises(UsageError, match="nothing to resume"):
         find_unfinished(tmp_path, {"seed": 8})
 

@@ -15,7 +15,9 @@ from eval.cli import run_app
 def started(monkeypatch) -> list[RunConfig]:
     """The configurations that the command line would have run."""
     runs: list[RunConfig] = []
-    monkeypatch.setattr("eval.evaluation.run_evaluation", lambda run: runs.append(run.config))
+    monkeypatch.setattr(
+        "eval.evaluation.run_evaluation", lambda *arms: runs.extend(arm.config for arm in arms)
+    )
     return runs
 
 
@@ -27,8 +29,41 @@ def call(*arguments: str) -> int:
 
 def test_with_nothing_chosen_the_demo_runs(started):
     assert call("--mode", "unified") == 0
-    assert started[0].suites == ("libero_object",)
-    assert started[0].num_trials_per_task == 1
+    assert [arm.mode for arm in started] == ["isolated", "unified"]
+    demo = RunConfig(suites=("libero_object",), init_ids=(40,), assets="standins", video="all")
+    assert started[1] == demo
+
+
+def test_flags_override_the_demo(started):
+    assert call("--mode", "shared", "--num-trials-per-task", "2", "--seed", "3") == 0
+    assert [arm.mode for arm in started] == ["isolated", "shared"]
+    assert {(arm.num_trials_per_task, arm.init_ids, arm.seed) for arm in started} == {(2, (), 3)}
+
+
+def test_the_demo_is_its_preset(started):
+    assert call() == call("--config", "demo") == 0
+    assert started[:2] == started[2:]
+
+
+@pytest.mark.parametrize(
+    ("line", "modes"),
+    [
+        ("--mode isolated unified", ["isolated", "unified"]),
+        ("--mode unified,isolated,shared", ["unified", "isolated", "shared"]),
+        ("--mode unified --against actions", ["actions", "unified"]),
+        ("--mode isolated unified --against unified", ["unified", "isolated"]),
+        ("--mode unified --against unified", ["unified"]),
+        ("--against isolated", ["isolated", "unified"]),
+    ],
+)
+def test_every_mode_named_is_an_arm_and_the_one_to_compare_with_comes_first(started, line, modes):
+    assert call("--policy", "expert", *line.split()) == 0
+    assert started == [RunConfig(policy="expert", mode=mode) for mode in modes]
+
+
+def test_a_deadline_is_for_the_arm_that_can_keep_it(started):
+    assert call("--policy", "tiny", "--mode", "isolated", "unified", "--deadline-ms", "90") == 0
+    assert [arm.deadline_ms for arm in started] == [None, 90]
 
 
 def test_with_something_chosen_the_published_protocol_runs(started):
@@ -95,6 +130,8 @@ def test_a_file_of_ones_own(started, tmp_path):
     ("line", "parts"),
     [
         ("--mode unifed", ["'unifed'", "did you mean 'unified'"]),
+        ("--mode isolated unifed", ["'unifed'", "did you mean 'unified'"]),
+        ("--against isolatd", ["'isolatd'", "did you mean 'isolated'"]),
         ("--polcy tiny", ["'--polcy'", "did you mean '--policy'"]),
         ("--policy exprt", ["'exprt'", "did you mean 'expert'"]),
         ("--video some", ["'some'", "none, failures, all"]),
