@@ -22,6 +22,8 @@ from eval.statistics import Interval
 
 app = App(name="python -m eval.compare", version_flags=[])
 
+_PROVENANCE = ("started", "finished", "config", "weights_sha256", "git", "versions", "hardware")
+
 
 @app.default
 def main(
@@ -32,11 +34,13 @@ def main(
     Args:
         run_a: A run's folder.
         run_b: Another one, of the same protocol, assets and episodes.
-        json: Also write the comparison to this file.
+        json: Also write the comparison to this file, with what the runs came from.
     """
-    comparison = compare(RunFolder(run_a), RunFolder(run_b))
+    folders = RunFolder(run_a), RunFolder(run_b)
+    comparison = compare(*folders)
     if json is not None:
-        _write(json, to_json(comparison))
+        provenance = dict(zip(("a", "b"), map(_provenance, folders), strict=True))
+        _write(json, {**to_json(comparison), "provenance": provenance})
     # In a pipe nobody's window limits the width.
     show(comparison, Console(highlight=False, width=None if sys.stdout.isatty() else 160))
 
@@ -79,6 +83,12 @@ def to_json(comparison: Comparison) -> dict[str, Any]:
         },
         "texts": [dataclasses.asdict(text) for text in comparison.texts],
     }
+
+
+def _provenance(folder: RunFolder) -> dict[str, Any]:
+    """What a record needs to be understood, and run again, once the run's folder is gone."""
+    manifest = folder.read_manifest()
+    return {part: manifest[part] for part in _PROVENANCE if part in manifest}
 
 
 def _pairs_to_json(pairs: PairTable) -> dict[str, Any]:
@@ -149,7 +159,10 @@ def _say_largest(actions: ActionDifference) -> str:
 
 def _say_turns(comparison: Comparison) -> str:
     if comparison.in_turns:
-        return "Every episode was played in both before the next one: the machine's drift is in both alike."
+        return (
+            "Every episode was played in both before the next one: the machine's slow drift is in both "
+            "alike; short disturbances may not be."
+        )
     return "Two runs, one after the other: the machine's drift is in these latencies."
 
 

@@ -27,8 +27,8 @@ class Console:
         self._runs = runs
         self._plan = plan
         self._results: defaultdict[tuple[int, str], list[EpisodeResult]] = defaultdict(list)
-        modes = " and ".join(f"[bold]{run.config.mode}[/]" for run in runs)
-        each = " in each" if len(runs) > 1 else ""
+        modes = ", ".join(f"[bold]{run.config.mode}[/]" for run in runs)
+        each = " each" if len(runs) > 1 else ""
         self._rich.print(
             f"[bold]{runs[0].config.policy}[/] in mode {modes}, "
             f"{len(plan.keys)} episodes{each}, assets {assets.name} → {self._where()}",

@@ -176,7 +176,7 @@ def test_runs_without_episodes_are_refused(tmp_path):
 
 
 def test_the_command_prints_what_it_found_and_writes_it_as_json(tmp_path, capsys):
-    a = run_with(tmp_path / "a", "sst", mode="isolated")
+    a = run_with(tmp_path / "a", "sst", mode="isolated", git={"commit": "c0ffee", "dirty": False})
     b = run_with(tmp_path / "b", "sst", mode="unified")
     code, out, err = command([a.path, b.path, "--json", tmp_path / "new" / "ab.json"], capsys)
     assert (code, err) == (0, "")
@@ -186,6 +186,9 @@ def test_the_command_prints_what_it_found_and_writes_it_as_json(tmp_path, capsys
     assert written["overall"]["n_pairs"] == 3
     assert written["overall"]["mcnemar_p"] == 1
     assert written["actions"]["bitwise_equal"] is True
+    assert written["in_turns"] is False
+    assert written["provenance"]["a"]["git"] == {"commit": "c0ffee", "dirty": False}
+    assert written["provenance"]["b"]["started"] == "2026-01-01T00:00:00+00:00"
 
 
 def test_an_infinite_difference_is_valid_json(tmp_path, capsys):
