@@ -1,0 +1,77 @@
+"""Pictures taken out of a video again are those that went in; a clip keeps its size and its times."""
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from videos.clip import read_pictures, save_clip, save_still
+from videos.mp4 import Mp4Writer, VideoError
+
+LEVELS = (20, 80, 140, 200)
+
+
+def grey(level: int) -> np.ndarray:
+    return np.full((48, 64, 3), level, np.uint8)
+
+
+@pytest.fixture
+def video(tmp_path):
+    """Four pictures, each five frames long."""
+    path = tmp_path / "video.mp4"
+    writer = Mp4Writer(path, width=64, height=48, fps=20.0)
+    for level in LEVELS:
+        writer.write(grey(level), times=5)
+    writer.close()
+    return path
+
+
+def test_pictures_are_read_at_their_frames(video):
+    pictures = read_pictures(video, [2, 7, 19])
+    assert [picture.shape for picture in pictures] == [(48, 64, 3)] * 3
+    assert [float(picture.mean()) for picture in pictures] == pytest.approx([20, 80, 200], abs=3)
+
+
+def test_a_frame_beyond_the_end_is_refused(video):
+    with pytest.raises(VideoError, match="frame 20, only to 20"):
+        read_pictures(video, [2, 20])
+
+
+def test_what_is_no_video_is_refused(tmp_path):
+    path = tmp_path / "video.mp4"
+    path.write_bytes(b"nothing")
+    with pytest.raises(VideoError, match=r"video\.mp4"):
+        read_pictures(path, [0])
+
+
+def test_a_clip_shows_every_picture_for_its_time_and_repeats(tmp_path):
+    path = tmp_path / "docs" / "clip.webp"
+    times = (250, 250, 250, 2500)
+    save_clip(path, [grey(level) for level in LEVELS], milliseconds=times, width=32, most_bytes=100_000)
+    with Image.open(path) as clip:
+        assert (clip.size, clip.n_frames, clip.info["loop"]) == ((32, 24), 4, 0)
+        shown = []
+        for frame in range(4):
+            clip.seek(frame)
+            clip.load()
+            shown.append((clip.info["duration"], int(np.asarray(clip.convert("RGB")).mean())))
+    assert [duration for duration, _ in shown] == list(times)
+    assert [level for _, level in shown] == pytest.approx(LEVELS, abs=3)
+
+
+def test_a_clip_gives_up_quality_to_be_small_enough_and_then_gives_up(tmp_path):
+    noise = [np.random.default_rng(n).integers(0, 256, (48, 64, 3), np.uint8) for n in range(3)]
+    sizes = []
+    for most in (100_000, 6_000):
+        save_clip(tmp_path / "clip.webp", noise, milliseconds=(50,) * 3, width=64, most_bytes=most)
+        sizes.append((tmp_path / "clip.webp").stat().st_size)
+    assert sizes[1] <= 6_000 < sizes[0]
+    with pytest.raises(VideoError, match="more than 100 bytes"):
+        save_clip(tmp_path / "none.webp", noise, milliseconds=(50,) * 3, width=64, most_bytes=100)
+    assert not (tmp_path / "none.webp").exists()
+
+
+def test_a_still_is_the_picture(tmp_path):
+    save_still(tmp_path / "still.jpg", grey(140))
+    with Image.open(tmp_path / "still.jpg") as still:
+        assert still.size == (64, 48)
+        assert np.asarray(still).mean() == pytest.approx(140, abs=1)
