@@ -65,7 +65,8 @@ def _characters_that_fit(text: str, font: ImageFont.FreeTypeFont, width: int) ->
 
 def _with_ellipsis(line: str, font: ImageFont.FreeTypeFont, width: int) -> str:
     count = _characters_that_fit(line, font, width - round(font.getlength(ELLIPSIS)))
-    return line[:count].rstrip() + ELLIPSIS
+    shortened = line[:count].rstrip() + ELLIPSIS
+    return shortened if font.getlength(shortened) <= width else ELLIPSIS
 
 
 def cut(text: str, font: ImageFont.FreeTypeFont, width: int) -> str:

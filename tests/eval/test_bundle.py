@@ -191,7 +191,7 @@ def test_the_card_tells_the_hash_the_parameters_the_data_and_the_recipe(shipped)
         "12,345 frames",
         f"{STEP} steps",
         "| trunk.width | 128 |",
-        "| recipe.peak_rate | 0.001 |",
+        f"| recipe.peak_rate | {Recipe(steps=STEP).peak_rate} |",
         "| recipe.seed | 0 |",
         "| recipe.text_rows | none |",
         "| recipe.reach.texts | yes |",

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from videos import theme
@@ -136,6 +136,7 @@ def test_a_camera_that_is_not_square_keeps_its_proportions():
     assert bright == theme.CAMERA * 90 // 160
 
 
+@example(text="00m00", width=30, max_lines=2)
 @given(text=anything, width=st.integers(30, 900), max_lines=st.integers(1, 4))
 @no_deadline
 def test_wrapped_lines_are_narrow_enough_and_few_enough(text, width, max_lines):
