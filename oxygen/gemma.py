@@ -55,6 +55,23 @@ class Turns:
     sin: Leaf
     cos: Leaf
 
+    def at(self, positions: Int32[Array, "batch token"]) -> "Turns":
+        """Those of some positions, out of a `table`; what lies beyond it takes its last."""
+        return Turns(
+            sin=jnp.take(self.sin[0], positions, axis=0, mode="clip"),
+            cos=jnp.take(self.cos[0], positions, axis=0, mode="clip"),
+        )
+
+
+def table(size: int, dim: int) -> Turns:
+    """The angles of positions from 0 to `size`, [1, size, 1, dim / 2], as constants of a program.
+
+    XLA works out sines anew in every layer and for every head if they are its own to work out.
+    """
+    timescale = np.float32(10_000.0) ** (np.float32(2.0 / dim) * np.arange(dim // 2, dtype=np.float32))
+    radians = np.arange(size, dtype=np.float32)[None, :, None, None] / timescale
+    return Turns(sin=jnp.asarray(np.sin(radians)), cos=jnp.asarray(np.cos(radians)))
+
 
 def turns(positions: Int32[Array, "batch token"], dim: int) -> Turns:
     """The angles of positions, with wavelengths up to 10 000, for heads of `dim` channels."""
@@ -96,17 +113,23 @@ def attention_turned(
     v: Float[Array, "batch kv_head position dim"],
     mask: Bool[Array, "batch query_or_1 position"],
 ) -> Float[Array, "batch query head dim"]:
-    """The same over keys and values that lie as products read them, so that none need be moved."""
+    """The same over keys and values that lie as products read them, so that none need be moved.
+
+    All query heads of a key head make one matrix, the mask is added, and sums divide the outputs rather than
+    the weights: on a CPU the scores then never leave XLA's library for a pass of their own.
+    """
     batch, query, heads, dim = q.shape
     kv_heads = k.shape[1]
     grouped = q.reshape(batch, query, kv_heads, heads // kv_heads, dim).transpose(0, 2, 1, 3, 4)
     flat = grouped.reshape(batch, kv_heads, -1, dim)
-    logits = jnp.einsum("bkqh,bkhs->bkqs", flat, k, preferred_element_type=jnp.float32)
-    by_head = logits.reshape(*grouped.shape[:4], -1)
-    seen = jnp.where(mask[:, None, :, None], by_head, _MASKED)
-    weights = jax.nn.softmax(seen, axis=-1).astype(q.dtype).reshape(logits.shape)
-    out = jnp.einsum("bkqs,bksh->bkqh", weights, v).reshape(grouped.shape)
-    return out.transpose(0, 2, 1, 3, 4).reshape(q.shape)
+    unseen = jnp.where(mask, 0.0, _MASKED)[:, None]
+    if mask.shape[1] > 1:
+        unseen = jnp.repeat(unseen, heads // kv_heads, axis=2)
+    logits = jnp.einsum("bkqh,bkhs->bkqs", flat, k, preferred_element_type=jnp.float32) + unseen
+    weights = jnp.exp(logits - jax.lax.stop_gradient(jnp.max(logits, axis=-1, keepdims=True)))
+    out = jnp.einsum("bkqs,bksh->bkqh", weights.astype(q.dtype), v, preferred_element_type=jnp.float32)
+    out = (out / jnp.sum(weights, axis=-1, keepdims=True)).astype(q.dtype)
+    return out.reshape(grouped.shape).transpose(0, 2, 1, 3, 4).reshape(q.shape)
 
 
 def attention_of_one(q: Float[Array, "query head dim"], *parts: Keys) -> Float[Array, "query head dim"]:
@@ -261,6 +284,16 @@ def trunk_layer(
     return x + _mlp(layer, rms_norm(x, layer.before_mlp)), kept
 
 
+def keys_and_values(
+    layer: Layer, x: Float[Array, "batch token width"], by: Turns
+) -> tuple[Float[Array, "batch token kv_head dim"], Float[Array, "batch token kv_head dim"]]:
+    """What others attend to in a layer of the trunk, where nobody asks for its output."""
+    dim = 2 * by.sin.shape[-1]
+    both = rms_norm(x, layer.before_attention) @ layer.qkv[:, layer.out.shape[0] :]
+    k, v = jnp.split(both.reshape(*x.shape[:2], -1, dim), 2, axis=2)
+    return rope(k, by), v
+
+
 def expert_layer(
     layer: Layer, x: Float[Array, "batch token width"], by: Turns, attend: Attend
 ) -> tuple[Float[Array, "batch token width"], Any]:
@@ -279,9 +312,8 @@ def _mix(
     every = (x @ layer.qkv).reshape(*x.shape[:2], -1, dim)
     heads = layer.out.shape[0] // dim
     kv_heads = (every.shape[2] - heads) // 2
-    turned = rope(every[:, :, : heads + kv_heads], by)
-    q, k, v = turned[:, :, :heads] * dim**-0.5, turned[:, :, heads:], every[:, :, heads + kv_heads :]
-    mixed, kept = attend(q, k, v)
+    q, k, v = jnp.split(every, (heads, heads + kv_heads), axis=2)
+    mixed, kept = attend(rope(q, by) * dim**-0.5, rope(k, by), v)
     return mixed.reshape(*x.shape[:2], -1) @ layer.out, kept
 
 

@@ -5,7 +5,7 @@ values; so does the text of a language task, which follows it causally. Neither 
 serves the actions and any number of texts. Sources: π0.5 (arXiv 2504.16054), openpi's `pi0.py`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import flax.linen as nn
@@ -162,20 +162,37 @@ def prefill(
     weights: Weights, embedded: Float[Array, "batch position width"], length: Int32[Array, " batch"]
 ) -> tuple[Prefix, Float[Array, "batch position width"]]:
     """Read a prefix of which the first `length` tokens count; returns what to keep, and the output."""
-    batch, size = embedded.shape[:2]
-    positions = jnp.broadcast_to(jnp.arange(size, dtype=jnp.int32)[None], (batch, size))
-    mask = (positions < length[:, None])[:, None]
-    by = gemma.turns(positions, weights.head_dim)
+    x, _, kept = _through(weights, weights.trunk, embedded, length)
+    return _prefix(kept, length), gemma.rms_norm(x, weights.trunk_norm)
+
+
+def read(
+    weights: Weights, embedded: Float[Array, "batch position width"], length: Int32[Array, " batch"]
+) -> Prefix:
+    """The same without the output, which a policy has no use for: the last layer is its keys and values."""
+    x, by, kept = _through(weights, weights.trunk[:-1], embedded, length)
+    return _prefix([*kept, gemma.keys_and_values(weights.trunk[-1], x, by)], length)
+
+
+def _through(
+    weights: Weights, layers: Sequence[gemma.Layer], x: Array, length: Array
+) -> tuple[Array, gemma.Turns, list[tuple[Array, Array]]]:
+    """Output, angles, and every layer's keys and values of a prefix that sees itself fully."""
+    by = gemma.table(x.shape[1], weights.head_dim)
+    mask = (jnp.arange(x.shape[1], dtype=jnp.int32)[None] < length[:, None])[:, None]
 
     def attend(q: Array, k: Array, v: Array) -> tuple[Array, tuple[Array, Array]]:
         return gemma.attention(q, gemma.Keys(k=k, v=v, mask=mask)), (k, v)
 
-    x, kept = embedded, []
-    for layer in weights.trunk:
+    kept = []
+    for layer in layers:
         x, kv = gemma.trunk_layer(layer, x, by, attend)
         kept.append(kv)
-    prefix = Prefix(k=tuple(k for k, _ in kept), v=tuple(v for _, v in kept), length=length)
-    return prefix, gemma.rms_norm(x, weights.trunk_norm)
+    return x, by, kept
+
+
+def _prefix(kept: Sequence[tuple[Array, Array]], length: Array) -> Prefix:
+    return Prefix(k=tuple(k for k, _ in kept), v=tuple(v for _, v in kept), length=length)
 
 
 @flax.struct.dataclass

@@ -106,7 +106,7 @@ class Birthing:
 
 def _prefill(config: Pi05Config, weights: Weights, images: Array, prompt: Array, length: Array) -> Prefix:
     embedded = pi05.embed_prefix(weights, config, images, prompt)
-    return pi05.prefill(weights, embedded, length + config.image_tokens)[0]
+    return pi05.read(weights, embedded, length + config.image_tokens)
 
 
 def _denoise(config: Pi05Config, weights: Weights, prefix: Prefix, seed: Array, query: Array) -> Array:
