@@ -54,7 +54,9 @@ class Pool:
         """The pool's size, and what every program that writes it shares with its input or holds beside it."""
         shapes, _ = jax.eval_shape(self.runner.empty)
         programs = {"decode": self.runner._programs.decode, "fork": self.runner._programs.fork}
-        row: dict[str, Any] = {"pool": sum(leaf.size * leaf.dtype.itemsize for leaf in (shapes.k, shapes.v))}
+        row: dict[str, Any] = {
+            "pool": sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))
+        }
         for stage, compiled in programs.items():
             for size, program in compiled.items():
                 memory = program.memory_analysis()

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from oxygen import drawing, gemma, kv_pool, pi05
 from oxygen.drawing import Choice
-from oxygen.kv_pool import KvPool, Texts
+from oxygen.kv_pool import KvLayer, KvPool, Texts
 from oxygen.pi05 import Prefix, Weights
 from oxygen.typing import Array, Bool, Float, Float32, Int32, Leaf
 
@@ -46,11 +46,14 @@ def fork(
     """
     position = prefix.length[births.parents]
     x = pi05.embed_text(weights, births.suffix)
-    by = gemma.turns(_following(position, x.shape[1]), weights.head_dim)
-    for index, (layer, k, v) in enumerate(zip(weights.trunk, prefix.k, prefix.v, strict=True)):
+    by = _table(weights, pool).at(_following(position, x.shape[1]))
+    kept = []
+    for layer, held, k, v in zip(weights.trunk, pool.layers, prefix.k, prefix.v, strict=True):
         root = Root(parent=births.parents, k=k, v=v)
-        at = (index, births.slots, position)
-        x, pool = gemma.trunk_layer(layer, x, by, functools.partial(_begin, pool, at, root))
+        at = (births.slots, position)
+        x, filled = gemma.trunk_layer(layer, x, by, functools.partial(_begin, held, at, root))
+        kept.append(filled)
+    pool = KvPool(layers=tuple(kept))
     draws = births.choice.draws() if births.choice else None
     return pool, kv_pool.start(texts, births.slots, births.token, position + births.suffix_length, draws)
 
@@ -71,13 +74,19 @@ def decode(
         The pool and the texts, one token longer, and the scores the tokens were picked by.
     """
     token, position = texts.token[rows], texts.position[rows]
-    by = gemma.turns(position[:, None], weights.head_dim)
+    by = _table(weights, pool).at(position[:, None])
     x = pi05.embed_text(weights, token[:, None])
-    for index, layer in enumerate(weights.trunk):
-        at = (index, rows, position)
-        x, pool = gemma.trunk_layer(layer, x, by, functools.partial(_go_on, pool, at))
+    kept = []
+    for layer, held in zip(weights.trunk, pool.layers, strict=True):
+        x, longer = gemma.trunk_layer(layer, x, by, functools.partial(_go_on, held, (rows, position)))
+        kept.append(longer)
+    pool = KvPool(layers=tuple(kept))
     scores = logits(weights, gemma.rms_norm(x, weights.trunk_norm)[:, 0])
     return pool, kv_pool.write(texts, rows, _next(scores, texts, rows, top_k)), scores
+
+
+def _table(weights: Weights, pool: KvPool) -> gemma.Turns:
+    return gemma.table(pool.layers[0].v.shape[1], weights.head_dim)
 
 
 @flax.struct.dataclass
@@ -112,55 +121,56 @@ class Tokens:
 
 
 def _begin(
-    pool: KvPool, at: tuple[int, Array, Array], root: Root, q: Array, k: Array, v: Array
-) -> tuple[Array, KvPool]:
+    held: KvLayer, at: tuple[Array, Array], root: Root, q: Array, k: Array, v: Array
+) -> tuple[Array, KvLayer]:
     """Put rows that begin with `root` into their slots; the tokens after it see what is before them.
 
     The pool is written and never read: XLA would copy it to keep a read before the writes that follow.
     """
-    layer, slot, position = at
+    slot, position = at
     return jax.lax.platform_dependent(
-        pool,
+        held,
         Tokens(slot=slot, position=position, q=q, k=k, v=v),
         root,
-        cpu=functools.partial(_begin_slot_by_slot, layer),
-        default=functools.partial(_begin_all_at_once, layer),
+        cpu=begin_slot_by_slot,
+        default=begin_all_at_once,
     )
 
 
-def _go_on(pool: KvPool, at: tuple[int, Array, Array], q: Array, k: Array, v: Array) -> tuple[Array, KvPool]:
+def _go_on(held: KvLayer, at: tuple[Array, Array], q: Array, k: Array, v: Array) -> tuple[Array, KvLayer]:
     """Write tokens into their slots; let them see what is before them."""
-    layer, slot, position = at
+    slot, position = at
+    crowded = 2 * len(slot) >= len(held.v)
     return jax.lax.platform_dependent(
-        pool,
+        held,
         Tokens(slot=slot, position=position, q=q, k=k, v=v),
-        cpu=functools.partial(_go_on_slot_by_slot, layer),
-        default=functools.partial(_go_on_all_at_once, layer),
+        cpu=go_on_in_place if crowded else go_on_slot_by_slot,
+        default=go_on_all_at_once,
     )
 
 
-def _begin_slot_by_slot(layer: int, pool: KvPool, tokens: Tokens, root: Root) -> tuple[Array, KvPool]:
+def begin_slot_by_slot(held: KvLayer, tokens: Tokens, root: Root) -> tuple[Array, KvLayer]:
     """On a CPU: a slot at a time."""
 
-    def one(pool: KvPool, of_row: tuple[Tokens, Array]) -> tuple[KvPool, Array]:
+    def one(held: KvLayer, of_row: tuple[Tokens, Array]) -> tuple[KvLayer, Array]:
         token, parent = of_row
         before_k, before_v = root.k[parent], root.v[parent]
-        pool = kv_pool.plant(pool, (layer, token.slot), before_k, before_v)
-        pool = kv_pool.append(pool, (layer, token.slot, token.position), token.k, token.v)
+        held = kv_pool.plant(held, token.slot, before_k, before_v)
+        held = kv_pool.append(held, (token.slot, token.position), token.k, token.v)
         seen = _before(token, root.k.shape[1])
         before = gemma.Keys(k=kv_pool.turned(before_k), v=before_v, mask=seen)
         own = gemma.Keys(k=kv_pool.turned(token.k), v=token.v, mask=jnp.tri(len(token.q), dtype=bool))
-        return pool, gemma.attention_of_one(token.q, before, own)
+        return held, gemma.attention_of_one(token.q, before, own)
 
-    pool, heads = jax.lax.scan(one, pool, (tokens, root.parent))
-    return heads, pool
+    held, heads = jax.lax.scan(one, held, (tokens, root.parent))
+    return heads, held
 
 
-def _begin_all_at_once(layer: int, pool: KvPool, tokens: Tokens, root: Root) -> tuple[Array, KvPool]:
+def begin_all_at_once(held: KvLayer, tokens: Tokens, root: Root) -> tuple[Array, KvLayer]:
     """Elsewhere: in one batch."""
     before_k, before_v = root.k[root.parent], root.v[root.parent]
-    pool = kv_pool.plant_all(pool, (layer, tokens.slot), before_k, before_v)
-    pool = kv_pool.append_all(pool, (layer, tokens.slot, tokens.position), tokens.k, tokens.v)
+    held = kv_pool.plant_all(held, tokens.slot, before_k, before_v)
+    held = kv_pool.append_all(held, (tokens.slot, tokens.position), tokens.k, tokens.v)
     before = jax.vmap(functools.partial(_before, size=before_k.shape[1]))(tokens)
     own = jnp.broadcast_to(jnp.tri(tokens.q.shape[1], dtype=bool), (*tokens.q.shape[:2], tokens.q.shape[1]))
     keys = gemma.Keys(
@@ -168,7 +178,7 @@ def _begin_all_at_once(layer: int, pool: KvPool, tokens: Tokens, root: Root) -> 
         v=jnp.concatenate([before_v, tokens.v], axis=1),
         mask=jnp.concatenate([before, own], axis=2),
     )
-    return gemma.attention(tokens.q, keys), pool
+    return gemma.attention(tokens.q, keys), held
 
 
 def _before(token: Tokens, size: int) -> Bool[Array, "token position"]:
@@ -177,33 +187,42 @@ def _before(token: Tokens, size: int) -> Bool[Array, "token position"]:
     return jnp.broadcast_to(seen[None], (token.q.shape[0], size))
 
 
-def _go_on_slot_by_slot(layer: int, pool: KvPool, tokens: Tokens) -> tuple[Array, KvPool]:
-    """On a CPU: a slot at a time, whose keys and values stay in the cache.
+def go_on_in_place(held: KvLayer, tokens: Tokens) -> tuple[Array, KvLayer]:
+    """On a CPU where half of the slots or more are at work: all slots are read, and none is copied for it.
+
+    What idle slots come to is thrown away.
+    """
+    held = kv_pool.append_all(held, (tokens.slot, tokens.position), tokens.k, tokens.v)
+    number = jnp.arange(len(tokens.slot), dtype=jnp.int32)
+    row = jnp.zeros((len(held.v),), jnp.int32).at[tokens.slot].set(number)
+    seen = _up_to(_following(tokens.position, tokens.q.shape[1]), held.v.shape[1])
+    heads = gemma.attention_turned(tokens.q[row], held.k, held.v.transpose(0, 2, 1, 3), seen[row])
+    return heads[tokens.slot], held
+
+
+def go_on_slot_by_slot(held: KvLayer, tokens: Tokens) -> tuple[Array, KvLayer]:
+    """On a CPU where few slots are at work: a slot at a time, whose keys and values stay in the cache.
 
     All is written before anything is read, so that several can be read at once without a copy of the pool.
     """
-    seen = _up_to(_following(tokens.position, tokens.q.shape[1]), pool.v.shape[2])
-
-    def write(pool: KvPool, token: Tokens) -> tuple[KvPool, None]:
-        return kv_pool.append(pool, (layer, token.slot, token.position), token.k, token.v), None
-
-    pool, _ = jax.lax.scan(write, pool, tokens)
+    held = kv_pool.append_all(held, (tokens.slot, tokens.position), tokens.k, tokens.v)
+    seen = _up_to(_following(tokens.position, tokens.q.shape[1]), held.v.shape[1])
 
     def one(_: None, of_row: tuple[Array, Array, Array]) -> tuple[None, Array]:
         slot, q, seen = of_row
-        k, v = kv_pool.row(pool, layer, slot)
+        k, v = kv_pool.row(held, slot)
         return None, gemma.attention_of_one(q, gemma.Keys(k=k, v=v, mask=seen))
 
     _, heads = jax.lax.scan(one, None, (tokens.slot, tokens.q, seen), unroll=_TOGETHER)
-    return heads, pool
+    return heads, held
 
 
-def _go_on_all_at_once(layer: int, pool: KvPool, tokens: Tokens) -> tuple[Array, KvPool]:
+def go_on_all_at_once(held: KvLayer, tokens: Tokens) -> tuple[Array, KvLayer]:
     """Elsewhere: in one batch, which takes a copy of one layer of the rows at work."""
-    pool = kv_pool.append_all(pool, (layer, tokens.slot, tokens.position), tokens.k, tokens.v)
-    k, v = kv_pool.rows(pool, layer, tokens.slot)
+    held = kv_pool.append_all(held, (tokens.slot, tokens.position), tokens.k, tokens.v)
+    k, v = kv_pool.rows(held, tokens.slot)
     seen = _up_to(_following(tokens.position, tokens.q.shape[1]), v.shape[1])
-    return gemma.attention_turned(tokens.q, k, v.transpose(0, 2, 1, 3), seen), pool
+    return gemma.attention_turned(tokens.q, k, v.transpose(0, 2, 1, 3), seen), held
 
 
 def _following(first: Int32[Array, " row"], count: int) -> Int32[Array, "row token"]:

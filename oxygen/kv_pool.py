@@ -17,18 +17,28 @@ from oxygen.typing import Array, Float, Int32, Leaf
 NOTHING = -1
 """Stands where no token has been written."""
 
+_ALIGNED = 16
+"""Positions of a slot come in these: what processors load at once, or several times that."""
+
 
 @flax.struct.dataclass
-class KvPool:
-    """Keys and values of every slot.
+class KvLayer:
+    """Keys and values of every slot in one layer.
 
     Attributes:
-        k: [layer, slot, kv_head, dim, position]: turned as products with queries read them.
-        v: [layer, slot, position, kv_head, dim].
+        k: [slot, kv_head, dim, position]: turned as products with queries read them.
+        v: [slot, position, kv_head, dim].
     """
 
     k: Leaf
     v: Leaf
+
+
+@flax.struct.dataclass
+class KvPool:
+    """The same of every layer: arrays apart, so that a product can read a layer where it lies."""
+
+    layers: tuple[KvLayer, ...]
 
 
 @flax.struct.dataclass
@@ -56,11 +66,17 @@ def allocate(config: Pi05Config, *, slots: int, room: int) -> KvPool:
     There is one slot more than `slots`, the spare one behind them: rows that pad a batch write there.
     """
     trunk = config.trunk
-    positions = config.image_tokens + config.max_prompt + room
+    needed = config.image_tokens + config.max_prompt + room
+    positions = -(-needed // _ALIGNED) * _ALIGNED
     heads, dim = trunk.num_kv_heads, trunk.head_dim
     return KvPool(
-        k=jnp.zeros((trunk.depth, slots + 1, heads, dim, positions), config.dtype),
-        v=jnp.zeros((trunk.depth, slots + 1, positions, heads, dim), config.dtype),
+        layers=tuple(
+            KvLayer(
+                k=jnp.zeros((slots + 1, heads, dim, positions), config.dtype),
+                v=jnp.zeros((slots + 1, positions, heads, dim), config.dtype),
+            )
+            for _ in range(trunk.depth)
+        )
     )
 
 
@@ -86,51 +102,51 @@ def turned(k: Float[Array, "*rows position kv_head dim"]) -> Float[Array, "*rows
     return jnp.moveaxis(k, -3, -1)
 
 
-def plant(pool: KvPool, at: tuple[int, Array], k: Array, v: Array) -> KvPool:
-    """Begin the row `at` = (layer, slot) with [position, kv_head, dim], and clear what comes after it."""
+def plant(layer: KvLayer, slot: Int32[Array, ""], k: Array, v: Array) -> KvLayer:
+    """Begin a slot with [position, kv_head, dim], and clear what comes after it."""
     size = k.shape[0]
-    rest = jnp.zeros((pool.v.shape[2] - size, *v.shape[1:]), v.dtype)
-    pool = append(pool, (*at, jnp.int32(0)), k, v)
-    return append(pool, (*at, jnp.int32(size)), rest, rest)
+    rest = jnp.zeros((layer.v.shape[1] - size, *v.shape[1:]), v.dtype)
+    layer = append(layer, (slot, jnp.int32(0)), k, v)
+    return append(layer, (slot, jnp.int32(size)), rest, rest)
 
 
-def plant_all(pool: KvPool, at: tuple[int, Array], k: Array, v: Array) -> KvPool:
+def plant_all(layer: KvLayer, slots: Int32[Array, " birth"], k: Array, v: Array) -> KvLayer:
     """The same for many slots at once, [birth, position, kv_head, dim]."""
-    rest = ((0, 0), (0, pool.v.shape[2] - v.shape[1]), (0, 0), (0, 0))
-    return KvPool(k=pool.k.at[at].set(turned(jnp.pad(k, rest))), v=pool.v.at[at].set(jnp.pad(v, rest)))
+    rest = ((0, 0), (0, layer.v.shape[1] - v.shape[1]), (0, 0), (0, 0))
+    k, v = jnp.pad(k, rest), jnp.pad(v, rest)
+    return KvLayer(k=layer.k.at[slots].set(turned(k)), v=layer.v.at[slots].set(v))
 
 
-def append(pool: KvPool, at: tuple[int, Array, Array], k: Array, v: Array) -> KvPool:
-    """Write [token, kv_head, dim] from `at` = (layer, slot, position) on; moved back where room ends."""
-    layer, slot, position = at
-    return KvPool(
-        k=jax.lax.dynamic_update_slice(pool.k, turned(k)[None, None], (layer, slot, 0, 0, position)),
-        v=jax.lax.dynamic_update_slice(pool.v, v[None, None], (layer, slot, position, 0, 0)),
+def append(layer: KvLayer, at: tuple[Array, Array], k: Array, v: Array) -> KvLayer:
+    """Write [token, kv_head, dim] from `at` = (slot, position) on; moved back where room ends."""
+    slot, position = at
+    return KvLayer(
+        k=jax.lax.dynamic_update_slice(layer.k, turned(k)[None], (slot, 0, 0, position)),
+        v=jax.lax.dynamic_update_slice(layer.v, v[None], (slot, position, 0, 0)),
     )
 
 
-def append_all(pool: KvPool, at: tuple[int, Array, Array], k: Array, v: Array) -> KvPool:
+def append_all(layer: KvLayer, at: tuple[Array, Array], k: Array, v: Array) -> KvLayer:
     """The same for many slots at once, [row, token, kv_head, dim]; what finds no room is dropped."""
-    layer, slots, positions = at
+    slots, positions = at
     every = positions[:, None] + jnp.arange(k.shape[1], dtype=jnp.int32)[None]
-    return KvPool(
-        k=pool.k.at[layer, slots[:, None], :, :, every].set(k, mode="drop"),
-        v=pool.v.at[layer, slots[:, None], every].set(v, mode="drop"),
+    return KvLayer(
+        k=layer.k.at[slots[:, None], :, :, every].set(k, mode="drop"),
+        v=layer.v.at[slots[:, None], every].set(v, mode="drop"),
     )
 
 
-def row(pool: KvPool, layer: int, slot: Int32[Array, ""]) -> tuple[Array, Array]:
-    """One layer of one slot: keys [kv_head, dim, position], values [position, kv_head, dim]."""
+def row(layer: KvLayer, slot: Int32[Array, ""]) -> tuple[Array, Array]:
+    """One slot: keys [kv_head, dim, position], values [position, kv_head, dim]."""
+    return (
+        jax.lax.dynamic_index_in_dim(layer.k, slot, keepdims=False),
+        jax.lax.dynamic_index_in_dim(layer.v, slot, keepdims=False),
+    )
 
-    def of(leaf: Array) -> Array:
-        return jax.lax.dynamic_slice(leaf, (layer, slot, 0, 0, 0), (1, 1, *leaf.shape[2:]))[0, 0]
 
-    return of(pool.k), of(pool.v)
-
-
-def rows(pool: KvPool, layer: int, slots: Int32[Array, " row"]) -> tuple[Array, Array]:
+def rows(layer: KvLayer, slots: Int32[Array, " row"]) -> tuple[Array, Array]:
     """The same of many slots, [row, ...] each: a copy."""
-    return pool.k[layer, slots], pool.v[layer, slots]
+    return layer.k[slots], layer.v[slots]
 
 
 def start(

@@ -197,12 +197,13 @@ def continuation(
     weights: pi05.Weights, prefix: pi05.Prefix, suffix: np.ndarray, *, row: int, tokens: int
 ) -> tuple[np.ndarray, list[Array]]:
     """The greedy text that follows one row of a prefix and a suffix, and the logits of every step."""
-    layers, (positions, heads, dim) = len(prefix.k), prefix.k[0].shape[1:]
+    positions, heads, dim = prefix.k[0].shape[1:]
     room = 32 * -(-(len(suffix) + tokens) // 32)  # rounded up, so that texts share compiled programs
-    pool = kv_pool.KvPool(
-        k=jnp.zeros((layers, 1, heads, dim, positions + room), prefix.k[0].dtype),
-        v=jnp.zeros((layers, 1, positions + room, heads, dim), prefix.v[0].dtype),
+    empty = kv_pool.KvLayer(
+        k=jnp.zeros((1, heads, dim, positions + room), prefix.k[0].dtype),
+        v=jnp.zeros((1, positions + room, heads, dim), prefix.v[0].dtype),
     )
+    pool = kv_pool.KvPool(layers=(empty,) * len(prefix.k))
     head = np.zeros(32 * -(-len(suffix) // 32), np.int32)
     head[: len(suffix) - 1] = suffix[:-1]
     births = decoding.Births(

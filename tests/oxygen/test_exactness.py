@@ -64,7 +64,7 @@ def birthing(slot, *, task=0, parent=0, query=0, seed=7, sampling=GREEDY) -> Bir
 
 
 def poisoned(pool: KvPool, value: float) -> KvPool:
-    return KvPool(k=jnp.full_like(pool.k, value), v=jnp.full_like(pool.v, value))
+    return jax.tree.map(lambda leaf: jnp.full_like(leaf, value), pool)
 
 
 def texts_of(served, births, *, batch=BATCH, company=(), prefix=None, poison=None, steps=LIMIT):
@@ -168,7 +168,7 @@ def test_the_pool_is_written_in_place_and_nothing_of_its_size_is_held_beside_it(
         Sizes(robots=ROBOTS, slots=SLOTS, rows=(1, BATCH), births=births, suffix=3, limit=LIMIT),
     )
     pool, _ = jax.eval_shape(runner.empty)
-    size = 2 * pool.k.size * pool.k.dtype.itemsize
+    size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(pool))
     row = size // (SMALL.trunk.depth * (SLOTS + 1))
     for program in (*runner._programs.decode.values(), *runner._programs.fork.values()):
         memory = program.memory_analysis()

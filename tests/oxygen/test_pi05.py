@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from oxygen import decoding, kv_pool, params, pi05
-from oxygen.kv_pool import KvPool
 from tests.oxygen.conftest import SMALL
 
 SUFFIXES = ((5, 9, 301, 17), (44,), (8, 8))
@@ -92,7 +91,7 @@ def test_texts_depend_on_their_prefix_and_their_suffix(model):
 @pytest.mark.parametrize("poison", [1e30, np.nan])
 def test_what_a_slot_held_before_changes_nothing(model, poison):
     clean, texts = model.empty()
-    poisoned = KvPool(k=jnp.full_like(clean.k, poison), v=jnp.full_like(clean.v, poison))
+    poisoned = jax.tree.map(lambda leaf: jnp.full_like(leaf, poison), clean)
     assert np.array_equal(model.texts_in((0, 1, 2), (poisoned, texts)), model.texts_in((0, 1, 2)))
 
 
@@ -102,7 +101,7 @@ def test_decoding_writes_its_own_positions_and_nothing_else(model):
     begin = np.asarray(texts.position)
     beside_slot_and_position = {"k": (0, 2, 3), "v": (0, 3, 4)}
     for leaf, axes in beside_slot_and_position.items():
-        before, after = (np.asarray(getattr(of, leaf)) for of in (pool, longer))
+        before, after = (np.stack([getattr(layer, leaf) for layer in of.layers]) for of in (pool, longer))
         changed = (before != after).any(axis=axes)
         for slot in range(SLOTS):
             written = {begin[slot], begin[slot] + 1} if slot in (1, 3) else set()
@@ -112,11 +111,11 @@ def test_decoding_writes_its_own_positions_and_nothing_else(model):
 def test_forking_leaves_other_slots_and_the_prefix_alone(model):
     before = [np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(model.prefix)]
     pool, texts = model.empty()
-    pool = KvPool(k=pool.k + 3, v=pool.v + 5)
+    pool = jax.tree.map(lambda leaf: leaf + 3, pool)
     filled, _ = model.fork(model.prefix, model.births((1, SLOTS, 4)), pool, texts)
     untouched = [0, 2, 3, 5, 6]
-    assert (np.asarray(filled.k)[:, untouched] == 3).all()
-    assert (np.asarray(filled.v)[:, untouched] == 5).all()
+    for leaf in jax.tree.leaves(filled):
+        assert (np.asarray(leaf)[untouched] == 3).all()
     assert [np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(model.prefix)] == before
 
 
