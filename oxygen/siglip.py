@@ -1,10 +1,13 @@
 """SigLIP's vision tower in flax: uint8 images in, one embedding per patch out, as wide as the trunk."""
 
+import math
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
 from oxygen.config import SiglipConfig
+from oxygen.gemma import Keys, attention
 from oxygen.typing import Array, Float, UInt8
 
 
@@ -37,6 +40,40 @@ class MlpBlock(nn.Module):
         return nn.Dense(x.shape[-1], dtype=x.dtype)(hidden)
 
 
+class Projection(nn.Module):
+    """A dense layer onto heads or from them: its parameters alone, as a matrix [in, out] and a bias [out]."""
+
+    rows: tuple[int, ...]
+    columns: tuple[int, ...]
+
+    @nn.compact
+    def __call__(self, dtype: jnp.dtype) -> tuple[Array, Array]:
+        """The parameters, cast."""
+        kernel = self.param("kernel", nn.initializers.lecun_normal(), (*self.rows, *self.columns))
+        bias = self.param("bias", nn.initializers.zeros, self.columns)
+        return kernel.reshape(math.prod(self.rows), -1).astype(dtype), bias.reshape(-1).astype(dtype)
+
+
+class SelfAttention(nn.Module):
+    """Attention of an image's tokens to each other; flax's parameters, one product for all projections."""
+
+    heads: int
+
+    @nn.compact
+    def __call__(self, x: Float[Array, "batch token width"]) -> Float[Array, "batch token width"]:
+        """Let every token see all others."""
+        batch, tokens, width = x.shape
+        by_head = (self.heads, width // self.heads)
+        into = [Projection((width,), by_head, name=name)(x.dtype) for name in ("query", "key", "value")]
+        kernel, bias = (jnp.concatenate(parts, axis=-1) for parts in zip(*into, strict=True))
+        every = (x @ kernel + bias.reshape(1, 1, -1)).reshape(batch, tokens, 3 * self.heads, -1)
+        q, k, v = jnp.split(every, 3, axis=2)
+        all_seen = jnp.ones((batch, 1, tokens), bool)
+        mixed = attention(q * by_head[1] ** -0.5, Keys(k=k, v=v, mask=all_seen)).reshape(x.shape)
+        out, bias = Projection(by_head, (width,), name="out")(x.dtype)
+        return mixed @ out + bias.reshape(1, 1, -1)
+
+
 class EncoderBlock(nn.Module):
     """Attention and MLP, both pre-normed and residual. Returns tokens and nothing, as a scan wants."""
 
@@ -48,12 +85,7 @@ class EncoderBlock(nn.Module):
     ) -> tuple[Float[Array, "batch token width"], None]:
         """Let the tokens of an image see each other."""
         normed = LayerNorm(name="LayerNorm_0")(x)
-        x = x + nn.MultiHeadDotProductAttention(
-            num_heads=self.config.num_heads,
-            dtype=x.dtype,
-            deterministic=True,
-            name="MultiHeadDotProductAttention_0",
-        )(normed, normed)
+        x = x + SelfAttention(self.config.num_heads, name="MultiHeadDotProductAttention_0")(normed)
         normed = LayerNorm(name="LayerNorm_1")(x)
         return x + MlpBlock(self.config.mlp_dim, name="MlpBlock_0")(normed), None
 
