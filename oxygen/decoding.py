@@ -6,7 +6,7 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-from oxygen import drawing, gemma, kv_pool, pi05
+from oxygen import drawing, gemma, kv_pool, pi05, rotary
 from oxygen.drawing import Choice
 from oxygen.kv_pool import KvLayer, KvPool, Texts
 from oxygen.pi05 import Prefix, Weights
@@ -85,8 +85,8 @@ def decode(
     return pool, kv_pool.write(texts, rows, _next(scores, texts, rows, top_k)), scores
 
 
-def _table(weights: Weights, pool: KvPool) -> gemma.Turns:
-    return gemma.table(pool.layers[0].v.shape[1], weights.head_dim)
+def _table(weights: Weights, pool: KvPool) -> rotary.Turns:
+    return rotary.table(pool.layers[0].v.shape[1], weights.head_dim)
 
 
 @flax.struct.dataclass

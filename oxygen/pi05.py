@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from oxygen import gemma
+from oxygen import gemma, rotary
 from oxygen.config import Pi05Config
 from oxygen.params import tower
 from oxygen.typing import Array, Float, Float32, Int32, Leaf, Params, UInt8
@@ -176,9 +176,9 @@ def read(
 
 def _through(
     weights: Weights, layers: Sequence[gemma.Layer], x: Array, length: Array
-) -> tuple[Array, gemma.Turns, list[tuple[Array, Array]]]:
+) -> tuple[Array, rotary.Turns, list[tuple[Array, Array]]]:
     """Output, angles, and every layer's keys and values of a prefix that sees itself fully."""
-    by = gemma.table(x.shape[1], weights.head_dim)
+    by = rotary.table(x.shape[1], weights.head_dim)
     mask = (jnp.arange(x.shape[1], dtype=jnp.int32)[None] < length[:, None])[:, None]
 
     def attend(q: Array, k: Array, v: Array) -> tuple[Array, tuple[Array, Array]]:
@@ -245,19 +245,19 @@ def velocity(
     return _velocity(weights, _stage(prefix, noisy.shape[1]), (noisy, step), by, mask)[0]
 
 
-def _surroundings(weights: Weights, prefix: Prefix, horizon: int) -> tuple[gemma.Turns, Array]:
+def _surroundings(weights: Weights, prefix: Prefix, horizon: int) -> tuple[rotary.Turns, Array]:
     """The angles of the actions' positions, and which positions they see: the prefix's and their own."""
     positions = prefix.length[:, None] + jnp.arange(horizon, dtype=jnp.int32)[None]
     among_themselves = jnp.ones((len(prefix.length), 1, horizon), bool)
     mask = jnp.concatenate([prefix.valid(), among_themselves], axis=-1)
-    return gemma.turns(positions, weights.head_dim), mask
+    return rotary.turns(positions, weights.head_dim), mask
 
 
 def _velocity(
     weights: Weights,
     stage: Stage,
     at: tuple[Float32[Array, "batch horizon action"], Int32[Array, ""]],
-    by: gemma.Turns,
+    by: rotary.Turns,
     mask: Array,
 ) -> tuple[Float32[Array, "batch horizon action"], Stage]:
     """The flow's velocity where the actions are, at one of the denoising steps."""

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from oxygen import decoding, gemma, pi05
+from oxygen import decoding, gemma, pi05, rotary
 from oxygen.config import Pi05Config
 from oxygen.pi05 import Prefix, Weights
 from oxygen.typing import Array, Bool, Float32, Int32, UInt8
@@ -81,7 +81,7 @@ def text_scores(
 ) -> Float32[Array, "batch token vocab"]:
     """The scores of the token that follows each token of the texts, all of which follow the same prefix."""
     positions = prefix.length[:, None] + jnp.asarray(layout.offsets)[None]
-    by = gemma.turns(positions, weights.head_dim)
+    by = rotary.turns(positions, weights.head_dim)
     own = jnp.broadcast_to(jnp.asarray(layout.mask)[None], (len(tokens), layout.tokens, layout.tokens))
     seen = jnp.broadcast_to(prefix.valid(), (*tokens.shape, prefix.k[0].shape[1]))
     mask = jnp.concatenate([seen, own], axis=-1)
