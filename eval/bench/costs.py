@@ -50,13 +50,25 @@ def siglip(config: Pi05Config, *, images: int) -> Cost:
     """The vision tower over `images` images, its head included."""
     size, tokens = config.siglip, config.tokens_per_image
     block = 4 * size.width**2 + 2 * size.width * size.mlp_dim
-    ends = 3 * size.patch**2 * size.width + size.width * config.trunk.width
-    weights = size.depth * block + ends
+    matrices = size.depth * block + size.width * config.trunk.width
+    stages = _patch_embeddings(config)
     attention = 4 * tokens**2 * size.width * size.depth
+    embedding = sum(2 * weights * squares for weights, squares in stages)
     return Cost(
-        flops=images * (2 * weights * tokens + attention),
-        bytes=BYTES[config.dtype] * weights,
+        flops=images * (2 * matrices * tokens + embedding + attention),
+        bytes=BYTES[config.dtype] * (matrices + sum(weights for weights, _ in stages)),
     )
+
+
+def _patch_embeddings(config: Pi05Config) -> list[tuple[int, int]]:
+    """Weights of every stage that makes patches of pixels, and the squares of an image it is applied to."""
+    size, stages = config.siglip, []
+    patch, channels, side = size.patch >> len(size.stem), 3, config.image_size
+    for width in (*size.stem, size.width):
+        side //= patch
+        stages.append((patch**2 * channels * width, side**2))
+        patch, channels = 2, width
+    return stages
 
 
 def trunk_pass(config: Pi05Config, *, tokens: int, robots: int) -> Cost:
