@@ -32,7 +32,7 @@ class Pool:
     """A runner with some slots, of which the first are at work."""
 
     def __init__(self, weights: pi05.Weights, name: str, *, slots: int, rows: int, limit: int) -> None:
-        sizes = Sizes(slots=slots, rows=(rows,), births=1, suffix=4, limit=limit)
+        sizes = Sizes(slots=slots, rows=(rows,), births=(1,), suffix=4, limit=limit)
         self.runner = Runner(preset(name), weights, sizes)
         self.rows = rows
         self._state = self.runner.empty()
@@ -53,17 +53,20 @@ class Pool:
     def bytes(self) -> dict[str, Any]:
         """The pool's size, and what every program that writes it shares with its input or holds beside it."""
         shapes, _ = jax.eval_shape(self.runner.empty)
-        programs = {"decode": self.runner._programs.decode, "fork": self.runner._programs.fork}
+        compiled = self.runner._programs
+        programs = {
+            **{f"decode_{rows}": program for rows, program in compiled.decode.items()},
+            **{f"fork_{prompt}_{births}": program for (prompt, births), program in compiled.fork.items()},
+        }
         row: dict[str, Any] = {
             "pool": sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))
         }
-        for stage, compiled in programs.items():
-            for size, program in compiled.items():
-                memory = program.memory_analysis()
-                row[f"{stage}_{size}"] = {
-                    "aliased": memory.alias_size_in_bytes,
-                    "temporary": memory.temp_size_in_bytes,
-                }
+        for stage, program in programs.items():
+            memory = program.memory_analysis()
+            row[stage] = {
+                "aliased": memory.alias_size_in_bytes,
+                "temporary": memory.temp_size_in_bytes,
+            }
         return row
 
 

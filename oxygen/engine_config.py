@@ -41,7 +41,7 @@ class EngineConfig:
 
 
 def sizes_for(engine: EngineConfig, tasks: Sequence[LanguageTask], suffixes: Sequence[Suffix]) -> Sizes:
-    """The shapes to compile, so that every mode finds a decode batch that is no larger than it needs.
+    """The shapes to compile, so that every mode finds forks and decode batches no larger than it needs.
 
     `isolated` and `parallel` decode a text of each robot at a time, `shared` all births of a query, `unified`
     as many as the engine's rows.
@@ -52,7 +52,7 @@ def sizes_for(engine: EngineConfig, tasks: Sequence[LanguageTask], suffixes: Seq
         robots=engine.robots,
         slots=engine.slots,
         rows=tuple(sorted({engine.robots, min(births, engine.rows), engine.rows})),
-        births=births,
+        births=tuple(sorted({min(births, engine.robots), births})),
         suffix=max([1, *(len(suffix.tokens) for suffix in suffixes)]),
         limit=max([1, *(task.max_tokens for task in tasks)]),
         top_k=max([0, *(sampling.top_k or 1 for sampling in drawn)]),

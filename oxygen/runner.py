@@ -47,7 +47,7 @@ class Sizes:
         robots: Observations read at once.
         slots: Places in the KV pool. It has a spare one behind them, numbered `slots`, for padding rows.
         rows: Requests decoded in one batch: the sizes to choose from, ascending.
-        births: Requests that one fork can begin.
+        births: Requests begun in one fork: the sizes to choose from, ascending.
         suffix: Tokens of the longest suffix.
         limit: Tokens of the longest text.
         top_k: The largest `top_k` of a request; 0 where every request is greedy, and nothing is drawn.
@@ -56,14 +56,15 @@ class Sizes:
     robots: int = 1
     slots: int
     rows: tuple[int, ...]
-    births: int
+    births: tuple[int, ...]
     suffix: int
     limit: int
     top_k: int = 0
 
     def __post_init__(self) -> None:
-        if not self.rows or list(self.rows) != sorted(set(self.rows)):
-            raise UsageError(f"decode batches {self.rows} are not in ascending order")
+        for what, sizes in (("decode batches", self.rows), ("forks of", self.births)):
+            if not sizes or list(sizes) != sorted(set(sizes)):
+                raise UsageError(f"{what} {sizes} are not in ascending order")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -120,11 +121,11 @@ def _decode(top_k: int, weights: Weights, rows: Array, pool: KvPool, texts: Text
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Programs:
-    """The compiled programs: one per bucket of prompt lengths, and for `decode` one per batch size."""
+    """The compiled programs: per bucket of prompt lengths; of `decode` per batch size, of `fork` per both."""
 
     prefill: Mapping[int, Callable[..., Prefix]]
     denoise: Mapping[int, Callable[..., Array]]
-    fork: Mapping[int, Callable[..., tuple[KvPool, Texts]]]
+    fork: Mapping[tuple[int, int], Callable[..., tuple[KvPool, Texts]]]
     decode: Mapping[int, Callable[..., tuple[KvPool, Texts]]]
 
 
@@ -163,7 +164,8 @@ class Runner:
 
     def fork(self, prefix: Prefix, births: Births, pool: KvPool, texts: Texts) -> tuple[KvPool, Texts]:
         """Put newborn requests in their slots. The pool given is used up."""
-        return self._programs.fork[self._bucket(prefix)](self._weights, prefix, births, pool, texts)
+        program = self._programs.fork[self._bucket(prefix), len(births.slots)]
+        return program(self._weights, prefix, births, pool, texts)
 
     def decode(self, slots: Sequence[int], pool: KvPool, texts: Texts, *, batch: int) -> tuple[KvPool, Texts]:
         """Write one token in each of `slots`. The pool given is used up.
@@ -179,15 +181,21 @@ class Runner:
         padded[: len(slots)] = slots
         return self._programs.decode[batch](self._weights, padded, pool, texts)
 
-    def births(self, requests: Sequence[Birthing]) -> Births:
-        """Requests to fork, at most as many as `Sizes.births`. Rows left over are padding.
+    def births(self, requests: Sequence[Birthing], *, batch: int | None = None) -> Births:
+        """Requests to fork. Rows left over are padding.
+
+        Args:
+            requests: At most `batch` of them.
+            batch: One of `Sizes.births`; the largest if None. What a text reads like may depend on it in the
+                last bits, but not on its company.
 
         Raises:
             UsageError: One wants its tokens drawn in a way that the programs were not compiled for.
         """
         size = self.sizes
-        heads = np.zeros((size.births, max(1, size.suffix - 1)), np.int32)
-        numbers = np.zeros((4, size.births), np.int32)
+        rows = size.births[-1] if batch is None else batch
+        heads = np.zeros((rows, max(1, size.suffix - 1)), np.int32)
+        numbers = np.zeros((4, rows), np.int32)
         slots, parents, lengths, tokens = numbers
         slots[:] = size.slots
         for row, request in enumerate(requests):
@@ -201,17 +209,16 @@ class Runner:
             suffix=heads,
             suffix_length=lengths,
             token=tokens,
-            choice=self._choice(requests),
+            choice=self._choice(requests, rows),
         )
 
-    def _choice(self, requests: Sequence[Birthing]) -> Choice | None:
+    def _choice(self, requests: Sequence[Birthing], rows: int) -> Choice | None:
         for request in requests:
             _check(request.sampling, self.sizes.top_k)
         if not self.sizes.top_k:
             return None
-        size = self.sizes.births
-        origin, top_k = np.zeros((size, 4), np.uint32), np.zeros((size,), np.int32)
-        temperature = np.zeros((size,), np.float32)
+        origin, top_k = np.zeros((rows, 4), np.uint32), np.zeros((rows,), np.int32)
+        temperature = np.zeros((rows,), np.float32)
         for row, request in enumerate(requests):
             origin[row] = (*_words(request.seed), request.query, request.task)
             temperature[row] = request.sampling.temperature
@@ -239,7 +246,7 @@ class Runner:
 
     def _compiled(self) -> _Programs:
         """Every program, compiled for shapes alone: nothing is run."""
-        weights, births = jax.tree.map(_abstract, (self._weights, self.births(())))
+        weights = jax.tree.map(_abstract, self._weights)
         pool, texts = jax.eval_shape(self.empty)
         robots = self.sizes.robots
         words, which = (
@@ -254,10 +261,10 @@ class Runner:
             prefills[bucket] = lowered.compile()
             lowered = jax.jit(functools.partial(_denoise, self.config)).lower(weights, prefix, words, which)
             denoises[bucket] = lowered.compile()
-            lowered = jax.jit(decoding.fork, donate_argnames="pool").lower(
-                weights, prefix, births, pool, texts
-            )
-            forks[bucket] = lowered.compile()
+            for batch in self.sizes.births:
+                births = jax.tree.map(_abstract, self.births((), batch=batch))
+                fork = jax.jit(decoding.fork, donate_argnames="pool")
+                forks[bucket, batch] = fork.lower(weights, prefix, births, pool, texts).compile()
         for batch in self.sizes.rows:
             rows = jax.ShapeDtypeStruct((batch,), jnp.int32)
             decode = jax.jit(functools.partial(_decode, self.sizes.top_k), donate_argnames="pool")
@@ -270,7 +277,8 @@ class Runner:
         for bucket in self.config.prompt_buckets:
             prefix = self.prefill(self.blank(bucket))
             jax.block_until_ready(self.denoise(prefix, nobody, nobody))
-            pool, texts = self.fork(prefix, self.births(()), pool, texts)
+            for batch in self.sizes.births:
+                pool, texts = self.fork(prefix, self.births((), batch=batch), pool, texts)
         for batch in self.sizes.rows:
             pool, texts = self.decode((), pool, texts, batch=batch)
         jax.block_until_ready((pool, texts))

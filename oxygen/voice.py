@@ -107,7 +107,7 @@ class LocalVoice:
 
     def begin(self, turn: Turn) -> None:
         """Send what newborn requests ask; decoding is queued later, so that it cannot delay the actions."""
-        self._births = [self._sent(turn, stretch.births) for stretch in turn.plan.stretches]
+        self._births = [self._sent(turn, stretch) for stretch in turn.plan.stretches]
 
     def go_on(self, turn: Turn, prefix: Prefix | None, steps: int) -> None:
         """Texts that run to their end have done so when this returns; the others' tokens are queued."""
@@ -144,11 +144,13 @@ class LocalVoice:
     def close(self) -> None:
         """Nothing: the programs are the policy's."""
 
-    def _sent(self, turn: Turn, births: Sequence[Birth]) -> list[Births]:
-        """Requests on the device, as many at a time as one fork takes."""
-        size, requests = self._runner.sizes.births, [self._birthing(turn, birth) for birth in births]
+    def _sent(self, turn: Turn, stretch: Stretch) -> list[Births]:
+        """Requests on the device, as many at a time as one fork takes: of texts by themselves, few."""
+        sizes, requests = self._runner.sizes.births, [self._birthing(turn, birth) for birth in stretch.births]
+        size = sizes[0] if stretch.own_prefill else sizes[-1]
         return [
-            self._runner.births(requests[first : first + size]) for first in range(0, len(requests), size)
+            self._runner.births(requests[first : first + size], batch=size)
+            for first in range(0, len(requests), size)
         ]
 
     def _birthing(self, turn: Turn, birth: Birth) -> Birthing:

@@ -57,7 +57,7 @@ def _sizes(robots: int, text_tokens: int) -> Sizes:
         robots=robots,
         slots=rows,
         rows=tuple(sorted({robots, rows})),
-        births=robots,
+        births=(robots,),
         suffix=len(SUFFIX.tokens),
         limit=text_tokens,
     )

@@ -53,7 +53,7 @@ def needed(config: Pi05Config, sizes: Sizes, prompt: int) -> dict[str, Cost]:
         "trunk": trunk,
         "prefill": siglip + trunk,
         "denoise": costs.denoise(config, prefix=prefix, robots=robots),
-        "fork": costs.fork(config, prefix=prefix, suffix=sizes.suffix - 1, births=sizes.births),
+        "fork": costs.fork(config, prefix=prefix, suffix=sizes.suffix - 1, births=sizes.births[-1]),
         **{f"decode {rows}": costs.decode(config, context=context, rows=rows) for rows in sizes.rows},
     }
 

@@ -97,11 +97,12 @@ class Bench:
         return self._loaded[1]
 
     def _parts(self, workload: Workload, rows: Iterable[int], births: int) -> Parts:
+        births = max(1, births)
         sizes = Sizes(
             robots=workload.robots,
             slots=max(rows),
             rows=tuple(sorted({workload.robots, *rows})),
-            births=max(1, births),
+            births=tuple(sorted({min(births, workload.robots), births})),
             suffix=len(SUFFIX.tokens),
             limit=workload.text_tokens,
         )

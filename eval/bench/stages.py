@@ -28,15 +28,15 @@ class Stages:
         return StageTimes(
             prefill=_mean_ms(lambda: runner.prefill(self._seen)),
             denoise=_mean_ms(lambda: runner.denoise(self._prefix, nobody, nobody)),
-            fork=_mean_ms(lambda: self._fork(runner.sizes.births)),
+            fork=_mean_ms(lambda: self._fork(runner.sizes.births[-1])),
             decode={batch: self._decode_ms(batch) for batch in runner.sizes.rows},
         )
 
     def _fork(self, texts: int) -> Any:
         """Begin texts in the first slots, a fork's fill at a time."""
-        size = self._runner.sizes
-        for start in range(0, texts, size.births):
-            slots = range(start, min(start + size.births, texts))
+        most = self._runner.sizes.births[-1]
+        for start in range(0, texts, most):
+            slots = range(start, min(start + most, texts))
             births = self._runner.births([self._birthing(slot) for slot in slots])
             self._pool, self._texts = self._runner.fork(self._prefix, births, self._pool, self._texts)
         return self._texts

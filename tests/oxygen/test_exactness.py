@@ -23,7 +23,9 @@ WARM = Sampling(temperature=0.9, top_k=20)
 def runner_of(dtype: str, top_k: int) -> Runner:
     config = dataclasses.replace(SMALL, dtype=dtype)
     weights = pi05.prepare(params.random_params(config, 3), config)
-    sizes = Sizes(robots=ROBOTS, slots=SLOTS, rows=(1, BATCH), births=2, suffix=3, limit=LIMIT, top_k=top_k)
+    sizes = Sizes(
+        robots=ROBOTS, slots=SLOTS, rows=(1, BATCH), births=(2,), suffix=3, limit=LIMIT, top_k=top_k
+    )
     return Runner(config, weights, sizes)
 
 
@@ -165,7 +167,7 @@ def test_the_pool_is_written_in_place_and_nothing_of_its_size_is_held_beside_it(
     runner = Runner(
         SMALL,
         weights,
-        Sizes(robots=ROBOTS, slots=SLOTS, rows=(1, BATCH), births=births, suffix=3, limit=LIMIT),
+        Sizes(robots=ROBOTS, slots=SLOTS, rows=(1, BATCH), births=(births,), suffix=3, limit=LIMIT),
     )
     pool, _ = jax.eval_shape(runner.empty)
     size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(pool))

@@ -14,13 +14,16 @@ import pytest
 
 from oxygen import drawing, params, pi05
 from oxygen.config import TINY
-from oxygen.runner import Runner, Sizes
+from oxygen.engine_config import EngineConfig, sizes_for
+from oxygen.language import LanguageTask
+from oxygen.runner import Birthing, Runner, Sizes
+from oxygen.scheduler import Mode
 from tests.oxygen.conftest import SMALL
 
 
 def small_runner(config=SMALL):
     weights = pi05.prepare(params.random_params(config, 0), config)
-    return Runner(config, weights, Sizes(slots=6, rows=(4,), births=2, suffix=3, limit=8))
+    return Runner(config, weights, Sizes(slots=6, rows=(4,), births=(2,), suffix=3, limit=8))
 
 
 def test_programs_that_write_the_pool_do_so_in_place(policy):
@@ -85,3 +88,28 @@ def test_the_serving_layout_holds_every_parameter_but_those_worked_out(config):
     assert len(weights.trunk) == len(weights.expert) == config.trunk.depth
     assert weights.expert_norm.shape == (config.denoise_steps, 3 * config.expert.width)
     assert weights.expert[0].before_mlp.shape == (config.denoise_steps, 3 * config.expert.width)
+
+
+def test_a_request_begins_alike_in_a_small_fork_and_in_a_large_one():
+    weights = pi05.prepare(params.random_params(SMALL, 0), SMALL)
+    served = Runner(SMALL, weights, Sizes(slots=3, rows=(1,), births=(1, 3), suffix=4, limit=4))
+    prefix = served.prefill(served.blank(SMALL.prompt_buckets[0]))
+    request = Birthing(slot=1, parent=0, suffix=(5, 6, 7, 8), seed=0, query=0, task=0)
+    written = []
+    for batch in (1, 3):
+        pool, texts = served.empty()
+        births = served.births([request], batch=batch)
+        assert len(births.slots) == batch
+        pool, texts = served.fork(prefix, births, pool, texts)
+        written.append([np.asarray(leaf[1]) for layer in pool.layers for leaf in (layer.k, layer.v)])
+        assert int(texts.position[1]) == int(prefix.length[0]) + 3
+    for small, large in zip(*written, strict=True):
+        np.testing.assert_allclose(small, large, atol=1e-5)
+        assert np.abs(small).max() > 0
+
+
+@pytest.mark.parametrize(("robots", "forks"), [(1, (1, 2)), (3, (3, 6))])
+def test_a_mode_with_one_text_of_each_robot_at_a_time_has_a_fork_for_that(robots, forks):
+    tasks = [LanguageTask(name=name, prompt=name, max_tokens=4) for name in ("narration", "memory")]
+    engine = EngineConfig(mode=Mode.ISOLATED, slots=2 * robots, robots=robots)
+    assert sizes_for(engine, tasks, ()).births == forks

@@ -23,7 +23,7 @@ from tests.oxygen.conftest import SMALL, TASKS
 
 
 def recipe(weights):
-    sizes = Sizes(slots=2, rows=(1,), births=1, suffix=1, limit=1)
+    sizes = Sizes(slots=2, rows=(1,), births=(1,), suffix=1, limit=1)
     return Recipe(config=SMALL, weights=weights, sizes=sizes, suffixes=())
 
 

@@ -41,7 +41,7 @@ def test_a_floor_is_set_by_whichever_takes_longer():
     assert peaks.floor_ms(Cost(flops=2e9, bytes=3e6)) == pytest.approx(3000)
 
 
-SIZES = Sizes(robots=2, slots=4, rows=(1,), births=1, suffix=5, limit=8)
+SIZES = Sizes(robots=2, slots=4, rows=(1,), births=(1,), suffix=5, limit=8)
 """One text: texts are attended to in a loop, and XLA counts the body of a loop once."""
 
 
@@ -76,7 +76,7 @@ def test_operations_are_those_that_xla_counts(programs):
         (siglip + trunk, counted(compiled.prefill[32])),
         (costs.denoise(config, prefix=prefix, robots=2), counted(compiled.denoise[32])),
         (costs.decode(config, context=slot, rows=1), counted(compiled.decode[1])),
-        (costs.fork(config, prefix=prefix, suffix=4, births=1), counted(compiled.fork[32])),
+        (costs.fork(config, prefix=prefix, suffix=4, births=1), counted(compiled.fork[32, 1])),
     ]:
         assert 1 < theirs / ours.flops < 1.06
 
