@@ -16,7 +16,14 @@ from tests.oxygen.conftest import SMALL
 
 _EXPERT = dataclasses.replace(SMALL.trunk, depth=1)
 
-MODEL = dataclasses.replace(SMALL, name="small-for-training", trunk=_EXPERT, expert=_EXPERT, action_dim=8)
+MODEL = dataclasses.replace(
+    SMALL,
+    name="small-for-training",
+    siglip=dataclasses.replace(SMALL.siglip, stem=(8,)),
+    trunk=_EXPERT,
+    expert=_EXPERT,
+    action_dim=8,
+)
 
 TASKS = (
     LanguageTask(name="narration", prompt="Narrate: ", max_tokens=16, priority=1),
