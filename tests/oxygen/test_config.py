@@ -43,8 +43,8 @@ def test_a_prompt_longer_than_all_buckets_has_none():
     ("changes", "message"),
     [
         ({"dtype": "float16"}, "unknown dtype 'float16'"),
-        ({"expert": dataclasses.replace(TINY.expert, depth=5)}, "depth is 6 in the trunk and 5"),
-        ({"image_size": 113}, "113 is not a multiple of patch 14"),
+        ({"expert": dataclasses.replace(TINY.expert, depth=5)}, "depth is 4 in the trunk and 5"),
+        ({"image_size": 113}, "113 is not a multiple of patch 16"),
         ({"cameras": ()}, "at least one camera"),
         ({"prompt_buckets": (64, 32)}, "ascending"),
     ],

@@ -4,7 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from configs.errors import UsageError
@@ -90,12 +90,15 @@ def test_what_is_no_text_is_refused(language, why):
         InstructionPrompt().encode(language, STATE, VOCABULARY)
 
 
+@settings(deadline=None)  # the first encoding loads the vocabulary
 @given(instructions, st.lists(st.floats(-1, 1, exclude_max=True), min_size=8, max_size=8))
 def test_the_compact_prompt_says_each_number_in_one_token_of_its_own_bin(language, state):
     said = InstructionPrompt().encode(language, STATE, VOCABULARY)
     tokens = CompactStatePrompt().encode(language, np.array(state), VOCABULARY)
     assert tokens[: len(said)] == said
-    assert tokens[len(said) :] == [VOCABULARY.byte(level) for level in prompts.state_bins(np.array(state))]
+    assert tokens[len(said) :] == [
+        VOCABULARY.byte(level) for level in prompts.state_bins(np.array(state)).tolist()
+    ]
 
 
 def test_the_compact_prompt_takes_numbers_out_of_range_for_the_nearest_bin():

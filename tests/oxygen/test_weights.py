@@ -195,7 +195,7 @@ def test_keys_that_differ_are_named_first_three_of_a_kind(tmp_path, original):
     assert "time_mlp_in/bias is missing" in message
     assert "lora_a, lora_b, lora_c and 1 more are not known" in message
     assert "action_in_proj/bias [7] instead of [32] is of another shape" in message
-    assert "nearest known configuration is 'tiny'" in message
+    assert "nearest known configuration is 'small'" in message
     assert "\n" not in message
 
 

@@ -31,7 +31,7 @@ TASKS = (
 )
 
 RECIPE = Recipe(
-    steps=200,
+    steps=260,
     batch=8,
     draws=4,
     peak_rate=3e-3,
