@@ -5,17 +5,14 @@ much memory, and how slowly without an accelerator.
 """
 
 import argparse
-import json
 import resource
-import shlex
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from eval import provenance
+from benchmarks.record import record
 from oxygen import tokenizer
 from oxygen.config import preset
 from oxygen.language import LanguageTask
@@ -61,14 +58,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("benchmarks/results/full_size.json"))
     options = parser.parse_args()
     row = measure(options.policy)
-    row |= {
-        "hardware": provenance.hardware(),
-        "versions": provenance.versions(),
-        "command": shlex.join(["python", "-m", "benchmarks.full_size", *sys.argv[1:]]),
-    }
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    options.output.write_text(json.dumps(row, indent=1) + "\n", encoding="utf-8")
-    print(json.dumps(row, indent=1))
+    record("full_size", row, options.output)
 
 
 if __name__ == "__main__":

@@ -6,9 +6,6 @@ each compiled program holds beside its input, and the ratio of their times with 
 
 import argparse
 import dataclasses
-import json
-import shlex
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -16,7 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from eval import provenance
+from benchmarks.record import record
 from eval.bench.ratios import paired_ratio
 from oxygen import pi05
 from oxygen.config import preset
@@ -99,14 +96,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("benchmarks/results/kv_pool.json"))
     options = parser.parse_args()
     row = measure(options.policy, rows=options.requests, turns=options.turns)
-    row |= {
-        "hardware": provenance.hardware(),
-        "versions": provenance.versions(),
-        "command": shlex.join(["python", "-m", "benchmarks.kv_pool", *sys.argv[1:]]),
-    }
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    options.output.write_text(json.dumps(row, indent=1) + "\n", encoding="utf-8")
-    print(json.dumps(row, indent=1))
+    record("kv_pool", row, options.output)
 
 
 if __name__ == "__main__":

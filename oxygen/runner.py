@@ -13,6 +13,7 @@ import numpy as np
 
 from configs.errors import UsageError
 from oxygen import decoding, drawing, kv_pool, pi05
+from oxygen.compile_counter import compile_counter
 from oxygen.config import Pi05Config
 from oxygen.decoding import Births
 from oxygen.drawing import Choice
@@ -20,23 +21,6 @@ from oxygen.kv_pool import KvPool, Texts
 from oxygen.pi05 import Prefix, Weights
 from oxygen.sampling import GREEDY, Sampling
 from oxygen.typing import Array, Float32, Int32, UInt8
-
-_COMPILED = "/jax/core/compile/backend_compile_duration"
-
-
-class CompileCounter:
-    """Counts every compilation in this process, from its making on."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        jax.monitoring.register_event_duration_secs_listener(self._note)
-
-    def _note(self, event: str, duration_secs: float, **_: str | int) -> None:
-        del duration_secs
-        self.count += event == _COMPILED
-
-
-compile_counter = functools.cache(CompileCounter)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,22 @@
+"""How a benchmark's figures are kept: with the hardware, the versions and the command they came from."""
+
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+from eval import provenance
+
+
+def record(benchmark: str, row: dict[str, Any], output: Path) -> None:
+    """Write the figures of `python -m benchmarks.<benchmark>` to a JSON file, and print them."""
+    row = {
+        **row,
+        "hardware": provenance.hardware(),
+        "versions": provenance.versions(),
+        "command": shlex.join(["python", "-m", f"benchmarks.{benchmark}", *sys.argv[1:]]),
+    }
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(json.dumps(row, indent=1) + "\n", encoding="utf-8")
+    print(json.dumps(row, indent=1))
