@@ -236,6 +236,7 @@ class CollectConfig(Preset):
         assets: Where LIBERO's asset tree comes from: a folder, or the name of a source.
         expert_noise: How much pace and path of the expert vary and how often something goes wrong, from 0
             to 1: for demonstrations with recoveries.
+        learner: Name of a policy preset with which the expert takes turns, but whose actions are not learnt.
         replan_steps: Control steps between queries, each of which becomes a frame; the suite's own if None.
         num_steps_wait: Settle steps; the suite's own number if None.
         max_steps: Step limit; the suite's own number if None.
@@ -256,6 +257,7 @@ class CollectConfig(Preset):
     dtype: Dtype | None = None
     assets: str = "auto"
     expert_noise: float = Field(default=0.0, ge=0, le=1)
+    learner: str | None = None
     replan_steps: int | None = Field(default=None, gt=0, le=10)
     num_steps_wait: int | None = Field(default=None, ge=0)
     max_steps: int | None = Field(default=None, gt=0)

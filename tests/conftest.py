@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 # Read by JAX when it is first imported, so that tests which need no JAX need not import it.
@@ -12,6 +13,8 @@ os.environ["JAX_PLATFORMS"] = "cpu"
 
 from jaxtyping import install_import_hook
 
+hypothesis.settings.register_profile("unhurried")  # a busy machine is no failure
+hypothesis.settings.load_profile("unhurried")
 install_import_hook(["oxygen", "sim_envs", "videos"], "beartype.beartype")
 
 _BESIDE = Path(__file__).resolve().parents[1].parent / "shared"

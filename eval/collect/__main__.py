@@ -34,6 +34,7 @@ def collect(  # noqa: PLR0913 - one parameter per option of the command line
     random_weights: Annotated[bool | None, Parameter(group=_WHAT, negative="")] = None,
     dtype: Annotated[str | None, Parameter(group=_WHAT)] = None,
     expert_noise: Annotated[float | None, Parameter(group=_WHAT)] = None,
+    learner: Annotated[str | None, Parameter(group=_WHAT)] = None,
     config: Annotated[str | None, Parameter(group=_WHAT)] = None,
     assets: Annotated[str | None, Parameter(group=_PROTOCOL)] = None,
     replan_steps: Annotated[int | None, Parameter(group=_PROTOCOL)] = None,
@@ -58,6 +59,8 @@ def collect(  # noqa: PLR0913 - one parameter per option of the command line
         dtype: What the policy computes in: float32 or bfloat16.
         expert_noise: How much pace and path of the expert vary and how often something goes wrong, 0 to 1.
             The actions written down are those it meant. Default: 0.
+        learner: A policy that takes turns with the expert (DAgger): it leads into mistakes of its own, the
+            expert out of them, and actions are learnt from the expert's turns alone. Default: none.
         config: A YAML file with these options, or the name of a preset (smoke). Flags override it.
         assets: LIBERO's asset tree: a folder, or the name of a source (auto, standins). Default: auto.
         replan_steps: Control steps between two queries, 1 to 10; every query is a frame. Default: 5.
@@ -79,6 +82,7 @@ def collect(  # noqa: PLR0913 - one parameter per option of the command line
         "random_weights": random_weights,
         "dtype": dtype,
         "expert_noise": expert_noise,
+        "learner": learner,
         "assets": assets,
         "replan_steps": replan_steps,
         "num_steps_wait": num_steps_wait,

@@ -19,8 +19,9 @@ from eval import provenance
 from eval.collect.assemble import assemble
 from eval.collect.console import Console
 from eval.collect.contact_sheet import write_contact_sheet
+from eval.collect.corrected import Corrected
 from eval.collect.demonstrator import Demonstrator, MeansWhatItDoes
-from eval.collect.plan import Job, frame_rate, make_jobs, run_config
+from eval.collect.plan import Job, frame_rate, learner_config, make_jobs, run_config
 from eval.collect.store import EpisodeStore, Kept
 from eval.collect.workers import Report, Setting, Work, play_here, play_in_workers
 from eval.interrupts import Interrupts
@@ -54,7 +55,9 @@ class LiberoSetting:
         cast = read_cast(config)
         if cast.policy.kind == "oxygen":
             return MeansWhatItDoes(open_policy(cast, config))
-        return Scripted(cast.policy.kind, Oracle(()), noise=self.config.expert_noise)
+        scripted = Scripted(cast.policy.kind, Oracle(()), noise=self.config.expert_noise)
+        learner = learner_config(self.config)
+        return Corrected(open_policy(read_cast(learner), learner), scripted) if learner else scripted
 
 
 def worker_count(given: int | None) -> int:
@@ -79,13 +82,19 @@ def collect_demonstrations(config: CollectConfig, dataset: Path, *, workers: int
             dataset of other options, or another process is at it.
         KeyboardInterrupt: After what was played is safe on disk.
     """
-    cast = read_cast(run_config(config, config.seeds[0]))
-    if config.expert_noise and cast.policy.kind != "expert":
-        raise UsageError(
-            f"--expert-noise {config.expert_noise:g} is for --policy expert, not {config.policy}"
-        )
+    _check_cast(config)
     assets = find_assets(config.assets)
     return collect_from(LiberoSetting(config=config, assets=assets), config, assets, dataset, workers=workers)
+
+
+def _check_cast(config: CollectConfig) -> None:
+    cast, learner = read_cast(run_config(config, config.seeds[0])), learner_config(config)
+    for_experts = {"--expert-noise": config.expert_noise, "--learner": config.learner}
+    for option, value in for_experts.items():
+        if value and cast.policy.kind != "expert":
+            raise UsageError(f"{option} {value} is for --policy expert, not {config.policy}")
+    if learner and read_cast(learner).policy.kind != "oxygen":
+        raise UsageError(f"--learner is {config.learner}, which learns nothing; give a policy with weights")
 
 
 def collect_from(

@@ -24,8 +24,9 @@ class Console:
         self._rich = RichConsole(highlight=False)
         self._dataset = dataset
         noise = f", noise {config.expert_noise:g}" if config.expert_noise else ""
+        learner = f", correcting {config.learner}" if config.learner else ""
         self._rich.print(
-            f"Demonstrations of [bold]{config.policy}[/]{noise}, assets {assets.name} → {dataset}",
+            f"Demonstrations of [bold]{config.policy}[/]{noise}{learner}, assets {assets.name} → {dataset}",
             soft_wrap=True,
         )
         self._reports: list[Report] = []

@@ -15,8 +15,8 @@ class Demonstrator(Policy, Protocol):
     """A policy whose noise, if it has any, can be told from what it means."""
 
     @property
-    def intended(self) -> Float64[np.ndarray, "horizon 7"]:
-        """What it held right in the state of the last query."""
+    def intended(self) -> Float64[np.ndarray, "horizon 7"] | None:
+        """What it held right in the state of the last query; None where nothing is to be learnt from it."""
 
 
 class MeansWhatItDoes:

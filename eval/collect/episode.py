@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from configs.schema import CollectConfig
 from eval.collect.demonstrator import Demonstrator
-from eval.collect.labels import stitched
+from eval.collect.labels import stitched, taught
 from eval.collect.plan import Job
 from eval.collect.statistics import Histogram, histogram
 from eval.collect.tables import arrow_schema, png_cells, row_features
@@ -58,7 +58,7 @@ def demonstrate(
         interrupts: Who may stop it.
     """
     queries: list[Query] = []
-    meant: list[np.ndarray] = []
+    meant: list[np.ndarray | None] = []
     for query in rollout(world, policy, job.key.episode, job.plan.protocol):
         queries.append(query)
         meant.append(policy.intended)
@@ -104,8 +104,15 @@ def _numbers(job: Job, queries: Sequence[Query]) -> dict[str, Any]:
     }
 
 
-def _labels(queries: Sequence[Query], meant: Sequence[np.ndarray], horizon: int) -> dict[str, Any]:
-    actions, padded = stitched(meant, [query.steps for query in queries], horizon=horizon)
+def _labels(queries: Sequence[Query], meant: Sequence[np.ndarray | None], horizon: int) -> dict[str, Any]:
+    """What was meant; where nothing was, what was done, as something that is not to be learnt."""
+    steps = [query.steps for query in queries]
+    chunks = [
+        np.asarray(query.reply.actions, np.float64) if chunk is None else chunk
+        for query, chunk in zip(queries, meant, strict=True)
+    ]
+    actions, padded = stitched(chunks, steps, horizon=horizon)
+    padded |= ~taught([chunk is not None for chunk in meant], steps, horizon=horizon)
     return {layout.ACTION: actions.astype(np.float32).tolist(), layout.PADDED: padded.tolist()}
 
 

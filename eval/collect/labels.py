@@ -7,6 +7,8 @@ And where noise is added to what is carried out, the disturbed steps lead to sta
 meant there leads back, and is what a policy must learn (DART, Laskey et al. 2017). The noise itself is never
 in a label. The first `replan_steps` of a chunk are exactly what was meant at the frame's own state; what
 comes after also answers to disturbances that could not be foreseen, whose mean is zero.
+
+Where a learner has turns between the demonstrator's, only what was meant within one turn is taught.
 """
 
 from collections.abc import Sequence
@@ -34,3 +36,20 @@ def stitched(
     starts = np.cumsum([0, *steps[:-1]])
     index = starts[:, None] + np.arange(horizon)
     return endless[index.clip(max=len(done))], index >= len(done)
+
+
+def taught(
+    teaching: Sequence[bool], steps: Sequence[int], *, horizon: int
+) -> Bool[np.ndarray, "query horizon"]:
+    """Which actions of every query's chunk lie in the turn of a demonstrator who teaches, without a break.
+
+    Args:
+        teaching: Whether it was the demonstrator's turn, query by query.
+        steps: How many control steps of each query were carried out.
+        horizon: Control steps in a chunk.
+    """
+    whose = np.repeat(teaching, steps)
+    ends = np.flatnonzero(np.diff(whose, append=~whose[-1:])) + 1
+    starts = np.cumsum([0, *steps[:-1]])
+    left = ends[np.searchsorted(ends, starts, side="right")] - starts
+    return np.asarray(teaching)[:, None] & (np.arange(horizon) < left[:, None])

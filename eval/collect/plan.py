@@ -90,6 +90,12 @@ def run_config(config: CollectConfig, seed: int) -> RunConfig:
     return RunConfig(mode="actions", language_tasks=(), seed=seed, video="none", **shared)
 
 
+def learner_config(config: CollectConfig) -> RunConfig | None:
+    """The run in which the learner would play the same episodes by itself; None if there is no learner."""
+    run = run_config(config, config.seeds[0])
+    return run.model_copy(update={"policy": config.learner}) if config.learner else None
+
+
 def frame_rate(plan: TaskPlan) -> float:
     """Frames (queries) per second of simulated time."""
     return plan.protocol.control_hz / plan.protocol.replan_steps

@@ -32,7 +32,7 @@ def test_every_option_arrives(started):
         "--policy expert --suite libero_object libero_spatial --task-ids 0-2 --init-ids 4 6 --seeds 7,8 "
         "--assets standins --expert-noise 0.3 --workers 3 --output here --image-size 128 --replan-steps 2 "
         "--images video --horizon 16 --num-steps-wait 12 --max-steps 99 --num-trials-per-task 9 "
-        "--random-weights --dtype bfloat16"
+        "--random-weights --dtype bfloat16 --learner tiny"
     )
     assert call(*line.split()) == 0
     expected = CollectConfig(
@@ -52,6 +52,7 @@ def test_every_option_arrives(started):
         num_trials_per_task=9,
         random_weights=True,
         dtype="bfloat16",
+        learner="tiny",
     )
     assert started == [(expected, "here", 3)]
 
@@ -75,6 +76,9 @@ def test_flags_override_a_preset(started):
         ("--replan-steps 11", ["replan_steps", "11"]),
         ("--expert-noise -1", ["expert_noise", "-1"]),
         ("--policy tiny --expert-noise 0.1", ["--expert-noise 0.1", "--policy expert", "tiny"]),
+        ("--learner tny", ["'tny'", "did you mean 'tiny'"]),
+        ("--learner noop", ["--learner", "noop", "weights"]),
+        ("--policy tiny --learner tiny", ["--learner tiny", "--policy expert", "tiny"]),
         ("--workers 0", ["--workers", "0"]),
         ("--seeds 4294967296", ["seeds", "4294967296"]),
         ("--config smok", ["'smok'", "did you mean 'smoke'"]),

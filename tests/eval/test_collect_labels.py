@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eval.collect.labels import stitched
+from eval.collect.labels import stitched, taught
 
 
 def chunk(query: int) -> np.ndarray:
@@ -53,3 +53,23 @@ def test_every_step_of_the_episode_is_the_same_action_in_every_chunk_it_is_in(st
         left = played[start : start + horizon]
         assert np.array_equal(labels[: len(left)], left)
         assert mask.tolist() == [False] * len(left) + [True] * (horizon - len(left))
+
+
+def test_of_two_who_take_turns_only_the_teachers_own_turn_is_taught():
+    mask = taught([False, True, True, False, True], [2, 2, 2, 2, 2], horizon=5)
+    assert mask.sum(axis=1).tolist() == [0, 4, 2, 0, 2]
+    assert mask[1].tolist() == [True] * 4 + [False]
+
+
+@given(
+    turns=st.lists(st.tuples(st.booleans(), st.integers(1, 5)), min_size=1, max_size=12),
+    horizon=st.integers(1, 12),
+)
+def test_what_is_taught_is_what_was_meant_without_a_break(turns, horizon):
+    teaching, steps = [list(part) for part in zip(*turns, strict=True)]
+    whose = np.repeat(teaching, steps)
+    starts = np.cumsum([0, *steps[:-1]])
+    for start, mask in zip(starts, taught(teaching, steps, horizon=horizon), strict=True):
+        assert mask.tolist() == [
+            bool(start + j < len(whose) and whose[start : start + j + 1].all()) for j in range(horizon)
+        ]

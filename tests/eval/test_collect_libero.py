@@ -8,6 +8,24 @@ from oxygen.training.demonstrations import Demonstrations
 from sim_envs.truth.wording import parse_memory, parse_narration
 
 
+def test_an_expert_corrects_a_learner_and_only_its_own_turns_are_taught(tmp_path):
+    config = CollectConfig(
+        suites=("libero_object",),
+        task_ids=(0,),
+        init_ids=(0,),
+        assets="standins",
+        learner="tiny",
+        max_steps=500,
+        image_size=64,
+    )
+    assert collect_demonstrations(config, tmp_path, workers=1) == 0
+    columns = Demonstrations(tmp_path).columns
+    taught = ~columns.padded
+    assert not taught[0].any()  # the learner's turn is first,
+    assert (taught.sum(axis=1) == 10).any()  # then the expert's, for longer than a chunk
+    assert all(parse_narration(text) for text in columns.narration)  # what to say is known in both
+
+
 def test_an_expert_demonstrates_and_the_world_says_what_it_does(tmp_path):
     config = CollectConfig(
         suites=("libero_spatial",),

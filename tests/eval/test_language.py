@@ -78,7 +78,7 @@ def told(truths, wording: int) -> list[TextFinished]:
 contents = st.lists(st.tuples(narrations(), memories()), min_size=1, max_size=6)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(contents, st.integers(0, WORDINGS - 1))
 def test_an_oracle_scores_1_in_everything(content, wording):
     truths = [truth(narration, Memory(**memory)) for narration, memory in content]

@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
@@ -13,7 +13,6 @@ trials = st.integers(1, 2000)
 counts = st.integers(0, 300)
 
 
-@settings(deadline=None)  # the first call imports statsmodels
 @given(n=trials, fraction=st.floats(0, 1))
 def test_the_wilson_interval_is_an_independent_implementations(n, fraction):
     successes = round(fraction * n)
@@ -23,7 +22,6 @@ def test_the_wilson_interval_is_an_independent_implementations(n, fraction):
     assert interval.high == pytest.approx(reference.high, abs=1e-9)
 
 
-@settings(deadline=None)  # the first call imports statsmodels
 @given(n=trials, fraction=st.floats(0, 1))
 def test_the_interval_holds_the_rate_and_mirrors_for_failures(n, fraction):
     successes = round(fraction * n)
@@ -44,7 +42,6 @@ def test_impossible_counts_are_refused(successes, n):
         wilson_95(successes, n)
 
 
-@settings(deadline=None)
 @given(only_a=counts, only_b=counts)
 def test_mcnemar_is_a_fair_coin_over_the_discordant_pairs(only_a, only_b):
     assume(only_a + only_b > 0)

@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from configs.errors import UsageError
@@ -57,7 +57,6 @@ def test_lengths_and_numbers_drawn_with_one_seed_are_independent():
     assert set(of_lone) == set(range(1, 10))
 
 
-@settings(deadline=None)
 @given(st.builds(EveryN, st.integers(1, 5)) | st.builds(Burst, n=st.integers(1, 4), every=st.integers(1, 5)))
 def test_room_is_made_for_exactly_the_most_that_regular_arrivals_bring(arrivals):
     brought = counts(arrivals, queries=range(60))

@@ -4,7 +4,7 @@ import dataclasses
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from configs.errors import UsageError
@@ -53,7 +53,6 @@ def test_before_anything_is_measured_a_deadline_affords_one_step():
     assert Deadline(1e6).steps(batch=BATCH, spent_ms=0.0, costs=DecodeCosts()) == 1
 
 
-@settings(deadline=None)
 @given(machines, st.floats(20, 300))
 def test_a_deadline_is_kept_from_the_second_frame_on_unless_one_step_is_too_much(machine, deadline_ms):
     costs = DecodeCosts()
@@ -63,7 +62,6 @@ def test_a_deadline_is_kept_from_the_second_frame_on_unless_one_step_is_too_much
         assert took <= max(deadline_ms, least) * (1 + 1e-9) or number == 0
 
 
-@settings(deadline=None)
 @given(machines, st.floats(20, 300))
 def test_in_the_end_nearly_all_of_the_time_is_used(machine, deadline_ms):
     costs, budget = DecodeCosts(), Deadline(deadline_ms)

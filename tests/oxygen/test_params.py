@@ -65,7 +65,7 @@ def test_random_parameters_fill_the_tree():
 
 
 @given(st.integers(0, 2**32 - 1))
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 def test_an_array_depends_on_the_seed_and_on_its_path_alone(seed):
     drawn = flat(params.random_params(SMALL, seed))
     wider = dataclasses.replace(SMALL, vocab_size=SMALL.vocab_size + 1)

@@ -4,7 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from configs.errors import UsageError
@@ -90,7 +90,6 @@ def test_what_is_no_text_is_refused(language, why):
         InstructionPrompt().encode(language, STATE, VOCABULARY)
 
 
-@settings(deadline=None)  # the first encoding loads the vocabulary
 @given(instructions, st.lists(st.floats(-1, 1, exclude_max=True), min_size=8, max_size=8))
 def test_the_compact_prompt_says_each_number_in_one_token_of_its_own_bin(language, state):
     said = InstructionPrompt().encode(language, STATE, VOCABULARY)

@@ -120,7 +120,6 @@ language_modes = st.sampled_from([mode for mode in Mode if mode is not Mode.ACTI
 
 
 @given(worlds(), all_modes)
-@settings(deadline=None)
 def test_no_slot_leaks_or_is_held_twice_and_no_batch_is_too_large(world, mode):
     for scheduler, frame in play(world, mode):
         slots = [request.slot for request in scheduler.alive]
@@ -136,7 +135,6 @@ def test_no_slot_leaks_or_is_held_twice_and_no_batch_is_too_large(world, mode):
 
 
 @given(worlds(), all_modes)
-@settings(deadline=None)
 def test_every_request_ends_exactly_once(world, mode):
     born, ends, alive = [], [], ()
     for scheduler, frame in play(world, mode):
@@ -182,7 +180,7 @@ def bound(world, task):
 
 
 @given(crowds())
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_a_request_that_is_not_dropped_ends_within_the_bound(world):
     born = {}
     for _, frame in play(world, Mode.UNIFIED):
@@ -193,7 +191,7 @@ def test_a_request_that_is_not_dropped_ends_within_the_bound(world):
 
 
 @given(crowds())
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_a_task_that_keeps_asking_has_a_text_finished_within_the_bound(world):
     """Though each of its requests may be dropped for a newer one: places in the line are inherited."""
     asking_for = {}
@@ -216,7 +214,6 @@ def before(one, other):
 
 
 @given(worlds())
-@settings(deadline=None)
 def test_a_request_waits_only_for_those_born_before_it_or_with_head_start(world):
     """As long as nobody has been dropped, and so nobody has inherited a place."""
     born = {}
@@ -236,7 +233,6 @@ def test_a_request_waits_only_for_those_born_before_it_or_with_head_start(world)
 
 
 @given(worlds(), language_modes)
-@settings(deadline=None)
 def test_within_a_task_of_a_robot_the_older_request_begins_first(world, mode):
     begun = {}
     for _, frame in play(world, mode):
@@ -249,7 +245,6 @@ def test_within_a_task_of_a_robot_the_older_request_begins_first(world, mode):
 
 
 @given(worlds(), language_modes)
-@settings(deadline=None)
 def test_what_has_begun_is_never_dropped(world, mode):
     begun = set()
     for _, frame in play(world, mode):
@@ -258,7 +253,6 @@ def test_what_has_begun_is_never_dropped(world, mode):
 
 
 @given(worlds(), language_modes)
-@settings(deadline=None)
 def test_a_text_ends_with_its_stop_token_or_its_limit_whatever_was_decoded_beyond(world, mode):
     texts = Texts(world.lengths)
     limits, decoded = {}, 0
@@ -279,14 +273,12 @@ def test_a_text_ends_with_its_stop_token_or_its_limit_whatever_was_decoded_beyon
 
 
 @given(worlds())
-@settings(deadline=None)
 def test_without_language_nothing_is_ever_planned(world):
     for _, frame in play(world, Mode.ACTIONS):
         assert frame.plan.stretches == frame.plan.born == frame.plan.dropped == ()
 
 
 @given(worlds(), language_modes)
-@settings(deadline=None)
 def test_limits_of_requests_come_from_their_arrivals(world, mode):
     for _, frame in play(world, mode):
         for request in frame.alive:

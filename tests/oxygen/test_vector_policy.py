@@ -88,9 +88,7 @@ scenarios = st.builds(
     rows=st.integers(1, 12),
     budget=budgets,
 )
-few_examples = settings(
-    deadline=None, max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+few_examples = settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.fixture(scope="module", params=["float32", "bfloat16"])

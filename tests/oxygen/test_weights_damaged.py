@@ -53,14 +53,14 @@ def refused_bytes(content):
 
 
 @given(st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_safetensors_cut_anywhere(file, data):
     content = file.read_bytes()
     refused_bytes(content[: data.draw(st.integers(0, len(content) - 1))])
 
 
 @given(st.binary(max_size=200))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_bytes_that_are_no_safetensors(content):
     refused_bytes(content)
 
@@ -80,7 +80,7 @@ entries = st.fixed_dictionaries(
 
 
 @given(st.dictionaries(st.text(max_size=12), entries | json_values, max_size=4) | json_values)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_a_header_that_says_anything_at_all(header):
     text = json.dumps(header).encode()
     refused_bytes(len(text).to_bytes(8, "little") + text + bytes(64))
@@ -105,7 +105,7 @@ NOT_NEEDED = ("_CHECKPOINT_METADATA", "commit_success.txt", "ocdbt.process_0/man
 
 
 @given(st.data())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_orbax_with_a_file_cut_anywhere(folder, data):
     name = data.draw(st.sampled_from([name for name in files_of(folder) if not name.endswith(NOT_NEEDED)]))
     with tempfile.TemporaryDirectory() as scratch:
@@ -117,7 +117,7 @@ def test_orbax_with_a_file_cut_anywhere(folder, data):
 
 
 @given(st.data())
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_orbax_with_a_file_lost(folder, data):
     name = data.draw(st.sampled_from(["params/_METADATA", "params/manifest.ocdbt", largest(folder)]))
     with tempfile.TemporaryDirectory() as scratch:
@@ -130,7 +130,7 @@ def largest(folder):
 
 
 @given(st.data())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_orbax_with_bytes_changed_is_refused_or_keeps_its_shapes(folder, data):
     name = data.draw(st.sampled_from(files_of(folder)))
     with tempfile.TemporaryDirectory() as scratch:
@@ -144,7 +144,7 @@ def test_orbax_with_bytes_changed_is_refused_or_keeps_its_shapes(folder, data):
 
 
 @given(json_values)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_orbax_metadata_that_say_anything_at_all(document):
     with tempfile.TemporaryDirectory() as scratch:
         (Path(scratch) / "_METADATA").write_text(json.dumps(document))

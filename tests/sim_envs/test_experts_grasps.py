@@ -112,7 +112,7 @@ def test_no_finger_goes_where_a_neighbour_stands(side: int) -> None:
 
 
 @given(x=st.floats(-0.2, 0.2), y=st.floats(-0.2, 0.2), yaw=st.sampled_from([0.0, np.pi / 6, np.pi / 2, 2.0]))
-@settings(max_examples=3, deadline=None)
+@settings(max_examples=3)
 def test_a_grasp_moves_with_the_thing(x: float, y: float, yaw: float) -> None:
     thing = box(0.05, 0.02, 0.04)
     turn = downward(yaw) @ downward(0.0).T

@@ -47,7 +47,7 @@ def test_the_same_calls_give_the_same_states_and_pictures(pair: tuple[LiberoSim,
         np.testing.assert_array_equal(seen.images[name], expected[f"{camera}_image"][::-1, ::-1])
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 2**32 - 1))
 def test_contacts_are_those_that_robosuite_finds(open_sim: OpenSim, seed: int) -> None:
     from robosuite.environments.base import MujocoEnv

@@ -2,7 +2,7 @@
 
 import itertools
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sim_envs.truth.account import Narration, Phase
@@ -26,14 +26,12 @@ def runs(values):
     return [(value, len(list(group))) for value, group in itertools.groupby(values)]
 
 
-@settings(deadline=None)
 @given(st.lists(st.sampled_from([REACH, GRASP, Narration(phase=Phase.RETREAT, object="milk")]), max_size=80))
 def test_no_phase_is_told_for_less_than_its_time(values):
     for _, steps in runs(told(values))[1:-1]:
         assert steps >= HELD_STEPS
 
 
-@settings(deadline=None)
 @given(st.lists(narrations(), min_size=1, max_size=20))
 def test_what_lasts_is_told_and_done_is_told_at_once(values):
     assert told([*values, *[values[-1]] * (HELD_STEPS + 3)])[-1] == values[-1]

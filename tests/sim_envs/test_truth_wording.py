@@ -1,7 +1,7 @@
 """Truth in words: what is written is read back, what is not ours is not read, and all is short enough."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from configs.load import load
@@ -16,20 +16,17 @@ WORDING = st.integers(0, WORDINGS - 1)
 TINY = tokenizer.tiny()
 
 
-@settings(deadline=None)
 @given(narrations(), WORDING)
 def test_a_narration_is_read_as_it_was_meant(narration, wording):
     assert parse_narration(narrate(narration, wording)) == narration
 
 
-@settings(deadline=None)
 @given(memories(), WORDING)
 def test_a_memory_is_read_as_it_was_meant(content, wording):
     memory = Memory(**content)
     assert parse_memory(remember(memory, wording)) == memory
 
 
-@settings(deadline=None)
 @given(narrations(), memories())
 def test_every_wording_is_another(narration, content):
     memory = Memory(**content)
@@ -37,7 +34,6 @@ def test_every_wording_is_another(narration, content):
     assert len({remember(memory, wording) for wording in range(WORDINGS)}) == WORDINGS
 
 
-@settings(deadline=None)
 @given(st.text() | st.text(alphabet="abcdefghijklmnopqrstuvwxyz ;.", max_size=60))
 def test_any_text_can_be_given_and_nonsense_is_not_read(text):
     said = parse_narration(text)

@@ -21,7 +21,7 @@ CAPTION = Caption(
     memory=("The bowl is beside the plate.", "The gripper is open."),
 )
 anything = st.text(st.characters(), max_size=400) | st.just("a" + "\u0301" * 300)  # a tower of accents
-no_deadline = settings(deadline=None, max_examples=30)
+few = settings(max_examples=30)
 
 
 def cameras(count=2, size=(256, 256), level=90):
@@ -55,14 +55,14 @@ def test_every_size_suits_the_encoder(count):
     assert width % 2 == height % 2 == 0
 
 
-@no_deadline
+@few
 @given(text=anything)
 def test_any_narration_stays_in_its_place(text):
     blank = compose(cameras(), dataclasses.replace(CAPTION, narration=""))
     assert within(changed(blank, compose(cameras(), dataclasses.replace(CAPTION, narration=text))), NARRATION)
 
 
-@no_deadline
+@few
 @given(texts=st.lists(anything, max_size=20))
 def test_any_memory_stays_in_its_place(texts):
     blank = compose(cameras(), dataclasses.replace(CAPTION, memory=()))
@@ -70,7 +70,7 @@ def test_any_memory_stays_in_its_place(texts):
     assert within(changed(blank, drawn), MEMORY)
 
 
-@no_deadline
+@few
 @given(task=anything, episode=anything)
 def test_any_title_stays_in_its_place(task, episode):
     blank = compose(cameras(), dataclasses.replace(CAPTION, task="", episode=""))
@@ -78,7 +78,7 @@ def test_any_title_stays_in_its_place(task, episode):
     assert within(changed(blank, drawn), HEADER)
 
 
-@no_deadline
+@few
 @given(time_s=st.floats(0, 999), latency_ms=st.none() | st.floats(0, 1e7))
 def test_any_number_stays_in_its_place(time_s, latency_ms):
     drawn = compose(cameras(), dataclasses.replace(CAPTION, time_s=time_s, latency_ms=latency_ms))
@@ -138,7 +138,7 @@ def test_a_camera_that_is_not_square_keeps_its_proportions():
 
 @example(text="00m00", width=30, max_lines=2)
 @given(text=anything, width=st.integers(30, 900), max_lines=st.integers(1, 4))
-@no_deadline
+@few
 def test_wrapped_lines_are_narrow_enough_and_few_enough(text, width, max_lines):
     font = load_font(16)
     lines = wrap(text, font, width=width, max_lines=max_lines)
@@ -147,7 +147,7 @@ def test_wrapped_lines_are_narrow_enough_and_few_enough(text, width, max_lines):
 
 
 @given(text=anything, width=st.integers(30, 900))
-@no_deadline
+@few
 def test_wrapping_loses_no_word_unless_it_says_so(text, width):
     lines = wrap(text, load_font(16), width=width, max_lines=1000)
     assert "".join(lines).replace(" ", "") == clean(text).replace(" ", "")

@@ -47,7 +47,7 @@ def test_isolated_prefills_for_every_text_and_takes_robots_side_by_side():
     assert query == Work(prefills=4, decode_steps=90, texts=2)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     spelled=st.sampled_from(["every:1", "every:3", "burst:4:8", "poisson:0.7", "poisson:1.2@2-17"]),
     robots=st.integers(1, 3),

@@ -1,0 +1,90 @@
+"""A learner and an expert by turns: who acts when, and what of it is to be learnt."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from eval.collect.corrected import Corrected
+from oxygen.reply import Reply, Tail
+from sim_envs.world import EpisodeKey, Observation
+
+SEEN = Observation(images={}, state=np.zeros(8), language="lift it")
+LEARNER, EXPERT = 0.25, -0.5
+
+
+def key(init_id: int) -> EpisodeKey:
+    return EpisodeKey(suite="libero_object", task_id=0, init_id=init_id, seed=7)
+
+
+@dataclasses.dataclass
+class Constant:
+    """Always the same action; remembers how often it was told to begin and to end."""
+
+    action: float
+    begun: int = 0
+    ended: int = 0
+    inputs: ClassVar[Mapping[str, Any]] = {}
+
+    @property
+    def intended(self) -> np.ndarray:
+        return np.full((10, 7), self.action)
+
+    def reset(self, world: object, key: EpisodeKey) -> None:
+        self.begun += 1
+
+    def infer(self, observation: Observation) -> Reply:
+        return Reply(actions=self.intended, timings_ms={}, born=(), finished=(), dropped=(), tokens=0)
+
+    def finish(self) -> Tail:
+        self.ended += 1
+        return Tail(cancelled=0, requests=(), reply=None)
+
+
+def turns(policy: Corrected, queries: int, init_id: int = 0) -> list[tuple[float, int]]:
+    """Who acted, and for how many queries, turn after turn."""
+    policy.reset(None, key(init_id))
+    found: list[tuple[float, int]] = []
+    for _ in range(queries):
+        acted = float(np.asarray(policy.infer(SEEN).actions)[0, 0])
+        meant = policy.intended
+        assert (meant is None) == (acted == LEARNER)
+        assert meant is None or (meant == EXPERT).all()
+        if found and found[-1][0] == acted:
+            found[-1] = acted, found[-1][1] + 1
+        else:
+            found.append((acted, 1))
+    return found
+
+
+def test_the_learner_leads_and_they_take_turns():
+    found = turns(Corrected(Constant(LEARNER), Constant(EXPERT)), queries=200)
+    assert [who for who, _ in found] == [(LEARNER, EXPERT)[index % 2] for index in range(len(found))]
+    whole = found[:-1]  # the last turn was cut short
+    assert all(3 <= n <= 12 for who, n in whole if who == LEARNER)
+    assert all(6 <= n <= 14 for who, n in whole if who == EXPERT)
+    assert len({n for _, n in whole}) > 3
+
+
+def test_the_expert_begins_anew_at_each_of_its_turns_and_the_learner_once():
+    learner, expert = Constant(LEARNER), Constant(EXPERT)
+    found = turns(Corrected(learner, expert), queries=100)
+    assert learner.begun == 1
+    assert expert.begun == sum(who == EXPERT for who, _ in found)
+
+
+def test_turns_are_a_function_of_the_episode():
+    policy = Corrected(Constant(LEARNER), Constant(EXPERT))
+    assert (
+        turns(policy, 100) == turns(policy, 100) == turns(Corrected(Constant(LEARNER), Constant(EXPERT)), 100)
+    )
+    assert turns(policy, 100, init_id=1) != turns(policy, 100, init_id=2)
+
+
+def test_both_are_told_the_end():
+    learner, expert = Constant(LEARNER), Constant(EXPERT)
+    policy = Corrected(learner, expert)
+    turns(policy, 5)
+    policy.finish()
+    assert (learner.ended, expert.ended) == (1, 1)
