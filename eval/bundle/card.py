@@ -8,7 +8,7 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 
 from configs.errors import UsageError
-from eval.bundle.contents import Contents, read_contents, read_record
+from eval.bundle.contents import BEFORE, Contents, read_contents, read_record
 from eval.bundle.data import begun_in
 from eval.bundle.results import Result, TaskResult, read_results
 from eval.statistics import wilson_95
@@ -17,7 +17,7 @@ from oxygen.weights.loading import SINGLE_FILE
 CARD_FILE = "MODEL_CARD.md"
 
 _TEMPLATE = importlib.resources.files("eval") / "bundle" / "model_card.md.j2"
-_TOLD_APART = {"step", "model", "tasks", "data", "frames", "wordings"}
+_TOLD_APART = {"step", "model", "tasks", "data", "frames", "wordings", BEFORE}
 """Keys of `training.json` that have a place of their own in the card."""
 
 
@@ -41,7 +41,7 @@ def render(folder: Path) -> str:
         tasks=record["tasks"],
         frames=record["frames"],
         wordings=record["wordings"],
-        recipe=flattened({key: value for key, value in record.items() if key not in _TOLD_APART}),
+        trainings=[_training(each) for each in _with_those_before(record)],
         graded=list(dict.fromkeys(task for result in results for task in result.texts)),
         rows=[_row(result, contents) for result in results],
         unmeasured=_unmeasured(contents, results),
@@ -66,6 +66,21 @@ def flattened(content: Mapping[str, Any], path: str = "") -> dict[str, Any]:
         whole = f"{path}{key}"
         leaves |= flattened(value, f"{whole}.") if isinstance(value, Mapping) else {whole: value}
     return leaves
+
+
+def _with_those_before(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The records of all trainings behind a checkpoint, the first one first."""
+    return [*(_with_those_before(record[BEFORE]) if BEFORE in record else []), record]
+
+
+def _training(record: Mapping[str, Any]) -> dict[str, Any]:
+    """A training as the template shows it."""
+    return {
+        "step": record["step"],
+        "frames": record["frames"],
+        "data": record["data"],
+        "recipe": flattened({key: value for key, value in record.items() if key not in _TOLD_APART}),
+    }
 
 
 def _row(result: Result, contents: Contents) -> dict[str, Any]:

@@ -26,6 +26,9 @@ from oxygen.weights.safetensors import open_safetensors
 MOST_BYTES = 16_000_000
 """What may be bundled at most: everybody who installs the package carries it."""
 
+BEFORE = "before"
+"""Key of a bundled `training.json` under which the record of the training is that it began from."""
+
 _MANIFEST = "manifest.json"
 
 
@@ -110,7 +113,7 @@ def take(checkpoint: Path, data: Sequence[Path], target: Path, *, name: str) -> 
             large, or its demonstrations are not to be found.
     """
     record = _checked_record(checkpoint)
-    demonstrated = tuple(read_demonstrated(folder) for folder in data or map(Path, record["data"]))
+    demonstrated = tuple(read_demonstrated(folder) for folder in data or _data(record))
     target.mkdir(parents=True)
     for path in _served(checkpoint):
         (target / path).parent.mkdir(parents=True, exist_ok=True)
@@ -135,7 +138,7 @@ def _checked_record(checkpoint: Path) -> dict[str, Any]:
     policy = read_policy(str(checkpoint)) if checkpoint.is_dir() else None
     if policy is None or policy.model is None:
         raise UsageError(f"{checkpoint} is no checkpoint of a training; give one of its checkpoints/step_…")
-    config, record = preset(policy.model), read_record(checkpoint)
+    config, record = preset(policy.model), _with_what_was_before(read_record(checkpoint))
     layout.check(open_safetensors(checkpoint / SINGLE_FILE).tensors, config, str(checkpoint))
     ours = json.loads(json.dumps(dataclasses.asdict(config)))
     differing = [field for field, value in ours.items() if record["model"].get(field) != value]
@@ -148,6 +151,17 @@ def _checked_record(checkpoint: Path) -> dict[str, Any]:
     return record
 
 
+def _with_what_was_before(record: dict[str, Any]) -> dict[str, Any]:
+    """The record of a training with that of the one it began from, if that is to be found, and so on."""
+    start = record["start_from"]
+    if start is None or not (Path(start) / RECORD).is_file():
+        return record
+    before = _with_what_was_before(read_record(Path(start)))
+    if before["wordings"] == record["wordings"]:  # which are most of a record
+        before = {name: value for name, value in before.items() if name != "wordings"}
+    return {**record, BEFORE: before}
+
+
 def _served(checkpoint: Path) -> tuple[str, ...]:
     """The files that a policy is made of, by their paths in the folder."""
     robot = embodiment(read_policy(str(checkpoint)).embodiment)
@@ -155,13 +169,20 @@ def _served(checkpoint: Path) -> tuple[str, ...]:
     return (SINGLE_FILE, norms.as_posix(), TOKENIZER, CARD)
 
 
+def _data(record: Mapping[str, Any]) -> list[Path]:
+    """Every folder of demonstrations that a training and those before it had, once."""
+    before = record.get(BEFORE)
+    return list(dict.fromkeys([*map(Path, record["data"]), *(_data(before) if before else [])]))
+
+
 def _without_places(record: Mapping[str, Any]) -> dict[str, Any]:
     """The record with folders by their names: where they lay on one machine means nothing on another."""
-    start = record["start_from"]
+    start, before = record["start_from"], record.get(BEFORE)
     return {
         **record,
         "data": [Path(folder).name for folder in record["data"]],
         "start_from": None if start is None else Path(start).name,
+        **({BEFORE: _without_places(before)} if before else {}),
     }
 
 

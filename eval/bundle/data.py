@@ -25,6 +25,19 @@ class Shown:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Learner:
+    """Who took turns with a demonstrator, and was corrected.
+
+    Attributes:
+        policy: Its name, or that of its folder.
+        weights_sha256: What tells its weights from all others; None where they are random or not ours.
+    """
+
+    policy: str
+    weights_sha256: str | None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Demonstrated:
     """A dataset of demonstrations.
 
@@ -39,6 +52,7 @@ class Demonstrated:
         replan_steps: Control steps between two frames; the suite's own number if None.
         suites: What its episodes began in, failed ones too.
         commit: Of the code that collected it.
+        learner: Whom the demonstrator corrected; None where it acted alone.
     """
 
     name: str
@@ -51,6 +65,7 @@ class Demonstrated:
     replan_steps: int | None
     suites: Mapping[str, Shown]
     commit: str | None
+    learner: Learner | None = None
 
 
 def read_demonstrated(folder: Path) -> Demonstrated:
@@ -68,6 +83,7 @@ def read_demonstrated(folder: Path) -> Demonstrated:
         ) from None
     # A key is suite, task, initial state, seed, digest of the assets, and the noise, which may have a dot.
     played = [key.split(".", 5) for key in [*manifest["demonstrations"], *manifest["failed"]]]
+    learner = manifest.get("learner")
     return Demonstrated(
         name=folder.name,
         policy=manifest["policy"],
@@ -77,6 +93,7 @@ def read_demonstrated(folder: Path) -> Demonstrated:
         replan_steps=manifest["config"]["replan_steps"],
         suites=_suites(played),
         commit=manifest["git"]["commit"],
+        learner=None if learner is None else Learner(**learner),
     )
 
 

@@ -6,7 +6,7 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from eval.interrupts import Interrupts
 from eval.json_files import write_json
 from eval.oracle import Oracle
 from eval.policies import Scripted, open_policy, read_cast
+from eval.policy_names import weights_sha256
 from eval.records import Outcome, RunFolder
 from eval.worlds import WorldHolder
 from oxygen.training import layout
@@ -169,6 +170,7 @@ def _manifest(work: Work, jobs: Sequence[Job], kept: Sequence[Kept]) -> dict[str
     frames = sum(pq.read_metadata(each.path).num_rows for each in kept)
     return {
         "policy": work.config.policy,
+        "learner": _learner(work.config),
         "config": work.config.model_dump(mode="json"),
         "command": shlex.join(["python", "-m", "eval.collect", *sys.argv[1:]]),
         "finished": dt.datetime.now().astimezone().isoformat(timespec="seconds"),
@@ -181,3 +183,12 @@ def _manifest(work: Work, jobs: Sequence[Job], kept: Sequence[Kept]) -> dict[str
         "versions": {**provenance.versions(), "pyarrow": pa.__version__},
         "hardware": provenance.hardware(),
     }
+
+
+def _learner(config: CollectConfig) -> Mapping[str, str | None] | None:
+    """Who took turns with the demonstrator: by name, and by what tells its weights from all others."""
+    run = learner_config(config)
+    if run is None:
+        return None
+    digest = None if run.random_weights else weights_sha256(read_cast(run).policy)
+    return {"policy": Path(run.policy).name, "weights_sha256": digest}
