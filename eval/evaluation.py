@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from configs.errors import UsageError
+from configs.schema import RunConfig
 from eval import provenance
 from eval.console import Console
 from eval.episode import Stage, run_episode
@@ -20,8 +21,9 @@ from eval.policy_names import weights_sha256
 from eval.protocol import describe_suite, hash_of
 from eval.recorder import EpisodeRecorder
 from eval.records import Outcome
+from eval.result_tables import Results
 from eval.results import summarize
-from eval.runs import Run
+from eval.runs import Run, claimed
 from eval.worlds import WorldHolder
 from sim_envs.libero.assets import AssetSet, find_assets
 from sim_envs.libero.blas import KERNELS, pin_kernels
@@ -43,7 +45,7 @@ class _Arm:
         self.run.folder.write_manifest({**self.manifest, "status": status, "finished": finished})
 
 
-def run_evaluation(*runs: Run) -> int:
+def run_evaluation(*runs: Run) -> list[Results]:
     """Run what is left of an evaluation, write the results of its arms, print their table and compare them.
 
     Every episode is played in all arms before the next one: in the same simulator, by one policy in
@@ -54,7 +56,7 @@ def run_evaluation(*runs: Run) -> int:
         runs: The arms, which differ in nothing but their mode. The others are compared with the first.
 
     Returns:
-        The exit code: 0, or 1 if there is an arm of which no episode could be graded.
+        What each arm's `results.json` holds.
 
     Raises:
         UsageError: Before anything is written: a suite, task, policy or asset tree that does not exist, or
@@ -66,22 +68,40 @@ def run_evaluation(*runs: Run) -> int:
     cast = read_cast(config)
     assets = find_assets(config.assets)
     policies = open_policies(cast, [run.config for run in runs])
-    ids = [run.folder.run_id for run in runs]
-    arms = [
-        _Arm(run=run, policy=policy, manifest={**_manifest(run, plan, cast, assets, policy), "arms": ids})
-        for run, policy in zip(runs, policies, strict=True)
+    described = [
+        _describe(run.config, plan, cast, assets, policy) for run, policy in zip(runs, policies, strict=True)
     ]
-    for arm in arms:
-        _refuse_another_protocol(arm)
+    for run, description in zip(runs, described, strict=True):
+        _refuse_another_protocol(run, description["protocol_hash"])
     with contextlib.ExitStack() as claims:
-        for run in runs:
-            claims.enter_context(run.folder.claimed())
+        arms = _begin([claims.enter_context(claimed(run)) for run in runs], policies, described)
         return _play(arms, plan, assets)
 
 
-def _play(arms: Sequence[_Arm], plan: EpisodePlan, assets: AssetSet) -> int:
+def exit_code(results: Sequence[Results]) -> int:
+    """0, or 1 if there is an arm of which no episode could be graded."""
+    return 0 if all(result["overall"]["n_episodes"] for result in results) else NOTHING_GRADED
+
+
+def _begin(
+    runs: Sequence[Run], policies: Sequence[Policy], described: Sequence[Mapping[str, Any]]
+) -> list[_Arm]:
+    """The arms, each with its manifest on disk, which names them all."""
+    ids = [run.folder.run_id for run in runs]
+    arms = [
+        _Arm(
+            run=run,
+            policy=policy,
+            manifest={"run_id": run.folder.run_id, "started": _started(run), **description, "arms": ids},
+        )
+        for run, policy, description in zip(runs, policies, described, strict=True)
+    ]
     for arm in arms:
         arm.write_manifest("running")
+    return arms
+
+
+def _play(arms: Sequence[_Arm], plan: EpisodePlan, assets: AssetSet) -> list[Results]:
     console = Console([arm.run for arm in arms], plan, assets)
     try:
         with WorldHolder(assets) as worlds, Interrupts() as interrupts, console:
@@ -95,14 +115,14 @@ def _play(arms: Sequence[_Arm], plan: EpisodePlan, assets: AssetSet) -> int:
     return _conclude(arms, console)
 
 
-def _conclude(arms: Sequence[_Arm], console: Console) -> int:
-    results = []
+def _conclude(arms: Sequence[_Arm], console: Console) -> list[Results]:
+    results: list[Results] = []
     for arm in arms:
         arm.write_manifest("complete")
         results.append(summarize(arm.run.folder.path))
         write_json(arm.run.folder.results_path, results[-1])
     console.conclude(results)
-    return 0 if all(result["overall"]["n_episodes"] for result in results) else NOTHING_GRADED
+    return results
 
 
 def _run_all(plan: EpisodePlan, runs: Sequence[Run], stages: Sequence[Stage], console: Console) -> None:
@@ -123,24 +143,23 @@ def _turns(episode: int, arms: int) -> list[int]:
     return [(episode + turn) % arms for turn in range(arms)]
 
 
-def _manifest(run: Run, plan: EpisodePlan, cast: Cast, assets: AssetSet, policy: Policy) -> dict[str, Any]:
+def _describe(
+    config: RunConfig, plan: EpisodePlan, cast: Cast, assets: AssetSet, policy: Policy
+) -> dict[str, Any]:
+    """All that a manifest says of a run but its name, its times and its status."""
     asset_set = {"name": assets.name, "digest": assets.digest}
     protocol = {
-        name: describe_suite(
-            suite, assets=asset_set, policy_inputs=policy.inputs, wordings=run.config.wordings
-        )
+        name: describe_suite(suite, assets=asset_set, policy_inputs=policy.inputs, wordings=config.wordings)
         for name, suite in plan.protocols.items()
     }
     return {
-        "run_id": run.folder.run_id,
-        "started": run.folder.read_manifest()["started"] if run.resumed else _now(),
         "command": shlex.join(["python", "-m", "eval.libero", *sys.argv[1:]]),
-        "mode": run.config.mode,
-        "policy": run.config.policy,
-        "weights_sha256": None if run.config.random_weights else weights_sha256(cast.policy),
+        "mode": config.mode,
+        "policy": config.policy,
+        "weights_sha256": None if config.random_weights else weights_sha256(cast.policy),
         "assets": asset_set,
         "n_planned": len(plan.keys),
-        "config": run.config.model_dump(mode="json"),
+        "config": config.model_dump(mode="json"),
         "protocol": protocol,
         "protocol_hash": hash_of(protocol),
         "suite_hashes": {name: hash_of(description) for name, description in protocol.items()},
@@ -150,15 +169,20 @@ def _manifest(run: Run, plan: EpisodePlan, cast: Cast, assets: AssetSet, policy:
     }
 
 
-def _refuse_another_protocol(arm: _Arm) -> None:
-    if not arm.run.resumed:
+def _refuse_another_protocol(run: Run, now: str) -> None:
+    if not run.resumed:
         return
-    before, now = arm.run.folder.read_manifest()["protocol_hash"], arm.manifest["protocol_hash"]
+    before = run.folder.read_manifest()["protocol_hash"]
     if before != now:
         raise UsageError(
-            f"{arm.run.folder.run_id} was run under protocol {before}, this is {now} "
+            f"{run.folder.run_id} was run under protocol {before}, this is {now} "
             "(other versions or assets); start a new run without --resume"
         )
+
+
+def _started(run: Run) -> str:
+    started: str = run.folder.read_manifest()["started"] if run.resumed else _now()
+    return started
 
 
 def _now() -> str:

@@ -105,16 +105,17 @@ def evaluate(  # noqa: PLR0913 - one parameter per option of the command line
         "video": video,
     }
     require_backend()  # before anything imports MuJoCo, which answers a wrong MUJOCO_GL with a traceback
-    from eval.evaluation import run_evaluation  # slow: a simulator and JAX, which --help does not need
+    from eval.evaluation import exit_code, run_evaluation  # slow: a simulator and JAX; --help needs neither
 
     flags = {key: value for key, value in given.items() if value is not None}
     preset = _preset_name(config, smoke=smoke)
     if resume:
-        return run_evaluation(*find_unfinished(output_dir, _overlay(preset, flags) if preset else flags))
+        unfinished = find_unfinished(output_dir, _overlay(preset, flags) if preset else flags)
+        return exit_code(run_evaluation(*unfinished))
     if preset is None and not flags.keys() & {"policy", "suites"}:
         preset = "demo"
     arms = _resolve(preset, flags).arms()
-    return run_evaluation(*(new_run(output_dir, arm) for arm in arms))
+    return exit_code(run_evaluation(*(new_run(output_dir, arm) for arm in arms)))
 
 
 def _preset_name(config: str | None, *, smoke: bool) -> str | None:

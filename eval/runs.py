@@ -1,9 +1,10 @@
 """Finds and names runs: a new folder for a new run, or those of the unfinished evaluation to go on with."""
 
+import contextlib
 import dataclasses
 import datetime as dt
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,8 @@ class Run:
 
     Attributes:
         config: Everything the run is a function of.
-        folder: Its folder, which exists already exactly if the run is resumed.
+        folder: Its folder. A new run's is made when the run is claimed; it is another one if somebody else
+            was faster.
         resumed: Whether records may be there from before.
     """
 
@@ -32,13 +34,36 @@ class Run:
 
 
 def new_run(output_dir: Path, config: RunConfig) -> Run:
-    """A run in a folder of its own, named by time, policy and mode. Nothing is written yet."""
+    """A run to be, in a folder named by time, policy and mode that nobody has yet. Nothing is written."""
     now = dt.datetime.now().astimezone()
     policy = config.policy if "/" not in config.policy else Path(config.policy).stem
     name = f"{now:%Y%m%d-%H%M%S}-{policy}-{config.mode}"
-    taken = {path.name for path in output_dir.glob(f"{name}*")}
+    taken = {path.name for path in output_dir.iterdir()} if output_dir.is_dir() else set()
     number = next(n for n in range(1, len(taken) + 2) if _numbered(name, n) not in taken)
     return Run(config=config, folder=RunFolder(output_dir / _numbered(name, number)))
+
+
+@contextlib.contextmanager
+def claimed(run: Run) -> Iterator[Run]:
+    """The run with its folder, which is this process's own until the end; a new run's is made now.
+
+    Raises:
+        UsageError: The run is resumed, and another process is at it.
+    """
+    own = run if run.resumed else _made(run)
+    with own.folder.claimed():
+        yield own
+
+
+def _made(run: Run) -> Run:
+    """The new run in a folder that no other process has: making one is what decides between them."""
+    while True:
+        try:
+            run.folder.path.mkdir(parents=True)
+        except FileExistsError:
+            run = new_run(run.folder.path.parent, run.config)
+        else:
+            return run
 
 
 def find_unfinished(output_dir: Path, given: Mapping[str, Any]) -> tuple[Run, ...]:

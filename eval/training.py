@@ -13,7 +13,6 @@ from eval.cli import INTERRUPTED
 from eval.evaluation import run_evaluation
 from eval.interrupts import Interrupts
 from eval.language_tasks import language_task
-from eval.results import summarize
 from eval.runs import new_run
 from oxygen import tokenizer as tokenizers
 from oxygen.compile_cache import use_compile_cache
@@ -132,9 +131,8 @@ def _rolled_out(assignment: Assignment, saved: Path) -> Mapping[str, float]:
     if assignment.rollouts is None:
         return {}
     config = assignment.rollouts.model_copy(update={"policy": str(saved)})
-    run = new_run(assignment.folder / "rollouts", config)
-    run_evaluation(run)
-    rates = {suite: row["pc_success"] for suite, row in summarize(run.folder.path)["per_suite"].items()}
+    (results,) = run_evaluation(new_run(assignment.folder / "rollouts", config))
+    rates = {suite: row["pc_success"] for suite, row in results["per_suite"].items()}
     return {f"{suite}_pc_success": rate for suite, rate in rates.items() if rate is not None}
 
 

@@ -1,5 +1,7 @@
 """Several modes over the same episodes: played in turns, recorded apart, compared, and resumed together."""
 
+import contextlib
+import dataclasses
 import json
 from pathlib import Path
 
@@ -11,10 +13,10 @@ from configs.errors import UsageError
 from configs.schema import RunConfig
 from eval import evaluation, worlds
 from eval.comparison import compare
-from eval.evaluation import run_evaluation
+from eval.evaluation import exit_code, run_evaluation
 from eval.policies import Served, open_policies, read_cast
 from eval.records import RunFolder
-from eval.runs import Run, find_unfinished, new_run
+from eval.runs import Run, claimed, find_unfinished, new_run
 from sim_envs.fake import FakeWorld
 from sim_envs.world import EpisodeKey
 from tests.eval.doubles import FakePolicy
@@ -80,7 +82,7 @@ def manifests(runs) -> list[dict]:
 
 
 def test_every_episode_is_played_in_all_arms_before_the_next_and_no_arm_is_always_first(tmp_path, stage):
-    assert run_evaluation(*begin(tmp_path)) == 0
+    assert exit_code(run_evaluation(*begin(tmp_path))) == 0
     pairs = [stage.turns[n : n + 2] for n in range(0, len(stage.turns), 2)]
     assert len(pairs) == 4
     for first, second in pairs:
@@ -131,10 +133,26 @@ def test_the_terminal_shows_the_arms_side_by_side_and_compares_them_with_the_fir
 def test_arms_without_a_graded_pair_are_not_compared_and_nothing_else_is_lost(tmp_path, stage, capsys):
     stage.policy("unified", fails_at=0)
     arms = begin(tmp_path)
-    assert run_evaluation(*arms) == evaluation.NOTHING_GRADED
+    assert exit_code(run_evaluation(*arms)) == evaluation.NOTHING_GRADED
     assert "Not compared: " in capsys.readouterr().out
     assert json.loads(arms[0].folder.results_path.read_text())["overall"]["n_success"] == 4
     assert json.loads(arms[1].folder.results_path.read_text())["overall"]["n_errors"] == 4
+
+
+def test_two_evaluations_that_begin_at_once_both_run_and_leave_nothing_empty(tmp_path, stage):
+    """The second one plans in the same second as the first, and begins while the first is at work."""
+    first, second = begin(tmp_path), begin(tmp_path)
+    second = [dataclasses.replace(arm, folder=rival.folder) for arm, rival in zip(second, first, strict=True)]
+    with contextlib.ExitStack() as claims:
+        theirs = [claims.enter_context(claimed(arm)) for arm in first]
+        run_evaluation(*second)
+        assert [list(arm.folder.path.glob("*.json")) for arm in theirs] == [[], []]
+    left = {path.name: RunFolder(path) for path in tmp_path.iterdir()}
+    ours = sorted(left.keys() - {arm.folder.run_id for arm in theirs})
+    assert len(left) == 4
+    assert [left[name].read_manifest()["status"] for name in ours] == ["complete", "complete"]
+    assert [sorted(left[name].read_manifest()["arms"]) for name in ours] == [ours, ours]
+    assert not compare(*(left[name] for name in ours)).actions.n_uneven
 
 
 def test_resume_completes_all_arms_wherever_they_stopped(tmp_path, stage, capsys):
@@ -146,7 +164,7 @@ def test_resume_completes_all_arms_wherever_they_stopped(tmp_path, stage, capsys
     assert [manifest["status"] for manifest in manifests(again)] == ["interrupted", "interrupted"]
     assert [run.config for run in again] == list(ASKED.arms())
     done = len(stage.turns)
-    assert run_evaluation(*again) == 0
+    assert exit_code(run_evaluation(*again)) == 0
     assert len(stage.turns) - done == 5
     assert [manifest["status"] for manifest in manifests(again)] == ["complete", "complete"]
     with pytest.raises(UsageError, match="is complete"):

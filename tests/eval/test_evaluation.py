@@ -1,6 +1,8 @@
 """A whole run on worlds without physics: the files it leaves, interruptions, resuming, the table."""
 
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -8,9 +10,9 @@ import pytest
 from configs.errors import UsageError
 from configs.schema import RunConfig
 from eval import evaluation
-from eval.evaluation import run_evaluation
+from eval.evaluation import exit_code, run_evaluation
 from eval.records import RunFolder
-from eval.runs import find_unfinished, new_run
+from eval.runs import claimed, find_unfinished, new_run
 from sim_envs.fake import FakeWorld
 from sim_envs.libero.assets import AssetSet
 from tests.eval.doubles import FakePolicy
@@ -42,7 +44,7 @@ def policy(monkeypatch) -> FakePolicy:
 
 def test_a_run_leaves_manifest_episodes_queries_and_results(tmp_path, policy, capsys):
     run = new_run(tmp_path, CONFIG)
-    assert run_evaluation(run) == 0
+    assert exit_code(run_evaluation(run)) == 0
     manifest = run.folder.read_manifest()
     assert manifest["status"] == "complete"
     assert manifest["config"]["suites"] == ["libero_object", "libero_goal"]
@@ -102,7 +104,7 @@ def test_ctrl_c_leaves_a_run_that_resume_completes(tmp_path, policy, capsys):
     (again,) = find_unfinished(tmp_path, {"policy": "tiny"})
     assert again.folder == run.folder
     done = len(policy.episodes)
-    assert run_evaluation(again) == 0
+    assert exit_code(run_evaluation(again)) == 0
     assert len(policy.episodes) - done == 6
     uninterrupted = new_run(tmp_path, CONFIG)
     run_evaluation(uninterrupted)
@@ -114,11 +116,11 @@ def test_ctrl_c_leaves_a_run_that_resume_completes(tmp_path, policy, capsys):
 def test_resume_retries_errors(tmp_path, policy):
     policy.fails_at = 0
     run = new_run(tmp_path, CONFIG)
-    assert run_evaluation(run) == evaluation.NOTHING_GRADED
+    assert exit_code(run_evaluation(run)) == evaluation.NOTHING_GRADED
     assert json.loads(run.folder.results_path.read_text())["overall"]["n_errors"] == 8
     run.folder.write_manifest({**run.folder.read_manifest(), "status": "interrupted"})
     policy.fails_at = None
-    assert run_evaluation(*find_unfinished(tmp_path, {})) == 0
+    assert exit_code(run_evaluation(*find_unfinished(tmp_path, {}))) == 0
     overall = json.loads(run.folder.results_path.read_text())["overall"]
     assert (overall["n_errors"], overall["n_success"]) == (0, 8)
 
@@ -152,3 +154,25 @@ def test_runs_begun_in_the_same_second_have_folders_of_their_own(tmp_path, polic
     for _ in range(3):
         run_evaluation(new_run(tmp_path, CONFIG.model_copy(update={"task_ids": (0,)})))
     assert len([path for path in tmp_path.iterdir() if RunFolder(path).manifest_path.exists()]) == 3
+
+
+def test_one_name_taken_by_many_at_once_becomes_as_many_folders(tmp_path):
+    wanted, together = new_run(tmp_path, CONFIG), threading.Barrier(8)
+
+    def claim(_):
+        together.wait()
+        with claimed(wanted) as run:
+            return run.folder.path
+
+    with ThreadPoolExecutor(8) as pool:
+        folders = list(pool.map(claim, range(8)))
+    assert len(set(folders)) == 8
+    assert set(folders) == set(tmp_path.iterdir())
+
+
+def test_a_policy_whose_name_looks_like_a_pattern_has_folders_too(tmp_path):
+    wanted = new_run(tmp_path, CONFIG.model_copy(update={"policy": "mine/tiny[2].yaml"}))
+    with claimed(wanted) as first, claimed(wanted) as second:
+        assert first.folder.path.is_dir()
+        assert second.folder.path.is_dir()
+        assert first.folder != second.folder
