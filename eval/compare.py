@@ -2,21 +2,17 @@
 
 import dataclasses
 import math
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from configs.errors import UsageError
-from eval.action_difference import ActionDifference
 from eval.cli import run_app
-from eval.comparison import Comparison, PairTable, StageLatency, TextDifference, compare
+from eval.comparison import Comparison, PairTable, compare
+from eval.comparison_tables import show
 from eval.json_files import write_json
-from eval.recorded import RunIdentity
 from eval.records import RunFolder
 from eval.statistics import Interval
 
@@ -41,24 +37,7 @@ def main(
     if json is not None:
         provenance = dict(zip(("a", "b"), map(_provenance, folders), strict=True))
         _write(json, {**to_json(comparison), "provenance": provenance})
-    # In a pipe nobody's window limits the width.
-    show(comparison, Console(highlight=False, width=None if sys.stdout.isatty() else 160))
-
-
-def show(comparison: Comparison, console: Console) -> None:
-    """Print the comparison for a person."""
-    console.print(f"[bold]A[/] {_describe(comparison.a)}\n[bold]B[/] {_describe(comparison.b)}\n")
-    console.print(_outcome_table(comparison))
-    errors = comparison.overall.n_errors_a, comparison.overall.n_errors_b
-    if any(errors):
-        console.print(f"Left out, ended in an error: {errors[0]} in A, {errors[1]} in B.")
-    console.print(_say_actions(comparison.actions))
-    for stage, latency in comparison.latency.items():
-        console.print(_say_latency(stage, latency))
-    for text in comparison.texts:
-        console.print(_say_text(text))
-    if comparison.latency:
-        console.print(f"[dim]{_say_turns(comparison)}[/]")
+    show(comparison, Console(highlight=False))
 
 
 def to_json(comparison: Comparison) -> dict[str, Any]:
@@ -105,87 +84,6 @@ def _pairs_to_json(pairs: PairTable) -> dict[str, Any]:
 
 def _percent(interval: Interval | None) -> list[float] | None:
     return None if interval is None else [100 * interval.low, 100 * interval.high]
-
-
-def _outcome_table(comparison: Comparison) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("suite", no_wrap=True)
-    for heading in ("pairs", "both", "only A", "only B", "neither", "A", "B", "McNemar p"):
-        table.add_column(heading, justify="right")
-    rows = dict(comparison.per_suite)
-    if len(rows) > 1:
-        rows["all"] = comparison.overall
-    for name, pairs in rows.items():
-        counts = (pairs.graded, pairs.both, pairs.only_a, pairs.only_b, pairs.neither)
-        rates = (_rate(pairs.percent_a, pairs.interval_a), _rate(pairs.percent_b, pairs.interval_b))
-        p_value = f"{pairs.mcnemar_p:.2g}" if pairs.graded else "–"
-        table.add_row(escape(name), *map(str, counts), *rates, p_value)
-    return table
-
-
-def _describe(run: RunIdentity) -> str:
-    what = f"{run.policy}, mode {run.mode}, assets {run.assets}"
-    return f"{escape(run.run_id)}  [dim]{escape(what)}[/]"
-
-
-def _rate(percent: float | None, interval: Interval | None) -> str:
-    if percent is None or interval is None:
-        return "–"
-    return f"{percent:.1f} % [dim]({100 * interval.low:.1f} – {100 * interval.high:.1f})[/]"
-
-
-def _say_actions(actions: ActionDifference) -> str:
-    parts = [_say_largest(actions)]
-    if actions.n_uneven and actions.first_uneven_counts:
-        a, b = actions.first_uneven_counts
-        parts.append(
-            f"numbers of queries differ in {actions.n_uneven} episodes "
-            f"(first {actions.first_uneven}: {a} in A, {b} in B)"
-        )
-    return "Largest action difference: " + "; ".join(parts) + "."
-
-
-def _say_largest(actions: ActionDifference) -> str:
-    if actions.largest is None:
-        return "unknown, the runs recorded no common query"
-    over = f"over {actions.n_queries} queries"
-    if actions.bitwise_equal:
-        return f"[green]0, bitwise equal[/] {over}"
-    if actions.largest == 0:
-        return f"0 {over}"
-    size = "infinite (NaN on one side)" if math.isinf(actions.largest) else f"{actions.largest:.3g}"
-    return f"[yellow]{size}[/] {over}, first reached in {actions.key}, query {actions.query}"
-
-
-def _say_turns(comparison: Comparison) -> str:
-    if comparison.in_turns:
-        return (
-            "Every episode was played in both before the next one: the machine's slow drift is in both "
-            "alike; short disturbances may not be."
-        )
-    return "Two runs, one after the other: the machine's drift is in these latencies."
-
-
-def _say_latency(stage: str, latency: StageLatency) -> str:
-    quantiles = [
-        f"{name} {latency.a[name]:.1f} → {latency.b[name]:.1f} ms"
-        + ("" if ratio is None else f" (B/A {ratio:.2f})")
-        for name in ("p50", "p95")
-        for ratio in [latency.ratio(name)]
-    ]
-    return f"Latency, {stage}: {', '.join(quantiles)}."
-
-
-def _say_text(text: TextDifference) -> str:
-    """One line: the same texts' scores in both runs, and how far apart they are."""
-    measure = {"narration": "narrations wholly right", "memory": "F1 of memory"}[text.task]
-    interval = (
-        "" if text.interval is None else f" [dim]({text.interval[0]:+.1f} – {text.interval[1]:+.1f})[/]"
-    )
-    return (
-        f"Language, {measure} when {text.when}: {text.a:.1f} → {text.b:.1f} %, "
-        f"difference {text.difference:+.1f}{interval}."
-    )
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:

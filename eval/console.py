@@ -10,8 +10,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from configs.errors import UsageError
 from eval.best_video import find_best_video
-from eval.compare import show
 from eval.comparison import compare
+from eval.comparison_tables import show
 from eval.plan import EpisodePlan
 from eval.records import EpisodeResult, Outcome
 from eval.result_tables import MEANING, Results, arms_table, run_table, say_texts, tasks_table, text_notes

@@ -19,6 +19,9 @@ MEANING = (
 _NUMBERS = {"n": 3, "success": 8, "95 %": 11, "action": 7, "frame": 7, "tok/s": 6, "errors": 6}
 """The columns of numbers, and the characters they need."""
 
+_ARM_WIDTH = 8
+"""The columns of what each mode solved: the longest mode's name. Beside two, instructions are whole."""
+
 _TEXTS = {"narration": "narr.", "memory": "mem."}
 _TEXT_WIDTH = 5
 """The columns of language scores, of which there are only those that have one."""
@@ -55,9 +58,9 @@ def arms_table(arms: Mapping[str, Results], *, width: int) -> Table:
 def tasks_table(title: str, arms: Mapping[str, Results], *, width: int) -> Table:
     """Several runs of the same episodes: a row per task, with the episodes that each mode solved."""
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=0)
-    table.add_column("task", no_wrap=True, max_width=max(20, width - 3 - 10 * len(arms)))
+    table.add_column("task", no_wrap=True, max_width=max(20, width - 2 - (_ARM_WIDTH + 1) * len(arms)))
     for mode in arms:
-        table.add_column(mode, justify="right", no_wrap=True, width=9)
+        table.add_column(mode, justify="right", no_wrap=True, width=_ARM_WIDTH)
     for suite in suites_of(arms):
         if len(suites_of(arms)) > 1:
             table.add_row(f"[bold]{suite}")

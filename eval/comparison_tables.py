@@ -1,0 +1,137 @@
+"""A comparison of two runs in tables for a terminal of 80 columns, and for a file that it is piped into."""
+
+import math
+from collections.abc import Iterator, Sequence
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from eval.action_difference import ActionDifference
+from eval.comparison import Comparison, PairTable, StageLatency, TextDifference
+from eval.recorded import RunIdentity
+from eval.statistics import Interval
+
+_MEASURES = {"narration": "narrations wholly right", "memory": "F1 of memory"}
+
+
+def show(comparison: Comparison, console: Console) -> None:
+    """Print the comparison for a person: who is compared, then outcomes, actions, latency and texts."""
+    for name, run in (("A", comparison.a), ("B", comparison.b)):
+        console.print(_describe(name, run), soft_wrap=True)
+    for table in (_rates(comparison), _pairs(comparison)):
+        console.print()
+        console.print(table)
+    errors = comparison.overall.n_errors_a, comparison.overall.n_errors_b
+    if any(errors):
+        console.print(f"Left out, ended in an error: {errors[0]} in A, {errors[1]} in B.")
+    console.print(f"\n{_say_actions(comparison.actions)}")
+    if comparison.latency:
+        console.print()
+        console.print(_latencies(comparison))
+        console.print(f"[dim]{_say_turns(comparison)}[/]")
+    if comparison.texts:
+        console.print()
+        console.print(_texts(comparison.texts))
+
+
+def _describe(name: str, run: RunIdentity) -> str:
+    what = f"{run.policy}, mode {run.mode}, assets {run.assets}"
+    return f"[bold]{name}[/]  {escape(run.run_id)}\n   [dim]{escape(what)}[/]"
+
+
+def _rates(comparison: Comparison) -> Table:
+    table = _table("solved", "A", "95 %", "B", "95 %")
+    for suite, pairs in _rows(comparison):
+        a, b = _rate(pairs.percent_a), _rate(pairs.percent_b)
+        table.add_row(suite, a, _interval(pairs.interval_a), b, _interval(pairs.interval_b))
+    return table
+
+
+def _pairs(comparison: Comparison) -> Table:
+    table = _table("in pairs", "pairs", "both", "only A", "only B", "neither", "McNemar p")
+    for suite, pairs in _rows(comparison):
+        counts = (pairs.graded, pairs.both, pairs.only_a, pairs.only_b, pairs.neither)
+        p_value = f"{pairs.mcnemar_p:.2g}" if pairs.graded else "–"
+        table.add_row(suite, *map(str, counts), p_value)
+    return table
+
+
+def _latencies(comparison: Comparison) -> Table:
+    table = _table("latency (ms)", "A", "B", "B/A")
+    for stage, latency in comparison.latency.items():
+        for quantile in ("p50", "p95"):
+            table.add_row(f"{stage}, {quantile}", *_milliseconds(latency, quantile))
+    return table
+
+
+def _milliseconds(latency: StageLatency, quantile: str) -> tuple[str, str, str]:
+    ratio = latency.ratio(quantile)
+    quotient = "–" if ratio is None else f"{ratio:.2f}"
+    return f"{latency.a[quantile]:.1f}", f"{latency.b[quantile]:.1f}", quotient
+
+
+def _texts(texts: Sequence[TextDifference]) -> Table:
+    """The same texts' scores in both runs, and how far apart they are."""
+    table = _table("language (%)", "A", "B", "B minus A", "95 %")
+    for text in texts:
+        between = "–" if text.interval is None else f"{text.interval[0]:+.1f} – {text.interval[1]:+.1f}"
+        what = f"{_MEASURES[text.task]}, when {text.when}"
+        table.add_row(what, f"{text.a:.1f}", f"{text.b:.1f}", f"{text.difference:+.1f}", between)
+    return table
+
+
+def _table(first: str, *numbers: str) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column(first, no_wrap=True)
+    for heading in numbers:
+        table.add_column(heading, justify="right", no_wrap=True)
+    return table
+
+
+def _rows(comparison: Comparison) -> Iterator[tuple[str, PairTable]]:
+    """The suites, and all of them together where there are several."""
+    for suite, pairs in comparison.per_suite.items():
+        yield escape(suite), pairs
+    if len(comparison.per_suite) > 1:
+        yield "all", comparison.overall
+
+
+def _rate(percent: float | None) -> str:
+    return "–" if percent is None else f"{percent:.1f} %"
+
+
+def _interval(interval: Interval | None) -> str:
+    return "–" if interval is None else f"{100 * interval.low:.1f} – {100 * interval.high:.1f}"
+
+
+def _say_actions(actions: ActionDifference) -> str:
+    parts = [_say_largest(actions)]
+    if actions.n_uneven and actions.first_uneven_counts:
+        a, b = actions.first_uneven_counts
+        parts.append(
+            f"numbers of queries differ in {actions.n_uneven} episodes "
+            f"(first {actions.first_uneven}: {a} in A, {b} in B)"
+        )
+    return "Largest action difference: " + "; ".join(parts) + "."
+
+
+def _say_largest(actions: ActionDifference) -> str:
+    if actions.largest is None:
+        return "unknown, the runs recorded no common query"
+    over = f"over {actions.n_queries} queries"
+    if actions.bitwise_equal:
+        return f"[green]0, bitwise equal[/] {over}"
+    if actions.largest == 0:
+        return f"0 {over}"
+    size = "infinite (NaN on one side)" if math.isinf(actions.largest) else f"{actions.largest:.3g}"
+    return f"[yellow]{size}[/] {over}, first reached in {actions.key}, query {actions.query}"
+
+
+def _say_turns(comparison: Comparison) -> str:
+    if comparison.in_turns:
+        return (
+            "Every episode was played in both before the next one: the machine's slow drift is in both "
+            "alike; short disturbances may not be."
+        )
+    return "Two runs, one after the other: the machine's drift is in these latencies."

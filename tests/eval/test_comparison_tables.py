@@ -1,0 +1,65 @@
+"""A comparison reads well in 80 columns: every row is one line, and no number is broken."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from eval.comparison import compare
+from eval.comparison_tables import show
+from eval.language import Share, TextScores
+from eval.records import RunFolder
+from tests.eval.factory import RunBuilder, episode, key, query
+
+SUITES = ("libero_object", "libero_spatial")
+
+
+def run(path, mode: str, *, hits: int) -> RunFolder:
+    """Forty solved episodes of each of two suites; the share of right texts differs between them."""
+    builder = RunBuilder.at(path, mode=mode)
+    for suite in SUITES:
+        for init_id in range(40):
+            right = {"all": Share(hits=hits + init_id % 5, of=20)}
+            texts = TextScores(
+                texts=20, not_graded=0, oracle=0, born=right, arrived=right, staleness_ms=9.0, staleness_s=1.0
+            )
+            builder.add(
+                episode(key(init_id, suite=suite), texts={"narration": texts}),
+                query(0, action=1234.5, frame=12345.6),
+            )
+    return builder.folder
+
+
+@pytest.fixture
+def printed(tmp_path) -> list[str]:
+    """The lines of a comparison of two runs with long names, as a pipe gets them."""
+    long = "20261121-113512-the_policy_of_a_long_name_and_its_step_0003300"
+    a, b = run(tmp_path / f"{long}-a", "isolated", hits=1), run(tmp_path / f"{long}-b", "unified", hits=15)
+    file = io.StringIO()
+    show(compare(a, b), Console(file=file, width=80, highlight=False))
+    return file.getvalue().splitlines()
+
+
+def test_no_line_is_longer_than_a_terminal_is_wide(printed):
+    assert max(map(len, printed)) <= 80
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        "libero_object 100.0 % 91.2 – 100.0 100.0 % 91.2 – 100.0",
+        "libero_spatial 100.0 % 91.2 – 100.0 100.0 % 91.2 – 100.0",
+        "all 100.0 % 95.4 – 100.0 100.0 % 95.4 – 100.0",
+        "libero_spatial 40 40 0 0 0 1",
+        "all 80 80 0 0 0 1",
+        "action, p50 1234.5 1234.5 1.00",
+        "frame, p95 12345.6 12345.6 1.00",
+        "narrations wholly right, when arrived 15.0 85.0 +70.0 +70.0 – +70.0",
+    ],
+)
+def test_every_row_is_one_line(printed, row):
+    assert row in [" ".join(line.split()) for line in printed]
+
+
+def test_the_runs_names_are_whole(printed):
+    assert [line[:4] for line in printed if line.endswith(("_0003300-a", "_0003300-b"))] == ["A  2", "B  2"]
