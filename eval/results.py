@@ -3,7 +3,8 @@
 LeRobot's `eval_info.json` has `overall`, `per_group` and `per_task`; its tools read `overall.pc_success`,
 `overall.n_episodes` and `per_task[i].metrics.successes`. They are here under the same names. One thing
 differs: an episode that ended in an error of the program is no failure of the policy. It is in `n_errors` and
-in the seconds spent, and in no other number.
+in the seconds spent, and in no other number. A task's `language` is the benchmark's instruction;
+the words in which its episodes were told are in `wordings`.
 """
 
 from collections import defaultdict
@@ -15,6 +16,7 @@ from eval.language_results import summarize_language
 from eval.recorded import read_episodes, read_queries
 from eval.records import EpisodeResult, Outcome, RunFolder
 from eval.statistics import quantiles, wilson_95
+from sim_envs.libero.tasks import instruction
 from sim_envs.world import EpisodeKey
 
 LATENCY_STAGES = ("action", "frame")
@@ -93,7 +95,8 @@ def _task(episodes: Sequence[EpisodeResult], timings: Timings) -> dict[str, Any]
         "task_group": first.key.suite,
         "task_id": first.key.task_id,
         "task": first.task,
-        "language": first.language,
+        "language": instruction(first.task),
+        "wordings": list(dict.fromkeys(episode.language for episode in episodes)),
         **aggregate(episodes, timings),
         "metrics": {
             "successes": [_solved(episode) for episode in graded],

@@ -63,7 +63,7 @@ def list_tasks(suite: str) -> tuple[Task, ...]:
     if suite not in SUITES:
         raise unknown("suite", suite, SUITES)
     return tuple(
-        Task(suite=suite, task_id=task_id, name=name, language=_language(name))
+        Task(suite=suite, task_id=task_id, name=name, language=instruction(name))
         for task_id, name in enumerate(_task_map()[suite])
     )
 
@@ -78,6 +78,14 @@ def get_task(suite: str, task_id: int) -> Task:
     if not 0 <= task_id < len(tasks):
         raise UsageError(f"{suite} has no task {task_id}: its task ids are 0 to {len(tasks) - 1}")
     return tasks[task_id]
+
+
+def instruction(name: str) -> str:
+    """The benchmark's instruction of a task, by the task's name.
+
+    `KITCHEN_SCENE4_put_the_bowl…` → `put the bowl…`: names of LIBERO-100 begin with their scene.
+    """
+    return re.sub(r"^[A-Z][A-Z_]*_SCENE\d+_", "", name).replace("_", " ")
 
 
 @functools.lru_cache(maxsize=16)
@@ -101,11 +109,6 @@ def get_init_state(task: Task, init_id: int) -> Float64[np.ndarray, " state"]:
             f"{len(states) - 1}"
         )
     return states[init_id]
-
-
-def _language(name: str) -> str:
-    """`KITCHEN_SCENE4_put_the_bowl…` → `put the bowl…`: names of LIBERO-100 begin with their scene."""
-    return re.sub(r"^[A-Z][A-Z_]*_SCENE\d+_", "", name).replace("_", " ")
 
 
 @functools.cache

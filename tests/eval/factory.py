@@ -20,7 +20,7 @@ def episode(at: EpisodeKey, outcome: str = "success", **changes: Any) -> Episode
     failed = outcome == "error"
     made = EpisodeResult(
         key=at,
-        task=f"task_{at.task_id}",
+        task=f"do_task_{at.task_id}",
         language=f"do task {at.task_id}",
         outcome=Outcome(outcome),
         steps=100,

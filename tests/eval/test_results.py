@@ -55,6 +55,19 @@ def test_rows_add_up_over_tasks_and_suites(tmp_path):
     assert {row["language"] for row in results["per_task"]} == {"do task 0", "do task 1"}
 
 
+def test_a_task_is_called_by_its_instruction_beside_the_words_it_was_told_in(tmp_path):
+    run = RunBuilder.at(tmp_path / "run")
+    name = "KITCHEN_SCENE4_close_the_drawer"
+    for init_id, told in enumerate(("shut the drawer", "push the drawer shut", "shut the drawer")):
+        run.add(episode(key(init_id), task=name, language=told))
+    run.add(episode(key(0, 1), task="open_it", language="open it"))
+    rows = [(row["language"], row["wordings"]) for row in summarize(run.path)["per_task"]]
+    assert rows == [
+        ("close the drawer", ["shut the drawer", "push the drawer shut"]),
+        ("open it", ["open it"]),
+    ]
+
+
 def test_latency_is_over_queries_and_not_over_episodes(tmp_path):
     run = RunBuilder.at(tmp_path / "run")
     run.add(episode(key(0)), *(query(i, action=10.0, frame=20.0) for i in range(99)))
