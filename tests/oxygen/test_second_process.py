@@ -61,11 +61,12 @@ def test_weights_that_are_arrays_cannot_be_sent():
 
 
 _PARENT = """
-import functools, multiprocessing, sys, threading, time
+import functools, multiprocessing, signal, sys, threading, time
 from oxygen.second_process import RemoteVoice
 from tests.oxygen.test_second_process import recipe
 
 def main():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     busy = recipe(functools.partial(time.sleep, 600))
     threading.Thread(target=RemoteVoice, args=(busy,), daemon=True).start()
     while not multiprocessing.active_children():
