@@ -44,6 +44,7 @@ def train(  # noqa: PLR0913 - one parameter per option of the command line
     eval_task_ids: Annotated[Numbers, Parameter(group=_ROLLOUTS)] = (),
     eval_init_ids: Annotated[Numbers, Parameter(group=_ROLLOUTS)] = (49,),
     eval_mode: Annotated[str, Parameter(group=_ROLLOUTS)] = "actions",
+    eval_wordings: Annotated[str, Parameter(group=_ROLLOUTS)] = "benchmark",
     eval_assets: Annotated[str, Parameter(group=_ROLLOUTS)] = "auto",
     output_dir: Annotated[Path, Parameter(group=_OUTPUT)] = Path("runs/train/tiny"),
     save_every: Annotated[int, Parameter(group=_OUTPUT)] = 2000,
@@ -73,6 +74,8 @@ def train(  # noqa: PLR0913 - one parameter per option of the command line
         eval_task_ids: Tasks of those suites. Default: all.
         eval_init_ids: Stored initial states; keep them out of the demonstrations. Default: 49.
         eval_mode: The mode of those rollouts.
+        eval_wordings: In which words the policy is told its tasks there: benchmark (default), training or
+            held_out.
         eval_assets: Their asset tree.
         output_dir: The training's folder. Default: runs/train/tiny.
         save_every: Steps between two checkpoints.
@@ -88,6 +91,7 @@ def train(  # noqa: PLR0913 - one parameter per option of the command line
         "task_ids": eval_task_ids,
         "init_ids": eval_init_ids,
         "mode": eval_mode,
+        "wordings": eval_wordings,
         "assets": eval_assets,
         "language_tasks": learnt,
         "video": "none",

@@ -84,12 +84,25 @@ def test_a_folder_without_a_policy_is_told_in_one_line(tmp_path):
         (["--minutes", "-1"], "--minutes is -1"),
         (["--text-rows", "99", "--batch", "8"], "text_rows is 99"),
         (["--wordings", "held_out"], "unknown wordings 'held_out'.*training, benchmark"),
+        (["--eval-suite", "libero_goal", "--eval-wordings", "heldout"], "'heldout'.*did you mean 'held_out'"),
         (["--resume"], "nothing to resume"),
     ],
 )
 def test_nonsense_is_refused_before_anything_is_loaded(options, message, tmp_path):
     with pytest.raises(UsageError, match=message):
         run(["--data", "nowhere", "--output-dir", str(tmp_path), *options])
+
+
+@pytest.mark.parametrize(
+    ("options", "wordings"), [([], "benchmark"), (["--eval-wordings", "held_out"], "held_out")]
+)
+def test_rollouts_are_told_their_tasks_in_the_words_asked_for(options, wordings, tmp_path, monkeypatch):
+    assigned = []
+    monkeypatch.setattr("eval.training.run_training", assigned.append)
+    run(["--data", "demos", "--eval-suite", "libero_goal", "--output-dir", str(tmp_path), *options])
+    (assignment,) = assigned
+    assert assignment.rollouts.wordings == wordings
+    assert assignment.wordings == "training"
 
 
 def test_a_training_is_not_begun_twice_in_one_folder(tmp_path):
