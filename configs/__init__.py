@@ -1,1 +1,1 @@
-"""Presets as data (YAML) and the schema that checks them."""
+"""Presets as data (YAML), the schema that checks them, and what all command lines share."""

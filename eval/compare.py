@@ -8,8 +8,8 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 from rich.console import Console
 
+from configs.cli import run_app
 from configs.errors import UsageError
-from eval.cli import run_app
 from eval.comparison import Comparison, PairTable, compare
 from eval.comparison_tables import show
 from eval.json_files import write_json

@@ -12,8 +12,8 @@ from cyclopts import App, Parameter
 from jinja2 import Environment, StrictUndefined
 from pydantic import TypeAdapter, ValidationError
 
+from configs.cli import run_app
 from configs.errors import UsageError
-from eval.cli import run_app
 from eval.language import HEADLINES
 from eval.recorded import RunIdentity, find_runs, read_episodes, read_identity
 from eval.records import RunFolder

@@ -6,9 +6,9 @@ from typing import Annotated, Any
 from cyclopts import App, Group, Parameter
 
 from configs.arms import ArmsConfig
+from configs.cli import Names, Numbers, run_app
 from configs.errors import UsageError
 from configs.load import check, read_mapping
-from eval.cli import Names, Numbers, run_app
 from eval.runs import find_unfinished, new_run
 from sim_envs.libero.gl import require_backend
 

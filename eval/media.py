@@ -5,8 +5,8 @@ from pathlib import Path
 
 from cyclopts import App
 
+from configs.cli import run_app
 from configs.errors import UsageError
-from eval.cli import run_app
 from eval.records import RunFolder
 from eval.showcase import find_showcase, to_markdown, write_pictures
 from videos.mp4 import VideoError

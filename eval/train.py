@@ -5,10 +5,10 @@ from typing import Annotated
 
 from cyclopts import App, Group, Parameter
 
+from configs.cli import Names, Numbers, run_app
 from configs.errors import UsageError, unknown
 from configs.load import check
 from configs.schema import RunConfig, Wordings
-from eval.cli import Names, Numbers, run_app
 from oxygen.training.recipe import RUN_FILE, Recipe
 from sim_envs.libero.gl import require_backend
 

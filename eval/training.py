@@ -7,9 +7,9 @@ from pathlib import Path
 
 from rich.console import Console as RichConsole
 
+from configs.cli import INTERRUPTED
 from configs.load import load, names
 from configs.schema import LanguageTaskConfig, PolicyConfig, RunConfig, Wordings
-from eval.cli import INTERRUPTED
 from eval.evaluation import run_evaluation
 from eval.interrupts import Interrupts
 from eval.language_tasks import language_task

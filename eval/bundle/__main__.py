@@ -6,10 +6,10 @@ from typing import Annotated
 from cyclopts import App, Parameter
 from rich.console import Console as RichConsole
 
+from configs.cli import Names, run_app
 from eval.bundle.bundling import Bundled, bundle
 from eval.bundle.card import CARD_FILE
 from eval.bundle.contents import MOST_BYTES
-from eval.cli import Names, run_app
 from oxygen.weights.source import bundled
 
 app = App(

@@ -5,9 +5,9 @@ from typing import Annotated, Any
 
 from cyclopts import App, Group, Parameter
 
+from configs.cli import Names, Numbers, run_app
 from configs.load import check, read_mapping
 from configs.schema import CollectConfig
-from eval.cli import Names, Numbers, run_app
 from sim_envs.libero.gl import require_backend
 
 app = App(

@@ -25,9 +25,14 @@ def scripted_policy(name: str, sim: Simulator, noise: float = 0.0) -> ScriptedPo
     Raises:
         UsageError: No such policy, it cannot do the simulator's task, or it takes no such noise.
     """
+    refuse_unknown(name)
+    return SCRIPTED_POLICIES[name](sim, noise)
+
+
+def refuse_unknown(name: str) -> None:
+    """Raise a UsageError if there is no scripted policy of that name."""
     if name not in SCRIPTED_POLICIES:
         raise unknown("scripted policy", name, SCRIPTED_POLICIES)
-    return SCRIPTED_POLICIES[name](sim, noise)
 
 
 def _unvaried(name: str, policy: ScriptedPolicy, noise: float) -> ScriptedPolicy:

@@ -3,17 +3,22 @@
 python -m sim_envs.libero.contact_sheet docs/standins.jpg --assets PATH standins
 """
 
-import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from cyclopts import App
 from PIL import Image, ImageDraw
 
-from configs.errors import UsageError
+from configs.cli import Names, run_app
 from sim_envs.libero.assets import AssetSet, find_assets
 from sim_envs.libero.sim import LiberoSim
 from sim_envs.libero.tasks import Task, get_task
+
+app = App(
+    name="python -m sim_envs.libero.contact_sheet",
+    help="The same beginnings of episodes seen with several asset sets, side by side.",
+    version_flags=[],
+)
 
 TASKS = (
     ("libero_object", 3),
@@ -59,22 +64,17 @@ def sheet(tasks: Sequence[Task], sets: Sequence[AssetSet]) -> Image.Image:
     return canvas
 
 
-def main() -> int:
-    """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("file", type=Path, help="image to write")
-    parser.add_argument("--assets", nargs="+", default=["standins"], help="asset sets, from top to bottom")
-    options = parser.parse_args()
-    try:
-        sets = [find_assets(source) for source in options.assets]
-        sheet([get_task(*key) for key in TASKS], sets).save(options.file, quality=88)
-    except UsageError as error:
-        sys.stderr.write(f"{error}\n")
-        return 2
-    return 0
+@app.default
+def main(file: Path, /, *, assets: Names = ("standins",)) -> None:
+    """Write the picture.
+
+    Args:
+        file: The image to write.
+        assets: Asset sets, from top to bottom: folders, or names of sources (standins, download, auto).
+    """
+    sets = [find_assets(source) for source in assets]
+    sheet([get_task(*key) for key in TASKS], sets).save(file, quality=88)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_app(app)

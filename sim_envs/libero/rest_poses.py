@@ -4,20 +4,28 @@ python -m sim_envs.libero.rest_poses FILE --assets PATH            # measure and
 python -m sim_envs.libero.rest_poses FILE --assets standins --check
 """
 
-import argparse
 import dataclasses
 import json
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
+from cyclopts import App, Parameter
 from jaxtyping import Float64
 
-from configs.errors import UsageError
+from configs.cli import run_app
 from sim_envs.libero.assets import AssetSet, find_assets
 from sim_envs.libero.sim import LiberoSim
 from sim_envs.libero.tasks import Task, list_tasks
+
+app = App(
+    name="python -m sim_envs.libero.rest_poses",
+    help="Measure where LIBERO's objects come to rest with an asset set, or check it against such a file."
+    "\n\nExit code: 0 written, or all within 5 mm and 5 degrees; 1 some are not; 2 the input is not usable.",
+    version_flags=[],
+)
 
 SUITES = ("libero_spatial", "libero_object", "libero_goal", "libero_10")
 INIT_IDS = range(10)
@@ -117,25 +125,24 @@ def _check(file: Path, assets: AssetSet) -> bool:
     return good
 
 
-def main() -> int:
-    """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("file", type=Path, help="JSON file of rest poses")
-    parser.add_argument("--assets", help="as everywhere: a folder, `standins`, `download` or `auto`")
-    parser.add_argument("--check", action="store_true", help="compare with FILE instead of writing it")
-    options = parser.parse_args()
-    try:
-        assets = find_assets(options.assets)
-        if options.check:
-            return 0 if _check(options.file, assets) else 1
-        _write(options.file, assets)
-    except UsageError as error:
-        sys.stderr.write(f"{error}\n")
-        return 2
+@app.default
+def main(
+    file: Path, /, *, assets: str | None = None, check: Annotated[bool, Parameter(negative="")] = False
+) -> int:
+    """Measure, then write the file or compare with it.
+
+    Args:
+        file: JSON file of rest poses.
+        assets: LIBERO's asset tree: a folder, or the name of a source (auto, standins, download). Default:
+            auto.
+        check: Compare with the file instead of writing it.
+    """
+    found = find_assets(assets)
+    if check:
+        return 0 if _check(file, found) else 1
+    _write(file, found)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_app(app)

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
+from configs.cli import run_app
 from configs.schema import CollectConfig
-from eval.cli import run_app
 from eval.collect import __main__ as command
 
 

@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
+from configs.cli import run_app
 from configs.errors import UsageError
-from eval.cli import run_app
 from eval.compare import app
 from eval.comparison import compare
 from eval.records import RunFolder

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from eval.cli import run_app
+from configs.cli import run_app
 from eval.json_files import write_json
 from eval.leaderboard import app, leaderboard
 from eval.results import summarize

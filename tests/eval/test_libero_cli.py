@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
+from configs.cli import run_app
 from configs.schema import RunConfig
 from eval import libero
-from eval.cli import run_app
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import pytest
 from PIL import Image
 
-from eval.cli import run_app
+from configs.cli import run_app
 from eval.evaluation import run_evaluation
 from eval.media import BEGIN, END, app
 from tests.eval.factory import RunBuilder, episode, key

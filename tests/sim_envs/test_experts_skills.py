@@ -1,7 +1,6 @@
 """The expert's skills for drawers, doors, knobs and flat things, the order of goals, and its noise."""
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,7 +9,6 @@ import pytest
 from configs.errors import UsageError
 from configs.load import load
 from configs.schema import SuiteConfig
-from sim_envs.experts.__main__ import main
 from sim_envs.experts.expert import Expert
 from sim_envs.experts.joints import Joint
 from sim_envs.experts.measure import Attempt, attempt, attempts, summary
@@ -21,7 +19,6 @@ from sim_envs.experts.policies import scripted_policy
 from sim_envs.experts.poses import Pose
 from sim_envs.experts.scene import Goal, Scene
 from sim_envs.experts.skills import NoSkillError, require_skills
-from sim_envs.libero import verify
 from sim_envs.libero.assets import STANDINS, AssetSet
 from sim_envs.libero.sim import LiberoSim
 from sim_envs.libero.standins import build
@@ -260,20 +257,3 @@ def test_a_task_without_a_skill_is_counted_and_says_why(
     counts = summary(done)["libero_goal"]
     assert (counts["successes"], counts["episodes"]) == (0, 2)
     assert "no scripted skill achieves turnon(flat_stove_1)" in counts["no_skill"][0]
-
-
-def test_a_wrong_renderer_is_one_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    from sim_envs.libero.gl import choose_backend
-
-    monkeypatch.setenv("MUJOCO_GL", "eegl")
-    choose_backend.cache_clear()
-    with pytest.raises(SystemExit) as exit_:
-        main([])
-    choose_backend.cache_clear()
-    assert verify.main([str(tmp_path / "absent.npz")]) == exit_.value.code == 2
-    choose_backend.cache_clear()
-    lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 2
-    assert all("rendering backend in MUJOCO_GL 'eegl'" in line for line in lines)

@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sim_envs.libero import verify
+from configs.cli import run_app
+from sim_envs.libero.verify import app
 
 EPISODE = "libero_object.2.1"
 
@@ -27,10 +28,16 @@ def short(golden: Path, tmp_path: Path) -> dict[str, np.ndarray]:
     }
 
 
+def _exit_code(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as stopped:
+        run_app(app, arguments)
+    return stopped.value.code
+
+
 def _verify(arrays: dict[str, np.ndarray], tmp_path: Path, libero_assets: Path) -> int:
     file = tmp_path / "reference.npz"
     np.savez(file, **arrays)
-    return verify.main([str(file), "--assets", str(libero_assets)])
+    return _exit_code(str(file), "--assets", str(libero_assets))
 
 
 def test_a_reference_agrees(short, tmp_path, libero_assets, capsys) -> None:
@@ -67,7 +74,7 @@ def test_a_file_that_cannot_be_replayed_is_refused_in_one_line(
 ) -> None:
     file = tmp_path / "bad.npz"
     np.savez(file, **arrays)
-    assert verify.main([str(file)]) == 2
+    assert _exit_code(str(file)) == 2
     message = capsys.readouterr().err
     assert message.count("\n") == 1
     assert complaint in message
@@ -79,10 +86,10 @@ def test_a_file_that_is_no_npz_is_refused_in_one_line(
 ) -> None:
     file = tmp_path / "bad.npz"
     file.write_bytes(content)
-    assert verify.main([str(file)]) == 2
+    assert _exit_code(str(file)) == 2
     assert capsys.readouterr().err.count("\n") == 1
 
 
 def test_wrong_arguments_are_refused_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert verify.main([]) == 2
+    assert _exit_code() == 2
     assert capsys.readouterr().err.count("\n") == 1

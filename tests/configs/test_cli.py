@@ -5,8 +5,8 @@ from typing import Literal
 import pytest
 from cyclopts import App
 
+from configs.cli import Names, Numbers, run_app
 from configs.errors import UsageError
-from eval.cli import Names, Numbers, run_app
 
 
 def app_that(command):
