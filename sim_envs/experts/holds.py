@@ -16,8 +16,8 @@ from scipy.spatial.transform import Rotation
 from sim_envs.experts.gripper import PANDA, downward
 from sim_envs.experts.hand import FIST_HALF, FULLY_OPEN, fingers_have_room, has_room, near, thinned
 from sim_envs.experts.joints import Joint
-from sim_envs.experts.poses import Matrix3, Pose, Vector3
-from sim_envs.experts.scene import Box, Scene
+from sim_envs.experts.poses import Box, Matrix3, Pose, Vector3
+from sim_envs.experts.scene import Scene
 
 RESTING = downward(math.pi / 2)
 """How the hand is turned when the arm is at ease."""

@@ -13,8 +13,8 @@ from sim_envs.experts.clearance import Terrain, Underside, gripper_surface
 from sim_envs.experts.grasps import Grasp, grasps_turned
 from sim_envs.experts.gripper import PANDA, pointing
 from sim_envs.experts.kinematics import Holding
-from sim_envs.experts.poses import Matrix3, Pose, Vector3
-from sim_envs.experts.scene import Box, Scene
+from sim_envs.experts.poses import Box, Matrix3, Pose, Vector3
+from sim_envs.experts.scene import Scene
 from sim_envs.experts.surfaces import Points
 
 _TILTS = np.radians(np.arange(30.0, 91.0, 15.0))

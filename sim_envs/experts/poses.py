@@ -1,4 +1,4 @@
-"""Rigid poses in the world."""
+"""Rigid poses in the world, and boxes."""
 
 import dataclasses
 
@@ -52,3 +52,16 @@ class Pose:
         """What leads from this pose to a target: the argument of `moved`."""
         turn = Rotation.from_matrix(target.rotation @ self.rotation.T).as_rotvec()
         return np.concatenate([target.position - self.position, turn])
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Box:
+    """A box in the world.
+
+    Attributes:
+        pose: Its middle and its axes.
+        half: Half its sides along them (m).
+    """
+
+    pose: Pose
+    half: Vector3

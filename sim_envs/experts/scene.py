@@ -6,18 +6,14 @@ from typing import Any, Protocol, runtime_checkable
 
 import mujoco
 import numpy as np
-from jaxtyping import Float64, Int64
+from jaxtyping import Float64
 
+from sim_envs.experts.collisions import Collisions
 from sim_envs.experts.joints import Joint, read_container, read_joint, wanted_range
 from sim_envs.experts.kinematics import Arm, Reach
-from sim_envs.experts.poses import Pose, Vector3, Vector6
-from sim_envs.experts.surfaces import Points, box_surface, plane_surface
+from sim_envs.experts.poses import Box, Pose, Vector3, Vector6
+from sim_envs.experts.surfaces import Points
 from sim_envs.world import Advance
-
-_FINE_SPACING = 0.004
-_COARSE_SPACING = 0.008
-_FINE_EXTENT = 0.3
-"""Boxes longer than this (m) are sampled coarsely; fingers are wider than the coarse spacing."""
 
 
 @runtime_checkable
@@ -52,19 +48,6 @@ class Goal:
         """The goals of a LIBERO environment, in BDDL's order."""
         goals = env.parsed_problem["goal_state"]
         return tuple(cls(predicate=goal[0].lower(), arguments=tuple(goal[1:])) for goal in goals)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Box:
-    """A box in the world.
-
-    Attributes:
-        pose: Its middle and its axes.
-        half: Half its sides along them (m).
-    """
-
-    pose: Pose
-    half: Vector3
 
 
 class Scene:
@@ -194,18 +177,17 @@ class Scene:
         """Between which values of a joint `open`, `close`, `turnon` or `turnoff` holds; None if nowhere."""
         return wanted_range(self._env, predicate, joint)
 
-    def part_boxes(self, joint: Joint) -> "list[Box]":
+    def part_boxes(self, joint: Joint) -> list[Box]:
         """The collision shapes of what a joint moves, each by its bounding box."""
-        moved = self._moved_by(joint)
-        return [self._box(int(geom)) for geom in self._colliding if self._model.geom_bodyid[geom] in moved]
+        return self._collisions.boxes(self._moved_by(joint))
 
     def part_surface(self, joint: Joint) -> Points:
         """Points on the surface of what a joint moves, in world coordinates."""
-        return self._surface_of_bodies(self._moved_by(joint))
+        return self._collisions.surface(self._moved_by(joint))
 
     def surroundings_of_part(self, joint: Joint) -> Points:
         """Points on all surfaces but the robot's and those of what a joint moves."""
-        return self._surface_of_bodies(set(range(self._model.nbody)) - self._moved_by(joint))
+        return self._collisions.surface(set(range(self._model.nbody)) - self._moved_by(joint))
 
     def fixtures_beside(self, joint: Joint) -> Points:
         """Those of them that stay where they are: on bodies that no free joint carries."""
@@ -215,7 +197,7 @@ class Scene:
         }
         roots = {int(root) for root in self._model.body_rootid} - free
         fixed = {body for body in range(self._model.nbody) if int(self._model.body_rootid[body]) in roots}
-        return self._surface_of_bodies(fixed - self._moved_by(joint))
+        return self._collisions.surface(fixed - self._moved_by(joint))
 
     def fingers_touching(self, name: str) -> int:
         """How many of the two fingers touch a thing: 0, 1 or 2."""
@@ -224,6 +206,10 @@ class Scene:
         roots = self._model.body_rootid[self._model.geom_bodyid[pairs]]
         beside = {int(geom) for geom in pairs[:, ::-1][roots == root]}
         return sum(bool(finger & beside) for finger in self._fingers)
+
+    @functools.cached_property
+    def _collisions(self) -> Collisions:
+        return Collisions(self._model, self._data, robot=self._robot_root)
 
     @functools.cached_property
     def _arm(self) -> Arm:
@@ -261,49 +247,6 @@ class Scene:
                 moved.add(body)
         return moved
 
-    def _box(self, geom: int) -> "Box":
-        rotation = self._data.geom_xmat[geom].reshape(3, 3).copy()
-        bounds = self._model.geom_aabb[geom]
-        center = self._data.geom_xpos[geom] + rotation @ bounds[:3]
-        return Box(pose=Pose(position=center, rotation=rotation), half=bounds[3:].copy())
-
     def _surface_of(self, roots: set[int]) -> Points:
         bodies = {body for body in range(self._model.nbody) if int(self._model.body_rootid[body]) in roots}
-        return self._surface_of_bodies(bodies)
-
-    def _surface_of_bodies(self, bodies: set[int]) -> Points:
-        clouds = [
-            points @ self._data.xmat[body].reshape(3, 3).T + self._data.xpos[body]
-            for body, points in self._samples
-            if body in bodies
-        ]
-        return np.concatenate(clouds) if clouds else np.zeros((0, 3))
-
-    @functools.cached_property
-    def _samples(self) -> list[tuple[int, Points]]:
-        """(body, points in the body's frame) of every geom that can collide, the robot's left out.
-
-        LIBERO's things collide as boxes; any other shape is taken by its bounding box.
-        """
-        model = self._model
-        return [(int(model.geom_bodyid[geom]), _geom_surface(model, int(geom))) for geom in self._colliding]
-
-    @functools.cached_property
-    def _colliding(self) -> Int64[np.ndarray, " _"]:
-        """The geoms that can collide, the robot's left out."""
-        geoms = np.flatnonzero(self._model.geom_contype | self._model.geom_conaffinity)
-        bodies = self._model.geom_bodyid[geoms]
-        return geoms[self._model.body_rootid[bodies] != self._robot_root]
-
-
-def _geom_surface(model: Any, geom: int) -> Points:
-    """Points on the surface of a geom, in its body's frame."""
-    if model.geom_type[geom] == mujoco.mjtGeom.mjGEOM_PLANE:
-        points = plane_surface(_COARSE_SPACING)
-    else:
-        center, half = model.geom_aabb[geom, :3], model.geom_aabb[geom, 3:]
-        spacing = _FINE_SPACING if 2 * half.max() < _FINE_EXTENT else _COARSE_SPACING
-        points = box_surface(half, spacing) + center
-    rotation = np.zeros(9)
-    mujoco.mju_quat2Mat(rotation, model.geom_quat[geom])
-    return points @ rotation.reshape(3, 3).T + model.geom_pos[geom]
+        return self._collisions.surface(bodies)
