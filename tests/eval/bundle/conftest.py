@@ -1,0 +1,110 @@
+"""A checkpoint as training leaves it, runs of it, and the folder it is bundled in."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from eval import evaluation, libero
+from eval.bundle.bundling import bundle
+from oxygen import params, tokenizer
+from oxygen.config import TINY
+from oxygen.language import LanguageTask
+from oxygen.training import checkpoint as checkpoints
+from oxygen.training.recipe import Recipe
+from oxygen.training.run import Training
+from sim_envs.fake import FakeWorld
+from sim_envs.truth.account import Narration, Phase
+from sim_envs.truth.wording import narrate
+from tests.eval.collecting import NEVER, collect
+from tests.eval.doubles import FakePolicy
+from tests.eval.test_evaluation import FakeAssets
+from tests.eval.test_train import moments
+
+STEP = 7
+
+
+@pytest.fixture(scope="session")
+def demonstrations(tmp_path_factory) -> Path:
+    """Two tasks of two suites from initial states 0, 1 and one from which they are never solved."""
+    folder = tmp_path_factory.mktemp("collected") / "demos"
+    assert collect(folder, init_ids=(0, 1, NEVER)) == 0
+    return folder
+
+
+@pytest.fixture(scope="session")
+def checkpoint(tmp_path_factory, demonstrations) -> Path:
+    """A checkpoint of `tiny` as training leaves it, with the state to go on from; random parameters."""
+    folder = tmp_path_factory.mktemp("training") / f"step_{STEP:07d}"
+    write_checkpoint(folder, demonstrations, seed=0)
+    return folder
+
+
+def write_checkpoint(folder: Path, demonstrations: Path, *, seed: int) -> None:
+    training = Training(
+        model=TINY,
+        embodiment="libero",
+        tasks=(LanguageTask(name="narration", prompt="Narrate: ", max_tokens=8),),
+        recipe=Recipe(steps=STEP, seed=seed),
+        data=(str(demonstrations),),
+        wordings={"open it": ("open it", "pull it"), "close it": ("close it", "shut it", "push it")},
+    )
+    served = checkpoints.Served(
+        model=TINY,
+        embodiment="libero",
+        asset_id="physical-intelligence/libero",
+        statistics={"state": moments(8, 1.0), "actions": moments(7, 0.5)},
+        tokenizer=tokenizer.tiny().serialized,
+        tasks=training.tasks,
+        record={**training.described(), "frames": 12_345},
+    )
+    checkpoints.write_served(folder, params.random_params(TINY, seed), served, step=STEP)
+    (folder / checkpoints.STATE_FILE).write_bytes(b"the moments of the optimiser")
+
+
+class Narrator(FakePolicy):
+    """Says at every query that the bowl is approached, which is true at the first one alone."""
+
+    def infer(self, observation):
+        reply = super().infer(observation)
+        said = narrate(Narration(phase=Phase.APPROACH, object="black bowl"))
+        texts = tuple(dataclasses.replace(text, text=said) for text in reply.finished)
+        return dataclasses.replace(reply, finished=texts)
+
+
+class Silent(FakePolicy):
+    """Says nothing."""
+
+    def infer(self, observation):
+        return dataclasses.replace(super().infer(observation), born=(), finished=())
+
+
+@pytest.fixture
+def evaluate(monkeypatch, tmp_path):
+    """Runs a policy by its name on worlds without physics, which are solved after 12 steps."""
+    monkeypatch.setattr(
+        evaluation,
+        "open_policies",
+        lambda cast, arms: [Narrator() if cast.tasks else Silent() for _ in arms],
+    )
+    monkeypatch.setattr(evaluation, "find_assets", lambda source: FakeAssets(name="no-physics", path=Path()))
+    monkeypatch.setattr("eval.worlds.LiberoSim", lambda task, **_: FakeWorld(success_at=12))
+
+    def run(policy: Path, *options: str) -> Path:
+        folder = tmp_path / f"runs_{len(list(tmp_path.iterdir()))}"
+        what = ["--policy", str(policy), "--suite", "libero_object", "--task-ids", "0,1", "--init-ids", "1,2"]
+        texts = [] if "--language-tasks" in options else ["--language-tasks", "narration"]
+        how = [*texts, "--video", "none", "--output-dir", str(folder), *options]
+        assert libero.app([*what, *how], result_action="return_value") == 0
+        (made,) = folder.iterdir()
+        return made
+
+    return run
+
+
+@pytest.fixture
+def shipped(tmp_path, checkpoint) -> Path:
+    """The checkpoint, bundled without results."""
+    folder = tmp_path / "assets" / "tiny"
+    bundle(checkpoint, [], folder, data=[])
+    return folder

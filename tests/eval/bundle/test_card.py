@@ -1,0 +1,78 @@
+"""The model card says what the files say: of the weights, the data, the recipe and the results."""
+
+import json
+
+from eval.bundle.bundling import bundle
+from eval.bundle.card import CARD_FILE, ranges, render
+from eval.bundle.contents import read_contents, read_record
+from eval.bundle.results import read_results
+from oxygen.training.recipe import Recipe
+from tests.eval.bundle.conftest import STEP
+from tests.eval.collecting import NEVER
+
+
+def test_the_card_tells_the_hash_the_parameters_the_data_and_the_recipe(shipped):
+    card = (shipped / CARD_FILE).read_text()
+    contents = read_contents(shipped)
+    (data,) = contents.data
+    assert (data.demonstrations, data.failures, data.policy) == (8, 4, "expert")
+    assert data.suites["libero_goal"].tasks == (0, 1)
+    assert data.suites["libero_goal"].init_ids == (0, 1, NEVER)
+    for told in (
+        contents.weights_sha256,
+        f"{contents.parameters:,} parameters",
+        "12,345 frames",
+        f"{STEP} steps",
+        "| trunk.width | 128 |",
+        f"| recipe.peak_rate | {Recipe(steps=STEP).peak_rate} |",
+        "| recipe.seed | 0 |",
+        "| recipe.text_rows | none |",
+        "| recipe.reach.texts | yes |",
+        "libero_goal: 0–1; 0–1, 3",
+        "narration (`Narrate: `)",
+        "None has been recorded for these weights yet.",
+    ):
+        assert told in card
+    assert "Apache-2.0" in card
+
+
+def test_the_card_tells_in_how_many_words_instructions_were_given(shipped):
+    card = (shipped / CARD_FILE).read_text()
+    assert "2 instructions in 2 to 3 wordings each" in card
+    assert "shut it" not in card
+    (shipped / "training.json").write_text(json.dumps({**read_record(shipped), "wordings": {}}))
+    assert "Instructions were given as the benchmark has them." in render(shipped)
+
+
+def test_results_are_of_the_runs_with_intervals_and_what_training_has_seen(shipped, evaluate, checkpoint):
+    solved = evaluate(checkpoint, "--mode", "isolated")
+    late = evaluate(shipped, "--max-steps", "10", "--replan-steps", "2")
+    made = bundle(None, [solved, late], shipped, data=[])
+    card = (shipped / CARD_FILE).read_text()
+    assert card == render(shipped)
+    assert read_results(shipped) == made.results
+    assert [(r.mode, r.n_success, r.n_episodes) for r in made.results] == [
+        ("isolated", 4, 4),
+        ("unified", 0, 4),
+    ]
+    assert "| isolated | 4 | 100.0 % | 51.0 – 100.0 | 0 | 1–2 | 1 | 2.0 / 2.0 | 5.0 / 5.0 |" in card
+    assert "| unified | 0 | 0.0 % |" not in card
+    assert "| unified | 4 | 0.0 % | 0.0 – 49.0 | 0 | 1–2 | 1 |" in card
+    assert "--init-ids 1-2 --language-tasks narration --max-steps 10 --replan-steps 2 --task-ids 0 1" in card
+    assert "Weakest on libero_object (no-physics, unified): `pick_up_the_alphabet_soup" in card
+    assert "Weakest on libero_object (no-physics, isolated)" not in card
+    assert "libero_goal on a, libero_object on a" in card
+    born = json.loads((solved / "results.json").read_text())["per_suite"]["libero_object"]["texts"]
+    assert f"phase {born['narration']['born']['phase']['pc']:.1f} (" in card
+
+
+def test_a_policy_that_said_nothing_has_no_scores_of_texts(shipped, evaluate):
+    bundle(None, [evaluate(shipped, "--language-tasks", "none")], shipped, data=[])
+    assert "### Narration" not in (shipped / CARD_FILE).read_text()
+    bundle(None, [evaluate(shipped)], shipped, data=[])
+    assert (shipped / CARD_FILE).read_text().count("### Narration") == 1
+
+
+def test_numbers_in_short():
+    assert ranges([3, 0, 1, 2, 9, 7, 9]) == "0–3, 7, 9"
+    assert ranges([]) == ""

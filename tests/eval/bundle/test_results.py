@@ -1,0 +1,47 @@
+"""Results are of the weights that are bundled: they are added, and those of other weights go."""
+
+import json
+
+import pytest
+
+from configs.errors import UsageError
+from eval.bundle.bundling import bundle
+from eval.bundle.card import CARD_FILE
+from tests.eval.bundle.conftest import write_checkpoint
+
+
+def test_results_are_added_and_those_of_other_weights_go(shipped, evaluate, demonstrations, tmp_path):
+    first, second = evaluate(shipped), evaluate(shipped, "--mode", "shared")
+    bundle(None, [first], shipped, data=[])
+    assert len(bundle(None, [second, first], shipped, data=[]).results) == 2
+    again = bundle(shipped, [], shipped, data=[demonstrations])
+    assert (len(again.results), again.dropped) == (2, 0)
+    other = tmp_path / "step_0000009"
+    write_checkpoint(other, demonstrations, seed=1)
+    made = bundle(other, [], shipped, data=[])
+    assert (made.results, made.dropped) == ((), 2)
+
+
+def test_runs_of_other_weights_and_unfinished_ones_are_refused(shipped, evaluate, checkpoint):
+    before = (shipped / CARD_FILE).read_bytes()
+    random = evaluate(checkpoint, "--random-weights")
+    with pytest.raises(UsageError, match=r"other weights.*\(random, or not said\)"):
+        bundle(checkpoint, [random], shipped, data=[])
+    unfinished = evaluate(checkpoint)
+    manifest = unfinished / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"complete"', '"interrupted"'))
+    with pytest.raises(UsageError, match="is interrupted; complete it with --resume"):
+        bundle(checkpoint, [unfinished], shipped, data=[])
+    assert (shipped / CARD_FILE).read_bytes() == before
+
+
+def test_a_run_that_does_not_say_its_weights_counts_by_the_folder_of_its_policy(
+    shipped, evaluate, checkpoint
+):
+    run = evaluate(checkpoint)
+    said = json.loads((run / "manifest.json").read_text())
+    del said["weights_sha256"]
+    (run / "manifest.json").write_text(json.dumps(said))
+    assert len(bundle(checkpoint, [run], shipped, data=[]).results) == 1
+    with pytest.raises(UsageError, match="other weights"):
+        bundle(None, [run], shipped, data=[])
