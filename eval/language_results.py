@@ -1,5 +1,6 @@
 """Language scores of many episodes in one row: percentages with intervals, and what freshness cost."""
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -8,6 +9,25 @@ import numpy as np
 from eval.language import HEADLINES, Share, TextScores
 from eval.records import EpisodeResult
 from eval.statistics import Interval, cluster_bootstrap_95
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LanguageRow:
+    """What reports read of a language task's row; `summarize_language` says what each means.
+
+    Attributes:
+        n_texts: Finished texts.
+        n_not_graded: Those that could not be read.
+        born: Measure to its percentage, against the truth of the query a text was born in.
+        arrived: The same against that of the query it arrived in.
+        n_oracle: Texts that an oracle read from the truth; what is bundled has none and does not say so.
+    """
+
+    n_texts: int
+    n_not_graded: int
+    born: Mapping[str, Mapping[str, Any]]
+    arrived: Mapping[str, Mapping[str, Any]]
+    n_oracle: int = 0
 
 
 def summarize_language(episodes: Sequence[EpisodeResult]) -> dict[str, Any]:

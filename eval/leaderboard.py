@@ -6,7 +6,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import App, Parameter
 from jinja2 import Environment, StrictUndefined
@@ -15,6 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 from configs.cli import run_app
 from configs.errors import UsageError
 from eval.language import HEADLINES
+from eval.language_results import LanguageRow
 from eval.recorded import RunIdentity, find_runs, read_episodes, read_identity
 from eval.records import RunFolder
 from eval.results import summarize
@@ -22,17 +23,6 @@ from eval.results import summarize
 app = App(name="python -m eval.leaderboard", version_flags=[])
 
 _TEMPLATE = importlib.resources.files("eval").joinpath("leaderboard.md.j2")
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class TextRow:
-    """The scores of one language task; `eval.language_results` says what each means."""
-
-    n_texts: int
-    n_not_graded: int
-    n_oracle: int
-    born: Mapping[str, Mapping[str, Any]]
-    arrived: Mapping[str, Mapping[str, Any]]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -45,7 +35,7 @@ class SuiteRow:
     pc_success_ci95: tuple[float, float] | None
     latency_ms: Mapping[str, Mapping[str, float]]
     tokens_per_s: float | None
-    texts: Mapping[str, TextRow] = dataclasses.field(default_factory=dict)
+    texts: Mapping[str, LanguageRow] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -11,6 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 from configs.errors import UsageError
 from configs.schema import RunConfig
 from eval.json_files import write_json
+from eval.language_results import LanguageRow
 from eval.recorded import AssetsUsed, find_runs, read_episodes, read_identity
 from eval.records import RunFolder
 from eval.results import summarize
@@ -37,16 +38,6 @@ class TaskResult:
     task: str
     n_episodes: int
     n_success: int
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class TextResult:
-    """How the texts of one language task were graded; `eval.language_results` says what each means."""
-
-    n_texts: int
-    n_not_graded: int
-    born: Mapping[str, Mapping[str, Any]]
-    arrived: Mapping[str, Mapping[str, Any]]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -83,7 +74,7 @@ class Result:
     init_ids: tuple[int, ...]
     options: Mapping[str, Any]
     latency_ms: Mapping[str, Mapping[str, float]]
-    texts: Mapping[str, TextResult]
+    texts: Mapping[str, LanguageRow]
     tasks: tuple[TaskResult, ...]
     machine: str
     commit: str | None
@@ -91,7 +82,7 @@ class Result:
 
 
 _RESULTS = TypeAdapter(tuple[Result, ...])
-_TEXTS = TypeAdapter(Mapping[str, TextResult])
+_TEXTS = TypeAdapter(Mapping[str, LanguageRow])
 
 
 def read_results(folder: Path) -> tuple[Result, ...]:
