@@ -1,9 +1,13 @@
 """Collecting on LIBERO itself, with the expert and the stand-in assets."""
 
+import json
+
 import numpy as np
 
 from configs.schema import CollectConfig
 from eval.collect.collection import collect_demonstrations
+from eval.policy_names import read_policy, weights_sha256
+from oxygen.training import layout
 from oxygen.training.demonstrations import Demonstrations
 from sim_envs.truth.wording import parse_memory, parse_narration
 
@@ -19,6 +23,8 @@ def test_an_expert_corrects_a_learner_and_only_its_own_turns_are_taught(tmp_path
         image_size=64,
     )
     assert collect_demonstrations(config, tmp_path, workers=1) == 0
+    learner = json.loads((tmp_path / layout.MANIFEST).read_text())["learner"]
+    assert learner == {"policy": "tiny", "weights_sha256": weights_sha256(read_policy("tiny"))}
     columns = Demonstrations(tmp_path).columns
     taught = ~columns.padded
     assert not taught[0].any()  # the learner's turn is first,

@@ -40,13 +40,14 @@ def checkpoint(tmp_path_factory, demonstrations) -> Path:
     return folder
 
 
-def write_checkpoint(folder: Path, demonstrations: Path, *, seed: int) -> None:
+def write_checkpoint(folder: Path, demonstrations: Path, *, seed: int, start: Path | None = None) -> None:
     training = Training(
         model=TINY,
         embodiment="libero",
         tasks=(LanguageTask(name="narration", prompt="Narrate: ", max_tokens=8),),
         recipe=Recipe(steps=STEP, seed=seed),
         data=(str(demonstrations),),
+        start_from=None if start is None else str(start),
         wordings={"open it": ("open it", "pull it"), "close it": ("close it", "shut it", "push it")},
     )
     served = checkpoints.Served(

@@ -1,0 +1,73 @@
+"""A checkpoint that went on from another: both trainings are told, and who was corrected in between."""
+
+import json
+import shutil
+
+import pytest
+
+from eval.bundle.bundling import bundle
+from eval.bundle.card import render
+from eval.bundle.contents import read_contents, read_record
+from oxygen.training import layout
+from tests.eval.bundle.conftest import write_checkpoint
+
+
+@pytest.fixture
+def corrections(tmp_path, demonstrations):
+    """Other demonstrations, in which somebody was corrected."""
+    folder = tmp_path / "corrections"
+    shutil.copytree(demonstrations, folder)
+    manifest = json.loads((folder / layout.MANIFEST).read_text())
+    learner = {"policy": "step_0000007", "weights_sha256": "0123456789abcdef"}
+    (folder / layout.MANIFEST).write_text(json.dumps({**manifest, "learner": learner}))
+    return folder
+
+
+@pytest.fixture
+def second(tmp_path, checkpoint, corrections):
+    """The bundled checkpoint of a training on the corrections that began from `checkpoint`."""
+    write_checkpoint(tmp_path / "second", corrections, seed=1, start=checkpoint)
+    bundle(tmp_path / "second", [], tmp_path / "tiny", data=[])
+    return tmp_path / "tiny"
+
+
+def test_the_card_tells_the_trainings_one_after_the_other(second):
+    card = render(second)
+    first, then = card.split("Then 7 steps on 12,345 frames of corrections:")
+    assert "First 7 steps on 12,345 frames of demos:" in first
+    assert "| recipe.seed | 0 |" in first
+    assert "| start_from | none |" in first
+    assert "| recipe.seed | 1 |" in then
+    assert "| start_from | step_0000007 |" in then
+
+
+def test_the_demonstrations_of_both_count_as_seen(second):
+    assert [each.name for each in read_contents(second).data] == ["corrections", "demos"]
+
+
+def test_who_was_corrected_is_told_with_its_weights(second):
+    alone, corrected = read_contents(second).data[1], read_contents(second).data[0]
+    assert alone.learner is None
+    assert corrected.learner.policy == "step_0000007"
+    assert "| corrections | expert, by turns with step_0000007 (01234567), which it corrects |" in render(
+        second
+    )
+
+
+def test_the_record_of_the_first_is_kept_without_places_and_without_the_same_words_twice(second, tmp_path):
+    record = read_record(second)
+    assert record["before"]["recipe"]["seed"] == 0
+    assert "wordings" in record
+    assert "wordings" not in record["before"]
+    assert str(tmp_path.parent.parent) not in json.dumps(record)
+
+
+def test_a_first_training_that_is_gone_is_not_told(tmp_path, checkpoint, demonstrations):
+    gone = tmp_path / "step_0000007"
+    shutil.copytree(checkpoint, gone)
+    write_checkpoint(tmp_path / "second", demonstrations, seed=1, start=gone)
+    shutil.rmtree(gone)
+    bundle(tmp_path / "second", [], tmp_path / "tiny", data=[])
+    card = render(tmp_path / "tiny")
+    assert "It was 7 steps" in card
+    assert "| start_from | step_0000007 |" in card
