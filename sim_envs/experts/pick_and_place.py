@@ -40,15 +40,21 @@ _SQUEEZE = 5
 _CLOSED_ON_NOTHING = 0.003
 """Opening (m) at which there is nothing between the fingers."""
 
+_TRIES_OF_A_GRASP = 2
+"""How often a grasp is tried before another is."""
+
 _REACH_COST = 0.15
 """What a metre from the robot's base adds to the cost of a grasp: a stretched arm is less agile."""
+
+_LEAST_YAW = np.radians(-25.0)
+"""Closing directions are from here to half a turn further (rad); the resting arm's is at a right angle."""
 
 _METRES_PER_STEP = 0.012
 _STEPS_TO_SPARE = 30
 
 
 def pick(scene: Scene, thing: str, tried: list[Grasp]) -> Skill:
-    """Take hold of a thing from above, one grasp after another until one holds; none of those tried."""
+    """Take hold of a thing from above, one grasp after another until one holds; none that failed twice."""
     while not holds(scene, thing):
         grasp = _best_grasp(scene, thing, tried)
         tried.append(grasp)
@@ -175,12 +181,18 @@ def _retreat(scene: Scene) -> Motion:
 
 
 def _best_grasp(scene: Scene, thing: str, tried: Sequence[Grasp]) -> Grasp:
-    """The best grasp that differs from those tried; straight down on the middle if none is found."""
+    """The best grasp that has not been tried twice; straight down on the middle if none is found.
+
+    A second try of the same grasp shows that a slip is no reason to do something else; and what a policy sees
+    after one does not tell how often it has tried.
+    """
     frame, center = scene.pose(thing), scene.center_of_mass(thing)
     found = grasps_from_above(
         scene.surface(thing), scene.surroundings(thing), frame=frame, center_of_mass=center
     )
-    fresh = [grasp for grasp in found if all(grasp.differs_from(other) for other in tried)]
+    fresh = [
+        grasp for grasp in found if sum(not grasp.differs_from(other) for other in tried) < _TRIES_OF_A_GRASP
+    ]
     if fresh:
         base = scene.base.position[:2]
         return min(
@@ -195,10 +207,14 @@ def _best_grasp(scene: Scene, thing: str, tried: Sequence[Grasp]) -> Grasp:
 
 
 def _grasp_pose(scene: Scene, thing: str, grasp: Grasp) -> Pose:
-    """The grasp in the world, pointing down even if the thing has tilted, and turned the short way."""
+    """The grasp in the world, pointing down even if the thing has tilted, and turned the usual way.
+
+    Both ways round are the same grasp. Where one is hardly shorter than the other, taking always the same one
+    keeps a policy that imitates from being torn between them.
+    """
     frame = scene.pose(thing)
     x = frame.rotation @ grasp.pose.rotation[:, 0]
-    yaw = np.arctan2(x[1], x[0]) % np.pi
+    yaw = _LEAST_YAW + (np.arctan2(x[1], x[0]) - _LEAST_YAW) % np.pi
     return Pose(position=frame.to_world(grasp.pose.position), rotation=downward(yaw))
 
 
