@@ -157,7 +157,8 @@ class EpisodesConfig(Preset):
         suites: Task suites, in the order they are run.
         task_ids: Tasks of every suite; all of them when empty.
         num_trials_per_task: Episodes per task, first stored states first; the suite's own number if None.
-        init_ids: Which stored initial states, instead of the first `num_trials_per_task`.
+        init_ids: Which stored initial states, instead of the first `num_trials_per_task`; from 1000 on,
+            states that LIBERO's placement draws, as many as you like.
         policy: Name of a policy preset.
         random_weights: Random weights instead of the policy's checkpoint: for latency, without a download.
         dtype: What the policy computes in; the policy's own if None.
@@ -228,7 +229,8 @@ class CollectConfig(Preset):
         task_ids: Tasks of every suite; all of them when empty.
         num_trials_per_task: Episodes per task and seed, first stored states first; the suite's own number if
             None.
-        init_ids: Which stored initial states, instead of the first `num_trials_per_task`.
+        init_ids: Which stored initial states, instead of the first `num_trials_per_task`; from 1000 on,
+            states that LIBERO's placement draws, as many as you like.
         seeds: Every task and initial state is tried once with each.
         policy: Name of a policy preset.
         random_weights: Random weights instead of the policy's checkpoint.

@@ -62,7 +62,8 @@ def evaluate(  # noqa: PLR0913 - one parameter per option of the command line
             libero_90. Default: the four that papers report.
         task_ids: Tasks of every suite, as `0 3 7`, `0,3,7` or `0-4`. Default: all.
         num_trials_per_task: Episodes per task, one per stored initial state. Default: 50, as published.
-        init_ids: Which stored initial states, instead of the first `num_trials_per_task`.
+        init_ids: Which stored initial states, instead of the first `num_trials_per_task`; from 1000 on,
+            states that LIBERO's placement draws, as many as you like.
         policy: tiny (default), small, pi05_libero, pi05_base, expert, noop or random; or a YAML file.
         language_tasks: Texts wanted beside actions, or `none`. Default: narration and memory.
         tokens_per_frame: In mode unified, tokens decoded per query for every text under way. Default: 5.

@@ -18,7 +18,7 @@ class EpisodeKey:
     Attributes:
         suite: Name of the task suite, e.g. `libero_object`.
         task_id: Index of the task in the suite's own order.
-        init_id: Index of the stored initial state.
+        init_id: Index of the stored initial state, or the number of a drawn one.
         seed: What the environment is seeded with before every episode, and the root of the policy's noise.
     """
 
@@ -71,7 +71,7 @@ class World(Protocol):
         """Control steps per simulated second."""
 
     def reset(self, *, init_id: int, seed: int, settle_steps: int) -> None:
-        """Reseed, load the stored initial state `init_id` and let it settle. No image is rendered."""
+        """Reseed, load the initial state `init_id` and let it settle. No image is rendered."""
 
     def advance(self, actions: Float64[np.ndarray, "steps action"]) -> Advance:
         """Run the actions one control step each, without rendering, and stop at success."""

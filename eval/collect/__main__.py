@@ -52,7 +52,8 @@ def collect(  # noqa: PLR0913 - one parameter per option of the command line
         suite: Task suites. Default: the four that papers report.
         task_ids: Tasks of every suite, as `0 3 7`, `0,3,7` or `0-4`. Default: all.
         num_trials_per_task: Episodes per task and seed, one per stored initial state. Default: 50.
-        init_ids: Which stored initial states, instead of the first `num_trials_per_task`.
+        init_ids: Which stored initial states, instead of the first `num_trials_per_task`; from 1000 on,
+            states that LIBERO's placement draws, as many as you like.
         seeds: Every task and initial state is played once with each. Default: 7.
         policy: Who acts: expert (default), tiny, pi05_libero, …; or a YAML file.
         random_weights: Random weights instead of the policy's checkpoint.

@@ -33,7 +33,7 @@ def main(  # noqa: PLR0913 - one parameter per option of the command line
         suite: Task suites: libero_spatial, libero_object, libero_goal, libero_10, libero_90. Default:
             libero_object and libero_spatial.
         task_ids: Tasks of every suite, as `0 3 7`, `0,3,7` or `0-4`. Default: all.
-        init_ids: Which stored initial states. Default: 0-9.
+        init_ids: Which stored initial states, or from 1000 on drawn ones. Default: 0-9.
         policy: expert, noop or random.
         expert_noise: How much the expert varies and errs, from 0 to 1.
         assets: LIBERO's asset tree: a folder, or the name of a source (auto, standins, download). Default:

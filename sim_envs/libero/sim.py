@@ -21,7 +21,7 @@ from sim_envs.libero.libero_env import (
     numpy_seed,
     reset_env,
 )
-from sim_envs.libero.tasks import Task, get_init_state
+from sim_envs.libero.tasks import FIRST_DRAWN, Task, get_init_state
 from sim_envs.truth.account import Truth
 from sim_envs.truth.tracker import TruthTracker
 from sim_envs.world import Advance, Observation
@@ -29,6 +29,10 @@ from sim_envs.world import Advance, Observation
 ACTION_SIZE = 7
 SETTLE_ACTION = np.array([0.0, 0, 0, 0, 0, 0, -1])
 """Stand still with an open gripper."""
+
+_REST_NOISE = 0.02
+"""Standard deviation (rad) of each joint of the resting arm over LIBERO's stored initial states; robosuite's
+default."""
 
 _PHYSICS_STEPS = 25
 _EXPOSED_STEP = 23
@@ -83,28 +87,22 @@ class LiberoSim:
         return CONTROL_HZ
 
     def reset(self, *, init_id: int, seed: int, settle_steps: int) -> None:
-        """Reseed, reset as LIBERO does, load the stored initial state and let it settle. No image is
-        rendered.
+        """Reseed, reset as LIBERO does, load the initial state and let it settle. No image is rendered.
 
         Args:
-            init_id: Index of the stored initial state.
-            seed: Decides what is not part of that state: where the fixtures stand.
+            init_id: Index of a stored initial state; from `tasks.FIRST_DRAWN` on, the number of one that
+                LIBERO's own placement draws, anew for every number and seed.
+            seed: Decides what is not part of a stored state: where the fixtures stand.
             settle_steps: Control steps of standing still with an open gripper, while objects fall to rest.
 
         Raises:
             UsageError: There is no such initial state.
         """
         self._require_open()
-        state = get_init_state(self.task, init_id)
-        needed = 1 + self._model.nq + self._model.nv
-        if len(state) != needed:
-            raise UsageError(
-                f"the assets {self.assets.name!r} do not fit {self.task.suite} task {self.task.task_id}: its "
-                f"initial states have {len(state)} numbers, the model needs {needed}"
-            )
-        with use_assets(self.assets.path), numpy_seed(seed):
-            reset_env(self.env, self._blank)
-        self.env.sim.set_state_from_flattened(state)
+        if init_id < FIRST_DRAWN:
+            self._restore(self._stored(init_id), seed)
+        else:
+            self._draw(seed, init_id)
         self.env.sim.forward()
         self._judge()
         self._tracker = None
@@ -185,6 +183,30 @@ class LiberoSim:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _stored(self, init_id: int) -> Float64[np.ndarray, " state"]:
+        """A stored initial state that fits the model."""
+        state = get_init_state(self.task, init_id)
+        needed = 1 + self._model.nq + self._model.nv
+        if len(state) != needed:
+            raise UsageError(
+                f"the assets {self.assets.name!r} do not fit {self.task.suite} task {self.task.task_id}: its "
+                f"initial states have {len(state)} numbers, the model needs {needed}"
+            )
+        return state
+
+    def _restore(self, state: Float64[np.ndarray, " state"], seed: int) -> None:
+        with use_assets(self.assets.path), numpy_seed(seed):
+            reset_env(self.env, self._blank)
+        self.env.sim.set_state_from_flattened(state)
+
+    def _draw(self, *numbers: int) -> None:
+        """Things where LIBERO's placement puts them, and the arm near its rest, as in the stored states."""
+        for_things, for_arm = np.random.SeedSequence(numbers).generate_state(2)
+        with use_assets(self.assets.path), numpy_seed(int(for_things)):
+            reset_env(self.env, self._blank)
+        joints = self.env.robots[0]._ref_joint_pos_indexes
+        self._data.qpos[joints] += np.random.default_rng(for_arm).normal(scale=_REST_NOISE, size=len(joints))
 
     def _reset_arm(self) -> Arm:
         self._require_open()

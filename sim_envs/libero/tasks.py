@@ -20,6 +20,9 @@ from sim_envs.libero.bootstrap import package_root
 SUITES = ("libero_spatial", "libero_object", "libero_goal", "libero_10", "libero_90")
 """The suites in the order in which the literature reports them."""
 
+FIRST_DRAWN = 1000
+"""Initial states from this number on are not stored: each is drawn as LIBERO draws them."""
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Task:

@@ -8,7 +8,7 @@ import pytest
 
 from sim_envs.libero.blas import pin_kernels
 from sim_envs.libero.sim import LiberoSim
-from sim_envs.libero.tasks import get_task
+from sim_envs.libero.tasks import get_task, init_states
 
 OpenSim = Callable[[str, int], LiberoSim]
 
@@ -29,6 +29,11 @@ def _trajectory(sim: LiberoSim, init_id: int, seed: int, actions: np.ndarray) ->
         sim.advance(action[None])
         states.append(sim.flat_state())
     return np.array(states)
+
+
+def _start(sim: LiberoSim, init_id: int, seed: int) -> np.ndarray:
+    sim.reset(init_id=init_id, seed=seed, settle_steps=0)
+    return sim.flat_state()
 
 
 def test_reference_trajectories_are_reproduced_to_the_last_bit(open_sim: OpenSim, golden: Path) -> None:
@@ -53,6 +58,19 @@ def test_an_episode_does_not_depend_on_those_before_it(open_sim: OpenSim, suite:
     first = _trajectory(sim, 3, 7, actions)
     _trajectory(sim, 4, 8, _random_actions(6, seed=1))
     np.testing.assert_array_equal(_trajectory(sim, 3, 7, actions), first)
+
+
+def test_a_drawn_initial_state_is_its_own_and_like_the_stored_ones(open_sim: OpenSim) -> None:
+    sim = open_sim("libero_object", 2)
+    drawn = [_start(sim, init_id, 7) for init_id in (1000, 1001, 1002, 1003)]
+    np.testing.assert_array_equal(_start(sim, 1000, 7), drawn[0])
+    assert not np.array_equal(_start(sim, 1000, 8), drawn[0])
+    stored = init_states(sim.task)
+    spread = stored.std(axis=0)
+    apart = np.ptp(drawn, axis=0)
+    assert np.all(apart[spread > 1e-4] > 0)
+    np.testing.assert_array_equal(apart[spread == 0], 0)
+    np.testing.assert_allclose(np.mean(drawn, axis=0), stored.mean(axis=0), atol=0.05)
 
 
 def test_a_chunk_of_actions_is_the_same_as_its_actions_one_by_one(open_sim: OpenSim) -> None:
