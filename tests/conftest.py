@@ -13,7 +13,7 @@ os.environ["JAX_PLATFORMS"] = "cpu"
 
 from jaxtyping import install_import_hook
 
-hypothesis.settings.register_profile("unhurried")  # a busy machine is no failure
+hypothesis.settings.register_profile("unhurried", deadline=None)  # a busy machine is no failure
 hypothesis.settings.load_profile("unhurried")
 install_import_hook(["oxygen", "sim_envs", "videos"], "beartype.beartype")
 
