@@ -44,6 +44,7 @@ def render(folder: Path) -> str:
         trainings=[_training(each) for each in _with_those_before(record)],
         graded=list(dict.fromkeys(task for result in results for task in result.texts)),
         rows=[_row(result, contents) for result in results],
+        weakest=_weakest(results),
         unmeasured=_unmeasured(contents, results),
     )
 
@@ -93,7 +94,6 @@ def _row(result: Result, contents: Contents) -> dict[str, Any]:
         "action": _latency(result.latency_ms.get("action")),
         "query": _latency(result.latency_ms.get("frame")),
         "shown": sorted(set(result.init_ids) & begun_in(contents.data, result.suite)),
-        "weakest": _weakest(result.tasks),
         "options": _spelt(result.options),
         "command": _command(result, contents.name),
     }
@@ -113,12 +113,20 @@ def _between(ci95: Sequence[float] | None) -> str:
     return "" if ci95 is None else f" ({ci95[0]:.1f} – {ci95[1]:.1f})"
 
 
-def _weakest(tasks: Sequence[TaskResult]) -> list[TaskResult]:
-    """The tasks that were solved least often; none if all always were."""
-    least = min((task.n_success / task.n_episodes for task in tasks if task.n_episodes), default=1.0)
-    return [
-        task for task in tasks if task.n_episodes and least < 1 and task.n_success / task.n_episodes == least
-    ]
+def _weakest(results: Iterable[Result]) -> dict[tuple[str, str], list[TaskResult]]:
+    """By suite and asset set: the tasks that all its results together show least often solved."""
+    pooled: dict[tuple[str, str], dict[int, TaskResult]] = {}
+    for result in results:
+        of_suite = pooled.setdefault((result.suite, result.assets.name), {})
+        for task in result.tasks:
+            of_suite[task.task_id] = task + of_suite[task.task_id] if task.task_id in of_suite else task
+    return {of: least for of, tasks in pooled.items() if (least := _least_solved(tasks.values()))}
+
+
+def _least_solved(tasks: Iterable[TaskResult]) -> list[TaskResult]:
+    rates = {task: task.n_success / task.n_episodes for task in tasks if task.n_episodes}
+    least = min(rates.values(), default=1.0)
+    return [task for task, rate in rates.items() if rate == least < 1]
 
 
 def _spelt(options: Mapping[str, Any]) -> str:

@@ -39,6 +39,14 @@ class TaskResult:
     n_episodes: int
     n_success: int
 
+    def __add__(self, other: "TaskResult") -> "TaskResult":
+        """Both results of the same task together."""
+        return dataclasses.replace(
+            self,
+            n_episodes=self.n_episodes + other.n_episodes,
+            n_success=self.n_success + other.n_success,
+        )
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Result:
