@@ -28,7 +28,8 @@ class ResetState:
     Attributes:
         property_samplers: Samplers of joint positions (open drawers); LIBERO appends to them at each reset,
             so that its second episode draws other random numbers than its first.
-        arrays: Arrays of the compiled model: where fixtures stand, which sites are visible.
+        arrays: Arrays of the compiled model: where fixtures stand before they are placed (what is placed on
+            one is placed relative to that), which sites are visible.
     """
 
     property_samplers: list[Any]
@@ -36,9 +37,14 @@ class ResetState:
 
     @classmethod
     def of(cls, env: Any) -> "ResetState":
-        """The state right after construction."""
+        """The state right after compilation, told from that after construction, which placed the fixtures."""
         model = env.sim.model._model
         arrays = {name: getattr(model, name).copy() for name in ("body_pos", "body_quat", "site_rgba")}
+        for fixture in env.fixtures_dict.values():
+            body = env.model.worldbody.find(f".//body[@name='{fixture.root_body}']")
+            number = env.sim.model.body_name2id(fixture.root_body)
+            arrays["body_pos"][number] = np.fromstring(body.get("pos", "0 0 0"), sep=" ")
+            arrays["body_quat"][number] = np.fromstring(body.get("quat", "1 0 0 0"), sep=" ")
         return cls(property_samplers=list(env.object_property_initializers), arrays=arrays)
 
     def restore(self, env: Any) -> None:

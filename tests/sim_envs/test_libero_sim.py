@@ -60,8 +60,11 @@ def test_an_episode_does_not_depend_on_those_before_it(open_sim: OpenSim, suite:
     np.testing.assert_array_equal(_trajectory(sim, 3, 7, actions), first)
 
 
-def test_a_drawn_initial_state_is_its_own_and_like_the_stored_ones(open_sim: OpenSim) -> None:
-    sim = open_sim("libero_object", 2)
+@pytest.mark.parametrize(("suite", "task_id"), [("libero_object", 2), ("libero_spatial", 9)])
+def test_a_drawn_initial_state_is_its_own_and_like_the_stored_ones(
+    open_sim: OpenSim, suite: str, task_id: int
+) -> None:
+    sim = open_sim(suite, task_id)
     drawn = [_start(sim, init_id, 7) for init_id in (1000, 1001, 1002, 1003)]
     np.testing.assert_array_equal(_start(sim, 1000, 7), drawn[0])
     assert not np.array_equal(_start(sim, 1000, 8), drawn[0])
