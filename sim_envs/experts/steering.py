@@ -19,6 +19,10 @@ CONTROL_SECONDS = 0.05
 _STIFFNESS = 150.0
 _DAMPING = 2 * _STIFFNESS**0.5
 
+_LEAST_MOBILITY = 1e-3
+"""Acceleration per wrench, along any direction, is taken to be at least this (1/kg, 1/(kg m²)). With its
+elbow stretched the arm cannot move one way at all, and there is no best delta for that."""
+
 _FARTHEST = np.array([0.06, 0.3])
 """Larger errors (m, rad) are steered at as if they were this large: the gripper travels at full speed."""
 
@@ -60,6 +64,7 @@ class ArmModel:
         robosuite's controller divides forces and torques each by their own inertia, as if they did not meet
         in the arm. They do; what is left is a coupled spring, here integrated exactly over a control step.
         """
+        mobility = _without_dead_ends(mobility)
         inertia = np.zeros((6, 6))
         inertia[:3, :3] = np.linalg.inv(mobility[:3, :3])
         inertia[3:, 3:] = np.linalg.inv(mobility[3:, 3:])
@@ -126,6 +131,13 @@ class Plan:
         """LIBERO's actions, with one command to the fingers throughout."""
         grips = np.full((len(self.deltas), 1), grip)
         return np.clip(np.concatenate([self.deltas / ACTION_SCALE, grips], axis=1), -1.0, 1.0)
+
+
+def _without_dead_ends(mobility: Matrix6) -> Matrix6:
+    along, directions = np.linalg.eigh(mobility)
+    if along[0] >= _LEAST_MOBILITY:
+        return mobility
+    return (directions * np.maximum(along, _LEAST_MOBILITY)) @ directions.T
 
 
 def _regulator(

@@ -128,6 +128,14 @@ def test_the_arm_goes_where_it_is_foreseen_to_go(open_sim: OpenSim) -> None:
     assert np.linalg.norm(scene.gripper.twist_to(target)[:3]) < 0.001
 
 
+@pytest.mark.parametrize("least", [0.0, 1e-9, 1e-6])
+@pytest.mark.parametrize("seed", range(6))
+def test_a_stretched_arm_that_cannot_move_one_way_is_steered_all_the_same(least: float, seed: int) -> None:
+    directions = np.linalg.qr(np.random.default_rng(seed).normal(size=(6, 6)))[0]
+    mobility = directions @ np.diag([1.3, 1.0, 0.7, 0.08, 0.06, least]) @ directions.T
+    assert np.abs(ArmModel.near(mobility).gain).max() < 10
+
+
 def test_actions_are_within_bounds_and_waypoints_are_passed_in_order() -> None:
     arm = ArmModel.near(np.eye(6))
     start = Pose(position=np.zeros(3), rotation=np.eye(3))
