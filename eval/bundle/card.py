@@ -114,12 +114,16 @@ def _between(ci95: Sequence[float] | None) -> str:
 
 
 def _weakest(results: Iterable[Result]) -> dict[tuple[str, str], list[TaskResult]]:
-    """By suite and asset set: the tasks that all its results together show least often solved."""
+    """By suite and asset set: the tasks that were solved least often, every episode counted once."""
     pooled: dict[tuple[str, str], dict[int, TaskResult]] = {}
-    for result in results:
-        of_suite = pooled.setdefault((result.suite, result.assets.name), {})
-        for task in result.tasks:
-            of_suite[task.task_id] = task + of_suite[task.task_id] if task.task_id in of_suite else task
+    begun: dict[tuple[str, str], set[int]] = {}
+    for result in sorted(results, key=lambda result: -result.n_episodes):
+        of = result.suite, result.assets.name
+        if begun.setdefault(of, set()).isdisjoint(result.init_ids):
+            begun[of] |= set(result.init_ids)
+            for task in result.tasks:
+                known = pooled.setdefault(of, {}).get(task.task_id)
+                pooled[of][task.task_id] = task + known if known else task
     return {of: least for of, tasks in pooled.items() if (least := _least_solved(tasks.values()))}
 
 

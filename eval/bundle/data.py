@@ -17,7 +17,7 @@ class Shown:
 
     Attributes:
         tasks: Ids of the tasks.
-        init_ids: Stored initial states, of any of those tasks.
+        init_ids: Initial states, of any of those tasks; drawn ones from 1000 on.
     """
 
     tasks: tuple[int, ...]
@@ -98,7 +98,7 @@ def read_demonstrated(folder: Path) -> Demonstrated:
 
 
 def begun_in(data: Iterable[Demonstrated], suite: str) -> set[int]:
-    """The stored initial states of a suite that any demonstration began in."""
+    """The initial states of a suite that any demonstration began in."""
     return {init_id for each in data if suite in each.suites for init_id in each.suites[suite].init_ids}
 
 

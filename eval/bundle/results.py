@@ -61,7 +61,7 @@ class Result:
         n_episodes: Episodes that were graded.
         n_success: Those that were solved.
         n_errors: Those that ended in an error of the program.
-        init_ids: The stored initial states they began in.
+        init_ids: The initial states they began in; drawn ones from 1000 on.
         options: All other options that were not the published protocol's, by their names in `RunConfig`.
         latency_ms: Stage to quantiles over all queries, milliseconds.
         texts: Language task to how its texts were graded.
