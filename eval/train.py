@@ -9,7 +9,7 @@ from configs.cli import Names, Numbers, run_app
 from configs.errors import UsageError, unknown
 from configs.load import check
 from configs.schema import RunConfig, Wordings
-from oxygen.training.recipe import RUN_FILE, Recipe
+from oxygen.training.recipe import RUN_FILE, Augmentation, Recipe
 from sim_envs.libero.gl import require_backend
 
 app = App(
@@ -40,6 +40,7 @@ def train(  # noqa: PLR0913 - one parameter per option of the command line
     text_rows: Annotated[int | None, Parameter(group=_HOW)] = None,
     optimiser: Annotated[str, Parameter(group=_HOW)] = "muon",
     learning_rate: Annotated[float, Parameter(group=_HOW)] = 2e-3,
+    image_shift: Annotated[float, Parameter(group=_HOW)] = Augmentation.shift,
     eval_suite: Annotated[Names, Parameter(group=_ROLLOUTS)] = (),
     eval_task_ids: Annotated[Numbers, Parameter(group=_ROLLOUTS)] = (),
     eval_init_ids: Annotated[Numbers, Parameter(group=_ROLLOUTS)] = (49,),
@@ -70,9 +71,10 @@ def train(  # noqa: PLR0913 - one parameter per option of the command line
         text_rows: Samples of a batch whose texts are learnt. Default: a quarter.
         optimiser: muon (default) or adamw.
         learning_rate: The highest; it rises to it at first and then falls along a cosine.
+        image_shift: Images are moved by up to this share of their side, each way.
         eval_suite: Suites to roll out in at every checkpoint. Default: none.
         eval_task_ids: Tasks of those suites. Default: all.
-        eval_init_ids: Stored initial states; keep them out of the demonstrations. Default: 49.
+        eval_init_ids: Initial states; keep them out of the demonstrations. Default: 49.
         eval_mode: The mode of those rollouts.
         eval_wordings: In which words the policy is told its tasks there: benchmark (default), training or
             held_out.
@@ -104,6 +106,7 @@ def train(  # noqa: PLR0913 - one parameter per option of the command line
         text_rows=max(1, batch // 4) if text_rows is None else text_rows,
         optimiser=optimiser,
         peak_rate=learning_rate,
+        augmentation=Augmentation(shift=image_shift),
     )
     if eval_suite:
         require_backend()  # before anything imports MuJoCo, which answers a wrong MUJOCO_GL with a traceback

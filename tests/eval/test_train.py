@@ -17,7 +17,7 @@ from oxygen import params, tokenizer
 from oxygen.config import TINY
 from oxygen.language import LanguageTask
 from oxygen.training import checkpoint
-from oxygen.training.recipe import RUN_FILE, Recipe
+from oxygen.training.recipe import RUN_FILE, Augmentation, Recipe
 from sim_envs.libero.tasks import get_task
 from sim_envs.libero.wordings import wordings
 from tests.eval.test_policies import actions_of, untrained
@@ -82,6 +82,7 @@ def test_a_folder_without_a_policy_is_told_in_one_line(tmp_path):
     [
         (["--steps", "0"], "steps is 0"),
         (["--minutes", "-1"], "--minutes is -1"),
+        (["--image-shift", "1"], "shift is 1"),
         (["--text-rows", "99", "--batch", "8"], "text_rows is 99"),
         (["--wordings", "held_out"], "unknown wordings 'held_out'.*training, benchmark"),
         (["--eval-suite", "libero_goal", "--eval-wordings", "heldout"], "'heldout'.*did you mean 'held_out'"),
@@ -103,6 +104,14 @@ def test_rollouts_are_told_their_tasks_in_the_words_asked_for(options, wordings,
     (assignment,) = assigned
     assert assignment.rollouts.wordings == wordings
     assert assignment.wordings == "training"
+
+
+def test_images_move_as_far_in_training_as_asked(tmp_path, monkeypatch):
+    assigned = []
+    monkeypatch.setattr("eval.training.run_training", assigned.append)
+    for options in ([], ["--image-shift", "0.01"]):
+        run(["--data", "demos", "--output-dir", str(tmp_path), *options])
+    assert [assignment.recipe.augmentation.shift for assignment in assigned] == [Augmentation.shift, 0.01]
 
 
 def test_a_training_is_not_begun_twice_in_one_folder(tmp_path):

@@ -9,7 +9,7 @@ import pytest
 
 from oxygen import params
 from oxygen.training.lessons import Lessons
-from oxygen.training.losses import Objective, draw_times, text_loss
+from oxygen.training.losses import Objective, draw_times, flow_loss, text_loss
 from oxygen.training.recipe import Reach
 from oxygen.training.samples import Mixture
 from oxygen.training.statistics import measure, norms_of
@@ -62,7 +62,7 @@ def test_gradients_reach_every_parameter(lessons, parameters, gradient):
 
 
 def test_nothing_depends_on_padding(lessons, parameters, gradient):
-    """Not on tokens after a text's end, not on the prompt's padding, not on actions after the episode."""
+    """Not on tokens after a text's end, not on the prompt's padding."""
     batch = lessons.batch(0)
     (loss, _), plain = gradient(parameters, batch, KEY)
     graded = np.asarray(batch.graded)
@@ -102,16 +102,17 @@ def test_the_suffix_is_read_but_not_graded(lessons):
         start += length
 
 
-def test_actions_after_the_episodes_end_do_not_count(lessons, parameters, gradient):
+def test_actions_after_the_episodes_end_are_not_graded(lessons):
     batch = lessons.batch(0)
-    assert not np.asarray(batch.valid).all()
-    other = dataclasses.replace(
-        batch, actions=jnp.where(batch.valid[..., None], batch.actions, batch.actions + 1e-3)
-    )
-    (_, plain), _ = gradient(parameters, batch, KEY)
-    counted = dataclasses.replace(other, valid=jnp.ones_like(batch.valid))
-    (_, all_counted), _ = gradient(parameters, counted, KEY)
-    assert float(plain["flow_loss"]) != pytest.approx(float(all_counted["flow_loss"]), rel=1e-6)
+    inside = np.asarray(batch.valid)[:, None, :, None]
+    assert inside.any()
+    assert not inside.all()
+    wanted = jnp.asarray(np.random.default_rng(0).normal(size=(len(inside), 4, *batch.actions.shape[1:])))
+    velocity = jnp.zeros_like(wanted)
+    loss = float(flow_loss(velocity, wanted, batch))
+    assert float(flow_loss(velocity, jnp.where(inside, wanted, 9.0), batch)) == loss
+    assert float(flow_loss(velocity, jnp.where(inside, 9.0, wanted), batch)) == pytest.approx(81.0)
+    assert loss == pytest.approx(np.mean(np.square(np.asarray(wanted)).mean((1, 3))[inside[:, 0, :, 0]]))
 
 
 def test_an_unknown_text_costs_nothing():
