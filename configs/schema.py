@@ -179,7 +179,7 @@ class EpisodesConfig(Preset):
     suites: tuple[str, ...] = ("libero_spatial", "libero_object", "libero_goal", "libero_10")
     task_ids: tuple[int, ...] = ()
     num_trials_per_task: int | None = Field(default=None, gt=0)
-    init_ids: tuple[int, ...] = ()
+    init_ids: tuple[Annotated[int, Field(ge=0)], ...] = ()
     policy: str = "tiny"
     random_weights: bool = False
     dtype: Dtype | None = None
@@ -252,7 +252,7 @@ class CollectConfig(Preset):
     )
     task_ids: tuple[int, ...] = ()
     num_trials_per_task: int | None = Field(default=None, gt=0)
-    init_ids: tuple[int, ...] = ()
+    init_ids: tuple[Annotated[int, Field(ge=0)], ...] = ()
     seeds: tuple[Annotated[int, Field(ge=0, lt=2**32)], ...] = Field(default=(7,), min_length=1)
     policy: str = "expert"
     random_weights: bool = False

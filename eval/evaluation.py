@@ -27,6 +27,7 @@ from eval.runs import Run, claimed
 from eval.worlds import WorldHolder
 from sim_envs.libero.assets import AssetSet, find_assets
 from sim_envs.libero.blas import KERNELS, pin_kernels
+from sim_envs.libero.tasks import FIRST_DRAWN
 
 NOTHING_GRADED = 1
 """Exit code of a run in which every episode was an error."""
@@ -149,7 +150,13 @@ def _describe(
     """All that a manifest says of a run but its name, its times and its status."""
     asset_set = {"name": assets.name, "digest": assets.digest}
     protocol = {
-        name: describe_suite(suite, assets=asset_set, policy_inputs=policy.inputs, wordings=config.wordings)
+        name: describe_suite(
+            suite,
+            assets=asset_set,
+            policy_inputs=policy.inputs,
+            wordings=config.wordings,
+            drawn=any(init_id >= FIRST_DRAWN for init_id in config.init_ids),
+        )
         for name, suite in plan.protocols.items()
     }
     return {

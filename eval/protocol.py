@@ -18,6 +18,7 @@ def describe_suite(
     assets: Mapping[str, str],
     policy_inputs: Mapping[str, Any],
     wordings: Wordings = "benchmark",
+    drawn: bool = False,
 ) -> dict[str, Any]:
     """Everything that decides what an episode of the suite is, apart from who acts in it and how often.
 
@@ -26,6 +27,7 @@ def describe_suite(
         assets: Name and digest of the asset set.
         policy_inputs: How the policy is shown the world: prompt template, which cameras, what is masked.
         wordings: In which words it is told its task. The benchmark's own, as published, go without saying.
+        drawn: Whether its initial states are drawn. Stored ones, as published, go without saying.
     """
     limits = suite.model_dump(exclude={"trials_per_task"})
     versions = {package: version(package) for package in PINNED_VERSIONS}
@@ -35,6 +37,7 @@ def describe_suite(
         "assets": dict(assets),
         "policy_inputs": dict(policy_inputs),
         **({} if wordings == "benchmark" else {"wordings": _describe_wordings(suite.name, wordings)}),
+        **({"initial_states": "drawn"} if drawn else {}),
     }
 
 

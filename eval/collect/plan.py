@@ -32,7 +32,7 @@ class DemonstrationKey:
     Attributes:
         suite: Name of the task suite.
         task_id: Index of the task in it.
-        init_id: Index of the stored initial state.
+        init_id: Index of the stored initial state, or the number of a drawn one.
         seed: What the environment is seeded with, and the root of all noise.
         assets: Name of the asset set.
         digest: Digest of its files.

@@ -71,7 +71,7 @@ def attempts(
     Args:
         policy: Name of a scripted policy.
         tasks: Which tasks, of one or several suites.
-        init_ids: Which of each task's stored initial states.
+        init_ids: Which of each task's initial states.
         seed: Of every episode.
         assets: What the tasks are built from.
         noise: The expert's noise, from 0 to 1.

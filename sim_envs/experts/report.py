@@ -25,7 +25,7 @@ class Measurement:
     Attributes:
         suites: Task suites.
         task_ids: Tasks of every suite; all if empty.
-        init_ids: Stored initial states of every task.
+        init_ids: Initial states of every task.
         policy: Name of a scripted policy.
         noise: The expert's noise, from 0 to 1.
         assets: The asset tree, as `find_assets` takes it.

@@ -81,7 +81,8 @@ class LiberoEnv(gymnasium.Env[_Observed, np.ndarray]):
         Args:
             seed: Seeds LIBERO for this episode, and this environment's choice of whatever is left open in
                 later ones.
-            options: `init_id`, the stored initial state; drawn at random if not given.
+            options: `init_id`, the initial state: a stored one, or from 1000 on one that LIBERO's placement
+                draws; any of the stored ones, at random, if not given.
 
         Raises:
             UsageError: Unknown options, or no such initial state.

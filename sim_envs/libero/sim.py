@@ -44,8 +44,8 @@ class LiberoSim:
     """One task of LIBERO, loaded. Implements `sim_envs.world.World`.
 
     The model is compiled once; a reset restores it. A trajectory is a function of (task, init_id, seed,
-    actions) and equals the one of LIBERO's own `OffScreenRenderEnv`, reseeded and reset before the episode,
-    bit for bit.
+    actions). From a stored initial state it equals the one of LIBERO's own `OffScreenRenderEnv`, reseeded and
+    reset before the episode, bit for bit.
 
     An instance belongs to the thread that made it. Processes must not be forked from one that holds an
     instance.

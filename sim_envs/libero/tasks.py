@@ -108,8 +108,8 @@ def get_init_state(task: Task, init_id: int) -> Float64[np.ndarray, " state"]:
     states = init_states(task)
     if not 0 <= init_id < len(states):
         raise UsageError(
-            f"{task.suite} task {task.task_id} has no initial state {init_id}: its initial states are 0 to "
-            f"{len(states) - 1}"
+            f"{task.suite} task {task.task_id} has no initial state {init_id}: its stored ones are 0 to "
+            f"{len(states) - 1}, and {FIRST_DRAWN} and more are drawn"
         )
     return states[init_id]
 

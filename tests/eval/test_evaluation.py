@@ -15,6 +15,7 @@ from eval.records import RunFolder
 from eval.runs import claimed, find_unfinished, new_run
 from sim_envs.fake import FakeWorld
 from sim_envs.libero.assets import AssetSet
+from sim_envs.libero.tasks import FIRST_DRAWN
 from tests.eval.doubles import FakePolicy
 
 CONFIG = RunConfig(
@@ -123,6 +124,19 @@ def test_resume_retries_errors(tmp_path, policy):
     assert exit_code(run_evaluation(*find_unfinished(tmp_path, {}))) == 0
     overall = json.loads(run.folder.results_path.read_text())["overall"]
     assert (overall["n_errors"], overall["n_success"]) == (0, 8)
+
+
+def test_drawn_initial_states_are_another_protocol(tmp_path, policy):
+    """Any number of them may be drawn; what is measured on them never ranks with what is published."""
+    manifests = []
+    for init_ids in ((1,), (FIRST_DRAWN,), (FIRST_DRAWN + 7, FIRST_DRAWN + 8)):
+        run = new_run(tmp_path, CONFIG.model_copy(update={"init_ids": init_ids}))
+        run_evaluation(run)
+        manifests.append(run.folder.read_manifest())
+    stored, one, others = (manifest["protocol_hash"] for manifest in manifests)
+    assert stored != one == others
+    with pytest.raises(UsageError, match=f"init id {FIRST_DRAWN - 1}: .* or {FIRST_DRAWN} and more"):
+        run_evaluation(new_run(tmp_path, CONFIG.model_copy(update={"init_ids": (FIRST_DRAWN - 1,)})))
 
 
 def test_resume_refuses_a_run_under_another_protocol(tmp_path, policy, monkeypatch):

@@ -138,6 +138,7 @@ def test_a_file_of_ones_own(started, tmp_path):
         ("--suite libero_objct", ["'libero_objct'", "did you mean 'libero_object'"]),
         ("--task-ids 12 --suite libero_goal", ["libero_goal", "12", "0 to 9"]),
         ("--suite libero_goal --init-ids 50", ["init id 50", "0 to 49"]),
+        ("--suite libero_goal --init-ids -1", ["--init-ids", "'-1'"]),
         ("--policy noop --num-trials-per-task 51", ["51", "50"]),
         ("--policy noop --max-steps 0", ["max_steps", "0"]),
         ("--policy noop --wordings held-out", ["'held-out'", "did you mean 'held_out'"]),

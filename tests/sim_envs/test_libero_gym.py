@@ -72,11 +72,20 @@ def test_the_same_seed_and_initial_state_give_the_same_episode(env: gymnasium.En
             np.testing.assert_array_equal(before[name], after[name])
 
 
+def test_an_initial_state_may_be_drawn(env: gymnasium.Env) -> None:
+    first, info = env.reset(seed=3, options={"init_id": 1000})
+    again, _ = env.reset(seed=3, options={"init_id": 1000})
+    other, _ = env.reset(seed=4, options={"init_id": 1000})
+    assert info["init_id"] == 1000
+    np.testing.assert_array_equal(first["state"], again["state"])
+    assert not np.array_equal(first["state"], other["state"])
+
+
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
         ({"init": 3}, "did you mean 'init_id'"),
-        ({"init_id": 50}, "initial states are 0 to 49"),
+        ({"init_id": 50}, "stored ones are 0 to 49, and 1000"),
         ({"init_id": "three"}, "must be a whole number"),
     ],
 )
