@@ -25,7 +25,7 @@ from tests.eval.test_policies import actions_of
 
 FOLDER = bundled("tiny")
 CONTENTS = read_contents(FOLDER)
-EPISODE = EpisodeKey(suite="libero_object", task_id=7, init_id=40, seed=7)
+EPISODE = EpisodeKey(suite="libero_object", task_id=9, init_id=40, seed=7)
 """One it solves, from an initial state that no demonstration began in."""
 
 
