@@ -115,7 +115,11 @@ def write_results(folder: Path, results: Iterable[Result]) -> None:
 
 def merged(*groups: Iterable[Result]) -> tuple[Result, ...]:
     """All results in the card's order; of the same run on the same suite the last one counts."""
-    by_run = {(result.suite, result.run_id): result for group in groups for result in group}
+    by_run = {
+        (result.suite, result.assets, result.init_ids, result.run_id): result
+        for group in groups
+        for result in group
+    }
     return tuple(
         sorted(by_run.values(), key=lambda r: (r.suite, r.assets.name, r.mode, r.finished, r.run_id))
     )

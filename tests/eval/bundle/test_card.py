@@ -1,11 +1,12 @@
 """The model card says what the files say: of the weights, the data, the recipe and the results."""
 
+import dataclasses
 import json
 
 from eval.bundle.bundling import bundle
 from eval.bundle.card import CARD_FILE, ranges, render
 from eval.bundle.contents import read_contents, read_record
-from eval.bundle.results import read_results
+from eval.bundle.results import merged, read_results
 from oxygen.training.recipe import Recipe
 from tests.eval.bundle.conftest import STEP
 from tests.eval.collecting import NEVER
@@ -67,6 +68,13 @@ def test_results_are_of_the_runs_with_intervals_and_what_training_has_seen(shipp
     assert "libero_goal on a, libero_object on a" in card
     born = json.loads((solved / "results.json").read_text())["per_suite"]["libero_object"]["texts"]
     assert f"phase {born['narration']['born']['phase']['pc']:.1f} (" in card
+
+
+def test_runs_of_one_name_on_other_episodes_are_results_of_their_own(shipped, evaluate):
+    """Two evaluations that begin in one second, in folders of their own, are called the same."""
+    (result,) = bundle(None, [evaluate(shipped)], shipped, data=[]).results
+    namesake = dataclasses.replace(result, init_ids=(8, 9))
+    assert merged([result], [namesake], [result]) == (result, namesake)
 
 
 def test_a_policy_that_said_nothing_has_no_scores_of_texts(shipped, evaluate):
