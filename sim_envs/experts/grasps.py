@@ -76,7 +76,7 @@ class GraspSearch:
     offset_cost: float = 1.5
     lever_cost: float = 0.4
     depth_cost: float = 1.0
-    turn_cost: float = 0.02
+    turn_cost: float = 0.01
 
 
 def grasps_from_above(
