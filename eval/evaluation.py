@@ -27,7 +27,7 @@ from eval.runs import Run, claimed
 from eval.worlds import WorldHolder
 from sim_envs.libero.assets import AssetSet, find_assets
 from sim_envs.libero.blas import KERNELS, pin_kernels
-from sim_envs.libero.tasks import FIRST_DRAWN
+from sim_envs.libero.tasks import is_drawn
 
 NOTHING_GRADED = 1
 """Exit code of a run in which every episode was an error."""
@@ -155,7 +155,7 @@ def _describe(
             assets=asset_set,
             policy_inputs=policy.inputs,
             wordings=config.wordings,
-            drawn=any(init_id >= FIRST_DRAWN for init_id in config.init_ids),
+            drawn=any(map(is_drawn, config.init_ids)),
         )
         for name, suite in plan.protocols.items()
     }

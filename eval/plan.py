@@ -5,7 +5,7 @@ import dataclasses
 from configs.errors import UsageError
 from configs.load import load
 from configs.schema import RunConfig, SuiteConfig, Wordings
-from sim_envs.libero.tasks import FIRST_DRAWN, Task, get_task, init_states, list_tasks
+from sim_envs.libero.tasks import FIRST_DRAWN, Task, get_task, init_states, is_drawn, list_tasks
 from sim_envs.libero.wordings import wording_of
 from sim_envs.world import EpisodeKey
 
@@ -91,7 +91,7 @@ def _init_ids(config: RunConfig, protocol: SuiteConfig, task: Task) -> tuple[int
     stored = len(init_states(task))
     if config.init_ids:
         for init_id in config.init_ids:
-            if stored <= init_id < FIRST_DRAWN:
+            if init_id >= stored and not is_drawn(init_id):
                 raise UsageError(
                     f"init id {init_id}: task {task.task_id} of {task.suite} has {stored} stored initial "
                     f"states; give ids from 0 to {stored - 1}, or {FIRST_DRAWN} and more for drawn ones"

@@ -27,7 +27,7 @@ from configs.errors import UsageError
 from sim_envs.libero.assets import AssetSet
 from sim_envs.libero.blas import KERNELS, pin_kernels
 from sim_envs.libero.sim import ACTION_SIZE, LiberoSim
-from sim_envs.libero.tasks import FIRST_DRAWN, get_init_state, get_task
+from sim_envs.libero.tasks import get_init_state, get_task, is_drawn
 
 STATE_TOLERANCE = 1e-9
 """Largest difference of any number of a state; on the reference's own kind of machine it is 0."""
@@ -217,7 +217,7 @@ def _read_meta(meta: np.ndarray | None) -> Recording:
 def _check(episode: Episode, recorded: Mapping[str, np.ndarray], recording: Recording) -> None:
     """Refuse, before anything runs, what cannot be replayed or compared."""
     task = get_task(episode.suite, episode.task_id)
-    if episode.init_id < FIRST_DRAWN:
+    if not is_drawn(episode.init_id):
         get_init_state(task, episode.init_id)
     if "actions" not in recorded:
         raise UsageError(f"{episode} has no actions")

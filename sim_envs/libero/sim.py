@@ -21,7 +21,7 @@ from sim_envs.libero.libero_env import (
     numpy_seed,
     reset_env,
 )
-from sim_envs.libero.tasks import FIRST_DRAWN, Task, get_init_state
+from sim_envs.libero.tasks import Task, get_init_state, is_drawn
 from sim_envs.truth.account import Truth
 from sim_envs.truth.tracker import TruthTracker
 from sim_envs.world import Advance, Observation
@@ -99,10 +99,10 @@ class LiberoSim:
             UsageError: There is no such initial state.
         """
         self._require_open()
-        if init_id < FIRST_DRAWN:
-            self._restore(self._stored(init_id), seed)
-        else:
+        if is_drawn(init_id):
             self._draw(seed, init_id)
+        else:
+            self._restore(self._stored(init_id), seed)
         self.env.sim.forward()
         self._judge()
         self._tracker = None

@@ -21,7 +21,7 @@ SUITES = ("libero_spatial", "libero_object", "libero_goal", "libero_10", "libero
 """The suites in the order in which the literature reports them."""
 
 FIRST_DRAWN = 1000
-"""Initial states from this number on are not stored: each is drawn as LIBERO draws them."""
+"""Initial states from this number on are not stored, see `is_drawn`."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -91,6 +91,11 @@ def instruction(name: str) -> str:
     return re.sub(r"^[A-Z][A-Z_]*_SCENE\d+_", "", name).replace("_", " ")
 
 
+def is_drawn(init_id: int) -> bool:
+    """Whether an initial state is not stored, but drawn as LIBERO draws them."""
+    return init_id >= FIRST_DRAWN
+
+
 @functools.lru_cache(maxsize=16)
 def init_states(task: Task) -> Float64[np.ndarray, "init state"]:
     """The task's stored initial states: time, joint positions, joint velocities. Read-only."""
@@ -108,8 +113,8 @@ def get_init_state(task: Task, init_id: int) -> Float64[np.ndarray, " state"]:
     states = init_states(task)
     if not 0 <= init_id < len(states):
         raise UsageError(
-            f"{task.suite} task {task.task_id} has no initial state {init_id}: its stored ones are 0 to "
-            f"{len(states) - 1}, and {FIRST_DRAWN} and more are drawn"
+            f"{task.suite} task {task.task_id} has no initial state {init_id}: its stored "
+            f"initial states are 0 to {len(states) - 1}; {FIRST_DRAWN} and more are drawn"
         )
     return states[init_id]
 

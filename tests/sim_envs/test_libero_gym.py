@@ -85,7 +85,7 @@ def test_an_initial_state_may_be_drawn(env: gymnasium.Env) -> None:
     ("options", "complaint"),
     [
         ({"init": 3}, "did you mean 'init_id'"),
-        ({"init_id": 50}, "stored ones are 0 to 49, and 1000"),
+        ({"init_id": 50}, "initial states are 0 to 49"),
         ({"init_id": "three"}, "must be a whole number"),
     ],
 )

@@ -72,8 +72,8 @@ def test_initial_states_are_a_read_only_table() -> None:
         (lambda: list_tasks("libero-object"), "did you mean 'libero_object'"),
         (lambda: get_task("libero_goal", 10), "task ids are 0 to 9"),
         (lambda: get_task("libero_goal", -1), "task ids are 0 to 9"),
-        (lambda: get_init_state(get_task("libero_goal", 0), 50), "stored ones are 0 to 49, and 1000"),
-        (lambda: get_init_state(get_task("libero_goal", 0), -1), "stored ones are 0 to 49, and 1000"),
+        (lambda: get_init_state(get_task("libero_goal", 0), 50), "initial states are 0 to 49"),
+        (lambda: get_init_state(get_task("libero_goal", 0), -1), "initial states are 0 to 49"),
     ],
 )
 def test_what_does_not_exist_is_named_with_what_does(call, complaint: str) -> None:

@@ -59,7 +59,7 @@ def test_a_difference_is_found(short, tmp_path, libero_assets, capsys, array: st
         ({"actions": np.zeros((2, 7))}, "is not named"),
         ({"libero_obect.0.0.actions": np.zeros((5, 7))}, "did you mean 'libero_object'"),
         ({"libero_object.10.0.actions": np.zeros((5, 7))}, "task ids are 0 to 9"),
-        ({"libero_object.0.50.actions": np.zeros((5, 7))}, "stored ones are 0 to 49, and 1000"),
+        ({"libero_object.0.50.actions": np.zeros((5, 7))}, "initial states are 0 to 49"),
         ({"libero_object.0.0.sim_state": np.zeros((1, 7))}, "has no actions"),
         ({"libero_object.0.0.actions": np.full((5, 7), np.nan)}, "is not finite"),
         ({"libero_object.0.0.actions": np.zeros((5, 6))}, "must be numbers [n, 7]"),
