@@ -61,6 +61,9 @@ class GraspSearch:
         lever_cost: Per metre from the centre of mass, and again per metre of it across the closing direction.
         depth_cost: Per metre that is missing to the deepest.
         turn_cost: Per radian of the closing direction from the one of the resting arm (m).
+        room: What the fingers would like to have around them beyond the margin (m).
+        room_cost: Per metre by which the fingertips would have to stay higher to have it.
+        highest: That height counts up to this (m).
     """
 
     shape: GripperShape = PANDA
@@ -76,7 +79,10 @@ class GraspSearch:
     offset_cost: float = 1.5
     lever_cost: float = 0.4
     depth_cost: float = 1.0
-    turn_cost: float = 0.01
+    turn_cost: float = 0.02
+    room: float = 0.02
+    room_cost: float = 0.5
+    highest: float = 0.02
 
 
 def grasps_from_above(
@@ -134,44 +140,52 @@ class _View:
         self._turn, self._search = turn, search
         self._upright = turn @ np.diag([1.0, -1.0, -1.0])
         self._thing = thing @ self._upright
-        everything = np.concatenate([self._thing, surroundings @ self._upright])
+        others = surroundings @ self._upright
         reach = float(np.abs(self._thing[:, :2]).max()) + search.reach
-        origin = np.zeros(2)
-        self._all = HeightMap.over(everything, center=origin, reach=reach, cell=search.cell)
-        self._own = HeightMap.over(self._thing, center=origin, reach=reach, cell=search.cell)
+
+        def seen(points: Points) -> HeightMap:
+            return HeightMap.over(points, center=np.zeros(2), reach=reach, cell=search.cell)
+
+        self._own, self._others = seen(self._thing), seen(others)
+        self._all = seen(np.concatenate([self._thing, others]))
         self._turned_away = math.acos(min(abs(float(turn[1, 0])), 1.0))
 
     def grasps(self) -> Iterator[Grasp]:
         """Every possible grasp of this rotation."""
         shape, search = self._search.shape, self._search
         material = self._own.under_rectangle((shape.inner - search.margin, shape.pad_half_width))
-        tips = np.maximum(self._lowest_tips(), material - search.deepest)
+        tips = np.maximum(self._lowest_tips(self._all, search.margin), material - search.deepest)
+        easy = self._lowest_tips(self._others, search.margin + search.room)
         for cell in self._sample(material - tips > search.shallowest):
-            grasp = self._close_over(cell, tips)
+            grasp = self._close_over(cell, tips, easy)
             if grasp is not None:
                 missing = search.deepest - (material - tips)[tuple(cell)]
                 yield dataclasses.replace(grasp, cost=grasp.cost + search.depth_cost * float(missing))
 
-    def _lowest_tips(self) -> Float64[np.ndarray, "nx ny"]:
-        """For every cell as the grasp's centre, how low the fingertips can go."""
-        shape, margin = self._search.shape, self._search.margin
-        hand = self._all.under_rectangle((shape.hand[0] + margin, shape.hand[1] + margin))
-        ends, thicker = self._under_fingers(shape.outer), self._under_fingers(shape.thick_outer)
-        return np.maximum.reduce([ends, thicker - shape.thick, hand - shape.tip - shape.palm]) + margin
+    def _lowest_tips(self, seen: HeightMap, margin: float) -> Float64[np.ndarray, "nx ny"]:
+        """For every cell as the grasp's centre, how low the fingertips can go with a margin around them."""
+        shape = self._search.shape
 
-    def _under_fingers(self, outer: float) -> Float64[np.ndarray, "nx ny"]:
-        """For every cell as the grasp's centre, the greatest height under the open fingers."""
-        shape, margin = self._search.shape, self._search.margin
-        half = ((outer - shape.inner) / 2 + margin, shape.half_width + margin)
-        middle = (shape.inner + outer) / 2
-        return np.maximum(*(self._all.under_rectangle(half, side * middle) for side in (-1, 1)))
+        def under_fingers(outer: float) -> Float64[np.ndarray, "nx ny"]:
+            half = ((outer - shape.inner) / 2 + margin, shape.half_width + margin)
+            middle = (shape.inner + outer) / 2
+            return np.maximum(*(seen.under_rectangle(half, side * middle) for side in (-1, 1)))
+
+        ends, thicker = under_fingers(shape.outer), under_fingers(shape.thick_outer)
+        hand = seen.under_rectangle((shape.hand[0] + margin, shape.hand[1] + margin))
+        return np.maximum.reduce([ends, thicker - shape.thick, hand - shape.tip - shape.palm]) + margin
 
     def _sample(self, possible: Bool[np.ndarray, "nx ny"]) -> Int64[np.ndarray, "_ 2"]:
         """Evenly chosen cells among the possible ones."""
         cells = np.argwhere(possible)
         return cells[:: max(1, math.ceil(len(cells) / self._search.per_yaw))]
 
-    def _close_over(self, cell: Int64[np.ndarray, " 2"], tips: Float64[np.ndarray, "nx ny"]) -> Grasp | None:
+    def _close_over(
+        self,
+        cell: Int64[np.ndarray, " 2"],
+        tips: Float64[np.ndarray, "nx ny"],
+        easy: Float64[np.ndarray, "nx ny"],
+    ) -> Grasp | None:
         """The grasp that closes over a cell, moved so that both fingers arrive together if there is room."""
         search = self._search
         x, y = self._all.center_of(cell)
@@ -183,12 +197,14 @@ class _View:
         middle = (low + high) / 2
         centered = self._all.cells_of(np.array([[middle, y]]))[0]
         if tips[tuple(centered)] <= tip + search.flat:
-            x = middle
+            x, cell = middle, centered
+        crowded = min(max(float(easy[tuple(cell)]) - float(tip), 0.0), search.highest)
         cost = (
             search.width_cost * (high - low)
             + search.offset_cost * abs(middle - x)
             + search.lever_cost * (math.hypot(middle, y) + abs(y))
             + search.turn_cost * self._turned_away
+            + search.room_cost * crowded
             + sum(abs(self._touched_at(end, touched) - y) for end in (low, high))
         )
         position = self._upright @ np.array([x, y, tip + search.shape.tip])
