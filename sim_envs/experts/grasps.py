@@ -140,21 +140,22 @@ class _View:
         self._turn, self._search = turn, search
         self._upright = turn @ np.diag([1.0, -1.0, -1.0])
         self._thing = thing @ self._upright
-        others = surroundings @ self._upright
         reach = float(np.abs(self._thing[:, :2]).max()) + search.reach
 
         def seen(points: Points) -> HeightMap:
             return HeightMap.over(points, center=np.zeros(2), reach=reach, cell=search.cell)
 
-        self._own, self._others = seen(self._thing), seen(others)
-        self._all = seen(np.concatenate([self._thing, others]))
+        self._own, self._others = seen(self._thing), seen(surroundings @ self._upright)
+        self._all = dataclasses.replace(self._own, top=np.maximum(self._own.top, self._others.top))
         self._turned_away = math.acos(min(abs(float(turn[1, 0])), 1.0))
 
     def grasps(self) -> Iterator[Grasp]:
         """Every possible grasp of this rotation."""
         shape, search = self._search.shape, self._search
         material = self._own.under_rectangle((shape.inner - search.margin, shape.pad_half_width))
-        tips = np.maximum(self._lowest_tips(self._all, search.margin), material - search.deepest)
+        between = self._others.under_rectangle((shape.inner, shape.half_width + search.margin))
+        free = np.maximum(self._lowest_tips(self._all, search.margin), between + search.margin)
+        tips = np.maximum(free, material - search.deepest)
         easy = self._lowest_tips(self._others, search.margin + search.room)
         for cell in self._sample(material - tips > search.shallowest):
             grasp = self._close_over(cell, tips, easy)

@@ -111,6 +111,25 @@ def test_no_finger_goes_where_a_neighbour_stands(side: int) -> None:
     assert all(abs(closing_axis(grasp)[1]) > 0.7 for grasp in free[:20])
 
 
+@pytest.mark.parametrize("side", [-1, 1])
+def test_of_two_grasps_that_fit_the_one_with_more_room_is_taken(side: int) -> None:
+    bowl, outer = ring(0.055, 0.05), 0.055 + PANDA.thick_outer
+    neighbour = box(0.04, 0.02, 0.02, at=(0.0, side * (outer + 0.01 + 0.02)))
+    around = np.concatenate([FLOOR, neighbour])
+    assert any(side * grasp.pose.position[1] > 0.04 for grasp in grasps(bowl, around))
+    assert side * grasps(bowl, around)[0].pose.position[1] < -0.04
+
+
+def test_nothing_else_is_caught_between_the_fingers() -> None:
+    thing = box(0.02, 0.05, 0.02)
+    wall = box(0.002, 0.1, 0.03, at=(0.028, 0.0))
+    found = grasps(thing, np.concatenate([FLOOR, wall]))
+    assert found
+    for grasp in found:
+        across, along, depth = grasp.pose.to_local(wall).T
+        assert not ((abs(across) < PANDA.inner) & (abs(along) < PANDA.half_width) & (depth < PANDA.tip)).any()
+
+
 @given(x=st.floats(-0.2, 0.2), y=st.floats(-0.2, 0.2), yaw=st.sampled_from([0.0, np.pi / 6, np.pi / 2, 2.0]))
 @settings(max_examples=3)
 def test_a_grasp_moves_with_the_thing(x: float, y: float, yaw: float) -> None:
