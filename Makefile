@@ -6,7 +6,7 @@ ifneq ($(LIBERO_ASSETS),)
 export OXYGEN_LIBERO_ASSETS := $(abspath $(LIBERO_ASSETS))
 endif
 
-.PHONY: setup demo test check bench lock train-tiny train-tiny-first train-tiny-second bundle-tiny
+.PHONY: setup demo test check bench lock train-tiny bundle-tiny
 .DEFAULT_GOAL := check
 
 setup: .venv/.synced
@@ -28,49 +28,65 @@ check: setup
 	.venv/bin/lint-imports
 	.venv/bin/vulture
 
-# The bundled policy, from nothing: some hours on two cores, in three stages. Of the stored initial states, 30-49 stay unseen, and
-# so do the held-out wordings. First what the expert shows; then more of it, LIBERO's own assets (downloaded unless they are
-# there), and the expert's corrections of what the first policy does wrong; then both again, from initial states that nobody
-# stored. Interrupted, the same command goes on.
+# The bundled policy, from nothing: some hours on two cores, in five stages, each from the weights of the one before. Of the stored
+# initial states, 30-49 stay unseen, and so do the held-out wordings. First what the expert shows; then more of it, LIBERO's own
+# assets (downloaded unless they are there), and the expert's corrections of what the first policy does wrong; then both again, from
+# initial states that nobody stored; then corrections of the third and of the fourth. Interrupted, the same command goes on.
 TINY := runs/train/tiny
 TINY_COLLECT = $(PYTHON) -m eval.collect --replan-steps 2
 TINY_EXPERT = $(TINY_COLLECT) --expert-noise 0.5
-TINY_CORRECTED = $(TINY_COLLECT) --suite libero_object --assets standins --max-steps 500
-TINY_TRAIN = GLIBC_TUNABLES=glibc.malloc.hugetlb=1 $(PYTHON) -m eval.train --model tiny --embodiment libero_compact
+TINY_CORRECTED = $(TINY_COLLECT) --assets standins --max-steps 500
+TINY_TRAIN = GLIBC_TUNABLES=glibc.malloc.hugetlb=1 $(PYTHON) -m eval.train --model tiny --embodiment libero_compact \
+    --output-dir $(TINY)/$(1) $(if $(wildcard $(TINY)/$(1)/run.json),--resume)
 TINY_FIRST := $(TINY)/first/checkpoints/step_0003300
 TINY_SECOND := $(TINY)/second/checkpoints/step_0005000
+TINY_THIRD := $(TINY)/third/checkpoints/step_0004500
+TINY_FOURTH := $(TINY)/fourth/checkpoints/step_0002300
+TINY_FIFTH := $(TINY)/fifth/checkpoints/step_0004000
 
-train-tiny: setup
-	test -d $(TINY_SECOND) || $(MAKE) train-tiny-second
-	$(TINY_EXPERT) --suite libero_object --init-ids 1000-1029 --assets standins --output $(TINY)/drawn
-	$(TINY_EXPERT) --suite libero_spatial --init-ids 1000-1014 --assets standins --output $(TINY)/drawn
-	$(TINY_CORRECTED) --init-ids 1030-1044 --learner $(TINY_SECOND) --output $(TINY)/second_corrections
-	$(TINY_TRAIN) --data $(TINY)/drawn $(TINY)/second_corrections $(TINY)/goal $(TINY)/real --start-from $(TINY_SECOND) \
-	    --steps 4500 --seed 2 --image-shift 0.01 --save-every 750 --output-dir $(TINY)/third \
-	    $(if $(wildcard $(TINY)/third/run.json),--resume)
+train-tiny: setup $(TINY_FIFTH)
 
-train-tiny-second: setup
-	test -d $(TINY_FIRST) || $(MAKE) train-tiny-first
-	$(TINY_EXPERT) --suite libero_spatial --init-ids 10-29 --assets standins --output $(TINY)/demonstrations
-	$(TINY_EXPERT) --suite libero_goal --init-ids 0-9 --assets standins --output $(TINY)/goal
-	$(TINY_EXPERT) --suite libero_object --init-ids 0-9 --assets $(or $(OXYGEN_LIBERO_ASSETS),download) --output $(TINY)/real
-	$(TINY_CORRECTED) --init-ids 20-29 --learner $(TINY_FIRST) --output $(TINY)/corrections
-	$(TINY_TRAIN) --data $(TINY)/demonstrations $(TINY)/goal $(TINY)/corrections $(TINY)/real --start-from $(TINY_FIRST) \
-	    --steps 5000 --seed 1 --save-every 1000 --output-dir $(TINY)/second $(if $(wildcard $(TINY)/second/run.json),--resume)
-
-train-tiny-first: setup
+$(TINY_FIRST): | setup
 	$(TINY_EXPERT) --suite libero_object --init-ids 0-9 --assets standins --output $(TINY)/demonstrations
 	$(TINY_EXPERT) --suite libero_spatial --init-ids 0-9 --assets standins --output $(TINY)/demonstrations
 	$(TINY_EXPERT) --suite libero_object --init-ids 10-19 --assets standins --output $(TINY)/demonstrations
-	$(TINY_TRAIN) --data $(TINY)/demonstrations --steps 3300 --seed 0 --save-every 550 --output-dir $(TINY)/first \
-	    $(if $(wildcard $(TINY)/first/run.json),--resume)
+	$(call TINY_TRAIN,first) --data $(TINY)/demonstrations --steps 3300 --seed 0 --save-every 550
 
-# Into the package: the newest checkpoint of that training, with what these runs say it reached, and its model card.
+$(TINY_SECOND): | $(TINY_FIRST)
+	$(TINY_EXPERT) --suite libero_spatial --init-ids 10-29 --assets standins --output $(TINY)/demonstrations
+	$(TINY_EXPERT) --suite libero_goal --init-ids 0-9 --assets standins --output $(TINY)/goal
+	$(TINY_EXPERT) --suite libero_object --init-ids 0-9 --assets $(or $(OXYGEN_LIBERO_ASSETS),download) --output $(TINY)/real
+	$(TINY_CORRECTED) --suite libero_object --init-ids 20-29 --learner $(TINY_FIRST) --output $(TINY)/corrections
+	$(call TINY_TRAIN,second) --data $(TINY)/demonstrations $(TINY)/goal $(TINY)/corrections $(TINY)/real \
+	    --start-from $(TINY_FIRST) --steps 5000 --seed 1 --save-every 1000
+
+$(TINY_THIRD): | $(TINY_SECOND)
+	$(TINY_EXPERT) --suite libero_object --init-ids 1000-1029 --assets standins --output $(TINY)/drawn
+	$(TINY_EXPERT) --suite libero_spatial --init-ids 1000-1014 --assets standins --output $(TINY)/drawn
+	$(TINY_CORRECTED) --suite libero_object --init-ids 1030-1044 --learner $(TINY_SECOND) --output $(TINY)/second_corrections
+	$(call TINY_TRAIN,third) --data $(TINY)/drawn $(TINY)/second_corrections $(TINY)/goal $(TINY)/real \
+	    --start-from $(TINY_SECOND) --steps 4500 --seed 2 --image-shift 0.01 --save-every 750
+
+$(TINY_FOURTH): | $(TINY_THIRD)
+	$(TINY_CORRECTED) --suite libero_spatial --init-ids 1030-1049 --learner $(TINY_THIRD) --output $(TINY)/third_corrections
+	$(TINY_CORRECTED) --suite libero_object --init-ids 1045-1054 --learner $(TINY_THIRD) --output $(TINY)/third_corrections
+	$(TINY_CORRECTED) --suite libero_goal --init-ids 1000-1007 --learner $(TINY_THIRD) --output $(TINY)/third_corrections
+	$(call TINY_TRAIN,fourth) --data $(TINY)/drawn $(TINY)/second_corrections $(TINY)/third_corrections $(TINY)/goal \
+	    $(TINY)/real --start-from $(TINY_THIRD) --steps 2300 --seed 3 --learning-rate 0.001 --image-shift 0.01 \
+	    --save-every 1150
+
+$(TINY_FIFTH): | $(TINY_FOURTH)
+	$(TINY_CORRECTED) --suite libero_spatial --init-ids 1050-1069 --learner $(TINY_FOURTH) --output $(TINY)/fourth_corrections
+	$(TINY_CORRECTED) --suite libero_object --init-ids 1055-1064 --learner $(TINY_FOURTH) --output $(TINY)/fourth_corrections
+	$(call TINY_TRAIN,fifth) --data $(TINY)/drawn $(TINY)/second_corrections $(TINY)/third_corrections \
+	    $(TINY)/fourth_corrections $(TINY)/goal $(TINY)/real --start-from $(TINY_FOURTH) --steps 4000 --seed 4 \
+	    --image-shift 0.01 --save-every 1000
+
+# Into the package: the last checkpoint of that training, with what these runs say it reached, and its model card.
 RESULTS ?=
 
-bundle-tiny: setup
-	$(PYTHON) -m eval.bundle $(lastword $(sort $(wildcard $(TINY)/third/checkpoints/step_???????))) \
-	    $(if $(RESULTS),--results $(RESULTS))
+bundle-tiny: train-tiny
+	$(PYTHON) -m eval.bundle $(TINY_FIFTH) $(if $(RESULTS),--results $(RESULTS))
 
 bench: setup
 	$(PYTHON) -m benchmarks.libero_loop
