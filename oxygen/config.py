@@ -104,6 +104,8 @@ class Pi05Config:
         action_dim: Channels of the flow; a robot uses the first few.
         horizon: Actions in a chunk.
         denoise_steps: Euler steps from noise (t = 1) to actions (t = 0).
+        noise_scale: What the noise is multiplied by when actions are made, never in training. 1 draws from
+            what was learnt; 0 starts where it is most likely, and leaves nothing to chance.
         prompt_buckets: Lengths a prompt is padded to, ascending; one program is compiled for each.
         dtype: What the transformers compute in: `float32` or `bfloat16`.
     """
@@ -118,12 +120,15 @@ class Pi05Config:
     action_dim: int = 32
     horizon: int = 10
     denoise_steps: int = 10
+    noise_scale: float = 1.0
     prompt_buckets: tuple[int, ...] = (32, 64, 128, 200)
     dtype: str = "float32"
 
     def __post_init__(self) -> None:
         if self.dtype not in ("float32", "bfloat16"):
             raise unknown("dtype", self.dtype, ("float32", "bfloat16"))
+        if not 0.0 <= self.noise_scale <= 1.0:
+            raise UsageError(f"noise scale is {self.noise_scale}; give 0 to 1")
         for field in ("depth", "num_heads", "num_kv_heads", "head_dim"):
             ours, theirs = getattr(self.trunk, field), getattr(self.expert, field)
             if ours != theirs:
@@ -171,6 +176,7 @@ TINY = Pi05Config(
     cameras=("image", "wrist_image"),
     image_size=112,
     action_dim=8,
+    noise_scale=0.0,
     prompt_buckets=(32,),
 )
 """2.4 million parameters: trained in hours and queried in tens of milliseconds on two CPU cores."""

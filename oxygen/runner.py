@@ -96,7 +96,7 @@ def _prefill(config: Pi05Config, weights: Weights, images: Array, prompt: Array,
 
 def _denoise(config: Pi05Config, weights: Weights, prefix: Prefix, seed: Array, query: Array) -> Array:
     start = drawing.noise(seed, query, (config.horizon, config.action_dim))
-    return pi05.denoise(weights, prefix, start, config.denoise_steps)
+    return pi05.denoise(weights, prefix, config.noise_scale * start, config.denoise_steps)
 
 
 def _decode(top_k: int, weights: Weights, rows: Array, pool: KvPool, texts: Texts) -> tuple[KvPool, Texts]:

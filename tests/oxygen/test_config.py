@@ -47,6 +47,7 @@ def test_a_prompt_longer_than_all_buckets_has_none():
         ({"image_size": 113}, "113 is not a multiple of patch 16"),
         ({"cameras": ()}, "at least one camera"),
         ({"prompt_buckets": (64, 32)}, "ascending"),
+        ({"noise_scale": 1.5}, "noise scale is 1.5; give 0 to 1"),
     ],
 )
 def test_configurations_that_cannot_be_are_refused(changes, message):

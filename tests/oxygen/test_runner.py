@@ -64,6 +64,16 @@ def test_every_bucket_is_served():
     assert served.compiles_after_warm_up == 0
 
 
+def test_actions_that_start_from_less_noise_owe_less_to_chance():
+    spread = []
+    for scale in (1.0, 0.5, 0.0):
+        served = small_runner(dataclasses.replace(SMALL, noise_scale=scale))
+        prefix = served.prefill(served.blank(24))
+        drawn = [np.asarray(served.denoise(prefix, [seed], [0])) for seed in range(4)]
+        spread.append(float(np.std(drawn, axis=0).mean()))
+    assert spread[0] > spread[1] > spread[2] == 0.0
+
+
 def digest_of_an_episode(served) -> str:
     digest = hashlib.sha256()
     for query in range(3):
