@@ -42,7 +42,7 @@ TINY_FIRST := $(TINY)/first/checkpoints/step_0003300
 TINY_SECOND := $(TINY)/second/checkpoints/step_0005000
 TINY_THIRD := $(TINY)/third/checkpoints/step_0004500
 TINY_FOURTH := $(TINY)/fourth/checkpoints/step_0002300
-TINY_FIFTH := $(TINY)/fifth/checkpoints/step_0004000
+TINY_FIFTH := $(TINY)/fifth/checkpoints/step_0003000
 
 train-tiny: setup $(TINY_FIFTH)
 
@@ -79,8 +79,8 @@ $(TINY_FIFTH): | $(TINY_FOURTH)
 	$(TINY_CORRECTED) --suite libero_spatial --init-ids 1050-1069 --learner $(TINY_FOURTH) --output $(TINY)/fourth_corrections
 	$(TINY_CORRECTED) --suite libero_object --init-ids 1055-1064 --learner $(TINY_FOURTH) --output $(TINY)/fourth_corrections
 	$(call TINY_TRAIN,fifth) --data $(TINY)/drawn $(TINY)/second_corrections $(TINY)/third_corrections \
-	    $(TINY)/fourth_corrections $(TINY)/goal $(TINY)/real --start-from $(TINY_FOURTH) --steps 4000 --seed 4 \
-	    --image-shift 0.01 --save-every 1000
+	    $(TINY)/fourth_corrections $(TINY)/goal $(TINY)/real --start-from $(TINY_FOURTH) --steps 3000 --seed 4 \
+	    --image-shift 0.01 --save-every 600
 
 # Into the package: the last checkpoint of that training, with what these runs say it reached, and its model card.
 RESULTS ?=
