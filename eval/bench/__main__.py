@@ -12,7 +12,10 @@ _INPUT_ERROR, _INTERRUPTED = 2, 130
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure, and return the exit code: 0, 2 for bad input (one line), 130 for Ctrl-C."""
+    """Measure, and return the exit code.
+
+    It is 0, 1 where modes differ in their actions, 2 for bad input (one line), 130 for Ctrl-C.
+    """
     try:
         options = read(arguments)
         if Mode.PARALLEL in options.axes.modes:

@@ -26,6 +26,8 @@ from eval.interrupts import Interrupts
 def run_experiment(options: Options, subject: Subject) -> int:
     """Measure everything that `options` names, and show it; returns the exit code.
 
+    That is 1 where what must give the same actions does not, since its times then compare different things.
+
     Raises:
         UsageError: The file of rows is none, or cannot be written.
         KeyboardInterrupt: Ctrl-C; the rows of finished workloads are in the file.
@@ -57,7 +59,7 @@ def run_experiment(options: Options, subject: Subject) -> int:
         asked = [one for group in planned for one in experiment.identities(*group)]
         shown = file.of(asked)
         terminal.report(shown, _plots(shown, file.path))
-    return 0
+    return 1 if any(row.actions_equal is False for row in shown) else 0
 
 
 class _Experiment:

@@ -1,5 +1,6 @@
 """A contender on the engine: asks a policy query after query, and notes what each took and brought."""
 
+import hashlib
 import itertools
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -64,6 +65,7 @@ class PolicyLane:
         """One query of all robots, who share its times."""
         finished = [text for reply in replies for text in reply.finished]
         return Query(
+            actions_sha256=hashlib.sha256(b"".join(reply.actions.tobytes() for reply in replies)).hexdigest(),
             action_ms=replies[0].timings_ms["action"],
             frame_ms=frame_ms,
             tokens=sum(reply.tokens for reply in replies),

@@ -30,8 +30,12 @@ class Text:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Query:
-    """What one query took, in milliseconds, and brought, over all robots."""
+    """What one query took, in milliseconds, and brought, over all robots.
 
+    `actions_sha256` is of the bytes of all robots' actions: whoever is asked the same must answer the same.
+    """
+
+    actions_sha256: str
     action_ms: float
     frame_ms: float
     tokens: int
@@ -82,10 +86,17 @@ class Turns:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Measured:
-    """What came of it: runs of every contender and times of every stage, one for each repetition."""
+    """What came of it.
+
+    Attributes:
+        runs: Of every contender, one for each repetition.
+        stages: Times of every program by itself, one for each repetition.
+        actions: Of every contender, the digest of each query's actions, from the first of the warm-up on.
+    """
 
     runs: Mapping[Contender, Sequence[Run]]
     stages: Sequence[StageTimes]
+    actions: Mapping[Contender, Sequence[str]]
 
 
 def order(lanes: int, repetition: int) -> list[int]:
@@ -108,14 +119,22 @@ def measure(
         turns: How often.
         advance: Called after each turn, warm-up included; what it raises ends the measurement.
     """
+    actions: dict[Contender, list[str]] = {}
     for lane in lanes:
-        lane.run(turns.warm_up)
+        actions[lane.contender] = _digests(lane.run(turns.warm_up))
         advance()
     runs: dict[Contender, list[Run]] = {lane.contender: [] for lane in lanes}
     times = []
     for repetition in range(turns.repetitions):
         for index in order(len(lanes), repetition):
-            runs[lanes[index].contender].append(lanes[index].run(turns.queries))
+            lane = lanes[index]
+            run = lane.run(turns.queries)
+            runs[lane.contender].append(run)
+            actions[lane.contender] += _digests(run)
             advance()
         times.append(stages())
-    return Measured(runs=runs, stages=times)
+    return Measured(runs=runs, stages=times, actions=actions)
+
+
+def _digests(run: Run) -> list[str]:
+    return [query.actions_sha256 for query in run]

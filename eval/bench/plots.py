@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eval.bench.row import Row
-from eval.bench.table import heading, workload_of
+from eval.bench.table import contender, heading, workload_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -82,7 +82,7 @@ def _bars(panel: "Axes", rows: Sequence[Row]) -> None:
         end = max(value, high, row.predicted_speedup or 0.0)
         most = max(most, end)
         panel.annotate(f"{value:.2f}×", (end, place), xytext=(7, 0), textcoords="offset points", va="center")
-    panel.set_yticks(range(len(rows)), [_label(row) for row in rows])
+    panel.set_yticks(range(len(rows)), [contender(row) for row in rows])
     panel.set_ylim(len(rows) - 0.5, -0.5)
     panel.set_xlim(0, 1.14 * most)
     panel.tick_params(axis="y", length=0)
@@ -114,7 +114,7 @@ def _curves(rows: Sequence[Row]) -> list[list[Row]]:
     """The rows of each contender; where only texts' length differs, from the shortest on."""
     curves: dict[str, list[Row]] = {}
     for row in rows:
-        curves.setdefault(_label(row), []).append(row)
+        curves.setdefault(contender(row), []).append(row)
     return [sorted(curve, key=lambda row: row.tokens_per_s) for curve in curves.values()]
 
 
@@ -127,7 +127,7 @@ def _name_curves(panel: "Axes", curves: Sequence[Sequence[Row]]) -> None:
         last = curve[-1]
         place = min(last.actions_per_s, place - gap)
         panel.annotate(
-            _label(last),
+            contender(last),
             (last.tokens_per_s, last.actions_per_s),
             xytext=(1.03 * right, place),
             va="center",
@@ -135,10 +135,6 @@ def _name_curves(panel: "Axes", curves: Sequence[Sequence[Row]]) -> None:
             annotation_clip=False,
             arrowprops={"arrowstyle": "-", "color": _COLOURS[last.mode], "linewidth": 0.6, "alpha": 0.5},
         )
-
-
-def _label(row: Row) -> str:
-    return row.mode if row.tokens_per_frame is None else f"{row.mode}, k = {row.tokens_per_frame}"
 
 
 def _figure(width: float, height: float) -> "Figure":

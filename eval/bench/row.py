@@ -77,6 +77,9 @@ class Row(Setting):
         predicted_speedup: The same ratio of the predicted frames.
         attained_fraction, attained_ci95: Measured by predicted speed-up, paired by repetition.
         action_over_actions, action_over_actions_ci95: Median action latency by that of mode `actions`.
+        actions_sha256: Of the digests of every query's actions, warm-up included.
+        actions_equal: Whether they are, bit for bit, those of mode `actions`, or of the workload's first
+            configuration where that is not asked for; None where it is the only one.
         compiles_after_warmup: Compilations while it was measured.
         peak_memory_bytes: The most that was in use since the process began.
         peak_memory_of: `device`, where its backend tells, else `process`.
@@ -125,6 +128,8 @@ class Row(Setting):
     attained_ci95: tuple[float, float] | None
     action_over_actions: float | None
     action_over_actions_ci95: tuple[float, float] | None
+    actions_sha256: str
+    actions_equal: bool | None
     compiles_after_warmup: int
     peak_memory_bytes: int
     peak_memory_of: str

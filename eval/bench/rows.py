@@ -1,6 +1,7 @@
 """From what was measured to rows: quantiles, rates, and ratios to the baseline."""
 
 import dataclasses
+import hashlib
 import itertools
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -64,6 +65,7 @@ def rows(
             decode_batch=_largest(workload, contender, afterwards.batches[contender], turns),
             stage_ms=_stage_ms(measured.stages),
             **_ratios(contender, measured.runs, predicted),
+            **_exactness(contender, measured.actions),
             compiles_after_warmup=afterwards.compiles_after_warmup[contender],
             peak_memory_bytes=afterwards.peak_memory[0],
             peak_memory_of=afterwards.peak_memory[1],
@@ -110,6 +112,16 @@ def _requests(runs: Sequence[Run]) -> dict[str, Any]:
         "requests_born": sum(query.born for query in queries),
         "requests_finished": sum(len(query.finished) for query in queries),
         "requests_dropped": sum(query.dropped for query in queries),
+    }
+
+
+def _exactness(contender: Contender, actions: Mapping[Contender, Sequence[str]]) -> dict[str, Any]:
+    """All contenders see the same and draw the same noise, so their actions must be the same."""
+    reference = actions.get(_ACTIONS) or next(iter(actions.values()))
+    mine = actions[contender]
+    return {
+        "actions_sha256": hashlib.sha256("".join(mine).encode()).hexdigest(),
+        "actions_equal": mine == reference if len(actions) > 1 else None,
     }
 
 

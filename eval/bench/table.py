@@ -60,6 +60,8 @@ def print_rows(rows: Sequence[Row], console: Console) -> None:
     for _, group in itertools.groupby(rows, key=workload_of):
         console.print(_workload_table(list(group), console.width))
     console.print(_LEGEND, style="dim")
+    if any(row.actions_equal for row in rows) and not _unequal(rows):
+        console.print("The actions of all configurations of a workload are equal, bit for bit.", style="dim")
     for warning in _warnings(rows):
         console.print(warning, style="red")
 
@@ -89,9 +91,23 @@ def _workload_table(rows: Sequence[Row], width: int) -> Table:
     return table
 
 
+def _unequal(rows: Sequence[Row]) -> list[Row]:
+    return [row for row in rows if row.actions_equal is False]
+
+
+def contender(row: Row) -> str:
+    """A way of serving in words."""
+    return row.mode if row.tokens_per_frame is None else f"{row.mode}, k = {row.tokens_per_frame}"
+
+
 def _warnings(rows: Sequence[Row]) -> list[str]:
     """What spoils a measurement is said, never left to a column."""
     found = []
+    if unequal := _unequal(rows):
+        found.append(
+            f"{len(unequal)} configurations gave other actions than the rest of their workload, so their "
+            f"times are of something else: {', '.join(contender(row) for row in unequal)}."
+        )
     if compiled := sum(row.compiles_after_warmup > 0 for row in rows):
         found.append(f"{compiled} configurations compiled something while they were measured.")
     if dropped := sum(row.requests_dropped for row in rows):

@@ -1,6 +1,8 @@
 """Rows and measurements made up to be easy to reckon with."""
 
+import dataclasses
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
@@ -42,9 +44,10 @@ PROVENANCE = {
 DRIFT = (1.0, 2.0, 1.5)
 
 
-def query(frame_ms: float, *, tokens: int) -> Query:
+def query(frame_ms: float, *, tokens: int, actions: str = "the same") -> Query:
     texts = [Text(first_token_ms=frame_ms, request_ms=30 * frame_ms)] if tokens else []
     return Query(
+        actions_sha256=actions,
         action_ms=0.9 * frame_ms,
         frame_ms=frame_ms,
         tokens=tokens,
@@ -71,14 +74,14 @@ def measured() -> Measured:
         )
         for slow in DRIFT
     ]
-    return Measured(runs=runs, stages=stages)
+    return Measured(runs=runs, stages=stages, actions=dict.fromkeys(BATCHES, ["the same"] * 43))
 
 
 @pytest.fixture
 def made_up() -> Callable[..., Sequence[Row]]:
     """Rows of one workload, the same figures in every one of them."""
 
-    def rows_of(workload: Workload = WORKLOAD) -> Sequence[Row]:
+    def rows_of(workload: Workload = WORKLOAD, **changes: Any) -> Sequence[Row]:
         afterwards = Afterwards(
             batches={contender: lambda _, batch=batch: batch for contender, batch in BATCHES.items()},
             compiles_after_warmup=dict.fromkeys(BATCHES, 0),
@@ -86,6 +89,6 @@ def made_up() -> Callable[..., Sequence[Row]]:
             provenance=PROVENANCE,
         )
         turns = Turns(repetitions=3, queries=4, warm_up=31)
-        return rows(SETTING, workload, turns, measured(), afterwards)
+        return rows(SETTING, workload, turns, dataclasses.replace(measured(), **changes), afterwards)
 
     return rows_of

@@ -1,6 +1,7 @@
 """The benchmark measures for real: a policy of a few thousand parameters, every mode, one file of rows."""
 
 import dataclasses
+import itertools
 import os
 import signal
 import threading
@@ -55,6 +56,29 @@ def test_texts_have_exactly_as_many_tokens_as_asked_for(rows):
         seconds = 1e-3 * row.frame_ms_mean * row.repetitions * row.queries
         assert row.tokens_per_s * seconds == pytest.approx(6 * row.requests_born)
         assert row.requests_dropped == 0
+
+
+def test_every_mode_gives_the_same_actions_bit_for_bit_and_another_in_every_query(rows):
+    assert [row.actions_equal for row in rows] == [True] * len(rows)
+    assert len({row.actions_sha256 for row in rows}) == 1
+    asked = Workload(denoise_steps=1, text_tokens=6, robots=2, arrivals=parse("every:1"), spelled="every:1")
+    with Bench(SUBJECT).open(asked, [Contender(mode=Mode.ACTIONS)], 5) as opened:
+        (lane,) = opened.lanes
+        assert len({query.actions_sha256 for query in lane.run(5)}) == 5
+
+
+def test_modes_that_differ_in_their_actions_are_flagged_and_fail_the_run(tmp_path, capsys, monkeypatch):
+    """As if a device reckoned otherwise beside language: `shared` looks one query ahead of the others."""
+    ordinary = Bench._observations
+
+    def ahead(self, policy):
+        return itertools.islice(ordinary(self, policy), policy.engine.mode is Mode.SHARED, None)
+
+    monkeypatch.setattr(Bench, "_observations", ahead)
+    path = tmp_path / "rows.jsonl"
+    assert run_experiment(options(path, "--modes", "actions", "shared", "unified"), SUBJECT) == 1
+    assert [row.actions_equal for row in RowFile(path).rows] == [True, False, True, True]
+    assert "gave other actions" in capsys.readouterr().out
 
 
 def test_nothing_compiles_while_it_is_measured(rows):

@@ -21,7 +21,8 @@ class LoggedLane:
     def run(self, queries: int):
         self._log.append((self.contender.mode.value, queries))
         self._answered += queries
-        return [query(float(n), tokens=0) for n in range(self._answered - queries, self._answered)]
+        stream = range(self._answered - queries, self._answered)
+        return [query(float(n), tokens=0, actions=str(n)) for n in stream]
 
 
 def test_modes_are_interleaved_run_by_run():
@@ -46,6 +47,12 @@ def test_what_counts_is_the_window_that_the_prediction_is_made_for():
     stream = list(range(TURNS.total))
     for repetition, run in enumerate(measured.runs[lane.contender]):
         assert [one.frame_ms for one in run] == stream[TURNS.window(repetition)]
+
+
+def test_the_actions_of_every_query_are_kept_and_those_of_the_warm_up_too():
+    lane = LoggedLane(Mode.ACTIONS, [])
+    measured = measure([lane], lambda: STAGES, TURNS)
+    assert measured.actions[lane.contender] == [str(n) for n in range(TURNS.total)]
 
 
 def test_every_place_in_the_order_is_taken_as_often_over_two_repetitions():

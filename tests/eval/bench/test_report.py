@@ -41,10 +41,14 @@ def test_what_spoils_a_measurement_is_said(made_up):
     rows = list(made_up())
     assert "compiled" not in printed(rows)
     assert "dropped" not in printed(rows)
+    assert "equal, bit for bit" in printed(rows)
     assert "busy" not in printed(rows)
     hardware = {**rows[2].hardware, "load_average": [7.0, 1.0, 1.0]}
-    rows[2] = dataclasses.replace(rows[2], compiles_after_warmup=1, requests_dropped=3, hardware=hardware)
+    spoilt = {"compiles_after_warmup": 1, "requests_dropped": 3, "actions_equal": False}
+    rows[2] = dataclasses.replace(rows[2], hardware=hardware, **spoilt)
     assert "1 configurations compiled" in printed(rows)
+    assert "gave other actions" in printed(rows)
+    assert "equal, bit for bit" not in printed(rows)
     assert "3 texts were dropped" in printed(rows)
     assert "load 7.0 on 2 cores" in printed(rows)
 

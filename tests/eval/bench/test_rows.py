@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 from configs.errors import UsageError
 from eval.bench.row import IDENTITY, Row
 from eval.bench.row_file import RowFile
-from tests.eval.bench.conftest import WORKLOAD
+from tests.eval.bench.conftest import BATCHES, WORKLOAD, measured
 
 SCHEMA = TypeAdapter(Row).json_schema()
 PROMISED = """
@@ -18,7 +18,7 @@ PROMISED = """
     action_ms_p50 action_ms_p95 action_ms_p99 frame_ms_p50 frame_ms_p95 frame_ms_p99
     chunks_per_s actions_per_s tokens_per_s first_token_ms_p50 request_ms_p50 requests_finished
     requests_dropped peak_memory_bytes peak_memory_of compiles_after_warmup cameras dtype policy device
-    versions speedup_over_isolated speedup_ci95 predicted_speedup attained_fraction
+    actions_equal versions speedup_over_isolated speedup_ci95 predicted_speedup attained_fraction
 """
 
 
@@ -53,6 +53,28 @@ def test_rates_are_by_the_whole_time(made_up):
     assert unified.frame_ms_p50 == pytest.approx(1.5 * 140)
     assert unified.decode_batch == 30
     assert unified.stage_ms["decode_30"] == 15
+
+
+def test_whoever_gives_other_actions_is_marked(made_up):
+    assert [row.actions_equal for row in made_up()] == [True] * 4
+    same, other = ["a"] * 43, ["a"] * 42 + ["b"]
+    unified, parallel = list(BATCHES)[2:]
+    answered = {**dict.fromkeys(BATCHES, same), unified: other}
+    rows = made_up(actions=answered)
+    assert [row.actions_equal for row in rows] == [True, True, False, True]
+    assert len({row.actions_sha256 for row in rows}) == 2
+    without_actions = {contender: answered[contender] for contender in (parallel, unified)}
+    assert [row.actions_equal for row in made_up(actions=without_actions, runs=runs_of(without_actions))] == [
+        True,
+        False,
+    ]
+    alone = {unified: other}
+    assert [row.actions_equal for row in made_up(actions=alone, runs=runs_of(alone))] == [None]
+
+
+def runs_of(contenders):
+    runs = measured().runs
+    return {contender: runs[contender] for contender in contenders}
 
 
 def test_no_language_has_no_tokens_and_no_texts(made_up):
