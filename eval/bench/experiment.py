@@ -79,11 +79,18 @@ class _Experiment:
             "text_tokens": workload.text_tokens,
             "robots": workload.robots,
             "arrivals": workload.spelled,
+            "slots": workload.slots,
+            "rows": workload.rows,
             "repetitions": self._options.repetitions,
             "queries": self._options.queries,
         }
         every = [
-            {**common, "mode": contender.mode.value, "tokens_per_frame": contender.tokens_per_frame}
+            {
+                **common,
+                "mode": contender.mode.value,
+                "tokens_per_frame": contender.tokens_per_frame,
+                "deadline_ms": contender.deadline_ms,
+            }
             for contender in contenders
         ]
         return [tuple(one[name] for name in IDENTITY) for one in every]

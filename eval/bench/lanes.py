@@ -69,6 +69,7 @@ class PolicyLane:
             action_ms=replies[0].timings_ms["action"],
             frame_ms=frame_ms,
             tokens=sum(reply.tokens for reply in replies),
+            decode_steps=max(reply.tokens_per_frame for reply in replies),
             born=sum(len(reply.born) for reply in replies),
             dropped=sum(len(reply.dropped) for reply in replies),
             finished=[self._text(text.times) for text in finished if text.times is not None],

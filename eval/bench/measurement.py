@@ -33,12 +33,14 @@ class Query:
     """What one query took, in milliseconds, and brought, over all robots.
 
     `actions_sha256` is of the bytes of all robots' actions: whoever is asked the same must answer the same.
+    `decode_steps` are those that the frame was given; 0 where texts run to their end.
     """
 
     actions_sha256: str
     action_ms: float
     frame_ms: float
     tokens: int
+    decode_steps: int
     born: int
     dropped: int
     finished: Sequence[Text]

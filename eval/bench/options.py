@@ -88,6 +88,8 @@ def read(arguments: Sequence[str]) -> Options:
         raise unknown("option", stray[0].split("=")[0], flags, remedy="See --help.")
     chosen = _QUICK if given.quick else _DEFAULTS
     chosen = chosen | {name: value for name, value in vars(given).items() if value is not None}
+    if given.deadline_ms and given.tokens_per_frame:
+        raise UsageError("--deadline-ms decides the tokens of a frame; leave out --tokens-per-frame")
     axes = Axes(
         modes=_once(chosen["modes"], "mode", str),
         denoise_steps=_once(chosen["denoise_steps"], "denoise steps", int),
@@ -95,6 +97,9 @@ def read(arguments: Sequence[str]) -> Options:
         tokens_per_frame=_once(chosen["tokens_per_frame"], "tokens per frame", int),
         robots=_once(chosen["robots"], "robots", int),
         arrivals=tuple((text, spelling.parse(text)) for text in _once(chosen["arrivals"], "arrivals", str)),
+        deadline_ms=_once(chosen.get("deadline_ms", ()), "deadline ms", float),
+        slots=given.slots,
+        rows=given.rows,
     )
     for name in ("repetitions", "queries", "prompt_tokens"):
         if chosen[name] < 1:
@@ -118,11 +123,15 @@ def default_output(policy: str) -> Path:
 def _once(values: Sequence[Any], what: str, kind: Callable[[str], T]) -> tuple[T, ...]:
     """A list given as several values, several options, with commas, or any mix; doubles count once."""
     pieces = [piece.strip() for value in values for piece in str(value).split(",")]
+    return tuple(dict.fromkeys(_one(piece, what, kind) for piece in pieces))
+
+
+def _one(piece: str, what: str, kind: Callable[[str], T]) -> T:
     try:
-        return tuple(dict.fromkeys(kind(piece) for piece in pieces))
+        return kind(piece)
     except ValueError:
-        wrong = next(piece for piece in pieces if not piece.isdigit())
-        raise UsageError(f"{what}: {wrong!r} is no whole number") from None
+        number = "whole number" if kind is int else "number"
+        raise UsageError(f"{what}: {piece!r} is no {number}") from None
 
 
 def _parser() -> _Parser:
@@ -139,6 +148,25 @@ def _parser() -> _Parser:
     )
     what.add_argument("--dtype", choices=("float32", "bfloat16"), help="default: the policy's own")
     _add_lists(what)
+    what.add_argument(
+        "--deadline-ms",
+        nargs="+",
+        action="extend",
+        metavar="MS",
+        help="in mode unified, decode what fits before the deadline instead of --tokens-per-frame",
+    )
+    what.add_argument(
+        "--slots",
+        type=int,
+        metavar="N",
+        help="texts alive at once; one too many drops another; default: as many as are asked for",
+    )
+    what.add_argument(
+        "--rows",
+        type=int,
+        metavar="N",
+        help="texts decoded in one batch, the others wait in their slots; default: all that are alive",
+    )
     what.add_argument(
         "--prompt-tokens",
         type=int,

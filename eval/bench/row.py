@@ -14,8 +14,11 @@ IDENTITY = (
     "denoise_steps",
     "text_tokens",
     "tokens_per_frame",
+    "deadline_ms",
     "robots",
     "arrivals",
+    "slots",
+    "rows",
     "repetitions",
     "queries",
 )
@@ -55,9 +58,11 @@ class Row(Setting):
         mode: How language was scheduled.
         denoise_steps: Euler steps of the flow.
         text_tokens: Tokens of a text, N.
-        tokens_per_frame: Decode steps in a frame of `unified`, k; None in the other modes.
+        tokens_per_frame: Decode steps in a frame of `unified`, k; None in the other modes, and by deadline.
+        deadline_ms: What decided on these steps instead of k.
         robots: Observations in a query.
         arrivals: When texts are born.
+        slots, rows: Texts alive at once, and in one batch; None for as many as were asked for.
         repetitions: Turns of this configuration.
         queries: Queries in a turn.
         warm_up_queries: Queries before anything counted.
@@ -68,10 +73,14 @@ class Row(Setting):
         chunks_per_s: Chunks of actions, all robots together.
         actions_per_s: The horizon times that, as OxyGen's paper counts.
         tokens_per_s: Tokens of text, all robots together.
+        decode_steps_per_frame: Mean of those that a frame of `unified` was given; None in the other modes.
+        deadline_missed_fraction: Frames that were longer than the deadline; None without one.
         requests_born, requests_finished, requests_dropped: Texts in the queries that counted.
         decode_batch: Texts in a decode step: the size of the program; None where nothing was decoded.
         stage_ms: Each program by itself, median over repetitions: `prefill`, `denoise`, `fork`, `decode_B`.
-        frame_ms_predicted: What the stages add up to, without a fork and without what holds them together.
+        frame_ms_predicted: What the stages add up to, without a fork and without what holds them together;
+            None where nobody can tell beforehand what is run: in `parallel`, by deadline, and where slots or
+            rows were too few. So are the next figures that build on it.
         speedup_over_isolated: `isolated`'s mean frame by this one's, paired by repetition.
         speedup_ci95: Its 95 % interval, from the bootstrap over repetitions.
         predicted_speedup: The same ratio of the predicted frames.
@@ -94,8 +103,11 @@ class Row(Setting):
     denoise_steps: int
     text_tokens: int
     tokens_per_frame: int | None
+    deadline_ms: float | None
     robots: int
     arrivals: str
+    slots: int | None
+    rows: int | None
     repetitions: int
     queries: int
     warm_up_queries: int
@@ -115,6 +127,8 @@ class Row(Setting):
     chunks_per_s: float
     actions_per_s: float
     tokens_per_s: float
+    decode_steps_per_frame: float | None
+    deadline_missed_fraction: float | None
     requests_born: int
     requests_finished: int
     requests_dropped: int

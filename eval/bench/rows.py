@@ -10,7 +10,7 @@ from typing import Any
 from eval.bench.measurement import Measured, Query, Run, Turns
 from eval.bench.ratios import Ratio, paired_ratio
 from eval.bench.row import Row, Setting
-from eval.bench.schedule import StageTimes, Work, work
+from eval.bench.schedule import StageTimes, Work, is_foreseen, work
 from eval.bench.workloads import Contender, Workload
 from eval.statistics import quantiles
 from oxygen.scheduler import Mode
@@ -46,6 +46,7 @@ def rows(
         contender: _predicted(workload, contender, batch, turns, measured.stages)
         for contender, batch in afterwards.batches.items()
         if contender.mode is not Mode.PARALLEL  # nothing is known of two processes on one device
+        and is_foreseen(workload, contender, turns.total)
     }
     return [
         Row(
@@ -54,13 +55,17 @@ def rows(
             denoise_steps=workload.denoise_steps,
             text_tokens=workload.text_tokens,
             tokens_per_frame=contender.tokens_per_frame,
+            deadline_ms=contender.deadline_ms,
             robots=workload.robots,
             arrivals=workload.spelled,
+            slots=workload.slots,
+            rows=workload.rows,
             repetitions=turns.repetitions,
             queries=turns.queries,
             warm_up_queries=turns.warm_up,
             **_latencies(runs),
             **_rates(runs, setting.horizon * workload.robots, workload.robots),
+            **_frames(runs, contender),
             **_requests(runs),
             decode_batch=_largest(workload, contender, afterwards.batches[contender], turns),
             stage_ms=_stage_ms(measured.stages),
@@ -103,6 +108,17 @@ def _rates(runs: Sequence[Run], actions: int, chunks: int) -> dict[str, Any]:
         "chunks_per_s": chunks * len(queries) / seconds,
         "actions_per_s": actions * len(queries) / seconds,
         "tokens_per_s": sum(query.tokens for query in queries) / seconds,
+    }
+
+
+def _frames(runs: Sequence[Run], contender: Contender) -> dict[str, Any]:
+    """What a frame of `unified` was given, and whether that was too much for its deadline."""
+    queries, deadline = _all(runs), contender.deadline_ms
+    steps = statistics.fmean(query.decode_steps for query in queries)
+    missed = None if deadline is None else statistics.fmean(query.frame_ms > deadline for query in queries)
+    return {
+        "decode_steps_per_frame": steps if contender.mode is Mode.UNIFIED else None,
+        "deadline_missed_fraction": missed,
     }
 
 
@@ -168,7 +184,7 @@ def _ratios(
     if _ISOLATED in runs:
         base, frames = _mean_frames(runs[_ISOLATED]), _mean_frames(runs[contender])
         found |= _as_fields("speedup_over_isolated", "speedup_ci95", paired_ratio(base, frames))
-        if mine is not None:
+        if mine is not None and _ISOLATED in predicted:
             expected = [a / b for a, b in zip(predicted[_ISOLATED], mine, strict=True)]
             found["predicted_speedup"] = statistics.median(expected)
             attained = paired_ratio(base, frames, expected=expected)

@@ -29,11 +29,10 @@ class Work:
 
 
 def work(workload: Workload, contender: Contender, queries: int) -> list[Work]:
-    """What the first `queries` queries have to run."""
+    """What the first `queries` queries have to run, where every text finds a slot and a row at once."""
     born = [[workload.lengths(robot, query) for robot in range(workload.robots)] for query in range(queries)]
     if contender.mode is Mode.UNIFIED:
-        assert contender.tokens_per_frame is not None
-        return _over_frames(born, contender.tokens_per_frame)
+        return _over_frames(born, contender.least_tokens)
     return [_IN_ONE_QUERY[contender.mode](texts) for texts in born]
 
 
@@ -77,10 +76,31 @@ def _over_frames(born: Sequence[Sequence[Sequence[int]]], k: int) -> list[Work]:
     return done
 
 
+def is_foreseen(workload: Workload, contender: Contender, queries: int) -> bool:
+    """Whether `work` says what is run: texts find slots and rows at once, and no clock decides on steps."""
+    if contender.deadline_ms is not None:
+        return False
+    if contender.mode is Mode.ACTIONS:
+        return True
+    alive = most_births(workload, queries)
+    if contender.mode is Mode.UNIFIED:
+        alive = max(query.texts for query in work(workload, contender, queries))
+    in_one_batch = alive if contender.mode in (Mode.UNIFIED, Mode.SHARED) else 0
+    return alive <= (workload.slots or alive) and in_one_batch <= (workload.rows or in_one_batch)
+
+
 def longest_life(workload: Workload, contender: Contender) -> int:
-    """The most queries that a text is under way: after as many, all that can go on at once does."""
-    k = contender.tokens_per_frame
-    return 1 if k is None else math.ceil(workload.text_tokens / k)
+    """The most queries that a text is under way: after as many, all that can go on at once does.
+
+    Where rows are fewer than slots, a text may have to wait while those in all other slots are decoded.
+    """
+    if contender.mode is not Mode.UNIFIED:
+        return 1
+    decoded = math.ceil(workload.text_tokens / contender.least_tokens)
+    if workload.rows is None:
+        return decoded
+    slots = workload.slots or max(query.texts for query in work(workload, contender, 2 * decoded))
+    return decoded + math.ceil((slots - 1) * decoded / workload.rows)
 
 
 def most_births(workload: Workload, queries: int) -> int:

@@ -12,7 +12,7 @@ from eval.bench.stages import Stages
 from eval.bench.subject import Subject
 from eval.bench.unending import Unending, instruction
 from eval.bench.workloads import Contender, Workload
-from oxygen.budget import FixedTokens
+from oxygen.budget import Deadline, FixedTokens
 from oxygen.config import Pi05Config
 from oxygen.engine_config import EngineConfig
 from oxygen.language import LanguageTask
@@ -64,7 +64,8 @@ class Bench:
             queries: How many each will answer, warm-up included; there is room for the texts of these.
         """
         rows = {contender: _rows(workload, contender, queries) for contender in contenders}
-        parts = self._parts(workload, rows.values(), most_births(workload, queries))
+        slots = workload.slots or max(_widest(workload, contender, queries) for contender in contenders)
+        parts = self._parts(workload, slots, rows.values(), most_births(workload, queries))
         sizes = parts.runner.sizes
         with contextlib.ExitStack() as stack:
             lanes = []
@@ -96,11 +97,11 @@ class Bench:
             self._loaded = config, load_weights(self._subject.weights, config)
         return self._loaded[1]
 
-    def _parts(self, workload: Workload, rows: Iterable[int], births: int) -> Parts:
+    def _parts(self, workload: Workload, slots: int, rows: Iterable[int], births: int) -> Parts:
         births = max(1, births)
         sizes = Sizes(
             robots=workload.robots,
-            slots=max(rows),
+            slots=slots,
             rows=tuple(sorted({workload.robots, *rows})),
             births=tuple(sorted({min(births, workload.robots), births})),
             suffix=len(SUFFIX.tokens),
@@ -124,15 +125,24 @@ class Bench:
         return random_observations(policy.runner.config, policy.engine.robots, state_size, prompt)
 
 
-def _rows(workload: Workload, contender: Contender, queries: int) -> int:
-    """The widest batch that a contender decodes; a slot for every robot at least."""
+def _widest(workload: Workload, contender: Contender, queries: int) -> int:
+    """The most texts that a contender could decode in one batch; a slot for every robot at least."""
     return max(workload.robots, *(query.texts for query in work(workload, contender, queries)))
 
 
+def _rows(workload: Workload, contender: Contender, queries: int) -> int:
+    """The widest batch that a contender decodes."""
+    widest = _widest(workload, contender, queries)
+    if workload.rows is None:
+        return widest
+    return workload.rows if contender.mode is Mode.UNIFIED else min(widest, workload.rows)
+
+
 def _engine(workload: Workload, contender: Contender, rows: int, slots: int) -> EngineConfig:
+    deadline = contender.deadline_ms
     return EngineConfig(
         mode=contender.mode,
-        budget=FixedTokens(contender.tokens_per_frame or 1),
+        budget=FixedTokens(contender.least_tokens) if deadline is None else Deadline(deadline),
         slots=slots,
         rows=rows,
         robots=workload.robots,
@@ -145,7 +155,7 @@ def _batch(contender: Contender, rows: int, sizes: Sizes) -> Batch:
     def of_query(query: Work) -> int | None:
         if not query.decode_steps:
             return None
-        wanted = query.texts if contender.mode is Mode.SHARED else sizes.robots
+        wanted = min(query.texts, rows) if contender.mode is Mode.SHARED else sizes.robots
         wanted = rows if contender.mode is Mode.UNIFIED else wanted
         return next(size for size in sizes.rows if size >= wanted)
 

@@ -28,7 +28,7 @@ class Stages:
         return StageTimes(
             prefill=_mean_ms(lambda: runner.prefill(self._seen)),
             denoise=_mean_ms(lambda: runner.denoise(self._prefix, nobody, nobody)),
-            fork=_mean_ms(lambda: self._fork(runner.sizes.births[-1])),
+            fork=_mean_ms(lambda: self._fork(min(runner.sizes.births[-1], runner.sizes.slots))),
             decode={batch: self._decode_ms(batch) for batch in runner.sizes.rows},
         )
 

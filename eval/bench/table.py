@@ -10,6 +10,7 @@ from rich.table import Table
 from eval.bench.costs import Peaks
 from eval.bench.roofline import Stage
 from eval.bench.row import Row
+from eval.bench.workloads import contender_in_words, room_in_words
 
 WIDTH = 110
 """Columns of the tables where there is no terminal to ask."""
@@ -29,6 +30,11 @@ def _attained(row: Row) -> str:
     return "–" if row.attained_fraction is None else f"{100 * row.attained_fraction:.0f} %"
 
 
+def _k(row: Row) -> str:
+    """Tokens of a frame, or the deadline that decides on them."""
+    return _number(row.tokens_per_frame, "d") if row.deadline_ms is None else f"{row.deadline_ms:g} ms"
+
+
 def _number(value: float | None, form: str) -> str:
     return "–" if value is None else format(value, form)
 
@@ -40,7 +46,7 @@ def _ms(value: float) -> str:
 
 _COLUMNS: Mapping[str, Callable[[Row], str]] = {
     "mode": lambda row: row.mode,
-    "k": lambda row: _number(row.tokens_per_frame, "d"),
+    "k": _k,
     "action\np50, ms": lambda row: _ms(row.action_ms_p50),
     "action\np95": lambda row: _ms(row.action_ms_p95),
     "frame\np50, ms": lambda row: _ms(row.frame_ms_p50),
@@ -68,13 +74,15 @@ def print_rows(rows: Sequence[Row], console: Console) -> None:
 
 def workload_of(row: Row) -> tuple[object, ...]:
     """What rows of the same table have in common."""
-    return (row.policy, row.dtype, row.device, row.denoise_steps, row.text_tokens, row.arrivals, row.robots)
+    model = (row.policy, row.dtype, row.device)
+    return (*model, row.denoise_steps, row.text_tokens, row.arrivals, row.robots, row.slots, row.rows)
 
 
 def heading(row: Row) -> str:
     """A workload in words."""
     robots = "1 robot" if row.robots == 1 else f"{row.robots} robots"
-    return f"N = {row.text_tokens}, {row.arrivals}, {row.denoise_steps} denoise steps, {robots}"
+    most = room_in_words(row.slots, row.rows)
+    return f"N = {row.text_tokens}, {row.arrivals}, {row.denoise_steps} denoise steps, {robots}{most}"
 
 
 def _workload_table(rows: Sequence[Row], width: int) -> Table:
@@ -97,7 +105,7 @@ def _unequal(rows: Sequence[Row]) -> list[Row]:
 
 def contender(row: Row) -> str:
     """A way of serving in words."""
-    return row.mode if row.tokens_per_frame is None else f"{row.mode}, k = {row.tokens_per_frame}"
+    return contender_in_words(row.mode, row.tokens_per_frame, row.deadline_ms)
 
 
 def _warnings(rows: Sequence[Row]) -> list[str]:

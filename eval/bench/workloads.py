@@ -5,6 +5,7 @@ import itertools
 
 from configs.errors import UsageError, unknown
 from oxygen.arrivals import Arrivals
+from oxygen.budget import Deadline
 from oxygen.scheduler import Mode
 
 
@@ -18,6 +19,9 @@ class Workload:
         robots: Observations in a query.
         arrivals: When texts are born, for every robot.
         spelled: The arrivals as they were written.
+        slots: Texts that can be alive at once, of all robots; None for as many as are asked for, so that none
+            is dropped.
+        rows: Texts that `unified` and `shared` decode in one batch; None for all that are alive.
     """
 
     denoise_steps: int
@@ -25,6 +29,8 @@ class Workload:
     robots: int
     arrivals: Arrivals
     spelled: str
+    slots: int | None = None
+    rows: int | None = None
 
     def __post_init__(self) -> None:
         for field in ("denoise_steps", "text_tokens", "robots"):
@@ -35,6 +41,10 @@ class Workload:
             raise UsageError(
                 f"arrivals {self.spelled!r} ask for up to {longest} tokens; text tokens: {self.text_tokens}"
             )
+        if self.slots is not None and self.slots < self.robots:
+            raise UsageError(f"slots: {self.slots}; at least one for each robot, {self.robots}")
+        if self.rows is not None and self.rows < 1:
+            raise UsageError(f"rows: {self.rows}; at least 1")
 
     def lengths(self, robot: int, query: int) -> list[int]:
         """Tokens of each text that is born for a robot in a query."""
@@ -42,7 +52,14 @@ class Workload:
 
     def __str__(self) -> str:
         robots = "1 robot" if self.robots == 1 else f"{self.robots} robots"
-        return f"N = {self.text_tokens}, {self.spelled}, {self.denoise_steps} denoise steps, {robots}"
+        most = room_in_words(self.slots, self.rows)
+        return f"N = {self.text_tokens}, {self.spelled}, {self.denoise_steps} denoise steps, {robots}{most}"
+
+
+def room_in_words(slots: int | None, rows: int | None) -> str:
+    """What was said about the room for texts, to go on a sentence with; nothing if nothing was."""
+    said = [(slots, "slot"), (rows, "row")]
+    return "".join(f", {n} {what}{'' if n == 1 else 's'}" for n, what in said if n is not None)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -52,19 +69,36 @@ class Contender:
     Attributes:
         mode: How language is scheduled.
         tokens_per_frame: Decode steps in a frame of mode `unified`; None in the others, which have no such.
+        deadline_ms: In mode `unified`, what decides on the steps of a frame instead, milliseconds.
     """
 
     mode: Mode
     tokens_per_frame: int | None = None
+    deadline_ms: float | None = None
+
+    @property
+    def least_tokens(self) -> int:
+        """Decode steps of a frame of mode `unified` in any case: a deadline promises one."""
+        return self.tokens_per_frame or 1
 
     def __str__(self) -> str:
-        k = self.tokens_per_frame
-        return self.mode.value if k is None else f"{self.mode.value}, k = {k}"
+        return contender_in_words(self.mode.value, self.tokens_per_frame, self.deadline_ms)
+
+
+def contender_in_words(mode: str, tokens_per_frame: int | None, deadline_ms: float | None) -> str:
+    """A mode, and of `unified` what decides on the tokens of a frame."""
+    if deadline_ms is not None:
+        return f"{mode}, {deadline_ms:g} ms"
+    return mode if tokens_per_frame is None else f"{mode}, k = {tokens_per_frame}"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Axes:
-    """Every choice on every axis; what is measured is their product."""
+    """Every choice on every axis; what is measured is their product.
+
+    Deadlines, where there are any, take the place of the tokens per frame. `slots` and `rows` are no axes:
+    they are the same in all workloads.
+    """
 
     modes: tuple[str, ...]
     denoise_steps: tuple[int, ...]
@@ -72,6 +106,9 @@ class Axes:
     tokens_per_frame: tuple[int, ...]
     robots: tuple[int, ...]
     arrivals: tuple[tuple[str, Arrivals], ...]
+    deadline_ms: tuple[float, ...] = ()
+    slots: int | None = None
+    rows: int | None = None
 
     def __post_init__(self) -> None:
         for name in self.modes:
@@ -80,15 +117,23 @@ class Axes:
         for k in self.tokens_per_frame:
             if k < 1:
                 raise UsageError(f"tokens per frame: {k}; at least 1")
+        for milliseconds in self.deadline_ms:
+            Deadline(milliseconds)  # checks itself
         self.workloads()  # each checks itself
 
     def contenders(self, text_tokens: int) -> list[Contender]:
-        """The modes in their order; `unified` once for each k. More than a text's length is no other k."""
+        """The modes in their order; `unified` once for each deadline, or for each k.
+
+        More than a text's length is no other k.
+        """
         ks = sorted({min(k, text_tokens) for k in self.tokens_per_frame})
+        unified = [Contender(mode=Mode.UNIFIED, deadline_ms=ms) for ms in self.deadline_ms] or [
+            Contender(mode=Mode.UNIFIED, tokens_per_frame=k) for k in ks
+        ]
         return [
-            Contender(mode=Mode(mode), tokens_per_frame=k)
+            contender
             for mode in self.modes
-            for k in (ks if mode == Mode.UNIFIED else [None])
+            for contender in (unified if mode == Mode.UNIFIED else [Contender(mode=Mode(mode))])
         ]
 
     def workloads(self) -> list[tuple[Workload, list[Contender]]]:
@@ -97,7 +142,13 @@ class Axes:
         return [
             (
                 Workload(
-                    denoise_steps=steps, text_tokens=n, robots=robots, arrivals=arrivals, spelled=spelled
+                    denoise_steps=steps,
+                    text_tokens=n,
+                    robots=robots,
+                    arrivals=arrivals,
+                    spelled=spelled,
+                    slots=self.slots,
+                    rows=self.rows,
                 ),
                 self.contenders(n),
             )

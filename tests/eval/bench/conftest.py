@@ -51,6 +51,7 @@ def query(frame_ms: float, *, tokens: int, actions: str = "the same") -> Query:
         action_ms=0.9 * frame_ms,
         frame_ms=frame_ms,
         tokens=tokens,
+        decode_steps=1 if tokens else 0,
         born=len(texts),
         dropped=0,
         finished=texts,

@@ -126,6 +126,39 @@ def test_robots_and_bursts_are_served_and_a_resumed_run_leaves_out_what_is_there
     assert "left out" in capsys.readouterr().out
 
 
+def test_too_few_slots_drop_texts_and_the_row_counts_them(tmp_path, capsys):
+    path = tmp_path / "rows.jsonl"
+    few = ("--slots", "2", "--rows", "1", "--modes", "unified")
+    assert run_experiment(options(path, *few), SUBJECT) == 0
+    row = RowFile(path).rows[0]
+    assert (row.tokens_per_frame, row.slots, row.rows, row.decode_batch) == (1, 2, 1, 1)
+    assert row.requests_born == 6, "one in every query"
+    assert row.requests_dropped >= 4, "one row finishes one text in six queries"
+    seconds = 1e-3 * row.frame_ms_mean * 6
+    assert row.tokens_per_s * seconds == pytest.approx(6), "and is never idle"
+    assert "were dropped" in capsys.readouterr().out
+
+
+def test_a_deadline_decides_how_much_a_frame_decodes(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    arguments = (
+        "--modes",
+        "unified",
+        "--deadline-ms",
+        "0.001",
+        "60000",
+        "--repetitions",
+        "2",
+        "--queries",
+        "3",
+    )
+    run_experiment(read([*arguments, "--text-tokens", "6", "--output", str(path)]), SUBJECT)
+    hurried, leisurely = RowFile(path).rows
+    assert (hurried.deadline_ms, hurried.decode_steps_per_frame) == (0.001, 1)
+    assert (leisurely.deadline_ms, leisurely.decode_steps_per_frame) == (60000, 6)
+    assert (hurried.deadline_missed_fraction, leisurely.deadline_missed_fraction) == (1, 0)
+
+
 def test_the_chunks_of_all_robots_count(tmp_path):
     path = tmp_path / "rows.jsonl"
     run_experiment(options(path, "--robots", "3", "--modes", "actions"), SUBJECT)

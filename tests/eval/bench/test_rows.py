@@ -77,6 +77,15 @@ def runs_of(contenders):
     return {contender: runs[contender] for contender in contenders}
 
 
+def test_too_little_room_is_no_basis_for_a_prediction(made_up):
+    few = made_up(dataclasses.replace(WORKLOAD, slots=3, rows=3))
+    _, isolated, unified, _ = few
+    assert (isolated.slots, isolated.rows) == (3, 3)
+    assert isolated.predicted_speedup == 1, "one text at a time has room enough"
+    assert unified.speedup_over_isolated == pytest.approx(350 / 140)
+    assert (unified.frame_ms_predicted, unified.predicted_speedup, unified.attained_fraction) == (None,) * 3
+
+
 def test_no_language_has_no_tokens_and_no_texts(made_up):
     actions, *_ = made_up()
     assert (actions.tokens_per_s, actions.request_ms_p50, actions.decode_batch) == (0, None, None)

@@ -12,9 +12,15 @@ from eval.bench.workloads import Axes, Contender, Workload
 from oxygen.scheduler import Mode
 
 
-def workload(spelled="every:1", *, text_tokens=30, robots=1):
+def workload(spelled="every:1", *, text_tokens=30, robots=1, slots=None, rows=None):
     return Workload(
-        denoise_steps=10, text_tokens=text_tokens, robots=robots, arrivals=parse(spelled), spelled=spelled
+        denoise_steps=10,
+        text_tokens=text_tokens,
+        robots=robots,
+        arrivals=parse(spelled),
+        spelled=spelled,
+        slots=slots,
+        rows=rows,
     )
 
 
@@ -71,6 +77,57 @@ def test_every_mode_decodes_every_token_that_is_born(spelled, robots, k):
     assert schedule.most_births(asked, queries) <= len(texts)
 
 
+@pytest.mark.parametrize(
+    ("room", "mode", "k", "foreseen"),
+    [
+        ({}, "unified", 1, True),
+        ({"slots": 30, "rows": 30}, "unified", 1, True),
+        ({"slots": 29}, "unified", 1, False),
+        ({"slots": 30, "rows": 29}, "unified", 1, False),
+        ({"slots": 3, "rows": 3}, "unified", 10, True),
+        ({"slots": 1, "rows": 1}, "isolated", None, True),
+        ({"slots": 1, "rows": 1}, "actions", None, True),
+    ],
+)
+def test_what_is_run_is_foreseen_where_every_text_finds_room(room, mode, k, foreseen):
+    assert schedule.is_foreseen(workload(**room), contender(mode, k), 100) == foreseen
+
+
+def test_a_burst_needs_as_many_slots_and_in_one_batch_as_many_rows():
+    for mode, room, foreseen in [
+        ("isolated", {"slots": 3}, False),
+        ("isolated", {"slots": 4, "rows": 1}, True),
+        ("shared", {"slots": 4, "rows": 3}, False),
+        ("shared", {"slots": 4, "rows": 4}, True),
+    ]:
+        assert schedule.is_foreseen(workload("burst:4:8", **room), contender(mode), 100) == foreseen
+
+
+def test_nobody_foresees_what_a_deadline_affords():
+    assert not schedule.is_foreseen(workload(), Contender(mode=Mode.UNIFIED, deadline_ms=1e6), 100)
+
+
+def test_where_rows_are_few_a_text_may_wait_for_those_in_all_other_slots():
+    """A text has a row for six frames, and the five others by twos: fifteen frames before it, at most."""
+    few = workload(text_tokens=6, slots=6, rows=2)
+    assert schedule.longest_life(few, contender("unified", 1)) == 6 + 15
+    assert schedule.longest_life(workload(text_tokens=6), contender("unified", 1)) == 6
+    assert schedule.longest_life(few, contender("shared")) == 1
+
+
+def test_deadlines_take_the_place_of_k():
+    axes = Axes(
+        modes=("actions", "unified"),
+        denoise_steps=(10,),
+        text_tokens=(30,),
+        tokens_per_frame=(1, 5),
+        robots=(1,),
+        arrivals=(("every:1", parse("every:1")),),
+        deadline_ms=(50.0, 100.5),
+    )
+    assert [str(one) for one in axes.contenders(30)] == ["actions", "unified, 50 ms", "unified, 100.5 ms"]
+
+
 def test_the_axes_multiply_and_k_is_an_axis_of_unified_alone():
     axes = Axes(
         modes=("actions", "isolated", "unified"),
@@ -93,6 +150,9 @@ def test_the_axes_multiply_and_k_is_an_axis_of_unified_alone():
         ({"tokens_per_frame": (0,)}, "at least 1"),
         ({"robots": (0,)}, "at least 1"),
         ({"text_tokens": (0,)}, "at least 1"),
+        ({"robots": (1, 3), "slots": 2}, "one for each robot, 3"),
+        ({"rows": 0}, "at least 1"),
+        ({"deadline_ms": (-1.0,)}, "above 0"),
     ],
 )
 def test_axes_that_make_no_sense_are_refused(change, said):
