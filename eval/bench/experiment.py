@@ -21,6 +21,7 @@ from eval.bench.subject import Subject
 from eval.bench.terminal import Terminal
 from eval.bench.workloads import Contender, Workload
 from eval.interrupts import Interrupts
+from oxygen.scheduler import Mode
 
 
 def run_experiment(options: Options, subject: Subject) -> int:
@@ -104,10 +105,14 @@ class _Experiment:
         with self._bench.open(workload, contenders, turns.total) as opened:
             measured = measure(opened.lanes, opened.stages.times, turns, advance)
             compiles = {lane.contender: lane.compiles_after_warm_up for lane in opened.lanes}
+            taken = {
+                contender: memory.in_use(programs, in_two_processes=contender.mode is Mode.PARALLEL)
+                for contender, programs in opened.program_bytes.items()
+            }
         afterwards = Afterwards(
             batches=opened.batches,
             compiles_after_warmup=compiles,
-            peak_memory=memory.peak(),
+            memory=taken,
             provenance={"written_at": _now(), **self._provenance},
         )
         return rows(self.setting, workload, turns, measured, afterwards)

@@ -90,8 +90,14 @@ class Row(Setting):
         actions_equal: Whether they are, bit for bit, those of mode `actions`, or of the workload's first
             configuration where that is not asked for; None where it is the only one.
         compiles_after_warmup: Compilations while it was measured.
-        peak_memory_bytes: The most that was in use since the process began.
-        peak_memory_of: `device`, where its backend tells, else `process`.
+        program_bytes: What each program of this configuration holds at once, by its compiler: weights and
+            other arguments, results, temporary arrays. The pool is an argument of `fork` and of `decode_B`,
+            and as large as the largest configuration of the workload needs it. None where nobody tells.
+        needed_memory_bytes: The largest of these, as they run one after the other; in `parallel`, the largest
+            of each of the two processes.
+        second_process_bytes: The most that the second process of `parallel` had in the host's memory.
+        peak_memory_bytes: The most that was in use since the process began, by any configuration.
+        peak_memory_of: `device`, where its backend tells; else `process`, in `parallel` both of them.
         written_at: UTC, ISO 8601.
         command: What was typed.
         commit, dirty: The code that ran, and whether files differed from it.
@@ -145,6 +151,9 @@ class Row(Setting):
     actions_sha256: str
     actions_equal: bool | None
     compiles_after_warmup: int
+    program_bytes: Mapping[str, int] | None
+    needed_memory_bytes: int | None
+    second_process_bytes: int | None
     peak_memory_bytes: int
     peak_memory_of: str
     written_at: str

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from eval.bench.measurement import Measured, Query, Run, Turns
+from eval.bench.memory import Memory, needed
 from eval.bench.ratios import Ratio, paired_ratio
 from eval.bench.row import Row, Setting
 from eval.bench.schedule import StageTimes, Work, is_foreseen, work
@@ -28,13 +29,13 @@ class Afterwards:
     Attributes:
         batches: The decode program that each contender's work takes.
         compiles_after_warmup: Compilations since the programs were ready, by contender.
-        peak_memory: The most bytes in use, and of what.
+        memory: What each contender takes of it.
         provenance: When it was written, command, commit, versions, hardware.
     """
 
     batches: Mapping[Contender, Batch]
     compiles_after_warmup: Mapping[Contender, int]
-    peak_memory: tuple[int, str]
+    memory: Mapping[Contender, Memory]
     provenance: Mapping[str, Any]
 
 
@@ -72,12 +73,22 @@ def rows(
             **_ratios(contender, measured.runs, predicted),
             **_exactness(contender, measured.actions),
             compiles_after_warmup=afterwards.compiles_after_warmup[contender],
-            peak_memory_bytes=afterwards.peak_memory[0],
-            peak_memory_of=afterwards.peak_memory[1],
+            **_memory(contender, afterwards.memory[contender]),
             **afterwards.provenance,
         )
         for contender, runs in measured.runs.items()
     ]
+
+
+def _memory(contender: Contender, memory: Memory) -> dict[str, Any]:
+    two = contender.mode is Mode.PARALLEL
+    return {
+        "program_bytes": memory.by_program,
+        "needed_memory_bytes": needed(memory.by_program, in_two_processes=two),
+        "second_process_bytes": memory.second_process,
+        "peak_memory_bytes": memory.peak,
+        "peak_memory_of": memory.peak_of,
+    }
 
 
 def _all(runs: Sequence[Run]) -> list[Query]:

@@ -5,6 +5,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from eval.bench import memory
 from eval.bench.lanes import PolicyLane, random_observations
 from eval.bench.rows import Batch
 from eval.bench.schedule import Work, most_births, work
@@ -31,6 +32,9 @@ SUFFIX = Suffix(tokens=tuple(Unending().encode(_ASKS)), sampling=GREEDY)
 """What asks for every text."""
 
 
+_OWN_PREFILL = (Mode.ISOLATED, Mode.PARALLEL)
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Opened:
     """A workload, compiled and ready to be measured.
@@ -39,11 +43,13 @@ class Opened:
         lanes: Its contenders.
         stages: Its programs by themselves.
         batches: Which decode program the work of a query takes, by contender.
+        program_bytes: What each of a contender's programs takes of memory; None where nobody tells.
     """
 
     lanes: Sequence[PolicyLane]
     stages: Stages
     batches: Mapping[Contender, Batch]
+    program_bytes: Mapping[Contender, Mapping[str, int] | None]
 
 
 class Bench:
@@ -78,6 +84,10 @@ class Bench:
                 lanes=lanes,
                 stages=Stages(parts.runner, seen, SUFFIX.tokens),
                 batches={contender: _batch(contender, most, sizes) for contender, most in rows.items()},
+                program_bytes={
+                    contender: self._program_bytes(parts.runner, contender, most)
+                    for contender, most in rows.items()
+                },
             )
 
     def runner(self, denoise_steps: int, sizes: Sizes) -> Runner:
@@ -119,6 +129,11 @@ class Bench:
             weights=self._subject.weights,
         )
 
+    def _program_bytes(self, runner: Runner, contender: Contender, rows: int) -> dict[str, int] | None:
+        births = runner.sizes.births[0 if contender.mode in _OWN_PREFILL else -1]
+        batch = None if contender.mode is Mode.ACTIONS else rows
+        return memory.by_program(runner, bucket=self._subject.bucket, births=births, batch=batch)
+
     def _observations(self, policy: VectorPolicy) -> Iterator[Sequence[Mapping[str, Any]]]:
         state_size = policy.transform.embodiment.interface.observation.state_size
         prompt = instruction(self._subject.prompt_tokens)
@@ -133,9 +148,13 @@ def _widest(workload: Workload, contender: Contender, queries: int) -> int:
 def _rows(workload: Workload, contender: Contender, queries: int) -> int:
     """The widest batch that a contender decodes."""
     widest = _widest(workload, contender, queries)
-    if workload.rows is None:
-        return widest
-    return workload.rows if contender.mode is Mode.UNIFIED else min(widest, workload.rows)
+    match contender.mode:
+        case Mode.UNIFIED:
+            return workload.rows or widest
+        case Mode.SHARED:
+            return min(widest, workload.rows or widest)
+        case _:
+            return widest
 
 
 def _engine(workload: Workload, contender: Contender, rows: int, slots: int) -> EngineConfig:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from eval.bench.measurement import Measured, Query, Text, Turns
+from eval.bench.memory import Memory
 from eval.bench.row import Row, Setting
 from eval.bench.rows import Afterwards, rows
 from eval.bench.schedule import StageTimes
@@ -41,6 +42,12 @@ PROVENANCE = {
     "versions": {"python": "3.12", "mujoco": None},
     "hardware": {"processor": "an abacus", "cores": 2, "load_average": [0.1, 0.1, 0.1]},
 }
+MEMORY = Memory(
+    by_program={"prefill": 300, "denoise": 200, "fork": 350, "decode_30": 400},
+    second_process=None,
+    peak=2**30,
+    peak_of="process",
+)
 DRIFT = (1.0, 2.0, 1.5)
 
 
@@ -86,7 +93,7 @@ def made_up() -> Callable[..., Sequence[Row]]:
         afterwards = Afterwards(
             batches={contender: lambda _, batch=batch: batch for contender, batch in BATCHES.items()},
             compiles_after_warmup=dict.fromkeys(BATCHES, 0),
-            peak_memory=(2**30, "process"),
+            memory=dict.fromkeys(BATCHES, MEMORY),
             provenance=PROVENANCE,
         )
         turns = Turns(repetitions=3, queries=4, warm_up=31)

@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import os
 import signal
+import sys
 import threading
 import time
 
@@ -79,6 +80,21 @@ def test_modes_that_differ_in_their_actions_are_flagged_and_fail_the_run(tmp_pat
     assert run_experiment(options(path, "--modes", "actions", "shared", "unified"), SUBJECT) == 1
     assert [row.actions_equal for row in RowFile(path).rows] == [True, False, True, True]
     assert "gave other actions" in capsys.readouterr().out
+
+
+def test_memory_is_told_for_each_configuration_by_itself(rows):
+    """A word on the weights, which every program reads, and on the process beside in `parallel`."""
+    actions, isolated, shared, unified, _, parallel = rows
+    assert set(actions.program_bytes) == {"prefill", "denoise"}
+    assert set(isolated.program_bytes) == {"prefill", "denoise", "fork", "decode_1"}
+    assert set(unified.program_bytes) == {"prefill", "denoise", "fork", "decode_6"}
+    assert actions.needed_memory_bytes <= shared.needed_memory_bytes
+    assert parallel.needed_memory_bytes > isolated.needed_memory_bytes
+    assert all(row.needed_memory_bytes < row.peak_memory_bytes for row in rows)
+    assert [row.second_process_bytes for row in rows[:-1]] == [None] * 5
+    if sys.platform == "linux":
+        assert parallel.second_process_bytes > 50e6
+        assert parallel.peak_memory_bytes >= unified.peak_memory_bytes + parallel.second_process_bytes
 
 
 def test_nothing_compiles_while_it_is_measured(rows):

@@ -86,6 +86,13 @@ def test_too_little_room_is_no_basis_for_a_prediction(made_up):
     assert (unified.frame_ms_predicted, unified.predicted_speedup, unified.attained_fraction) == (None,) * 3
 
 
+def test_programs_run_one_after_the_other_but_two_processes_hold_theirs_at_once(made_up):
+    *_, unified, parallel = made_up()
+    assert unified.needed_memory_bytes == 400
+    assert parallel.needed_memory_bytes == 400 + 300
+    assert unified.program_bytes["fork"] == 350
+
+
 def test_no_language_has_no_tokens_and_no_texts(made_up):
     actions, *_ = made_up()
     assert (actions.tokens_per_s, actions.request_ms_p50, actions.decode_batch) == (0, None, None)
