@@ -1,4 +1,4 @@
-"""What the terminal shows: a table per workload, and the roofline; made for 110 columns."""
+"""What the terminal shows: two tables per workload, and the roofline; made for 110 columns."""
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +18,8 @@ WIDTH = 110
 _LEGEND = (
     "action: until the actions are there. frame: until the next query can begin, all language of this one "
     "done. times isolated: how often its frame fits into that of isolated; predicted: by the times of the "
-    "stages alone. actions: horizon × chunks."
+    "stages alone. actions: horizon × chunks. first token, whole text: from the start of the query that a "
+    "text is born in. memory: what its largest program holds at once. Times are milliseconds."
 )
 
 
@@ -37,6 +38,14 @@ def _k(row: Row) -> str:
 
 def _number(value: float | None, form: str) -> str:
     return "–" if value is None else format(value, form)
+
+
+def _optional_ms(value: float | None) -> str:
+    return "–" if value is None else _ms(value)
+
+
+def _gib(size: int | None) -> str:
+    return "–" if size is None else f"{size / 2**30:.2f}"
 
 
 def _ms(value: float) -> str:
@@ -58,13 +67,27 @@ _COLUMNS: Mapping[str, Callable[[Row], str]] = {
     "actions\nper s": lambda row: f"{row.actions_per_s:.1f}",
     "tokens\nper s": lambda row: _number(row.tokens_per_s or None, ".1f"),
 }
+_TAIL_COLUMNS: Mapping[str, Callable[[Row], str]] = {
+    "mode": lambda row: row.mode,
+    "k": _k,
+    "action\np99": lambda row: _ms(row.action_ms_p99),
+    "frame\np99": lambda row: _ms(row.frame_ms_p99),
+    "first\ntoken\np50": lambda row: _optional_ms(row.first_token_ms_p50),
+    "\np99": lambda row: _optional_ms(row.first_token_ms_p99),
+    "whole\ntext\np50": lambda row: _optional_ms(row.request_ms_p50),
+    "p99": lambda row: _optional_ms(row.request_ms_p99),
+    "chunks\nper s": lambda row: f"{row.chunks_per_s:.1f}",
+    "memory\nGiB": lambda row: _gib(row.needed_memory_bytes),
+}
 _WIDE_ONLY = ("action\np95", "frame\np95", "95 %\ninterval")
 
 
 def print_rows(rows: Sequence[Row], console: Console) -> None:
     """A table for every workload among `rows`, in the order they stand, and what spoils them if anything."""
     for _, group in itertools.groupby(rows, key=workload_of):
-        console.print(_workload_table(list(group), console.width))
+        workload = list(group)
+        console.print(_workload_table(workload, console.width))
+        console.print(_table(workload, _TAIL_COLUMNS))
     console.print(_LEGEND, style="dim")
     if any(row.actions_equal for row in rows) and not _unequal(rows):
         console.print("The actions of all configurations of a workload are equal, bit for bit.", style="dim")
@@ -90,6 +113,13 @@ def _workload_table(rows: Sequence[Row], width: int) -> Table:
     first = rows[0]
     title = f"{first.policy}, {first.dtype}, {first.device}: {heading(first)}"
     columns = {name: cell for name, cell in _COLUMNS.items() if width >= WIDTH - 10 or name not in _WIDE_ONLY}
+    return _table(rows, columns, title)
+
+
+def _table(
+    rows: Sequence[Row], columns: Mapping[str, Callable[[Row], str]], title: str | None = None
+) -> Table:
+    """A line for each of `rows`."""
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for name in columns:
         table.add_column(name, justify="left" if name == "mode" else "right", no_wrap=True)
@@ -118,8 +148,11 @@ def _warnings(rows: Sequence[Row]) -> list[str]:
         )
     if compiled := sum(row.compiles_after_warmup > 0 for row in rows):
         found.append(f"{compiled} configurations compiled something while they were measured.")
-    if dropped := sum(row.requests_dropped for row in rows):
-        found.append(f"{dropped} texts were dropped for want of a slot.")
+    if dropped := [row for row in rows if row.requests_dropped]:
+        each = ", ".join(
+            f"{row.requests_dropped} of {row.requests_born} by {contender(row)}" for row in dropped
+        )
+        found.append(f"Texts were dropped for want of a slot: {each}.")
     busiest = max(rows, key=lambda row: row.hardware["load_average"][0])
     load, cores = busiest.hardware["load_average"][0], busiest.hardware["cores"]
     if busiest.device == "cpu" and load > 0.5 * cores:

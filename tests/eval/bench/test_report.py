@@ -23,12 +23,36 @@ def printed(rows, width=110) -> str:
 def test_the_table_has_a_line_for_each_configuration_and_cuts_nothing_off(made_up, width):
     text = printed(made_up(), width)
     for mode in ("actions", "isolated", "unified", "parallel"):
-        assert sum(line.split()[:1] == [mode] for line in text.splitlines()) == 1
+        assert sum(line.split()[:1] == [mode] for line in text.splitlines()) == 2, "one in either table"
     assert "…" not in text
     assert max(map(len, text.splitlines())) <= width
-    (unified,) = (line.split() for line in text.splitlines() if line.split()[:1] == ["unified"])
+    unified, _ = (line.split() for line in text.splitlines() if line.split()[:1] == ["unified"])
     assert {"1", "210", "2.50", "100"} <= set(unified)
     assert ("2.50–2.50" in unified) == (width >= 110)
+
+
+def test_the_second_table_has_the_tails_the_texts_and_the_memory(made_up):
+    """In 80 columns, with the widest figures and a deadline for k."""
+    rows = [
+        dataclasses.replace(
+            row,
+            action_ms_p99=123.0,
+            frame_ms_p99=12345.0,
+            first_token_ms_p50=23456.0,
+            first_token_ms_p99=34567.0,
+            request_ms_p50=45678.0,
+            request_ms_p99=56789.0,
+            chunks_per_s=7.89,
+            needed_memory_bytes=10 * 2**30,
+            deadline_ms=100.0 if row.mode == "unified" else None,
+        )
+        for row in made_up()
+    ]
+    text = printed(rows, 80)
+    assert max(map(len, text.splitlines())) <= 80
+    _, unified = (line.split() for line in text.splitlines() if line.split()[:1] == ["unified"])
+    figures = ["123", "12345", "23456", "34567", "45678", "56789", "7.9", "10.00"]
+    assert unified == ["unified", "100", "ms", *figures]
 
 
 def test_every_workload_has_a_table_of_its_own(made_up):
@@ -49,7 +73,7 @@ def test_what_spoils_a_measurement_is_said(made_up):
     assert "1 configurations compiled" in printed(rows)
     assert "gave other actions" in printed(rows)
     assert "equal, bit for bit" not in printed(rows)
-    assert "3 texts were dropped" in printed(rows)
+    assert "Texts were dropped for want of a slot: 3 of 12 by unified, k = 1." in printed(rows)
     assert "load 7.0 on 2 cores" in printed(rows)
 
 
