@@ -84,6 +84,8 @@ class Row(Setting):
         speedup_over_isolated: `isolated`'s mean frame by this one's, paired by repetition.
         speedup_ci95: Its 95 % interval, from the bootstrap over repetitions.
         predicted_speedup: The same ratio of the predicted frames.
+        predicted_over_frame, predicted_over_frame_ci95: The predicted frame by the measured mean, paired by
+            repetition: the part of a frame that its programs account for by themselves.
         attained_fraction, attained_ci95: Measured by predicted speed-up, paired by repetition.
         action_over_actions, action_over_actions_ci95: Median action latency by that of mode `actions`.
         actions_sha256: Of the digests of every query's actions, warm-up included.
@@ -141,6 +143,8 @@ class Row(Setting):
     decode_batch: int | None
     stage_ms: Mapping[str, float]
     frame_ms_predicted: float | None
+    predicted_over_frame: float | None
+    predicted_over_frame_ci95: tuple[float, float] | None
     speedup_over_isolated: float | None
     speedup_ci95: tuple[float, float] | None
     predicted_speedup: float | None

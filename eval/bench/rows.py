@@ -190,8 +190,12 @@ def _ratios(
     found: dict[str, Any] = {
         "frame_ms_predicted": None if mine is None else statistics.median(mine),
         **_NO_SPEEDUP,
+        **_as_fields("predicted_over_frame", "predicted_over_frame_ci95", None),
         **_as_fields("action_over_actions", "action_over_actions_ci95", None),
     }
+    if mine is not None:
+        share = paired_ratio(mine, _mean_frames(runs[contender]))
+        found |= _as_fields("predicted_over_frame", "predicted_over_frame_ci95", share)
     if _ISOLATED in runs:
         base, frames = _mean_frames(runs[_ISOLATED]), _mean_frames(runs[contender])
         found |= _as_fields("speedup_over_isolated", "speedup_ci95", paired_ratio(base, frames))

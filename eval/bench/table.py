@@ -18,8 +18,9 @@ WIDTH = 110
 _LEGEND = (
     "action: until the actions are there. frame: until the next query can begin, all language of this one "
     "done. times isolated: how often its frame fits into that of isolated; predicted: by the times of the "
-    "stages alone. actions: horizon × chunks. first token, whole text: from the start of the query that a "
-    "text is born in. memory: what its largest program holds at once. Times are milliseconds."
+    "stages alone; stage share: their part of the frame. actions: horizon × chunks. first token, whole text: "
+    "from the start of the query that a text is born in. memory: what its largest program holds at once. "
+    "Times are milliseconds."
 )
 
 
@@ -27,8 +28,8 @@ def _interval(row: Row) -> str:
     return "–" if row.speedup_ci95 is None else "{:.2f}–{:.2f}".format(*row.speedup_ci95)
 
 
-def _attained(row: Row) -> str:
-    return "–" if row.attained_fraction is None else f"{100 * row.attained_fraction:.0f} %"
+def _percent(value: float | None) -> str:
+    return "–" if value is None else f"{100 * value:.0f} %"
 
 
 def _k(row: Row) -> str:
@@ -63,7 +64,8 @@ _COLUMNS: Mapping[str, Callable[[Row], str]] = {
     "times\nisolated": lambda row: _number(row.speedup_over_isolated, ".2f"),
     "95 %\ninterval": _interval,
     "pre-\ndicted": lambda row: _number(row.predicted_speedup, ".2f"),
-    "attained": _attained,
+    "attained": lambda row: _percent(row.attained_fraction),
+    "stage\nshare": lambda row: _percent(row.predicted_over_frame),
     "actions\nper s": lambda row: f"{row.actions_per_s:.1f}",
     "tokens\nper s": lambda row: _number(row.tokens_per_s or None, ".1f"),
 }
@@ -79,7 +81,7 @@ _TAIL_COLUMNS: Mapping[str, Callable[[Row], str]] = {
     "chunks\nper s": lambda row: f"{row.chunks_per_s:.1f}",
     "memory\nGiB": lambda row: _gib(row.needed_memory_bytes),
 }
-_WIDE_ONLY = ("action\np95", "frame\np95", "95 %\ninterval")
+_WIDE_ONLY = ("action\np95", "frame\np95", "95 %\ninterval", "stage\nshare")
 
 
 def print_rows(rows: Sequence[Row], console: Console) -> None:
@@ -112,7 +114,7 @@ def _workload_table(rows: Sequence[Row], width: int) -> Table:
     """One workload's contenders, a line each; a narrow terminal gets the medians alone."""
     first = rows[0]
     title = f"{first.policy}, {first.dtype}, {first.device}: {heading(first)}"
-    columns = {name: cell for name, cell in _COLUMNS.items() if width >= WIDTH - 10 or name not in _WIDE_ONLY}
+    columns = {name: cell for name, cell in _COLUMNS.items() if width >= WIDTH or name not in _WIDE_ONLY}
     return _table(rows, columns, title)
 
 

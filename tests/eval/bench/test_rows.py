@@ -19,6 +19,7 @@ PROMISED = """
     chunks_per_s actions_per_s tokens_per_s first_token_ms_p50 request_ms_p50 requests_finished
     requests_dropped peak_memory_bytes peak_memory_of compiles_after_warmup cameras dtype policy device
     actions_equal versions speedup_over_isolated speedup_ci95 predicted_speedup attained_fraction
+    predicted_over_frame
 """
 
 
@@ -91,6 +92,21 @@ def test_programs_run_one_after_the_other_but_two_processes_hold_theirs_at_once(
     assert unified.needed_memory_bytes == 400
     assert parallel.needed_memory_bytes == 400 + 300
     assert unified.program_bytes["fork"] == 350
+
+
+def test_the_stages_share_of_a_frame_shows_what_all_modes_pay_alike(made_up):
+    """Frames twice as long in every mode attain the same speed-up, of which the stages explain half."""
+    slow = {
+        contender: [[dataclasses.replace(one, frame_ms=2 * one.frame_ms) for one in run] for run in runs]
+        for contender, runs in measured().runs.items()
+    }
+    *_, unified, parallel = made_up()
+    assert unified.predicted_over_frame == pytest.approx(1)
+    *_, unified, parallel = made_up(runs=slow)
+    assert unified.attained_fraction == pytest.approx(1)
+    assert unified.predicted_over_frame == pytest.approx(0.5)
+    assert unified.predicted_over_frame_ci95 == pytest.approx((0.5, 0.5))
+    assert parallel.predicted_over_frame is None
 
 
 def test_no_language_has_no_tokens_and_no_texts(made_up):
