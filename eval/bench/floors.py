@@ -15,12 +15,13 @@ from eval.bench import roofline
 from eval.bench.costs import Peaks
 from eval.bench.options import Options, command
 from eval.bench.peaks import peaks
+from eval.bench.ratios import Ratio, decode_growth
 from eval.bench.roofline import Stage
 from eval.bench.schedule import StageTimes
 from eval.bench.serving import SUFFIX, Bench
 from eval.bench.stages import Stages
 from eval.bench.subject import Subject
-from eval.bench.table import print_roofline
+from eval.bench.table import print_growth, print_roofline
 from eval.bench.terminal import open_console
 from eval.json_files import write_json
 from oxygen.runner import Sizes
@@ -40,12 +41,14 @@ def report_floors(options: Options, subject: Subject) -> int:
     axes = options.axes
     for steps, n, robots in itertools.product(axes.denoise_steps, axes.text_tokens, axes.robots):
         sizes = _sizes(robots, n)
-        stages = _stages(bench, subject, steps, sizes, most, options.repetitions)
+        stages, growth = _measured(bench, subject, steps, sizes, most, options.repetitions)
         what = f"{steps} denoise steps, N = {n}, robots: {robots}"
         print_roofline(stages, most, f"{subject.name}, {subject.config.dtype}: {what}", console)
-        records.append(
-            {"denoise_steps": steps, "text_tokens": n, "robots": robots, "stages": _records(stages)}
-        )
+        record = {"denoise_steps": steps, "text_tokens": n, "robots": robots, "stages": _records(stages)}
+        if growth is not None:
+            print_growth(sizes.rows, growth, console)
+            record["decode_growth"] = {"rows": sizes.rows, **dataclasses.asdict(growth)}
+        records.append(record)
     if options.output is not None:
         _write(options.output, {**_about(subject, most), "rooflines": records})
     return 0
@@ -63,17 +66,18 @@ def _sizes(robots: int, text_tokens: int) -> Sizes:
     )
 
 
-def _stages(
+def _measured(
     bench: Bench, subject: Subject, denoise_steps: int, sizes: Sizes, most: Peaks, repetitions: int
-) -> list[Stage]:
+) -> tuple[list[Stage], Ratio | None]:
+    """Every stage by itself, and how a decode step grows from a text of each robot to N of each."""
     runner = bench.runner(denoise_steps, sizes)
     seen = runner.blank(subject.bucket)
     programs = Stages(runner, seen, SUFFIX.tokens)
     programs.times()  # the first calls are slower
-    times = _median([programs.times() for _ in range(repetitions)])
+    each = [programs.times() for _ in range(repetitions)]
     siglip_ms = roofline.siglip_ms(runner.config, bench.weights(denoise_steps), seen, calls=repetitions)
     needs = roofline.needed(runner.config, sizes, subject.bucket)
-    return roofline.stages(needs, most, times, siglip_ms)
+    return roofline.stages(needs, most, _median(each), siglip_ms), decode_growth(each)
 
 
 def _median(times: Sequence[StageTimes]) -> StageTimes:

@@ -26,7 +26,18 @@ _DEFAULTS: dict[str, Any] = {
     "arrivals": ("every:1",),
     "repetitions": 8,
     "queries": 10,
+    "peaks": "auto",
 }
+_NOT_FOR_ROOFLINE = (
+    "modes",
+    "tokens_per_frame",
+    "deadline_ms",
+    "arrivals",
+    "slots",
+    "rows",
+    "queries",
+    "resume",
+)
 _QUICK: dict[str, Any] = {
     **_DEFAULTS,
     "policy": "tiny",
@@ -86,6 +97,7 @@ def read(arguments: Sequence[str]) -> Options:
     if stray:
         flags = [flag for action in parser._actions for flag in action.option_strings]
         raise unknown("option", stray[0].split("=")[0], flags, remedy="See --help.")
+    _refuse_what_is_ignored(given)
     chosen = _QUICK if given.quick else _DEFAULTS
     chosen = chosen | {name: value for name, value in vars(given).items() if value is not None}
     if given.deadline_ms and given.tokens_per_frame:
@@ -107,6 +119,16 @@ def read(arguments: Sequence[str]) -> Options:
     names = {field.name for field in dataclasses.fields(Options)} - {"axes"}
     values: dict[str, Any] = {name: chosen.get(name) for name in names}
     return Options(axes=axes, **values)
+
+
+def _refuse_what_is_ignored(given: argparse.Namespace) -> None:
+    """What a roofline has no use for, and what nothing else has."""
+    ignored = [name for name in _NOT_FOR_ROOFLINE if getattr(given, name)]
+    if given.roofline and ignored:
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in ignored)
+        raise UsageError(f"--roofline times every stage and runs no mode; leave out {flags}")
+    if given.peaks and not given.roofline:
+        raise UsageError(f"--peaks {given.peaks} is for --roofline, which was not asked for")
 
 
 def command() -> str:
@@ -184,15 +206,14 @@ def _parser() -> _Parser:
     how.add_argument(
         "--peaks",
         choices=("auto", "published", "measured"),
-        default="auto",
-        help="where the device's come from; default: published ones where there are any",
+        help="where the device's come from; default: auto, published ones where there are any",
     )
     where = parser.add_argument_group("where to")
     where.add_argument(
         "--output",
         type=Path,
         metavar="FILE",
-        help="rows, plots beside it; default: runs/bench/…",
+        help="rows, plots beside it; default: runs/bench/…; with --roofline a JSON file; default: none",
     )
     where.add_argument("--resume", action="store_true", help="leave out workloads that FILE has already")
     return parser

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from eval.bench.schedule import StageTimes
 from eval.statistics import Interval, cluster_bootstrap_95
 
 
@@ -32,3 +33,12 @@ def paired_ratio(
     by = expected or (1.0,) * len(numerators)
     ratios = np.array([a / b / c for a, b, c in zip(numerators, denominators, by, strict=True)])
     return Ratio(value=float(np.median(ratios)), ci95=cluster_bootstrap_95(np.median, ratios))
+
+
+def decode_growth(stages: Sequence[StageTimes]) -> Ratio | None:
+    """A decode step of the largest batch by one of the smallest, paired; None where there is but one size."""
+    sizes = sorted(stages[0].decode)
+    if len(sizes) < 2:
+        return None
+    least, *_, most = sizes
+    return paired_ratio([times.decode[most] for times in stages], [times.decode[least] for times in stages])

@@ -78,6 +78,8 @@ class Row(Setting):
         requests_born, requests_finished, requests_dropped: Texts in the queries that counted.
         decode_batch: Texts in a decode step: the size of the program; None where nothing was decoded.
         stage_ms: Each program by itself, median over repetitions: `prefill`, `denoise`, `fork`, `decode_B`.
+        decode_growth, decode_growth_ci95: A decode step of the workload's largest batch by one of its least,
+            `decode_30` by `decode_1` say, paired by repetition; None where there is but one size.
         frame_ms_predicted: What the stages add up to, without a fork and without what holds them together;
             None where nobody can tell beforehand what is run: in `parallel`, by deadline, and where slots or
             rows were too few. So are the next figures that build on it.
@@ -142,6 +144,8 @@ class Row(Setting):
     requests_dropped: int
     decode_batch: int | None
     stage_ms: Mapping[str, float]
+    decode_growth: float | None
+    decode_growth_ci95: tuple[float, float] | None
     frame_ms_predicted: float | None
     predicted_over_frame: float | None
     predicted_over_frame_ci95: tuple[float, float] | None

@@ -9,7 +9,7 @@ from typing import Any
 
 from eval.bench.measurement import Measured, Query, Run, Turns
 from eval.bench.memory import Memory, needed
-from eval.bench.ratios import Ratio, paired_ratio
+from eval.bench.ratios import Ratio, decode_growth, paired_ratio
 from eval.bench.row import Row, Setting
 from eval.bench.schedule import StageTimes, Work, is_foreseen, work
 from eval.bench.workloads import Contender, Workload
@@ -70,6 +70,7 @@ def rows(
             **_requests(runs),
             decode_batch=_largest(workload, contender, afterwards.batches[contender], turns),
             stage_ms=_stage_ms(measured.stages),
+            **_as_fields("decode_growth", "decode_growth_ci95", decode_growth(measured.stages)),
             **_ratios(contender, measured.runs, predicted),
             **_exactness(contender, measured.actions),
             compiles_after_warmup=afterwards.compiles_after_warmup[contender],

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from eval.bench.costs import Peaks
+from eval.bench.ratios import Ratio
 from eval.bench.roofline import Stage
 from eval.bench.row import Row
 from eval.bench.workloads import contender_in_words, room_in_words
@@ -181,3 +182,11 @@ def print_roofline(stages: Sequence[Stage], peaks: Peaks, title: str, console: C
     console.print(table)
     tera, giga = peaks.flops_per_s / 1e12, peaks.bytes_per_s / 1e9
     console.print(f"Peaks: {tera:.3g} TFLOP/s, {giga:,.0f} GB/s; {peaks.source}.", style="dim")
+
+
+def print_growth(rows: Sequence[int], growth: Ratio, console: Console) -> None:
+    """How much longer a decode step for many texts is than one for few."""
+    least, *_, most = rows
+    bounds = growth.ci95
+    interval = "" if bounds is None else f" (95 %: {bounds.low:.2f}–{bounds.high:.2f})"
+    console.print(f"decode {most} takes {growth.value:.2f} times as long as decode {least}{interval}.")

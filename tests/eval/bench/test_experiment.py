@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import json
 import os
 import signal
 import sys
@@ -208,12 +209,16 @@ def test_every_stage_is_held_against_its_floor(tmp_path, capsys):
     out = capsys.readouterr().out
     for stage in ("siglip", "prefill", "denoise", "fork", "decode 1", "decode 6"):
         assert stage in out
-    assert '"measured_over_floor"' in path.read_text()
+    (record,) = json.loads(path.read_text())["rooflines"]
+    assert all("measured_over_floor" in stage for stage in record["stages"])
+    assert record["decode_growth"]["rows"] == [1, 6]
+    assert record["decode_growth"]["value"] > 0
+    assert "decode 6 takes" in out
 
 
 def test_peaks_that_nobody_has_published_are_refused(tmp_path):
     with pytest.raises(UsageError, match="--peaks measured"):
-        report_floors(options(tmp_path / "none.json", "--roofline", "--peaks", "published"), SUBJECT)
+        report_floors(read(["--roofline", "--peaks", "published"]), SUBJECT)
 
 
 def test_random_weights_need_no_preset_file():

@@ -54,6 +54,9 @@ def test_quick_changes_only_what_was_not_given():
         (["--prompt-tokens", "2"], "at least 3"),
         (["--peaks", "guessed"], "published"),
         (["stray"], "stray"),
+        (["--roofline", "--modes", "unified", "--tokens-per-frame", "1"], "--modes, --tokens-per-frame"),
+        (["--roofline", "--resume", "--slots", "3"], "--slots, --resume"),
+        (["--peaks", "measured"], "--roofline"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(arguments, said, capsys):

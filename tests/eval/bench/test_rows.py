@@ -54,6 +54,8 @@ def test_rates_are_by_the_whole_time(made_up):
     assert unified.frame_ms_p50 == pytest.approx(1.5 * 140)
     assert unified.decode_batch == 30
     assert unified.stage_ms["decode_30"] == 15
+    assert unified.decode_growth == pytest.approx(10 / 4)
+    assert unified.decode_growth_ci95 == pytest.approx((10 / 4, 10 / 4))
 
 
 def test_whoever_gives_other_actions_is_marked(made_up):
