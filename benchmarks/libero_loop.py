@@ -178,6 +178,7 @@ def _clocked(owner: Any, function: str, seconds: dict[str, float], name: str) ->
 
 def _machine() -> dict[str, Any]:
     return {
+        **provenance.git_state(),
         **provenance.hardware(),
         "renderer": os.environ["MUJOCO_GL"],
         "versions": {**provenance.versions(), "numba": version("numba")},

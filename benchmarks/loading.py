@@ -203,6 +203,7 @@ def _convert(source: Path, target: Path, config: Pi05Config) -> None:
 def _machine() -> dict[str, Any]:
     codecs = {name: version(name) for name in ("ml_dtypes", "orbax-checkpoint", "tensorstore")}
     return {
+        **provenance.git_state(),
         **provenance.hardware(),
         "versions": {**provenance.versions(), **codecs},
         "streams_large_chunks": importlib.util.find_spec("zstandard") is not None,

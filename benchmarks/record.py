@@ -1,4 +1,4 @@
-"""How a benchmark's figures are kept: with the hardware, the versions and the command they came from."""
+"""How a benchmark's figures are kept: with the commit, hardware, versions and command they came from."""
 
 import json
 import shlex
@@ -13,6 +13,7 @@ def record(benchmark: str, row: dict[str, Any], output: Path) -> None:
     """Write the figures of `python -m benchmarks.<benchmark>` to a JSON file, and print them."""
     row = {
         **row,
+        **provenance.git_state(),
         "hardware": provenance.hardware(),
         "versions": provenance.versions(),
         "command": shlex.join(["python", "-m", f"benchmarks.{benchmark}", *sys.argv[1:]]),

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import time
 from collections.abc import Sequence
 
 from configs.errors import UsageError
@@ -16,12 +17,13 @@ def main(arguments: Sequence[str]) -> int:
 
     It is 0, 1 where modes differ in their actions, 2 for bad input (one line), 130 for Ctrl-C.
     """
+    began = time.perf_counter()
     try:
         options = read(arguments)
         if Mode.PARALLEL in options.axes.modes:
             # Two processes share the device's memory, so neither may take all of it when it starts.
             os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-        return _run(options)
+        return _run(options, began)
     except UsageError as error:
         sys.stderr.write(f"error: {error}\n")
         return _INPUT_ERROR
@@ -29,7 +31,7 @@ def main(arguments: Sequence[str]) -> int:
         return _INTERRUPTED
 
 
-def _run(options: Options) -> int:
+def _run(options: Options, began: float) -> int:
     from eval.bench.subject import find  # takes JAX, which --help does not need
     from oxygen.compile_cache import use_compile_cache
 
@@ -46,7 +48,7 @@ def _run(options: Options) -> int:
         return report_floors(options, subject)
     from eval.bench.experiment import run_experiment
 
-    return run_experiment(options, subject)
+    return run_experiment(options, subject, began=began)
 
 
 if __name__ == "__main__":

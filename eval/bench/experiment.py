@@ -2,6 +2,7 @@
 
 import dataclasses
 import datetime as dt
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,10 +25,15 @@ from eval.interrupts import Interrupts
 from oxygen.scheduler import Mode
 
 
-def run_experiment(options: Options, subject: Subject) -> int:
+def run_experiment(options: Options, subject: Subject, *, began: float | None = None) -> int:
     """Measure everything that `options` names, and show it; returns the exit code.
 
     That is 1 where what must give the same actions does not, since its times then compare different things.
+
+    Args:
+        options: What to measure.
+        subject: On which policy.
+        began: When the command did, in seconds of `time.perf_counter`; now, if None.
 
     Raises:
         UsageError: The file of rows is none, or cannot be written.
@@ -35,7 +41,8 @@ def run_experiment(options: Options, subject: Subject) -> int:
     """
     file = RowFile(options.output or default_output(options.policy))
     before = len(file.rows)
-    experiment = _Experiment(options, subject)
+    began = time.perf_counter() if began is None else began
+    experiment = _Experiment(options, subject, began)
     planned = options.axes.workloads()
     wanted = [
         (workload, contenders)
@@ -59,16 +66,17 @@ def run_experiment(options: Options, subject: Subject) -> int:
             raise
         asked = [one for group in planned for one in experiment.identities(*group)]
         shown = file.of(asked)
-        terminal.report(shown, _plots(shown, file.path))
+        terminal.report(shown, _plots(shown, file.path), took_s=time.perf_counter() - began)
     return 1 if any(row.actions_equal is False for row in shown) else 0
 
 
 class _Experiment:
     """Workloads of one policy, measured as the options say."""
 
-    def __init__(self, options: Options, subject: Subject) -> None:
+    def __init__(self, options: Options, subject: Subject, began: float) -> None:
         self.setting = _setting(subject)
         self._options = options
+        self._began = began
         self._bench = Bench(subject)
         self._provenance = _provenance()
 
@@ -113,6 +121,7 @@ class _Experiment:
             batches=opened.batches,
             compiles_after_warmup=compiles,
             memory=taken,
+            took_s=time.perf_counter() - self._began,
             provenance={"written_at": _now(), **self._provenance},
         )
         return rows(self.setting, workload, turns, measured, afterwards)

@@ -102,6 +102,8 @@ class Row(Setting):
         second_process_bytes: The most that the second process of `parallel` had in the host's memory.
         peak_memory_bytes: The most that was in use since the process began, by any configuration.
         peak_memory_of: `device`, where its backend tells; else `process`, in `parallel` both of them.
+        took_s: Seconds from the start of the command until the row's workload was done: in the last row of a
+            run, what all of it took but for the plots.
         written_at: UTC, ISO 8601.
         command: What was typed.
         commit, dirty: The code that ran, and whether files differed from it.
@@ -164,6 +166,7 @@ class Row(Setting):
     second_process_bytes: int | None
     peak_memory_bytes: int
     peak_memory_of: str
+    took_s: float
     written_at: str
     command: str
     commit: str | None

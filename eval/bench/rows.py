@@ -30,12 +30,14 @@ class Afterwards:
         batches: The decode program that each contender's work takes.
         compiles_after_warmup: Compilations since the programs were ready, by contender.
         memory: What each contender takes of it.
+        took_s: Seconds since the command began.
         provenance: When it was written, command, commit, versions, hardware.
     """
 
     batches: Mapping[Contender, Batch]
     compiles_after_warmup: Mapping[Contender, int]
     memory: Mapping[Contender, Memory]
+    took_s: float
     provenance: Mapping[str, Any]
 
 
@@ -75,6 +77,7 @@ def rows(
             **_exactness(contender, measured.actions),
             compiles_after_warmup=afterwards.compiles_after_warmup[contender],
             **_memory(contender, afterwards.memory[contender]),
+            took_s=afterwards.took_s,
             **afterwards.provenance,
         )
         for contender, runs in measured.runs.items()

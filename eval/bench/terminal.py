@@ -62,8 +62,8 @@ class Terminal:
         self._say(f"Interrupted: {_counted(rows, 'row')} of this run are in {self._path}.")
         self._say("The same command with --output and --resume measures the rest.")
 
-    def report(self, rows: Sequence[Row], written: Sequence[Path]) -> None:
-        """The tables, and where everything is."""
+    def report(self, rows: Sequence[Row], written: Sequence[Path], *, took_s: float) -> None:
+        """The tables, where everything is, and how many seconds it took."""
         self._progress.stop()
         print_rows(rows, self._console)
         self._say(f"Rows: {self._path}")
@@ -71,6 +71,7 @@ class Terminal:
             self._say(f"Plots: {', '.join(str(path) for path in written)}")
         else:
             self._say("No plots: that takes matplotlib, which is not installed.")
+        self._say(f"It took {took_s:.0f} s.")
 
     def __enter__(self) -> Self:
         self._progress.start()

@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import json
 import os
+import re
 import signal
 import sys
 import threading
@@ -176,13 +177,16 @@ def test_a_deadline_decides_how_much_a_frame_decodes(tmp_path):
     assert (hurried.deadline_missed_fraction, leisurely.deadline_missed_fraction) == (1, 0)
 
 
-def test_the_chunks_of_all_robots_count(tmp_path):
+def test_the_chunks_of_all_robots_count_and_what_the_run_took(tmp_path, capsys):
     path = tmp_path / "rows.jsonl"
-    run_experiment(options(path, "--robots", "3", "--modes", "actions"), SUBJECT)
+    an_hour_ago = time.perf_counter() - 3600
+    run_experiment(options(path, "--robots", "3", "--modes", "actions"), SUBJECT, began=an_hour_ago)
     (row,) = RowFile(path).rows
     assert row.chunks_per_s == pytest.approx(3e3 / row.frame_ms_mean)
     assert row.actions_per_s == pytest.approx(SMALL.horizon * row.chunks_per_s)
     assert row.speedup_over_isolated is None
+    assert 3600 < row.took_s <= time.perf_counter() - an_hour_ago
+    assert re.search(r"It took 3[6-9]\d\d s\.", capsys.readouterr().out)
 
 
 def test_ctrl_c_keeps_the_rows_that_are_there_and_says_so(tmp_path, capsys):

@@ -1,0 +1,18 @@
+"""A benchmark's figures are kept with all that it takes to come by them again."""
+
+import json
+
+from benchmarks.record import record
+from eval import provenance
+
+
+def test_figures_are_kept_with_the_code_the_machine_and_the_command(tmp_path, capsys):
+    path = tmp_path / "deep" / "figures.json"
+    record("kv_pool", {"figure": 7}, path)
+    kept = json.loads(path.read_text())
+    assert json.loads(capsys.readouterr().out) == kept
+    assert kept["figure"] == 7
+    assert {name: kept[name] for name in ("commit", "dirty")} == provenance.git_state()
+    assert kept["hardware"]["cores"] >= 1
+    assert kept["versions"]["jax"]
+    assert kept["command"].startswith("python -m benchmarks.kv_pool")
