@@ -1,12 +1,16 @@
 """`python -m benchmarks.kv_pool`: what the KV pool costs beside itself, and whether its size slows decoding.
 
-Two pools, one four times as large, are written by the same programs in turns, at equal occupancy. Prints what
-each compiled program holds beside its input, and the ratio of their times with its interval.
+Pools of several sizes are written by the same programs in turns, at equal occupancy. Prints what each
+compiled program holds beside its input, and the ratios of their times with intervals. On a CPU a decode step
+has two ways: with half of the slots or more at work it reads the pool where it lies, with fewer it reads slot
+by slot. So the sizes are the smallest and the largest pool that is read either way; the ratios are within
+each way, and from end to end.
 """
 
 import argparse
 import dataclasses
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +20,10 @@ import numpy as np
 from benchmarks.record import record
 from eval.bench.ratios import paired_ratio
 from oxygen import pi05
-from oxygen.config import preset
+from oxygen.config import Pi05Config, preset
 from oxygen.params import random_params
 from oxygen.runner import Birthing, Runner, Sizes
 
-TIMES_LARGER = 4
 TURN = 5
 """Decode steps in a turn."""
 
@@ -28,9 +31,11 @@ TURN = 5
 class Pool:
     """A runner with some slots, of which the first are at work."""
 
-    def __init__(self, weights: pi05.Weights, name: str, *, slots: int, rows: int, limit: int) -> None:
+    def __init__(
+        self, config: Pi05Config, weights: pi05.Weights, *, slots: int, rows: int, limit: int
+    ) -> None:
         sizes = Sizes(slots=slots, rows=(rows,), births=(1,), suffix=4, limit=limit)
-        self.runner = Runner(preset(name), weights, sizes)
+        self.runner = Runner(config, weights, sizes)
         self.rows = rows
         self._state = self.runner.empty()
         prefix = self.runner.prefill(self.runner.blank(self.runner.config.prompt_buckets[0]))
@@ -67,36 +72,64 @@ class Pool:
         return row
 
 
-def measure(name: str, *, rows: int, turns: int) -> dict[str, Any]:
-    config = preset(name)
-    weights = pi05.prepare(random_params(config, 0, config.dtype), config)
-    limit = turns * TURN
-    pools = [Pool(weights, name, slots=rows * times, rows=rows, limit=limit) for times in (1, TIMES_LARGER)]
-    taken: list[list[float]] = [[], []]
-    for turn in range(turns):
-        for which in (0, 1) if turn % 2 else (1, 0):
-            taken[which].append(pools[which].turn())
-    small, large = taken
+def pool_sizes(requests: int) -> tuple[int, int, int, int]:
+    """Slots for so many requests: as many, twice as many but one, twice, and four times as many.
+
+    Half of the second are at work, since the pool has a spare slot, and less than half of the third.
+    """
+    return requests, 2 * requests - 1, 2 * requests, 4 * requests
+
+
+def growth(taken: Mapping[int, Sequence[float]], requests: int) -> dict[str, Any]:
+    """How many times longer a step takes in a larger pool: read where it lies, slot by slot, and end to end.
+
+    Args:
+        taken: Of every size of pool, a step's time in each turn.
+        requests: Texts decoded in a step.
+    """
+    least, crowded, sparse, most = pool_sizes(requests)
+    pairs = {"where_it_lies": (crowded, least), "slot_by_slot": (most, sparse), "end_to_end": (most, least)}
     return {
-        "policy": name,
-        "dtype": config.dtype,
-        "requests": rows,
-        "slots": [rows, TIMES_LARGER * rows],
-        "bytes": [pool.bytes() for pool in pools],
-        "decode_ms_p50": [round(float(np.median(of)), 3) for of in taken],
-        "larger_over_smaller": dataclasses.asdict(paired_ratio(large, small)),
+        name: {
+            "slots": [smaller, larger],
+            "larger_over_smaller": dataclasses.asdict(paired_ratio(taken[larger], taken[smaller])),
+        }
+        for name, (larger, smaller) in pairs.items()
+    }
+
+
+def measure(config: Pi05Config, weights: pi05.Weights, *, requests: int, turns: int) -> dict[str, Any]:
+    """Times and memory of decoding `requests` texts at once, in every size of pool."""
+    pools = {
+        slots: Pool(config, weights, slots=slots, rows=requests, limit=turns * TURN)
+        for slots in pool_sizes(requests)
+    }
+    taken: dict[int, list[float]] = {slots: [] for slots in pools}
+    for turn in range(turns):
+        for slots in sorted(pools, reverse=turn % 2 == 1):
+            taken[slots].append(pools[slots].turn())
+    return {
+        "requests": requests,
+        "slots": list(pools),
+        "bytes": [pool.bytes() for pool in pools.values()],
+        "decode_ms_p50": [round(float(np.median(of)), 3) for of in taken.values()],
+        "growth": growth(taken, requests),
     }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--policy", default="small")
-    parser.add_argument("--requests", type=int, default=8)
+    parser.add_argument("--requests", type=int, nargs="+", default=[8, 30], help="at least 2; default: 8 30")
     parser.add_argument("--turns", type=int, default=12)
     parser.add_argument("--output", type=Path, default=Path("benchmarks/results/kv_pool.json"))
     options = parser.parse_args()
-    row = measure(options.policy, rows=options.requests, turns=options.turns)
-    record("kv_pool", row, options.output)
+    if min(options.requests) < 2 or options.turns < 1:
+        parser.error("--requests: at least 2, --turns: at least 1")
+    config = preset(options.policy)
+    weights = pi05.prepare(random_params(config, 0, config.dtype), config)
+    measured = [measure(config, weights, requests=n, turns=options.turns) for n in options.requests]
+    record("kv_pool", {"policy": config.name, "dtype": config.dtype, "measured": measured}, options.output)
 
 
 if __name__ == "__main__":
