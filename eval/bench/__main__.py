@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from configs.errors import UsageError
 from eval.bench.options import Options, read
-from oxygen.scheduler import Mode
 
 _INPUT_ERROR, _INTERRUPTED = 2, 130
 
@@ -20,9 +19,9 @@ def main(arguments: Sequence[str]) -> int:
     began = time.perf_counter()
     try:
         options = read(arguments)
-        if Mode.PARALLEL in options.axes.modes:
-            # Two processes share the device's memory, so neither may take all of it when it starts.
-            os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+        # Two processes share the device's memory in `parallel`, so neither may take all of it when it starts.
+        # Whether that mode is asked for or not: how memory is had must not differ between measurements.
+        os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
         return _run(options, began)
     except UsageError as error:
         sys.stderr.write(f"error: {error}\n")

@@ -2,6 +2,7 @@
 
 import dataclasses
 import datetime as dt
+import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import jax
 
 from eval import provenance
-from eval.bench import memory
+from eval.bench import memory, multi_process_service
 from eval.bench.measurement import Turns, measure
 from eval.bench.options import Options, command, default_output
 from eval.bench.row import IDENTITY, Row, Setting
@@ -79,6 +80,8 @@ class _Experiment:
         self._began = began
         self._bench = Bench(subject)
         self._provenance = _provenance()
+        on_gpu = jax.devices()[0].platform == "gpu"
+        self._multi_process_service = multi_process_service.is_active(os.environ) if on_gpu else None
 
     def identities(self, workload: Workload, contenders: Sequence[Contender]) -> list[tuple[Any, ...]]:
         """The identities of a workload's rows, before it is measured."""
@@ -121,6 +124,7 @@ class _Experiment:
             batches=opened.batches,
             compiles_after_warmup=compiles,
             memory=taken,
+            multi_process_service=self._multi_process_service,
             took_s=time.perf_counter() - self._began,
             provenance={"written_at": _now(), **self._provenance},
         )

@@ -1,4 +1,4 @@
-"""Ratios of two modes that were run in turns: paired by repetition, with a bootstrap interval."""
+"""Ratios of two modes that were run in turns: paired by repetition, with an interval."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -6,7 +6,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from eval.bench.schedule import StageTimes
-from eval.statistics import Interval, cluster_bootstrap_95
+from eval.statistics import Interval
+
+_LEVEL = 0.95
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -23,7 +25,7 @@ def paired_ratio(
     """The median over repetitions of numerator by denominator, and by what was `expected` of it if given.
 
     The machine's drift is common to both sides of a repetition, so it cancels before anything is averaged;
-    the median forgives a repetition that was disturbed. Interval: percentile bootstrap over repetitions.
+    the median forgives a repetition that was disturbed, and so does its interval.
 
     Raises:
         ValueError: No repetitions, or not as many on each side.
@@ -32,7 +34,37 @@ def paired_ratio(
         raise ValueError("a ratio of no repetitions")
     by = expected or (1.0,) * len(numerators)
     ratios = np.array([a / b / c for a, b, c in zip(numerators, denominators, by, strict=True)])
-    return Ratio(value=float(np.median(ratios)), ci95=cluster_bootstrap_95(np.median, ratios))
+    return Ratio(value=float(np.median(ratios)), ci95=_median_95(np.sort(ratios)))
+
+
+def _median_95(sample: np.ndarray) -> Interval | None:
+    """Interval of the median, of an ascending sample; None of a single number.
+
+    Between two of the sample's own numbers, the k-th from either end, lies the median with a probability that
+    the binomial distribution tells, whatever the sample was drawn from. For 95 % the neighbouring k are
+    interpolated (Hettmansperger and Sheather 1986). Two to five numbers cannot reach that: their interval
+    goes from the least to the greatest, and holds the median with 50, 75, 88 and 94 %.
+    """
+    if len(sample) < 2:
+        return None
+    inner = next(k for k in range(1, len(sample)) if _coverage(k, len(sample)) < _LEVEL)
+    if inner == 1:
+        return Interval(low=float(sample[0]), high=float(sample[-1]))
+    outer, n = inner - 1, len(sample)
+    wide, narrow = _coverage(outer, n), _coverage(inner, n)
+    part = (wide - _LEVEL) / (wide - narrow)
+    inwards = (n - outer) * part / (outer + (n - 2 * outer) * part)
+    low = sample[outer - 1] + inwards * (sample[outer] - sample[outer - 1])
+    high = sample[-outer] - inwards * (sample[-outer] - sample[-outer - 1])
+    median = np.median(sample)  # inside, but for what rounding does to equal numbers
+    return Interval(low=float(min(low, median)), high=float(max(high, median)))
+
+
+def _coverage(k: int, n: int) -> float:
+    """How often the median is between the k-th least and the k-th greatest of n numbers."""
+    from scipy.stats import binom
+
+    return float(1 - 2 * binom.cdf(k - 1, n, 0.5))
 
 
 def decode_growth(stages: Sequence[StageTimes]) -> Ratio | None:

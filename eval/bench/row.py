@@ -84,7 +84,8 @@ class Row(Setting):
             None where nobody can tell beforehand what is run: in `parallel`, by deadline, and where slots or
             rows were too few. So are the next figures that build on it.
         speedup_over_isolated: `isolated`'s mean frame by this one's, paired by repetition.
-        speedup_ci95: Its 95 % interval, from the bootstrap over repetitions.
+        speedup_ci95: Its 95 % interval, by the order of the repetitions; from less than six of them, a little
+            or much less than 95 % (see `ratios.py`). So are all intervals here.
         predicted_speedup: The same ratio of the predicted frames.
         predicted_over_frame, predicted_over_frame_ci95: The predicted frame by the measured mean, paired by
             repetition: the part of a frame that its programs account for by themselves.
@@ -102,6 +103,8 @@ class Row(Setting):
         second_process_bytes: The most that the second process of `parallel` had in the host's memory.
         peak_memory_bytes: The most that was in use since the process began, by any configuration.
         peak_memory_of: `device`, where its backend tells; else `process`, in `parallel` both of them.
+        multi_process_service: Whether NVIDIA's was there for `parallel`, so that both processes' kernels
+            could run side by side; None in other modes, and where the device is no GPU.
         took_s: Seconds from the start of the command until the row's workload was done: in the last row of a
             run, what all of it took but for the plots.
         written_at: UTC, ISO 8601.
@@ -166,6 +169,7 @@ class Row(Setting):
     second_process_bytes: int | None
     peak_memory_bytes: int
     peak_memory_of: str
+    multi_process_service: bool | None
     took_s: float
     written_at: str
     command: str

@@ -30,6 +30,7 @@ class Afterwards:
         batches: The decode program that each contender's work takes.
         compiles_after_warmup: Compilations since the programs were ready, by contender.
         memory: What each contender takes of it.
+        multi_process_service: Whether NVIDIA's runs; None where the device is no GPU.
         took_s: Seconds since the command began.
         provenance: When it was written, command, commit, versions, hardware.
     """
@@ -37,6 +38,7 @@ class Afterwards:
     batches: Mapping[Contender, Batch]
     compiles_after_warmup: Mapping[Contender, int]
     memory: Mapping[Contender, Memory]
+    multi_process_service: bool | None
     took_s: float
     provenance: Mapping[str, Any]
 
@@ -77,6 +79,9 @@ def rows(
             **_exactness(contender, measured.actions),
             compiles_after_warmup=afterwards.compiles_after_warmup[contender],
             **_memory(contender, afterwards.memory[contender]),
+            multi_process_service=(
+                afterwards.multi_process_service if contender.mode is Mode.PARALLEL else None
+            ),
             took_s=afterwards.took_s,
             **afterwards.provenance,
         )

@@ -149,6 +149,10 @@ def _warnings(rows: Sequence[Row]) -> list[str]:
             f"{len(unequal)} configurations gave other actions than the rest of their workload, so their "
             f"times are of something else: {', '.join(contender(row) for row in unequal)}."
         )
+    if any(row.multi_process_service is False for row in rows):
+        found.append(
+            "parallel: NVIDIA's multi-process service did not run, so the two processes' kernels took turns."
+        )
     if compiled := sum(row.compiles_after_warmup > 0 for row in rows):
         found.append(f"{compiled} configurations compiled something while they were measured.")
     if dropped := [row for row in rows if row.requests_dropped]:

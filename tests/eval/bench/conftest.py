@@ -94,6 +94,7 @@ def made_up() -> Callable[..., Sequence[Row]]:
             batches={contender: lambda _, batch=batch: batch for contender, batch in BATCHES.items()},
             compiles_after_warmup=dict.fromkeys(BATCHES, 0),
             memory=dict.fromkeys(BATCHES, MEMORY),
+            multi_process_service=False,
             took_s=12.5,
             provenance=PROVENANCE,
         )

@@ -1,5 +1,6 @@
 """The command line: lists however they are written, one line for what is wrong, no packages of its own."""
 
+import os
 import pkgutil
 import subprocess
 import sys
@@ -66,6 +67,14 @@ def test_bad_input_is_one_line_and_exit_code_2(arguments, said, capsys):
     assert err.startswith("error: ")
     assert err.count("\n") == 1
     assert said in err
+
+
+@pytest.mark.parametrize("modes", [[], ["--modes", "unified"]])
+def test_memory_is_had_in_the_same_way_whatever_is_measured(modes, monkeypatch, capsys):
+    monkeypatch.setenv("XLA_PYTHON_CLIENT_PREALLOCATE", "true")  # so that it is put back afterwards
+    monkeypatch.delenv("XLA_PYTHON_CLIENT_PREALLOCATE")
+    assert main(["--policy", "smal", *modes]) == 2
+    assert os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] == "false"
 
 
 def test_arrivals_longer_than_a_text_are_refused():

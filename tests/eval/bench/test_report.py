@@ -72,6 +72,8 @@ def test_what_spoils_a_measurement_is_said(made_up):
     rows[2] = dataclasses.replace(rows[2], hardware=hardware, **spoilt)
     assert "1 configurations compiled" in printed(rows)
     assert "gave other actions" in printed(rows)
+    assert "service did not run" in printed(rows)
+    assert "service did not run" not in printed(rows[:3])
     assert "equal, bit for bit" not in printed(rows)
     assert "Texts were dropped for want of a slot: 3 of 12 by unified, k = 1." in printed(rows)
     assert "load 7.0 on 2 cores" in printed(rows)

@@ -18,7 +18,8 @@ PROMISED = """
     action_ms_p50 action_ms_p95 action_ms_p99 frame_ms_p50 frame_ms_p95 frame_ms_p99
     chunks_per_s actions_per_s tokens_per_s first_token_ms_p50 request_ms_p50 requests_finished
     requests_dropped peak_memory_bytes peak_memory_of compiles_after_warmup cameras dtype policy device
-    actions_equal versions speedup_over_isolated speedup_ci95 predicted_speedup attained_fraction
+    actions_equal multi_process_service decode_growth needed_memory_bytes took_s versions
+    speedup_over_isolated speedup_ci95 predicted_speedup attained_fraction
     predicted_over_frame
 """
 
@@ -109,6 +110,10 @@ def test_the_stages_share_of_a_frame_shows_what_all_modes_pay_alike(made_up):
     assert unified.predicted_over_frame == pytest.approx(0.5)
     assert unified.predicted_over_frame_ci95 == pytest.approx((0.5, 0.5))
     assert parallel.predicted_over_frame is None
+
+
+def test_only_parallel_cares_whether_two_processes_run_side_by_side(made_up):
+    assert [row.multi_process_service for row in made_up()] == [None, None, None, False]
 
 
 def test_no_language_has_no_tokens_and_no_texts(made_up):

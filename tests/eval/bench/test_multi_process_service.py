@@ -1,0 +1,32 @@
+"""The daemon is there where its file names a process that runs, and nowhere else."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from eval.bench.multi_process_service import is_active
+
+
+@pytest.fixture
+def named(tmp_path):
+    """Whether the service is active when its file in the folder of its pipes says something."""
+
+    def is_said(content: str) -> bool:
+        (tmp_path / "nvidia-cuda-mps-control.pid").write_text(content)
+        return is_active({"CUDA_MPS_PIPE_DIRECTORY": str(tmp_path)})
+
+    return is_said
+
+
+def test_a_daemon_that_runs_is_active(named):
+    assert named(f"{os.getpid()}\n")
+
+
+def test_one_that_has_ended_or_never_began_is_not(named, tmp_path):
+    ended = subprocess.Popen([sys.executable, "-S", "-c", ""])
+    ended.wait()
+    assert not named(str(ended.pid))
+    assert not named("")
+    assert not is_active({"CUDA_MPS_PIPE_DIRECTORY": str(tmp_path / "elsewhere")})
