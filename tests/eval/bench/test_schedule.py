@@ -1,5 +1,7 @@
 """What a workload should run in each mode, and what the stages alone predict of it."""
 
+import dataclasses
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,6 +11,7 @@ from eval.bench import schedule
 from eval.bench.schedule import StageTimes, Work, work
 from eval.bench.spelling import parse
 from eval.bench.workloads import Axes, Contender, Workload
+from oxygen.arrivals import Arrivals
 from oxygen.scheduler import Mode
 
 
@@ -26,6 +29,24 @@ def workload(spelled="every:1", *, text_tokens=30, robots=1, slots=None, rows=No
 
 def contender(mode, k=None):
     return Contender(mode=Mode(mode), tokens_per_frame=k)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Until:
+    """Other arrivals, which stop."""
+
+    arrivals: Arrivals
+    query: int
+
+    @property
+    def longest(self):
+        return self.arrivals.longest
+
+    def due(self, stream, query):
+        return self.arrivals.due(stream, query) if query < self.query else ()
+
+    def within(self, queries):
+        return self.arrivals.within(queries)
 
 
 STAGES = StageTimes(prefill=100.0, denoise=30.0, fork=5.0, decode={1: 4.0, 6: 6.0, 30: 10.0})
@@ -60,15 +81,20 @@ def test_isolated_prefills_for_every_text_and_takes_robots_side_by_side():
     k=st.integers(1, 17),
 )
 def test_every_mode_decodes_every_token_that_is_born(spelled, robots, k):
-    """Robot by robot for `unified`, which otherwise shares its steps among texts."""
-    asked = workload(spelled, text_tokens=17, robots=robots)
+    """Births stop after some queries, so that `unified` finishes all texts, each in ceil(length / k) frames.
+
+    Robot by robot for `isolated`, which otherwise shares its steps among them.
+    """
     queries = 60
+    asked = workload(spelled, text_tokens=17, robots=robots)
+    asked = dataclasses.replace(asked, arrivals=Until(arrivals=asked.arrivals, query=queries))
     lengths = [asked.lengths(robot, query) for robot in range(robots) for query in range(queries)]
     texts = [length for born in lengths for length in born]
     unified = work(asked, contender("unified", k), queries + 17)
     longest = max(texts, default=0)
     assert all(query.decode_steps <= k for query in unified)
-    assert sum(query.texts for query in unified[:queries]) <= sum(-(-length // k) for length in texts)
+    assert sum(query.texts for query in unified) == sum(-(-length // k) for length in texts)
+    assert unified[-1] == Work(prefills=1, decode_steps=0, texts=0)
     if robots == 1:
         isolated = work(asked, contender("isolated"), queries)
         assert sum(query.decode_steps for query in isolated) == sum(texts)
