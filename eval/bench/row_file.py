@@ -17,7 +17,7 @@ class RowFile:
         """Open the file, or make it.
 
         Raises:
-            UsageError: It cannot be written, or holds something else than rows.
+            UsageError: It cannot be written, or holds something else than this version's rows.
         """
         self.path = path
         try:
@@ -28,7 +28,8 @@ class RowFile:
             raise UsageError(f"cannot write {str(path)!r}: {error.strerror}; give --output another") from None
         except (AttributeError, TypeError, ValueError):
             raise UsageError(
-                f"{str(path)!r} holds something else than rows of this benchmark; give --output another"
+                f"{str(path)!r} holds something else than rows as this version writes them; "
+                "give --output another"
             ) from None
 
     @property

@@ -150,6 +150,15 @@ def test_a_file_of_something_else_is_refused(content, tmp_path):
         RowFile(path)
 
 
+def test_rows_of_another_version_are_refused_as_such(made_up, tmp_path):
+    row = dataclasses.asdict(made_up()[0])
+    del row["actions_equal"]
+    path = tmp_path / "old.jsonl"
+    path.write_text(json.dumps(row) + "\n")
+    with pytest.raises(UsageError, match="as this version writes them"):
+        RowFile(path)
+
+
 def test_a_file_that_cannot_be_written_is_refused(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match="cannot write"):
