@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from configs.errors import UsageError
 from oxygen.config import Pi05Config
 from oxygen.language import LanguageTask
 from oxygen.tokenizer import SentencePieceTokenizer
 from oxygen.training import checkpoint
+from oxygen.training.claim import claim, refuse_another
 from oxygen.training.initial import initial_params
 from oxygen.training.lessons import Lessons
 from oxygen.training.losses import Objective
 from oxygen.training.optimiser import TrainState, begin
-from oxygen.training.recipe import RUN_FILE, Recipe
+from oxygen.training.recipe import Recipe
 from oxygen.training.samples import Mixture
 from oxygen.training.statistics import measure, norms_of
 from oxygen.training.trainer import OnCheckpoint, Schedule, Trainer
@@ -80,7 +80,8 @@ def train(
         UsageError: The parts do not fit together, or another training is in `folder`.
         FloatingPointError: The training has diverged.
     """
-    _claim(folder, training)
+    ours = training.described()
+    refuse_another(folder, ours)
     statistics = measure(mixture)
     robot = embodiment(training.embodiment)
     transform = Transform(embodiment=robot, norms=norms_of(statistics))
@@ -102,41 +103,17 @@ def train(
         statistics=statistics,
         tokenizer=tokenizer.serialized,
         tasks=training.tasks,
-        record={**training.described(), "frames": len(mixture)},
+        record={**ours, "frames": len(mixture)},
     )
     trainer = Trainer(folder, objective, lessons, served)
     state = _state(trainer.checkpoints, training)
+    claim(folder, ours)  # only now: options that were refused have taken no folder
     return trainer.run(state, schedule or Schedule(), on_checkpoint or _nothing_more)
 
 
 def _nothing_more(step: int, checkpoint: Path) -> Mapping[str, float]:
     del step, checkpoint
     return {}
-
-
-def _claim(folder: Path, training: Training) -> None:
-    """Make the folder this training's, or find that it is."""
-    file, ours = folder / RUN_FILE, training.described()
-    if not file.is_file():
-        folder.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(ours, indent=2) + "\n", encoding="utf-8")
-        return
-    theirs = json.loads(file.read_text(encoding="utf-8"))
-    differing = [path for path, value in _leaves(ours).items() if _leaves(theirs).get(path, None) != value]
-    if differing:
-        path = differing[0]
-        raise UsageError(
-            f"{folder} holds a training with {path} = {_leaves(theirs).get(path)}, "
-            f"not {_leaves(ours)[path]}; give it a folder of its own, or the same options to go on"
-        )
-
-
-def _leaves(content: Any, path: str = "") -> dict[str, Any]:
-    """Values by their dotted paths."""
-    if isinstance(content, dict) and content:
-        parts = [_leaves(value, f"{path}.{key}" if path else key) for key, value in content.items()]
-        return {name: value for part in parts for name, value in part.items()}
-    return {path: content}
 
 
 def _state(checkpoints: Path, training: Training) -> TrainState:

@@ -1,5 +1,6 @@
 """A whole training: it learns, depends on its seed alone, survives being killed, and can be served."""
 
+import dataclasses
 import json
 import shutil
 
@@ -13,6 +14,7 @@ from oxygen.policy import EngineConfig, create_policy
 from oxygen.scheduler import Mode
 from oxygen.training import checkpoint
 from oxygen.training.logs import CURVES, read_log
+from oxygen.training.recipe import RUN_FILE
 from oxygen.training.run import train
 from oxygen.training.samples import Mixture
 from oxygen.training.trainer import Schedule
@@ -116,6 +118,31 @@ def test_a_folder_holds_one_training(trained, mixture):
     folder, _ = trained
     with pytest.raises(UsageError, match=r"recipe\.batch = 8, not 4"):
         train(folder, training(batch=4), mixture, VOCABULARY)
+
+
+@pytest.mark.parametrize(
+    ("typo", "said"),
+    [
+        ({"embodiment": "libreo"}, "did you mean 'libero'"),
+        ({"model": dataclasses.replace(MODEL, cameras=("left",))}, "'left'"),
+        ({"model": dataclasses.replace(MODEL, horizon=99)}, "looks 99"),
+        ({"tasks": (dataclasses.replace(TASKS[0], name="poem"),)}, "language task 'poem'"),
+        ({"start_from": "no/such/checkpoint"}, "no/such/checkpoint"),
+    ],
+)
+def test_options_that_are_refused_leave_the_folder_to_the_right_ones(typo, said, mixture, tmp_path):
+    folder = tmp_path / "mine"
+    with pytest.raises(UsageError, match=said):
+        train(folder, dataclasses.replace(training(steps=1), **typo), mixture, VOCABULARY)
+    assert not (folder / RUN_FILE).exists()
+
+
+@pytest.mark.parametrize("torn", ["", '{"model": {"na', "[]", b"\xff"])
+def test_a_damaged_claim_is_told_in_one_line(torn, mixture, tmp_path):
+    (tmp_path / RUN_FILE).write_bytes(torn if isinstance(torn, bytes) else torn.encode())
+    with pytest.raises(UsageError, match=r"run\.json is damaged") as caught:
+        train(tmp_path, training(), mixture, VOCABULARY)
+    assert "\n" not in str(caught.value)
 
 
 def test_the_log_can_be_read_in_every_way(trained):
