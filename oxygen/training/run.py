@@ -77,8 +77,8 @@ def train(
         The last state.
 
     Raises:
-        UsageError: The parts do not fit together, or another training is in `folder`.
-        FloatingPointError: The training has diverged.
+        UsageError: The parts do not fit together, another training is in `folder`, or this one has diverged;
+            then the line names the last good checkpoint.
     """
     ours = training.described()
     refuse_another(folder, ours)

@@ -1,6 +1,7 @@
 """The loop: batches to steps, steps to checkpoints, until the recipe is done or somebody says stop."""
 
 import dataclasses
+import math
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
+from configs.errors import UsageError
 from oxygen.training import checkpoint
 from oxygen.training.lessons import Lessons
 from oxygen.training.logs import TrainingLog
@@ -57,6 +59,9 @@ class Trainer:
 
         Returns:
             The last state.
+
+        Raises:
+            UsageError: It has diverged. What was saved before is left as it is: no state is saved unchecked.
         """
         step, last = int(state.step), self._objective.recipe.steps
         with TrainingLog(self._folder, resumed_at=step) as log:
@@ -67,15 +72,32 @@ class Trainer:
                 window.add(metrics)
                 window.wait_for_the_one_before()
                 ending = step == last or schedule.should_stop()
-                if ending or step % schedule.log_every == 0:
-                    self._note(log, step, window.close(self._objective.recipe.batch), schedule)
-                if ending or step % schedule.save_every == 0:
+                saving = ending or step % schedule.save_every == 0
+                if saving or step % schedule.log_every == 0:
+                    self._note(log, step, self._closed(window, step), schedule)
+                if saving:
                     saved = checkpoint.save(self.checkpoints, state, self._served)
                     self._note(log, step, on_checkpoint(step, saved), schedule)
                     window = _Window()
                 if ending:
                     break
         return state
+
+    def _closed(self, window: "_Window", step: int) -> dict[str, float]:
+        """The window's numbers, if all of them are finite."""
+        numbers = window.close(self._objective.recipe.batch)
+        for name, number in numbers.items():
+            if not math.isfinite(number):
+                raise self._diverged(name, number, step)
+        return numbers
+
+    def _diverged(self, name: str, number: float, step: int) -> UsageError:
+        good = checkpoint.newest(self.checkpoints)
+        return UsageError(
+            f"the training has diverged by step {step}: {name} is {number}. Begin again in another folder, "
+            f"with --learning-rate below {self._objective.recipe.peak_rate:g}; "
+            + ("nothing was saved" if good is None else f"the last good checkpoint is {good} (--start-from)")
+        )
 
     @staticmethod
     def _note(log: TrainingLog, step: int, numbers: Mapping[str, float], schedule: Schedule) -> None:
@@ -100,16 +122,10 @@ class _Window:
         jax.block_until_ready(self._metrics[-2:-1])
 
     def close(self, batch: int) -> dict[str, float]:
-        """The means, and the samples learnt in a second; the next window begins.
-
-        Raises:
-            FloatingPointError: The loss is no longer a number.
-        """
+        """The means, and the samples learnt in a second; the next window begins."""
         found = jax.device_get(self._metrics)
         seconds = time.perf_counter() - self._began
         means = {name: float(np.mean([metrics[name] for metrics in found])) for name in found[0]}
-        if not np.isfinite(means["loss"]):
-            raise FloatingPointError("the loss is no longer finite; begin again with a lower learning rate")
         rate = batch * len(found) / seconds
         self._metrics, self._began = [], time.perf_counter()
         return {**means, "samples_per_s": rate}

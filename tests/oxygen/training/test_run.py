@@ -13,6 +13,7 @@ from oxygen import transforms, weights
 from oxygen.policy import EngineConfig, create_policy
 from oxygen.scheduler import Mode
 from oxygen.training import checkpoint
+from oxygen.training.lessons import Lessons
 from oxygen.training.logs import CURVES, read_log
 from oxygen.training.recipe import RUN_FILE
 from oxygen.training.run import train
@@ -143,6 +144,27 @@ def test_a_damaged_claim_is_told_in_one_line(torn, mixture, tmp_path):
     with pytest.raises(UsageError, match=r"run\.json is damaged") as caught:
         train(tmp_path, training(), mixture, VOCABULARY)
     assert "\n" not in str(caught.value)
+
+
+def test_a_training_that_diverges_keeps_its_last_good_checkpoint_and_names_it(mixture, tmp_path, monkeypatch):
+    """No note is due where the next checkpoint is: what is saved is checked all the same."""
+    sound = Lessons.batch
+
+    def spoilt(lessons, number):
+        batch = sound(lessons, number)
+        return batch if number < 2 else dataclasses.replace(batch, actions=batch.actions * np.nan)
+
+    monkeypatch.setattr(Lessons, "batch", spoilt)
+    schedule = Schedule(log_every=50, save_every=2)
+    with pytest.raises(
+        UsageError, match=r"by step 4: flow_loss is nan.*--learning-rate below 0\.003;"
+    ) as told:
+        train(tmp_path, training(), mixture, VOCABULARY, schedule=schedule)
+    assert "\n" not in str(told.value)
+    (good,) = (tmp_path / "checkpoints").iterdir()
+    assert str(good) in str(told.value)
+    assert checkpoint.newest(tmp_path / "checkpoints") == good
+    assert [line["step"] for line in read_log(tmp_path)] == [2]
 
 
 def test_the_log_can_be_read_in_every_way(trained):
