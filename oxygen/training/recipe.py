@@ -95,9 +95,9 @@ class Recipe:
     def __post_init__(self) -> None:
         if self.optimiser not in OPTIMISERS:
             raise unknown("optimiser", self.optimiser, OPTIMISERS)
-        for field in ("steps", "batch", "draws"):
-            if getattr(self, field) < 1:
-                raise UsageError(f"{field} is {getattr(self, field)}; at least 1")
+        for field, least in {"steps": 1, "batch": 1, "draws": 1, "seed": 0}.items():
+            if getattr(self, field) < least:
+                raise UsageError(f"{field} is {getattr(self, field)}; at least {least}")
         if self.text_rows is not None and not 1 <= self.text_rows <= self.batch:
             raise UsageError(f"text_rows is {self.text_rows}; give 1 to the batch's {self.batch}")
         if not 0 <= self.ema < 1:
