@@ -109,12 +109,7 @@ class Lessons:
             UsageError: The demonstrations do not fit the model, or nobody knows any text of a language task.
         """
         transform.check_fits(model)
-        horizon = mixture.actions.shape[1]
-        if horizon < model.horizon:
-            raise UsageError(
-                f"demonstrations look {horizon} actions ahead, {model.name} looks {model.horizon}; "
-                "collect longer chunks"
-            )
+        _check_fits(mixture, model)
         self._mixture, self._model, self._recipe = mixture, model, recipe
         self._prompt, self._tokenizer = transform.embodiment.prompt, tokenizer
         self._state = transform.norms.state.normalise(mixture.state)
@@ -170,6 +165,21 @@ class Lessons:
         kind = bool if part == "graded" else np.int32
         nothing = np.zeros((len(rows), 0), kind)
         return np.concatenate([nothing, *(getattr(each, part)[rows] for each in self._scripts)], axis=1)
+
+
+def _check_fits(mixture: Mixture, model: Pi05Config) -> None:
+    cameras, side = mixture.parts[0].images.shape[1:3]
+    if (cameras, side) != (len(model.cameras), model.image_size):
+        raise UsageError(
+            f"images are of {cameras} cameras at {side} pixels a side; {model.name} looks through "
+            f"{', '.join(model.cameras)} at {model.image_size}"
+        )
+    horizon = mixture.parts[0].actions.shape[1]
+    if horizon < model.horizon:
+        raise UsageError(
+            f"demonstrations look {horizon} actions ahead, {model.name} looks {model.horizon}; "
+            "collect longer chunks"
+        )
 
 
 def _padded(actions: np.ndarray, width: int) -> Float32[np.ndarray, "frame horizon model"]:

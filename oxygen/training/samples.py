@@ -33,6 +33,14 @@ class Samples:
         lengths = [len(column) for column in self._columns()]
         if not self.state.size or len(set(lengths)) > 1:
             raise UsageError(f"samples have columns of {lengths} rows; give as many of each, at least one")
+        _check_images(self.images)
+        _check_numbers("state", self.state, "(frames, channels)")
+        _check_numbers("actions", self.actions, "(frames, steps, channels)")
+        steps = self.actions.shape[:2]
+        if self.valid.dtype != bool or self.valid.shape != steps:
+            raise UsageError(
+                f"valid: {self.valid.dtype} of {self.valid.shape}; give bool of (frames, steps), {steps}"
+            )
 
     def __len__(self) -> int:
         """The number of frames."""
@@ -41,6 +49,24 @@ class Samples:
     def _columns(self) -> list[Sequence[object] | np.ndarray]:
         arrays: list[Sequence[object] | np.ndarray] = [self.images, self.state, self.actions, self.valid]
         return [*arrays, self.language, *self.texts.values()]
+
+
+def _check_images(images: np.ndarray) -> None:
+    shape = images.shape
+    if images.dtype != np.uint8 or len(shape) != 5 or shape[2:] != (shape[2], shape[2], 3):
+        raise UsageError(
+            f"images: {images.dtype} of {shape}; give uint8 of (frames, cameras, side, side, 3), "
+            "upright and padded to a square"
+        )
+
+
+def _check_numbers(name: str, numbers: np.ndarray, wanted: str) -> None:
+    if numbers.ndim != 1 + wanted.count(",") or numbers.dtype.kind != "f":
+        raise UsageError(f"{name}: {numbers.dtype} of {numbers.shape}; give float32 of {wanted}")
+    bad = ~np.isfinite(numbers)
+    if bad.any():
+        frame = int(np.argmax(bad.reshape(len(bad), -1).any(axis=1)))
+        raise UsageError(f"{name}: frame {frame} holds {numbers[bad][0]}; mend it, or leave the frame out")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,6 +88,8 @@ class Mixture:
         kinds = {_kind(part) for part in self.parts}
         if len(kinds) != 1:
             raise UsageError(f"datasets do not go together: {' or '.join(map(str, sorted(kinds)))}")
+        if not any(part.valid.any() for part in self.parts):
+            raise UsageError("no action is valid in any frame, so there is nothing to learn; see `valid`")
 
     def __len__(self) -> int:
         """The number of frames."""

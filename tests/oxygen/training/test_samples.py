@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import jaxtyping
 import numpy as np
 import pytest
 from hypothesis import given
@@ -51,6 +52,57 @@ def test_a_mixture_is_its_parts_one_after_the_other():
 def test_datasets_of_different_shapes_do_not_mix():
     with pytest.raises(UsageError, match="do not go together"):
         Mixture((samples(3), samples(3, horizon=20)))
+
+
+def changed(**arrays):
+    """Good samples, some of their arrays changed by a function."""
+    good = samples(4)
+    return dataclasses.replace(good, **{name: change(getattr(good, name)) for name, change in arrays.items()})
+
+
+def spoilt(array, value):
+    array = array.copy()
+    array[2, ..., -1] = value
+    return array
+
+
+@pytest.mark.parametrize(
+    ("arrays", "said"),
+    [
+        ({"images": lambda a: a[:3]}, r"columns of \[3, 4, 4"),
+        ({"images": lambda a: a.astype(np.float32) / 255}, r"images: float32 of \(4, 2, 28, 28, 3\)"),
+        ({"images": lambda a: a[:, 0]}, r"images: uint8 of \(4, 28, 28, 3\)"),
+        ({"images": lambda a: a[:, :, :20]}, "side, side, 3"),
+        ({"images": lambda a: np.moveaxis(a, -1, 2)}, "side, side, 3"),
+        ({"state": lambda a: spoilt(a, np.nan)}, "state: frame 2 holds nan"),
+        ({"state": lambda a: a[:, None]}, r"state: float32 of \(4, 1, 8\)"),
+        ({"state": lambda a: a.astype(np.int32)}, "state: int32"),
+        ({"actions": lambda a: spoilt(a, -np.inf)}, "actions: frame 2 holds -inf"),
+        ({"actions": lambda a: a[:, 0]}, r"\(frames, steps, channels\)"),
+        ({"valid": lambda a: a.astype(np.int64)}, "valid: int64"),
+        ({"valid": lambda a: a[:, :4]}, r"valid: bool of \(4, 4\).*\(4, 12\)"),
+    ],
+)
+def test_arrays_that_cannot_be_learnt_are_refused_in_one_line(arrays, said, monkeypatch):
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # as it is for everybody but these tests
+    with pytest.raises(UsageError, match=said) as caught:
+        changed(**arrays)
+    assert "\n" not in str(caught.value)
+
+
+def test_demonstrations_of_which_no_action_counts_are_refused():
+    none = changed(valid=np.zeros_like)
+    with pytest.raises(UsageError, match="no action is valid"):
+        Mixture((none,))
+    assert len(Mixture((none, samples(4)))) == 8
+
+
+@pytest.mark.parametrize(
+    "images", [lambda a: a[:, :1], lambda a: a[:, :, :14, :14]], ids=["one camera", "half the side"]
+)
+def test_images_of_another_size_or_number_of_cameras_than_the_models_are_refused(images):
+    with pytest.raises(UsageError, match="small-for-training looks through image, wrist_image at 28"):
+        lessons(parts=(changed(images=images),))
 
 
 def lessons(recipe: Recipe = RECIPE, robot=LIBERO, parts=None, wordings=None) -> Lessons:
