@@ -106,10 +106,12 @@ class Lessons:
         """Normalise and tokenise everything once.
 
         Raises:
-            UsageError: The demonstrations do not fit the model, or nobody knows any text of a language task.
+            UsageError: The demonstrations or the tokenizer do not fit the model, or nobody knows any text of
+                a language task.
         """
         transform.check_fits(model)
         _check_fits(mixture, model)
+        _check_vocabulary(tokenizer, model)
         self._mixture, self._model, self._recipe = mixture, model, recipe
         self._prompt, self._tokenizer = transform.embodiment.prompt, tokenizer
         self._state = transform.norms.state.normalise(mixture.state)
@@ -179,6 +181,15 @@ def _check_fits(mixture: Mixture, model: Pi05Config) -> None:
         raise UsageError(
             f"demonstrations look {horizon} actions ahead, {model.name} looks {model.horizon}; "
             "collect longer chunks"
+        )
+
+
+def _check_vocabulary(tokenizer: Tokenizer, model: Pi05Config) -> None:
+    """A token beyond the embeddings would be read as the last one, silently."""
+    if tokenizer.vocab_size > model.vocab_size:
+        raise UsageError(
+            f"the tokenizer has {tokenizer.vocab_size} tokens, {model.name} {model.vocab_size} embeddings; "
+            "give the model's own with --tokenizer"
         )
 
 

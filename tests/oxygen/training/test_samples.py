@@ -105,11 +105,11 @@ def test_images_of_another_size_or_number_of_cameras_than_the_models_are_refused
         lessons(parts=(changed(images=images),))
 
 
-def lessons(recipe: Recipe = RECIPE, robot=LIBERO, parts=None, wordings=None) -> Lessons:
+def lessons(recipe: Recipe = RECIPE, robot=LIBERO, parts=None, wordings=None, model=MODEL) -> Lessons:
     mixture = Mixture(parts or (samples(8),), wordings or {})
     return Lessons(
         mixture,
-        model=MODEL,
+        model=model,
         transform=Transform(embodiment=robot, norms=norms_of(measure(mixture))),
         tokenizer=VOCABULARY,
         tasks=TASKS,
@@ -199,6 +199,11 @@ def test_a_language_task_that_nobody_knows_a_text_of_is_refused():
 def test_chunks_shorter_than_the_models_are_refused():
     with pytest.raises(UsageError, match="look 4 actions ahead"):
         lessons(parts=(samples(4, horizon=4),))
+
+
+def test_a_tokenizer_with_more_tokens_than_the_model_has_embeddings_is_refused():
+    with pytest.raises(UsageError, match="the tokenizer has 768 tokens, small-for-training 700 embeddings"):
+        lessons(model=dataclasses.replace(MODEL, vocab_size=700))
 
 
 class Recorded:
