@@ -26,6 +26,9 @@ class Prompt(Protocol):
     ) -> list[int]:
         """All tokens of the prompt. The state is normalised."""
 
+    def tail(self, state: Float64[np.ndarray, " channel"]) -> int:
+        """How many of the last tokens stay where a prompt is too long; those before them are cut."""
+
 
 @dataclasses.dataclass(frozen=True)
 class InstructionPrompt:
@@ -39,6 +42,11 @@ class InstructionPrompt:
         """Begin, the instruction, and the line break, which is never merged into the word before it."""
         del state
         return [tokenizer.bos, *tokenizer.encode(clean_prompt(language)), *tokenizer.encode("\n")]
+
+    def tail(self, state: Float64[np.ndarray, " channel"]) -> int:
+        """None: cut as openpi cuts it."""
+        del state
+        return 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,6 +66,11 @@ class StatePrompt:
         """Begin, and the text, tokenised in one piece."""
         return [tokenizer.bos, *tokenizer.encode(self.text(language, state))]
 
+    def tail(self, state: Float64[np.ndarray, " channel"]) -> int:
+        """None: cut as openpi cuts it, which loses the state first. Its 200 tokens are rarely too few."""
+        del state
+        return 0
+
 
 @dataclasses.dataclass(frozen=True)
 class CompactStatePrompt:
@@ -75,6 +88,10 @@ class CompactStatePrompt:
         """Begin, the instruction, its line break, the bytes; what lies outside counts as the last bin."""
         said = InstructionPrompt().encode(language, state, tokenizer)
         return [*said, *(tokenizer.byte(int(level)) for level in state_bins(state).clip(0))]
+
+    def tail(self, state: Float64[np.ndarray, " channel"]) -> int:
+        """The line break and the state: of few tokens, a long instruction would leave none for it."""
+        return 1 + state.size
 
 
 def clean_prompt(language: Any) -> str:
@@ -99,9 +116,23 @@ def state_bins(state: Float64[np.ndarray, " channel"]) -> Int64[np.ndarray, " ch
     return np.digitize(state, edges) - 1
 
 
-def cut(tokens: list[int], longest: int, language: str) -> Int32[np.ndarray, " token"]:
-    """The first `longest` tokens of a prompt, with a warning that says by how much it was cut."""
+def fitted(
+    prompt: Prompt,
+    language: Any,
+    state: Float64[np.ndarray, " channel"],
+    tokenizer: Tokenizer,
+    *,
+    longest: int,
+) -> Int32[np.ndarray, " token"]:
+    """A prompt's tokens, `longest` at most; what is too long is cut, with a warning that says by how much."""
+    return cut(prompt.encode(language, state, tokenizer), longest, language, tail=prompt.tail(state))
+
+
+def cut(tokens: list[int], longest: int, language: str, *, tail: int = 0) -> Int32[np.ndarray, " token"]:
+    """A prompt's first tokens and its `tail` last ones, `longest` in all; with a warning if it was cut."""
     if len(tokens) > longest:
         excess = len(tokens) - longest
-        warnings.warn(f"prompt cut by {excess} of its {len(tokens)} tokens: {language!r}", stacklevel=2)
+        warnings.warn(f"prompt cut by {excess} of its {len(tokens)} tokens: {language!r}", stacklevel=3)
+        end = len(tokens) - tail
+        tokens = [*tokens[: max(0, end - excess)], *tokens[end:]]
     return np.asarray(tokens[:longest], np.int32)

@@ -13,7 +13,7 @@ from oxygen import specs
 from oxygen.config import Pi05Config
 from oxygen.images import camera_images
 from oxygen.norms import RobotNorms, checkpoint_norms, read_norms, unit_norms
-from oxygen.prompts import CompactStatePrompt, InstructionPrompt, Prompt, StatePrompt, cut
+from oxygen.prompts import CompactStatePrompt, InstructionPrompt, Prompt, StatePrompt, fitted
 from oxygen.tokenizer import Tokenizer
 from oxygen.typing import Float, Float64, Int32, UInt8
 
@@ -140,8 +140,10 @@ class Transform:
         layout = self.embodiment.interface.observation.state
         state = self.norms.state.normalise(checked_state(observation["state"], layout))
         images = camera_images(observation["images"], config.cameras, config.image_size)
-        tokens = self.embodiment.prompt.encode(observation["prompt"], state, tokenizer)
-        return Seen(images=images, tokens=cut(tokens, config.max_prompt, observation["prompt"]))
+        tokens = fitted(
+            self.embodiment.prompt, observation["prompt"], state, tokenizer, longest=config.max_prompt
+        )
+        return Seen(images=images, tokens=tokens)
 
     def outputs(self, actions: Float[np.ndarray, "horizon model"]) -> Float64[np.ndarray, "horizon action"]:
         """The robot's actions among the model's channels, in its units, ready to be sent.

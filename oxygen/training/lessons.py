@@ -10,7 +10,7 @@ import numpy as np
 from configs.errors import UsageError
 from oxygen.config import Pi05Config
 from oxygen.language import LanguageTask
-from oxygen.prompts import cut
+from oxygen.prompts import fitted
 from oxygen.tokenizer import Tokenizer
 from oxygen.training.forward import TextLayout
 from oxygen.training.recipe import Recipe
@@ -147,7 +147,7 @@ class Lessons:
         states = states + self._recipe.augmentation.state * rng.standard_normal(states.shape)
         longest = self._model.max_prompt
         lines = [
-            cut(self._prompt.encode(told, state, self._tokenizer), longest, told)
+            fitted(self._prompt, told, state, self._tokenizer, longest=longest)
             for told, state in zip(self._instructions(rows, number), states, strict=True)
         ]
         length = np.array([len(line) for line in lines], np.int32)

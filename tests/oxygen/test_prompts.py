@@ -103,3 +103,29 @@ def test_the_compact_prompt_says_each_number_in_one_token_of_its_own_bin(languag
 def test_the_compact_prompt_takes_numbers_out_of_range_for_the_nearest_bin():
     *_, below, above = CompactStatePrompt().encode("", np.array([-9.0, 9.0]), VOCABULARY)
     assert (below, above) == (VOCABULARY.byte(0), VOCABULARY.byte(255))
+
+
+@given(st.text(st.sampled_from("abc bowl"), max_size=80), st.integers(10, 40))
+def test_a_compact_prompt_that_is_too_long_loses_the_instructions_end_and_never_the_state(language, longest):
+    whole = CompactStatePrompt().encode(language, STATE, VOCABULARY)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        kept = prompts.fitted(CompactStatePrompt(), language, STATE, VOCABULARY, longest=longest).tolist()
+    assert len(kept) == min(longest, len(whole))
+    assert kept[-9:] == whole[-9:] == [NEWLINE, *whole[-8:]]
+    assert kept[:-9] == whole[: len(kept) - 9]
+    assert len(caught) == (len(whole) > longest)
+
+
+@pytest.mark.parametrize("prompt", [InstructionPrompt(), StatePrompt()], ids=["instruction", "state"])
+def test_openpis_prompts_lose_their_end_as_in_openpi(prompt):
+    whole = prompt.encode(" bowl" * 30, STATE, VOCABULARY)
+    with pytest.warns(UserWarning, match="prompt cut by"):
+        kept = prompts.fitted(prompt, " bowl" * 30, STATE, VOCABULARY, longest=10)
+    assert kept.tolist() == whole[:10]
+
+
+def test_fewer_tokens_than_the_state_needs_are_not_exceeded():
+    with pytest.warns(UserWarning, match="prompt cut by"):
+        kept = prompts.fitted(CompactStatePrompt(), "bowl", STATE, VOCABULARY, longest=5)
+    assert kept.size == 5
