@@ -6,6 +6,7 @@ import hashlib
 import io
 import os
 import subprocess
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ import numpy as np
 from configs.errors import UsageError
 from oxygen.images import resize_with_pad
 from oxygen.training import layout
-from oxygen.training.tables import Info, Span, open_table
+from oxygen.training.tables import Info, Span, named, open_table
 from oxygen.typing import UInt8
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 _EPISODES_KEPT = 16
 """Episodes whose undecoded images stay in memory."""
+_NO_PNG = (OSError, SyntaxError, ValueError, TypeError, zlib.error)
+"""What Pillow raises, by what is wrong with a file; and NumPy of images of unequal size, or none."""
 
 
 class Pictures(abc.ABC):
@@ -66,22 +69,30 @@ class PngPictures(Pictures):
         return np.stack([self.frame(episode, index) for index in range(span.start, span.stop)])
 
     def frame(self, episode: int, index: int) -> UInt8[np.ndarray, "camera height width 3"]:
-        """The images of one frame."""
-        row = index - self._spans[episode].start
-        table = self._rows(episode)
-        return np.stack([_decoded(table[column][row]["bytes"].as_py()) for column in self._columns])
+        """The images of one frame.
+
+        Raises:
+            UsageError: One is damaged, or its table is.
+        """
+        span = self._spans[episode]
+        row, table = index - span.start, self._rows(episode)
+        try:
+            return np.stack([_decoded(table[column][row]["bytes"].as_py()) for column in self._columns])
+        except _NO_PNG as error:
+            raise UsageError(f"{span.file}: an image of frame {index} cannot be decoded: {error}") from None
 
     def _read(self, episode: int) -> "pa.Table":
         """The rows of an episode. A row group holds an episode; others' tables may be grouped otherwise."""
         span = self._spans[episode]
         file = open_table(span.file)
         first = 0
-        for group in range(file.num_row_groups):
-            rows = file.metadata.row_group(group).num_rows
-            if (first, rows) == (span.row, span.stop - span.start):
-                return file.read_row_group(group, self._columns)
-            first += rows
-        return file.read(self._columns).slice(span.row, span.stop - span.start)
+        with named(span.file):
+            for group in range(file.num_row_groups):
+                rows = file.metadata.row_group(group).num_rows
+                if (first, rows) == (span.row, span.stop - span.start):
+                    return file.read_row_group(group, self._columns)
+                first += rows
+            return file.read(self._columns).slice(span.row, span.stop - span.start)
 
 
 class VideoPictures(Pictures):

@@ -1,5 +1,6 @@
 """The tables of a dataset of demonstrations: opened, and checked against the layout."""
 
+import contextlib
 import dataclasses
 import json
 from collections.abc import Iterator, Mapping
@@ -100,12 +101,10 @@ def read_spans(root: Path, info: Info) -> tuple[Span, ...]:
     Raises:
         UsageError: The episodes do not follow on each other, or do not add up to what `info.json` says.
     """
-    import pyarrow.parquet as pq
-
     spans: list[Span] = []
     rows: dict[Path, int] = {}
     for path in _files(root, layout.EPISODES):
-        for episode in pq.read_table(path, columns=_span_columns(info)).to_pylist():
+        for episode in read_columns(path, _span_columns(info)).to_pylist():
             span = _span(root, info, episode, rows)
             if span.start != (spans[-1].stop if spans else 0) or span.stop <= span.start:
                 raise UsageError(f"{path}: episode {len(spans)} has frames {span.start} to {span.stop}")
@@ -177,13 +176,25 @@ def open_table(path: Path) -> "pq.ParquetFile":
     Raises:
         UsageError: It is missing or damaged.
     """
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    try:
+    with named(path):
         return pq.ParquetFile(path, memory_map=True)
-    except (OSError, pa.ArrowInvalid) as error:
-        reason = str(error).splitlines()[0]
+
+
+@contextlib.contextmanager
+def named(path: Path) -> Iterator[None]:
+    """Whatever is read within is read of that file; damage is told in one line.
+
+    Raises:
+        UsageError: Arrow cannot make sense of the file.
+    """
+    import pyarrow as pa
+
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise UsageError(f"{path}: cannot be read as Parquet: {reason}") from None
 
 
@@ -191,13 +202,14 @@ def read_columns(path: Path, columns: list[str]) -> "pa.Table":
     """Some columns of a table.
 
     Raises:
-        UsageError: One is missing.
+        UsageError: One is missing or damaged.
     """
     file = open_table(path)
     missing = set(columns) - set(file.schema_arrow.names)
     if missing:
         raise UsageError(f"{path}: no column {min(missing)!r}, which {layout.INFO} promises")
-    return file.read(columns)
+    with named(path):
+        return file.read(columns)
 
 
 def as_array(column: "pa.ChunkedArray", shape: tuple[int, ...]) -> np.ndarray:

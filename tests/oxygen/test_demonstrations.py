@@ -1,5 +1,7 @@
 """Reading demonstrations: what was collected comes back, fast and at random, and what is broken is named."""
 
+import io
+import itertools
 import json
 import shutil
 from pathlib import Path
@@ -8,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 
 from configs.errors import UsageError
 from oxygen.images import resize_with_pad
@@ -15,6 +18,9 @@ from oxygen.training.demonstrations import Demonstrations, Origin
 from tests.eval.collecting import FakeSetting, collect
 
 TABLE = "data/chunk-000/file-000.parquet"
+PNG = io.BytesIO()
+Image.fromarray(np.random.default_rng(0).integers(0, 256, (12, 12, 3), dtype=np.uint8)).save(PNG, "png")
+PNG = PNG.getvalue()
 EPISODES = "meta/episodes/chunk-000/file-000.parquet"
 
 
@@ -155,6 +161,19 @@ def renumber_frames(dataset: Path) -> None:
     pq.write_table(table.set_column(column, "index", pa.array([5] * len(table))), dataset / TABLE)
 
 
+def overwrite(file: Path, column: str) -> None:
+    """Noise where the pages of a column are."""
+    chunk = next(
+        chunk
+        for chunk in map(pq.read_metadata(file).row_group(0).column, itertools.count())
+        if chunk.path_in_schema.startswith(column)
+    )
+    start = chunk.dictionary_page_offset or chunk.data_page_offset
+    with file.open("r+b") as content:
+        content.seek(start)
+        content.write(b"\xa5" * chunk.total_compressed_size)
+
+
 def feature(dataset: Path, name: str) -> dict:
     features = json.loads((dataset / "meta/info.json").read_text())["features"]
     return {**features, name: {**features[name], "dtype": "float64"}}
@@ -173,6 +192,9 @@ def feature(dataset: Path, name: str) -> dict:
         (lambda at: (at / TABLE).unlink(), "cannot be read as Parquet"),
         (lambda at: (at / TABLE).write_bytes(b"PAR1 but no more"), "cannot be read as Parquet"),
         (lambda at: drop_column(at, "oxygen.truth"), "no column 'oxygen.truth'"),
+        (lambda at: (at / EPISODES).write_bytes(b"PAR1 but no more"), "cannot be read as Parquet"),
+        (lambda at: overwrite(at / EPISODES, "dataset_to_index"), f"{EPISODES}: cannot be read as Parquet"),
+        (lambda at: overwrite(at / TABLE, "observation.state"), f"{TABLE}: cannot be read as Parquet"),
         (cut_rows, "20 rows, the episodes need 30"),
         (shuffle_episodes, "episode 0 has frames 6 to 15"),
         (renumber_frames, "'index' does not count from 0"),
@@ -184,6 +206,30 @@ def test_what_is_broken_is_named_in_one_line(copy, breaks, said):
     with pytest.raises(UsageError, match=said) as raised:
         Demonstrations(copy)
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "image_bytes", [b"", b"no picture", None, PNG[:40], PNG[:30] + b"!" * 9 + PNG[39:]], ids=range(5)
+)
+def test_an_image_that_is_damaged_is_named(copy, image_bytes):
+    table = pq.read_table(copy / TABLE)
+    column = table.schema.get_field_index("observation.images.image")
+    images = table[column].to_pylist()
+    images[7]["bytes"] = image_bytes
+    field = table.schema.field(column)
+    pq.write_table(table.set_column(column, field, pa.array(images, field.type)), copy / TABLE)
+    broken = Demonstrations(copy)
+    assert broken.frame(6).images
+    with pytest.raises(UsageError, match=f"{TABLE}: an image of frame 7 cannot be decoded") as caught:
+        broken.frame(7)
+    assert "\n" not in str(caught.value)
+
+
+def test_images_of_a_damaged_table_are_named(copy):
+    broken = Demonstrations(copy)
+    overwrite(copy / TABLE, "observation.images.image")
+    with pytest.raises(UsageError, match=f"{TABLE}: cannot be read as Parquet"):
+        broken.frame(0)
 
 
 def test_a_video_that_is_missing_is_named(video, tmp_path):
