@@ -10,6 +10,15 @@ EVENTS = "events"
 CURVES = "curves.png"
 _PANELS = {"loss": "_loss", "accuracy": "_accuracy", "success, %": "pc_success"}
 """The curves' panels, and how the names of what they show end."""
+_GROUPS = {"loss": "_loss", "accuracy": "_accuracy", "success": "_pc_success"}
+"""TensorBoard's groups, and how the names of what they show end."""
+_TAGS = {
+    "loss": "loss/total",
+    "gradient_norm": "optimiser/gradient_norm",
+    "learning_rate": "optimiser/learning_rate",
+    "samples_per_s": "throughput/samples_per_s",
+}
+"""Where numbers of other names are shown there."""
 
 
 class TrainingLog:
@@ -21,20 +30,23 @@ class TrainingLog:
 
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
-        kept = [line for line in read_log(folder) if line["step"] <= resumed_at]
-        self._file = (folder / LINES).open("w", encoding="utf-8")
-        for line in kept:
-            self._file.write(json.dumps(line) + "\n")
-        self._file.flush()
-        self._events = SummaryWriter(str(folder / EVENTS), purge_step=resumed_at + 1)
+        _keep(folder, resumed_at)
+        self._file = (folder / LINES).open("a", encoding="utf-8")
+        events = folder / EVENTS
+        before = len(list(events.glob("*")))  # names are in seconds, of which two may begin in one
+        self._events = SummaryWriter(str(events), purge_step=resumed_at + 1, filename_suffix=f".{before:04d}")
 
     def note(self, step: int, numbers: Mapping[str, float]) -> None:
         """Note some numbers of a step, at once on disk."""
         self._file.write(json.dumps({"step": step, **numbers}) + "\n")
         self._file.flush()
         for name, number in numbers.items():
-            self._events.add_scalar(name.replace("_", "/", 1), number, step)
+            self._events.add_scalar(tag_of(name), number, step)
         self._events.flush()
+
+    def draw(self) -> None:
+        """Draw what has been noted so far."""
+        draw_curves(self._folder)
 
     def __enter__(self) -> "TrainingLog":
         return self
@@ -43,6 +55,23 @@ class TrainingLog:
         self._events.close()
         self._file.close()
         draw_curves(self._folder)
+
+
+def tag_of(name: str) -> str:
+    """A number's place in TensorBoard: like numbers side by side, as `loss/flow` and `loss/narration`."""
+    for group, ending in _GROUPS.items():
+        if name.endswith(ending):
+            return f"{group}/{name.removesuffix(ending)}"
+    return _TAGS.get(name, name)
+
+
+def _keep(folder: Path, last: int) -> None:
+    """Drop a log's lines after a step; until the rest is written, the whole log stays."""
+    file = folder / LINES
+    partial = file.with_suffix(".partial")
+    kept = [line for line in read_log(folder) if line["step"] <= last]
+    partial.write_text("".join(json.dumps(line) + "\n" for line in kept), encoding="utf-8")
+    partial.replace(file)
 
 
 def read_log(folder: Path) -> list[dict[str, Any]]:

@@ -78,6 +78,7 @@ class Trainer:
                 if saving:
                     saved = checkpoint.save(self.checkpoints, state, self._served)
                     self._note(log, step, on_checkpoint(step, saved), schedule)
+                    log.draw()
                     window = _Window()
                 if ending:
                     break
