@@ -9,6 +9,9 @@ from typing import Any
 from configs.errors import UsageError
 from oxygen.training.recipe import RUN_FILE
 
+DEMONSTRATIONS = "demonstrations"
+"""The key of what the demonstrations hold. Folders that were begun before it was noted are taken on trust."""
+
 
 def refuse_another(folder: Path, ours: Mapping[str, Any]) -> None:
     """Refuse a folder that holds another training than ours; one that holds none is welcome.
@@ -19,7 +22,8 @@ def refuse_another(folder: Path, ours: Mapping[str, Any]) -> None:
     theirs = _read(folder / RUN_FILE)
     if theirs is None:
         return
-    found, wanted = _leaves(theirs), _leaves(ours)
+    known = {key: value for key, value in ours.items() if key in theirs or key != DEMONSTRATIONS}
+    found, wanted = _leaves(theirs), _leaves(known)
     differing = [path for path, value in wanted.items() if found.get(path) != value]
     if differing:
         path = differing[0]

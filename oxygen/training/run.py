@@ -6,11 +6,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
+
 from oxygen.config import Pi05Config
 from oxygen.language import LanguageTask
+from oxygen.params import nested, shapes
 from oxygen.tokenizer import SentencePieceTokenizer
 from oxygen.training import checkpoint
-from oxygen.training.claim import claim, refuse_another
+from oxygen.training.claim import DEMONSTRATIONS, claim, refuse_another
 from oxygen.training.initial import initial_params
 from oxygen.training.lessons import Lessons
 from oxygen.training.losses import Objective
@@ -80,7 +84,8 @@ def train(
         UsageError: The parts do not fit together, another training is in `folder`, or this one has diverged;
             then the line names the last good checkpoint.
     """
-    ours = training.described()
+    described = training.described()
+    ours = {**described, DEMONSTRATIONS: mixture.described()}
     refuse_another(folder, ours)
     statistics = measure(mixture)
     robot = embodiment(training.embodiment)
@@ -103,7 +108,7 @@ def train(
         statistics=statistics,
         tokenizer=tokenizer.serialized,
         tasks=training.tasks,
-        record={**ours, "frames": len(mixture)},
+        record={**described, "frames": len(mixture)},
     )
     trainer = Trainer(folder, objective, lessons, served)
     state = _state(trainer.checkpoints, training)
@@ -118,9 +123,17 @@ def _nothing_more(step: int, checkpoint: Path) -> Mapping[str, float]:
 
 def _state(checkpoints: Path, training: Training) -> TrainState:
     """The state to go on from: the newest checkpoint's, or the first."""
-    state = begin(_first_params(training), training.recipe)
     newest = checkpoint.newest(checkpoints)
-    return state if newest is None else checkpoint.restore(newest, state)
+    if newest is None:
+        return begin(_first_params(training), training.recipe)
+    return checkpoint.restore(newest, _template(training))
+
+
+def _template(training: Training) -> TrainState:
+    """The shapes of a state. The parameters that it began with are not read again: they may be gone."""
+    kinds = {path: jax.ShapeDtypeStruct(shape, jnp.float32) for path, shape in shapes(training.model).items()}
+    template: TrainState = jax.eval_shape(lambda params: begin(params, training.recipe), nested(kinds))
+    return template
 
 
 def _first_params(training: Training) -> Params:

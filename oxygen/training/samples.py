@@ -1,12 +1,18 @@
 """What is trained on, as arrays in memory: frames of demonstrations, from one dataset or several."""
 
 import dataclasses
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from configs.errors import UsageError
 from oxygen.typing import Bool, Float32, Int64, UInt8
+
+_FRAMES_LOOKED_AT = 64
+"""Of a dataset's pixels, which may be many gigabytes; the numbers beside them tell the rest apart."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -115,6 +121,13 @@ class Mixture:
         """Of every frame the wordings in which its instruction may be given."""
         return tuple(self.wordings.get(text, (text,)) for part in self.parts for text in part.language)
 
+    def described(self) -> dict[str, Any]:
+        """What tells it from other demonstrations, as JSON has it: frames, and a digest of what is in them.
+
+        All numbers and words have their share in it, and the pixels of 64 frames of each part.
+        """
+        return {"frames": len(self), "digest": _digest(self.parts)}
+
     def texts(self, task: str) -> tuple[str, ...]:
         """All texts of a language task; empty strings where the datasets have none of that name."""
         nothing = ("",)
@@ -133,6 +146,17 @@ class Mixture:
 
 def _kind(part: Samples) -> tuple[object, ...]:
     return part.images.shape[1:], part.state.shape[1:], part.actions.shape[1:], tuple(sorted(part.texts))
+
+
+def _digest(parts: Sequence[Samples]) -> str:
+    total = hashlib.sha256()
+    for part in parts:
+        seen = part.images[np.linspace(0, len(part) - 1, _FRAMES_LOOKED_AT).astype(np.int64)]
+        for array in (part.state, part.actions, part.valid, seen):
+            total.update(f"{array.dtype}{array.shape}".encode())
+            total.update(np.ascontiguousarray(array).tobytes())
+        total.update(json.dumps([part.language, dict(part.texts)], sort_keys=True).encode())
+    return total.hexdigest()
 
 
 def order(seed: int, batch: int, size: int, total: int) -> Int64[np.ndarray, " row"]:

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import shutil
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -115,10 +116,54 @@ def test_another_seed_is_another_training(trained, mixture, tmp_path):
     assert bits(one.params) != bits(other.params)
 
 
+def test_a_training_begins_with_the_weights_it_is_given_and_goes_on_without_them(trained, mixture, tmp_path):
+    start = tmp_path / "start"
+    shutil.copytree(checkpoint.newest(trained[0] / "checkpoints"), start)
+    given = weights.load(start, MODEL)
+    onward = dataclasses.replace(training(), start_from=str(start))
+
+    def until(steps):
+        schedule = Schedule(should_stop=StopAt(steps))
+        return train(tmp_path / "onward", onward, mixture, VOCABULARY, schedule=schedule)
+
+    begun = until(1).params  # the learning rate of the first step is 0
+    jax.tree.map(np.testing.assert_array_equal, begun, given)
+    shutil.rmtree(start)
+    assert int(until(2).step) == 3
+
+
 def test_a_folder_holds_one_training(trained, mixture):
     folder, _ = trained
     with pytest.raises(UsageError, match=r"recipe\.batch = 8, not 4"):
         train(folder, training(batch=4), mixture, VOCABULARY)
+
+
+def test_a_training_whose_demonstrations_have_changed_is_not_gone_on_with(trained, mixture):
+    folder, _ = trained
+    first, second = mixture.parts
+    grown = Mixture((first, samples(5, seed=1)))
+    with pytest.raises(UsageError, match=r"demonstrations\.frames = 8, not 9"):
+        train(folder, training(), grown, VOCABULARY)
+    for change in (
+        {"state": second.state + 1},
+        {"language": ("wait",) * 4},
+        {"images": 255 - second.images},
+        {"texts": {**second.texts, "memory": ("Done.",) * 4}},
+    ):
+        other = Mixture((first, dataclasses.replace(second, **change)))
+        with pytest.raises(UsageError, match=r"demonstrations\.digest = "):
+            train(folder, training(), other, VOCABULARY)
+
+
+def test_a_folder_that_does_not_say_what_its_demonstrations_held_is_gone_on_with(trained, mixture, tmp_path):
+    folder, state = trained
+    older = Path(shutil.copytree(folder, tmp_path / "older"))
+    described = json.loads((older / RUN_FILE).read_text())
+    del described["demonstrations"]
+    (older / RUN_FILE).write_text(json.dumps(described, indent=2) + "\n")
+    assert bits(train(older, training(), mixture, VOCABULARY)) == bits(state)
+    with pytest.raises(UsageError, match=r"recipe\.seed = 0, not 1"):
+        train(older, training(seed=1), mixture, VOCABULARY)
 
 
 @pytest.mark.parametrize(
