@@ -110,10 +110,23 @@ def test_what_was_not_saved_is_done_again(trained, mixture, tmp_path):
     assert steps == sorted(set(steps))
 
 
-def test_another_seed_is_another_training(trained, mixture, tmp_path):
-    _, one = trained
-    other = train(tmp_path, training(seed=1), mixture, VOCABULARY, schedule=Schedule(should_stop=StopAt(2)))
-    assert bits(one.params) != bits(other.params)
+def test_a_step_is_deterministic_and_another_seed_is_another_training(mixture, tmp_path):
+    def two_steps(name, seed):
+        schedule = Schedule(should_stop=StopAt(2))
+        return bits(
+            train(tmp_path / name, training(seed=seed), mixture, VOCABULARY, schedule=schedule).params
+        )
+
+    one = two_steps("one", 0)
+    assert two_steps("same", 0) == one
+    assert two_steps("other", 1) != one
+
+
+def test_what_is_served_is_the_average_of_the_parameters(trained):
+    folder, state = trained
+    served = weights.load(checkpoint.newest(folder / "checkpoints"), MODEL)
+    assert bits(served) == bits(state.average)
+    assert bits(served) != bits(state.params)
 
 
 def test_a_training_begins_with_the_weights_it_is_given_and_goes_on_without_them(trained, mixture, tmp_path):
