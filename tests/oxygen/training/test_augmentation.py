@@ -1,11 +1,18 @@
 """Varied images: still images, all different, and the same for the same key."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from oxygen.training.augmentation import augment
+from oxygen.training.lessons import Lessons
 from oxygen.training.recipe import NO_AUGMENTATION, Augmentation
+from oxygen.training.samples import Mixture
+from oxygen.training.statistics import measure, norms_of
+from oxygen.transforms import LIBERO_COMPACT, Transform
+from tests.oxygen.training.conftest import MODEL, RECIPE, VOCABULARY, samples
 
 IMAGES = jnp.asarray(np.random.default_rng(0).integers(0, 256, (3, 2, 50, 50, 3), dtype=np.uint8))
 
@@ -46,3 +53,58 @@ def test_brightness_moves_all_pixels_of_an_image_alike():
     assert (lit == lit[:, :1]).all()
     assert len(set(lit[:, 0].tolist())) == 8
     assert np.abs(lit.astype(int) - 128).max() <= 52
+
+
+def slopes(kind, offsets):
+    """By how much each image's distances from 128 were scaled, when it holds 128 plus these offsets."""
+    images = jnp.broadcast_to(jnp.asarray(128 + offsets, jnp.uint8), (8, 1, *offsets.shape))
+    how = dataclasses.replace(NO_AUGMENTATION, **{kind: 0.3})
+    found = np.asarray(augment(jax.random.key(0), images, how)).astype(float) - 128
+    scales = (found * offsets).sum(axis=(1, 2, 3, 4)) / (offsets * offsets).sum()
+    np.testing.assert_allclose(found, scales[:, None, None, None, None] * offsets, atol=0.6)  # whole numbers
+    return scales
+
+
+def test_contrast_scales_the_distance_from_an_images_mean():
+    ramp = np.repeat(np.arange(-60, 61, 8)[:, None, None], 3, axis=2).repeat(16, axis=1)
+    scales = slopes("contrast", ramp)
+    assert len(set(scales.round(3))) > 4
+    assert 0.1 < np.abs(scales - 1).max() < 0.31
+    np.testing.assert_allclose(slopes("saturation", ramp), 1)  # there is no colour in it
+
+
+def test_saturation_scales_the_distance_from_grey():
+    colour = np.broadcast_to(np.array([60, 0, -60]), (4, 4, 3))
+    scales = slopes("saturation", colour)
+    assert len(set(scales.round(3))) > 4
+    assert 0.1 < np.abs(scales - 1).max() < 0.31
+
+
+def bins(state):
+    """Of 20 batches the state's bins as the prompts say them, [sample, channel]."""
+    mixture = Mixture((samples(8),))
+    taught = Lessons(
+        mixture,
+        model=MODEL,
+        transform=Transform(embodiment=LIBERO_COMPACT, norms=norms_of(measure(mixture))),
+        tokenizer=VOCABULARY,
+        tasks=(),
+        recipe=dataclasses.replace(RECIPE, augmentation=dataclasses.replace(NO_AUGMENTATION, state=state)),
+    )
+    level = {VOCABULARY.byte(number): number for number in range(256)}
+    batches = [taught.batch(number) for number in range(20)]
+    lines = [
+        np.asarray(line)[length - 8 : length]
+        for batch in batches
+        for line, length in zip(np.asarray(batch.prompt), np.asarray(batch.length), strict=True)
+    ]
+    return np.array([[level[token] for token in line.tolist()] for line in lines])
+
+
+def test_the_states_noise_is_as_large_as_told():
+    plain, noisy = bins(0.0), bins(0.05)
+    inside = np.abs(plain - 127.5) < 90  # whatever is nearer to an end is held there
+    assert inside.sum() > 400
+    noise = (noisy - plain)[inside] / 128
+    assert 0.045 < noise.std() < 0.055
+    assert abs(noise.mean()) < 0.01
