@@ -10,7 +10,9 @@ from configs.errors import UsageError
 from oxygen.training.recipe import RUN_FILE
 
 DEMONSTRATIONS = "demonstrations"
-"""The key of what the demonstrations hold. Folders that were begun before it was noted are taken on trust."""
+"""The key of what the demonstrations hold."""
+_TRUSTED = (f"{DEMONSTRATIONS}.", "model.", "recipe.")
+"""What a folder does not say of these was not yet noted when it was begun: it is taken on trust."""
 
 
 def refuse_another(folder: Path, ours: Mapping[str, Any]) -> None:
@@ -22,9 +24,9 @@ def refuse_another(folder: Path, ours: Mapping[str, Any]) -> None:
     theirs = _read(folder / RUN_FILE)
     if theirs is None:
         return
-    known = {key: value for key, value in ours.items() if key in theirs or key != DEMONSTRATIONS}
-    found, wanted = _leaves(theirs), _leaves(known)
-    differing = [path for path, value in wanted.items() if found.get(path) != value]
+    found, wanted = _leaves(theirs), _leaves(ours)
+    said = [path for path in wanted if path in found or not path.startswith(_TRUSTED)]
+    differing = [path for path in said if found.get(path) != wanted[path]]
     if differing:
         path = differing[0]
         raise UsageError(
