@@ -2,50 +2,61 @@
 
 import dataclasses
 import math
+from collections import defaultdict
 from typing import Protocol, runtime_checkable
 
 from configs.errors import UsageError
+
+
+class RunningMean:
+    """An exponential mean: a new sample counts a fifth."""
+
+    _NEW = 0.2
+
+    def __init__(self) -> None:
+        self.value: float | None = None
+
+    def add(self, sample: float) -> None:
+        """Take in one more sample."""
+        before = sample if self.value is None else self.value
+        self.value = before + self._NEW * (sample - before)
 
 
 class DecodeCosts:
     """A running estimate of what a decode step takes, for every size of batch.
 
     What else a frame's language needs (the forks of newborn requests) is spread over its steps, so that steps
-    times cost is the time of the whole. The mean is exponential: a new frame counts a fifth.
+    times cost is the time of the whole.
     """
 
-    _NEW = 0.2
-
     def __init__(self) -> None:
-        self._step_ms: dict[int, float] = {}
+        self._step_ms: defaultdict[int, RunningMean] = defaultdict(RunningMean)
 
     def step_ms(self, batch: int) -> float | None:
         """Milliseconds of a step; None until one has been measured."""
-        return self._step_ms.get(batch)
+        return self._step_ms[batch].value
 
     def took(self, batch: int, steps: int, milliseconds: float) -> None:
         """Note what `steps` steps took."""
-        sample = milliseconds / steps
-        before = self._step_ms.get(batch, sample)
-        self._step_ms[batch] = before + self._NEW * (sample - before)
+        self._step_ms[batch].add(milliseconds / steps)
 
     def took_at_most(self, batch: int, steps: int, milliseconds: float) -> None:
         """Note that `steps` steps were over after so long, though nobody was there to see when."""
-        known = self._step_ms.get(batch)
+        known = self.step_ms(batch)
         if known is None or milliseconds / steps < known:
             self.took(batch, steps, milliseconds)
 
 
 @runtime_checkable
 class Budget(Protocol):
-    """Decides, once the actions of a frame are there, how many decode steps follow."""
+    """Decides, before the actions of a frame are there, how many decode steps are queued behind them."""
 
     def steps(self, *, batch: int, spent_ms: float, costs: DecodeCosts) -> int:
         """Decode steps, at least 1.
 
         Args:
             batch: Rows of the batch to be decoded.
-            spent_ms: Since the query came in.
+            spent_ms: From the query until its actions are there, as far as can be told beforehand.
             costs: What steps have taken so far.
         """
 
@@ -70,9 +81,12 @@ class FixedTokens:
 class Deadline:
     """What fits between the actions' end and the deadline, by measured costs.
 
+    When the actions will be there is taken from the queries before, since language is queued behind them
+    while they are under way.
+
     Attributes:
         ms: Time from one query to the next, milliseconds.
-        reserve: The part of it that is left free, since measured costs are means.
+        reserve: The part of it that is left free, since measured costs and times are means.
         least: Steps that are decoded in any case, so that every text ends: until a cost has been measured,
             and when nothing fits.
     """

@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping
 import jax
 import numpy as np
 
-from oxygen.budget import Budget, DecodeCosts
+from oxygen.budget import Budget, DecodeCosts, RunningMean
+from oxygen.pi05 import Prefix
 from oxygen.plan import Committed, Identity, Plan, Request
 from oxygen.runner import ModelInput, Runner
 from oxygen.scheduler import Scheduler
-from oxygen.typing import Float32
+from oxygen.typing import Array, Float32
 from oxygen.voice import Turn, Voice, batch_of
 
 
@@ -61,7 +62,6 @@ class Acted:
         prefilled: When the prefix was ready.
         acted: When the actions were on the host.
         afforded: What was queued behind them.
-        before: The frame before, if it had not been settled.
     """
 
     plan: Plan
@@ -70,11 +70,26 @@ class Acted:
     prefilled: float
     acted: float
     afforded: Afforded
-    before: Settled | None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Queued:
+    """A frame that the device is at."""
+
+    turn: Turn
+    prefix: Prefix
+    actions: Array
+    came: float
+    begun: float
+    afforded: Afforded
 
 
 class Engine:
-    """Serves the queries of some robots with a runner's programs, as a scheduler plans it."""
+    """Serves the queries of some robots with a runner's programs, as a scheduler plans it.
+
+    A frame is one `begin`, one `act` and one `finish`, in this order; `settle` is the end of it, or the next
+    frame's `begin`.
+    """
 
     def __init__(
         self,
@@ -91,20 +106,25 @@ class Engine:
         self._budget = budget
         self._clock = clock
         self._costs = DecodeCosts()
+        self._acting_ms = RunningMean()
+        self._queued: _Queued | None = None
         self._in_flight: Acted | None = None
 
-    def act(self, seen: ModelInput, asked: Mapping[int, Asked], *, came: float) -> Acted:
-        """Run a frame until its actions are on the host and its language is on its way.
+    def begin(self, seen: ModelInput, asked: Mapping[int, Asked], *, came: float) -> Settled | None:
+        """Queue a frame: prefill, denoise, then what language it affords. Waits for nothing of it.
 
-        Prefill and denoise are queued at once. While the device is at it, the host reads back and commits the
-        frame before (whose tokens have mostly been there for long), and plans this frame's language. That is
-        queued once the actions are there, so that it cannot delay them, not even by the host's work of
-        queueing it. Texts that run to their end have ended when this returns; the others decode on.
+        While the device is at the prefix, the host reads back and commits the frame before (whose tokens have
+        mostly been there for long), plans this frame's language and queues it behind the actions. The device
+        takes things in this order, so language cannot delay the actions; and queueing it costs the host time
+        that it would else spend waiting for them.
 
         Args:
             seen: What the robots see; a padded row for those that sit out.
             asked: The queries of those that take part.
             came: When these came in, in seconds of the engine's clock; the deadline counts from there.
+
+        Returns:
+            The frame before, if it had not been settled.
         """
         seeds, queries = self._padded(asked)
         begun = self._clock()
@@ -114,23 +134,37 @@ class Engine:
         before = self.settle()
         plan = self._scheduler.plan({robot: query.query for robot, query in asked.items()})
         turn = Turn(seen=seen, seeds=seeds, plan=plan)
-        self._voice.begin(turn)
-        jax.block_until_ready(prefix.k[-1])
+        afforded = self._afforded(plan, came)
+        self._voice.begin(turn, prefix, afforded.steps)
+        self._queued = _Queued(
+            turn=turn, prefix=prefix, actions=actions, came=came, begun=begun, afforded=afforded
+        )
+        return before
+
+    def act(self) -> Acted:
+        """Wait until the actions of the frame that has begun are on the host; its language is on its way."""
+        queued = self._queued
+        assert queued is not None, "begin() comes before act()"
+        jax.block_until_ready(queued.prefix.k[-1])
         prefilled = self._clock()
-        chunk = np.asarray(actions)
+        chunk = np.asarray(queued.actions)
         acted = self._clock()
-        afforded = self._afforded(plan, spent_ms=1e3 * (acted - came))
-        self._voice.go_on(turn, prefix, afforded.steps)
+        self._acting_ms.add(1e3 * (acted - queued.came))
         self._in_flight = Acted(
-            plan=plan,
+            plan=queued.turn.plan,
             actions=chunk,
-            begun=begun,
+            begun=queued.begun,
             prefilled=prefilled,
             acted=acted,
-            afforded=afforded,
-            before=before,
+            afforded=queued.afforded,
         )
         return self._in_flight
+
+    def finish(self) -> None:
+        """Let the texts that run to their end do so; the others decode on when this returns."""
+        queued, self._queued = self._queued, None
+        assert queued is not None, "act() comes before finish()"
+        self._voice.finish(queued.turn, queued.prefix)
 
     def drain(self) -> None:
         """Wait until the language of the frame that has acted is done; it is read back later."""
@@ -171,10 +205,11 @@ class Engine:
         of_all = [asked.get(robot, nobody) for robot in range(self._runner.sizes.robots)]
         return [query.seed for query in of_all], [query.query for query in of_all]
 
-    def _afforded(self, plan: Plan, *, spent_ms: float) -> Afforded:
+    def _afforded(self, plan: Plan, came: float) -> Afforded:
         for stretch in plan.stretches:
             if not stretch.to_the_end:
                 batch = batch_of(stretch, self._runner.sizes)
+                spent_ms = max(1e3 * (self._clock() - came), self._acting_ms.value or 0.0)
                 steps = self._budget.steps(batch=batch, spent_ms=spent_ms, costs=self._costs)
                 return Afforded(steps=min(steps, stretch.steps), batch=batch)
         return Afforded(steps=0, batch=0)

@@ -17,11 +17,14 @@ class Reply:
         actions: The chunk, in the robot's units.
         timings_ms: Wall time by stage, each measured at its own buffer on the host:
             `preprocess` images resized and prompts tokenised; `prefill` until the prefix was ready; `denoise`
-            from there until the actions were on the host; `action` from the request until then; `decode` from
-            then until the language of this query was done, prefills of its own included; `frame` the whole
-            query. In mode `unified`, `act()` returns after `action` while `decode` goes on; what is done
-            between `act()` and `settle()`, or the next `act()`, is in `decode` and `frame`. In `parallel`,
-            language runs beside the actions, and `decode` is what is left of it after them.
+            from there until the actions were on the host; `action` from the request until they were there in
+            the robot's units, all that the host does before that included; `decode` from then until the
+            language of this query was done, prefills of its own included; `frame` the whole query.
+            In modes `actions`, `unified` and `parallel`, `act()` returns after `action`. In `unified`,
+            `decode` goes on behind it; what is done between `act()` and `settle()`, or the next `act()`, is
+            in `decode` and `frame`. In `parallel`, language runs beside the actions, and `decode` is what is
+            left of it after them. In `isolated` and `shared`, a query returns when its texts have ended: its
+            caller has the actions after `frame`, though they were there after `action`.
         born: Requests born in this query.
         finished: Texts finished in it.
         dropped: Requests given up in it for want of a slot: newborn ones, or waiting ones that made room.

@@ -21,12 +21,14 @@ class Query:
         actions: The chunk, in the robot's units.
         came: When it came in, in seconds of the clock.
         ready: When the model's input was.
+        acted: When the actions could be given to the caller.
         frame: The frame that served it.
     """
 
     actions: Float64[np.ndarray, "horizon action"]
     came: float
     ready: float
+    acted: float
     frame: Acted
 
 
@@ -144,8 +146,8 @@ def _timings_ms(query: Query, end: float) -> dict[str, float]:
         "preprocess": query.ready - query.came,
         "prefill": frame.prefilled - frame.begun,
         "denoise": frame.acted - frame.prefilled,
-        "action": frame.acted - query.came,
-        "decode": end - frame.acted,
+        "action": query.acted - query.came,
+        "decode": end - query.acted,
         "frame": end - query.came,
     }
     return {stage: 1e3 * duration for stage, duration in seconds.items()}

@@ -93,14 +93,15 @@ class RemoteVoice:
         self.compiles_after_warm_up = 0
         self._receive()  # it is ready, or says why it is not
 
-    def begin(self, turn: Turn) -> None:
-        """Send the turn; the second process sets to work on it at once."""
+    def begin(self, turn: Turn, prefix: Prefix | None, steps: int) -> None:
+        """Send the turn; the second process sets to work on it at once, with a prefill of its own."""
+        del prefix, steps
         try:
             self._connection.send(turn)
         except OSError:
             raise self._gone() from None
 
-    def go_on(self, turn: Turn, prefix: Prefix | None, steps: int) -> None:
+    def finish(self, turn: Turn, prefix: Prefix | None) -> None:
         """Nothing: the second process is at it."""
 
     def drain(self) -> None:
@@ -172,8 +173,8 @@ def _speak(pipe: connection.Connection, recipe: Recipe) -> None:
     while True:
         pipe.send(_Answer(heard=voice.heard(), compiles=runner.compiles_after_warm_up))
         turn = pipe.recv()
-        voice.begin(turn)
-        voice.go_on(turn, None, 0)
+        voice.begin(turn, None, 0)
+        voice.finish(turn, None)
 
 
 def _die_with_parent() -> None:

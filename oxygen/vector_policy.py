@@ -9,7 +9,7 @@ import numpy as np
 
 from configs.errors import UsageError
 from oxygen.config import Pi05Config
-from oxygen.engine import Acted, Asked, Engine, Settled
+from oxygen.engine import Asked, Engine, Settled
 from oxygen.engine_config import EngineConfig, check_serves
 from oxygen.language import LanguageTask
 from oxygen.reply import Answer, Reply, Tail
@@ -125,11 +125,20 @@ class VectorPolicy:
                 if given is not None
             }
             ready = time.perf_counter()
-            frame = self._engine.act(seen, asked, came=came)
-            if frame.before is not None:
-                self._note(frame.before)
+            before = self._engine.begin(seen, asked, came=came)
+            if before is not None:
+                self._note(before)
+            frame = self._engine.act()
+            chunks = {robot: self.transform.outputs(frame.actions[robot]) for robot in asked}
+            acted = time.perf_counter()
+            self._engine.finish()
             return tuple(
-                self._answer(robot, came, ready, frame) if robot.index in asked else None
+                self._answer(
+                    robot,
+                    Query(actions=chunks[robot.index], came=came, ready=ready, acted=acted, frame=frame),
+                )
+                if robot.index in asked
+                else None
                 for robot in self._robots
             )
 
@@ -159,10 +168,9 @@ class VectorPolicy:
         """End the second process of mode `parallel`; the other modes have none."""
         self._voice.close()
 
-    def _answer(self, robot: Robot, came: float, ready: float, frame: Acted) -> Answer:
-        actions = self.transform.outputs(frame.actions[robot.index])
-        answer = Answer(actions=actions, before=robot.owed())
-        robot.acted(Query(actions=actions, came=came, ready=ready, frame=frame))
+    def _answer(self, robot: Robot, query: Query) -> Answer:
+        answer = Answer(actions=query.actions, before=robot.owed())
+        robot.acted(query)
         return answer
 
     def _finish_frame(self) -> None:

@@ -61,23 +61,23 @@ class Heard:
 
 @runtime_checkable
 class Voice(Protocol):
-    """Does a frame's language: one `begin`, one `go_on` and one `heard` for every turn, in this order."""
+    """Does a frame's language: one `begin`, one `finish` and one `heard` for every turn, in this order."""
 
     @property
     def compiles_after_warm_up(self) -> int:
         """Compilations since it was ready, in a process of its own; 0 if it has none."""
 
-    def begin(self, turn: Turn) -> None:
-        """Called while the actions are under way; waits for nothing."""
-
-    def go_on(self, turn: Turn, prefix: Prefix | None, steps: int) -> None:
-        """Called once the actions are on the host.
+    def begin(self, turn: Turn, prefix: Prefix | None, steps: int) -> None:
+        """Queue what does not run to its end; called once the actions are queued, and waits for nothing.
 
         Args:
-            turn: The one begun.
+            turn: What is to be done.
             prefix: The actions' own; None where every text has a prefill of its own.
             steps: Decode steps that the frame affords, where texts do not run to their end.
         """
+
+    def finish(self, turn: Turn, prefix: Prefix | None) -> None:
+        """Let texts that run to their end do so; called once the actions are on the host."""
 
     def drain(self) -> None:
         """Wait until the language of the turn is done, and read nothing back."""
@@ -103,27 +103,26 @@ class LocalVoice:
         self._pool, self._texts = runner.empty()
         self._watch = _Watch(clock)
         self._rows: tuple[int, ...] = ()
-        self._births: list[list[Births]] = []
+        self._later: list[tuple[Stretch, list[Births]]] = []
 
-    def begin(self, turn: Turn) -> None:
-        """Send what newborn requests ask; decoding is queued later, so that it cannot delay the actions."""
-        self._births = [self._sent(turn, stretch) for stretch in turn.plan.stretches]
-
-    def go_on(self, turn: Turn, prefix: Prefix | None, steps: int) -> None:
-        """Texts that run to their end have done so when this returns; the others' tokens are queued."""
+    def begin(self, turn: Turn, prefix: Prefix | None, steps: int) -> None:
+        """Queue the decode steps that the frame affords; only send what texts that run to their end ask."""
         self._watch = _Watch(self._clock)
         self._rows = turn.plan.rows
-        for stretch, births in zip(turn.plan.stretches, self._births, strict=True):
-            read = self._runner.prefill(turn.seen) if stretch.own_prefill else prefix
-            assert read is not None, "texts without a prefill of their own follow the actions' one"
-            for some in births:
-                self._pool, self._texts = self._runner.fork(read, some, self._pool, self._texts)
-            if stretch.to_the_end:
-                self._to_the_end(stretch)
-            else:
+        sent = [(stretch, self._sent(turn, stretch)) for stretch in turn.plan.stretches]
+        self._later = [each for each in sent if each[0].to_the_end]
+        for stretch, births in sent:
+            if not stretch.to_the_end:
+                self._fork(prefix, births)
                 for _ in range(min(steps, stretch.steps)):
                     self._decode(stretch)
-        self._texts.written.copy_to_host_async()
+                self._texts.written.copy_to_host_async()
+
+    def finish(self, turn: Turn, prefix: Prefix | None) -> None:
+        """Texts that run to their end have done so when this returns."""
+        for stretch, births in self._later:
+            self._fork(self._runner.prefill(turn.seen) if stretch.own_prefill else prefix, births)
+            self._to_the_end(stretch)
 
     def drain(self) -> None:
         """Wait for the device."""
@@ -164,6 +163,11 @@ class LocalVoice:
             task=who.task,
             sampling=suffix.sampling,
         )
+
+    def _fork(self, prefix: Prefix | None, births: Sequence[Births]) -> None:
+        assert prefix is not None, "texts without a prefill of their own follow the actions' one"
+        for some in births:
+            self._pool, self._texts = self._runner.fork(prefix, some, self._pool, self._texts)
 
     def _to_the_end(self, stretch: Stretch) -> None:
         """Decode until every text has ended, watched one step behind, so that no step waits for the host."""
