@@ -1,7 +1,8 @@
 """Which token comes next: the best, or one drawn at random. Runs inside the decode program.
 
-A request's random numbers are a function of its episode, query and task, and of how many tokens it has
-written: neither its slot nor its neighbours nor the frame's boundaries have a part in it.
+A request's random numbers are a function of its episode, its query, its task, which it is of those of its
+task born in that query, and how many tokens it has written: neither its slot nor its neighbours nor the
+frame's boundaries have a part in it.
 """
 
 import flax.struct
@@ -20,7 +21,8 @@ class Choice:
 
     Attributes:
         origin: What a request's key is a function of, [birth, 4]: the high and the low word of its
-            episode's seed, its query, its language task.
+            episode's seed, its query, its language task in the low half of a word and its number among
+            those of that task born in that query in the high half (0 for the first).
         temperature: 0 takes the best token, [birth].
         top_k: Draw among so many of the best; 0 draws among all, [birth].
     """

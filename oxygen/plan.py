@@ -13,12 +13,14 @@ class Identity:
         request_id: Counts the requests of the robot's episode in order of birth.
         task: Index of its language task.
         query: The robot's query whose prefix it follows.
+        ordinal: Counts the requests of its task that are born in that query, those dropped at birth, too.
     """
 
     stream: int
     request_id: int
     task: int
     query: int
+    ordinal: int
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, order=True)

@@ -76,7 +76,9 @@ class Birthing:
         suffix: Tokens that ask for the text; at least one.
         seed: The robot's episode seed, 64 bits.
         query: The query it is born in.
-        task: Its language task, a number. The request's key is a function of these three alone.
+        task: Its language task, a number below 2^16.
+        ordinal: Which it is of the requests of its task that are born in that query, below 2^16. The
+            request's key is a function of seed, query, task and ordinal alone.
         sampling: How its tokens are chosen.
     """
 
@@ -86,6 +88,7 @@ class Birthing:
     seed: int
     query: int
     task: int
+    ordinal: int = 0
     sampling: Sampling = GREEDY
 
 
@@ -204,7 +207,7 @@ class Runner:
         origin, top_k = np.zeros((rows, 4), np.uint32), np.zeros((rows,), np.int32)
         temperature = np.zeros((rows,), np.float32)
         for row, request in enumerate(requests):
-            origin[row] = (*_words(request.seed), request.query, request.task)
+            origin[row] = (*_words(request.seed), request.query, request.task | request.ordinal << 16)
             temperature[row] = request.sampling.temperature
             top_k[row] = request.sampling.top_k or 0
         return Choice(*jax.device_put((origin, temperature, top_k)))

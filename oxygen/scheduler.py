@@ -163,9 +163,13 @@ class Scheduler:
         """The requests to be born, and their limits."""
         for stream, query in queries.items():
             for task, wanted in enumerate(self._wanted):
-                for limit in wanted.arrivals.due(stream, query):
+                for ordinal, limit in enumerate(wanted.arrivals.due(stream, query)):
                     identity = Identity(
-                        stream=stream, request_id=next(self._ids[stream]), task=task, query=query
+                        stream=stream,
+                        request_id=next(self._ids[stream]),
+                        task=task,
+                        query=query,
+                        ordinal=ordinal,
                     )
                     yield identity, limit or wanted.max_tokens
 

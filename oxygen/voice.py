@@ -161,6 +161,7 @@ class LocalVoice:
             seed=turn.seeds[who.stream],
             query=who.query,
             task=who.task,
+            ordinal=who.ordinal,
             sampling=suffix.sampling,
         )
 

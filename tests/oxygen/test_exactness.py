@@ -53,7 +53,7 @@ def digest(tree) -> str:
     return hashlib.sha256(b"".join(np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(tree))).hexdigest()
 
 
-def birthing(slot, *, task=0, parent=0, query=0, seed=7, sampling=GREEDY) -> Birthing:
+def birthing(slot, *, task=0, parent=0, query=0, seed=7, ordinal=0, sampling=GREEDY) -> Birthing:
     return Birthing(
         slot=slot,
         parent=parent,
@@ -61,6 +61,7 @@ def birthing(slot, *, task=0, parent=0, query=0, seed=7, sampling=GREEDY) -> Bir
         seed=seed,
         query=query,
         task=task,
+        ordinal=ordinal,
         sampling=sampling,
     )
 
@@ -138,13 +139,14 @@ def test_greedy_rows_of_a_program_that_draws_take_the_greedy_programs_tokens(gre
     assert texts_of(draws, best) == texts_of(greedy, births[:1])
 
 
-def test_what_is_drawn_is_a_function_of_episode_query_and_task(served):
+def test_what_is_drawn_is_a_function_of_episode_query_task_and_ordinal(served):
     def drawn(**changed):
         return texts_of(served, [birthing(1, sampling=Sampling(temperature=3.0), **changed)])[0]
 
     assert drawn() == drawn()
     others = [drawn(query=1), drawn(seed=8), drawn(seed=7 + 2**40), texts_of(served, [birthing(1)])[0]]
-    assert len({tuple(each) for each in (drawn(), *others)}) == 5
+    others += [drawn(ordinal=1), drawn(ordinal=2)]
+    assert len({tuple(each) for each in (drawn(), *others)}) == 7
 
 
 def test_sampling_that_was_not_compiled_is_refused(served, greedy):

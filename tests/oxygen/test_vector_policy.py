@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 
 from configs.errors import UsageError
 from oxygen import tokenizer
+from oxygen.arrivals import Burst, EveryN
 from oxygen.budget import Deadline, FixedTokens
 from oxygen.build import create_vector_policy
 from oxygen.engine_config import EngineConfig
@@ -100,6 +101,19 @@ def test_drawn_texts_differ_between_episodes_and_greedy_ones_do_not(policy, obse
     same = {key: once[key] == other[key] for key in once.keys() & other.keys()}
     assert all(equal for (task, _), equal in same.items() if task == "memory")
     assert not all(equal for (task, _), equal in same.items() if task == "narration")
+
+
+def test_drawn_texts_born_together_differ_and_the_first_is_that_of_a_birth_alone(policy, observe):
+    def narrated(arrivals):
+        narration = dataclasses.replace(TASKS[0], arrivals=arrivals)
+        parts = dataclasses.replace(policy.parts, tasks=(narration, TASKS[1]))
+        engine = dataclasses.replace(policy.engine, budget=FixedTokens(12))
+        (reply, _, _) = VectorPolicy(parts, engine).infer([observe(0), None, None])
+        return [text.text for text in reply.finished if text.task == "narration"]
+
+    together = narrated(Burst(n=4, every=9))
+    assert len(set(together)) == 4
+    assert narrated(EveryN(1)) == together[:1]
 
 
 def test_a_robots_episode_ends_without_touching_the_others(policy, observe):
