@@ -21,6 +21,7 @@ from oxygen import tokenizer as tokenizers
 from oxygen.budget import Budget, Deadline, FixedTokens
 from oxygen.compile_cache import use_compile_cache
 from oxygen.config import Pi05Config
+from oxygen.engine_config import ample_slots
 from oxygen.language import LanguageTask
 from oxygen.policy import EngineConfig, OxyGenPolicy, create_policy
 from oxygen.reply import Reply, Tail
@@ -82,14 +83,7 @@ def open_policy(cast: Cast, config: RunConfig) -> Policy:
     Raises:
         UsageError: Its checkpoint is not to be had, or not its own.
     """
-    if cast.policy.kind != "oxygen":
-        speaks = cast.policy.speaks == "truth" and config.mode != "actions"
-        return Scripted(cast.policy.kind, Oracle(cast.tasks if speaks else ()))
-    use_compile_cache()
-    model = model_configs.preset(cast.policy.model or cast.policy.name)
-    model = dataclasses.replace(model, dtype=config.dtype or model.dtype)
-    transform = _transform(cast.policy, config)
-    return Served(_build(cast, model, transform, config), transform.embodiment)
+    return open_policies(cast, [config])[0]
 
 
 def open_policies(cast: Cast, arms: Sequence[RunConfig]) -> list[Policy]:
@@ -98,10 +92,11 @@ def open_policies(cast: Cast, arms: Sequence[RunConfig]) -> list[Policy]:
     Raises:
         UsageError: Its checkpoint is not to be had, or not its own.
     """
-    first = open_policy(cast, arms[0])
-    if isinstance(first, Served):
-        return [first, *(first.served_as(arm) for arm in arms[1:])]
-    return [first, *(open_policy(cast, arm) for arm in arms[1:])]
+    if cast.policy.kind != "oxygen":
+        return [_scripted(cast, arm) for arm in arms]
+    use_compile_cache()
+    first = _served(cast, arms)
+    return [first, *(first.served_as(arm) for arm in arms[1:])]
 
 
 class Served:
@@ -176,10 +171,35 @@ class Scripted:
         return Tail(cancelled=0, requests=(), reply=None)
 
 
-def _build(cast: Cast, model: Pi05Config, transform: Transform, config: RunConfig) -> OxyGenPolicy:
-    preset = cast.policy
+def engine_for(tasks: Sequence[LanguageTask], arms: Sequence[RunConfig]) -> EngineConfig:
+    """How the first arm is served, on programs with room for all of them.
+
+    With a fixed number of tokens per frame every text under way has a row. With a deadline a frame may decode
+    fewer, and texts have to wait: then there are slots for them to do so, and the scheduler's rules say who.
+    """
+    first = arms[0]
+    rows = _texts_in_progress(tasks, first.tokens_per_frame)
+    waiting = any(arm.deadline_ms is not None for arm in arms)
+    slots = ample_slots(tasks=len(tasks), rows=rows) if waiting else rows
+    return EngineConfig(mode=Mode(first.mode), budget=_budget(first), slots=slots, rows=rows)
+
+
+def _scripted(cast: Cast, config: RunConfig) -> Scripted:
+    speaks = cast.policy.speaks == "truth" and config.mode != "actions"
+    return Scripted(cast.policy.kind, Oracle(cast.tasks if speaks else ()))
+
+
+def _served(cast: Cast, arms: Sequence[RunConfig]) -> Served:
+    config = arms[0]
+    model = model_configs.preset(cast.policy.model or cast.policy.name)
+    model = dataclasses.replace(model, dtype=config.dtype or model.dtype)
+    transform = _transform(cast.policy, config)
+    return Served(_build(cast, model, transform, arms), transform.embodiment)
+
+
+def _build(cast: Cast, model: Pi05Config, transform: Transform, arms: Sequence[RunConfig]) -> OxyGenPolicy:
+    preset, config = cast.policy, arms[0]
     tasks = [language_task(task) for task in cast.tasks]
-    places = _texts_in_progress(tasks, config.tokens_per_frame)
     trained = _is_trained(preset, config)
     loader = functools.partial(load_weights, str(preset.weights), model)
     return create_policy(
@@ -187,7 +207,7 @@ def _build(cast: Cast, model: Pi05Config, transform: Transform, config: RunConfi
         weights=loader if trained else preset.weights_seed,
         tokenizer=tokenizers.load(str(preset.tokenizer)) if trained else tokenizers.tiny(),
         tasks=tasks,
-        engine=EngineConfig(mode=Mode(config.mode), budget=_budget(config), slots=places, rows=places),
+        engine=engine_for(tasks, arms),
         transform=transform,
     )
 

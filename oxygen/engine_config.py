@@ -21,8 +21,11 @@ class EngineConfig:
         mode: How language is scheduled beside the actions.
         budget: In mode `unified`, decode steps in a frame.
         slots: Requests that can be alive at once; the memory of the KV pool is proportional to it. Every
-            language task of every robot needs one at least.
-        rows: Requests decoded in one batch; others wait in their slots.
+            language task of every robot needs one at least. Where texts may have to wait for a row, as
+            under a deadline, `ample_slots` is how many make room for the newest one of every task.
+        rows: Requests decoded in one batch; others wait in their slots. Mode `unified` always decodes so
+            many, `isolated` one of each robot, `shared` those born together: scores differ in their last bits
+            from one size of batch to another, and with them, where two tokens score almost alike, texts.
         robots: Observations that are read at once.
     """
 
@@ -57,6 +60,14 @@ def sizes_for(engine: EngineConfig, tasks: Sequence[LanguageTask], suffixes: Seq
         limit=max([1, *(task.max_tokens for task in tasks)]),
         top_k=max([0, *(sampling.top_k or 1 for sampling in drawn)]),
     )
+
+
+def ample_slots(*, tasks: int, rows: int, robots: int = 1) -> int:
+    """Slots with which no request is dropped at its birth, however many wait: older ones are.
+
+    `oxygen.scheduler` says why. Where all that is under way has a row, as many slots as rows are enough.
+    """
+    return max(rows, robots * tasks * (rows + 1))
 
 
 def check_slots(engine: EngineConfig, tasks: int) -> None:

@@ -17,8 +17,14 @@ that is not dropped has ended D + (S - 1) L / R + L frames after its birth.
 
 When slots run out. One slot is kept for every task of every robot that has no request alive. A newborn that
 finds no other takes the place of the oldest one of its task and robot that waits, in the pool and in the
-line; that one is dropped. If none waits, the newborn is dropped itself. What has begun is never dropped. As
-places are inherited, of every task that a robot keeps asking for a text is finished within the same bound.
+line; that one is dropped. If none waits, it takes a slot where most wait of one task and robot, two at least:
+the oldest of these is dropped, the others move up in the line. Else the newborn is dropped itself. What has
+begun is never dropped. As places are inherited, of every task that a robot keeps asking for a text is
+finished within the same bound.
+
+How many slots. Requests of one task and robot begin in the order of their birth, when all before them have
+a row: at most R of them have begun and live. So with R + 1 slots for every task of every robot no newborn is
+ever dropped itself: if none of its own waits, and nowhere two, a slot is free.
 """
 
 import dataclasses
@@ -55,7 +61,7 @@ class Wanted:
         arrivals: When requests are born, and with which limits.
         max_tokens: The limit of those that are born without one.
         priority: Frames of head start in the line for rows.
-        stop_token: A text ends with it, if it comes.
+        stop_token: A text ends with it, if it comes; below 0, nothing ends one early.
     """
 
     arrivals: Arrivals
@@ -178,30 +184,34 @@ class Scheduler:
         wanted = self._wanted[identity.task]
         place = Place(since=self._frame - wanted.priority, serial=next(self._serials))
         if not self._has_room(identity):
-            waiting = [request for request in self._of(identity) if not request.begun]
+            own, longest = self._waiting(identity)
+            waiting = own or longest
             if not waiting:
                 dropped.append(identity)
                 return []
             self._release(waiting[0])
             dropped.append(waiting[0].identity)
-            place = _moved_up(waiting)
+            last = _moved_up(waiting)
+            place = last if own else place
         request = Request(identity=identity, slot=self._free.pop(0), place=place, limit=limit)
         self._alive.append(request)
         return [Birth(identity=identity, slot=request.slot, limit=limit, stop_token=wanted.stop_token)]
 
     def _has_room(self, identity: Identity) -> bool:
         """Whether a slot is free that is not kept for somebody else."""
-        own = (identity.stream, identity.task)
-        pairs = {(request.identity.stream, request.identity.task) for request in self._alive} | {own}
+        pairs = {_pair(request.identity) for request in self._alive} | {_pair(identity)}
         kept = self._limits.streams * len(self._wanted) - len(pairs)
         return len(self._free) > kept
 
-    def _of(self, identity: Identity) -> list[Request]:
-        """The alive requests of the same robot and task, in order of birth."""
-        wanted = (identity.stream, identity.task)
-        return [
-            request for request in self._alive if (request.identity.stream, request.identity.task) == wanted
-        ]
+    def _waiting(self, newborn: Identity) -> tuple[list[Request], list[Request]]:
+        """Who waits of its own task and robot, and where most do elsewhere, if two do; oldest first."""
+        lines: dict[tuple[int, int], list[Request]] = {_pair(newborn): []}
+        for request in self._alive:
+            if not request.begun:
+                lines.setdefault(_pair(request.identity), []).append(request)
+        own = lines.pop(_pair(newborn))
+        others = [line for line in lines.values() if len(line) > 1]
+        return own, max(others, key=len, default=[])
 
     def _stretches(self, births: Sequence[Birth]) -> list[Stretch]:
         match self._mode:
@@ -261,6 +271,11 @@ class Scheduler:
             decoded=len(request.tokens),
             stopped=stopped,
         )
+
+
+def _pair(identity: Identity) -> tuple[int, int]:
+    """The robot and the task."""
+    return identity.stream, identity.task
 
 
 def _moved_up(waiting: Sequence[Request]) -> Place:

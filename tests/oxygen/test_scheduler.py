@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oxygen.arrivals import Burst, EveryN, Poisson, RandomLength
+from oxygen.engine_config import ample_slots
 from oxygen.scheduler import Limits, Mode, Scheduler, Wanted
 
 STOP = 1
@@ -88,13 +89,14 @@ class Texts:
 
 @dataclasses.dataclass(frozen=True)
 class Happened:
-    """One frame: what was planned, who was alive then, what it brought, and what its end cut off."""
+    """One frame: what was planned, who was alive then, what it brought, what its end cut off, who is left."""
 
     number: int
     plan: object
     alive: tuple
     committed: object
     cancelled: tuple
+    left: tuple
 
 
 def play(world, mode):
@@ -111,7 +113,7 @@ def play(world, mode):
             queries[stream] += 1
         for stream in frame.ending:
             cancelled += [request.identity for request in scheduler.cancel(stream)]
-        yield scheduler, Happened(number, plan, alive, committed, tuple(cancelled))
+        yield scheduler, Happened(number, plan, alive, committed, tuple(cancelled), scheduler.alive)
     # Ids go on over these ends of episodes, so that a request has one name throughout.
 
 
@@ -136,17 +138,35 @@ def test_no_slot_leaks_or_is_held_twice_and_no_batch_is_too_large(world, mode):
 
 @given(worlds(), all_modes)
 def test_every_request_ends_exactly_once(world, mode):
-    born, ends, alive = [], [], ()
-    for scheduler, frame in play(world, mode):
+    """Those that are alive when nobody asks for anything any more have ended soon after."""
+    born, ends = [], []
+    quiet = Frame(present=frozenset(), ending=frozenset(), steps=1)
+    rounds = -(-world.limits.slots // world.limits.rows)
+    drained = dataclasses.replace(world, frames=world.frames + (quiet,) * rounds * LONGEST)
+    for _, frame in play(drained, mode):
         born += frame.plan.born
         ends += frame.plan.dropped
         ends += [ended.identity for ended in frame.committed.ended]
         ends += frame.cancelled
-        alive = scheduler.alive
-    ends += [request.identity for request in alive]
+    assert frame.left == ()
     assert len(set(born)) == len(born)
     assert len(ends) == len(set(ends))
     assert set(ends) == set(born)
+
+
+@given(worlds())
+def test_with_ample_slots_no_request_is_dropped_at_its_birth_but_for_younger_ones(world):
+    """An older one of its task makes room, or, where none waits, one of a task of which two do."""
+    pairs = {"tasks": len(world.tasks), "robots": world.limits.streams}
+    limits = dataclasses.replace(world.limits, slots=ample_slots(rows=world.limits.rows, **pairs))
+    for _, frame in play(dataclasses.replace(world, limits=limits), Mode.UNIFIED):
+        kept = {(one.identity.stream, one.identity.task) for one in frame.alive}
+        assert {(one.stream, one.task) for one in frame.plan.born} <= kept
+        for pair in {(one.stream, one.task) for one in frame.plan.born}:
+            newest = max(one.request_id for one in frame.plan.born if (one.stream, one.task) == pair)
+            assert newest in {
+                one.identity.request_id for one in frame.alive if one.identity.stream == pair[0]
+            }
 
 
 @st.composite

@@ -110,6 +110,25 @@ def test_a_request_that_finds_none_of_its_own_waiting_is_dropped_itself():
     assert ids(scheduler.plan({0: 1}).dropped) == [(0, 2, 1)]
 
 
+def test_a_request_that_finds_none_of_its_own_waiting_takes_a_slot_where_two_of_another_task_wait():
+    narration = dataclasses.replace(NARRATION, arrivals=EveryN(2))
+    memory = dataclasses.replace(MEMORY, arrivals=EveryN(1))
+    scheduler = scheduler_of(Mode.UNIFIED, tasks=(narration, memory), slots=4, rows=1)
+    for query in range(2):
+        assert scheduler.plan({0: query}).dropped == ()  # narration 0 decodes, memories 1 and 2 wait
+    plan = scheduler.plan({0: 2})  # narration 3 takes the last slot, memory 4 the place of the first
+    assert ids(plan.dropped) == [(1, 1, 0)]
+    scheduler.commit({0: (STOP,)})
+    assert (
+        ids(scheduler.plan({0: 3}).dropped) == []
+    )  # narration 3 decodes, memory 5 takes the slot of the first
+    assert ids(scheduler.plan({0: 4}).dropped) == [
+        (1, 2, 1),
+        (1, 4, 2),
+    ]  # narration 6 takes one, memory 7 one
+    assert [request.identity.request_id for request in scheduler.alive] == [3, 5, 6, 7]
+
+
 def test_one_robot_never_takes_the_last_slot_of_another():
     greedy = dataclasses.replace(NARRATION, arrivals=Burst(n=9, every=1))
     scheduler = scheduler_of(Mode.UNIFIED, streams=2, tasks=(greedy,), slots=4, rows=4)
