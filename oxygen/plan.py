@@ -65,7 +65,7 @@ class Birth:
         identity: Which it is.
         slot: Its place in the pool.
         limit: Tokens after which it ends.
-        stop_token: It ends with this one, if it comes.
+        stop_token: It ends with this one, if it comes; below 0, nothing ends it early.
     """
 
     identity: Identity

@@ -171,11 +171,17 @@ class LocalVoice:
             self._pool, self._texts = self._runner.fork(prefix, some, self._pool, self._texts)
 
     def _to_the_end(self, stretch: Stretch) -> None:
-        """Decode until every text has ended, watched one step behind, so that no step waits for the host."""
-        for _ in range(stretch.steps):
+        """Decode until every text has ended, watched one step behind, so that no step waits for the host.
+
+        It is watched after those steps alone that can begin or end a text: without a stop token, the first
+        and the limits. Nothing is read back in between.
+        """
+        for written in range(stretch.steps):
             before = self._texts
             self._decode(stretch)
-            if self._watch.all_ended(stretch.births, _read(before, stretch.rows)):
+            if _tells(stretch.births, written) and self._watch.all_ended(
+                stretch.births, _read(before, stretch.rows)
+            ):
                 return
         self._watch.all_ended(stretch.births, _read(self._texts, stretch.rows))
 
@@ -187,6 +193,11 @@ class LocalVoice:
 def batch_of(stretch: Stretch, sizes: Sizes) -> int:
     """The size of the decode program that a stretch runs."""
     return next(size for size in sizes.rows if size >= stretch.batch)
+
+
+def _tells(births: Sequence[Birth], written: int) -> bool:
+    """Whether some text can have begun or ended with its so many tokens."""
+    return written > 0 and any(birth.stop_token >= 0 or written in (1, birth.limit) for birth in births)
 
 
 class _Watch:
