@@ -21,6 +21,9 @@ __all__ = ["Answer", "EngineConfig", "OxyGenPolicy", "Reply", "Tail", "create_po
 class OxyGenPolicy:
     """π0.5 for one robot: a `VectorPolicy` of one, without its brackets.
 
+    Actions are the same bits in every mode; texts may differ between modes where two tokens score almost
+    alike, see `VectorPolicy`.
+
     `infer` answers a query in one go. A robot that wants its actions before the language of the query is done
     calls `act` and moves; the reply comes with the next `act`, or with `settle`.
     """

@@ -51,7 +51,10 @@ class Parts:
 class VectorPolicy:
     """π0.5 for several robots, narrating and remembering beside their actions.
 
-    All act in one batch, and their texts share one pool and one batch. `infer` answers a query of each in one
+    All act in one batch, and their texts share one pool and one batch. Actions are the same bits however it
+    is served. A text is the same in any company, slot and frame, but its scores depend in their last bits on
+    the size of the batch it is decoded in (`EngineConfig.rows` in mode `unified`, fewer in the others): so
+    texts of two modes may differ where two tokens score almost alike. `infer` answers a query of each in one
     go. Robots that want their actions before the language of the query is done call `act` and move; the
     replies come with the next `act`, or with `settle`.
     """
