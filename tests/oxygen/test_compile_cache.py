@@ -28,14 +28,38 @@ def as_before():
     compilation_cache.reset_cache()
 
 
-def test_a_program_is_kept_and_found_again(tmp_path):
+@pytest.fixture
+def events():
+    """What JAX tells of its work."""
+    told = []
+
+    def note(event, **_):
+        told.append(event)
+
+    jax.monitoring.register_event_listener(note)
+    yield told
+    jax.monitoring.unregister_event_listener(note)
+
+
+def test_a_program_is_kept_and_found_again(tmp_path, events):
+    def compile_it():
+        jax.jit(lambda x: x * 3 + 1).lower(jax.ShapeDtypeStruct((7,), jnp.float32)).compile()
+
     folder = use_compile_cache(tmp_path)
-    jax.jit(lambda x: x * 3 + 1).lower(jnp.ones(7)).compile()
-    kept = sorted(path.name for path in folder.iterdir())
-    assert kept
+    compile_it()
+    kept = programs_in(folder)
+    assert len(kept) == 1
     jax.clear_caches()
-    jax.jit(lambda x: x * 3 + 1).lower(jnp.ones(7)).compile()
-    assert {path.name for path in folder.iterdir()} >= set(kept)
+    events.clear()
+    compile_it()
+    assert events.count("/jax/compilation_cache/cache_hits") == 1
+    assert "/jax/compilation_cache/cache_misses" not in events
+    assert programs_in(folder) == kept
+
+
+def programs_in(folder):
+    """But for when they were last used."""
+    return {path.name for path in folder.iterdir() if not path.name.endswith("-atime")}
 
 
 def test_the_folder_is_the_users_choice(monkeypatch, tmp_path):
