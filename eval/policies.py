@@ -72,9 +72,21 @@ def read_cast(config: RunConfig) -> Cast:
     check_learnt(policy, tasks)
     if policy.kind == "oxygen":
         model_configs.preset(policy.model or policy.name)
-        theirs = embodiment(policy.embodiment).interface
-        compare(dataclasses.replace(theirs, name=policy.name), LIBERO_INTERFACE)
+        check_conventions(policy.name, policy.embodiment)
     return Cast(policy=policy, tasks=tasks)
+
+
+def check_conventions(policy: str, robot: str) -> None:
+    """Refuse a policy of a robot that means something else by its numbers than LIBERO's.
+
+    Args:
+        policy: The policy's name, for the message.
+        robot: The name of its embodiment.
+
+    Raises:
+        UsageError: Says what differs, or that there is no such embodiment.
+    """
+    compare(dataclasses.replace(embodiment(robot).interface, name=policy), LIBERO_INTERFACE)
 
 
 def open_policy(cast: Cast, config: RunConfig) -> Policy:

@@ -13,6 +13,8 @@ from configs.schema import LanguageTaskConfig, PolicyConfig, RunConfig, Wordings
 from eval.evaluation import run_evaluation
 from eval.interrupts import Interrupts
 from eval.language_tasks import language_task
+from eval.plan import make_plan
+from eval.policies import check_conventions
 from eval.runs import new_run
 from oxygen import tokenizer as tokenizers
 from oxygen.compile_cache import use_compile_cache
@@ -24,6 +26,8 @@ from oxygen.training.run import Training, train
 from oxygen.training.samples import Mixture
 from oxygen.training.sources import samples_of
 from oxygen.training.trainer import Schedule
+from oxygen.transforms import embodiment
+from sim_envs.libero.assets import find_assets
 from sim_envs.libero.wordings import training_wordings
 
 
@@ -69,11 +73,13 @@ def run_training(assignment: Assignment) -> int:
         The exit code: 0 also when time was up, 130 after Ctrl-C.
 
     Raises:
-        UsageError: Demonstrations, model, robot and options do not go together.
+        UsageError: Demonstrations, model, robot, rollouts and options do not go together; before anything
+            is trained.
     """
     began = time.monotonic()
     use_compile_cache()
-    training = training_of(assignment)
+    training, tokenizer = training_of(assignment), _tokenizer(assignment)
+    _check_rollouts(assignment)
     mixture = Mixture(tuple(samples_of(Demonstrations(folder), training.model) for folder in assignment.data))
     console = RichConsole(highlight=False)
     console.print(
@@ -92,7 +98,7 @@ def run_training(assignment: Assignment) -> int:
             assignment.folder,
             training,
             mixture,
-            _tokenizer(assignment),
+            tokenizer,
             schedule=schedule,
             on_checkpoint=lambda _, saved: {} if interrupts.noted else _rolled_out(assignment, saved),
         )
@@ -120,6 +126,16 @@ def _tokenizer(assignment: Assignment) -> tokenizers.SentencePieceTokenizer:
     if given is None and assignment.model in names(PolicyConfig):
         given = load(PolicyConfig, assignment.model).tokenizer
     return tokenizers.load(given) if given else tokenizers.tiny()
+
+
+def _check_rollouts(assignment: Assignment) -> None:
+    """Refuse now what would be refused at the first checkpoint: a robot, or rollouts, that cannot be."""
+    if assignment.rollouts is None:
+        embodiment(assignment.embodiment)
+        return
+    check_conventions(assignment.model, assignment.embodiment)
+    make_plan(assignment.rollouts)
+    find_assets(assignment.rollouts.assets)
 
 
 def _time_is_up(assignment: Assignment, began: float) -> bool:

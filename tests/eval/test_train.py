@@ -95,6 +95,24 @@ def test_nonsense_is_refused_before_anything_is_loaded(options, message, tmp_pat
 
 
 @pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--embodiment", "liberoo"], "unknown embodiment 'liberoo'"),
+        (["--tokenizer", "nowhere.model"], "nowhere.model"),
+        (["--eval-suite", "libero_goals"], "unknown suite 'libero_goals'; did you mean 'libero_goal'"),
+        (["--eval-suite", "libero_goal", "--eval-task-ids", "12"], "12.*0 to 9"),
+        (["--eval-suite", "libero_goal", "--eval-init-ids", "50"], "init id 50.*0 to 49"),
+        (["--eval-suite", "libero_goal", "--eval-assets", "nowhere"], "'.*nowhere'.*not a folder"),
+        (["--eval-suite", "libero_goal", "--embodiment", "droid"], "policy 'tiny'.*environment 'LIBERO'"),
+    ],
+)
+def test_what_rollouts_would_refuse_is_refused_before_demonstrations_are_read(options, message, tmp_path):
+    with pytest.raises(UsageError, match=message):
+        run(["--data", "nowhere", "--output-dir", str(tmp_path / "out"), *options])
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
     ("options", "wordings"), [([], "benchmark"), (["--eval-wordings", "held_out"], "held_out")]
 )
 def test_rollouts_are_told_their_tasks_in_the_words_asked_for(options, wordings, tmp_path, monkeypatch):
