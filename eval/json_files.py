@@ -39,6 +39,15 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
     partial.replace(path)
 
 
+def flattened(content: Mapping[str, Any], path: str = "") -> dict[str, Any]:
+    """Values by their dotted paths."""
+    leaves: dict[str, Any] = {}
+    for key, value in content.items():
+        whole = f"{path}{key}"
+        leaves |= flattened(value, f"{whole}.") if isinstance(value, Mapping) else {whole: value}
+    return leaves
+
+
 def _drop_torn_line(path: Path) -> None:
     """Cut what a kill in the middle of a write left behind the last newline."""
     if not path.exists():

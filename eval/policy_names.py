@@ -7,6 +7,7 @@ from pathlib import Path
 from configs.errors import UsageError
 from configs.load import load, names
 from configs.schema import LanguageTaskConfig, PolicyConfig
+from eval.checkpoints import check_sizes
 from oxygen.training.checkpoint import CARD
 from oxygen.weights import fetch
 from oxygen.weights.loading import SINGLE_FILE
@@ -19,7 +20,7 @@ def read_policy(name: str) -> PolicyConfig:
     and description, and the checkpoint's own card the rest: both ways lead to the same policy.
 
     Raises:
-        UsageError: There is no such policy, or its card does not fit the schema.
+        UsageError: There is no such policy, its card does not fit the schema, or its model has changed.
     """
     if name not in names(PolicyConfig) and Path(name).is_dir():
         return _of_checkpoint(name)
@@ -64,4 +65,5 @@ def _of_checkpoint(source: str) -> PolicyConfig:
     if not card.is_file():
         raise UsageError(f"{source} is no checkpoint that training wrote: it has no {CARD}")
     policy = load(PolicyConfig, str(card))
+    check_sizes(folder, policy.model or policy.name)
     return policy.model_copy(update={"weights": source, "tokenizer": str(folder / str(policy.tokenizer))})

@@ -8,9 +8,11 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 
 from configs.errors import UsageError
-from eval.bundle.contents import BEFORE, Contents, read_contents, read_record
+from eval.bundle.contents import BEFORE, Contents, read_contents
 from eval.bundle.data import begun_in
 from eval.bundle.results import Result, TaskResult, read_results
+from eval.checkpoints import read_record
+from eval.json_files import flattened
 from eval.statistics import wilson_95
 from oxygen.weights.loading import SINGLE_FILE
 
@@ -58,15 +60,6 @@ def ranges(numbers: Iterable[int]) -> str:
         else:
             runs.append([number])
     return ", ".join("–".join(map(str, run)) for run in runs)
-
-
-def flattened(content: Mapping[str, Any], path: str = "") -> dict[str, Any]:
-    """Values by their dotted paths."""
-    leaves: dict[str, Any] = {}
-    for key, value in content.items():
-        whole = f"{path}{key}"
-        leaves |= flattened(value, f"{whole}.") if isinstance(value, Mapping) else {whole: value}
-    return leaves
 
 
 def _with_those_before(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import hashlib
-import json
 import math
 import shutil
 from collections.abc import Mapping, Sequence
@@ -13,6 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from configs.errors import UsageError
 from eval.bundle.data import Demonstrated, read_demonstrated
+from eval.checkpoints import read_record
 from eval.json_files import write_json
 from eval.policy_names import read_policy
 from oxygen.config import preset
@@ -87,12 +87,6 @@ def read_contents(folder: Path) -> Contents | None:
         raise UsageError(f"{file} is not what bundling writes: {error.errors()[0]['msg']}") from None
 
 
-def read_record(folder: Path) -> dict[str, Any]:
-    """What the training says of itself, in a checkpoint's `training.json`."""
-    record: dict[str, Any] = json.loads((folder / RECORD).read_text(encoding="utf-8"))
-    return record
-
-
 def facts_of(file: Path) -> FileFacts:
     """A file's facts, measured."""
     content = file.read_bytes()
@@ -138,17 +132,8 @@ def _checked_record(checkpoint: Path) -> dict[str, Any]:
     policy = read_policy(str(checkpoint)) if checkpoint.is_dir() else None
     if policy is None or policy.model is None:
         raise UsageError(f"{checkpoint} is no checkpoint of a training; give one of its checkpoints/step_…")
-    config, record = preset(policy.model), _with_what_was_before(read_record(checkpoint))
-    layout.check(open_safetensors(checkpoint / SINGLE_FILE).tensors, config, str(checkpoint))
-    ours = json.loads(json.dumps(dataclasses.asdict(config)))
-    differing = [field for field, value in ours.items() if record["model"].get(field) != value]
-    if differing:
-        field = differing[0]
-        raise UsageError(
-            f"{checkpoint} was trained with {field} {record['model'].get(field)}; {config.name!r} now has "
-            f"{ours[field]}. Train it anew"
-        )
-    return record
+    layout.check(open_safetensors(checkpoint / SINGLE_FILE).tensors, preset(policy.model), str(checkpoint))
+    return _with_what_was_before(read_record(checkpoint))
 
 
 def _with_what_was_before(record: dict[str, Any]) -> dict[str, Any]:

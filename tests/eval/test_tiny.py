@@ -12,8 +12,9 @@ from configs.errors import UsageError
 from configs.load import load
 from configs.schema import LanguageTaskConfig, RunConfig
 from eval.bundle.card import CARD_FILE, render
-from eval.bundle.contents import MOST_BYTES, read_contents, read_record
+from eval.bundle.contents import MOST_BYTES, read_contents
 from eval.bundle.data import begun_in
+from eval.checkpoints import read_record
 from eval.libero import app
 from eval.policy_names import check_learnt, read_policy
 from eval.records import Outcome, RunFolder

@@ -1,6 +1,7 @@
 """`python -m eval.train` and what it leaves: a folder that `python -m eval.libero --policy` takes."""
 
 import dataclasses
+import shutil
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from eval.policies import Served, open_policy, read_cast
 from eval.train import app
 from eval.training import Assignment, training_of
 from oxygen import params, tokenizer
-from oxygen.config import TINY
+from oxygen.config import PRESETS, TINY
 from oxygen.language import LanguageTask
 from oxygen.training import checkpoint
 from oxygen.training.recipe import RUN_FILE, Augmentation, Recipe
@@ -63,6 +64,7 @@ def test_a_language_task_it_has_not_learnt_is_refused(folder):
 
 
 def test_the_same_task_in_other_words_is_refused(folder, tmp_path):
+    shutil.copyfile(folder / checkpoint.RECORD, tmp_path / checkpoint.RECORD)
     other = yaml.safe_load((folder / checkpoint.CARD).read_text(encoding="utf-8"))
     assert other["language_tasks"] == {"narration": "Narrate: "}
     (tmp_path / checkpoint.CARD).write_text(
@@ -70,6 +72,30 @@ def test_the_same_task_in_other_words_is_refused(folder, tmp_path):
     )
     with pytest.raises(UsageError, match=r"with prompt 'Narrate: '.*'Say: '"):
         read_cast(RunConfig(policy=str(tmp_path), language_tasks=("narration",)))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"horizon": 99}, "horizon 10; 'tiny' now has 99"),
+        ({"denoise_steps": 4}, "denoise_steps 10; 'tiny' now has 4"),
+        ({"prompt_buckets": (48,)}, r"prompt_buckets \[32\]; 'tiny' now has \[48\]"),
+        ({"siglip": dataclasses.replace(TINY.siglip, depth=3)}, "siglip.depth 4; 'tiny' now has 3"),
+    ],
+)
+def test_a_checkpoint_of_a_model_that_has_changed_since_is_refused(folder, monkeypatch, change, message):
+    monkeypatch.setitem(PRESETS, "tiny", dataclasses.replace(TINY, **change))
+    with pytest.raises(UsageError, match=f"was trained with {message}.*Train it anew"):
+        read_cast(RunConfig(policy=str(folder), language_tasks=()))
+
+
+@pytest.mark.parametrize(("content", "message"), [(None, "has no"), ("{", "not what training writes")])
+def test_a_checkpoint_that_does_not_say_its_sizes_is_refused(folder, tmp_path, content, message):
+    shutil.copyfile(folder / checkpoint.CARD, tmp_path / checkpoint.CARD)
+    if content is not None:
+        (tmp_path / checkpoint.RECORD).write_text(content)
+    with pytest.raises(UsageError, match=message):
+        read_cast(RunConfig(policy=str(tmp_path), language_tasks=()))
 
 
 def test_a_folder_without_a_policy_is_told_in_one_line(tmp_path):

@@ -14,7 +14,8 @@ from configs.schema import RunConfig
 from eval.bundle.__main__ import app
 from eval.bundle.bundling import bundle
 from eval.bundle.card import CARD_FILE
-from eval.bundle.contents import read_contents, read_record
+from eval.bundle.contents import read_contents
+from eval.checkpoints import read_record
 from eval.policy_names import read_policy
 from oxygen import params
 from oxygen.config import TINY

@@ -5,8 +5,9 @@ import json
 
 from eval.bundle.bundling import bundle
 from eval.bundle.card import CARD_FILE, ranges, render
-from eval.bundle.contents import read_contents, read_record
+from eval.bundle.contents import read_contents
 from eval.bundle.results import merged, read_results
+from eval.checkpoints import read_record
 from oxygen.training.recipe import Recipe
 from tests.eval.bundle.conftest import STEP
 from tests.eval.collecting import NEVER

@@ -7,7 +7,8 @@ import pytest
 
 from eval.bundle.bundling import bundle
 from eval.bundle.card import render
-from eval.bundle.contents import read_contents, read_record
+from eval.bundle.contents import read_contents
+from eval.checkpoints import read_record
 from oxygen.training import layout
 from tests.eval.bundle.conftest import write_checkpoint
 
