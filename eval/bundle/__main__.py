@@ -10,6 +10,8 @@ from configs.cli import Names, run_app
 from eval.bundle.bundling import Bundled, bundle
 from eval.bundle.card import CARD_FILE
 from eval.bundle.contents import MOST_BYTES
+from eval.bundle.history import gaps
+from eval.checkpoints import read_record
 from oxygen.weights.source import bundled
 
 app = App(
@@ -50,6 +52,8 @@ def _tell(made: Bundled, target: Path) -> None:
     )
     if made.dropped:
         console.print(f"{made.dropped} results of the weights before are left out", soft_wrap=True)
+    for gap in gaps(read_record(target)):
+        console.print(f"Not known, and the card says so: {gap}", soft_wrap=True)
     console.print(f"The card: {target / CARD_FILE}", soft_wrap=True)
 
 

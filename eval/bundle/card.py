@@ -8,8 +8,9 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 
 from configs.errors import UsageError
-from eval.bundle.contents import BEFORE, Contents, read_contents
+from eval.bundle.contents import Contents, read_contents
 from eval.bundle.data import begun_in
+from eval.bundle.history import BEFORE, gaps, trainings_of, unknown_start
 from eval.bundle.results import Result, TaskResult, read_results
 from eval.checkpoints import read_record
 from eval.json_files import flattened
@@ -43,9 +44,10 @@ def render(folder: Path) -> str:
         tasks=record["tasks"],
         frames=record["frames"],
         wordings=record["wordings"],
-        trainings=[_training(each) for each in _with_those_before(record)],
+        trainings=[_training(each) for each in trainings_of(record)],
+        unknown_start=unknown_start(record),
         graded=list(dict.fromkeys(task for result in results for task in result.texts)),
-        rows=[_row(result, contents) for result in results],
+        rows=[_row(result, contents, _seen(result, contents, record)) for result in results],
         weakest=_weakest(results),
         unmeasured=_unmeasured(contents, results),
     )
@@ -62,11 +64,6 @@ def ranges(numbers: Iterable[int]) -> str:
     return ", ".join("–".join(map(str, run)) for run in runs)
 
 
-def _with_those_before(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The records of all trainings behind a checkpoint, the first one first."""
-    return [*(_with_those_before(record[BEFORE]) if BEFORE in record else []), record]
-
-
 def _training(record: Mapping[str, Any]) -> dict[str, Any]:
     """A training as the template shows it."""
     return {
@@ -77,7 +74,15 @@ def _training(record: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _row(result: Result, contents: Contents) -> dict[str, Any]:
+def _seen(result: Result, contents: Contents, record: Mapping[str, Any]) -> str:
+    """The initial states of a result that demonstrations began in, as far as it is known."""
+    shown = ranges(set(result.init_ids) & begun_in(contents.data, result.suite))
+    if not gaps(record):
+        return shown or "none"
+    return f"{shown}, perhaps more" if shown else "none known"
+
+
+def _row(result: Result, contents: Contents, seen: str) -> dict[str, Any]:
     """A result as the template shows it."""
     interval = wilson_95(result.n_success, result.n_episodes)
     return {
@@ -86,7 +91,7 @@ def _row(result: Result, contents: Contents) -> dict[str, Any]:
         "interval": "–" if interval is None else f"{100 * interval.low:.1f} – {100 * interval.high:.1f}",
         "action": _latency(result.latency_ms.get("action")),
         "query": _latency(result.latency_ms.get("frame")),
-        "shown": sorted(set(result.init_ids) & begun_in(contents.data, result.suite)),
+        "seen": seen,
         "options": _spelt(result.options),
         "command": _command(result, contents.name),
     }

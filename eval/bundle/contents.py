@@ -1,6 +1,7 @@
 """What of a checkpoint is bundled: the files that are served, not the optimiser's state; and their facts."""
 
 import dataclasses
+import filecmp
 import hashlib
 import math
 import shutil
@@ -12,6 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from configs.errors import UsageError
 from eval.bundle.data import Demonstrated, read_demonstrated
+from eval.bundle.history import BEFORE
 from eval.checkpoints import read_record
 from eval.json_files import write_json
 from eval.policy_names import read_policy
@@ -19,15 +21,12 @@ from oxygen.config import preset
 from oxygen.norms import checkpoint_norms
 from oxygen.training.checkpoint import CARD, RECORD, TOKENIZER
 from oxygen.transforms import embodiment
-from oxygen.weights import layout
+from oxygen.weights import fetch, layout
 from oxygen.weights.loading import SINGLE_FILE
 from oxygen.weights.safetensors import open_safetensors
 
 MOST_BYTES = 16_000_000
 """What may be bundled at most: everybody who installs the package carries it."""
-
-BEFORE = "before"
-"""Key of a bundled `training.json` under which the record of the training is that it began from."""
 
 _MANIFEST = "manifest.json"
 
@@ -103,11 +102,12 @@ def take(checkpoint: Path, data: Sequence[Path], target: Path, *, name: str) -> 
         name: What the policy will be called.
 
     Raises:
-        UsageError: It is no such folder, it is of another model than this code has by that name, it is too
-            large, or its demonstrations are not to be found.
+        UsageError: It is no such folder or not whole, it is of another model than this code has by that
+            name, it is too large, or its demonstrations are not to be found.
     """
-    record = _checked_record(checkpoint)
-    demonstrated = tuple(read_demonstrated(folder) for folder in data or _data(record))
+    _check(checkpoint)
+    lineage = _lineage(checkpoint)
+    record, demonstrated = _record_of(lineage), _data_of(lineage, data)
     target.mkdir(parents=True)
     for path in _served(checkpoint):
         (target / path).parent.mkdir(parents=True, exist_ok=True)
@@ -128,23 +128,65 @@ def take(checkpoint: Path, data: Sequence[Path], target: Path, *, name: str) -> 
     return contents
 
 
-def _checked_record(checkpoint: Path) -> dict[str, Any]:
+def _check(checkpoint: Path) -> None:
+    """Refuse what is no whole checkpoint of a training."""
     policy = read_policy(str(checkpoint)) if checkpoint.is_dir() else None
     if policy is None or policy.model is None:
         raise UsageError(f"{checkpoint} is no checkpoint of a training; give one of its checkpoints/step_…")
+    for path in _served(checkpoint):
+        if not (checkpoint / path).is_file():
+            raise UsageError(f"{checkpoint} is no whole checkpoint of a training: it has no {path}")
     layout.check(open_safetensors(checkpoint / SINGLE_FILE).tensors, preset(policy.model), str(checkpoint))
-    return _with_what_was_before(read_record(checkpoint))
 
 
-def _with_what_was_before(record: dict[str, Any]) -> dict[str, Any]:
-    """The record of a training with that of the one it began from, if that is to be found, and so on."""
-    start = record["start_from"]
-    if start is None or not (Path(start) / RECORD).is_file():
+def _lineage(checkpoint: Path) -> list[Path]:
+    """The checkpoint, the one that its training began from, and so on, as far as they are to be found.
+
+    A bundled one is the last: its record and its manifest tell of those before it.
+    """
+    start = None if read_contents(checkpoint) else read_record(checkpoint)["start_from"]
+    before = None if start is None else _found(start)
+    if before is None or _same_weights(before, checkpoint):  # another is bundled by that name since
+        return [checkpoint]
+    return [checkpoint, *_lineage(before)]
+
+
+def _found(start: str) -> Path | None:
+    """The folder of a checkpoint that training began from, if it is one of ours and still to be had."""
+    try:
+        folder = fetch(start)
+    except UsageError:
+        return None
+    return folder if (folder / RECORD).is_file() and (folder / SINGLE_FILE).is_file() else None
+
+
+def _same_weights(one: Path, other: Path) -> bool:
+    return filecmp.cmp(one / SINGLE_FILE, other / SINGLE_FILE, shallow=False)
+
+
+def _record_of(lineage: Sequence[Path]) -> dict[str, Any]:
+    """The record of the first training, which holds that of the one before it, and so on."""
+    record = read_record(lineage[0])
+    if len(lineage) == 1:
         return record
-    before = _with_what_was_before(read_record(Path(start)))
-    if before["wordings"] == record["wordings"]:  # which are most of a record
+    before = _record_of(lineage[1:])
+    if before.get("wordings") == record["wordings"]:  # which are most of a record
         before = {name: value for name, value in before.items() if name != "wordings"}
     return {**record, BEFORE: before}
+
+
+def _data_of(lineage: Sequence[Path], given: Sequence[Path]) -> tuple[Demonstrated, ...]:
+    """Every dataset of a lineage, once: where the command line says it is, else where it was in training."""
+    data = [read_demonstrated(folder) for folder in given]
+    named = {each.name for each in data}
+    for checkpoint in lineage:
+        contents = read_contents(checkpoint)
+        if contents is not None:
+            data += [each for each in contents.data if each.name not in named and each not in data]
+        elif not given:
+            found = map(read_demonstrated, map(Path, read_record(checkpoint)["data"]))
+            data += [each for each in found if each not in data]
+    return tuple(data)
 
 
 def _served(checkpoint: Path) -> tuple[str, ...]:
@@ -154,19 +196,13 @@ def _served(checkpoint: Path) -> tuple[str, ...]:
     return (SINGLE_FILE, norms.as_posix(), TOKENIZER, CARD)
 
 
-def _data(record: Mapping[str, Any]) -> list[Path]:
-    """Every folder of demonstrations that a training and those before it had, once."""
-    before = record.get(BEFORE)
-    return list(dict.fromkeys([*map(Path, record["data"]), *(_data(before) if before else [])]))
-
-
 def _without_places(record: Mapping[str, Any]) -> dict[str, Any]:
     """The record with folders by their names: where they lay on one machine means nothing on another."""
     start, before = record["start_from"], record.get(BEFORE)
     return {
         **record,
         "data": [Path(folder).name for folder in record["data"]],
-        "start_from": None if start is None else Path(start).name,
+        "start_from": start if start is None or "://" in start else Path(start).name,
         **({BEFORE: _without_places(before)} if before else {}),
     }
 

@@ -40,7 +40,9 @@ def checkpoint(tmp_path_factory, demonstrations) -> Path:
     return folder
 
 
-def write_checkpoint(folder: Path, demonstrations: Path, *, seed: int, start: Path | None = None) -> None:
+def write_checkpoint(
+    folder: Path, demonstrations: Path, *, seed: int, start: Path | str | None = None
+) -> None:
     training = Training(
         model=TINY,
         embodiment="libero",

@@ -101,6 +101,15 @@ def test_what_cannot_be_bundled_is_refused_and_changes_nothing(tmp_path, checkpo
     assert sorted(path.name for path in tmp_path.iterdir()) == ["other"]
 
 
+@pytest.mark.parametrize("part", ["training.json", "model.safetensors", "tokenizer.model"])
+def test_a_folder_that_lacks_a_part_is_refused_in_one_line(tmp_path, checkpoint, part):
+    other = tmp_path / "other"
+    shutil.copytree(checkpoint, other)
+    (other / part).unlink()
+    with pytest.raises(UsageError, match=rf"other is no .*checkpoint .*it has no {part}"):
+        bundle(other, [], tmp_path / "tiny", data=[])
+
+
 def test_the_command_says_what_is_bundled_now(tmp_path, checkpoint, capsys):
     target = tmp_path / "tiny"
     app([str(checkpoint), "--output", str(target)], result_action="return_value")

@@ -5,9 +5,11 @@ import shutil
 
 import pytest
 
+from eval.bundle.__main__ import app
 from eval.bundle.bundling import bundle
 from eval.bundle.card import render
 from eval.bundle.contents import read_contents
+from eval.bundle.history import trainings_of
 from eval.checkpoints import read_record
 from oxygen.training import layout
 from tests.eval.bundle.conftest import write_checkpoint
@@ -63,12 +65,55 @@ def test_the_record_of_the_first_is_kept_without_places_and_without_the_same_wor
     assert str(tmp_path.parent.parent) not in json.dumps(record)
 
 
-def test_a_first_training_that_is_gone_is_not_told(tmp_path, checkpoint, demonstrations):
+def test_a_training_that_began_from_a_bundled_checkpoint_tells_what_that_tells(
+    tmp_path, second, demonstrations, monkeypatch
+):
+    monkeypatch.setattr("oxygen.weights.source.bundled", {"tiny": second}.__getitem__)
+    write_checkpoint(tmp_path / "third", demonstrations, seed=2, start="bundled://tiny")
+    bundle(tmp_path / "third", [], tmp_path / "next", data=[])
+    record = read_record(tmp_path / "next")
+    assert record["start_from"] == "bundled://tiny"
+    assert [each["recipe"]["seed"] for each in trainings_of(record)] == [0, 1, 2]
+    assert [each.name for each in read_contents(tmp_path / "next").data] == ["demos", "corrections"]
+    again = bundle(tmp_path / "third", [], tmp_path / "next", data=[demonstrations]).contents.data
+    assert [each.name for each in again] == ["demos", "corrections"]
+
+
+@pytest.fixture
+def orphan(tmp_path, checkpoint, demonstrations):
+    """A checkpoint that began from one which is gone."""
     gone = tmp_path / "step_0000007"
     shutil.copytree(checkpoint, gone)
-    write_checkpoint(tmp_path / "second", demonstrations, seed=1, start=gone)
+    write_checkpoint(tmp_path / "orphan", demonstrations, seed=1, start=gone)
     shutil.rmtree(gone)
-    bundle(tmp_path / "second", [], tmp_path / "tiny", data=[])
+    return tmp_path / "orphan"
+
+
+def test_a_beginning_that_is_not_known_is_called_so(tmp_path, orphan, evaluate, capsys):
+    app([str(orphan), "--output", str(tmp_path / "tiny")], result_action="return_value")
+    assert "how step_0000007, from which training began, was trained" in capsys.readouterr().out
+    bundle(None, [evaluate(tmp_path / "tiny")], tmp_path / "tiny", data=[])
     card = render(tmp_path / "tiny")
-    assert "It was 7 steps" in card
-    assert "| start_from | step_0000007 |" in card
+    assert "It began from the weights of `step_0000007`." in card
+    assert "Then 7 steps" in card
+    assert "It was 7 steps" not in card
+    assert "| 1–2 | 1, perhaps more |" in card
+
+
+def test_initial_states_count_as_unseen_only_where_everything_shown_is_known(tmp_path, orphan, evaluate):
+    run, target = evaluate(orphan), tmp_path / "tiny"
+    bundle(orphan, [run], target, data=[])
+    shown = '"init_ids": [\n      0,\n      1,\n      3\n     ]'
+    manifest = (target / "manifest.json").read_text()
+    assert shown in manifest
+    (target / "manifest.json").write_text(manifest.replace(shown, '"init_ids": [0]'))
+    assert "| 1–2 | none known |" in render(target)
+
+
+def test_a_checkpoint_that_took_the_place_of_the_one_it_began_from_is_not_its_own_beginning(
+    tmp_path, checkpoint, demonstrations
+):
+    place = tmp_path / "place"
+    write_checkpoint(place, demonstrations, seed=1, start=place)
+    bundle(place, [], tmp_path / "tiny", data=[])
+    assert "It began from the weights of `place`." in render(tmp_path / "tiny")
