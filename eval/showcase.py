@@ -1,6 +1,7 @@
 """What a page shows of finished runs: the best video's picture and clip, and the runs' table in Markdown."""
 
 import dataclasses
+import datetime as dt
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -108,9 +109,20 @@ def _compared(showcase: Showcase) -> str:
     """A line for each arm but the first: what differs from it, and how what is compared was played."""
     first, *others = showcase.folders
     lines = [_say(compare(first, other)) for other in others]
-    hardware = first.read_manifest().get("hardware", {})
-    where = f"Measured on {hardware['cores']} cores ({hardware['processor']})." if hardware else ""
-    return " ".join(filter(None, [*lines, where]))
+    manifests = [folder.read_manifest() for folder in showcase.folders]
+    hardware, took = manifests[0].get("hardware"), _duration(manifests)
+    where = f"Measured on {hardware['cores']} cores ({hardware['processor']}); " if hardware else ""
+    return " ".join([*lines, f"{where}{took} from start to finish."])
+
+
+def _duration(manifests: Sequence[Mapping[str, Any]]) -> str:
+    """From the first start of runs that were played together to their last end, by the clock."""
+    began = min(dt.datetime.fromisoformat(manifest["started"]) for manifest in manifests)
+    ended = max(dt.datetime.fromisoformat(manifest["finished"]) for manifest in manifests)
+    minutes, seconds = divmod(round((ended - began).total_seconds()), 60)
+    if minutes < 60:
+        return f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
+    return f"{minutes // 60} h {minutes % 60} min"
 
 
 def _say(comparison: Comparison) -> str:

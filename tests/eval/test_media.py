@@ -27,9 +27,27 @@ def call(run, readme) -> int:
     return stopped.value.code
 
 
+def took(arms, times) -> None:
+    """Let the arms have started together, and ended one after the other."""
+    started, *finished = times
+    for arm, ended in zip(arms, finished, strict=True):
+        manifest = arm.folder.read_manifest()
+        arm.folder.write_manifest({**manifest, "started": started, "finished": ended})
+
+
+def test_how_long_the_run_took_is_told_in_short(tmp_path, readme, stage):
+    arms = begin(tmp_path / "runs", ASKED.model_copy(update={"video": "all", "task_ids": (0,)}))[:1]
+    run_evaluation(*arms)
+    for ended, told in {"10:00:41": "41 s", "10:59:59": "59 min 59 s", "12:03:59": "2 h 3 min"}.items():
+        took(arms, ("2026-01-01T10:00:00+00:00", f"2026-01-01T{ended}+00:00"))
+        assert call(arms[0].folder.path, readme) == 0
+        assert f"; {told} from start to finish." in readme.read_text()
+
+
 def test_a_finished_run_becomes_picture_clip_and_table(tmp_path, readme, stage):
     arms = begin(tmp_path / "runs", ASKED.model_copy(update={"video": "all"}))
     run_evaluation(*arms)
+    took(arms, ("2026-01-01T10:00:00+00:00", "2026-01-01T10:02:40+00:00", "2026-01-01T11:02:41+01:00"))
     assert call(arms[0].folder.path, readme) == 0
     page = readme.read_text()
     assert page.startswith(f"# Title\n\n{BEGIN}")
@@ -40,6 +58,7 @@ def test_a_finished_run_becomes_picture_clip_and_table(tmp_path, readme, stage):
         "| `unified` | 4 of 4 |",
         "`tiny` in mode unified, assets none",
         "actions equal bit for bit over all 8 queries, outcomes that differ in 0 of 4",
+        "); 2 min 41 s from start to finish.",
         "| 0 pick up the alphabet soup and place it in the basket | 2/2 | 2/2 |",
     ):
         assert part in page
