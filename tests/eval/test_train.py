@@ -11,7 +11,7 @@ from configs.errors import UsageError
 from configs.load import load
 from configs.schema import LanguageTaskConfig, RunConfig
 from eval.language_tasks import language_task
-from eval.policies import Served, open_policy, read_cast
+from eval.policies import open_policy, read_cast
 from eval.train import app
 from eval.training import Assignment, training_of
 from oxygen import params, tokenizer
@@ -19,9 +19,10 @@ from oxygen.config import PRESETS, TINY
 from oxygen.language import LanguageTask
 from oxygen.training import checkpoint
 from oxygen.training.recipe import RUN_FILE, Augmentation, Recipe
+from sim_envs.fake import FakeWorld
 from sim_envs.libero.tasks import get_task
 from sim_envs.libero.wordings import wordings
-from tests.eval.test_policies import actions_of, untrained
+from tests.eval.test_policies import KEY, actions_of, untrained
 
 
 def moments(size, half_range):
@@ -54,8 +55,12 @@ def test_a_checkpoint_of_training_is_a_policy_by_its_folder(folder, tmp_path):
 
 def test_it_speaks_of_what_it_has_learnt(folder):
     config = RunConfig(mode="isolated", policy=str(folder), language_tasks=("narration",))
-    policy = open_policy(read_cast(config), config)
-    assert isinstance(policy, Served)
+    policy, world = open_policy(read_cast(config), config), FakeWorld(image_size=64)
+    world.reset(init_id=0, seed=7, settle_steps=0)
+    policy.reset(world, KEY)
+    reply = policy.infer(world.observe())
+    assert [text.task for text in reply.finished] == ["narration"]
+    assert reply.tokens > 0
 
 
 def test_a_language_task_it_has_not_learnt_is_refused(folder):
@@ -156,6 +161,24 @@ def test_images_move_as_far_in_training_as_asked(tmp_path, monkeypatch):
     for options in ([], ["--image-shift", "0.01"]):
         run(["--data", "demos", "--output-dir", str(tmp_path), *options])
     assert [assignment.recipe.augmentation.shift for assignment in assigned] == [Augmentation.shift, 0.01]
+
+
+@pytest.mark.parametrize(
+    ("options", "loaded"),
+    [
+        (["--model", "tiny"], []),
+        (["--model", "pi05_libero"], ["gs://big_vision/paligemma_tokenizer.model"]),
+        (["--model", "pi05_libero", "--tokenizer", "mine.model"], ["mine.model"]),
+    ],
+)
+def test_the_vocabulary_is_the_one_given_else_that_of_the_policy_called_as_the_model(
+    options, loaded, tmp_path, monkeypatch
+):
+    asked: list[str] = []
+    monkeypatch.setattr("oxygen.tokenizer.load", asked.append)
+    with pytest.raises(UsageError, match="nowhere"):
+        run(["--data", "nowhere", "--output-dir", str(tmp_path / "out"), *options])
+    assert asked == loaded
 
 
 def test_a_training_is_not_begun_twice_in_one_folder(tmp_path):
