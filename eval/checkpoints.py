@@ -1,14 +1,20 @@
-"""Checkpoints that training wrote: what they say of themselves, and whether this code has their sizes."""
+"""Checkpoints that training wrote: what they say of themselves, and what to say where there is none."""
 
 import dataclasses
 import json
 from pathlib import Path
 from typing import Any
 
-from configs.errors import UsageError
+from configs.errors import UsageError, nearest_first
 from eval.json_files import flattened
 from oxygen.config import preset
-from oxygen.training.checkpoint import RECORD
+from oxygen.training.checkpoint import CARD, RECORD
+
+_WRITTEN_INTO = "checkpoints"
+"""The folder in a training's own in which its checkpoints are."""
+
+_NEARBY = ("*", *(f"{above}{_WRITTEN_INTO}/*" for above in ("", "*/", "*/*/", "*/*/*/")))
+"""Where checkpoints are looked for, seen from the nearest folder that exists."""
 
 
 def read_record(folder: Path) -> dict[str, Any]:
@@ -48,3 +54,30 @@ def check_sizes(folder: Path, model: str) -> None:
                 f"{folder} was trained with {size} {theirs.get(size)}; {model!r} now has {value}. "
                 "Train it anew, or use the code that trained it"
             )
+
+
+def no_checkpoint(source: str, folder: Path) -> UsageError:
+    """The error for a source whose folder is no checkpoint; it names the nearest folders that are."""
+    if folder.is_file():
+        return UsageError(f"{source} is a file; give the folder of a checkpoint, or a policy's YAML file")
+    if not folder.is_dir():
+        return UsageError(f"there is no checkpoint at {source}. {_nearest_to(folder)}")
+    if newest := _newest_of(folder):
+        return UsageError(f"{source} is the folder of a training; give its newest checkpoint: {newest}")
+    lacks = f"{source} is no checkpoint that training wrote: it has no {CARD}"
+    return UsageError(f"{lacks}. {_nearest_to(folder)}")
+
+
+def _newest_of(training: Path) -> Path | None:
+    """The latest checkpoint of a training, by its folder or by that of its checkpoints."""
+    cards = (training.glob(f"{inside}step_*[0-9]/{CARD}") for inside in (f"{_WRITTEN_INTO}/", ""))
+    return max((card.parent for found in cards for card in found), default=None)
+
+
+def _nearest_to(folder: Path) -> str:
+    there = next(place for place in (folder, *folder.parents) if place.is_dir())
+    patterns = _NEARBY if there != there.parent.resolve() else ()  # not through the whole disk
+    known = [card.parent for pattern in patterns for card in there.glob(f"{pattern}/{CARD}")]
+    if not known:
+        return f"Training leaves them in its --output-dir, as {_WRITTEN_INTO}/step_…"
+    return f"Nearest: {', '.join(nearest_first(folder, known)[:3])}"

@@ -64,7 +64,8 @@ def evaluate(  # noqa: PLR0913 - one parameter per option of the command line
         num_trials_per_task: Episodes per task, one per stored initial state. Default: 50, as published.
         init_ids: Which stored initial states, instead of the first `num_trials_per_task`; from 1000 on,
             states that LIBERO's placement draws, as many as you like.
-        policy: tiny (default), small, pi05_libero, pi05_base, expert, noop or random; or a YAML file.
+        policy: tiny (default), small, pi05_libero, pi05_base, expert, noop or random; the folder of a
+            checkpoint that `eval.train` wrote; or a YAML file.
         language_tasks: Texts wanted beside actions, or `none`. Default: narration and memory.
         tokens_per_frame: In mode unified, tokens decoded per query for every text under way. Default: 5.
         deadline_ms: In mode unified, decode what fits between the actions and so many milliseconds after the

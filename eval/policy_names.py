@@ -1,13 +1,14 @@
 """Which policy a name stands for: a preset, a YAML file, or a checkpoint that training wrote."""
 
 import hashlib
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from configs.errors import UsageError
 from configs.load import load, names
 from configs.schema import LanguageTaskConfig, PolicyConfig
-from eval.checkpoints import check_sizes
+from eval.checkpoints import check_sizes, no_checkpoint
 from oxygen.training.checkpoint import CARD
 from oxygen.weights import fetch
 from oxygen.weights.loading import SINGLE_FILE
@@ -22,7 +23,7 @@ def read_policy(name: str) -> PolicyConfig:
     Raises:
         UsageError: There is no such policy, its card does not fit the schema, or its model has changed.
     """
-    if name not in names(PolicyConfig) and Path(name).is_dir():
+    if name not in names(PolicyConfig) and _is_a_place(name):
         return _of_checkpoint(name)
     preset = load(PolicyConfig, name)
     if preset.checkpoint is None:
@@ -59,11 +60,17 @@ def weights_sha256(policy: PolicyConfig) -> str | None:
         return hashlib.file_digest(weights, "sha256").hexdigest()
 
 
+def _is_a_place(name: str) -> bool:
+    """Whether a folder is meant: one that is there, or that has been deleted or misspelt."""
+    of_a_file = name.endswith((".yaml", ".yml"))
+    return Path(name).is_dir() or (os.sep in name and "://" not in name and not of_a_file)
+
+
 def _of_checkpoint(source: str) -> PolicyConfig:
     folder = fetch(source)
     card = folder / CARD
     if not card.is_file():
-        raise UsageError(f"{source} is no checkpoint that training wrote: it has no {CARD}")
+        raise no_checkpoint(source, folder)
     policy = load(PolicyConfig, str(card))
     check_sizes(folder, policy.model or policy.name)
     return policy.model_copy(update={"weights": source, "tokenizer": str(folder / str(policy.tokenizer))})

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from configs.errors import UsageError
 from eval.bundle.data import Demonstrated, read_demonstrated
 from eval.bundle.history import BEFORE
-from eval.checkpoints import read_record
+from eval.checkpoints import no_checkpoint, read_record
 from eval.json_files import write_json
 from eval.policy_names import read_policy
 from oxygen.config import preset
@@ -130,13 +130,13 @@ def take(checkpoint: Path, data: Sequence[Path], target: Path, *, name: str) -> 
 
 def _check(checkpoint: Path) -> None:
     """Refuse what is no whole checkpoint of a training."""
-    policy = read_policy(str(checkpoint)) if checkpoint.is_dir() else None
-    if policy is None or policy.model is None:
-        raise UsageError(f"{checkpoint} is no checkpoint of a training; give one of its checkpoints/step_…")
+    if not checkpoint.is_dir():
+        raise no_checkpoint(str(checkpoint), checkpoint)
+    model = preset(str(read_policy(str(checkpoint)).model))
     for path in _served(checkpoint):
         if not (checkpoint / path).is_file():
             raise UsageError(f"{checkpoint} is no whole checkpoint of a training: it has no {path}")
-    layout.check(open_safetensors(checkpoint / SINGLE_FILE).tensors, preset(policy.model), str(checkpoint))
+    layout.check(open_safetensors(checkpoint / SINGLE_FILE).tensors, model, str(checkpoint))
 
 
 def _lineage(checkpoint: Path) -> list[Path]:

@@ -55,7 +55,7 @@ def collect(  # noqa: PLR0913 - one parameter per option of the command line
         init_ids: Which stored initial states, instead of the first `num_trials_per_task`; from 1000 on,
             states that LIBERO's placement draws, as many as you like.
         seeds: Every task and initial state is played once with each. Default: 7.
-        policy: Who acts: expert (default), tiny, pi05_libero, …; or a YAML file.
+        policy: Who acts: expert (default), tiny, pi05_libero, …; a checkpoint's folder; or a YAML file.
         random_weights: Random weights instead of the policy's checkpoint.
         dtype: What the policy computes in: float32 or bfloat16.
         expert_noise: How much pace and path of the expert vary and how often something goes wrong, 0 to 1.

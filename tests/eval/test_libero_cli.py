@@ -134,6 +134,7 @@ def test_a_file_of_ones_own(started, tmp_path):
         ("--against isolatd", ["'isolatd'", "did you mean 'isolated'"]),
         ("--polcy tiny", ["'--polcy'", "did you mean '--policy'"]),
         ("--policy exprt", ["'exprt'", "did you mean 'expert'"]),
+        ("--policy runs/none/step_1", ["no checkpoint at runs/none/step_1"]),
         ("--video some", ["'some'", "none, failures, all"]),
         ("--suite libero_objct", ["'libero_objct'", "did you mean 'libero_object'"]),
         ("--task-ids 12 --suite libero_goal", ["libero_goal", "12", "0 to 9"]),

@@ -108,6 +108,42 @@ def test_a_folder_without_a_policy_is_told_in_one_line(tmp_path):
         read_cast(RunConfig(policy=str(tmp_path)))
 
 
+@pytest.fixture
+def trained(tmp_path):
+    """A training's folder with two checkpoints, of which nothing but the cards is there."""
+    for step in ("step_0000500", "step_0001000"):
+        place = tmp_path / "runs" / "mine" / "checkpoints" / step
+        place.mkdir(parents=True)
+        (place / checkpoint.CARD).touch()
+    return tmp_path / "runs" / "mine"
+
+
+@pytest.mark.parametrize(
+    ("place", "nearest"),
+    [
+        ("runs/mine/checkpoints/step_0000501", "step_0000500, .*step_0001000$"),
+        ("runs/mine/step_0001000", "step_0001000, .*step_0000500$"),
+        ("runs/mien/checkpoints/step_0001000", "mine/checkpoints/step_0001000, "),
+        ("rums/mine/checkpoints/step_0001000", "mine/checkpoints/step_0001000, "),
+    ],
+)
+def test_a_wrong_path_is_told_the_nearest_checkpoints(trained, tmp_path, place, nearest):
+    with pytest.raises(UsageError, match=f"no checkpoint at .*{place}. Nearest: .*{nearest}"):
+        read_cast(RunConfig(policy=str(tmp_path / place)))
+
+
+@pytest.mark.parametrize("inside", [".", "checkpoints"])
+def test_a_trainings_folder_is_told_its_newest_checkpoint(trained, inside):
+    with pytest.raises(UsageError, match=r"is the folder of a training; .*checkpoints/step_0001000$"):
+        read_cast(RunConfig(policy=str(trained / inside)))
+
+
+def test_a_file_that_is_no_preset_is_told_so(trained):
+    (trained / "model.safetensors").touch()
+    with pytest.raises(UsageError, match="is a file; give the folder"):
+        read_cast(RunConfig(policy=str(trained / "model.safetensors")))
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
