@@ -52,7 +52,7 @@ def _tell(made: Bundled, target: Path) -> None:
     )
     if made.dropped:
         console.print(f"{made.dropped} results of the weights before are left out", soft_wrap=True)
-    for gap in gaps(read_record(target)):
+    for gap in gaps(read_record(target), contents.data):
         console.print(f"Not known, and the card says so: {gap}", soft_wrap=True)
     console.print(f"The card: {target / CARD_FILE}", soft_wrap=True)
 

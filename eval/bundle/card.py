@@ -10,7 +10,7 @@ from jinja2 import Environment, StrictUndefined
 from configs.errors import UsageError
 from eval.bundle.contents import Contents, read_contents
 from eval.bundle.data import begun_in
-from eval.bundle.history import BEFORE, gaps, trainings_of, unknown_start
+from eval.bundle.history import BEFORE, gaps, stages_of, trainings_of, unknown_start, unlisted
 from eval.bundle.results import Result, TaskResult, read_results
 from eval.checkpoints import read_record
 from eval.json_files import flattened
@@ -42,10 +42,13 @@ def render(folder: Path) -> str:
         weights_file=SINGLE_FILE,
         model=flattened(record["model"]),
         tasks=record["tasks"],
-        frames=record["frames"],
+        frames=sum(each.frames for each in contents.data),
+        stages={each.name: stages_of(each.name, record) for each in contents.data},
+        unlisted=unlisted(record, contents.data),
         wordings=record["wordings"],
-        trainings=[_training(each) for each in trainings_of(record)],
+        trainings=[_training(each, contents) for each in trainings_of(record)],
         unknown_start=unknown_start(record),
+        gaps=gaps(record, contents.data),
         graded=list(dict.fromkeys(task for result in results for task in result.texts)),
         rows=[_row(result, contents, _seen(result, contents, record)) for result in results],
         weakest=_weakest(results),
@@ -64,12 +67,15 @@ def ranges(numbers: Iterable[int]) -> str:
     return ", ".join("–".join(map(str, run)) for run in runs)
 
 
-def _training(record: Mapping[str, Any]) -> dict[str, Any]:
+def _training(record: Mapping[str, Any], contents: Contents) -> dict[str, Any]:
     """A training as the template shows it."""
+    listed = {each.name: each.frames for each in contents.data if each.name in record["data"]}
+    counted = sum(listed.values()) if listed.keys() == set(record["data"]) else record["frames"]
     return {
         "step": record["step"],
         "frames": record["frames"],
         "data": record["data"],
+        "counted": counted,
         "recipe": flattened({key: value for key, value in record.items() if key not in _TOLD_APART}),
     }
 
@@ -77,7 +83,7 @@ def _training(record: Mapping[str, Any]) -> dict[str, Any]:
 def _seen(result: Result, contents: Contents, record: Mapping[str, Any]) -> str:
     """The initial states of a result that demonstrations began in, as far as it is known."""
     shown = ranges(set(result.init_ids) & begun_in(contents.data, result.suite))
-    if not gaps(record):
+    if not gaps(record, contents.data):
         return shown or "none"
     return f"{shown}, perhaps more" if shown else "none known"
 

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from configs.errors import UsageError
 from eval.bundle.data import Demonstrated, read_demonstrated
-from eval.bundle.history import BEFORE
+from eval.bundle.history import BEFORE, refuse_strangers
 from eval.checkpoints import no_checkpoint, read_record
 from eval.json_files import write_json
 from eval.policy_names import read_policy
@@ -103,11 +103,12 @@ def take(checkpoint: Path, data: Sequence[Path], target: Path, *, name: str) -> 
 
     Raises:
         UsageError: It is no such folder or not whole, it is of another model than this code has by that
-            name, it is too large, or its demonstrations are not to be found.
+            name, it is too large, or its demonstrations are not to be found, or others than its own.
     """
     _check(checkpoint)
     lineage = _lineage(checkpoint)
     record, demonstrated = _record_of(lineage), _data_of(lineage, data)
+    refuse_strangers(record, demonstrated)
     target.mkdir(parents=True)
     for path in _served(checkpoint):
         (target / path).parent.mkdir(parents=True, exist_ok=True)

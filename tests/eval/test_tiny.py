@@ -15,6 +15,7 @@ from configs.schema import LanguageTaskConfig, RunConfig
 from eval.bundle.card import CARD_FILE, render
 from eval.bundle.contents import MOST_BYTES, read_contents
 from eval.bundle.data import begun_in
+from eval.bundle.history import stages_of, trainings_of
 from eval.checkpoints import read_record
 from eval.libero import app
 from eval.policy_names import check_learnt, read_policy
@@ -52,6 +53,14 @@ def test_the_card_is_what_the_files_say():
     assert f"{parameters:,} parameters" in card
     assert hashlib.sha256(weights).hexdigest() in card
     assert "| suite | assets | mode |" in card
+
+
+def test_the_card_has_a_row_for_every_dataset_of_every_stage():
+    card, record = (FOLDER / CARD_FILE).read_text(encoding="utf-8"), read_record(FOLDER)
+    for stage, training in enumerate(trainings_of(record), start=1):
+        for name in training["data"]:
+            assert stage in stages_of(name, record)
+            assert f"\n| {name} | " in card
 
 
 def test_it_was_trained_at_the_sizes_that_tiny_has():

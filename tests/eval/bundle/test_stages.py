@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 
+from configs.errors import UsageError
 from eval.bundle.__main__ import app
 from eval.bundle.bundling import bundle
 from eval.bundle.card import render
@@ -36,8 +37,8 @@ def second(tmp_path, checkpoint, corrections):
 
 def test_the_card_tells_the_trainings_one_after_the_other(second):
     card = render(second)
-    first, then = card.split("Then 7 steps on 12,345 frames of corrections:")
-    assert "First 7 steps on 12,345 frames of demos:" in first
+    first, then = card.split("Stage 2: 7 steps on 12,345 frames of corrections")
+    assert "Stage 1: 7 steps on 12,345 frames of demos" in first
     assert "| recipe.seed | 0 |" in first
     assert "| start_from | none |" in first
     assert "| recipe.seed | 1 |" in then
@@ -48,11 +49,45 @@ def test_the_demonstrations_of_both_count_as_seen(second):
     assert [each.name for each in read_contents(second).data] == ["corrections", "demos"]
 
 
+def test_the_card_says_in_which_stages_a_dataset_was_used_and_counts_it_once(second, tmp_path, corrections):
+    assert "| demos | 1 | expert | 0.0 |" in render(second)
+    assert "\n32 frames of demonstrations in LIBERO's simulation, those of all stages" in render(second)
+    write_checkpoint(tmp_path / "third", corrections, seed=2, start=tmp_path / "second")
+    bundle(tmp_path / "third", [], tmp_path / "tiny", data=[])
+    assert "| corrections | 2–3 | expert" in render(tmp_path / "tiny")
+    assert "\n32 frames of" in render(tmp_path / "tiny")
+
+
+def test_a_stage_that_had_other_frames_than_the_table_counts_now_is_told_apart(second):
+    assert "12,345 frames of demos (the table has 16 under these names" in render(second)
+    record = read_record(second)
+    record["before"]["frames"] = 16
+    (second / "training.json").write_text(json.dumps(record))
+    assert "16 frames of demos:" in render(second)
+
+
+def test_a_dataset_of_which_nothing_but_its_name_is_known_is_told(second, tmp_path, corrections, capsys):
+    what = [str(tmp_path / "second"), "--data", str(corrections), "--output", str(second)]
+    app(what, result_action="return_value")
+    assert "what is in dataset demos, which training names" in capsys.readouterr().out
+    card = render(second)
+    assert "| demos | 1 | unknown | unknown | unknown | unknown | 12345 | unknown |" in card
+    assert "Not among them are those of demos" in card
+    for training in trainings_of(read_record(second)):
+        for name in training["data"]:
+            assert f"\n| {name} | " in card
+
+
+def test_a_dataset_that_no_training_names_is_refused(tmp_path, checkpoint, corrections):
+    with pytest.raises(UsageError, match=r"unknown dataset of this checkpoint 'corrections'; .*'demos'"):
+        bundle(checkpoint, [], tmp_path / "tiny", data=[corrections])
+
+
 def test_who_was_corrected_is_told_with_its_weights(second):
     alone, corrected = read_contents(second).data[1], read_contents(second).data[0]
     assert alone.learner is None
     assert corrected.learner.policy == "step_0000007"
-    assert "| corrections | expert, by turns with step_0000007 (01234567), which it corrects |" in render(
+    assert "| corrections | 2 | expert, by turns with step_0000007 (01234567), which it corrects |" in render(
         second
     )
 
@@ -95,8 +130,6 @@ def test_a_beginning_that_is_not_known_is_called_so(tmp_path, orphan, evaluate, 
     bundle(None, [evaluate(tmp_path / "tiny")], tmp_path / "tiny", data=[])
     card = render(tmp_path / "tiny")
     assert "It began from the weights of `step_0000007`." in card
-    assert "Then 7 steps" in card
-    assert "It was 7 steps" not in card
     assert "| 1–2 | 1, perhaps more |" in card
 
 
