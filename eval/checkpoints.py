@@ -17,6 +17,10 @@ _NEARBY = ("*", *(f"{above}{_WRITTEN_INTO}/*" for above in ("", "*/", "*/*/", "*
 """Where checkpoints are looked for, seen from the nearest folder that exists."""
 
 
+_SERVED_ONLY = frozenset({"noise_scale"})
+"""What training makes no use of, and may be another in serving."""
+
+
 def read_record(folder: Path) -> dict[str, Any]:
     """What the training says of itself, in a checkpoint's `training.json`.
 
@@ -48,10 +52,11 @@ def check_sizes(folder: Path, model: str) -> None:
     """
     ours = flattened(json.loads(json.dumps(dataclasses.asdict(preset(model)))))
     theirs = flattened(read_record(folder)["model"])
-    for size, value in ours.items():
-        if theirs.get(size) != value:
+    for size in (size for size in ours if size in theirs and size not in _SERVED_ONLY):
+        value = ours[size]
+        if theirs[size] != value:
             raise UsageError(
-                f"{folder} was trained with {size} {theirs.get(size)}; {model!r} now has {value}. "
+                f"{folder} was trained with {size} {theirs[size]}; {model!r} now has {value}. "
                 "Train it anew, or use the code that trained it"
             )
 

@@ -1,6 +1,5 @@
 """The policy in the box: its files are what its card names and what `--policy tiny` serves; it works."""
 
-import dataclasses
 import hashlib
 import json
 import math
@@ -16,7 +15,7 @@ from eval.bundle.card import CARD_FILE, render
 from eval.bundle.contents import MOST_BYTES, read_contents
 from eval.bundle.data import begun_in
 from eval.bundle.history import stages_of, trainings_of
-from eval.checkpoints import read_record
+from eval.checkpoints import check_sizes, read_record
 from eval.libero import app
 from eval.policy_names import check_learnt, read_policy
 from eval.records import EpisodeResult, Outcome, RunFolder
@@ -64,7 +63,7 @@ def test_the_card_has_a_row_for_every_dataset_of_every_stage():
 
 
 def test_it_was_trained_at_the_sizes_that_tiny_has():
-    assert read_record(FOLDER)["model"] == json.loads(json.dumps(dataclasses.asdict(TINY)))
+    check_sizes(FOLDER, "tiny")
     assert CONTENTS.parameters == sum(math.prod(shape) for shape in params.shapes(TINY).values())
     assert (FOLDER / "tokenizer.model").read_bytes() == tokenizer.tiny().serialized
 

@@ -94,6 +94,11 @@ def test_a_checkpoint_of_a_model_that_has_changed_since_is_refused(folder, monke
         read_cast(RunConfig(policy=str(folder), language_tasks=()))
 
 
+def test_what_training_makes_no_use_of_may_be_another_in_serving(folder, monkeypatch):
+    monkeypatch.setitem(PRESETS, "tiny", dataclasses.replace(TINY, noise_scale=0.5))
+    assert read_cast(RunConfig(policy=str(folder), language_tasks=())).policy.model == "tiny"
+
+
 @pytest.mark.parametrize(("content", "message"), [(None, "has no"), ("{", "not what training writes")])
 def test_a_checkpoint_that_does_not_say_its_sizes_is_refused(folder, tmp_path, content, message):
     shutil.copyfile(folder / checkpoint.CARD, tmp_path / checkpoint.CARD)
