@@ -65,7 +65,10 @@ def sizes_for(engine: EngineConfig, tasks: Sequence[LanguageTask], suffixes: Seq
 def ample_slots(*, tasks: int, rows: int, robots: int = 1) -> int:
     """Slots with which no request is dropped at its birth, however many wait: older ones are.
 
-    `oxygen.scheduler` says why. Where all that is under way has a row, as many slots as rows are enough.
+    Requests of one task and robot begin in the order of their birth, when all before them have a row: at most
+    as many have begun and live as there are rows. With one slot more for every task of every robot a slot is
+    free wherever none of a newborn's own waits, and nowhere two. Where all that is under way has a row, as
+    many slots as rows are enough.
     """
     return max(rows, robots * tasks * (rows + 1))
 

@@ -21,10 +21,6 @@ line; that one is dropped. If none waits, it takes a slot where most wait of one
 the oldest of these is dropped, the others move up in the line. Else the newborn is dropped itself. What has
 begun is never dropped. As places are inherited, of every task that a robot keeps asking for a text is
 finished within the same bound.
-
-How many slots. Requests of one task and robot begin in the order of their birth, when all before them have
-a row: at most R of them have begun and live. So with R + 1 slots for every task of every robot no newborn is
-ever dropped itself: if none of its own waits, and nowhere two, a slot is free.
 """
 
 import dataclasses
