@@ -12,7 +12,7 @@ from eval.bundle.contents import Contents, read_contents
 from eval.bundle.data import begun_in
 from eval.bundle.history import BEFORE, gaps, stages_of, trainings_of, unknown_start, unlisted
 from eval.bundle.results import Result, TaskResult, read_results
-from eval.checkpoints import read_record
+from eval.checkpoints import read_record, served_only
 from eval.json_files import flattened
 from eval.statistics import wilson_95
 from oxygen.weights.loading import SINGLE_FILE
@@ -40,7 +40,7 @@ def render(folder: Path) -> str:
     return template.render(
         contents=contents,
         weights_file=SINGLE_FILE,
-        model=flattened(record["model"]),
+        model=flattened({**record["model"], **served_only(record["model"]["name"])}),
         tasks=record["tasks"],
         frames=sum(each.frames for each in contents.data),
         stages={each.name: stages_of(each.name, record) for each in contents.data},

@@ -52,6 +52,7 @@ def test_the_card_is_what_the_files_say():
     assert f"{parameters:,} parameters" in card
     assert hashlib.sha256(weights).hexdigest() in card
     assert "| suite | assets | mode |" in card
+    assert f"| noise_scale | {TINY.noise_scale} |" in card
 
 
 def test_the_card_has_a_row_for_every_dataset_of_every_stage():
