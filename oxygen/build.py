@@ -10,7 +10,7 @@ from oxygen.engine_config import EngineConfig, check_slots, sizes_for
 from oxygen.language import LanguageTask
 from oxygen.runner import Runner
 from oxygen.scheduler import Mode
-from oxygen.tokenizer import Tokenizer
+from oxygen.tokenizer import Tokenizer, check_fits
 from oxygen.transforms import LIBERO, Transform, untrained
 from oxygen.vector_policy import Parts, VectorPolicy
 from oxygen.voice import Suffix
@@ -42,10 +42,7 @@ def create_vector_policy(
         UsageError: The parts do not fit together.
     """
     engine = engine or EngineConfig()
-    if tokenizer.vocab_size > config.vocab_size:
-        raise UsageError(
-            f"the tokenizer has {tokenizer.vocab_size} tokens, {config.name} {config.vocab_size} embeddings"
-        )
+    check_fits(tokenizer, config)
     transform = transform or untrained(LIBERO)
     transform.check_fits(config)
     suffixes = tuple(_suffix(task, tokenizer) for task in tasks)

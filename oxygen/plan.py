@@ -22,6 +22,11 @@ class Identity:
     query: int
     ordinal: int
 
+    @property
+    def pair(self) -> tuple[int, int]:
+        """The robot and the task."""
+        return self.stream, self.task
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True, order=True)
 class Place:

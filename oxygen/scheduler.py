@@ -195,17 +195,17 @@ class Scheduler:
 
     def _has_room(self, identity: Identity) -> bool:
         """Whether a slot is free that is not kept for somebody else."""
-        pairs = {_pair(request.identity) for request in self._alive} | {_pair(identity)}
+        pairs = {request.identity.pair for request in self._alive} | {identity.pair}
         kept = self._limits.streams * len(self._wanted) - len(pairs)
         return len(self._free) > kept
 
     def _waiting(self, newborn: Identity) -> tuple[list[Request], list[Request]]:
         """Who waits of its own task and robot, and where most do elsewhere, if two do; oldest first."""
-        lines: dict[tuple[int, int], list[Request]] = {_pair(newborn): []}
+        lines: dict[tuple[int, int], list[Request]] = {newborn.pair: []}
         for request in self._alive:
             if not request.begun:
-                lines.setdefault(_pair(request.identity), []).append(request)
-        own = lines.pop(_pair(newborn))
+                lines.setdefault(request.identity.pair, []).append(request)
+        own = lines.pop(newborn.pair)
         others = [line for line in lines.values() if len(line) > 1]
         return own, max(others, key=len, default=[])
 
@@ -267,11 +267,6 @@ class Scheduler:
             decoded=len(request.tokens),
             stopped=stopped,
         )
-
-
-def _pair(identity: Identity) -> tuple[int, int]:
-    """The robot and the task."""
-    return identity.stream, identity.task
 
 
 def _moved_up(waiting: Sequence[Request]) -> Place:

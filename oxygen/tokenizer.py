@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from configs.errors import UsageError
+from oxygen.config import Pi05Config
 
 
 @runtime_checkable
@@ -89,6 +90,19 @@ class SentencePieceTokenizer:
     def decode(self, tokens: Sequence[int]) -> str:
         """The text of some tokens; those that the model does not have are left out."""
         return str(self._model.decode([int(token) for token in tokens if token < self.vocab_size]))
+
+
+def check_fits(tokenizer: Tokenizer, config: Pi05Config) -> None:
+    """Refuse a vocabulary with tokens beyond a model's embeddings, which would be read as the last one.
+
+    Raises:
+        UsageError: Names both numbers.
+    """
+    if tokenizer.vocab_size > config.vocab_size:
+        raise UsageError(
+            f"the tokenizer has {tokenizer.vocab_size} tokens, {config.name} {config.vocab_size} embeddings; "
+            "give the one the model was made for"
+        )
 
 
 PALIGEMMA = "gs://big_vision/paligemma_tokenizer.model"

@@ -11,7 +11,7 @@ from configs.errors import UsageError
 from oxygen.config import Pi05Config
 from oxygen.language import LanguageTask
 from oxygen.prompts import fitted
-from oxygen.tokenizer import Tokenizer
+from oxygen.tokenizer import Tokenizer, check_fits
 from oxygen.training.forward import TextLayout
 from oxygen.training.recipe import Recipe
 from oxygen.training.samples import Mixture, order
@@ -111,7 +111,7 @@ class Lessons:
         """
         transform.check_fits(model)
         _check_fits(mixture, model)
-        _check_vocabulary(tokenizer, model)
+        check_fits(tokenizer, model)
         self._mixture, self._model, self._recipe = mixture, model, recipe
         self._prompt, self._tokenizer = transform.embodiment.prompt, tokenizer
         self._state = transform.norms.state.normalise(mixture.state)
@@ -181,15 +181,6 @@ def _check_fits(mixture: Mixture, model: Pi05Config) -> None:
         raise UsageError(
             f"demonstrations look {horizon} actions ahead, {model.name} looks {model.horizon}; "
             "collect longer chunks"
-        )
-
-
-def _check_vocabulary(tokenizer: Tokenizer, model: Pi05Config) -> None:
-    """A token beyond the embeddings would be read as the last one, silently."""
-    if tokenizer.vocab_size > model.vocab_size:
-        raise UsageError(
-            f"the tokenizer has {tokenizer.vocab_size} tokens, {model.name} {model.vocab_size} embeddings; "
-            "give the model's own with --tokenizer"
         )
 
 
