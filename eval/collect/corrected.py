@@ -16,9 +16,12 @@ from eval.policies import Policy
 from oxygen.reply import Reply, Tail
 from sim_envs.world import EpisodeKey, Observation, World
 
-_LEARNER_TURN = (3, 12)
+_LEARNER_TURN = (3, 48)
 _EXPERT_TURN = (6, 14)
-"""Queries that a turn lasts, at least and at most."""
+"""Queries that a turn lasts, at least and at most.
+
+The learner's are long now and then: where it hangs, it hangs after a while.
+"""
 
 
 class Corrected:
@@ -71,4 +74,6 @@ class Corrected:
             self._expert.reset(self._world, self._key)
 
     def _length(self, turn: tuple[int, int]) -> int:
-        return int(self._draws.integers(*turn, endpoint=True))
+        """Queries of the next turn: its logarithm is drawn evenly, so that long turns are the rarer ones."""
+        least, most = turn
+        return int(np.exp(self._draws.uniform(np.log(least), np.log(most + 1))))

@@ -59,12 +59,14 @@ def turns(policy: Corrected, queries: int, init_id: int = 0) -> list[tuple[float
 
 
 def test_the_learner_leads_and_they_take_turns():
-    found = turns(Corrected(Constant(LEARNER), Constant(EXPERT)), queries=200)
+    found = turns(Corrected(Constant(LEARNER), Constant(EXPERT)), queries=2000)
     assert [who for who, _ in found] == [(LEARNER, EXPERT)[index % 2] for index in range(len(found))]
     whole = found[:-1]  # the last turn was cut short
-    assert all(3 <= n <= 12 for who, n in whole if who == LEARNER)
+    learners = [n for who, n in whole if who == LEARNER]
+    assert all(3 <= n <= 48 for n in learners)
     assert all(6 <= n <= 14 for who, n in whole if who == EXPERT)
-    assert len({n for _, n in whole}) > 3
+    assert min(learners) < 6, "there are short turns of the learner's"
+    assert max(learners) > 24, "and long ones"
 
 
 def test_the_expert_begins_anew_at_each_of_its_turns_and_the_learner_once():
