@@ -94,16 +94,19 @@ def run_training(assignment: Assignment) -> int:
             should_stop=lambda: interrupts.noted or _time_is_up(assignment, began),
             on_note=lambda step, numbers: console.print(_line(step, assignment.recipe.steps, numbers)),
         )
-        state = train(
-            assignment.folder,
-            training,
-            mixture,
-            tokenizer,
-            schedule=schedule,
-            on_checkpoint=lambda _, saved: {} if interrupts.noted else _rolled_out(assignment, saved),
-        )
-        interrupted = interrupts.noted
-    _say_how_to_go_on(console, assignment, int(state.step))
+        try:
+            train(
+                assignment.folder,
+                training,
+                mixture,
+                tokenizer,
+                schedule=schedule,
+                on_checkpoint=lambda _, saved: {} if interrupts.noted else _rolled_out(assignment, saved),
+            )
+            interrupted = interrupts.noted
+        except KeyboardInterrupt:  # in a rollout: its checkpoint is safe
+            interrupted = True
+    _say_how_to_go_on(console, assignment)
     return INTERRUPTED if interrupted else 0
 
 
@@ -157,8 +160,11 @@ def _line(step: int, steps: int, numbers: Mapping[str, float]) -> str:
     return f"{step:>7}/{steps}  {', '.join(told)}"
 
 
-def _say_how_to_go_on(console: RichConsole, assignment: Assignment, step: int) -> None:
+def _say_how_to_go_on(console: RichConsole, assignment: Assignment) -> None:
     saved = checkpoint.newest(assignment.folder / "checkpoints")
+    if saved is None:
+        return
+    step = checkpoint.step_of(saved)
     if step < assignment.recipe.steps:
         console.print(f"Stopped at step {step} of {assignment.recipe.steps}; --resume goes on.")
     console.print(f"The policy: python -m eval.libero --policy {saved}", soft_wrap=True)

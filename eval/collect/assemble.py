@@ -206,7 +206,11 @@ class _DataTables:
 def _statistics(
     numbers: pa.Table, histograms: Mapping[str, Histogram], features: Mapping[str, layout.Feature]
 ) -> dict[str, Statistics]:
-    """Statistics by feature. Those of actions are per channel, without what is beyond the end."""
+    """Statistics by feature. Those of actions are per channel, of what is to be learnt.
+
+    An episode that a learner solved alone has no such actions; its texts are learnt all the same, and readers
+    expect numbers: those of what stands there.
+    """
     count = numbers.num_rows
     found = {
         layout.IMAGES + camera: statistics.of_images(histogram, count=count)
@@ -214,7 +218,8 @@ def _statistics(
     }
     shapes = {name: tuple(features[name]["shape"]) for name in numbers.schema.names}
     columns = {name: as_array(numbers[name], shape) for name, shape in shapes.items()}
-    real = ~columns[layout.PADDED]
+    padded = columns[layout.PADDED]
+    real = ~padded if not padded.all() else padded
     for name, values in columns.items():
         rows = values[real] if name == layout.ACTION else values
         found[name] = statistics.of_numbers(rows.astype(np.float64), count=count)

@@ -89,6 +89,11 @@ def newest(folder: Path) -> Path | None:
     return states[-1].parent if states else None
 
 
+def step_of(checkpoint: Path) -> int:
+    """The number of batches that a checkpoint's parameters have learnt from."""
+    return int(checkpoint.name.removeprefix("step_"))
+
+
 def restore(checkpoint: Path, template: TrainState) -> TrainState:
     """The state of a checkpoint, to the last bit.
 

@@ -14,6 +14,8 @@ from jaxtyping import Float64
 from configs.errors import UsageError
 from configs.schema import CollectConfig
 from eval.collect.collection import collect_from
+from eval.collect.corrected import Corrected
+from eval.collect.demonstrator import Demonstrator
 from eval.plan import TaskPlan
 from oxygen.reply import Reply, Tail
 from sim_envs.fake import FakeWorld
@@ -107,6 +109,14 @@ class FakeSetting:
         if self.no_policy is not None:
             raise UsageError(self.no_policy)
         return Counting()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FakeCorrections(FakeSetting):
+    """An expert corrects a learner, whose turn is first: short episodes are the learner's alone."""
+
+    def demonstrator(self) -> Demonstrator:
+        return Corrected(super().demonstrator(), super().demonstrator())
 
 
 def config(**changes: Any) -> CollectConfig:

@@ -18,7 +18,7 @@ from PIL import Image
 
 from oxygen.training import layout
 from oxygen.training.demonstrations import Demonstrations
-from tests.eval.collecting import FakeSetting, collect
+from tests.eval.collecting import FakeCorrections, FakeSetting, collect
 
 CAMERAS = ("observation.images.image", "observation.images.wrist_image")
 STATISTICS = {"min", "max", "mean", "std", "count", "q01", "q10", "q50", "q90", "q99"}
@@ -189,6 +189,16 @@ def test_the_statistics_are_of_all_frames(dataset):
     assert np.ravel(stats[CAMERAS[1]]["std"]) == pytest.approx((images / 255).std(axis=(0, 1, 2)).tolist())
     assert np.ravel(stats[CAMERAS[1]]["max"]) == pytest.approx(images.max() / 255)
     assert all(set(found) == STATISTICS for found in stats.values())
+
+
+def test_an_episode_that_a_learner_solved_alone_is_kept_for_its_texts(tmp_path):
+    assert collect(tmp_path, setting=FakeCorrections(), suites=("libero_goal",), task_ids=(0,)) == 0
+    columns = Demonstrations(tmp_path).columns
+    assert columns.padded.all()
+    assert all(columns.narration)
+    (episodes,) = (tmp_path / "meta/episodes").rglob("*.parquet")
+    least = pq.read_table(episodes)["stats/action/min"].to_pylist()
+    assert np.isfinite(least).all()
 
 
 def test_videos_hold_the_episodes_one_after_the_other(videos):

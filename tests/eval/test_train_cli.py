@@ -1,0 +1,140 @@
+"""`python -m eval.train` from demonstrations to rollouts: a tiny model, and a world without physics."""
+
+import contextlib
+import dataclasses
+import io
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from configs.cli import INTERRUPTED
+from eval import evaluation, training
+from eval.records import RunFolder
+from eval.train import app
+from oxygen.config import PRESETS
+from oxygen.training import checkpoint
+from oxygen.training.logs import read_log
+from sim_envs.fake import FakeWorld
+from sim_envs.world import Advance
+from tests.eval.collecting import FakeAssets, FakeSetting, collect
+from tests.oxygen.training.conftest import MODEL as SMALL
+
+MODEL = dataclasses.replace(SMALL, name="small-for-eval-train", prompt_buckets=(32,))
+STEPS = 4
+
+
+ROLLOUTS = ("--eval-suite", "libero_object", "--eval-task-ids", "0", "--eval-init-ids", "0")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def without_physics():
+    """A model that is trained in a moment, and worlds that are solved after seven steps whatever is done."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(PRESETS, MODEL.name, MODEL)
+        patch.setattr(
+            "eval.worlds.LiberoSim", lambda task, **_: FakeWorld(success_at=7, image_size=MODEL.image_size)
+        )
+        for module in (evaluation, training):
+            patch.setattr(module, "find_assets", lambda source: FakeAssets(name="none", path=Path()))
+        yield
+
+
+@pytest.fixture(scope="module")
+def command(tmp_path_factory):
+    """The command line on a handful of demonstrations."""
+    demonstrations, side = tmp_path_factory.mktemp("demonstrations"), MODEL.image_size
+    assert collect(demonstrations, setting=FakeSetting(image_size=side), image_size=side) == 0
+    always = (
+        f"--data {demonstrations} --model {MODEL.name} --steps {STEPS} --batch 8 --save-every 2 --log-every 1"
+    )
+
+    def run(folder: Path, *options: str) -> int:
+        arguments = [*always.split(), "--output-dir", str(folder), *options]
+        return app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
+
+    return run
+
+
+@dataclasses.dataclass(frozen=True)
+class Finished:
+    folder: Path
+    printed: str
+
+
+@pytest.fixture(scope="module")
+def whole(command, tmp_path_factory) -> Finished:
+    """A training that nothing interrupted, with rollouts."""
+    folder = tmp_path_factory.mktemp("whole")
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        assert command(folder, *ROLLOUTS) == 0
+    return Finished(folder, printed.getvalue())
+
+
+def weights(folder: Path) -> dict[str, np.ndarray]:
+    """What the newest checkpoint serves."""
+    return safetensors.numpy.load_file(checkpoint.newest(folder / "checkpoints") / "model.safetensors")
+
+
+def assert_same_weights(one: Path, other: Path) -> None:
+    mine, theirs = weights(one), weights(other)
+    assert mine.keys() == theirs.keys()
+    for name, values in mine.items():
+        np.testing.assert_array_equal(values, theirs[name], err_msg=name)
+
+
+def test_every_checkpoint_is_rolled_out_and_the_last_line_names_the_policy(whole):
+    solved = {line["step"]: line.get("libero_object_pc_success") for line in read_log(whole.folder)}
+    assert {step: rate for step, rate in solved.items() if rate is not None} == {2: 100.0, 4: 100.0}
+    runs = [RunFolder(run).read_manifest() for run in sorted((whole.folder / "rollouts").iterdir())]
+    saved = sorted((whole.folder / "checkpoints").iterdir())
+    assert [run["config"]["policy"] for run in runs] == [str(each) for each in saved]
+    assert f"The policy: python -m eval.libero --policy {saved[-1]}" in whole.printed
+
+
+def test_time_that_is_up_leaves_a_checkpoint_and_resume_ends_where_the_whole_training_does(
+    command, whole, tmp_path, capsys
+):
+    assert command(tmp_path, "--minutes", "1e-9") == 0
+    assert f"Stopped at step 1 of {STEPS}; --resume goes on." in capsys.readouterr().out
+    assert [place.name for place in (tmp_path / "checkpoints").iterdir()] == ["step_0000001"]
+    assert command(tmp_path, "--resume") == 0
+    assert_same_weights(tmp_path, whole.folder)
+
+
+def test_ctrl_c_ends_it_after_the_step_without_rollouts(command, whole, tmp_path, capsys, monkeypatch):
+    line = training._line
+
+    def interrupting(step, steps, numbers):
+        if step == 1:
+            signal.raise_signal(signal.SIGINT)
+        return line(step, steps, numbers)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(training, "_line", interrupting)
+        assert command(tmp_path, *ROLLOUTS) == INTERRUPTED
+    assert f"Stopped at step 2 of {STEPS}; --resume goes on." in capsys.readouterr().out
+    assert not (tmp_path / "rollouts").exists()
+    assert command(tmp_path, "--resume") == 0
+    assert_same_weights(tmp_path, whole.folder)
+
+
+@dataclasses.dataclass
+class Interrupted(FakeWorld):
+    """Somebody presses Ctrl-C while it moves."""
+
+    def advance(self, actions: np.ndarray) -> Advance:
+        signal.raise_signal(signal.SIGINT)
+        return super().advance(actions)
+
+
+def test_ctrl_c_in_a_rollout_ends_it_with_the_checkpoint_that_was_rolled_out(
+    command, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr("eval.worlds.LiberoSim", lambda task, **_: Interrupted(image_size=MODEL.image_size))
+    assert command(tmp_path, *ROLLOUTS) == INTERRUPTED
+    assert f"Stopped at step 2 of {STEPS}; --resume goes on." in capsys.readouterr().out
+    (run,) = (tmp_path / "rollouts").iterdir()
+    assert RunFolder(run).read_manifest()["status"] == "interrupted"
