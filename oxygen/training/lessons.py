@@ -118,6 +118,7 @@ class Lessons:
         chunks = mixture.actions[:, : model.horizon]
         self._actions = _padded(transform.norms.actions.normalise(chunks), model.action_dim)
         self._valid = np.ascontiguousarray(mixture.valid[:, : model.horizon])
+        self._acting = np.flatnonzero(self._valid.any(axis=1))
         self._wordings = mixture.instructions
         self._scripts = tuple(script(task, _known(mixture, task), tokenizer) for task in tasks)
         self.tasks = tuple(part.task for part in self._scripts)
@@ -126,7 +127,7 @@ class Lessons:
     def batch(self, number: int) -> Batch:
         """The batch of that number, from 0 on."""
         recipe = self._recipe
-        rows = order(recipe.seed, number, recipe.batch, len(self._mixture))
+        rows = self._rows(number)
         prompt, length = self._prompts(rows, number)
         spoken = rows[: recipe.rows_with_text]
         arrays = {
@@ -138,6 +139,15 @@ class Lessons:
             **{part: self._side_by_side(part, spoken) for part in ("tokens", "following", "graded")},
         }
         return Batch(**jax.device_put(arrays))
+
+    def _rows(self, number: int) -> Int64[np.ndarray, " row"]:
+        """The frames of a batch. Where only actions are learnt, a frame without any would be for nothing."""
+        recipe, frames = self._recipe, len(self._mixture)
+        if recipe.rows_with_text == recipe.batch or len(self._acting) == frames:
+            return order(recipe.seed, number, recipe.batch, frames)
+        spoken = order(recipe.seed, number, recipe.rows_with_text, frames)
+        acted = order(recipe.seed, number, recipe.batch - len(spoken), len(self._acting))
+        return np.concatenate([spoken, self._acting[acted]])
 
     def _prompts(
         self, rows: Int64[np.ndarray, " row"], number: int

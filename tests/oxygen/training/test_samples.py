@@ -183,6 +183,19 @@ def test_only_some_rows_of_a_batch_need_texts():
     assert lessons(dataclasses.replace(RECIPE, text_rows=3)).batch(0).tokens.shape[0] == 3
 
 
+def test_rows_without_texts_are_frames_that_have_actions():
+    whole = samples(8)
+    valid = whole.valid.copy()
+    valid[::2] = False
+    taught = lessons(
+        dataclasses.replace(RECIPE, text_rows=2), parts=(dataclasses.replace(whole, valid=valid),)
+    )
+    batches = [np.asarray(taught.batch(number).valid).any(axis=1) for number in range(8)]
+    assert all(acting[2:].all() for acting in batches)
+    spoken = np.concatenate([acting[:2] for acting in batches])
+    assert spoken.mean() == 0.5, "texts are learnt of every frame"
+
+
 def test_a_text_that_is_too_long_is_learnt_as_far_as_it_could_be_written():
     task = dataclasses.replace(TASKS[0], max_tokens=3)
     learnt = script(task, ["Grasping the alphabet soup."], VOCABULARY)
