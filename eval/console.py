@@ -6,6 +6,7 @@ from typing import Self
 
 import numpy as np
 from rich.console import Console as RichConsole
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from configs.errors import UsageError
@@ -30,9 +31,10 @@ class Console:
         modes = ", ".join(f"[bold]{run.config.mode}[/]" for run in runs)
         each = " each" if len(runs) > 1 else ""
         self._rich.print(
-            f"[bold]{runs[0].config.policy}[/] in mode {modes}, "
-            f"{len(plan.keys)} episodes{each}, assets {assets.name} → {self._where()}",
+            f"[bold]{escape(runs[0].config.policy)}[/] in mode {modes}, {len(plan.keys)} episodes{each}, "
+            f"assets {escape(assets.name)} → {escape(self._where())}",
             soft_wrap=True,
+            emoji=False,
         )
         self._progress = Progress(
             TextColumn("{task.description}"),
@@ -62,14 +64,17 @@ class Console:
         self._results[bar].append(result)
         self._progress.update(self._bars[bar], advance=1, status=_status(self._results[bar]))
         if result.outcome is Outcome.ERROR:
-            self._rich.print(f"[red]error[/] in {result.key}: {result.error}", markup=True)
+            # What a policy says of itself is no markup: `[/INST]` is part of a prompt.
+            self._rich.print(f"[red]error[/] in {result.key}: {escape(str(result.error))}", emoji=False)
 
     def interrupted(self) -> None:
         """Say what is safe and how to go on."""
         done = sum(map(len, self._results.values()))
         self._rich.print(
             f"Interrupted: {done} of {len(self._plan.keys) * len(self._runs)} episodes are recorded in "
-            f"{self._where()}. The same command with --resume completes them."
+            f"{self._where()}. The same command with --resume completes them.",
+            markup=False,
+            emoji=False,
         )
 
     def conclude(self, results: Sequence[Results]) -> None:
@@ -79,17 +84,18 @@ class Console:
         else:
             self._show_arms({run.config.mode: of for run, of in zip(self._runs, results, strict=True)})
         for run in self._runs:
-            self._rich.print(f"Records, texts and videos: {run.folder.path}", soft_wrap=True)
+            self._say(f"Records, texts and videos: {run.folder.path}")
         self._name_best_video()
 
     def _show_run(self, results: Results) -> None:
         config = self._runs[0].config
-        title = f"{config.policy}, mode {config.mode}"
+        title = escape(f"{config.policy}, mode {config.mode}")
         self._rich.print(run_table(title, results, width=self._rich.width))
         self._dim(MEANING, *text_notes([results["overall"]]), *say_texts(results["overall"]))
 
     def _show_arms(self, arms: Mapping[str, Results]) -> None:
-        title = f"{self._runs[0].config.policy}, {len(self._plan.keys)} episodes: solved in each mode"
+        policy = escape(self._runs[0].config.policy)
+        title = f"{policy}, {len(self._plan.keys)} episodes: solved in each mode"
         self._rich.print(tasks_table(title, arms, width=self._rich.width))
         self._rich.print(arms_table(arms, width=self._rich.width))
         self._dim(MEANING, *text_notes([results["overall"] for results in arms.values()]))
@@ -108,8 +114,12 @@ class Console:
         run = next((run for run in self._runs if run.config.mode == "unified"), self._runs[-1])
         best = find_best_video(run.folder) if run.config.video == "all" else None
         if best is not None:
-            self._rich.print(f"\n{best.why}", soft_wrap=True, markup=False)
-            self._rich.print(str(best.path), soft_wrap=True, markup=False)
+            self._say(f"\n{best.why}")
+            self._say(str(best.path))
+
+    def _say(self, line: str) -> None:
+        """As it is: brackets and colons mean nothing, and a path is not broken."""
+        self._rich.print(line, soft_wrap=True, markup=False, emoji=False)
 
     def _dim(self, *lines: str) -> None:
         for line in lines:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Self
 
 from rich.console import Console as RichConsole
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from configs.schema import CollectConfig
@@ -24,10 +25,12 @@ class Console:
         self._rich = RichConsole(highlight=False)
         self._dataset = dataset
         noise = f", noise {config.expert_noise:g}" if config.expert_noise else ""
-        learner = f", correcting {config.learner}" if config.learner else ""
+        learner = f", correcting {escape(config.learner)}" if config.learner else ""
         self._rich.print(
-            f"Demonstrations of [bold]{config.policy}[/]{noise}{learner}, assets {assets.name} → {dataset}",
+            f"Demonstrations of [bold]{escape(config.policy)}[/]{noise}{learner}, "
+            f"assets {escape(assets.name)} → {escape(str(dataset))}",
             soft_wrap=True,
+            emoji=False,
         )
         self._reports: list[Report] = []
         self._progress = Progress(
@@ -87,7 +90,7 @@ class Console:
         if errors:
             said.append(f"[red]{errors} errors[/], which the same command tries again")
         self._rich.print(", ".join(said))
-        self._rich.print(f"A look at them: {sheet}", soft_wrap=True)
+        self._rich.print(f"A look at them: {sheet}", soft_wrap=True, markup=False, emoji=False)
 
     def _status(self) -> str:
         graded = [report for report in self._reports if report.outcome is not Outcome.ERROR]

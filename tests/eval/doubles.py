@@ -18,11 +18,13 @@ class FakePolicy:
     Attributes:
         actions: What every query is answered with.
         fails_at: Query in which it raises; never if None.
+        complaint: What it says then.
         interrupted_at: Query (counted over all episodes) in which Ctrl-C arrives; never if None.
     """
 
     actions: Any = dataclasses.field(default_factory=lambda: np.zeros((10, 7)))
     fails_at: int | None = None
+    complaint: str = "the fake policy fails as it was told to"
     interrupted_at: int | None = None
     inputs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     queries: int = 0
@@ -39,7 +41,7 @@ class FakePolicy:
         if self.queries - 1 == self.interrupted_at:
             raise KeyboardInterrupt
         if query == self.fails_at:
-            raise FloatingPointError("the fake policy fails as it was told to")
+            raise FloatingPointError(self.complaint)
         return Reply(
             actions=self.actions,
             timings_ms={"action": 2.0, "frame": 5.0},

@@ -126,6 +126,18 @@ def test_resume_retries_errors(tmp_path, policy):
     assert (overall["n_errors"], overall["n_success"]) == (0, 8)
 
 
+def test_what_an_error_says_is_printed_as_it_is_and_the_run_goes_on(tmp_path, policy, capsys):
+    """Square brackets are markup to the terminal's library; a closing one without an opening one kills."""
+    policy.fails_at, policy.complaint = 0, "template lacks [/INST], has [bold] and :smile:"
+    run = new_run(tmp_path / "[red]", CONFIG.model_copy(update={"task_ids": (0,)}))
+    assert exit_code(run_evaluation(run)) == evaluation.NOTHING_GRADED
+    assert run.folder.read_manifest()["status"] == "complete"
+    assert len(run.folder.episodes()) == 4
+    printed = "".join(capsys.readouterr().out.split())
+    assert printed.count("".join(policy.complaint.split())) == 4
+    assert printed.count("".join(str(run.folder.path).split())) == 2
+
+
 def test_drawn_initial_states_are_another_protocol(tmp_path, policy):
     """Any number of them may be drawn; what is measured on them never ranks with what is published."""
     manifests = []
