@@ -24,6 +24,7 @@ from eval.records import Outcome
 from eval.result_tables import Results
 from eval.results import summarize
 from eval.runs import Run, claimed
+from eval.sittings import Sitting, past_sittings, sitting
 from eval.worlds import WorldHolder
 from sim_envs.libero.assets import AssetSet, find_assets
 from sim_envs.libero.blas import KERNELS, pin_kernels
@@ -35,15 +36,26 @@ NOTHING_GRADED = 1
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Arm:
-    """A run, who acts in it, and what its manifest says while it goes on."""
+    """A run, who acts in it, what its manifest says while it goes on, and when it was played before."""
 
     run: Run
     policy: Policy
     manifest: Mapping[str, Any]
+    before: Sequence[Sitting]
+    began: str
 
     def write_manifest(self, status: str) -> None:
         finished = None if status == "running" else _now()
-        self.run.folder.write_manifest({**self.manifest, "status": status, "finished": finished})
+        sittings = [*self.before, sitting(self.manifest, started=self.began, finished=finished)]
+        self.run.folder.write_manifest(
+            {
+                **self.manifest,
+                "started": sittings[0]["started"],
+                "status": status,
+                "finished": finished,
+                "sittings": sittings,
+            }
+        )
 
 
 def run_evaluation(*runs: Run) -> list[Results]:
@@ -61,7 +73,8 @@ def run_evaluation(*runs: Run) -> list[Results]:
 
     Raises:
         UsageError: Before anything is written: a suite, task, policy or asset tree that does not exist, or
-            a run that another process is still at.
+            a run that another process is still at, or that began under another protocol or with other
+            weights.
         KeyboardInterrupt: After what was done is safe on disk.
     """
     config = runs[0].config
@@ -73,7 +86,7 @@ def run_evaluation(*runs: Run) -> list[Results]:
         _describe(run.config, plan, cast, assets, policy) for run, policy in zip(runs, policies, strict=True)
     ]
     for run, description in zip(runs, described, strict=True):
-        _refuse_another_protocol(run, description["protocol_hash"])
+        _refuse_a_mixture(run, description)
     with contextlib.ExitStack() as claims:
         arms = _begin([claims.enter_context(claimed(run)) for run in runs], policies, described)
         return _play(arms, plan, assets)
@@ -88,12 +101,14 @@ def _begin(
     runs: Sequence[Run], policies: Sequence[Policy], described: Sequence[Mapping[str, Any]]
 ) -> list[_Arm]:
     """The arms, each with its manifest on disk, which names them all."""
-    ids = [run.folder.run_id for run in runs]
+    ids, began = [run.folder.run_id for run in runs], _now()
     arms = [
         _Arm(
             run=run,
             policy=policy,
-            manifest={"run_id": run.folder.run_id, "started": _started(run), **description, "arms": ids},
+            manifest={"run_id": run.folder.run_id, **description, "arms": ids},
+            before=past_sittings(run.folder) if run.resumed else (),
+            began=began,
         )
         for run, policy, description in zip(runs, policies, described, strict=True)
     ]
@@ -176,20 +191,26 @@ def _describe(
     }
 
 
-def _refuse_another_protocol(run: Run, now: str) -> None:
+def _refuse_a_mixture(run: Run, now: Mapping[str, Any]) -> None:
+    """Refuse to go on with a run whose episodes would then be of two protocols, or of two policies."""
     if not run.resumed:
         return
-    before = run.folder.read_manifest()["protocol_hash"]
-    if before != now:
+    before = run.folder.read_manifest()
+    if before["protocol_hash"] != now["protocol_hash"]:
         raise UsageError(
-            f"{run.folder.run_id} was run under protocol {before}, this is {now} "
-            "(other versions or assets); start a new run without --resume"
+            f"{run.folder.run_id} was run under protocol {before['protocol_hash']}, this is "
+            f"{now['protocol_hash']} (other versions or assets); start a new run without --resume"
+        )
+    weights, other = before.get("weights_sha256", now["weights_sha256"]), now["weights_sha256"]
+    if weights != other:
+        raise UsageError(
+            f"{run.folder.run_id} was run with weights {_short(weights)}, {now['policy']} now has "
+            f"{_short(other)}; put the first ones back, or start a new run without --resume"
         )
 
 
-def _started(run: Run) -> str:
-    started: str = run.folder.read_manifest()["started"] if run.resumed else _now()
-    return started
+def _short(digest: str | None) -> str:
+    return "without a digest" if digest is None else digest[:12]
 
 
 def _now() -> str:

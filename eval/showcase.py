@@ -1,7 +1,6 @@
 """What a page shows of finished runs: the best video's picture and clip, and the runs' table in Markdown."""
 
 import dataclasses
-import datetime as dt
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from eval.recorded import RunIdentity, read_identity
 from eval.records import Outcome, RunFolder
 from eval.result_tables import Results, solved_by_task, suites_of
 from eval.results import summarize
+from eval.sittings import seconds_played, sittings_of
 from videos.clip import read_pictures, save_clip, save_still
 
 CLIP_WIDTH = 960
@@ -110,19 +110,24 @@ def _compared(showcase: Showcase) -> str:
     first, *others = showcase.folders
     lines = [_say(compare(first, other)) for other in others]
     manifests = [folder.read_manifest() for folder in showcase.folders]
-    hardware, took = manifests[0].get("hardware"), _duration(manifests)
-    where = f"Measured on {hardware['cores']} cores ({hardware['processor']}); " if hardware else ""
-    return " ".join([*lines, f"{where}{took} from start to finish."])
+    return " ".join([*lines, f"{_machines(manifests[0])}{_duration(manifests)}."])
+
+
+def _machines(manifest: Mapping[str, Any]) -> str:
+    """What the run was played on, in all its sittings."""
+    hardware = [sitting["hardware"] for sitting in sittings_of(manifest) if sitting["hardware"]]
+    machines = dict.fromkeys(f"{each['cores']} cores ({each['processor']})" for each in hardware)
+    return f"Measured on {' and '.join(machines)}; " if machines else ""
 
 
 def _duration(manifests: Sequence[Mapping[str, Any]]) -> str:
-    """From the first start of runs that were played together to their last end, by the clock."""
-    began = min(dt.datetime.fromisoformat(manifest["started"]) for manifest in manifests)
-    ended = max(dt.datetime.fromisoformat(manifest["finished"]) for manifest in manifests)
-    minutes, seconds = divmod(round((ended - began).total_seconds()), 60)
+    """How long the runs were played, by the clock, without the pauses of those that were interrupted."""
+    took = max(len(sittings_of(manifest)) for manifest in manifests)
+    over = "from start to finish" if took == 1 else f"in {took} sittings"
+    minutes, seconds = divmod(round(seconds_played(manifests)), 60)
     if minutes < 60:
-        return f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
-    return f"{minutes // 60} h {minutes % 60} min"
+        return f"{minutes} min {seconds} s {over}" if minutes else f"{seconds} s {over}"
+    return f"{minutes // 60} h {minutes % 60} min {over}"
 
 
 def _say(comparison: Comparison) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from configs.errors import UsageError
 from configs.schema import RunConfig
-from eval import evaluation
+from eval import evaluation, provenance
 from eval.evaluation import exit_code, run_evaluation
 from eval.records import RunFolder
 from eval.runs import claimed, find_unfinished, new_run
@@ -158,6 +158,39 @@ def test_resume_refuses_a_run_under_another_protocol(tmp_path, policy, monkeypat
     monkeypatch.setattr(evaluation, "find_assets", lambda source: FakeAssets(name="other", path=Path()))
     with pytest.raises(UsageError, match="start a new run without --resume"):
         run_evaluation(*find_unfinished(tmp_path, {}))
+
+
+def test_resume_refuses_other_weights_than_the_run_began_with(tmp_path, policy, monkeypatch):
+    monkeypatch.setattr(evaluation, "weights_sha256", lambda cast: "a" * 64)
+    policy.interrupted_at = 3
+    run = new_run(tmp_path, CONFIG)
+    with pytest.raises(KeyboardInterrupt):
+        run_evaluation(run)
+    left = run.folder.read_manifest()
+    monkeypatch.setattr(evaluation, "weights_sha256", lambda cast: "b" * 64)
+    with pytest.raises(UsageError, match=r"weights a{12}, tiny now has b{12}; .* without --resume"):
+        run_evaluation(*find_unfinished(tmp_path, {}))
+    assert run.folder.read_manifest() == left
+    assert exit_code(run_evaluation(new_run(tmp_path, CONFIG))) == 0
+
+
+def test_a_run_keeps_what_every_sitting_was_played_on(tmp_path, policy, monkeypatch):
+    policy.interrupted_at = 3
+    run = new_run(tmp_path, CONFIG)
+    commits = iter(("first", "second"))
+    monkeypatch.setattr(provenance, "git_state", lambda: {"commit": next(commits), "dirty": False})
+    with pytest.raises(KeyboardInterrupt):
+        run_evaluation(run)
+    (first,) = run.folder.read_manifest()["sittings"]
+    run_evaluation(*find_unfinished(tmp_path, {}))
+    manifest = run.folder.read_manifest()
+    before, after = manifest["sittings"]
+    assert before == first
+    assert (before["git"]["commit"], after["git"]["commit"]) == ("first", "second")
+    assert after["versions"] == manifest["versions"]
+    assert after["hardware"] == manifest["hardware"]
+    assert manifest["started"] == before["started"] <= before["finished"] <= after["started"]
+    assert manifest["finished"] == after["finished"]
 
 
 def test_resume_finds_only_what_agrees_with_the_options_given(tmp_path, policy):

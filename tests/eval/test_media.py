@@ -32,7 +32,8 @@ def took(arms, times) -> None:
     started, *finished = times
     for arm, ended in zip(arms, finished, strict=True):
         manifest = arm.folder.read_manifest()
-        arm.folder.write_manifest({**manifest, "started": started, "finished": ended})
+        sittings = [{**manifest["sittings"][0], "started": started, "finished": ended}]
+        arm.folder.write_manifest({**manifest, "sittings": sittings})
 
 
 def test_how_long_the_run_took_is_told_in_short(tmp_path, readme, stage):
