@@ -85,6 +85,8 @@ class Console:
             self._show_arms({run.config.mode: of for run, of in zip(self._runs, results, strict=True)})
         for run in self._runs:
             self._say(f"Records, texts and videos: {run.folder.path}")
+        if any(result["overall"]["n_errors"] for result in results):
+            self._say("The same command with --resume plays the episodes again that were errors.")
         self._name_best_video()
 
     def _show_run(self, results: Results) -> None:

@@ -12,7 +12,8 @@ from configs.arms import ArmsConfig
 from configs.errors import UsageError
 from configs.load import check
 from configs.schema import RunConfig
-from eval.records import RunFolder
+from eval.recorded import read_episodes
+from eval.records import Outcome, RunFolder
 
 Manifest = dict[str, Any]
 
@@ -69,10 +70,11 @@ def _made(run: Run) -> Run:
 def find_unfinished(output_dir: Path, given: Mapping[str, Any]) -> tuple[Run, ...]:
     """The arms of the newest unfinished evaluation in `output_dir` that agrees with every option given.
 
-    The modes given may be some of its modes: `--mode unified --resume` goes on with the demo.
+    One that came to its end is unfinished, too, while an episode of it is an error. The modes given may be
+    some of its modes: `--mode unified --resume` goes on with the demo.
 
     Raises:
-        UsageError: There is none.
+        UsageError: There is none, or the records of one cannot be read.
     """
     asked = check(ArmsConfig, given, source="the command line")
     modes = asked.modes if given.keys() & {"mode", "against"} else ()
@@ -82,14 +84,16 @@ def find_unfinished(output_dir: Path, given: Mapping[str, Any]) -> tuple[Run, ..
         arms = [check(RunConfig, manifest["config"], source=folders[0].run_id) for manifest in manifests]
         if not set(modes) <= {arm.mode for arm in arms} or not _agrees(arms, others):
             continue
-        if any(manifest["status"] != "complete" for manifest in manifests):
+        if any(map(_is_unfinished, folders, manifests)):
             return tuple(
                 Run(config=arm, folder=folder, resumed=True)
                 for arm, folder in zip(arms, folders, strict=True)
             )
         finished.append(folders[0].run_id)
     if finished:
-        raise UsageError(f"nothing to resume: {finished[0]} is complete; start a new run without --resume")
+        raise UsageError(
+            f"nothing to resume: {finished[0]} is complete and without errors; start another without --resume"
+        )
     raise UsageError(
         f"nothing to resume: no unfinished run in {output_dir} has these options; start one without --resume"
     )
@@ -98,6 +102,12 @@ def find_unfinished(output_dir: Path, given: Mapping[str, Any]) -> tuple[Run, ..
 def _agrees(arms: Sequence[RunConfig], given: Mapping[str, Any]) -> bool:
     before = ArmsConfig.of(arms)
     return check(ArmsConfig, {**before.model_dump(), **given}, source="the command line") == before
+
+
+def _is_unfinished(folder: RunFolder, manifest: Manifest) -> bool:
+    if manifest["status"] != "complete":
+        return True
+    return any(result.outcome is Outcome.ERROR for result in read_episodes(folder).values())
 
 
 def _evaluations_newest_first(output_dir: Path) -> list[tuple[list[RunFolder], list[Manifest]]]:

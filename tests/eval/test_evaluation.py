@@ -114,16 +114,20 @@ def test_ctrl_c_leaves_a_run_that_resume_completes(tmp_path, policy, capsys):
         find_unfinished(tmp_path, {"policy": "tiny"})
 
 
-def test_resume_retries_errors(tmp_path, policy):
+def test_resume_retries_errors(tmp_path, policy, capsys):
     policy.fails_at = 0
     run = new_run(tmp_path, CONFIG)
     assert exit_code(run_evaluation(run)) == evaluation.NOTHING_GRADED
     assert json.loads(run.folder.results_path.read_text())["overall"]["n_errors"] == 8
-    run.folder.write_manifest({**run.folder.read_manifest(), "status": "interrupted"})
+    assert run.folder.read_manifest()["status"] == "complete"
+    assert "with --resume plays" in capsys.readouterr().out
     policy.fails_at = None
     assert exit_code(run_evaluation(*find_unfinished(tmp_path, {}))) == 0
     overall = json.loads(run.folder.results_path.read_text())["overall"]
     assert (overall["n_errors"], overall["n_success"]) == (0, 8)
+    assert "with --resume plays" not in capsys.readouterr().out
+    with pytest.raises(UsageError, match="is complete and without errors"):
+        find_unfinished(tmp_path, {})
 
 
 def test_what_an_error_says_is_printed_as_it_is_and_the_run_goes_on(tmp_path, policy, capsys):
