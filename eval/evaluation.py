@@ -28,6 +28,7 @@ from eval.sittings import Sitting, past_sittings, sitting
 from eval.worlds import WorldHolder
 from sim_envs.libero.assets import AssetSet, find_assets
 from sim_envs.libero.blas import KERNELS, pin_kernels
+from sim_envs.libero.libero_env import require_assets
 from sim_envs.libero.tasks import is_drawn
 
 NOTHING_GRADED = 1
@@ -72,15 +73,16 @@ def run_evaluation(*runs: Run) -> list[Results]:
         What each arm's `results.json` holds.
 
     Raises:
-        UsageError: Before anything is written: a suite, task, policy or asset tree that does not exist, or
-            a run that another process is still at, or that began under another protocol or with other
-            weights.
+        UsageError: Before anything is written: a suite, task, policy or asset tree that does not exist;
+            what every episode would fail of; or a run that another process is still at, or that began under
+            another protocol or with other weights.
         KeyboardInterrupt: After what was done is safe on disk.
     """
     config = runs[0].config
     plan = make_plan(config)
     cast = read_cast(config)
     assets = find_assets(config.assets)
+    _refuse_what_cannot_be_played(plan, cast, assets)
     policies = open_policies(cast, [run.config for run in runs])
     described = [
         _describe(run.config, plan, cast, assets, policy) for run, policy in zip(runs, policies, strict=True)
@@ -189,6 +191,18 @@ def _describe(
         "versions": provenance.versions(),
         "hardware": {**provenance.hardware(), "blas_kernels": KERNELS if pin_kernels() else None},
     }
+
+
+def _refuse_what_cannot_be_played(plan: EpisodePlan, cast: Cast, assets: AssetSet) -> None:
+    """Refuse now what would otherwise be an error in every episode."""
+    for name, suite in plan.protocols.items():
+        if suite.replan_steps > cast.horizon:
+            raise UsageError(
+                f"{suite.replan_steps} control steps between queries of {name}: policy {cast.policy.name!r} "
+                f"answers a query with {cast.horizon} actions; give --replan-steps {cast.horizon} or less"
+            )
+    for each in plan.tasks:
+        require_assets(each.task, assets)
 
 
 def _refuse_a_mixture(run: Run, now: Mapping[str, Any]) -> None:

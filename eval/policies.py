@@ -29,7 +29,7 @@ from oxygen.scheduler import Mode
 from oxygen.transforms import Embodiment, Transform, embodiment, of_checkpoint, untrained
 from oxygen.weights import fetch
 from oxygen.weights import load as load_weights
-from sim_envs.experts.controls import Noop, ScriptedPolicy
+from sim_envs.experts.controls import HORIZON, Noop, ScriptedPolicy
 from sim_envs.experts.policies import scripted_policy
 from sim_envs.libero.conventions import LIBERO_INTERFACE
 from sim_envs.libero.sim import LiberoSim
@@ -60,6 +60,11 @@ class Cast:
     policy: PolicyConfig
     tasks: tuple[LanguageTaskConfig, ...]
 
+    @property
+    def horizon(self) -> int:
+        """The number of actions that a query is answered with."""
+        return _model(self.policy).horizon if self.policy.kind == "oxygen" else HORIZON
+
 
 def read_cast(config: RunConfig) -> Cast:
     """The presets that a run's configuration names.
@@ -71,7 +76,7 @@ def read_cast(config: RunConfig) -> Cast:
     policy = read_policy(config.policy)
     check_learnt(policy, tasks)
     if policy.kind == "oxygen":
-        model_configs.preset(policy.model or policy.name)
+        _model(policy)
         check_conventions(policy.name, policy.embodiment)
     return Cast(policy=policy, tasks=tasks)
 
@@ -201,9 +206,13 @@ def _scripted(cast: Cast, config: RunConfig) -> Scripted:
     return Scripted(cast.policy.kind, Oracle(cast.tasks if speaks else ()))
 
 
+def _model(policy: PolicyConfig) -> Pi05Config:
+    return model_configs.preset(policy.model or policy.name)
+
+
 def _served(cast: Cast, arms: Sequence[RunConfig]) -> Served:
     config = arms[0]
-    model = model_configs.preset(cast.policy.model or cast.policy.name)
+    model = _model(cast.policy)
     model = dataclasses.replace(model, dtype=config.dtype or model.dtype)
     transform = _transform(cast.policy, config)
     return Served(_build(cast, model, transform, arms), transform.embodiment)

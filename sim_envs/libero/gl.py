@@ -40,7 +40,7 @@ def choose_backend() -> str | None:
         return None
     if wish and wish not in BACKENDS:
         raise unknown("rendering backend in MUJOCO_GL", wish, BACKENDS, remedy="Unset it to have one chosen.")
-    backend = wish or next(filter(_works, _candidates()), None)
+    backend = wish or next((each for each in _candidates() if _failure(each) is None), None)
     # MuJoCo reads "disable" as: import no OpenGL at all, so that physics runs where pictures cannot.
     os.environ["MUJOCO_GL"] = backend or "disable"
     if backend is None:
@@ -57,15 +57,15 @@ def choose_backend() -> str | None:
 def require_backend() -> str:
     """The rendering backend of this process.
 
+    For the beginning of a program: one that `MUJOCO_GL` names is tried out, too.
+
     Raises:
-        UsageError: Nothing can render here.
+        UsageError: Nothing can render here, or the backend that `MUJOCO_GL` names does not work.
     """
-    backend = choose_backend()
-    if backend is None:
-        raise UsageError(
-            "no OpenGL to render camera images with: install EGL (libegl1) or OSMesa (libosmesa6), and unset "
-            f"MUJOCO_GL (it is {os.environ.get('MUJOCO_GL')!r})"
-        )
+    backend = _chosen()
+    reason = _failure(backend)
+    if reason is not None:
+        raise _broken(backend, reason)
     return backend
 
 
@@ -76,17 +76,31 @@ def context_class() -> Callable[[int, int], Any]:
     Raises:
         UsageError: Nothing can render here, or the backend that `MUJOCO_GL` names does not work.
     """
-    backend = require_backend()
+    backend = _chosen()
     try:
         if backend == "egl":
             from mujoco.egl import GLContext
         else:
             from mujoco.osmesa import GLContext
-    except (ImportError, AttributeError) as error:
-        raise UsageError(
-            f"the rendering backend {backend!r} does not work here ({error}): unset MUJOCO_GL to choose anew"
-        ) from error
+    except (ImportError, AttributeError, RuntimeError, ValueError) as error:
+        raise _broken(backend, str(error)) from error
     return GLContext
+
+
+def _chosen() -> str:
+    backend = choose_backend()
+    if backend is None:
+        raise UsageError(
+            "no OpenGL to render camera images with: install EGL (libegl1) or OSMesa (libosmesa6), and unset "
+            f"MUJOCO_GL (it is {os.environ.get('MUJOCO_GL')!r})"
+        )
+    return backend
+
+
+def _broken(backend: str, reason: str) -> UsageError:
+    return UsageError(
+        f"the rendering backend {backend!r} does not work here ({reason}): unset MUJOCO_GL to choose anew"
+    )
 
 
 def _candidates() -> tuple[str, ...]:
@@ -94,11 +108,21 @@ def _candidates() -> tuple[str, ...]:
     return (platform,) if platform in BACKENDS else BACKENDS
 
 
-def _works(backend: str) -> bool:
+@functools.cache
+def _failure(backend: str) -> str | None:
+    """Why a backend does not work here; None if it does."""
     try:
         probe = subprocess.run(
-            [sys.executable, "-c", _PROBE, backend], capture_output=True, timeout=60, check=False
+            [sys.executable, "-c", _PROBE, backend],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=60,
+            check=False,
         )
     except subprocess.TimeoutExpired:
-        return False
-    return probe.returncode == 0
+        return "no answer within a minute"
+    if probe.returncode == 0:
+        return None
+    said = probe.stderr.strip().splitlines()
+    return said[-1] if said else f"it ended a process with code {probe.returncode}"

@@ -54,15 +54,26 @@ class ResetState:
             getattr(env.sim.model._model, name)[:] = values
 
 
+def require_assets(task: Task, assets: AssetSet) -> None:
+    """Refuse a task whose objects are not in the asset set, before anything is built.
+
+    Raises:
+        UsageError: Names them.
+    """
+    assets.require(_categories(task), by=f"{task.suite} task {task.task_id}")
+
+
 def build_env(task: Task, assets: AssetSet) -> Any:
-    """LIBERO's environment for the task, as its `OffScreenRenderEnv` makes it but without a renderer."""
+    """LIBERO's environment for the task, as its `OffScreenRenderEnv` makes it but without a renderer.
+
+    Raises:
+        UsageError: The asset set lacks some of the task's objects.
+    """
     libero_envs = load_libero()
     import robosuite
-    from libero.libero.envs.bddl_utils import robosuite_parse_problem
 
-    parsed = robosuite_parse_problem(str(task.bddl_file))
-    assets.require([*parsed["objects"], *parsed["fixtures"]], by=f"{task.suite} task {task.task_id}")
-    problem = libero_envs.TASK_MAPPING[parsed["problem_name"]]
+    require_assets(task, assets)
+    problem = libero_envs.TASK_MAPPING[_read_problem(task)["problem_name"]]
     controller = robosuite.load_controller_config(default_controller="OSC_POSE")
     with use_assets(assets.path), numpy_seed(0):
         return _until_placed(
@@ -97,6 +108,21 @@ def reset_env(env: Any, blank: ResetState) -> None:
     _until_placed(attempt)
     env.sim.forward()
     env.visualize(vis_settings=dict.fromkeys(env._visualizations, False))
+
+
+def _categories(task: Task) -> Iterator[str]:
+    """Of the task's objects and fixtures. Read when they are asked for: a whole tree never asks."""
+    problem = _read_problem(task)
+    yield from problem["objects"]
+    yield from problem["fixtures"]
+
+
+def _read_problem(task: Task) -> dict[str, Any]:
+    load_libero()
+    from libero.libero.envs.bddl_utils import robosuite_parse_problem
+
+    problem: dict[str, Any] = robosuite_parse_problem(str(task.bddl_file))
+    return problem
 
 
 def _until_placed(attempt: Callable[[], T]) -> T:

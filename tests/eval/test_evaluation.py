@@ -14,7 +14,7 @@ from eval.evaluation import exit_code, run_evaluation
 from eval.records import RunFolder
 from eval.runs import claimed, find_unfinished, new_run
 from sim_envs.fake import FakeWorld
-from sim_envs.libero.assets import AssetSet
+from sim_envs.libero.assets import STANDINS, AssetSet
 from sim_envs.libero.tasks import FIRST_DRAWN
 from tests.eval.doubles import FakePolicy
 
@@ -210,6 +210,22 @@ def test_what_cannot_be_run_leaves_no_folder(tmp_path, policy):
     for wrong in ({"task_ids": (10,)}, {"init_ids": (50,)}, {"num_trials_per_task": 51}):
         with pytest.raises(UsageError):
             run_evaluation(new_run(tmp_path, CONFIG.model_copy(update=wrong)))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_more_steps_than_a_query_is_answered_with_are_refused(tmp_path, policy):
+    for name in ("tiny", "noop"):
+        config = CONFIG.model_copy(update={"policy": name, "replan_steps": 11})
+        with pytest.raises(UsageError, match=f"'{name}' answers .* 10 actions; give --replan-steps 10"):
+            run_evaluation(new_run(tmp_path, config))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_task_whose_objects_the_assets_lack_is_refused(tmp_path, policy, monkeypatch):
+    monkeypatch.setattr(evaluation, "find_assets", lambda source: FakeAssets(name=STANDINS, path=Path()))
+    config = CONFIG.model_copy(update={"suites": ("libero_90",), "task_ids": (0, 88)})
+    with pytest.raises(UsageError, match=r"libero_90 task \d+ needs .*--assets"):
+        run_evaluation(new_run(tmp_path, config))
     assert list(tmp_path.iterdir()) == []
 
 

@@ -68,6 +68,7 @@ def test_physics_needs_no_renderer_and_pictures_say_so(libero_assets: Path, tmp_
     [
         ({"MUJOCO_GL": "vulkan"}, "unknown rendering backend"),
         ({"MUJOCO_GL": "egl", "PYOPENGL_PLATFORM": "osmesa"}, "contradicts"),
+        ({"MUJOCO_GL": "egl", "MUJOCO_EGL_DEVICE_ID": "99"}, "'egl' does not work here ("),
     ],
 )
 def test_a_wrong_backend_is_refused_in_one_line(environment: dict[str, str], complaint: str) -> None:
