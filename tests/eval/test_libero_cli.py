@@ -34,10 +34,54 @@ def test_with_nothing_chosen_the_demo_runs(started):
     assert started[1] == demo
 
 
-def test_flags_override_the_demo(started):
-    assert call("--mode", "shared", "--num-trials-per-task", "2", "--seed", "3") == 0
+@pytest.mark.parametrize(
+    ("line", "changes"),
+    [
+        ("", {}),
+        ("--mode shared --against actions", {}),
+        ("--language-tasks narration --tokens-per-frame 2", {"tokens_per_frame": 2}),
+        ("--mode unified --deadline-ms 90 --output-dir elsewhere", {"tokens_per_frame": 5}),
+        ("--video none", {"video": "none"}),
+    ],
+)
+def test_the_demo_may_be_served_and_kept_in_other_ways_and_says_that_it_is_the_demo(
+    started, line, changes, capsys
+):
+    assert call(*line.split()) == 0
+    assert [len(started), started[0].suites, started[0].init_ids] == [2, ("libero_object",), (40,)]
+    assert {name: getattr(started[1], name) for name in changes} == changes
+    printed = capsys.readouterr().out
+    assert printed.startswith("The demo: preset `demo`")
+    assert "--policy, --suite or --assets" in printed
+
+
+@pytest.mark.parametrize(
+    ("line", "changes"),
+    [
+        ("--assets /some/where", {"assets": "/some/where"}),
+        ("--num-trials-per-task 50", {"num_trials_per_task": 50}),
+        ("--task-ids 3", {"task_ids": (3,)}),
+        ("--init-ids 5", {"init_ids": (5,)}),
+        ("--seed 3", {"seed": 3}),
+        ("--max-steps 9 --num-steps-wait 1", {"max_steps": 9, "num_steps_wait": 1}),
+        ("--replan-steps 2 --wordings held_out", {"replan_steps": 2, "wordings": "held_out"}),
+        ("--random-weights --dtype bfloat16", {"random_weights": True, "dtype": "bfloat16"}),
+    ],
+)
+def test_what_says_which_episodes_are_played_leaves_the_demo_for_the_defaults_of_the_help(
+    started, line, changes, capsys
+):
+    assert call("--mode", "unified", *line.split()) == 0
+    assert started == [RunConfig(**changes)]
+    assert capsys.readouterr().out == ""
+
+
+def test_the_demo_itself_may_be_changed(started):
+    line = "--config demo --mode shared --num-trials-per-task 2 --assets auto --seed 3"
+    assert call(*line.split()) == 0
     assert [arm.mode for arm in started] == ["isolated", "shared"]
-    assert {(arm.num_trials_per_task, arm.init_ids, arm.seed) for arm in started} == {(2, (), 3)}
+    changed = {(arm.num_trials_per_task, arm.init_ids, arm.assets, arm.seed) for arm in started}
+    assert changed == {(2, (), "auto", 3)}
 
 
 def test_the_demo_is_its_preset(started):
@@ -74,7 +118,7 @@ def test_with_something_chosen_the_published_protocol_runs(started):
 
 def test_every_option_arrives(started):
     line = (
-        "--mode shared --suite libero_goal libero_10 --task-ids 0-2,5 --num-trials-per-task 3 --init-ids 4 6 "
+        "--mode shared --suite libero_goal libero_10 --task-ids 0-2,5 --init-ids 4 6 "
         "--policy expert --assets /some/where --language-tasks memory --random-weights --dtype bfloat16 "
         "--tokens-per-frame 2 --replan-steps 8 "
         "--num-steps-wait 12 --max-steps 99 --wordings held_out --seed 11 --video none"
@@ -84,7 +128,6 @@ def test_every_option_arrives(started):
         mode="shared",
         suites=("libero_goal", "libero_10"),
         task_ids=(0, 1, 2, 5),
-        num_trials_per_task=3,
         init_ids=(4, 6),
         policy="expert",
         assets="/some/where",
