@@ -1,6 +1,7 @@
 """`python -m eval.libero`: run a policy on LIBERO and leave records, videos and a success table behind."""
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,6 +29,9 @@ _OUTPUT = Group("Output (of the demo, too)", sort_key=4)
 _KEEPS_THE_DEMO = {"mode", "against", "language_tasks", "tokens_per_frame", "deadline_ms", "video"}
 """What may be said of the demo. Whatever says which episodes are played, by whom or how, means a run of one's
 own, with the defaults that its help names."""
+
+_INSTEAD = {"num_trials_per_task": "init_ids", "init_ids": "num_trials_per_task"}
+"""Two ways to say which initial states a task is begun from."""
 
 _DEMO = """\
 The demo: preset `demo`, since no option says what to run. Any that does, such as
@@ -140,11 +144,25 @@ def _preset_name(config: str | None, *, smoke: bool) -> str | None:
 
 
 def _overlay(preset: str | None, flags: dict[str, Any]) -> dict[str, Any]:
-    """The flags over the preset; a number of trials takes the place of the initial states it names."""
+    """The flags over the preset; of trials and initial states, what is a flag takes the place of the other.
+
+    Raises:
+        UsageError: Both are given in the same place.
+    """
     below = read_mapping(ArmsConfig, preset) if preset else {}
-    if "num_trials_per_task" in flags:
-        below.pop("init_ids", None)
-    return {**below, **flags}
+    for given in (below, flags):
+        _refuse_both(given)
+    replaced = {_INSTEAD[key] for key in flags if key in _INSTEAD}
+    return {**{key: value for key, value in below.items() if key not in replaced}, **flags}
+
+
+def _refuse_both(given: Mapping[str, Any]) -> None:
+    if given.keys() >= _INSTEAD.keys():
+        trials, states = (given[key] for key in _INSTEAD)
+        raise UsageError(
+            f"`num_trials_per_task` is {trials} and `init_ids` is {states}: a trial is an initial state; "
+            "give --num-trials-per-task for the first ones, or --init-ids for those of your choice"
+        )
 
 
 def _resolve(preset: str | None, flags: dict[str, Any]) -> ArmsConfig:

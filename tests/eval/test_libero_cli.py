@@ -157,6 +157,25 @@ def test_flags_override_presets(started):
     assert started[0].max_steps == 40
 
 
+@pytest.mark.parametrize(
+    ("flag", "left"),
+    [("--init-ids 3 5", (None, (3, 5))), ("--num-trials-per-task 2", (2, ()))],
+)
+def test_trials_and_initial_states_take_each_other_s_place_in_a_preset(started, tmp_path, flag, left):
+    for content in ("init_ids: [7]", "num_trials_per_task: 1"):
+        path = tmp_path / "mine.yaml"
+        path.write_text(f"suites: [libero_goal]\n{content}\n")
+        assert call("--config", str(path), *flag.split()) == 0
+        assert (started[-1].num_trials_per_task, started[-1].init_ids) == left
+
+
+def test_a_file_with_trials_and_initial_states_is_refused(tmp_path, capsys):
+    path = tmp_path / "mine.yaml"
+    path.write_text("init_ids: [7]\nnum_trials_per_task: 1\n")
+    assert call("--config", str(path)) == 2
+    assert "`num_trials_per_task` is 1 and `init_ids` is [7]" in capsys.readouterr().err
+
+
 def test_no_language_at_all(started):
     assert call("--policy", "tiny", "--language-tasks", "none") == 0
     assert started[0].language_tasks == ()
@@ -184,6 +203,7 @@ def test_a_file_of_ones_own(started, tmp_path):
         ("--suite libero_goal --init-ids 50", ["init id 50", "0 to 49"]),
         ("--suite libero_goal --init-ids -1", ["--init-ids", "'-1'"]),
         ("--policy noop --num-trials-per-task 51", ["51", "50"]),
+        ("--num-trials-per-task 50 --init-ids 5,6", ["is 50 and", "(5, 6)", "--init-ids"]),
         ("--policy noop --max-steps 0", ["max_steps", "0"]),
         ("--policy noop --wordings held-out", ["'held-out'", "did you mean 'held_out'"]),
         ("--seed x", ["--seed", "x"]),
