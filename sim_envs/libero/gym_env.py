@@ -71,7 +71,7 @@ class LiberoEnv(gymnasium.Env[_Observed, np.ndarray]):
         state = spaces.Box(-_STATE_BOUND, _STATE_BOUND, dtype=np.float64)
         self.observation_space = spaces.Dict({**dict.fromkeys(CAMERAS, image), "state": state})
         self.action_space = spaces.Box(-1.0, 1.0, (ACTION_SIZE,), np.float32)
-        self._seen: _Observed | None = None
+        self._picture: UInt8[np.ndarray, "height width 3"] | None = None
 
     def reset(
         self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
@@ -117,7 +117,7 @@ class LiberoEnv(gymnasium.Env[_Observed, np.ndarray]):
     def render(self) -> UInt8[np.ndarray, "height width 3"] | None:
         """The agent camera's image of the last step; None without a render mode or before the first
         episode."""
-        return self._seen["image"] if self.render_mode == "rgb_array" and self._seen else None
+        return None if self._picture is None else self._picture.copy()
 
     def close(self) -> None:
         """Release the simulator and its renderer. A second call does nothing."""
@@ -125,8 +125,9 @@ class LiberoEnv(gymnasium.Env[_Observed, np.ndarray]):
 
     def _observe(self) -> _Observed:
         seen = self._sim.observe()
-        self._seen = {**seen.images, "state": seen.state}
-        return dict(self._seen)
+        if self.render_mode is not None:
+            self._picture = seen.images["image"].copy()  # what is observed is the caller's to change
+        return {**seen.images, "state": seen.state}
 
     def _info(self, *, is_success: bool) -> dict[str, Any]:
         return {"is_success": is_success, "language": self.task.language, "steps": self._steps}

@@ -5,9 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from sim_envs.libero.assets import find_assets
+from sim_envs.libero.assets import STANDINS, AssetSet, find_assets
 from sim_envs.libero.sim import LiberoSim
+from sim_envs.libero.standins import build
 from sim_envs.libero.tasks import get_task
+
+
+@pytest.fixture(scope="session")
+def standins(tmp_path_factory: pytest.TempPathFactory) -> AssetSet:
+    """Our own assets, as this code makes them: what tests can do with on any machine."""
+    return AssetSet(name=STANDINS, path=build(tmp_path_factory.mktemp("standins") / "tree"))
 
 
 @pytest.fixture(scope="session")

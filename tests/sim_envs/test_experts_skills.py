@@ -19,18 +19,12 @@ from sim_envs.experts.policies import scripted_policy
 from sim_envs.experts.poses import Pose
 from sim_envs.experts.scene import Goal, Scene
 from sim_envs.experts.skills import NoSkillError, require_skills
-from sim_envs.libero.assets import STANDINS, AssetSet
+from sim_envs.libero.assets import AssetSet
 from sim_envs.libero.sim import LiberoSim
-from sim_envs.libero.standins import build
 from sim_envs.libero.tasks import get_task
 from sim_envs.world import EpisodeKey
 
 OpenSim = Callable[[str, int], LiberoSim]
-
-
-@pytest.fixture(scope="module")
-def standins(tmp_path_factory: pytest.TempPathFactory) -> AssetSet:
-    return AssetSet(name=STANDINS, path=build(tmp_path_factory.mktemp("standins") / "tree"))
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import gymnasium
 import numpy as np
@@ -12,17 +11,18 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from configs.errors import UsageError
+from sim_envs.libero.assets import AssetSet
 from sim_envs.registration import NAMESPACE
 
 STILL = np.array([0, 0, 0, 0, 0, 0, -1], np.float32)
 
 
 @pytest.fixture(scope="module")
-def env(libero_assets: Path) -> Iterator[gymnasium.Env]:
+def env(standins: AssetSet) -> Iterator[gymnasium.Env]:
     made = gymnasium.make(
         "oxygen_eval/libero_object-v0",
         task_id=2,
-        assets=str(libero_assets),
+        assets=standins,
         max_steps=2,
         render_mode="rgb_array",
     )
@@ -31,7 +31,40 @@ def env(libero_assets: Path) -> Iterator[gymnasium.Env]:
 
 
 def test_gymnasium_finds_nothing_to_complain_about(env: gymnasium.Env) -> None:
-    check_env(env.unwrapped, skip_render_check=True)
+    check_env(env.unwrapped)
+
+
+def test_what_is_observed_and_what_is_rendered_may_be_changed_by_whoever_got_it(env: gymnasium.Env) -> None:
+    seen, _ = env.reset(seed=0, options={"init_id": 0})
+    image = seen["image"].copy()
+    seen["image"][:] = 0
+    rendered = env.render()
+    np.testing.assert_array_equal(rendered, image)
+    rendered[:] = 0
+    np.testing.assert_array_equal(env.render(), image)
+
+
+def test_two_of_them_make_a_vector_environment(standins: AssetSet) -> None:
+    envs = gymnasium.make_vec(
+        "oxygen_eval/libero_object-v0",
+        num_envs=2,
+        vectorization_mode="sync",
+        task_id=2,
+        assets=standins,
+        max_steps=2,
+    )
+    try:
+        first, info = envs.reset(seed=[3, 3], options={"init_id": 1})
+        assert first["image"].shape == (2, 256, 256, 3)
+        assert info["init_id"].tolist() == [1, 1]
+        np.testing.assert_array_equal(first["state"][0], first["state"][1])
+        for last in (False, True):
+            seen, _, terminated, truncated, _ = envs.step(np.stack([STILL, np.full(7, 0.5, np.float32)]))
+            assert not terminated.any()
+            assert truncated.tolist() == [last, last]
+        assert not np.array_equal(seen["state"][0], seen["state"][1])
+    finally:
+        envs.close()
 
 
 def test_every_suite_is_registered() -> None:
@@ -120,10 +153,10 @@ print(json.dumps(counts))
 """
 
 
-def test_opening_and_closing_leaves_no_files_threads_or_memory(libero_assets: Path) -> None:
+def test_opening_and_closing_leaves_no_files_threads_or_memory(standins: AssetSet) -> None:
     """In a process of its own, since other tests' garbage would be counted."""
     done = subprocess.run(
-        [sys.executable, "-c", _CYCLES, str(libero_assets)], capture_output=True, text=True, check=True
+        [sys.executable, "-c", _CYCLES, str(standins.path)], capture_output=True, text=True, check=True
     )
     counts = json.loads(done.stdout)
     first, last = counts[1], counts[-1]  # the very first one fills caches

@@ -11,7 +11,6 @@ from configs.errors import UsageError
 from sim_envs.libero.assets import STANDINS, AssetSet, find_assets
 from sim_envs.libero.rest_poses import deviations, load, measure
 from sim_envs.libero.sim import LiberoSim
-from sim_envs.libero.standins import build
 from sim_envs.libero.tasks import get_task
 
 REST_POSES = Path(__file__).with_name("rest_poses.json")
@@ -29,11 +28,6 @@ TASKS = [
     ("libero_10", 5),
     ("libero_10", 9),
 ]
-
-
-@pytest.fixture(scope="module")
-def standins(tmp_path_factory: pytest.TempPathFactory) -> AssetSet:
-    return AssetSet(name=STANDINS, path=build(tmp_path_factory.mktemp("standins") / "tree"))
 
 
 @pytest.fixture(scope="module")
