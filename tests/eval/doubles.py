@@ -1,6 +1,7 @@
 """A policy that does as it is told, for tests of the loop around policies."""
 
 import dataclasses
+import signal
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,6 +21,7 @@ class FakePolicy:
         fails_at: Query in which it raises; never if None.
         complaint: What it says then.
         interrupted_at: Query (counted over all episodes) in which Ctrl-C arrives; never if None.
+        answers: Queries that it has answered.
     """
 
     actions: Any = dataclasses.field(default_factory=lambda: np.zeros((10, 7)))
@@ -28,6 +30,7 @@ class FakePolicy:
     interrupted_at: int | None = None
     inputs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     queries: int = 0
+    answers: int = 0
     episodes: list[EpisodeKey] = dataclasses.field(default_factory=list)
     _query: int = 0
 
@@ -39,9 +42,10 @@ class FakePolicy:
         query, self._query = self._query, self._query + 1
         self.queries += 1
         if self.queries - 1 == self.interrupted_at:
-            raise KeyboardInterrupt
+            signal.raise_signal(signal.SIGINT)
         if query == self.fails_at:
             raise FloatingPointError(self.complaint)
+        self.answers += 1
         return Reply(
             actions=self.actions,
             timings_ms={"action": 2.0, "frame": 5.0},

@@ -46,8 +46,9 @@ def run(tmp_path, plan, world, policy, video="all"):
     folder = RunFolder(tmp_path)
     worlds = OneWorld(world)
     recorder = EpisodeRecorder(folder, plan, KEY, RunConfig(video=video))
-    stage = Stage(worlds=worlds, policy=policy, interrupts=Interrupts())
-    return run_episode(stage, plan, KEY, recorder), worlds
+    with Interrupts() as interrupts:
+        stage = Stage(worlds=worlds, policy=policy, interrupts=interrupts)
+        return run_episode(stage, plan, KEY, recorder), worlds
 
 
 class Listener(FakePolicy):

@@ -98,8 +98,9 @@ def test_ctrl_c_leaves_a_run_that_resume_completes(tmp_path, policy, capsys):
     run = new_run(tmp_path, CONFIG)
     with pytest.raises(KeyboardInterrupt):
         run_evaluation(run)
+    assert policy.answers == policy.queries == 6, "the signal is heeded after the query, not within"
     assert run.folder.read_manifest()["status"] == "interrupted"
-    assert len(run.folder.episodes()) == 2
+    assert len(run.folder.episodes()) == len(list((run.folder.path / "queries").iterdir())) == 2
     assert "Interrupted: 2 of 8 episodes" in " ".join(capsys.readouterr().out.split())
 
     (again,) = find_unfinished(tmp_path, {"policy": "tiny"})
