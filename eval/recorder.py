@@ -108,7 +108,7 @@ class EpisodeRecorder:
         if self._video is None:
             return None
         if self._config.video == "failures" and outcome is Outcome.SUCCESS:
-            self._video.abandon()
+            self._video.discard()
             return None
         if outcome is Outcome.ERROR:
             # The encoder may be what failed; the record of that must not fail as well.

@@ -85,11 +85,15 @@ class EpisodeVideo:
             if self._writer is None:
                 return None
             self._writer.close()
-            for earlier in self._stem.parent.glob(f"{self._stem.name}_*.mp4"):
-                earlier.unlink()
+            self._remove_earlier()
             return self._partial.rename(self._stem.with_name(f"{self._stem.name}_{outcome}.mp4"))
         finally:
             self.abandon()
+
+    def discard(self) -> None:
+        """Leave no video of the episode, neither this one nor one of an earlier attempt."""
+        self.abandon()
+        self._remove_earlier()
 
     def abandon(self) -> None:
         """Stop and leave no unfinished file. After `close` it does nothing."""
@@ -107,6 +111,10 @@ class EpisodeVideo:
 
     def __exit__(self, *_: object) -> None:
         self.abandon()
+
+    def _remove_earlier(self) -> None:
+        for earlier in self._stem.parent.glob(f"{self._stem.name}_*.mp4"):
+            earlier.unlink()
 
     def _draw_newest(self, outcome: str | None = None) -> None:
         scene, self._newest = self._newest, None

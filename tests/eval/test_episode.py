@@ -136,6 +136,17 @@ def test_videos_of_failures_only(tmp_path, plan):
     assert [path.name for path in tmp_path.rglob("*.mp4")] == ["task00_ep003_timeout.mp4"]
 
 
+def test_the_video_of_an_error_goes_when_a_retry_solves_the_episode(tmp_path, plan):
+    failed, _ = run(tmp_path, plan, FakeWorld(), FakePolicy(fails_at=1), video="failures")
+    assert [path.name for path in tmp_path.rglob("*.mp4")] == ["task00_ep003_error.mp4"]
+    assert failed.video is not None
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, plan, FakeWorld(success_at=8), FakePolicy(interrupted_at=1), video="failures")
+    assert (tmp_path / failed.video).exists()
+    run(tmp_path, plan, FakeWorld(success_at=8), FakePolicy(), video="failures")
+    assert not list(tmp_path.rglob("*.mp4"))
+
+
 def test_no_videos(tmp_path, plan):
     result, _ = run(tmp_path, plan, FakeWorld(), FakePolicy(), video="none")
     assert result.video is None
