@@ -32,11 +32,24 @@ def append_json_line(path: Path, record: Mapping[str, Any]) -> None:
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Replace a JSON file, whole or not at all."""
+    """Replace a JSON file, whole or not at all; the new one is on disk when this returns."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(f".{os.getpid()}.partial")
-    partial.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    with partial.open("w", encoding="utf-8") as file:
+        file.write(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+        file.flush()
+        os.fsync(file.fileno())  # a name must not outlive, in a power cut, the content it stands for
     partial.replace(path)
+    _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Put on disk which files are in it."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def flattened(content: Mapping[str, Any], path: str = "") -> dict[str, Any]:
