@@ -28,10 +28,10 @@ check: setup
 	.venv/bin/lint-imports
 	.venv/bin/vulture
 
-# The bundled policy, from nothing: some hours on two cores, in five stages, each from the weights of the one before. Of the stored
+# The bundled policy, from nothing: some hours on two cores, in seven stages, each from the weights of the one before. Of the stored
 # initial states, 30-49 stay unseen, and so do the held-out wordings. First what the expert shows; then more of it, LIBERO's own
 # assets (downloaded unless they are there), and the expert's corrections of what the first policy does wrong; then both again, from
-# initial states that nobody stored; then corrections of the third and of the fourth. Interrupted, the same command goes on.
+# initial states that nobody stored; then corrections of each policy in turn, from the third to the sixth. Interrupted, the same command goes on.
 TINY := runs/train/tiny
 TINY_COLLECT = $(PYTHON) -m eval.collect --replan-steps 2
 TINY_EXPERT = $(TINY_COLLECT) --expert-noise 0.5
@@ -43,8 +43,10 @@ TINY_SECOND := $(TINY)/second/checkpoints/step_0005000
 TINY_THIRD := $(TINY)/third/checkpoints/step_0004500
 TINY_FOURTH := $(TINY)/fourth/checkpoints/step_0002300
 TINY_FIFTH := $(TINY)/fifth/checkpoints/step_0003000
+TINY_SIXTH := $(TINY)/sixth/checkpoints/step_0002000
+TINY_SEVENTH := $(TINY)/seventh/checkpoints/step_0002800
 
-train-tiny: setup $(TINY_FIFTH)
+train-tiny: setup $(TINY_SEVENTH)
 
 $(TINY_FIRST): | setup
 	$(TINY_EXPERT) --suite libero_object --init-ids 0-9 --assets standins --output $(TINY)/demonstrations
@@ -82,11 +84,31 @@ $(TINY_FIFTH): | $(TINY_FOURTH)
 	    $(TINY)/fourth_corrections $(TINY)/goal $(TINY)/real --start-from $(TINY_FOURTH) --steps 3000 --seed 4 \
 	    --image-shift 0.01 --save-every 600
 
+$(TINY_SIXTH): | $(TINY_FIFTH)
+	$(TINY_CORRECTED) --suite libero_spatial --init-ids 1070-1079 --learner $(TINY_FIFTH) --output $(TINY)/fifth_corrections
+	$(TINY_CORRECTED) --suite libero_spatial --task-ids 7-9 --init-ids 1080-1109 --learner $(TINY_FIFTH) \
+	    --output $(TINY)/fifth_corrections
+	$(TINY_CORRECTED) --suite libero_spatial --task-ids 0-6 --init-ids 1080-1089 --learner $(TINY_FIFTH) \
+	    --output $(TINY)/fifth_corrections
+	$(TINY_CORRECTED) --suite libero_goal --init-ids 1008-1013 --learner $(TINY_FIFTH) --output $(TINY)/fifth_corrections
+	$(call TINY_TRAIN,sixth) --data $(TINY)/drawn $(TINY)/third_corrections $(TINY)/fourth_corrections \
+	    $(TINY)/fifth_corrections $(TINY)/goal $(TINY)/real --start-from $(TINY_FIFTH) --steps 2000 --seed 5 \
+	    --learning-rate 0.001 --image-shift 0.01 --save-every 500
+
+$(TINY_SEVENTH): | $(TINY_SIXTH)
+	$(TINY_CORRECTED) --suite libero_spatial --init-ids 1110-1119 --learner $(TINY_SIXTH) --output $(TINY)/sixth_corrections
+	$(TINY_CORRECTED) --suite libero_spatial --task-ids 7-9 --init-ids 1120-1134 --learner $(TINY_SIXTH) \
+	    --output $(TINY)/sixth_corrections
+	$(TINY_CORRECTED) --suite libero_object --init-ids 1065-1069 --learner $(TINY_SIXTH) --output $(TINY)/sixth_corrections
+	$(call TINY_TRAIN,seventh) --data $(TINY)/drawn $(TINY)/third_corrections $(TINY)/fourth_corrections \
+	    $(TINY)/fifth_corrections $(TINY)/sixth_corrections $(TINY)/goal $(TINY)/real --start-from $(TINY_SIXTH) \
+	    --steps 2800 --seed 6 --image-shift 0.01 --save-every 700
+
 # Into the package: the last checkpoint of that training, with what these runs say it reached, and its model card.
 RESULTS ?=
 
 bundle-tiny: train-tiny
-	$(PYTHON) -m eval.bundle $(TINY_FIFTH) $(if $(RESULTS),--results $(RESULTS))
+	$(PYTHON) -m eval.bundle $(TINY_SEVENTH) $(if $(RESULTS),--results $(RESULTS))
 
 bench: setup
 	$(PYTHON) -m benchmarks.libero_loop

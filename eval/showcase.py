@@ -110,7 +110,8 @@ def _compared(showcase: Showcase) -> str:
     first, *others = showcase.folders
     lines = [_say(compare(first, other)) for other in others]
     manifests = [folder.read_manifest() for folder in showcase.folders]
-    return " ".join([*lines, f"{_machines(manifests[0])}{_duration(manifests)}."])
+    ends = "Texts are graded against the moment they were born in → the one they arrived in."
+    return " ".join([*lines, ends, f"{_machines(manifests[0])}{_duration(manifests)}."])
 
 
 def _machines(manifest: Mapping[str, Any]) -> str:
@@ -159,8 +160,10 @@ def _milliseconds(row: Mapping[str, Any], stage: str) -> str:
 
 
 def _score(row: Mapping[str, Any], task: str) -> str:
-    born = row["texts"].get(task, {}).get("born", {}).get(HEADLINES[task])
-    return "–" if born is None else f"{born['pc']:.1f} %"
+    """How true the texts were of the moment that they were born in, and of the one that they arrived in."""
+    times = [row["texts"].get(task, {}).get(time, {}).get(HEADLINES[task]) for time in ("born", "arrived")]
+    known = [f"{score['pc']:.1f}" for score in times if score is not None]
+    return f"{' → '.join(known)} %" if known else "–"
 
 
 def _tasks(arms: Mapping[str, Results], suite: str) -> str:
