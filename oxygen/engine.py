@@ -13,7 +13,7 @@ from oxygen.plan import Committed, Identity, Plan, Request
 from oxygen.runner import ModelInput, Runner
 from oxygen.scheduler import Scheduler
 from oxygen.typing import Array, Float32
-from oxygen.voice import Turn, Voice, batch_of
+from oxygen.voice import Heard, Turn, Voice, batch_of
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -179,8 +179,7 @@ class Engine:
         self._in_flight = None
         heard = self._voice.heard()
         if frame.afforded.steps:
-            note = self._costs.took if heard.waited else self._costs.took_at_most
-            note(frame.afforded.batch, frame.afforded.steps, 1e3 * (heard.at - frame.acted))
+            self._note_cost(frame, heard)
         committed = self._scheduler.commit(heard.written)
         ended = [ended.identity for ended in committed.ended]
         return Settled(
@@ -190,6 +189,14 @@ class Engine:
             ended_at={**dict.fromkeys(ended, heard.at), **heard.ended_at},
             at=heard.at,
         )
+
+    def _note_cost(self, frame: Acted, heard: Heard) -> None:
+        """What the frame's decode steps took; where nobody was there when they were over, at most."""
+        batch, steps = frame.afforded.batch, frame.afforded.steps
+        if heard.decoded_at is None:
+            self._costs.took_at_most(batch, steps, 1e3 * (heard.at - frame.acted))
+        else:
+            self._costs.took(batch, steps, 1e3 * (heard.decoded_at - frame.acted))
 
     def reset(self, robot: int) -> None:
         """Begin an episode of a robot. Its requests are forgotten; the pool is kept as it is."""

@@ -49,14 +49,15 @@ class Heard:
             watched while they were decoded.
         ended_at: Likewise, when it had ended.
         at: When all of it was known.
-        waited: Whether it had to be waited for, so that `at` is when decoding was over.
+        decoded_at: When decoding was over, where somebody was waiting for that; None where it had been over
+            for an unknown while.
     """
 
     written: Mapping[int, Sequence[int]]
     first_at: Mapping[Identity, float]
     ended_at: Mapping[Identity, float]
     at: float
-    waited: bool
+    decoded_at: float | None
 
 
 @runtime_checkable
@@ -102,12 +103,14 @@ class LocalVoice:
         self._clock = clock
         self._pool, self._texts = runner.empty()
         self._watch = _Watch(clock)
+        self._decoded_at: float | None = None
         self._rows: tuple[int, ...] = ()
         self._later: list[tuple[Stretch, list[Births]]] = []
 
     def begin(self, turn: Turn, prefix: Prefix | None, steps: int) -> None:
         """Queue the decode steps that the frame affords; only send what texts that run to their end ask."""
         self._watch = _Watch(self._clock)
+        self._decoded_at = None
         self._rows = turn.plan.rows
         sent = [(stretch, self._sent(turn, stretch)) for stretch in turn.plan.stretches]
         self._later = [each for each in sent if each[0].to_the_end]
@@ -125,19 +128,21 @@ class LocalVoice:
             self._to_the_end(stretch)
 
     def drain(self) -> None:
-        """Wait for the device."""
-        jax.block_until_ready(self._texts)
+        """Wait for the device, and note when it was done if it was not yet."""
+        if not _is_ready(self._texts.written):
+            jax.block_until_ready(self._texts)
+            self._decoded_at = self._clock()
 
     def heard(self) -> Heard:
         """Read back one small array."""
-        waited = not _is_ready(self._texts.written)
+        self.drain()
         written = _read(self._texts, self._rows)
         return Heard(
             written=written,
             first_at=self._watch.first_at,
             ended_at=self._watch.ended_at,
             at=self._clock(),
-            waited=waited,
+            decoded_at=self._decoded_at,
         )
 
     def close(self) -> None:
