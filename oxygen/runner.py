@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.stages import Compiled
 
 from configs.errors import UsageError
 from oxygen import decoding, drawing, kv_pool, pi05
@@ -110,8 +111,8 @@ def _decode(top_k: int, weights: Weights, rows: Array, pool: KvPool, texts: Text
 class _Programs:
     """The compiled programs: per bucket of prompt lengths; of `decode` per batch size, of `fork` per both."""
 
-    prefill: Mapping[int, Callable[..., Prefix]]
-    denoise: Mapping[int, Callable[..., Array]]
+    prefill: Mapping[int, Compiled]
+    denoise: Mapping[int, Compiled]
     fork: Mapping[tuple[int, int], Callable[..., tuple[KvPool, Texts]]]
     decode: Mapping[int, Callable[..., tuple[KvPool, Texts]]]
 
@@ -119,14 +120,21 @@ class _Programs:
 class Runner:
     """A policy's weights and compiled programs. It holds no state of an episode, so engines may share it."""
 
-    def __init__(self, config: Pi05Config, weights: Weights, sizes: Sizes) -> None:
+    def __init__(
+        self, config: Pi05Config, weights: Weights, sizes: Sizes, *, acting: _Programs | None = None
+    ) -> None:
         self.config = config
         self.sizes = sizes
         self._weights = weights
         counter = compile_counter()
-        self._programs = self._compiled()
+        self._programs = self._compiled(acting)
         self._run_everything_once()
         self._compiles_at_warm_up = counter.count
+
+    def resized(self, sizes: Sizes) -> "Runner":
+        """One with another pool, for as many robots; its prefill and denoise are the very same programs."""
+        assert sizes.robots == self.sizes.robots, "another number of robots is another prefill"
+        return Runner(self.config, self._weights, sizes, acting=self._programs)
 
     @property
     def compiles_after_warm_up(self) -> int:
@@ -135,7 +143,7 @@ class Runner:
 
     def prefill(self, seen: ModelInput) -> Prefix:
         """Read an observation of every robot."""
-        program = self._programs.prefill[seen.prompt.shape[1]]
+        program: Callable[..., Prefix] = self._programs.prefill[seen.prompt.shape[1]]
         return program(self._weights, seen.images, seen.prompt, seen.length)
 
     def denoise(
@@ -147,7 +155,8 @@ class Runner:
         """
         words = np.array([_words(seed) for seed in seeds], np.uint32)
         which = np.array(queries, np.uint32)
-        return self._programs.denoise[self._bucket(prefix)](self._weights, prefix, words, which)
+        program: Callable[..., Array] = self._programs.denoise[self._bucket(prefix)]
+        return program(self._weights, prefix, words, which)
 
     def fork(self, prefix: Prefix, births: Births, pool: KvPool, texts: Texts) -> tuple[KvPool, Texts]:
         """Put newborn requests in their slots. The pool given is used up."""
@@ -231,23 +240,14 @@ class Runner:
     def _bucket(self, prefix: Prefix) -> int:
         return prefix.k[0].shape[1] - self.config.image_tokens
 
-    def _compiled(self) -> _Programs:
-        """Every program, compiled for shapes alone: nothing is run."""
+    def _compiled(self, acting: _Programs | None) -> _Programs:
+        """Every program that `acting` does not have, compiled for shapes alone: nothing is run."""
         weights = jax.tree.map(_abstract, self._weights)
+        prefills, denoises = (acting.prefill, acting.denoise) if acting else self._acting(weights)
         pool, texts = jax.eval_shape(self.empty)
-        robots = self.sizes.robots
-        words, which = (
-            jax.ShapeDtypeStruct((robots, 2), jnp.uint32),
-            jax.ShapeDtypeStruct((robots,), jnp.uint32),
-        )
-        prefills, denoises, forks, decodes = {}, {}, {}, {}
-        for bucket in self.config.prompt_buckets:
-            seen = jax.tree.map(_abstract, dataclasses.astuple(self.blank(bucket)))
-            lowered = jax.jit(functools.partial(_prefill, self.config)).lower(weights, *seen)
-            prefix = jax.tree.map(_abstract, lowered.out_info)
-            prefills[bucket] = lowered.compile()
-            lowered = jax.jit(functools.partial(_denoise, self.config)).lower(weights, prefix, words, which)
-            denoises[bucket] = lowered.compile()
+        forks, decodes = {}, {}
+        for bucket, prefill in prefills.items():
+            prefix = jax.tree.map(_abstract, prefill.out_info)
             for batch in self.sizes.births:
                 births = jax.tree.map(_abstract, self.births((), batch=batch))
                 fork = jax.jit(decoding.fork, donate_argnames="pool")
@@ -257,6 +257,21 @@ class Runner:
             decode = jax.jit(functools.partial(_decode, self.sizes.top_k), donate_argnames="pool")
             decodes[batch] = decode.lower(weights, rows, pool, texts).compile()
         return _Programs(prefill=prefills, denoise=denoises, fork=forks, decode=decodes)
+
+    def _acting(self, weights: Weights) -> tuple[dict[int, Compiled], dict[int, Compiled]]:
+        """Prefill and denoise: what neither the pool nor a text has a part in."""
+        robots = self.sizes.robots
+        words = jax.ShapeDtypeStruct((robots, 2), jnp.uint32)
+        which = jax.ShapeDtypeStruct((robots,), jnp.uint32)
+        prefills, denoises = {}, {}
+        for bucket in self.config.prompt_buckets:
+            seen = jax.tree.map(_abstract, dataclasses.astuple(self.blank(bucket)))
+            lowered = jax.jit(functools.partial(_prefill, self.config)).lower(weights, *seen)
+            prefix = jax.tree.map(_abstract, lowered.out_info)
+            prefills[bucket] = lowered.compile()
+            lowered = jax.jit(functools.partial(_denoise, self.config)).lower(weights, prefix, words, which)
+            denoises[bucket] = lowered.compile()
+        return prefills, denoises
 
     def _run_everything_once(self) -> None:
         pool, texts = self.empty()

@@ -70,14 +70,16 @@ def _measured(
     bench: Bench, subject: Subject, denoise_steps: int, sizes: Sizes, most: Peaks, repetitions: int
 ) -> tuple[list[Stage], Ratio | None]:
     """Every stage by itself, and how a decode step grows from a text of each robot to N of each."""
-    runner = bench.runner(denoise_steps, sizes)
+    runner = bench.runners(denoise_steps, [sizes])[sizes]
     seen = runner.blank(subject.bucket)
     programs = Stages(runner, seen, SUFFIX.tokens)
     programs.times()  # the first calls are slower
     each = [programs.times() for _ in range(repetitions)]
     siglip_ms = roofline.siglip_ms(runner.config, bench.weights(denoise_steps), seen, calls=repetitions)
     needs = roofline.needed(runner.config, sizes, subject.bucket)
-    return roofline.stages(needs, most, _median(each), siglip_ms), decode_growth(each)
+    return roofline.stages(needs, most, _median(each), siglip_ms), decode_growth(
+        [times.decode for times in each]
+    )
 
 
 def _median(times: Sequence[StageTimes]) -> StageTimes:

@@ -28,6 +28,7 @@ class PolicyLane:
         self._policy = policy
         self._observations = observations
         self._turns: list[tuple[float, float]] = []
+        self._compiles = 0
         for robot in range(policy.engine.robots):
             policy.reset(robot, robot)
 
@@ -38,8 +39,8 @@ class PolicyLane:
 
     @property
     def compiles_after_warm_up(self) -> int:
-        """Compilations since its programs were ready, in all its processes."""
-        return self._policy.compiles_after_warm_up
+        """Compilations while it ran, in all its processes; others' while they ran are not among them."""
+        return self._compiles
 
     def run(self, queries: int) -> Run:
         """Answer as many queries, each as soon as the device is done with the one before.
@@ -47,6 +48,7 @@ class PolicyLane:
         A query's reply comes with the next one's answer. The last is settled once the clock has stopped, as
         the next query would read it back behind its own prefill.
         """
+        compiled_before = self._policy.compiles_after_warm_up
         frames_ms: list[float] = []
         replies: list[Sequence[Reply]] = []
         first = began = time.perf_counter()
@@ -59,6 +61,7 @@ class PolicyLane:
             began = now
         self._turns.append((first, began))
         replies.append([reply for reply in self._policy.settle() if reply is not None])
+        self._compiles += self._policy.compiles_after_warm_up - compiled_before
         return [self._query(ms, reply) for ms, reply in zip(frames_ms, replies[1:], strict=True)]
 
     def _query(self, frame_ms: float, replies: Sequence[Reply]) -> Query:

@@ -8,6 +8,8 @@ Clocks, the same in every mode. The loop has no world in it: a query follows the
   counts whatever the host does, once. In `isolated`, `shared` and `parallel` a query's language is its
   texts to their ends; in `unified` it is k tokens of every text under way. `unified` reads its tokens back
   behind the next query's prefill: that work is in the next period, and costs nothing where it hides there.
+  A turn begins with one query that does not count, so every one that does finds the tokens of a frame
+  before it to read back.
 - *First token*, *whole request*: from the start of the query a text is born in until the host knows its
   first, or its last, token. The turns of other contenders in between are not counted.
 """
@@ -47,7 +49,7 @@ class Query:
 
 
 Run = Sequence[Query]
-"""Queries of one contender in one repetition."""
+"""Queries of one contender, back to back."""
 
 
 class Lane(Protocol):
@@ -67,7 +69,7 @@ class Turns:
 
     Attributes:
         repetitions: Turns of each contender.
-        queries: Queries in a turn.
+        queries: Queries in a turn that count; one more goes before them.
         warm_up: Queries of each contender before anything counts: as many as fill the longest pipeline.
     """
 
@@ -78,12 +80,21 @@ class Turns:
     @property
     def total(self) -> int:
         """Queries of a contender's stream."""
-        return self.warm_up + self.repetitions * self.queries
+        return self.warm_up + self.repetitions * self.turn
+
+    @property
+    def turn(self) -> int:
+        """Queries in a turn, the first one included."""
+        return 1 + self.queries
 
     def window(self, repetition: int) -> slice:
-        """The queries of one repetition within the stream."""
-        start = self.warm_up + repetition * self.queries
+        """The queries of one repetition that count, within the stream."""
+        start = self.warm_up + repetition * self.turn + 1
         return slice(start, start + self.queries)
+
+
+StagesOf = Mapping[Contender, StageTimes]
+"""Times of each contender's programs by themselves, in one repetition."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -92,12 +103,12 @@ class Measured:
 
     Attributes:
         runs: Of every contender, one for each repetition.
-        stages: Times of every program by itself, one for each repetition.
+        stages: Times of every contender's programs by themselves, one for each repetition.
         actions: Of every contender, the digest of each query's actions, from the first of the warm-up on.
     """
 
     runs: Mapping[Contender, Sequence[Run]]
-    stages: Sequence[StageTimes]
+    stages: Sequence[StagesOf]
     actions: Mapping[Contender, Sequence[str]]
 
 
@@ -109,7 +120,7 @@ def order(lanes: int, repetition: int) -> list[int]:
 
 def measure(
     lanes: Sequence[Lane],
-    stages: Callable[[], StageTimes],
+    stages: Callable[[], StagesOf],
     turns: Turns,
     advance: Callable[[], None] = lambda: None,
 ) -> Measured:
@@ -130,8 +141,8 @@ def measure(
     for repetition in range(turns.repetitions):
         for index in order(len(lanes), repetition):
             lane = lanes[index]
-            run = lane.run(turns.queries)
-            runs[lane.contender].append(run)
+            run = lane.run(turns.turn)
+            runs[lane.contender].append(run[1:])
             actions[lane.contender] += _digests(run)
             advance()
         times.append(stages())

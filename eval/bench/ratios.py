@@ -1,11 +1,10 @@
 """Ratios of two modes that were run in turns: paired by repetition, with an interval."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from eval.bench.schedule import StageTimes
 from eval.statistics import Interval
 
 _LEVEL = 0.95
@@ -67,10 +66,14 @@ def _coverage(k: int, n: int) -> float:
     return float(1 - 2 * binom.cdf(k - 1, n, 0.5))
 
 
-def decode_growth(stages: Sequence[StageTimes]) -> Ratio | None:
-    """A decode step of the largest batch by one of the smallest, paired; None where there is but one size."""
-    sizes = sorted(stages[0].decode)
+def decode_growth(decode_ms: Sequence[Mapping[int, float]]) -> Ratio | None:
+    """A decode step of the largest batch by one of the smallest, paired; None where there is but one size.
+
+    Args:
+        decode_ms: By size of batch, one for each repetition.
+    """
+    sizes = sorted(decode_ms[0])
     if len(sizes) < 2:
         return None
     least, *_, most = sizes
-    return paired_ratio([times.decode[most] for times in stages], [times.decode[least] for times in stages])
+    return paired_ratio([times[most] for times in decode_ms], [times[least] for times in decode_ms])

@@ -64,7 +64,7 @@ class Row(Setting):
         arrivals: When texts are born.
         slots, rows: Texts alive at once, and in one batch; None for as many as were asked for.
         repetitions: Turns of this configuration.
-        queries: Queries in a turn.
+        queries: Queries in a turn that count; one more goes before them.
         warm_up_queries: Queries before anything counted.
         action_ms_p50, action_ms_p95, action_ms_p99: From a query's start to its actions on the host.
         frame_ms_p50, frame_ms_p95, frame_ms_p99, frame_ms_mean: From a query's start to the next one's.
@@ -77,9 +77,11 @@ class Row(Setting):
         deadline_missed_fraction: Frames that were longer than the deadline; None without one.
         requests_born, requests_finished, requests_dropped: Texts in the queries that counted.
         decode_batch: Texts in a decode step: the size of the program; None where nothing was decoded.
-        stage_ms: Each program by itself, median over repetitions: `prefill`, `denoise`, `fork`, `decode_B`.
+        stage_ms: Each of its programs by itself, median over repetitions: `prefill`, `denoise`, `fork`,
+            `decode_B`. The last two write a pool of this configuration's own size.
         decode_growth, decode_growth_ci95: A decode step of the workload's largest batch by one of its least,
-            `decode_30` by `decode_1` say, paired by repetition; None where there is but one size.
+            that of 30 texts by that of 1 say, each in its configuration's pool, paired by repetition; None
+            where there is but one size.
         frame_ms_predicted: What the stages add up to, without a fork and without what holds them together;
             None where nobody can tell beforehand what is run: in `parallel`, by deadline, and where slots or
             rows were too few. So are the next figures that build on it.
@@ -94,10 +96,10 @@ class Row(Setting):
         actions_sha256: Of the digests of every query's actions, warm-up included.
         actions_equal: Whether they are, bit for bit, those of mode `actions`, or of the workload's first
             configuration where that is not asked for; None where it is the only one.
-        compiles_after_warmup: Compilations while it was measured.
+        compiles_after_warmup: Compilations in its own turns, the warm-up included.
         program_bytes: What each program of this configuration holds at once, by its compiler: weights and
             other arguments, results, temporary arrays. The pool is an argument of `fork` and of `decode_B`,
-            and as large as the largest configuration of the workload needs it. None where nobody tells.
+            and as large as this configuration needs it. None where nobody tells.
         needed_memory_bytes: The largest of these, as they run one after the other; in `parallel`, the largest
             of each of the two processes.
         second_process_bytes: The most that the second process of `parallel` had in the host's memory.

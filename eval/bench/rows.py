@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from eval.bench.measurement import Measured, Query, Run, Turns
+from eval.bench.measurement import Measured, Query, Run, StagesOf, Turns
 from eval.bench.memory import Memory, needed
 from eval.bench.ratios import Ratio, decode_growth, paired_ratio
 from eval.bench.row import Row, Setting
@@ -47,10 +47,13 @@ def rows(
     setting: Setting, workload: Workload, turns: Turns, measured: Measured, afterwards: Afterwards
 ) -> list[Row]:
     """A row for each contender of a workload."""
+    of_each = {contender: [times[contender] for times in measured.stages] for contender in measured.runs}
+    growth = decode_growth([_decode_ms(times) for times in measured.stages])
     predicted = {
-        contender: _predicted(workload, contender, batch, turns, measured.stages)
+        contender: _predicted(workload, contender, batch, turns, of_each[contender])
         for contender, batch in afterwards.batches.items()
-        if contender.mode is not Mode.PARALLEL  # nothing is known of two processes on one device
+        if contender in of_each
+        and contender.mode is not Mode.PARALLEL  # nothing is known of two processes on one device
         and is_foreseen(workload, contender, turns.total)
     }
     return [
@@ -73,8 +76,8 @@ def rows(
             **_frames(runs, contender),
             **_requests(runs),
             decode_batch=_largest(workload, contender, afterwards.batches[contender], turns),
-            stage_ms=_stage_ms(measured.stages),
-            **_as_fields("decode_growth", "decode_growth_ci95", decode_growth(measured.stages)),
+            stage_ms=_stage_ms(of_each[contender]),
+            **_as_fields("decode_growth", "decode_growth_ci95", growth),
             **_ratios(contender, measured.runs, predicted),
             **_exactness(contender, measured.actions),
             compiles_after_warmup=afterwards.compiles_after_warmup[contender],
@@ -172,6 +175,11 @@ def _stage_ms(stages: Sequence[StageTimes]) -> dict[str, float]:
         for times in stages
     ]
     return {name: statistics.median(times[name] for times in named) for name in named[0]}
+
+
+def _decode_ms(times: StagesOf) -> dict[int, float]:
+    """A decode step of every size of batch among the contenders."""
+    return {batch: ms for of_one in times.values() for batch, ms in of_one.decode.items()}
 
 
 def _predicted(

@@ -2,14 +2,14 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from eval.bench import memory
 from eval.bench.lanes import PolicyLane, random_observations
 from eval.bench.rows import Batch
 from eval.bench.schedule import Work, most_births, work
-from eval.bench.stages import Stages
+from eval.bench.stages import EveryStage
 from eval.bench.subject import Subject
 from eval.bench.unending import Unending, instruction
 from eval.bench.workloads import Contender, Workload
@@ -32,9 +32,6 @@ SUFFIX = Suffix(tokens=tuple(Unending().encode(_ASKS)), sampling=GREEDY)
 """What asks for every text."""
 
 
-_OWN_PREFILL = (Mode.ISOLATED, Mode.PARALLEL)
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Opened:
     """A workload, compiled and ready to be measured.
@@ -47,7 +44,7 @@ class Opened:
     """
 
     lanes: Sequence[PolicyLane]
-    stages: Stages
+    stages: EveryStage
     batches: Mapping[Contender, Batch]
     program_bytes: Mapping[Contender, Mapping[str, int] | None]
 
@@ -57,71 +54,80 @@ class Bench:
 
     def __init__(self, subject: Subject) -> None:
         self._subject = subject
-        self._loaded: tuple[Pi05Config, Weights] | None = None
-        self._compiled: Runner | None = None
+        self._loaded: tuple[int, Weights] | None = None
+        self._compiled: dict[Sizes, Runner] = {}
 
     @contextlib.contextmanager
     def open(self, workload: Workload, contenders: Sequence[Contender], queries: int) -> Iterator[Opened]:
         """Compile a workload's programs and serve them in every way.
+
+        Every contender has a pool of its own size, and the programs that write it, as if it were alone; what
+        reads observations and what draws actions are the same programs for all.
 
         Args:
             workload: What is asked of all contenders.
             contenders: The ways.
             queries: How many each will answer, warm-up included; there is room for the texts of these.
         """
-        rows = {contender: _rows(workload, contender, queries) for contender in contenders}
-        slots = workload.slots or max(_widest(workload, contender, queries) for contender in contenders)
-        parts = self._parts(workload, slots, rows.values(), most_births(workload, queries))
-        sizes = parts.runner.sizes
+        sizes = {contender: sizes_of(workload, contender, queries) for contender in contenders}
+        by_size = self.runners(workload.denoise_steps, list(sizes.values()))
+        runners = {contender: by_size[size] for contender, size in sizes.items()}
         with contextlib.ExitStack() as stack:
             lanes = []
-            for contender, most in rows.items():
-                policy = VectorPolicy(parts, _engine(workload, contender, most, sizes.slots))
+            for contender, runner in runners.items():
+                policy = VectorPolicy(
+                    self._parts(workload, runner), _engine(workload, contender, runner.sizes)
+                )
                 stack.callback(policy.close)
                 lanes.append(PolicyLane(contender, policy, self._observations(policy)))
-            seen = parts.runner.blank(self._subject.bucket)
+            seen = next(iter(runners.values())).blank(self._subject.bucket)
             yield Opened(
                 lanes=lanes,
-                stages=Stages(parts.runner, seen, SUFFIX.tokens),
-                batches={contender: _batch(contender, most, sizes) for contender, most in rows.items()},
+                stages=EveryStage(runners, seen, SUFFIX.tokens),
+                batches={contender: _batch(contender, size) for contender, size in sizes.items()},
                 program_bytes={
-                    contender: self._program_bytes(parts.runner, contender, most)
-                    for contender, most in rows.items()
+                    contender: self._program_bytes(contender, runner) for contender, runner in runners.items()
                 },
             )
 
-    def runner(self, denoise_steps: int, sizes: Sizes) -> Runner:
-        """The policy's programs for those sizes; the last ones are kept, since workloads often share them."""
+    def runners(self, denoise_steps: int, every: Sequence[Sizes]) -> Mapping[Sizes, Runner]:
+        """The policy's programs for each of those sizes, all for as many robots.
+
+        Those of the last call are kept where they serve again, since workloads often share them.
+        """
         config = dataclasses.replace(self._subject.config, denoise_steps=denoise_steps)
-        last = self._compiled
-        if last is None or (last.config, last.sizes) != (config, sizes):
-            self._compiled = None  # its programs go before others come
-            self._compiled = last = Runner(config, self.weights(denoise_steps), sizes)
-        return last
+        wanted = dict.fromkeys(every)
+        robots = next(iter(wanted)).robots
+        there = {
+            sizes: runner
+            for sizes, runner in self._compiled.items()
+            if (runner.config, sizes.robots) == (config, robots)
+        }
+        self._compiled = {}  # the other ones' programs go before new ones come
+        like = next(iter(there.values()), None)
+        for sizes in wanted:
+            if sizes not in there:
+                there[sizes] = (
+                    like.resized(sizes) if like else Runner(config, self.weights(denoise_steps), sizes)
+                )
+            like = like or there[sizes]
+        self._compiled = {sizes: there[sizes] for sizes in wanted}
+        return self._compiled
 
     def weights(self, denoise_steps: int) -> Weights:
         """What the programs read."""
-        config = dataclasses.replace(self._subject.config, denoise_steps=denoise_steps)
-        if self._loaded is None or self._loaded[0] != config:
+        if self._loaded is None or self._loaded[0] != denoise_steps:
             self._loaded = None  # the old ones go before the new ones come
-            self._loaded = config, load_weights(self._subject.weights, config)
+            config = dataclasses.replace(self._subject.config, denoise_steps=denoise_steps)
+            self._loaded = denoise_steps, load_weights(self._subject.weights, config)
         return self._loaded[1]
 
-    def _parts(self, workload: Workload, slots: int, rows: Iterable[int], births: int) -> Parts:
-        births = max(1, births)
-        sizes = Sizes(
-            robots=workload.robots,
-            slots=slots,
-            rows=tuple(sorted({workload.robots, *rows})),
-            births=tuple(sorted({min(births, workload.robots), births})),
-            suffix=len(SUFFIX.tokens),
-            limit=workload.text_tokens,
-        )
+    def _parts(self, workload: Workload, runner: Runner) -> Parts:
         task = LanguageTask(
             name="text", prompt=_ASKS, arrivals=workload.arrivals, max_tokens=workload.text_tokens
         )
         return Parts(
-            runner=self.runner(workload.denoise_steps, sizes),
+            runner=runner,
             tokenizer=Unending(),
             tasks=(task,),
             suffixes=(SUFFIX,),
@@ -129,10 +135,11 @@ class Bench:
             weights=self._subject.weights,
         )
 
-    def _program_bytes(self, runner: Runner, contender: Contender, rows: int) -> dict[str, int] | None:
-        births = runner.sizes.births[0 if contender.mode in _OWN_PREFILL else -1]
-        batch = None if contender.mode is Mode.ACTIONS else rows
-        return memory.by_program(runner, bucket=self._subject.bucket, births=births, batch=batch)
+    def _program_bytes(self, contender: Contender, runner: Runner) -> dict[str, int] | None:
+        batch = None if contender.mode is Mode.ACTIONS else runner.sizes.rows[-1]
+        return memory.by_program(
+            runner, bucket=self._subject.bucket, births=runner.sizes.births[-1], batch=batch
+        )
 
     def _observations(self, policy: VectorPolicy) -> Iterator[Sequence[Mapping[str, Any]]]:
         state_size = policy.transform.embodiment.interface.observation.state_size
@@ -140,42 +147,53 @@ class Bench:
         return random_observations(policy.runner.config, policy.engine.robots, state_size, prompt)
 
 
-def _widest(workload: Workload, contender: Contender, queries: int) -> int:
-    """The most texts that a contender could decode in one batch; a slot for every robot at least."""
-    return max(workload.robots, *(query.texts for query in work(workload, contender, queries)))
-
-
-def _rows(workload: Workload, contender: Contender, queries: int) -> int:
-    """The widest batch that a contender decodes."""
-    widest = _widest(workload, contender, queries)
+def sizes_of(workload: Workload, contender: Contender, queries: int) -> Sizes:
+    """The shapes that a contender needs by itself: no more slots, rows and births than it can fill."""
+    widest = max(workload.robots, *(query.texts for query in work(workload, contender, queries)))
+    slots = workload.slots or max(widest, _born_at_once(workload, contender, queries))
+    births = max(1, min(most_births(workload, queries), slots))
+    rows = min(widest, slots, workload.rows or widest)
     match contender.mode:
         case Mode.UNIFIED:
-            return workload.rows or widest
+            batches, at_once = {rows}, births
         case Mode.SHARED:
-            return min(widest, workload.rows or widest)
+            batches, at_once = {min(workload.robots, rows), rows}, births
         case _:
-            return widest
+            batches, at_once = {workload.robots}, min(births, workload.robots)
+    return Sizes(
+        robots=workload.robots,
+        slots=slots,
+        rows=tuple(sorted(batches)),
+        births=(at_once,),
+        suffix=len(SUFFIX.tokens),
+        limit=workload.text_tokens,
+    )
 
 
-def _engine(workload: Workload, contender: Contender, rows: int, slots: int) -> EngineConfig:
+def _born_at_once(workload: Workload, contender: Contender, queries: int) -> int:
+    """Slots for the texts of one query, though a batch may hold fewer of them; none where none is begun."""
+    return 0 if contender.mode is Mode.ACTIONS else most_births(workload, queries)
+
+
+def _engine(workload: Workload, contender: Contender, sizes: Sizes) -> EngineConfig:
     deadline = contender.deadline_ms
     return EngineConfig(
         mode=contender.mode,
         budget=FixedTokens(contender.least_tokens) if deadline is None else Deadline(deadline),
-        slots=slots,
-        rows=rows,
+        slots=sizes.slots,
+        rows=sizes.rows[-1],
         robots=workload.robots,
     )
 
 
-def _batch(contender: Contender, rows: int, sizes: Sizes) -> Batch:
+def _batch(contender: Contender, sizes: Sizes) -> Batch:
     """The engine's own choice: `unified` always takes its widest, the others what the query needs."""
+    widest = sizes.rows[-1]
 
     def of_query(query: Work) -> int | None:
         if not query.decode_steps:
             return None
-        wanted = min(query.texts, rows) if contender.mode is Mode.SHARED else sizes.robots
-        wanted = rows if contender.mode is Mode.UNIFIED else wanted
+        wanted = min(query.texts, widest) if contender.mode is Mode.SHARED else widest
         return next(size for size in sizes.rows if size >= wanted)
 
     return of_query

@@ -1,12 +1,13 @@
 """Times every compiled program by itself, on the same device and with the same inputs as the modes."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
 
 from eval.bench.schedule import StageTimes
+from eval.bench.workloads import Contender
 from oxygen.runner import Birthing, ModelInput, Runner
 
 _CALLS = 3
@@ -25,9 +26,17 @@ class Stages:
     def times(self) -> StageTimes:
         """Milliseconds of each; the device is idle before and after."""
         runner, nobody = self._runner, [0] * self._runner.sizes.robots
-        return StageTimes(
+        return self.language(
             prefill=_mean_ms(lambda: runner.prefill(self._seen)),
             denoise=_mean_ms(lambda: runner.denoise(self._prefix, nobody, nobody)),
+        )
+
+    def language(self, *, prefill: float, denoise: float) -> StageTimes:
+        """Milliseconds of what writes the pool, beside those two."""
+        runner = self._runner
+        return StageTimes(
+            prefill=prefill,
+            denoise=denoise,
             fork=_mean_ms(lambda: self._fork(min(runner.sizes.births[-1], runner.sizes.slots))),
             decode={batch: self._decode_ms(batch) for batch in runner.sizes.rows},
         )
@@ -55,6 +64,24 @@ class Stages:
             self._pool, self._texts = self._runner.decode(slots, self._pool, self._texts, batch=batch)
         jax.block_until_ready(self._texts)
         return 1e3 * (time.perf_counter() - began) / size.limit
+
+
+class EveryStage:
+    """The programs of several contenders: prefill and denoise are the same ones, the others each runner's."""
+
+    def __init__(self, runners: Mapping[Contender, Runner], seen: ModelInput, suffix: Sequence[int]) -> None:
+        self._runners = runners
+        self._stages = {runner: Stages(runner, seen, suffix) for runner in runners.values()}
+
+    def times(self) -> Mapping[Contender, StageTimes]:
+        """Milliseconds of each contender's programs."""
+        first, *others = self._stages
+        once = self._stages[first].times()
+        of_each = {first: once} | {
+            runner: self._stages[runner].language(prefill=once.prefill, denoise=once.denoise)
+            for runner in others
+        }
+        return {contender: of_each[runner] for contender, runner in self._runners.items()}
 
 
 def _mean_ms(program: Callable[[], Any]) -> float:

@@ -31,7 +31,7 @@ def test_modes_are_interleaved_run_by_run():
 
     def stages():
         log.append(("stages", 0))
-        return STAGES
+        return {lane.contender: STAGES for lane in lanes}
 
     measured = measure(lanes, stages, TURNS)
     a, b, c = "actions", "isolated", "unified"
@@ -43,15 +43,16 @@ def test_modes_are_interleaved_run_by_run():
 
 def test_what_counts_is_the_window_that_the_prediction_is_made_for():
     lane = LoggedLane(Mode.ACTIONS, [])
-    measured = measure([lane], lambda: STAGES, TURNS)
+    measured = measure([lane], lambda: {lane.contender: STAGES}, TURNS)
     stream = list(range(TURNS.total))
+    assert len(stream) == 5 + 3 * (1 + 2), "a query that does not count goes before those of every turn"
     for repetition, run in enumerate(measured.runs[lane.contender]):
         assert [one.frame_ms for one in run] == stream[TURNS.window(repetition)]
 
 
 def test_the_actions_of_every_query_are_kept_and_those_of_the_warm_up_too():
     lane = LoggedLane(Mode.ACTIONS, [])
-    measured = measure([lane], lambda: STAGES, TURNS)
+    measured = measure([lane], lambda: {lane.contender: STAGES}, TURNS)
     assert measured.actions[lane.contender] == [str(n) for n in range(TURNS.total)]
 
 
@@ -67,5 +68,5 @@ def test_an_interrupt_ends_the_measurement_at_the_next_turn():
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        measure([LoggedLane(Mode.ACTIONS, log)], lambda: STAGES, TURNS, interrupted)
+        measure([LoggedLane(Mode.ACTIONS, log)], dict, TURNS, interrupted)
     assert len(log) == 3

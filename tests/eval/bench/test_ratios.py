@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from eval.bench.ratios import decode_growth, paired_ratio
-from eval.bench.schedule import StageTimes
 
 
 def drifting(seed: int, repetitions: int = 8):
@@ -62,11 +61,7 @@ def test_one_repetition_has_no_interval_and_none_no_ratio():
 
 
 def test_a_decode_step_grows_from_the_smallest_batch_to_the_largest():
-    def stages(slow, *sizes):
-        decode = {size: slow * (3 + size) for size in sizes}
-        return StageTimes(prefill=1.0, denoise=1.0, fork=1.0, decode=decode)
-
-    growth = decode_growth([stages(slow, 30, 1, 6) for slow in (1.0, 2.0, 1.5)])
+    growth = decode_growth([{size: slow * (3 + size) for size in (30, 1, 6)} for slow in (1.0, 2.0, 1.5)])
     assert growth.value == pytest.approx(33 / 4)
     assert growth.ci95.low == pytest.approx(growth.ci95.high)
-    assert decode_growth([stages(1.0, 4)]) is None
+    assert decode_growth([{4: 7.0}]) is None

@@ -8,7 +8,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from configs.errors import UsageError
-from eval.bench.row import IDENTITY, Row
+from eval.bench.row import Row
 from eval.bench.row_file import RowFile
 from tests.eval.bench.conftest import BATCHES, WORKLOAD, measured
 
@@ -54,14 +54,14 @@ def test_rates_are_by_the_whole_time(made_up):
     assert (unified.requests_finished, unified.requests_dropped) == (12, 0)
     assert unified.frame_ms_p50 == pytest.approx(1.5 * 140)
     assert unified.decode_batch == 30
-    assert unified.stage_ms["decode_30"] == 15
+    assert unified.stage_ms == {"prefill": 150, "denoise": 45, "fork": 7.5, "decode_30": 15}
     assert unified.decode_growth == pytest.approx(10 / 4)
     assert unified.decode_growth_ci95 == pytest.approx((10 / 4, 10 / 4))
 
 
 def test_whoever_gives_other_actions_is_marked(made_up):
     assert [row.actions_equal for row in made_up()] == [True] * 4
-    same, other = ["a"] * 43, ["a"] * 42 + ["b"]
+    same, other = ["a"] * 46, ["a"] * 45 + ["b"]
     unified, parallel = list(BATCHES)[2:]
     answered = {**dict.fromkeys(BATCHES, same), unified: other}
     rows = made_up(actions=answered)
