@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import json
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -36,6 +37,8 @@ def report_floors(options: Options, subject: Subject) -> int:
     Raises:
         UsageError: The options ask for what cannot be had.
     """
+    if options.output is not None:
+        _check_output(options.output)
     most = peaks(options.peaks, subject.config.dtype)
     bench, console, records = Bench(subject), open_console(), []
     axes = options.axes
@@ -108,6 +111,28 @@ def _about(subject: Subject, most: Peaks) -> dict[str, Any]:
         "versions": provenance.versions(),
         "hardware": provenance.hardware(),
     }
+
+
+def _check_output(path: Path) -> None:
+    """Refuse to replace what is no roofline, before anything is measured."""
+    try:
+        written = path.read_text(encoding="utf-8") if path.exists() else ""
+    except OSError as error:
+        raise UsageError(f"cannot write {str(path)!r}: {error.strerror}; give --output another") from None
+    except UnicodeDecodeError:
+        written = "something else"
+    if written and not _is_roofline(written):
+        raise UsageError(
+            f"{str(path)!r} holds something else than a roofline and is not replaced; give --output another"
+        )
+
+
+def _is_roofline(written: str) -> bool:
+    try:
+        content = json.loads(written)
+    except ValueError:
+        return False
+    return isinstance(content, dict) and "rooflines" in content
 
 
 def _write(path: Path, content: Mapping[str, Any]) -> None:

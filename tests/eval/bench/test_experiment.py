@@ -238,6 +238,18 @@ def test_every_stage_is_held_against_its_floor(tmp_path, capsys):
     assert record["decode_growth"]["rows"] == [1, 6]
     assert record["decode_growth"]["value"] > 0
     assert "decode 6 takes" in out
+    assert report_floors(options(path), SUBJECT) == 0, "a roofline may take the place of another"
+
+
+@pytest.mark.parametrize(
+    "content", ['{"mode": "unified"}\n{"mode": "shared"}\n', "[]", '{"mode": "unified"}\n']
+)
+def test_a_roofline_does_not_take_the_place_of_something_else(content, tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_text(content)
+    with pytest.raises(UsageError, match=r"rows\.jsonl.* else than a roofline"):
+        report_floors(options(path), SUBJECT)
+    assert path.read_text() == content
 
 
 def test_peaks_that_nobody_has_published_are_refused(tmp_path):
