@@ -2,6 +2,7 @@
 
 import dataclasses
 import datetime as dt
+import itertools
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -40,15 +41,16 @@ def run_experiment(options: Options, subject: Subject, *, began: float | None = 
         UsageError: The file of rows is none, or cannot be written.
         KeyboardInterrupt: Ctrl-C; the rows of finished workloads are in the file.
     """
-    file = RowFile(options.output or default_output(options.policy))
-    before = len(file.rows)
     began = time.perf_counter() if began is None else began
     experiment = _Experiment(options, subject, began)
     planned = options.axes.workloads()
+    asked = [experiment.identities(*group) for group in planned]
+    file = RowFile(options.output or default_output(options.policy))
+    before = len(file.rows)
     wanted = [
-        (workload, contenders)
-        for workload, contenders in planned
-        if not (options.resume and file.has(experiment.identities(workload, contenders)))
+        group
+        for group, identities in zip(planned, asked, strict=True)
+        if not (options.resume and file.has(identities))
     ]
     with Terminal(experiment.setting, file.path) as terminal, Interrupts() as signals:
         terminal.announce(_count(wanted), skipped=_count(planned) - _count(wanted), there=before)
@@ -65,8 +67,7 @@ def run_experiment(options: Options, subject: Subject, *, began: float | None = 
         except KeyboardInterrupt:
             terminal.interrupted(len(file.rows) - before)
             raise
-        asked = [one for group in planned for one in experiment.identities(*group)]
-        shown = file.of(asked)
+        shown = file.of(itertools.chain.from_iterable(asked))
         terminal.report(shown, _plots(shown, file.path), took_s=time.perf_counter() - began)
     return 1 if any(row.actions_equal is False for row in shown) else 0
 
@@ -76,6 +77,7 @@ class _Experiment:
 
     def __init__(self, options: Options, subject: Subject, began: float) -> None:
         self.setting = _setting(subject)
+        self._subject = subject
         self._options = options
         self._began = began
         self._bench = Bench(subject)
@@ -86,7 +88,7 @@ class _Experiment:
     def identities(self, workload: Workload, contenders: Sequence[Contender]) -> list[tuple[Any, ...]]:
         """The identities of a workload's rows, before it is measured."""
         common = {
-            **dataclasses.asdict(self.setting),
+            **dataclasses.asdict(self._setting_of(workload)),
             "denoise_steps": workload.denoise_steps,
             "text_tokens": workload.text_tokens,
             "robots": workload.robots,
@@ -128,7 +130,10 @@ class _Experiment:
             took_s=time.perf_counter() - self._began,
             provenance={"written_at": _now(), **self._provenance},
         )
-        return rows(self.setting, workload, turns, measured, afterwards)
+        return rows(self._setting_of(workload), workload, turns, measured, afterwards)
+
+    def _setting_of(self, workload: Workload) -> Setting:
+        return _setting(self._subject.with_cameras(workload.cameras))
 
 
 def _count(workloads: Sequence[tuple[Workload, Sequence[Contender]]]) -> int:

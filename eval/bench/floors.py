@@ -1,7 +1,6 @@
 """`--roofline`: times every stage of a policy by itself, and holds it against its floor."""
 
 import dataclasses
-import itertools
 import json
 import statistics
 from collections.abc import Mapping, Sequence
@@ -24,6 +23,7 @@ from eval.bench.stages import Stages
 from eval.bench.subject import Subject
 from eval.bench.table import print_growth, print_roofline
 from eval.bench.terminal import open_console
+from eval.bench.workloads import Workload, robots_in_words
 from eval.json_files import write_json
 from oxygen.runner import Sizes
 
@@ -39,15 +39,21 @@ def report_floors(options: Options, subject: Subject) -> int:
     """
     if options.output is not None:
         _check_output(options.output)
+    asked = [(one, subject.with_cameras(one.cameras)) for one, _ in options.axes.workloads()]
     most = peaks(options.peaks, subject.config.dtype)
     bench, console, records = Bench(subject), open_console(), []
-    axes = options.axes
-    for steps, n, robots in itertools.product(axes.denoise_steps, axes.text_tokens, axes.robots):
-        sizes = _sizes(robots, n)
-        stages, growth = _measured(bench, subject, steps, sizes, most, options.repetitions)
-        what = f"{steps} denoise steps, N = {n}, robots: {robots}"
-        print_roofline(stages, most, f"{subject.name}, {subject.config.dtype}: {what}", console)
-        record = {"denoise_steps": steps, "text_tokens": n, "robots": robots, "stages": _records(stages)}
+    for workload, seen in asked:
+        sizes = _sizes(workload.robots, workload.text_tokens)
+        stages, growth = _measured(bench, seen, workload, sizes, most, options.repetitions)
+        print_roofline(stages, most, _title(workload, seen), console)
+        record = {
+            "denoise_steps": workload.denoise_steps,
+            "text_tokens": workload.text_tokens,
+            "robots": workload.robots,
+            "cameras": len(seen.config.cameras),
+            "prefix_tokens": seen.config.image_tokens + seen.bucket,
+            "stages": _records(stages),
+        }
         if growth is not None:
             print_growth(sizes.rows, growth, console)
             record["decode_growth"] = {"rows": sizes.rows, **dataclasses.asdict(growth)}
@@ -69,16 +75,23 @@ def _sizes(robots: int, text_tokens: int) -> Sizes:
     )
 
 
+def _title(workload: Workload, subject: Subject) -> str:
+    robots = robots_in_words(workload.robots, len(subject.config.cameras))
+    what = f"{workload.denoise_steps} denoise steps, N = {workload.text_tokens}, {robots}"
+    return f"{subject.name}, {subject.config.dtype}: {what}"
+
+
 def _measured(
-    bench: Bench, subject: Subject, denoise_steps: int, sizes: Sizes, most: Peaks, repetitions: int
+    bench: Bench, subject: Subject, workload: Workload, sizes: Sizes, most: Peaks, repetitions: int
 ) -> tuple[list[Stage], Ratio | None]:
     """Every stage by itself, and how a decode step grows from a text of each robot to N of each."""
-    runner = bench.runners(denoise_steps, [sizes])[sizes]
+    steps = workload.denoise_steps
+    runner = bench.runners(steps, [sizes], cameras=workload.cameras)[sizes]
     seen = runner.blank(subject.bucket)
     programs = Stages(runner, seen, SUFFIX.tokens)
     programs.times()  # the first calls are slower
     each = [programs.times() for _ in range(repetitions)]
-    siglip_ms = roofline.siglip_ms(runner.config, bench.weights(denoise_steps), seen, calls=repetitions)
+    siglip_ms = roofline.siglip_ms(runner.config, bench.weights(steps), seen, calls=repetitions)
     needs = roofline.needed(runner.config, sizes, subject.bucket)
     return roofline.stages(needs, most, _median(each), siglip_ms), decode_growth(
         [times.decode for times in each]
@@ -103,7 +116,6 @@ def _about(subject: Subject, most: Peaks) -> dict[str, Any]:
         "policy": subject.name,
         "weights": subject.weights_from,
         "dtype": subject.config.dtype,
-        "prefix_tokens": subject.config.image_tokens + subject.bucket,
         "device": jax.devices()[0].device_kind,
         "peaks": dataclasses.asdict(most),
         "command": command(),

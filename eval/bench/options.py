@@ -110,6 +110,7 @@ def read(arguments: Sequence[str]) -> Options:
         robots=_once(chosen["robots"], "robots", int),
         arrivals=tuple((text, spelling.parse(text)) for text in _once(chosen["arrivals"], "arrivals", str)),
         deadline_ms=_once(chosen.get("deadline_ms", ()), "deadline ms", float),
+        cameras=_once(chosen.get("cameras", ()), "cameras", int),
         slots=given.slots,
         rows=given.rows,
     )
@@ -176,6 +177,13 @@ def _parser() -> _Parser:
         action="extend",
         metavar="MS",
         help="in mode unified, decode what fits before the deadline instead of --tokens-per-frame",
+    )
+    what.add_argument(
+        "--cameras",
+        nargs="+",
+        action="extend",
+        metavar="N",
+        help="images in an observation, to twice as many as the policy has; default: as many as it has",
     )
     what.add_argument(
         "--slots",

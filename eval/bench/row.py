@@ -9,6 +9,7 @@ IDENTITY = (
     "weights",
     "dtype",
     "device",
+    "cameras",
     "prompt_tokens",
     "mode",
     "denoise_steps",
@@ -27,7 +28,7 @@ IDENTITY = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Setting:
-    """What all rows of one call have in common.
+    """What all rows of a workload have in common.
 
     Attributes:
         policy: The preset.

@@ -70,7 +70,7 @@ class Bench:
             queries: How many each will answer, warm-up included; there is room for the texts of these.
         """
         sizes = {contender: sizes_of(workload, contender, queries) for contender in contenders}
-        by_size = self.runners(workload.denoise_steps, list(sizes.values()))
+        by_size = self.runners(workload.denoise_steps, list(sizes.values()), cameras=workload.cameras)
         runners = {contender: by_size[size] for contender, size in sizes.items()}
         with contextlib.ExitStack() as stack:
             lanes = []
@@ -90,12 +90,15 @@ class Bench:
                 },
             )
 
-    def runners(self, denoise_steps: int, every: Sequence[Sizes]) -> Mapping[Sizes, Runner]:
+    def runners(
+        self, denoise_steps: int, every: Sequence[Sizes], *, cameras: int | None = None
+    ) -> Mapping[Sizes, Runner]:
         """The policy's programs for each of those sizes, all for as many robots.
 
         Those of the last call are kept where they serve again, since workloads often share them.
         """
-        config = dataclasses.replace(self._subject.config, denoise_steps=denoise_steps)
+        seen = self._subject.with_cameras(cameras).config
+        config = dataclasses.replace(seen, denoise_steps=denoise_steps)
         wanted = dict.fromkeys(every)
         robots = next(iter(wanted)).robots
         there = {

@@ -19,8 +19,8 @@ class Subject:
 
     Attributes:
         name: Its preset.
-        config: Its sizes. Of its prompt lengths two are kept: the one used, and the longest, which decides
-            how much room the pool has.
+        config: Its sizes. Of its prompt lengths the one used is kept: no other is compiled, and a slot of the
+            pool has room for no longer one.
         weights: The seed of random ones, or a function that loads them.
         weights_from: `random`, or where they come from.
         prompt_tokens: Tokens in the prompt, before it is padded.
@@ -36,6 +36,27 @@ class Subject:
     def bucket(self) -> int:
         """Tokens that the prompt is padded to."""
         return self.config.bucket(self.prompt_tokens)
+
+    def with_cameras(self, cameras: int | None) -> "Subject":
+        """The same policy with so many cameras: the first of its own, then those of a second robot.
+
+        Its weights are the same: every image goes through the same tower.
+
+        Args:
+            cameras: How many; None for its own.
+
+        Raises:
+            UsageError: More than two robots have.
+        """
+        own = self.config.cameras
+        if cameras is None:
+            return self
+        every = (*own, *(f"second_{camera}" for camera in own))
+        if cameras > len(every):
+            raise UsageError(
+                f"cameras: {cameras}; {self.name} has {len(own)}; at most two robots' worth, {len(every)}"
+            )
+        return dataclasses.replace(self, config=dataclasses.replace(self.config, cameras=every[:cameras]))
 
 
 def find(name: str, *, random_weights: bool, dtype: str | None, prompt_tokens: int) -> Subject:
@@ -53,7 +74,7 @@ def find(name: str, *, random_weights: bool, dtype: str | None, prompt_tokens: i
     used = config.bucket(prompt_tokens)
     return Subject(
         name=name,
-        config=dataclasses.replace(config, prompt_buckets=tuple(sorted({used, config.max_prompt}))),
+        config=dataclasses.replace(config, prompt_buckets=(used,)),
         weights=weights,
         weights_from=weights_from,
         prompt_tokens=prompt_tokens,

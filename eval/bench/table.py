@@ -11,7 +11,7 @@ from eval.bench.costs import Peaks
 from eval.bench.ratios import Ratio
 from eval.bench.roofline import Stage
 from eval.bench.row import Row
-from eval.bench.workloads import contender_in_words, room_in_words
+from eval.bench.workloads import contender_in_words, robots_in_words, room_in_words
 
 WIDTH = 110
 """Columns of the tables where there is no terminal to ask."""
@@ -101,12 +101,13 @@ def print_rows(rows: Sequence[Row], console: Console) -> None:
 def workload_of(row: Row) -> tuple[object, ...]:
     """What rows of the same table have in common."""
     model = (row.policy, row.dtype, row.device)
-    return (*model, row.denoise_steps, row.text_tokens, row.arrivals, row.robots, row.slots, row.rows)
+    served = (row.robots, row.cameras, row.slots, row.rows)
+    return (*model, row.denoise_steps, row.text_tokens, row.arrivals, *served)
 
 
 def heading(row: Row) -> str:
     """A workload in words."""
-    robots = "1 robot" if row.robots == 1 else f"{row.robots} robots"
+    robots = robots_in_words(row.robots, row.cameras)
     most = room_in_words(row.slots, row.rows)
     return f"N = {row.text_tokens}, {row.arrivals}, {row.denoise_steps} denoise steps, {robots}{most}"
 

@@ -22,6 +22,7 @@ class Workload:
         slots: Texts that can be alive at once, of all robots; None for as many as are asked for, so that none
             is dropped.
         rows: Texts that `unified` and `shared` decode in one batch; None for all that are alive.
+        cameras: Images in an observation; None for as many as the policy has.
     """
 
     denoise_steps: int
@@ -31,6 +32,7 @@ class Workload:
     spelled: str
     slots: int | None = None
     rows: int | None = None
+    cameras: int | None = None
 
     def __post_init__(self) -> None:
         for field in ("denoise_steps", "text_tokens", "robots"):
@@ -43,17 +45,27 @@ class Workload:
             )
         if self.slots is not None and self.slots < self.robots:
             raise UsageError(f"slots: {self.slots}; at least one for each robot, {self.robots}")
-        if self.rows is not None and self.rows < 1:
-            raise UsageError(f"rows: {self.rows}; at least 1")
+        for field in ("rows", "cameras"):
+            value = getattr(self, field)
+            if value is not None and value < 1:
+                raise UsageError(f"{field}: {value}; at least 1")
 
     def lengths(self, robot: int, query: int) -> list[int]:
         """Tokens of each text that is born for a robot in a query."""
         return [self.text_tokens if n is None else n for n in self.arrivals.due(robot, query)]
 
     def __str__(self) -> str:
-        robots = "1 robot" if self.robots == 1 else f"{self.robots} robots"
+        robots = robots_in_words(self.robots, self.cameras)
         most = room_in_words(self.slots, self.rows)
         return f"N = {self.text_tokens}, {self.spelled}, {self.denoise_steps} denoise steps, {robots}{most}"
+
+
+def robots_in_words(robots: int, cameras: int | None) -> str:
+    """How many robots, and through how many cameras each sees if that was said."""
+    served = "1 robot" if robots == 1 else f"{robots} robots"
+    if cameras is None:
+        return served
+    return f"{served} of 1 camera" if cameras == 1 else f"{served} of {cameras} cameras"
 
 
 def room_in_words(slots: int | None, rows: int | None) -> str:
@@ -96,8 +108,8 @@ def contender_in_words(mode: str, tokens_per_frame: int | None, deadline_ms: flo
 class Axes:
     """Every choice on every axis; what is measured is their product.
 
-    Deadlines, where there are any, take the place of the tokens per frame. `slots` and `rows` are no axes:
-    they are the same in all workloads.
+    Deadlines, where there are any, take the place of the tokens per frame. Without `cameras` there are as
+    many as the policy has. `slots` and `rows` are no axes: they are the same in all workloads.
     """
 
     modes: tuple[str, ...]
@@ -107,6 +119,7 @@ class Axes:
     robots: tuple[int, ...]
     arrivals: tuple[tuple[str, Arrivals], ...]
     deadline_ms: tuple[float, ...] = ()
+    cameras: tuple[int, ...] = ()
     slots: int | None = None
     rows: int | None = None
 
@@ -138,7 +151,9 @@ class Axes:
 
     def workloads(self) -> list[tuple[Workload, list[Contender]]]:
         """Every workload with its contenders."""
-        product = itertools.product(self.denoise_steps, self.text_tokens, self.robots, self.arrivals)
+        product = itertools.product(
+            self.denoise_steps, self.text_tokens, self.cameras or (None,), self.robots, self.arrivals
+        )
         return [
             (
                 Workload(
@@ -149,8 +164,9 @@ class Axes:
                     spelled=spelled,
                     slots=self.slots,
                     rows=self.rows,
+                    cameras=cameras,
                 ),
                 self.contenders(n),
             )
-            for steps, n, robots, (spelled, arrivals) in product
+            for steps, n, cameras, robots, (spelled, arrivals) in product
         ]

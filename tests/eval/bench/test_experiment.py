@@ -1,6 +1,5 @@
 """The benchmark measures for real: a policy of a few thousand parameters, every mode, one file of rows."""
 
-import dataclasses
 import itertools
 import json
 import os
@@ -177,6 +176,36 @@ def test_too_few_slots_drop_texts_and_the_row_counts_them(tmp_path, capsys):
     assert "were dropped" in capsys.readouterr().out
 
 
+def test_more_cameras_are_a_longer_prefix_of_the_same_policy(tmp_path, capsys):
+    path = tmp_path / "rows.jsonl"
+    asked = ("--modes", "actions", "unified", "--cameras", "1", "3")
+    assert run_experiment(options(path, *asked), SUBJECT) == 0
+    assert [(row.cameras, row.prefix_tokens, row.actions_equal) for row in RowFile(path).rows] == [
+        (cameras, 4 * cameras + 24, True) for cameras in (1, 1, 1, 3, 3, 3)
+    ]
+    assert len({row.actions_sha256 for row in RowFile(path).rows}) == 2
+    out = capsys.readouterr().out
+    assert "1 robot of 1 camera" in out
+    assert "1 robot of 3 cameras" in out
+
+
+def test_the_policys_own_cameras_are_what_is_measured_if_none_are_said(rows, tmp_path):
+    identities = {row.identity for row in rows}
+    path = tmp_path / "rows.jsonl"
+    RowFile(path).append(rows)
+    assert run_experiment(options(path, "--cameras", "2", "--resume"), SUBJECT) == 0
+    assert {row.identity for row in RowFile(path).rows} == identities
+
+
+def test_more_than_two_robots_cameras_are_refused_before_a_file_is_made(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    with pytest.raises(UsageError, match=r"cameras: 5; small-for-tests has 2.* 4"):
+        run_experiment(options(path, "--cameras", "1", "5"), SUBJECT)
+    assert not path.exists()
+    with pytest.raises(UsageError, match="cameras: 5"):
+        report_floors(read(["--roofline", "--cameras", "5"]), SUBJECT)
+
+
 def test_a_deadline_decides_how_much_a_frame_decodes(tmp_path):
     path = tmp_path / "rows.jsonl"
     arguments = (
@@ -261,5 +290,5 @@ def test_random_weights_need_no_preset_file():
     subject = find("pi05_libero", random_weights=True, dtype=None, prompt_tokens=200)
     assert (subject.weights_from, subject.config.dtype, subject.bucket) == ("random", "bfloat16", 200)
     other = find("pi05_libero", random_weights=True, dtype="float32", prompt_tokens=24)
-    assert (other.config.dtype, other.config.prompt_buckets) == ("float32", (32, 200))
-    assert dataclasses.replace(other.config, prompt_buckets=(200,)).image_tokens == 512
+    assert (other.config.dtype, other.config.prompt_buckets) == ("float32", (32,))
+    assert other.config.image_tokens == 512

@@ -46,6 +46,7 @@ def test_quick_changes_only_what_was_not_given():
         (["--deadline-ms", "50", "--tokens-per-frame", "1"], "leave out --tokens-per-frame"),
         (["--slots", "1", "--robots", "2"], "one for each robot"),
         (["--queries", "many"], "many"),
+        (["--cameras", "0"], "at least 1"),
         (["--queries"], "--queries"),
         (["--arrivals", "evry:1"], "every:QUERIES"),
         (["--dtype", "float16"], "bfloat16"),
@@ -94,6 +95,7 @@ def test_help_names_every_axis(capsys):
         "--tokens-per-frame",
         "--arrivals",
         "--robots",
+        "--cameras",
     ):
         assert axis in out
     assert "None" not in out

@@ -57,8 +57,8 @@ def test_the_second_table_has_the_tails_the_texts_and_the_memory(made_up):
 
 def test_every_workload_has_a_table_of_its_own(made_up):
     text = printed([*made_up(), *made_up(dataclasses.replace(WORKLOAD, robots=2))])
-    assert "N = 30, every:1, 10 denoise steps, 1 robot" in text
-    assert "N = 30, every:1, 10 denoise steps, 2 robots" in text
+    assert "N = 30, every:1, 10 denoise steps, 1 robot of 2 cameras" in text
+    assert "N = 30, every:1, 10 denoise steps, 2 robots of 2 cameras" in text
 
 
 def test_what_spoils_a_measurement_is_said(made_up):
