@@ -9,6 +9,9 @@ import numpy as np
 
 from configs.errors import UsageError
 
+_MOST = 2**16
+"""Requests of a task that can be born in one query of a robot: 16 bits tell them apart."""
+
 
 def _rng(*key: int) -> np.random.Generator:
     return np.random.default_rng(key)
@@ -68,6 +71,8 @@ class Burst:
 
     def __post_init__(self) -> None:
         _at_least(1, "Burst", n=self.n, every=self.every)
+        if self.n > _MOST:
+            raise UsageError(f"Burst: n is {self.n}; it must be at most {_MOST}")
 
     def due(self, stream: int, query: int) -> Sequence[int | None]:
         """See `Arrivals`."""
@@ -89,8 +94,8 @@ class Poisson:
 
     def __post_init__(self) -> None:
         _at_least(0, "Poisson", seed=self.seed)
-        if not 0 < self.rate < math.inf:
-            raise UsageError(f"Poisson: rate is {self.rate}; it must be a number above 0")
+        if not 0 < self.rate <= _MOST / 2:
+            raise UsageError(f"Poisson: rate is {self.rate}; it must be above 0 and at most {_MOST // 2}")
 
     def due(self, stream: int, query: int) -> Sequence[int | None]:
         """See `Arrivals`."""

@@ -7,7 +7,7 @@ import numpy as np
 from configs.errors import UsageError
 from oxygen.config import Pi05Config
 from oxygen.engine_config import EngineConfig, check_slots, sizes_for
-from oxygen.language import LanguageTask
+from oxygen.language import LanguageTask, check_draws
 from oxygen.runner import Runner
 from oxygen.scheduler import Mode
 from oxygen.tokenizer import Tokenizer, check_fits
@@ -43,6 +43,7 @@ def create_vector_policy(
     """
     engine = engine or EngineConfig()
     check_fits(tokenizer, config)
+    check_draws(tasks, config.vocab_size)
     transform = transform or untrained(LIBERO)
     transform.check_fits(config)
     suffixes = tuple(_suffix(task, tokenizer) for task in tasks)

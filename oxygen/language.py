@@ -1,6 +1,7 @@
 """Language tasks as data, and what is told about the texts they bring forth."""
 
 import dataclasses
+from collections.abc import Sequence
 
 from configs.errors import UsageError
 from oxygen.arrivals import EVERY_QUERY, Arrivals
@@ -38,6 +39,21 @@ class LanguageTask:
             )
         if not self.prompt:
             raise UsageError(f"language task {self.name!r} has an empty prompt; say what to write")
+
+
+def check_draws(tasks: Sequence[LanguageTask], vocab_size: int) -> None:
+    """Refuse to draw among more tokens than there are.
+
+    Raises:
+        UsageError: Names the task and both numbers.
+    """
+    for task in tasks:
+        top_k = task.sampling.top_k or 0
+        if not task.sampling.greedy and top_k > vocab_size:
+            raise UsageError(
+                f"language task {task.name!r}: top_k is {top_k}, the model has {vocab_size} tokens; "
+                "give no more, or leave it out to draw among all"
+            )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

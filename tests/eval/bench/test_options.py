@@ -49,6 +49,7 @@ def test_quick_changes_only_what_was_not_given():
         (["--cameras", "0"], "at least 1"),
         (["--queries"], "--queries"),
         (["--arrivals", "evry:1"], "every:QUERIES"),
+        (["--arrivals", "poisson:1e19"], "at most 32768"),
         (["--dtype", "float16"], "bfloat16"),
         (["--policy", "smal"], "'small'"),
         (["--policy", "expert"], "no model"),

@@ -35,6 +35,8 @@ def test_what_is_written_is_what_arrives(text, arrivals):
         ("burst:-1:8", "at least 1"),
         ("poisson:0", "above 0"),
         ("poisson:nan", "above 0"),
+        ("poisson:1e19", "at most 32768"),
+        ("burst:65537:1", "at most 65536"),
         ("poisson:often", "number"),
         ("every:1@", "@8-30"),
         ("every:1@30-8", "most"),
