@@ -15,7 +15,7 @@ from eval import provenance
 from eval.bench import memory, multi_process_service
 from eval.bench.measurement import Turns, measure
 from eval.bench.options import Options, command, default_output
-from eval.bench.row import IDENTITY, Row, Setting
+from eval.bench.row import Row, Setting, identity
 from eval.bench.row_file import RowFile
 from eval.bench.rows import Afterwards, rows
 from eval.bench.schedule import longest_life
@@ -54,6 +54,9 @@ def run_experiment(options: Options, subject: Subject, *, began: float | None = 
     ]
     with Terminal(experiment.setting, file.path) as terminal, Interrupts() as signals:
         terminal.announce(_count(wanted), skipped=_count(planned) - _count(wanted), there=before)
+        if options.resume:
+            there = file.of(itertools.chain.from_iterable(asked))
+            terminal.compare_commits(there, experiment.provenance["commit"])
         terminal.expect(_count(wanted) * (options.repetitions + 1))
 
         def advance() -> None:
@@ -81,7 +84,7 @@ class _Experiment:
         self._options = options
         self._began = began
         self._bench = Bench(subject)
-        self._provenance = _provenance()
+        self.provenance = _provenance()
         on_gpu = jax.devices()[0].platform == "gpu"
         self._multi_process_service = multi_process_service.is_active(os.environ) if on_gpu else None
 
@@ -97,6 +100,7 @@ class _Experiment:
             "rows": workload.rows,
             "repetitions": self._options.repetitions,
             "queries": self._options.queries,
+            **self.provenance,
         }
         every = [
             {
@@ -107,7 +111,7 @@ class _Experiment:
             }
             for contender in contenders
         ]
-        return [tuple(one[name] for name in IDENTITY) for one in every]
+        return [identity(one) for one in every]
 
     def measured(
         self, workload: Workload, contenders: Sequence[Contender], advance: Callable[[], None]
@@ -128,7 +132,7 @@ class _Experiment:
             memory=taken,
             multi_process_service=self._multi_process_service,
             took_s=time.perf_counter() - self._began,
-            provenance={"written_at": _now(), **self._provenance},
+            provenance={"written_at": _now(), **self.provenance},
         )
         return rows(self._setting_of(workload), workload, turns, measured, afterwards)
 

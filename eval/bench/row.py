@@ -1,6 +1,8 @@
 """A row of the benchmark's file: one configuration, what it took, and what is needed to believe it."""
 
 import dataclasses
+import functools
+import operator
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,8 +24,16 @@ IDENTITY = (
     "rows",
     "repetitions",
     "queries",
+    "versions.jax",
+    "hardware.processor",
+    "hardware.cores",
 )
-"""The fields that say which configuration a row is of; the others are what came of it."""
+"""What says which configuration a row is of, and on what it was measured; all else is what came of it."""
+
+
+def identity(values: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What two rows of the same configuration have in common, out of a row's fields and theirs."""
+    return tuple(functools.reduce(operator.getitem, name.split("."), values) for name in IDENTITY)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -184,4 +194,4 @@ class Row(Setting):
     @property
     def identity(self) -> tuple[Any, ...]:
         """What two rows of the same configuration have in common."""
-        return tuple(getattr(self, name) for name in IDENTITY)
+        return identity(vars(self))

@@ -45,6 +45,15 @@ class Terminal:
         elif there:
             self._say(f"{_counted(there, 'row')} are there already; new ones are appended.")
 
+    def compare_commits(self, there: Sequence[Row], commit: str | None) -> None:
+        """Say if rows that are there already are of other code than this."""
+        if others := [row for row in there if row.commit != commit]:
+            which = ", ".join(sorted({_short(row.commit) for row in others}))
+            self._say(
+                f"[red]Of other code ({which}; this is {_short(commit)}): {_counted(len(others), 'row')}; "
+                "without --resume all are measured anew.[/]"
+            )
+
     def expect(self, turns: int) -> None:
         """How many turns there are altogether."""
         self._progress.update(self._bar, total=turns)
@@ -82,6 +91,10 @@ class Terminal:
 
     def _say(self, text: str) -> None:
         self._console.print(text, soft_wrap=True)
+
+
+def _short(commit: str | None) -> str:
+    return "no commit" if commit is None else commit[:10]
 
 
 def _counted(number: int, what: str) -> str:

@@ -39,7 +39,7 @@ PROVENANCE = {
     "command": "python -m eval.bench",
     "commit": None,
     "dirty": None,
-    "versions": {"python": "3.12", "mujoco": None},
+    "versions": {"python": "3.12", "mujoco": None, "jax": "0.0"},
     "hardware": {"processor": "an abacus", "cores": 2, "load_average": [0.1, 0.1, 0.1]},
 }
 MEMORY = Memory(

@@ -1,5 +1,6 @@
 """The benchmark measures for real: a policy of a few thousand parameters, every mode, one file of rows."""
 
+import dataclasses
 import itertools
 import json
 import os
@@ -158,9 +159,16 @@ def test_robots_and_bursts_are_served_and_a_resumed_run_leaves_out_what_is_there
     first = RowFile(path).rows
     assert [row.requests_born for row in first] == [16] * 3, "two robots, two texts in two of three queries"
     assert [row.requests_dropped for row in first] == [0] * 3
+    capsys.readouterr()
     run_experiment(options(path, *asked, "--resume"), SUBJECT)
     assert RowFile(path).rows == first
-    assert "left out" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "left out" in out
+    assert "other code" not in out
+    older = tmp_path / "older.jsonl"
+    RowFile(older).append(dataclasses.replace(row, commit="0123456789abcdef") for row in first)
+    run_experiment(options(older, *asked, "--resume"), SUBJECT)
+    assert "Of other code (0123456789; this is" in capsys.readouterr().out
 
 
 def test_too_few_slots_drop_texts_and_the_row_counts_them(tmp_path, capsys):

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 from configs.errors import UsageError
 from eval.bench.row import Row
 from eval.bench.row_file import RowFile
-from tests.eval.bench.conftest import BATCHES, WORKLOAD, measured
+from tests.eval.bench.conftest import BATCHES, PROVENANCE, WORKLOAD, measured
 
 SCHEMA = TypeAdapter(Row).json_schema()
 PROMISED = """
@@ -139,7 +139,25 @@ def test_a_file_knows_what_it_has_and_shows_the_newest(made_up, tmp_path):
     assert file.of([identities[2]]) == [file.rows[4]]
     other = made_up(dataclasses.replace(WORKLOAD, text_tokens=31))
     assert not file.has([other[0].identity])
-    assert set(IDENTITY) <= {field.name for field in dataclasses.fields(Row)}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"versions": {"python": "3.12", "mujoco": None, "jax": "0.1"}},
+        {"hardware": {**PROVENANCE["hardware"], "processor": "a slide rule"}},
+        {"hardware": {**PROVENANCE["hardware"], "cores": 64}},
+        {"cameras": 1},
+    ],
+)
+def test_a_row_of_another_machine_jax_or_number_of_cameras_is_no_row_of_this_configuration(
+    other, made_up, tmp_path
+):
+    file, row = RowFile(tmp_path / "rows.jsonl"), made_up()[0]
+    file.append([dataclasses.replace(row, **other)])
+    assert not file.has([row.identity])
+    file.append([dataclasses.replace(row, commit="another")])
+    assert file.has([row.identity]), "whether the code is another is for a person to judge"
 
 
 @pytest.mark.parametrize("content", ['{"mode": "unified"}\n', "[]\n", "no rows\n"])
