@@ -1,21 +1,29 @@
-"""Ratios of two modes that were run in turns: paired by repetition, with an interval."""
+"""Ratios of two modes that were run in turns: paired by repetition, with two kinds of interval."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from eval.statistics import Interval
+from eval.statistics import Interval, cluster_bootstrap_95
 
 _LEVEL = 0.95
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Ratio:
-    """A ratio and its 95 % interval, which is None where one repetition is all there is."""
+    """A ratio and its intervals, which are None where one repetition is all there is.
+
+    Attributes:
+        value: The median over repetitions.
+        ci95: By the order of the repetitions, which keeps its 95 % from six of them on.
+        bootstrap95: By drawing the repetitions anew. Of six and more it holds the truth in 91 to 94 % of
+            cases; of fewer, it is as wide as the other one and as little to be relied on.
+    """
 
     value: float
     ci95: Interval | None
+    bootstrap95: Interval | None
 
 
 def paired_ratio(
@@ -33,7 +41,17 @@ def paired_ratio(
         raise ValueError("a ratio of no repetitions")
     by = expected or (1.0,) * len(numerators)
     ratios = np.array([a / b / c for a, b, c in zip(numerators, denominators, by, strict=True)])
-    return Ratio(value=float(np.median(ratios)), ci95=_median_95(np.sort(ratios)))
+    return Ratio(
+        value=float(np.median(ratios)),
+        ci95=_median_95(np.sort(ratios)),
+        bootstrap95=cluster_bootstrap_95(
+            _median_ratio, np.array(numerators), np.array(denominators), np.array(by)
+        ),
+    )
+
+
+def _median_ratio(a: np.ndarray, b: np.ndarray, c: np.ndarray, *, axis: int) -> np.ndarray:
+    return np.asarray(np.median(a / b / c, axis=axis))
 
 
 def _median_95(sample: np.ndarray) -> Interval | None:

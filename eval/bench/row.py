@@ -98,7 +98,9 @@ class Row(Setting):
             rows were too few. So are the next figures that build on it.
         speedup_over_isolated: `isolated`'s mean frame by this one's, paired by repetition.
         speedup_ci95: Its 95 % interval, by the order of the repetitions; from less than six of them, a little
-            or much less than 95 % (see `ratios.py`). So are all intervals here.
+            or much less than 95 % (see `ratios.py`). So are all fields that end in `_ci95`.
+        speedup_bootstrap95: The same by a bootstrap over the repetitions, paired; a little narrower from six
+            repetitions on, and none in rows of before it was taken. So are all that end in `_bootstrap95`.
         predicted_speedup: The same ratio of the predicted frames.
         predicted_over_frame, predicted_over_frame_ci95: The predicted frame by the measured mean, paired by
             repetition: the part of a frame that its programs account for by themselves.
@@ -190,6 +192,11 @@ class Row(Setting):
     dirty: bool | None
     versions: Mapping[str, str | None]
     hardware: Mapping[str, Any]
+    decode_growth_bootstrap95: tuple[float, float] | None = None
+    predicted_over_frame_bootstrap95: tuple[float, float] | None = None
+    speedup_bootstrap95: tuple[float, float] | None = None
+    attained_bootstrap95: tuple[float, float] | None = None
+    action_over_actions_bootstrap95: tuple[float, float] | None = None
 
     @property
     def identity(self) -> tuple[Any, ...]:

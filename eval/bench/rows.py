@@ -13,7 +13,7 @@ from eval.bench.ratios import Ratio, decode_growth, paired_ratio
 from eval.bench.row import Row, Setting
 from eval.bench.schedule import StageTimes, Work, is_foreseen, work
 from eval.bench.workloads import Contender, Workload
-from eval.statistics import quantiles
+from eval.statistics import Interval, quantiles
 from oxygen.scheduler import Mode
 
 Batch = Callable[[Work], int | None]
@@ -77,7 +77,7 @@ def rows(
             **_requests(runs),
             decode_batch=_largest(workload, contender, afterwards.batches[contender], turns),
             stage_ms=_stage_ms(of_each[contender]),
-            **_as_fields("decode_growth", "decode_growth_ci95", growth),
+            **_as_fields("decode_growth", "decode_growth", growth),
             **_ratios(contender, measured.runs, predicted),
             **_exactness(contender, measured.actions),
             compiles_after_warmup=afterwards.compiles_after_warmup[contender],
@@ -207,36 +207,44 @@ def _ratios(
     found: dict[str, Any] = {
         "frame_ms_predicted": None if mine is None else statistics.median(mine),
         **_NO_SPEEDUP,
-        **_as_fields("predicted_over_frame", "predicted_over_frame_ci95", None),
-        **_as_fields("action_over_actions", "action_over_actions_ci95", None),
+        **_as_fields("predicted_over_frame", "predicted_over_frame", None),
+        **_as_fields("action_over_actions", "action_over_actions", None),
     }
     if mine is not None:
         share = paired_ratio(mine, _mean_frames(runs[contender]))
-        found |= _as_fields("predicted_over_frame", "predicted_over_frame_ci95", share)
+        found |= _as_fields("predicted_over_frame", "predicted_over_frame", share)
     if _ISOLATED in runs:
         base, frames = _mean_frames(runs[_ISOLATED]), _mean_frames(runs[contender])
-        found |= _as_fields("speedup_over_isolated", "speedup_ci95", paired_ratio(base, frames))
+        found |= _as_fields("speedup_over_isolated", "speedup", paired_ratio(base, frames))
         if mine is not None and _ISOLATED in predicted:
             expected = [a / b for a, b in zip(predicted[_ISOLATED], mine, strict=True)]
             found["predicted_speedup"] = statistics.median(expected)
             attained = paired_ratio(base, frames, expected=expected)
-            found |= _as_fields("attained_fraction", "attained_ci95", attained)
+            found |= _as_fields("attained_fraction", "attained", attained)
     if _ACTIONS in runs:
         ratio = paired_ratio(_median_actions(runs[contender]), _median_actions(runs[_ACTIONS]))
-        found |= _as_fields("action_over_actions", "action_over_actions_ci95", ratio)
+        found |= _as_fields("action_over_actions", "action_over_actions", ratio)
     return found
 
 
-_NO_SPEEDUP = dict.fromkeys(
-    ("speedup_over_isolated", "speedup_ci95", "predicted_speedup", "attained_fraction", "attained_ci95")
-)
+def _as_fields(name: str, stem: str, ratio: Ratio | None) -> dict[str, Any]:
+    """A ratio and its intervals, which are named after `stem`."""
+    return {
+        name: None if ratio is None else ratio.value,
+        f"{stem}_ci95": None if ratio is None else _bounds(ratio.ci95),
+        f"{stem}_bootstrap95": None if ratio is None else _bounds(ratio.bootstrap95),
+    }
 
 
-def _as_fields(name: str, interval: str, ratio: Ratio | None) -> dict[str, Any]:
-    if ratio is None:
-        return {name: None, interval: None}
-    bounds = None if ratio.ci95 is None else (ratio.ci95.low, ratio.ci95.high)
-    return {name: ratio.value, interval: bounds}
+def _bounds(interval: Interval | None) -> tuple[float, float] | None:
+    return None if interval is None else (interval.low, interval.high)
+
+
+_NO_SPEEDUP = {
+    **_as_fields("speedup_over_isolated", "speedup", None),
+    "predicted_speedup": None,
+    **_as_fields("attained_fraction", "attained", None),
+}
 
 
 def _mean_frames(runs: Sequence[Run]) -> list[float]:

@@ -36,6 +36,7 @@ def test_speedups_are_paired_so_that_drift_cancels(made_up):
     assert isolated.speedup_over_isolated == 1
     assert unified.speedup_over_isolated == pytest.approx(350 / 140)
     assert unified.speedup_ci95 == pytest.approx((350 / 140, 350 / 140))
+    assert unified.speedup_bootstrap95 == pytest.approx((350 / 140, 350 / 140))
     assert unified.predicted_speedup == pytest.approx((2 * 100 + 30 + 30 * 4) / (100 + 30 + 10))
     assert unified.attained_fraction == pytest.approx(1)
     assert unified.frame_ms_predicted == pytest.approx(1.5 * 140)
@@ -166,6 +167,16 @@ def test_a_file_of_something_else_is_refused(content, tmp_path):
     path.write_text(content)
     with pytest.raises(UsageError, match=r"other\.jsonl.*--output"):
         RowFile(path)
+
+
+def test_rows_from_before_there_was_a_bootstrap_are_read(made_up, tmp_path):
+    row = dataclasses.asdict(made_up()[0])
+    of_today = {name: value for name, value in row.items() if not name.endswith("_bootstrap95")}
+    path = tmp_path / "older.jsonl"
+    path.write_text(json.dumps(of_today) + "\n")
+    (read,) = RowFile(path).rows
+    assert read.identity == made_up()[0].identity
+    assert read.speedup_bootstrap95 is None
 
 
 def test_rows_of_another_version_are_refused_as_such(made_up, tmp_path):
