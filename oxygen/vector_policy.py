@@ -19,7 +19,7 @@ from oxygen.scheduler import Mode, Scheduler, Wanted
 from oxygen.second_process import Recipe, RemoteVoice
 from oxygen.tokenizer import Tokenizer
 from oxygen.transforms import Seen, Transform
-from oxygen.voice import LocalVoice, Suffix, Voice
+from oxygen.voice import LocalVoice, Silence, Suffix, Voice
 from oxygen.weights_source import Loadable, required
 from oxygen.work_clock import WorkClock
 
@@ -237,6 +237,8 @@ def _scheduler(parts: Parts, engine: EngineConfig) -> Scheduler:
 
 
 def _voice(parts: Parts, engine: EngineConfig) -> Voice:
+    if engine.mode is Mode.ACTIONS or not parts.tasks:
+        return Silence()
     if engine.mode is not Mode.PARALLEL:
         return LocalVoice(parts.runner, parts.suffixes)
     return RemoteVoice(

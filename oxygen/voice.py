@@ -90,6 +90,31 @@ class Voice(Protocol):
         """Give back what it holds; nothing is asked of it after that."""
 
 
+class Silence:
+    """Says nothing, and holds no pool for it: mode `actions`, and policies without a language task."""
+
+    compiles_after_warm_up = 0
+
+    def __init__(self, *, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
+
+    def begin(self, turn: Turn, prefix: Prefix | None, steps: int) -> None:
+        """Nothing."""
+
+    def finish(self, turn: Turn, prefix: Prefix | None) -> None:
+        """Nothing."""
+
+    def drain(self) -> None:
+        """Nothing."""
+
+    def heard(self) -> Heard:
+        """No tokens."""
+        return Heard(written={}, first_at={}, ended_at={}, at=self._clock(), decoded_at=None)
+
+    def close(self) -> None:
+        """Nothing."""
+
+
 class LocalVoice:
     """Speaks with the programs that the actions run on too, behind them."""
 
