@@ -140,13 +140,10 @@ def _begin(
 def _go_on(held: KvLayer, at: tuple[Array, Array], q: Array, k: Array, v: Array) -> tuple[Array, KvLayer]:
     """Write tokens into their slots; let them see what is before them."""
     slot, position = at
-    crowded = 2 * len(slot) >= len(held.v)
-    return jax.lax.platform_dependent(
-        held,
-        Tokens(slot=slot, position=position, q=q, k=k, v=v),
-        cpu=go_on_in_place if crowded else go_on_slot_by_slot,
-        default=go_on_all_at_once,
-    )
+    tokens = Tokens(slot=slot, position=position, q=q, k=k, v=v)
+    if 2 * len(slot) >= len(held.v):
+        return go_on_in_place(held, tokens)
+    return jax.lax.platform_dependent(held, tokens, cpu=go_on_slot_by_slot, default=go_on_all_at_once)
 
 
 def begin_slot_by_slot(held: KvLayer, tokens: Tokens, root: Root) -> tuple[Array, KvLayer]:
@@ -188,9 +185,10 @@ def _before(token: Tokens, size: int) -> Bool[Array, "token position"]:
 
 
 def go_on_in_place(held: KvLayer, tokens: Tokens) -> tuple[Array, KvLayer]:
-    """On a CPU where half of the slots or more are at work: all slots are read, and none is copied for it.
+    """Where half of the slots or more are at work: all slots are read, and none is copied for it.
 
-    What idle slots come to is thrown away.
+    What idle slots come to is thrown away. Reading them as well takes less than copying those at work, which
+    are read for that, written, and read again.
     """
     held = kv_pool.append_all(held, (tokens.slot, tokens.position), tokens.k, tokens.v)
     number = jnp.arange(len(tokens.slot), dtype=jnp.int32)
@@ -218,7 +216,7 @@ def go_on_slot_by_slot(held: KvLayer, tokens: Tokens) -> tuple[Array, KvLayer]:
 
 
 def go_on_all_at_once(held: KvLayer, tokens: Tokens) -> tuple[Array, KvLayer]:
-    """Elsewhere: in one batch, which takes a copy of one layer of the rows at work."""
+    """Elsewhere, with few slots at work: in one batch, which takes a copy of one layer of those slots."""
     held = kv_pool.append_all(held, (tokens.slot, tokens.position), tokens.k, tokens.v)
     k, v = kv_pool.rows(held, tokens.slot)
     seen = _up_to(_following(tokens.position, tokens.q.shape[1]), v.shape[1])

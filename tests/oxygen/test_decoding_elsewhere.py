@@ -10,6 +10,7 @@ import pytest
 
 from oxygen import decoding, kv_pool, params, pi05
 from tests.oxygen.conftest import SMALL
+from tests.oxygen.devices import traced_for
 
 SUFFIXES = ((5, 9, 301, 17), (44,), (8, 8))
 SLOTS, ROWS, STEPS = 5, (4, 0, 2), 6
@@ -22,18 +23,16 @@ def model(request):
     return config, pi05.prepare(params.random_params(config, 1), config)
 
 
-@pytest.fixture
-def elsewhere(monkeypatch):
-    """Traces what is meant for any other device."""
-    monkeypatch.setattr(jax.lax, "platform_dependent", lambda *args, **by: by["default"](*args))
-
-
 def prefix_of(config, weights):
     rng = np.random.default_rng(0)
     images = jnp.asarray(rng.integers(0, 256, (2, 2, 28, 28, 3), dtype=np.uint8))
     prompt = jnp.asarray(rng.integers(4, 768, (2, 16)), jnp.int32)
     length = jnp.asarray([config.image_tokens + 9, config.image_tokens + 16], jnp.int32)
-    return pi05.read(weights, pi05.embed_prefix(weights, config, images, prompt), length)
+
+    def read(images, prompt, length):
+        return pi05.read(weights, pi05.embed_prefix(weights, config, images, prompt), length)
+
+    return jax.jit(read)(images, prompt, length)
 
 
 def births():
@@ -63,14 +62,26 @@ def texts_and_scores(model, slots):
     return np.asarray(texts.written)[list(ROWS)], np.stack(scores)
 
 
-@pytest.fixture(scope="module", params=[SLOTS, 4 * SLOTS], ids=["in place", "slot by slot"])
-def on_cpu(request, model):
-    return texts_and_scores(model, request.param)
-
-
-@pytest.mark.usefixtures("elsewhere")
-def test_a_batch_gives_the_texts_that_a_cpu_gives_slot_by_slot(model, on_cpu):
-    texts, scores = texts_and_scores(model, SLOTS)
+@pytest.mark.parametrize("slots", [SLOTS, 4 * SLOTS], ids=["crowded", "few at work"])
+def test_a_batch_gives_the_texts_that_a_cpu_gives_slot_by_slot(model, slots):
+    on_cpu = texts_and_scores(model, slots)
+    with traced_for("elsewhere"):
+        texts, scores = texts_and_scores(model, slots)
     assert np.array_equal(texts, on_cpu[0])
     np.testing.assert_allclose(scores, on_cpu[1], atol=1e-4 * np.abs(on_cpu[1]).max())
     assert len({text.tobytes() for text in texts}) == 3
+
+
+@pytest.mark.parametrize("platform", ["cpu", "cuda"])
+@pytest.mark.parametrize(("slots", "copied"), [(SLOTS, []), (4 * SLOTS, ["cuda"])])
+def test_keys_and_values_of_a_crowded_pool_are_copied_on_no_device(slots, copied, platform):
+    """What XLA is given, for a device that need not be there: arrays of the rows' size are copies."""
+    weights = pi05.prepare(params.random_params(SMALL, 1), SMALL)
+    pool = kv_pool.allocate(SMALL, slots=slots, room=16)
+    texts, rows = kv_pool.no_texts(slots=slots, limit=STEPS), jnp.asarray(ROWS, jnp.int32)
+    decode = jax.jit(functools.partial(decoding.decode, weights)).trace(rows, pool, texts)
+    program = decode.lower(lowering_platforms=(platform,)).as_text()
+    for leaf in (pool.layers[0].k, pool.layers[0].v):
+        shape = "x".join(map(str, (len(ROWS), *leaf.shape[1:])))
+        assert (f"tensor<{shape}xf32>" in program) == (platform in copied)
+        assert f"tensor<{slots + 1}x" in program

@@ -10,14 +10,19 @@ import pytest
 
 from oxygen import decoding, kv_pool, params, pi05
 from tests.oxygen.conftest import SMALL
+from tests.oxygen.devices import traced_for
 
 SUFFIXES = ((5, 9, 301, 17), (44,), (8, 8))
 SLOTS, ROOM, STEPS = 7, 16, 6
 
 
-@pytest.fixture(scope="module", params=["float32", "bfloat16"])
+@pytest.fixture(
+    scope="module", params=[("float32", "cpu"), ("bfloat16", "cpu"), ("bfloat16", "elsewhere")], ids=" ".join
+)
 def model(request):
-    return Model(dataclasses.replace(SMALL, dtype=request.param))
+    dtype, where = request.param
+    with traced_for(where):
+        yield Model(dataclasses.replace(SMALL, dtype=dtype))
 
 
 class Model:
@@ -134,7 +139,7 @@ def test_decoding_beyond_the_room_is_harmless(model):
     assert np.array_equal(texts.written[:3], at_limit.written[:3])
 
 
-@pytest.mark.parametrize("model", ["float32"], indirect=True)
+@pytest.mark.parametrize("model", [("float32", "cpu")], indirect=True, ids=" ".join)
 def test_padding_of_the_prompt_changes_no_action_beyond_rounding(model):
     rng = np.random.default_rng(0)
     noise = jnp.asarray(rng.standard_normal((1, 10, 32), dtype=np.float32))
