@@ -134,9 +134,11 @@ def test_a_text_is_the_same_in_any_company_and_slot(served, sampling):
 
 
 @pytest.mark.parametrize("poison", [3e38, -1e30, np.nan])
-def test_what_idle_slots_hold_changes_nothing_not_even_for_the_next_who_lives_there(served, poison):
-    births = [birthing(0, task=0, sampling=WARM), birthing(4, task=1, parent=2)]
-    assert texts_of(served, births, poison=poison) == texts_of(served, births)
+@pytest.mark.parametrize("batch", [BATCH, 1], ids=["all slots read", "own slot read"])
+def test_what_idle_slots_hold_changes_nothing_not_even_for_the_next_who_lives_there(served, batch, poison):
+    """A batch of half of the slots reads all of them, a smaller one its own alone."""
+    births = [birthing(4, task=1, parent=2), birthing(0, task=0, sampling=WARM)][-batch:]
+    assert texts_of(served, births, batch=batch, poison=poison) == texts_of(served, births, batch=batch)
 
 
 def test_greedy_rows_of_a_program_that_draws_take_the_greedy_programs_tokens(greedy):

@@ -7,7 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from oxygen import config as presets
 from oxygen import decoding, kv_pool, params, pi05
 from tests.oxygen.conftest import SMALL
 from tests.oxygen.devices import traced_for
@@ -98,6 +101,67 @@ def test_what_a_slot_held_before_changes_nothing(model, poison):
     clean, texts = model.empty()
     poisoned = jax.tree.map(lambda leaf: jnp.full_like(leaf, poison), clean)
     assert np.array_equal(model.texts_in((0, 1, 2), (poisoned, texts)), model.texts_in((0, 1, 2)))
+
+
+@jax.jit
+def overwritten(pool, slot, value):
+    """All that a slot holds is `value`."""
+    return jax.tree.map(lambda leaf: leaf.at[slot].set(jnp.full_like(leaf[0], value)), pool)
+
+
+def tokens_and_scores(model, slots, batch, poison=()):
+    """Of the first texts, `batch` at most, while (step, slot, value) of `poison` befall the others' slots."""
+    pool, texts = model.fork(model.prefix, model.births(slots), *model.empty())
+    at_work, scores = slots[:batch], []
+    rows = jnp.asarray([*at_work, *[SLOTS] * (batch - len(at_work))], jnp.int32)
+    for step in range(STEPS):
+        for _, slot, value in [each for each in poison if each[0] == step and each[1] not in at_work]:
+            pool = overwritten(pool, slot, value)
+        pool, texts, of_step = model.decode(rows, pool, texts)
+        scores.append(np.asarray(of_step)[: len(at_work)])
+    return np.asarray(texts.written)[at_work].tolist(), np.stack(scores)
+
+
+@given(
+    batch=st.sampled_from([1, 5]),
+    slots=st.permutations(range(SLOTS)).map(lambda order: order[:3]),
+    poison=st.lists(
+        st.tuples(
+            st.integers(0, STEPS - 1), st.integers(0, SLOTS), st.sampled_from([3e38, -1e30, float("nan")])
+        ),
+        min_size=1,
+        max_size=9,
+    ),
+)
+@settings(max_examples=25)
+def test_what_befalls_idle_slots_between_two_steps_changes_no_text_and_no_score(model, batch, slots, poison):
+    """A batch of five of eight slots reads all of them; one of a single text reads its own alone."""
+    tokens, scores = tokens_and_scores(model, slots, batch)
+    assert np.isfinite(scores).all()
+    poisoned = tokens_and_scores(model, slots, batch, poison)
+    assert poisoned[0] == tokens
+    assert poisoned[1].tobytes() == scores.tobytes()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_text_has_the_same_scores_in_every_row_of_a_large_batch(dtype):
+    """At the width and batch of `small`, of which products of matrices leave rows over."""
+    trunk, expert = (dataclasses.replace(of, depth=1) for of in (presets.SMALL.trunk, presets.SMALL.expert))
+    config = dataclasses.replace(SMALL, trunk=trunk, expert=expert, dtype=dtype)
+    rng = np.random.default_rng(0)
+    pool = kv_pool.allocate(config, slots=30, room=ROOM)
+    pool = jax.tree.map(lambda leaf: jnp.asarray(rng.standard_normal(leaf.shape), leaf.dtype), pool)
+    texts = dataclasses.replace(
+        kv_pool.no_texts(slots=30, limit=1),
+        token=jnp.asarray(rng.integers(4, 768, 31), jnp.int32),
+        position=jnp.asarray(rng.integers(1, 30, 31), jnp.int32),
+    )
+    weights = pi05.prepare(params.random_params(config, 1), config)
+    decode = jax.jit(functools.partial(decoding.decode, weights))
+    rolled = [np.roll(np.arange(30, dtype=np.int32), by) for by in range(30)]
+    scores = [np.asarray(decode(jnp.asarray(rows), pool, texts)[2])[np.argsort(rows)] for rows in rolled]
+    assert len({of.tobytes() for of in scores}) == 1
+    assert len({row.tobytes() for row in scores[0]}) == 30
 
 
 def test_decoding_writes_its_own_positions_and_nothing_else(model):
