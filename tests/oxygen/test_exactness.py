@@ -4,6 +4,10 @@ import dataclasses
 import functools
 import hashlib
 import itertools
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import get_args
 
 import jax
@@ -187,3 +191,57 @@ def test_the_pool_is_written_in_place_and_nothing_of_its_size_is_held_beside_it(
         memory = program.memory_analysis()
         assert memory.alias_size_in_bytes == size
         assert memory.temp_size_in_bytes < copied * row, "at most a few of one layer's rows"
+
+
+def after_others(served):
+    """A pool that others have written in, and all else that serving them leaves behind."""
+    prefix = served.prefill(seen_by([40, 50, 60]))
+    served.denoise(prefix, [1, 2, 3], [4, 5, 6])
+    pool, texts = served.empty()
+    births = served.births([birthing(3, seed=99, sampling=WARM), birthing(0, task=2, parent=1)])
+    pool, texts = served.fork(prefix, births, pool, texts)
+    for batch in (1, BATCH, BATCH):
+        pool, texts = served.decode([3], pool, texts, batch=batch)
+    return pool, texts
+
+
+def digest_of_an_episode(served, pool, texts) -> str:
+    """Of all that three queries bring: prefixes, actions, and texts over two frames, greedy and drawn."""
+    brought = []
+    for query in range(3):
+        prefix = served.prefill(seen_by(range(query, query + ROBOTS)))
+        brought.append((prefix, served.denoise(prefix, [7, 8, 2**40], [query] * ROBOTS)))
+        first = 2 * query
+        births = [birthing(first, query=query), birthing(first + 1, task=1, parent=query, sampling=WARM)]
+        pool, texts = served.fork(prefix, served.births(births), pool, texts)
+        for _ in range(LIMIT // 2):
+            pool, texts = served.decode(range(max(0, first - 2), first + 2), pool, texts, batch=BATCH)
+    written = np.asarray(texts.written)[:SLOTS]
+    assert (written[:4] >= 0).all()
+    return digest((brought, written))
+
+
+@pytest.fixture(scope="module")
+def digests_of_another_process() -> dict[str, str]:
+    """Of one that hashes in another order and has served others before, by what it computes in."""
+    program = (
+        "from tests.oxygen.test_exactness import *\n"
+        "for dtype in ('float32', 'bfloat16'):\n"
+        "    served = runner_of(dtype, top_k=20)\n"
+        "    print(dtype, digest_of_an_episode(served, *after_others(served)))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=Path(__file__).parents[2],
+        env={**os.environ, "PYTHONHASHSEED": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return dict(line.split() for line in done.stdout.splitlines())
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_two_processes_give_the_same_bytes(digests_of_another_process, dtype):
+    served = runner_of(dtype, top_k=20)
+    assert digest_of_an_episode(served, *served.empty()) == digests_of_another_process[dtype]

@@ -1,11 +1,6 @@
-"""The compiled programs: in place, deterministic, equal bytes in every process."""
+"""The compiled programs: they write in place, serve every bucket, and draw noise from seed and query."""
 
 import dataclasses
-import hashlib
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -72,23 +67,6 @@ def test_actions_that_start_from_less_noise_owe_less_to_chance():
         drawn = [np.asarray(served.denoise(prefix, [seed], [0])) for seed in range(4)]
         spread.append(float(np.std(drawn, axis=0).mean()))
     assert spread[0] > spread[1] > spread[2] == 0.0
-
-
-def digest_of_an_episode(served) -> str:
-    digest = hashlib.sha256()
-    for query in range(3):
-        digest.update(np.asarray(served.denoise(served.prefill(served.blank(24)), [7], [query])).tobytes())
-    return digest.hexdigest()
-
-
-def test_two_processes_give_the_same_bytes(policy):
-    root = Path(__file__).parents[2]
-    program = "from tests.oxygen.test_runner import *; print(digest_of_an_episode(small_runner()))"
-    environment = {**os.environ, "PYTHONHASHSEED": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=root, env=environment, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.split()[-1] == digest_of_an_episode(policy.runner)
 
 
 @pytest.mark.parametrize("config", [SMALL, TINY], ids=lambda config: config.name)
