@@ -126,6 +126,8 @@ class Runner:
         self.config = config
         self.sizes = sizes
         self._weights = weights
+        # Step after step decodes the same rows: these stay on the device.
+        self._rows = functools.lru_cache(maxsize=4)(functools.partial(_rows, sizes.slots))
         counter = compile_counter()
         self._programs = self._compiled(acting)
         self._run_everything_once()
@@ -173,9 +175,8 @@ class Runner:
             batch: One of `Sizes.rows`. A text's tokens depend on it in the last bits of their scores, but
                 neither on its company in the batch nor on its slot.
         """
-        padded = np.full((batch,), self.sizes.slots, np.int32)
-        padded[: len(slots)] = slots
-        return self._programs.decode[batch](self._weights, padded, pool, texts)
+        rows = self._rows(tuple(slots), batch)
+        return self._programs.decode[batch](self._weights, rows, pool, texts)
 
     def births(self, requests: Sequence[Birthing], *, batch: int | None = None) -> Births:
         """Requests to fork. Rows left over are padding.
@@ -284,6 +285,13 @@ class Runner:
         for batch in self.sizes.rows:
             pool, texts = self.decode((), pool, texts, batch=batch)
         jax.block_until_ready((pool, texts))
+
+
+def _rows(spare: int, slots: tuple[int, ...], batch: int) -> Int32[Array, " row"]:
+    """A batch of so many rows on the device; those left over are the spare slot."""
+    padded = np.full((batch,), spare, np.int32)
+    padded[: len(slots)] = slots
+    return jax.device_put(padded)
 
 
 def _words(seed: int) -> tuple[int, int]:

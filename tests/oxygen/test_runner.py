@@ -39,6 +39,16 @@ def test_the_pool_that_was_given_is_used_up(policy):
     assert not texts.written.is_deleted()
 
 
+def test_steps_that_decode_the_same_rows_send_nothing_to_the_device(policy):
+    served = policy.runner
+    state = served.decode((2, 0), *served.empty(), batch=8)
+    with jax.transfer_guard_host_to_device("disallow_explicit"):
+        for _ in range(3):
+            state = served.decode([2, 0], *state, batch=8)
+        with pytest.raises(RuntimeError, match="host-to-device"):
+            served.decode([0, 2], *state, batch=8)
+
+
 def test_noise_is_normal_and_a_function_of_seed_and_query():
     seeds = jnp.array([[0, 1], [1, 0], [0, 1], [0, 2]], jnp.uint32)
     queries = jnp.array([0, 0, 1, 0], jnp.uint32)
