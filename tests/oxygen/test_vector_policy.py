@@ -1,12 +1,13 @@
 """Several robots at once: what must be exact whatever comes and goes, and what each robot is told."""
 
+import contextlib
 import dataclasses
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 
 from configs.errors import UsageError
-from oxygen import tokenizer
+from oxygen import tokenizer, vector_policy
 from oxygen.arrivals import Burst, EveryN
 from oxygen.budget import Deadline, FixedTokens
 from oxygen.build import create_vector_policy
@@ -35,13 +36,37 @@ def served(policy, mode, scenario=None, **engine):
     return VectorPolicy(parts, dataclasses.replace(policy.engine, mode=mode, **engine))
 
 
+@pytest.fixture(scope="module")
+def second_process(policy):
+    """The second process of mode `parallel`, one for all scenarios: it keeps nothing of an episode."""
+    voice = served(policy, Mode.PARALLEL)._voice
+    yield voice
+    voice.close()
+
+
 @given(scenarios)
 @few_examples
-def test_actions_are_equal_bit_for_bit_whatever_is_said_beside_them(policy, observe, scenario):
+def test_actions_are_equal_bit_for_bit_whatever_is_said_beside_them(
+    policy, second_process, observe, scenario
+):
     without = play(served(policy, Mode.ACTIONS), scenario.frames, observe).actions
-    for mode in (Mode.UNIFIED, Mode.SHARED, Mode.ISOLATED):
-        other = served(policy, mode, scenario, rows=scenario.rows)
-        assert play(other, scenario.frames, observe).actions == without
+    texts = {}
+    for mode in (Mode.UNIFIED, Mode.SHARED, Mode.ISOLATED, Mode.PARALLEL):
+        with served_by(second_process if mode is Mode.PARALLEL else None):
+            other = served(policy, mode, scenario, rows=scenario.rows)
+        log = play(other, scenario.frames, observe)
+        assert log.actions == without
+        texts[mode] = log.texts
+    assert texts[Mode.PARALLEL] == texts[Mode.ISOLATED], "the same programs, in another process"
+
+
+@contextlib.contextmanager
+def served_by(voice):
+    """Policies made herein speak with this voice, unless it is None."""
+    with pytest.MonkeyPatch.context() as patch:
+        if voice is not None:
+            patch.setattr(vector_policy, "_voice", lambda parts, engine: voice)
+        yield
 
 
 @given(scenarios)
