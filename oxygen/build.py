@@ -1,5 +1,6 @@
 """Builds a policy of its parts: checks that they fit, loads the weights, compiles and warms up."""
 
+import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
@@ -29,7 +30,8 @@ def create_vector_policy(
     """Build a policy and compile its programs.
 
     Args:
-        config: The model's sizes.
+        config: The model's sizes. Several robots pad their prompts to the longest of its buckets, whatever
+            they ask; where shorter ones are enough, leave the longer buckets out.
         weights: Parameters in openpi's layout, a function that loads them, or the seed of random ones. Mode
             `parallel` loads them in a second process, too, so it takes a seed, or a function that can be
             pickled.
@@ -42,6 +44,7 @@ def create_vector_policy(
         UsageError: The parts do not fit together.
     """
     engine = engine or EngineConfig()
+    config = _for_company(config, engine.robots)
     check_fits(tokenizer, config)
     check_draws(tasks, config.vocab_size)
     transform = transform or untrained(LIBERO)
@@ -62,6 +65,11 @@ def create_vector_policy(
     policy = VectorPolicy(parts, engine)
     _warm_up(policy)
     return policy
+
+
+def _for_company(config: Pi05Config, robots: int) -> Pi05Config:
+    """Robots that share a batch share a bucket: the longest, so that nobody's prompt decides for another."""
+    return config if robots == 1 else dataclasses.replace(config, prompt_buckets=(config.max_prompt,))
 
 
 def _suffix(task: LanguageTask, tokenizer: Tokenizer) -> Suffix:

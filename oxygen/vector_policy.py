@@ -52,11 +52,14 @@ class VectorPolicy:
     """π0.5 for several robots, narrating and remembering beside their actions.
 
     All act in one batch, and their texts share one pool and one batch. Actions are the same bits however it
-    is served. A text is the same in any company, slot and frame, but its scores depend in their last bits on
-    the size of the batch it is decoded in (`EngineConfig.rows` in mode `unified`, fewer in the others): so
-    texts of two modes may differ where two tokens score almost alike. `infer` answers a query of each in one
-    go. Robots that want their actions before the language of the query is done call `act` and move; the
-    replies come with the next `act`, or with `settle`.
+    is served, and what a robot does and says is the same in any company, slot and frame. For several robots
+    that takes programs of one prompt bucket, as `create_vector_policy` compiles them: of more, the longest
+    prompt of all would decide to how many positions each is padded, and so the last bits. The scores of a
+    text depend in theirs on the size of the batch it is decoded in (`EngineConfig.rows` in mode `unified`,
+    fewer in the others): so texts of two modes may differ where two tokens score almost alike.
+
+    `infer` answers a query of each in one go. Robots that want their actions before the language of the query
+    is done call `act` and move; the replies come with the next `act`, or with `settle`.
     """
 
     def __init__(self, parts: Parts, engine: EngineConfig) -> None:
@@ -195,7 +198,7 @@ class VectorPolicy:
         return Robot(index, seed, tuple(task.name for task in self._parts.tasks), self._clock)
 
     def _model_input(self, observations: Observations) -> ModelInput:
-        """What all robots see, padded to one bucket of prompts; those that sit out see black."""
+        """What all robots see, padded to the bucket of the longest prompt; those that sit out see black."""
         config = self.runner.config
         if len(observations) != len(self._robots) or not any(given is not None for given in observations):
             raise UsageError(

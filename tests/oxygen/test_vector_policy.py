@@ -69,6 +69,25 @@ def served_by(voice):
         yield
 
 
+def test_what_a_robot_does_and_says_does_not_depend_on_how_long_the_others_prompts_are(observe):
+    """Alone it would fit a shorter bucket, and a prefix of another length has other last bits."""
+    config = dataclasses.replace(SMALL, prompt_buckets=(24, 40))
+    engine = EngineConfig(slots=8, rows=8, robots=2, budget=FixedTokens(7))
+    policy = create_vector_policy(config, weights=0, tokenizer=tokenizer.tiny(), tasks=TASKS, engine=engine)
+    brief, wordy = observe(1), {**observe(1), "prompt": "put the mug " * 9}
+    lengths = [len(policy.transform.inputs(each, tokenizer.tiny(), config).tokens) for each in (brief, wordy)]
+    assert lengths[0] <= 24 < lengths[1] <= 40
+    told_of = []
+    for neighbour in (None, brief, wordy):
+        policy.reset(0, 5)
+        reply = policy.infer([observe(0), neighbour])[0]
+        told_of.append((reply.actions.tobytes(), list(map(told, reply.finished))))
+        policy.finish(0)
+        policy.finish(1)
+    assert told_of[0][1]
+    assert told_of[0] == told_of[1] == told_of[2]
+
+
 @given(scenarios)
 @few_examples
 def test_a_text_is_the_same_alone_and_in_any_company_slot_and_frame(policy, observe, scenario):
