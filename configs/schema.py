@@ -94,6 +94,7 @@ class LanguageTaskConfig(Preset):
         priority: Queries of head start when not all fit in one batch: a text goes before those of lesser
             priority that are older by no more than the difference.
         sampling: How its tokens are chosen.
+        stop: A text ends before this one, a single token of the vocabulary; with its end token if None.
     """
 
     name: Name
@@ -102,6 +103,7 @@ class LanguageTaskConfig(Preset):
     max_tokens: int = Field(gt=0)
     priority: int = 0
     sampling: SamplingConfig = SamplingConfig()
+    stop: str | None = Field(default=None, min_length=1)
 
 
 class PolicyConfig(Preset):

@@ -26,6 +26,7 @@ def language_task(config: LanguageTaskConfig) -> LanguageTask:
         max_tokens=config.max_tokens,
         priority=config.priority,
         sampling=Sampling(temperature=config.sampling.temperature, top_k=config.sampling.top_k),
+        stop=config.stop,
     )
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from configs.errors import UsageError
 from oxygen.config import Pi05Config
 from oxygen.engine_config import EngineConfig, check_slots, sizes_for
-from oxygen.language import LanguageTask, check_draws
+from oxygen.language import LanguageTask, check_draws, stop_token
 from oxygen.runner import Runner
 from oxygen.scheduler import Mode
 from oxygen.tokenizer import Tokenizer, check_fits
@@ -76,6 +76,7 @@ def _suffix(task: LanguageTask, tokenizer: Tokenizer) -> Suffix:
     tokens = tuple(tokenizer.encode(task.prompt))
     if not tokens:
         raise UsageError(f"language task {task.name!r}: prompt {task.prompt!r} has no tokens")
+    stop_token(task, tokenizer)  # refused here, it costs nobody the time to compile
     return Suffix(tokens=tokens, sampling=task.sampling)
 
 

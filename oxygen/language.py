@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from configs.errors import UsageError
 from oxygen.arrivals import EVERY_QUERY, Arrivals
 from oxygen.sampling import GREEDY, Sampling
+from oxygen.tokenizer import Tokenizer
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -20,6 +21,8 @@ class LanguageTask:
         priority: Frames of head start when not all requests fit in one batch: a request goes before those of
             lesser priority that are older by no more than the difference.
         sampling: How its tokens are chosen; the best one each time, unless said otherwise.
+        stop: A text ends before this one, a single token of the vocabulary; unless said otherwise, with the
+            vocabulary's end token.
     """
 
     name: str
@@ -28,6 +31,7 @@ class LanguageTask:
     max_tokens: int
     priority: int = 0
     sampling: Sampling = GREEDY
+    stop: str | None = None
 
     def __post_init__(self) -> None:
         if self.max_tokens < 1:
@@ -54,6 +58,24 @@ def check_draws(tasks: Sequence[LanguageTask], vocab_size: int) -> None:
                 f"language task {task.name!r}: top_k is {top_k}, the model has {vocab_size} tokens; "
                 "give no more, or leave it out to draw among all"
             )
+
+
+def stop_token(task: LanguageTask, tokenizer: Tokenizer) -> int:
+    """The token that ends the task's texts; below 0, where the vocabulary has no end token, none does.
+
+    Raises:
+        UsageError: The task's `stop` is not one token.
+    """
+    if task.stop is None:
+        return tokenizer.eos
+    tokens = tokenizer.encode(task.stop)
+    if len(tokens) != 1:
+        parts = ", ".join(repr(tokenizer.decode([token])) for token in tokens) or "none"
+        raise UsageError(
+            f"language task {task.name!r}: stop {task.stop!r} is {len(tokens)} tokens ({parts}); give a "
+            "single one, or leave it out for the vocabulary's end token"
+        )
+    return tokens[0]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

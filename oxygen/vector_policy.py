@@ -11,7 +11,7 @@ from configs.errors import UsageError
 from oxygen.config import Pi05Config
 from oxygen.engine import Asked, Engine, Settled
 from oxygen.engine_config import EngineConfig, check_serves
-from oxygen.language import LanguageTask
+from oxygen.language import LanguageTask, stop_token
 from oxygen.reply import Answer, Reply, Tail
 from oxygen.robot import Query, Robot
 from oxygen.runner import ModelInput, Runner
@@ -232,7 +232,7 @@ def _scheduler(parts: Parts, engine: EngineConfig) -> Scheduler:
             arrivals=task.arrivals,
             max_tokens=task.max_tokens,
             priority=task.priority,
-            stop_token=parts.tokenizer.eos,
+            stop_token=stop_token(task, parts.tokenizer),
         )
         for task in parts.tasks
     ]

@@ -1,6 +1,7 @@
 """From demonstrations to batches of what the model takes: normalised, tokenised, in an order of their own."""
 
 import dataclasses
+import itertools
 from collections.abc import Sequence
 
 import flax.struct
@@ -9,7 +10,7 @@ import numpy as np
 
 from configs.errors import UsageError
 from oxygen.config import Pi05Config
-from oxygen.language import LanguageTask
+from oxygen.language import LanguageTask, stop_token
 from oxygen.prompts import fitted
 from oxygen.tokenizer import Tokenizer, check_fits
 from oxygen.training.forward import TextLayout
@@ -67,13 +68,19 @@ def script(task: LanguageTask, texts: Sequence[str], tokenizer: Tokenizer) -> Sc
     A text longer than the task allows is learnt as far as it could be written.
     """
     suffix = tokenizer.encode(task.prompt)
+    stop = stop_token(task, tokenizer)
     known = {text: tokenizer.encode(text) for text in dict.fromkeys(texts)}
-    said = {text: [*tokens, tokenizer.eos][: task.max_tokens] for text, tokens in known.items() if text}
+    said = {text: _ended(tokens, stop)[: task.max_tokens] for text, tokens in known.items() if text}
     longest = max([1, *map(len, said.values())]) + len(suffix) - 1
     width = -(-longest // _ROUNDED_TO) * _ROUNDED_TO
     rows = {text: _row(suffix, said.get(text, []), width) for text in known}
     tokens, following, graded = (np.stack([rows[text][part] for text in texts]) for part in range(3))
     return Script(task=task.name, tokens=tokens, following=following, graded=graded.astype(bool))
+
+
+def _ended(tokens: Sequence[int], stop: int) -> list[int]:
+    """A text up to its stop token, and that."""
+    return [*itertools.takewhile(lambda token: token != stop, tokens), stop]
 
 
 def _row(suffix: Sequence[int], said: Sequence[int], width: int) -> Int32[np.ndarray, "3 token"]:

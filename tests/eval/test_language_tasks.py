@@ -7,7 +7,9 @@ from configs.errors import UsageError
 from configs.load import load, names
 from configs.schema import LanguageTaskConfig
 from eval.language_tasks import language_task
+from oxygen import tokenizer
 from oxygen.arrivals import Burst, EveryN, Poisson, RandomLength
+from oxygen.language import stop_token
 from oxygen.sampling import GREEDY, Sampling
 
 
@@ -42,6 +44,14 @@ def test_a_task_is_asked_for_at_every_query_and_greedy_unless_it_says_otherwise(
     assert read().sampling == GREEDY
     drawn = read(sampling={"temperature": 0.7, "top_k": 40})
     assert drawn.sampling == Sampling(temperature=0.7, top_k=40)
+
+
+def test_a_text_ends_with_the_vocabularys_end_token_unless_the_task_says_otherwise(read):
+    vocabulary = tokenizer.tiny()
+    assert stop_token(read(), vocabulary) == vocabulary.eos
+    assert [stop_token(read(stop=stop), vocabulary) for stop in (".", "\n")] == [750, 4]
+    with pytest.raises(UsageError, match=r"stop 'done' is 2 tokens \('d', 'one'\); give a single one"):
+        stop_token(read(stop="done"), vocabulary)
 
 
 def random_length(least, most):
@@ -80,6 +90,7 @@ def random_length(least, most):
         ),
         ({"sampling": {"temperature": -1}}, ["sampling.temperature", "-1"]),
         ({"sampling": {"top_k": 0}}, ["sampling.top_k", "0"]),
+        ({"stop": ""}, ["stop", "at least 1 character"]),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_one_line(read, content, parts):

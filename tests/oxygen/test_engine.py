@@ -1,5 +1,6 @@
 """A frame on a device that is told, not timed: what is queued, what is waited for, what is reported."""
 
+import dataclasses
 import time
 
 import numpy as np
@@ -19,12 +20,12 @@ from tests.oxygen.fake_runner import FakeRunner
 NARRATION = LanguageTask(name="narration", prompt="Narrate: ", max_tokens=11)
 
 
-def policy_of(runner, mode=Mode.UNIFIED, tokens_per_frame=3):
+def policy_of(runner, mode=Mode.UNIFIED, tokens_per_frame=3, tasks=(NARRATION,)):
     parts = Parts(
         runner=runner,
         tokenizer=tokenizer.tiny(),
-        tasks=(NARRATION,),
-        suffixes=(Suffix(tokens=(5, 6), sampling=GREEDY),),
+        tasks=tasks,
+        suffixes=(Suffix(tokens=(5, 6), sampling=GREEDY),) * len(tasks),
         transform=untrained(LIBERO),
         weights=None,
     )
@@ -67,3 +68,13 @@ def test_texts_are_those_of_the_frames_they_were_decoded_in(observe):
     replies = [policy.infer([observe(number)])[0] for number in range(3)]
     assert [[text.request_id for text in reply.finished] for reply in replies] == [[], [0], [1]]
     np.testing.assert_array_equal([reply.tokens for reply in replies], [6, 11, 11])
+
+
+@pytest.mark.parametrize("mode", [Mode.UNIFIED, Mode.SHARED, Mode.ISOLATED])
+def test_every_task_has_a_stop_token_of_its_own(observe, mode):
+    """In one batch, of texts that all are 2, 3, 4, 5, …"""
+    stop = tokenizer.tiny().decode([4])
+    tasks = (NARRATION, dataclasses.replace(NARRATION, name="line", stop=stop))
+    (reply,) = policy_of(FakeRunner(), mode, tokens_per_frame=12, tasks=tasks).infer([observe(0)])
+    told = {text.task: (text.tokens, text.reason) for text in reply.finished}
+    assert told == {"narration": (11, "length"), "line": (3, "stop")}

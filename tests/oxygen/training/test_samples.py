@@ -203,6 +203,16 @@ def test_a_text_that_is_too_long_is_learnt_as_far_as_it_could_be_written():
     assert VOCABULARY.eos not in learnt.following[learnt.graded]
 
 
+def test_a_text_is_learnt_up_to_the_token_that_ends_it_and_with_it():
+    line_break, full_stop = (VOCABULARY.encode(stop)[0] for stop in ("\n", "."))
+    ends = {None: [full_stop, VOCABULARY.eos], "\n": [full_stop, line_break], ".": [full_stop]}
+    for stop, last in ends.items():
+        learnt = script(dataclasses.replace(TASKS[0], stop=stop), ["Grasping the soup."], VOCABULARY)
+        said = learnt.following[learnt.graded].tolist()
+        assert said[-len(last) :] == last
+        assert said.count(last[-1]) == 1
+
+
 def test_a_language_task_that_nobody_knows_a_text_of_is_refused():
     silent = dataclasses.replace(samples(4), texts={"memory": ("Done.",) * 4})
     with pytest.raises(UsageError, match="'narration'"):
