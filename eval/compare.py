@@ -12,6 +12,7 @@ from configs.cli import run_app
 from configs.errors import UsageError
 from eval.comparison import Comparison, PairTable, compare
 from eval.comparison_tables import show
+from eval.comparison_verdict import MARGIN, judge
 from eval.json_files import write_json
 from eval.records import RunFolder
 from eval.statistics import Interval
@@ -23,21 +24,29 @@ _PROVENANCE = ("started", "finished", "config", "weights_sha256", "git", "versio
 
 @app.default
 def main(
-    run_a: Path, run_b: Path, /, *, json: Annotated[Path | None, Parameter(name="--json")] = None
+    run_a: Path,
+    run_b: Path,
+    /,
+    *,
+    margin: float = MARGIN,
+    json: Annotated[Path | None, Parameter(name="--json")] = None,
 ) -> None:
     """Compare two runs of the same episodes: outcomes in pairs, actions, latency.
 
     Args:
         run_a: A run's folder.
         run_b: Another one, of the same protocol, assets and episodes.
+        margin: Percentage points of success that B may lose and still count as no worse.
         json: Also write the comparison to this file, with what the runs came from.
     """
     folders = RunFolder(run_a), RunFolder(run_b)
     comparison = compare(*folders)
+    judgement = judge(comparison.overall, margin)
     if json is not None:
         provenance = dict(zip(("a", "b"), map(_provenance, folders), strict=True))
-        _write(json, {**to_json(comparison), "provenance": provenance})
-    show(comparison, Console(highlight=False))
+        verdict = dataclasses.asdict(judgement)
+        _write(json, {**to_json(comparison), "verdict": verdict, "provenance": provenance})
+    show(comparison, Console(highlight=False), margin=margin)
 
 
 def to_json(comparison: Comparison) -> dict[str, Any]:
@@ -50,7 +59,10 @@ def to_json(comparison: Comparison) -> dict[str, Any]:
         "b": dataclasses.asdict(comparison.b),
         "in_turns": comparison.in_turns,
         "overall": _pairs_to_json(comparison.overall),
-        "per_suite": {suite: _pairs_to_json(pairs) for suite, pairs in comparison.per_suite.items()},
+        "per_suite": {
+            suite: {**_pairs_to_json(pairs), "mcnemar_p_holm": comparison.suite_p_values.get(suite)}
+            for suite, pairs in comparison.per_suite.items()
+        },
         "actions": actions,
         "latency_ms": {
             stage: {
@@ -78,8 +90,14 @@ def _pairs_to_json(pairs: PairTable) -> dict[str, Any]:
         "pc_success_b": pairs.percent_b,
         "pc_success_ci95_a": _percent(pairs.interval_a),
         "pc_success_ci95_b": _percent(pairs.interval_b),
+        "difference": pairs.difference,
+        "difference_ci95": _ends(pairs.difference_ci95),
         "mcnemar_p": pairs.mcnemar_p,
     }
+
+
+def _ends(interval: Interval | None) -> list[float] | None:
+    return None if interval is None else [interval.low, interval.high]
 
 
 def _percent(interval: Interval | None) -> list[float] | None:

@@ -10,7 +10,7 @@ from eval.language_results import difference, percentage
 from eval.recorded import RunIdentity, read_episodes, read_identity, read_queries
 from eval.records import EpisodeResult, Outcome, RunFolder
 from eval.results import LATENCY_STAGES
-from eval.statistics import Interval, mcnemar_exact, quantiles, wilson_95
+from eval.statistics import Interval, holm, mcnemar_exact, paired_difference_95, quantiles, wilson_95
 from sim_envs.world import EpisodeKey
 
 
@@ -19,11 +19,13 @@ class PairTable:
     """Outcomes of the graded pairs.
 
     Attributes:
+        n_episodes: All pairs of episodes, those with an error among them.
         both: Pairs that both runs solved; `only_a`, `only_b` and `neither` likewise.
         n_errors_a: Episodes that ended in an error in A; such pairs are not graded.
         n_errors_b: The same for B.
     """
 
+    n_episodes: int
     both: int
     only_a: int
     only_b: int
@@ -55,6 +57,17 @@ class PairTable:
     def interval_b(self) -> Interval | None:
         """95 % Wilson interval of B's success rate."""
         return wilson_95(self.both + self.only_b, self.graded)
+
+    @property
+    def difference(self) -> float | None:
+        """B's success rate minus A's, percentage points."""
+        return 100 * (self.only_b - self.only_a) / self.graded if self.graded else None
+
+    @property
+    def difference_ci95(self) -> Interval | None:
+        """Its 95 % paired score interval (Tango), percentage points."""
+        interval = paired_difference_95(self.only_a, self.only_b, self.graded)
+        return None if interval is None else Interval(low=100 * interval.low, high=100 * interval.high)
 
     @property
     def mcnemar_p(self) -> float:
@@ -103,6 +116,12 @@ class Comparison:
     actions: ActionDifference
     latency: Mapping[str, StageLatency]
     texts: Sequence[TextDifference]
+
+    @property
+    def suite_p_values(self) -> dict[str, float]:
+        """McNemar's p-value of every suite with a graded pair; of several, corrected for their number."""
+        p_values = {suite: pairs.mcnemar_p for suite, pairs in self.per_suite.items() if pairs.graded}
+        return dict(zip(p_values, holm(list(p_values.values())), strict=True))
 
     @property
     def in_turns(self) -> bool:
@@ -193,6 +212,7 @@ def _count(pairs: Iterable[Pair]) -> PairTable:
         (a is Outcome.SUCCESS, b is Outcome.SUCCESS) for a, b in outcomes if Outcome.ERROR not in (a, b)
     ]
     return PairTable(
+        n_episodes=len(outcomes),
         both=solved.count((True, True)),
         only_a=solved.count((True, False)),
         only_b=solved.count((False, True)),

@@ -9,22 +9,31 @@ from rich.table import Table
 
 from eval.action_difference import ActionDifference
 from eval.comparison import Comparison, PairTable, StageLatency, TextDifference
+from eval.comparison_verdict import MARGIN, judge
 from eval.recorded import RunIdentity
-from eval.statistics import Interval
 
 _MEASURES = {"narration": "narrations wholly right", "memory": "F1 of memory"}
 
 
-def show(comparison: Comparison, console: Console) -> None:
-    """Print the comparison for a person: who is compared, then outcomes, actions, latency and texts."""
+def show(comparison: Comparison, console: Console, *, margin: float = MARGIN) -> None:
+    """Print the comparison for a person: who is compared, then outcomes, actions, latency and texts.
+
+    Args:
+        comparison: What to print.
+        console: Where.
+        margin: What B may lose and still count as no worse, percentage points.
+    """
     for name, run in (("A", comparison.a), ("B", comparison.b)):
         console.print(_describe(name, run), soft_wrap=True)
-    for table in (_rates(comparison), _pairs(comparison)):
-        console.print()
-        console.print(table)
+    console.print()
+    console.print(_rates(comparison))
+    console.print(f"[dim]{_say_statistics(comparison)}[/]")
+    console.print()
+    console.print(_pairs(comparison))
     errors = comparison.overall.n_errors_a, comparison.overall.n_errors_b
     if any(errors):
         console.print(f"Left out, ended in an error: {errors[0]} in A, {errors[1]} in B.")
+    console.print(f"\n[bold]{judge(comparison.overall, margin).sentence}[/]")
     console.print(f"\n{_say_actions(comparison.actions)}")
     if comparison.latency:
         console.print()
@@ -41,19 +50,26 @@ def _describe(name: str, run: RunIdentity) -> str:
 
 
 def _rates(comparison: Comparison) -> Table:
-    table = _table("solved", "A", "95 %", "B", "95 %")
+    table = _table("solved", "A", "B", "B minus A", "95 %", "p")
+    p_values = {**comparison.suite_p_values, "all": comparison.overall.mcnemar_p}
     for suite, pairs in _rows(comparison):
-        a, b = _rate(pairs.percent_a), _rate(pairs.percent_b)
-        table.add_row(suite, a, _interval(pairs.interval_a), b, _interval(pairs.interval_b))
+        p_value = f"{p_values[suite]:.2g}" if pairs.graded else "–"
+        table.add_row(escape(suite), _rate(pairs.percent_a), _rate(pairs.percent_b), *_gap(pairs), p_value)
     return table
 
 
+def _gap(pairs: PairTable) -> tuple[str, str]:
+    difference, interval = pairs.difference, pairs.difference_ci95
+    if difference is None or interval is None:
+        return "–", "–"
+    return f"{difference:+.1f}", _between(interval.low, interval.high)
+
+
 def _pairs(comparison: Comparison) -> Table:
-    table = _table("in pairs", "pairs", "both", "only A", "only B", "neither", "McNemar p")
+    table = _table("in pairs", "pairs", "both", "only A", "only B", "neither")
     for suite, pairs in _rows(comparison):
         counts = (pairs.graded, pairs.both, pairs.only_a, pairs.only_b, pairs.neither)
-        p_value = f"{pairs.mcnemar_p:.2g}" if pairs.graded else "–"
-        table.add_row(suite, *map(str, counts), p_value)
+        table.add_row(escape(suite), *map(str, counts))
     return table
 
 
@@ -75,7 +91,7 @@ def _texts(texts: Sequence[TextDifference]) -> Table:
     """The same texts' scores in both runs, and how far apart they are."""
     table = _table("language (%)", "A", "B", "B minus A", "95 %")
     for text in texts:
-        between = "–" if text.interval is None else f"{text.interval[0]:+.1f} – {text.interval[1]:+.1f}"
+        between = "–" if text.interval is None else _between(*text.interval)
         what = f"{_MEASURES[text.task]}, when {text.when}"
         table.add_row(what, f"{text.a:.1f}", f"{text.b:.1f}", f"{text.difference:+.1f}", between)
     return table
@@ -91,8 +107,7 @@ def _table(first: str, *numbers: str) -> Table:
 
 def _rows(comparison: Comparison) -> Iterator[tuple[str, PairTable]]:
     """The suites, and all of them together where there are several."""
-    for suite, pairs in comparison.per_suite.items():
-        yield escape(suite), pairs
+    yield from comparison.per_suite.items()
     if len(comparison.per_suite) > 1:
         yield "all", comparison.overall
 
@@ -101,8 +116,14 @@ def _rate(percent: float | None) -> str:
     return "–" if percent is None else f"{percent:.1f} %"
 
 
-def _interval(interval: Interval | None) -> str:
-    return "–" if interval is None else f"{100 * interval.low:.1f} – {100 * interval.high:.1f}"
+def _between(low: float, high: float) -> str:
+    return f"{low:+.1f} to {high:+.1f}"
+
+
+def _say_statistics(comparison: Comparison) -> str:
+    said = "B minus A in points, with Tango's interval for pairs; p is McNemar's, exact"
+    suites = len(comparison.suite_p_values)
+    return f"{said}; the {suites} suites' p are corrected together (Holm)." if suites > 1 else f"{said}."
 
 
 def _say_actions(actions: ActionDifference) -> str:

@@ -180,15 +180,37 @@ def test_the_command_prints_what_it_found_and_writes_it_as_json(tmp_path, capsys
     b = run_with(tmp_path / "b", "sst", mode="unified")
     code, out, err = command([a.path, b.path, "--json", tmp_path / "new" / "ab.json"], capsys)
     assert (code, err) == (0, "")
-    for words in ("isolated", "unified", "bitwise equal", "66.7 %", "McNemar"):
+    for words in ("isolated", "unified", "bitwise equal", "66.7 %", "McNemar", "cannot tell with 3 episodes"):
         assert words in out
     written = json.loads((tmp_path / "new" / "ab.json").read_text())
     assert written["overall"]["n_pairs"] == 3
     assert written["overall"]["mcnemar_p"] == 1
+    assert written["overall"]["difference"] == 0
+    assert written["overall"]["difference_ci95"] == pytest.approx([-56.15, 56.15], abs=0.01)
+    assert written["verdict"]["verdict"] == "cannot tell"
     assert written["actions"]["bitwise_equal"] is True
     assert written["in_turns"] is False
     assert written["provenance"]["a"]["git"] == {"commit": "c0ffee", "dirty": False}
     assert written["provenance"]["b"]["started"] == "2026-01-01T00:00:00+00:00"
+
+
+def test_the_margin_is_the_readers_and_must_be_one(tmp_path, capsys):
+    a, b = run_with(tmp_path / "a", "s" * 30), run_with(tmp_path / "b", "s" * 30)
+    assert "no worse than A by more than 20 points" in command([a.path, b.path, "--margin", 20], capsys)[1]
+    code, out, err = command([a.path, b.path, "--margin", 0], capsys)
+    assert (code, out) == (2, "")
+    assert err.startswith("error: a margin of 0 points")
+
+
+def test_the_p_values_of_several_suites_are_corrected_for_their_number(tmp_path):
+    runs = []
+    for name, outcomes in (("a", ("s" * 8, "s" * 6)), ("b", ("t" * 8, "t" * 6))):
+        run = RunBuilder.at(tmp_path / name).add_all(outcomes[0], suite="libero_goal").add_all(outcomes[1])
+        runs.append(run.folder)
+    comparison = compare(*runs)
+    assert comparison.suite_p_values == pytest.approx(
+        {"libero_goal": 2 * comparison.per_suite["libero_goal"].mcnemar_p, "libero_object": 0.03125}
+    )
 
 
 def test_an_infinite_difference_is_valid_json(tmp_path, capsys):

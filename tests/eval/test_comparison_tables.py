@@ -47,18 +47,24 @@ def test_no_line_is_longer_than_a_terminal_is_wide(printed):
 @pytest.mark.parametrize(
     "row",
     [
-        "libero_object 100.0 % 91.2 – 100.0 100.0 % 91.2 – 100.0",
-        "libero_spatial 100.0 % 91.2 – 100.0 100.0 % 91.2 – 100.0",
-        "all 100.0 % 95.4 – 100.0 100.0 % 95.4 – 100.0",
-        "libero_spatial 40 40 0 0 0 1",
-        "all 80 80 0 0 0 1",
+        "libero_object 100.0 % 100.0 % +0.0 -8.8 to +8.8 1",
+        "libero_spatial 100.0 % 100.0 % +0.0 -8.8 to +8.8 1",
+        "all 100.0 % 100.0 % +0.0 -4.6 to +4.6 1",
+        "libero_spatial 40 40 0 0 0",
+        "all 80 80 0 0 0",
+        "B is no worse than A by more than 5 points: +0.0, 95 % from -4.6 to +4.6.",
         "action, p50 1234.5 1234.5 1.00",
         "frame, p95 12345.6 12345.6 1.00",
-        "narrations wholly right, when arrived 15.0 85.0 +70.0 +70.0 – +70.0",
+        "narrations wholly right, when arrived 15.0 85.0 +70.0 +70.0 to +70.0",
     ],
 )
 def test_every_row_is_one_line(printed, row):
     assert row in [" ".join(line.split()) for line in printed]
+
+
+def test_what_the_columns_are_is_said_with_the_correction_for_several_suites(printed):
+    said = " ".join(" ".join(printed).split())
+    assert "Tango's interval for pairs; p is McNemar's, exact; the 2 suites' p are corrected together" in said
 
 
 def test_the_runs_names_are_whole(printed):
