@@ -12,6 +12,7 @@ from configs.cli import run_app
 from configs.errors import UsageError
 from eval.comparison import Comparison, PairTable, compare
 from eval.comparison_tables import show
+from eval.comparison_texts import TextPairs
 from eval.comparison_verdict import MARGIN, judge
 from eval.json_files import write_json
 from eval.records import RunFolder
@@ -72,7 +73,8 @@ def to_json(comparison: Comparison) -> dict[str, Any]:
             }
             for stage, latency in comparison.latency.items()
         },
-        "texts": [dataclasses.asdict(text) for text in comparison.texts],
+        "texts": [dataclasses.asdict(each) for texts in comparison.texts for each in texts.differences],
+        "text_pairs": [_text_pairs_to_json(texts) for texts in comparison.texts],
     }
 
 
@@ -94,6 +96,12 @@ def _pairs_to_json(pairs: PairTable) -> dict[str, Any]:
         "difference_ci95": _ends(pairs.difference_ci95),
         "mcnemar_p": pairs.mcnemar_p,
     }
+
+
+def _text_pairs_to_json(texts: TextPairs) -> dict[str, Any]:
+    content = dataclasses.asdict(texts)
+    del content["differences"]
+    return content
 
 
 def _ends(interval: Interval | None) -> list[float] | None:

@@ -5,8 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from configs.errors import UsageError
 from eval.action_difference import ActionDifference, EpisodeQueries, action_difference
-from eval.language import HEADLINES, Share
-from eval.language_results import difference, percentage
+from eval.comparison_texts import TextPairs, pair_texts
 from eval.recorded import RunIdentity, read_episodes, read_identity, read_queries
 from eval.records import EpisodeResult, Outcome, RunFolder
 from eval.results import LATENCY_STAGES
@@ -88,24 +87,6 @@ class StageLatency:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TextDifference:
-    """The headline measure of one language task in both runs, in percent, over the graded pairs.
-
-    Attributes:
-        when: `born` or `arrived`: which query's truth the texts are held against.
-        difference: B's minus A's, percentage points.
-        interval: Its 95 % bootstrap interval over pairs; None where there is but one.
-    """
-
-    task: str
-    when: str
-    a: float
-    b: float
-    difference: float
-    interval: tuple[float, float] | None
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class Comparison:
     """What two runs say about each other."""
 
@@ -115,7 +96,7 @@ class Comparison:
     per_suite: Mapping[str, PairTable]
     actions: ActionDifference
     latency: Mapping[str, StageLatency]
-    texts: Sequence[TextDifference]
+    texts: Sequence[TextPairs]
 
     @property
     def suite_p_values(self) -> dict[str, float]:
@@ -159,7 +140,7 @@ def compare(run_a: RunFolder, run_b: RunFolder) -> Comparison:
         per_suite={suite: _count([pair for pair in pairs if pair[0].key.suite == suite]) for suite in suites},
         actions=action_difference(queries),
         latency=_latency(queries),
-        texts=_texts(graded),
+        texts=pair_texts(queries),
     )
 
 
@@ -220,34 +201,6 @@ def _count(pairs: Iterable[Pair]) -> PairTable:
         n_errors_a=sum(a is Outcome.ERROR for a, _ in outcomes),
         n_errors_b=sum(b is Outcome.ERROR for _, b in outcomes),
     )
-
-
-def _texts(pairs: Sequence[Pair]) -> list[TextDifference]:
-    """Language tasks of which a text was graded in both runs of some pair."""
-    both = [(task, when) for task in HEADLINES for when in ("born", "arrived")]
-    found = (_text_difference(task, when, pairs) for task, when in both)
-    return [difference for difference in found if difference is not None]
-
-
-def _text_difference(task: str, when: str, pairs: Sequence[Pair]) -> TextDifference | None:
-    shares = [tuple(_headline(episode, task, when) for episode in pair) for pair in pairs]
-    graded = [pair for pair in shares if all(share.of for share in pair)]
-    a, b = percentage([a for a, _ in graded]), percentage([b for _, b in graded])
-    # A share falls from its first to its second reading; a difference is counted upwards.
-    fall = difference([b for _, b in graded], [a for a, _ in graded])
-    if a is None or b is None or fall is None:
-        return None
-    interval = None if fall["ci95"] is None else (fall["ci95"][0], fall["ci95"][1])
-    return TextDifference(
-        task=task, when=when, a=a["pc"], b=b["pc"], difference=fall["pc"], interval=interval
-    )
-
-
-def _headline(episode: EpisodeResult, task: str, when: str) -> Share:
-    scores = episode.texts.get(task)
-    if scores is None:
-        return Share()
-    return (scores.born if when == "born" else scores.arrived).get(HEADLINES[task], Share())
 
 
 def _latency(episodes: Sequence[EpisodeQueries]) -> dict[str, StageLatency]:

@@ -1,14 +1,15 @@
 """A comparison of two runs in tables for a terminal of 80 columns, and for a file that it is piped into."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from eval.action_difference import ActionDifference
-from eval.comparison import Comparison, PairTable, StageLatency, TextDifference
+from eval.comparison import Comparison, PairTable, StageLatency
+from eval.comparison_texts import Fate, TextPairs
 from eval.comparison_verdict import MARGIN, judge
 from eval.recorded import RunIdentity
 
@@ -42,6 +43,8 @@ def show(comparison: Comparison, console: Console, *, margin: float = MARGIN) ->
     if comparison.texts:
         console.print()
         console.print(_texts(comparison.texts))
+        for texts in comparison.texts:
+            console.print(f"[dim]{_say_pairs(texts)}[/]")
 
 
 def _describe(name: str, run: RunIdentity) -> str:
@@ -87,14 +90,29 @@ def _milliseconds(latency: StageLatency, quantile: str) -> tuple[str, str, str]:
     return f"{latency.a[quantile]:.1f}", f"{latency.b[quantile]:.1f}", quotient
 
 
-def _texts(texts: Sequence[TextDifference]) -> Table:
+def _texts(tasks: Sequence[TextPairs]) -> Table:
     """The same texts' scores in both runs, and how far apart they are."""
     table = _table("language (%)", "A", "B", "B minus A", "95 %")
-    for text in texts:
+    for text in (difference for texts in tasks for difference in texts.differences):
         between = "–" if text.interval is None else _between(*text.interval)
         what = f"{_MEASURES[text.task]}, when {text.when}"
         table.add_row(what, f"{text.a:.1f}", f"{text.b:.1f}", f"{text.difference:+.1f}", between)
     return table
+
+
+def _say_pairs(texts: TextPairs) -> str:
+    """Of how many texts the scores are, which have no counterpart and why, and whose are no merit."""
+    alone = [_say_alone("A", "B", texts.only_a), _say_alone("B", "A", texts.only_b)]
+    oracles = [name for name, oracle in (("A", texts.oracle_a), ("B", texts.oracle_b)) if oracle]
+    parts = [f"{texts.task}: {texts.pairs} texts graded in both", *filter(None, alone)]
+    parts += [f"{name}'s are an oracle's" for name in oracles]
+    return "; ".join(parts) + "."
+
+
+def _say_alone(name: str, other: str, texts: Mapping[Fate, int]) -> str:
+    """The texts that one run alone has, by what became of them in the other."""
+    fates = ", ".join(f"{n} {fate}" for fate, n in sorted(texts.items()))
+    return f"only in {name} {sum(texts.values())} (in {other} {fates})" if texts else ""
 
 
 def _table(first: str, *numbers: str) -> Table:

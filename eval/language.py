@@ -164,6 +164,12 @@ class _TaskGrader:
 Grade = Callable[[Truth], Shares]
 
 
+def grade_text(task: str, text: str, truth: Truth) -> Shares | None:
+    """How right a text of a graded language task is; None if it cannot be read."""
+    grade = _READ[task](text)
+    return None if grade is None else grade(truth)
+
+
 def _read_narration(text: str) -> Grade | None:
     said = parse_narration(text)
     return None if said is None else lambda truth: grade_narration(said, truth)

@@ -12,6 +12,8 @@ from pydantic import TypeAdapter, ValidationError
 from configs.errors import UsageError
 from eval.json_files import read_json_lines
 from eval.records import EpisodeResult, RunFolder
+from oxygen.language import TextBorn
+from sim_envs.truth.account import Deed, Fact, Memory, Narration, Phase, Truth, Verb
 from sim_envs.world import EpisodeKey
 
 
@@ -50,16 +52,35 @@ class RunIdentity:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class TextRecord:
+    """A finished text, as far as reports read it; `TextFinished` says what each part means."""
+
+    task: str
+    request_id: int
+    born_query: int
+    text: str
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class QueryRecord:
     """One line of an episode's query file, as far as reports read it.
 
     Attributes:
         actions: The chunk the policy answered with; NaN where the file holds null.
         timings_ms: Stage to milliseconds.
+        born: Texts asked for in it.
+        finished: Texts finished in it.
+        dropped: Texts given up in it for want of a slot.
+        truth: The world's own account; None where it had none.
     """
 
     actions: Float64[np.ndarray, "horizon action"]
     timings_ms: Mapping[str, float]
+    born: Sequence[TextBorn] = ()
+    finished: Sequence[TextRecord] = ()
+    dropped: Sequence[TextBorn] = ()
+    truth: Truth | None = None
 
 
 _IDENTITY = TypeAdapter(RunIdentity)
@@ -112,6 +133,23 @@ def _query(record: Mapping[str, Any]) -> QueryRecord:
     return QueryRecord(
         actions=np.atleast_2d(np.array(record["actions"], dtype=np.float64)),
         timings_ms=dict(record["timings_ms"]),
+        born=[TextBorn(**text) for text in record.get("born", ())],
+        finished=[_text(text) for text in record.get("finished", ())],
+        dropped=[TextBorn(**text) for text in record.get("dropped", ())],
+        truth=None if record.get("truth") is None else _truth(record["truth"]),
+    )
+
+
+def _text(record: Mapping[str, Any]) -> TextRecord:
+    return TextRecord(**{field.name: record[field.name] for field in dataclasses.fields(TextRecord)})
+
+
+def _truth(record: Mapping[str, Any]) -> Truth:
+    said = record["narration"]
+    done = [Deed(**{**deed, "verb": Verb(deed["verb"])}) for deed in record["done"]]
+    return Truth(
+        narration=Narration(**{**said, "phase": Phase(said["phase"])}),
+        memory=Memory(done=tuple(done), facts=frozenset(Fact(**fact) for fact in record["facts"])),
     )
 
 

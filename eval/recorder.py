@@ -131,7 +131,7 @@ class EpisodeRecorder:
 
 
 def _query_record(query: Query) -> dict[str, Any]:
-    """One line of the query log: timings, the whole chunk of actions, texts born and finished, the truth."""
+    """One line of the query log: timings, the chunk, texts born, finished and dropped, the truth."""
     return {
         "query": query.index,
         "step": query.step,
@@ -141,6 +141,7 @@ def _query_record(query: Query) -> dict[str, Any]:
         "actions": np.asarray(query.reply.actions).tolist(),
         "born": [dataclasses.asdict(text) for text in query.reply.born],
         "finished": [dataclasses.asdict(text) for text in query.reply.finished],
+        "dropped": [dataclasses.asdict(text) for text in query.reply.dropped],
         "truth": None if query.truth is None else _truth_record(query.truth),
     }
 

@@ -85,8 +85,25 @@ class RunBuilder:
         return self
 
 
-def query(index: int = 0, actions: Any = 0.5, **timings_ms: float) -> dict[str, Any]:
-    """One line of a query file; a single number stands for a chunk [10, 7] of it."""
+def said(query: int, text: str, *, task: str = "narration", request: int | None = None) -> dict[str, Any]:
+    """A finished text that was asked for in a query, as a query file has it."""
+    request_id = query if request is None else request
+    return {"task": task, "request_id": request_id, "born_query": query, "text": text, "reason": "stop"}
+
+
+def asked(query: int, *, task: str = "narration", request: int | None = None) -> dict[str, Any]:
+    """A text that was asked for in a query, as a query file has it."""
+    return {"task": task, "request_id": query if request is None else request, "query": query}
+
+
+def query(
+    index: int = 0, actions: Any = 0.5, *, texts: Mapping[str, Any] | None = None, **timings_ms: float
+) -> dict[str, Any]:
+    """One line of a query file; a single number stands for a chunk [10, 7] of it.
+
+    `texts` may hold what was `born`, `finished` and `dropped` in the query, and its `truth`.
+    """
     chunk = np.broadcast_to(actions, (10, 7)) if np.ndim(actions) == 0 else actions
     rows = np.asarray(chunk, dtype=object).tolist()
-    return {"query": index, "step": 5 * index, "timings_ms": timings_ms, "tokens": 2, "actions": rows}
+    line = {"query": index, "step": 5 * index, "timings_ms": timings_ms, "tokens": 2, "actions": rows}
+    return {**line, **(texts or {})}

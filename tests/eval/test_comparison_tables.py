@@ -7,26 +7,34 @@ from rich.console import Console
 
 from eval.comparison import compare
 from eval.comparison_tables import show
-from eval.language import Share, TextScores
 from eval.records import RunFolder
-from tests.eval.factory import RunBuilder, episode, key, query
+from sim_envs.truth.account import Narration, Phase
+from sim_envs.truth.wording import narrate
+from tests.eval.factory import RunBuilder, asked, episode, key, query, said
 
 SUITES = ("libero_object", "libero_spatial")
 
 
-def run(path, mode: str, *, hits: int) -> RunFolder:
-    """Forty solved episodes of each of two suites; the share of right texts differs between them."""
+TRUTH = {"narration": {"phase": "approach", "object": "milk", "target": None}, "done": [], "facts": []}
+RIGHT, WRONG = (narrate(Narration(phase=phase, object="milk")) for phase in (Phase.APPROACH, Phase.GRASP))
+
+
+def run(path, mode: str, *, right: int) -> RunFolder:
+    """Forty solved episodes of each of two suites, twenty texts each; the share of right ones differs."""
     builder = RunBuilder.at(path, mode=mode)
     for suite in SUITES:
         for init_id in range(40):
-            right = {"all": Share(hits=hits + init_id % 5, of=20)}
-            texts = TextScores(
-                texts=20, not_graded=0, oracle=0, born=right, arrived=right, staleness_ms=9.0, staleness_s=1.0
-            )
-            builder.add(
-                episode(key(init_id, suite=suite), texts={"narration": texts}),
-                query(0, action=1234.5, frame=12345.6),
-            )
+            texts = [RIGHT] * (right + init_id % 5) + [WRONG] * (20 - right - init_id % 5)
+            lines = [
+                query(
+                    at,
+                    action=1234.5,
+                    frame=12345.6,
+                    texts={"born": [asked(at)], "finished": [said(at, text)], "truth": TRUTH},
+                )
+                for at, text in enumerate(texts[: 19 if mode == "unified" else 20])
+            ]
+            builder.add(episode(key(init_id, suite=suite)), *lines)
     return builder.folder
 
 
@@ -34,7 +42,7 @@ def run(path, mode: str, *, hits: int) -> RunFolder:
 def printed(tmp_path) -> list[str]:
     """The lines of a comparison of two runs with long names, as a pipe gets them."""
     long = "20261121-113512-the_policy_of_a_long_name_and_its_step_0003300"
-    a, b = run(tmp_path / f"{long}-a", "isolated", hits=1), run(tmp_path / f"{long}-b", "unified", hits=15)
+    a, b = run(tmp_path / f"{long}-a", "isolated", right=1), run(tmp_path / f"{long}-b", "unified", right=15)
     file = io.StringIO()
     show(compare(a, b), Console(file=file, width=80, highlight=False))
     return file.getvalue().splitlines()
@@ -55,7 +63,8 @@ def test_no_line_is_longer_than_a_terminal_is_wide(printed):
         "B is no worse than A by more than 5 points: +0.0, 95 % from -4.6 to +4.6.",
         "action, p50 1234.5 1234.5 1.00",
         "frame, p95 12345.6 12345.6 1.00",
-        "narrations wholly right, when arrived 15.0 85.0 +70.0 +70.0 to +70.0",
+        "narrations wholly right, when arrived 15.8 89.5 +73.7 +73.7 to +73.7",
+        "narration: 1520 texts graded in both; only in A 80 (in B 80 never asked for).",
     ],
 )
 def test_every_row_is_one_line(printed, row):

@@ -1,11 +1,10 @@
-"""Language in results, leaderboard and comparison: where something was graded, with episodes as clusters."""
+"""Language in results and leaderboard: where something was graded, with episodes as clusters."""
 
 import json
 
 import numpy as np
 import pytest
 
-from eval.comparison import compare
 from eval.language import Share, TextScores
 from eval.language_results import difference, percentage, summarize_language
 from eval.leaderboard import leaderboard
@@ -113,12 +112,3 @@ def test_the_leaderboard_has_a_column_exactly_if_something_was_graded(tmp_path):
     assert "| 75.0 → 50.0 |" in cells["speaker"]
     assert "| 100.0 → 100.0 (oracle) |" in cells["teller"]
     assert "| – | 0 | babble |" in cells["babble"]
-
-
-def test_two_runs_are_compared_in_pairs(tmp_path):
-    a = run_with(tmp_path / "a", scores(5, 10), scores(9, 10), scores(1, 10), {})
-    b = run_with(tmp_path / "b", scores(6, 10), scores(10, 10), scores(2, 10), scores(0, 10))
-    born, arrived = compare(a.folder, b.folder).texts
-    assert (born.task, born.when, arrived.when) == ("narration", "born", "arrived")
-    assert (born.a, born.b, born.difference) == pytest.approx((50, 60, 10))
-    assert born.interval == pytest.approx((10, 10))
