@@ -10,7 +10,7 @@ from rich.console import Console
 
 from configs.cli import run_app
 from configs.errors import UsageError
-from eval.comparison import Comparison, PairTable, compare
+from eval.comparison import Comparison, PairTable, compare, compare_common
 from eval.comparison_tables import show
 from eval.comparison_texts import TextPairs
 from eval.comparison_verdict import MARGIN, judge
@@ -30,6 +30,7 @@ def main(
     /,
     *,
     margin: float = MARGIN,
+    partial: Annotated[bool, Parameter(negative="")] = False,
     json: Annotated[Path | None, Parameter(name="--json")] = None,
 ) -> None:
     """Compare two runs of the same episodes: outcomes in pairs, actions, latency.
@@ -38,10 +39,11 @@ def main(
         run_a: A run's folder.
         run_b: Another one, of the same protocol, assets and episodes.
         margin: Percentage points of success that B may lose and still count as no worse.
+        partial: Compare the episodes that both have, where a run is unfinished or has others.
         json: Also write the comparison to this file, with what the runs came from.
     """
     folders = RunFolder(run_a), RunFolder(run_b)
-    comparison = compare(*folders)
+    comparison = compare_common(*folders) if partial else compare(*folders)
     judgement = judge(comparison.overall, margin)
     if json is not None:
         provenance = dict(zip(("a", "b"), map(_provenance, folders), strict=True))
@@ -59,6 +61,7 @@ def to_json(comparison: Comparison) -> dict[str, Any]:
         "a": dataclasses.asdict(comparison.a),
         "b": dataclasses.asdict(comparison.b),
         "in_turns": comparison.in_turns,
+        "partial": comparison.partial,
         "overall": _pairs_to_json(comparison.overall),
         "per_suite": {
             suite: {**_pairs_to_json(pairs), "mcnemar_p_holm": comparison.suite_p_values.get(suite)}

@@ -88,7 +88,12 @@ class StageLatency:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """What two runs say about each other."""
+    """What two runs say about each other.
+
+    Attributes:
+        partial: Whether a run is unfinished or has episodes that the other has not: then only those that
+            both have are compared.
+    """
 
     a: RunIdentity
     b: RunIdentity
@@ -97,6 +102,7 @@ class Comparison:
     actions: ActionDifference
     latency: Mapping[str, StageLatency]
     texts: Sequence[TextPairs]
+    partial: bool = False
 
     @property
     def suite_p_values(self) -> dict[str, float]:
@@ -117,16 +123,33 @@ def compare(run_a: RunFolder, run_b: RunFolder) -> Comparison:
     """Compare two runs of the same episodes.
 
     Raises:
-        UsageError: if a run cannot be read, the two differ in protocol, assets or episodes, or no pair of
-            episodes is graded in both.
+        UsageError: if a run cannot be read or is unfinished, the two differ in protocol, assets or episodes,
+            or no pair of episodes is graded in both.
     """
-    a, b = read_identity(run_a), read_identity(run_b)
-    _refuse_other_worlds(a, b)
-    pairs = _pair_up(run_a, run_b)
+    for identity in _of_one_world(run_a, run_b):
+        _refuse_unfinished(identity)
+    return _compare(run_a, run_b, _pair_up(run_a, run_b))
+
+
+def compare_common(run_a: RunFolder, run_b: RunFolder) -> Comparison:
+    """Compare two runs, finished or not, on the episodes that both have.
+
+    Raises:
+        UsageError: if a run cannot be read, the two differ in protocol or assets, or no pair of episodes is
+            graded in both.
+    """
+    statuses = {identity.status for identity in _of_one_world(run_a, run_b)}
+    a, b = read_episodes(run_a), read_episodes(run_b)
+    found = _compare(run_a, run_b, [(a[key], b[key]) for key in sorted(a.keys() & b.keys())])
+    return dataclasses.replace(found, partial=statuses != {"complete"} or a.keys() != b.keys())
+
+
+def _compare(run_a: RunFolder, run_b: RunFolder, pairs: Sequence[Pair]) -> Comparison:
     graded = [pair for pair in pairs if _is_graded(pair)]
     if not graded:
         raise UsageError(
-            f"{_names(run_a, run_b)} share no graded episode: each of the {len(pairs)} is an error in one"
+            f"{_names(run_a, run_b)} share no graded episode: each of the {len(pairs)} that both have is an "
+            "error in one"
         )
     queries = [
         EpisodeQueries(key=x.key, a=read_queries(run_a, x.key), b=read_queries(run_b, x.key))
@@ -134,8 +157,8 @@ def compare(run_a: RunFolder, run_b: RunFolder) -> Comparison:
     ]
     suites = dict.fromkeys(x.key.suite for x, _ in pairs)
     return Comparison(
-        a=a,
-        b=b,
+        a=read_identity(run_a),
+        b=read_identity(run_b),
         overall=_count(pairs),
         per_suite={suite: _count([pair for pair in pairs if pair[0].key.suite == suite]) for suite in suites},
         actions=action_difference(queries),
@@ -144,7 +167,17 @@ def compare(run_a: RunFolder, run_b: RunFolder) -> Comparison:
     )
 
 
-def _refuse_other_worlds(a: RunIdentity, b: RunIdentity) -> None:
+def _refuse_unfinished(run: RunIdentity) -> None:
+    if run.status != "complete":
+        raise UsageError(
+            f"{run.run_id} is {run.status}, of {run.n_planned} episodes; complete it with --resume, or give "
+            "--partial to compare the episodes that both have"
+        )
+
+
+def _of_one_world(run_a: RunFolder, run_b: RunFolder) -> tuple[RunIdentity, RunIdentity]:
+    """The identities of two runs that may be compared, finished or not."""
+    a, b = read_identity(run_a), read_identity(run_b)
     if a.protocol_hash != b.protocol_hash:
         raise UsageError(
             f"{a.run_id} and {b.run_id} ran under different protocols ({a.protocol_hash} and "
@@ -155,6 +188,7 @@ def _refuse_other_worlds(a: RunIdentity, b: RunIdentity) -> None:
             f"{a.run_id} and {b.run_id} used different assets, {a.assets} and {b.assets}; "
             "run both with the same"
         )
+    return a, b
 
 
 def _pair_up(run_a: RunFolder, run_b: RunFolder) -> list[Pair]:

@@ -26,6 +26,8 @@ def show(comparison: Comparison, console: Console, *, margin: float = MARGIN) ->
     """
     for name, run in (("A", comparison.a), ("B", comparison.b)):
         console.print(_describe(name, run), soft_wrap=True)
+    if comparison.partial:
+        console.print(f"\n[yellow]{_say_partial(comparison)}[/]")
     console.print()
     console.print(_rates(comparison))
     console.print(f"[dim]{_say_statistics(comparison)}[/]")
@@ -50,6 +52,14 @@ def show(comparison: Comparison, console: Console, *, margin: float = MARGIN) ->
 def _describe(name: str, run: RunIdentity) -> str:
     what = f"{run.policy}, mode {run.mode}, assets {run.assets}"
     return f"[bold]{name}[/]  {escape(run.run_id)}\n   [dim]{escape(what)}[/]"
+
+
+def _say_partial(comparison: Comparison) -> str:
+    a, b = comparison.a, comparison.b
+    return (
+        f"Partial: only the {comparison.overall.n_episodes} episodes that both have; A is {a.status}, of "
+        f"{a.n_planned} episodes, B is {b.status}, of {b.n_planned}."
+    )
 
 
 def _rates(comparison: Comparison) -> Table:

@@ -8,7 +8,7 @@ import pytest
 from configs.cli import run_app
 from configs.errors import UsageError
 from eval.compare import app
-from eval.comparison import compare
+from eval.comparison import compare, compare_common
 from eval.records import RunFolder
 from tests.eval.factory import RunBuilder, episode, key, query
 
@@ -165,6 +165,32 @@ def test_other_episodes_are_refused_by_naming_the_first_missing_ones(tmp_path):
 def test_another_protocol_or_other_assets_are_refused(tmp_path, changed, said):
     a, b = run_with(tmp_path / "a", "s"), run_with(tmp_path / "b", "s", **changed)
     assert said in refusal(a, b)
+
+
+@pytest.mark.parametrize("status", ["interrupted", "running"])
+def test_an_unfinished_run_is_refused_with_the_remedy(tmp_path, status):
+    a, b = run_with(tmp_path / "a", "st"), run_with(tmp_path / "b", "st", status=status, n_planned=500)
+    for said in (refusal(a, b), refusal(b, a)):
+        assert said.startswith(
+            f"b is {status}, of 500 episodes; complete it with --resume, or give --partial"
+        )
+
+
+def test_what_unfinished_runs_both_have_is_compared_and_called_partial(tmp_path, capsys):
+    a = run_with(tmp_path / "a", "sst", status="interrupted", n_planned=500)
+    b = run_with(tmp_path / "b", "ss", status="interrupted", n_planned=500)
+    code, out, _ = command([a.path, b.path, "--partial", "--json", tmp_path / "ab.json"], capsys)
+    assert code == 0
+    assert "Partial: only the 2 episodes that both have; A is interrupted, of 500 episodes" in out
+    written = json.loads((tmp_path / "ab.json").read_text())
+    assert written["partial"] is True
+    assert written["overall"]["n_pairs"] == 2
+
+
+def test_a_whole_comparison_is_not_called_partial(tmp_path):
+    a, b = run_with(tmp_path / "a", "st"), run_with(tmp_path / "b", "st")
+    assert not compare(a.folder, b.folder).partial
+    assert not compare_common(a.folder, b.folder).partial
 
 
 def test_no_graded_pair_is_refused(tmp_path):
