@@ -120,7 +120,7 @@ Pair = tuple[EpisodeResult, EpisodeResult]
 
 
 def compare(run_a: RunFolder, run_b: RunFolder) -> Comparison:
-    """Compare two runs of the same episodes.
+    """Compare two runs of the same episodes in the same world. What their policies see of it may differ.
 
     Raises:
         UsageError: if a run cannot be read or is unfinished, the two differ in protocol, assets or episodes,
@@ -178,15 +178,15 @@ def _refuse_unfinished(run: RunIdentity) -> None:
 def _of_one_world(run_a: RunFolder, run_b: RunFolder) -> tuple[RunIdentity, RunIdentity]:
     """The identities of two runs that may be compared, finished or not."""
     a, b = read_identity(run_a), read_identity(run_b)
+    if a.assets.digest != b.assets.digest:
+        raise UsageError(
+            f"{a.run_id} and {b.run_id} used different assets, {a.assets} and {b.assets}; "
+            "run both with the same"
+        )
     if a.protocol_hash != b.protocol_hash:
         raise UsageError(
             f"{a.run_id} and {b.run_id} ran under different protocols ({a.protocol_hash} and "
             f"{b.protocol_hash}); run both with the same protocol options, versions and assets"
-        )
-    if a.assets != b.assets:
-        raise UsageError(
-            f"{a.run_id} and {b.run_id} used different assets, {a.assets} and {b.assets}; "
-            "run both with the same"
         )
     return a, b
 

@@ -11,6 +11,7 @@ from eval.action_difference import ActionDifference
 from eval.comparison import Comparison, PairTable, StageLatency
 from eval.comparison_texts import Fate, TextPairs
 from eval.comparison_verdict import MARGIN, judge
+from eval.protocol import say_inputs
 from eval.recorded import RunIdentity
 
 _MEASURES = {"narration": "narrations wholly right", "memory": "F1 of memory"}
@@ -26,6 +27,8 @@ def show(comparison: Comparison, console: Console, *, margin: float = MARGIN) ->
     """
     for name, run in (("A", comparison.a), ("B", comparison.b)):
         console.print(_describe(name, run), soft_wrap=True)
+        if comparison.a.policy_inputs != comparison.b.policy_inputs:
+            console.print(f"   [dim]sees {escape(say_inputs(run.policy_inputs))}[/]", soft_wrap=True)
     if comparison.partial:
         console.print(f"\n[yellow]{_say_partial(comparison)}[/]")
     console.print()

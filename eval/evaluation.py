@@ -18,7 +18,7 @@ from eval.json_files import write_json
 from eval.plan import EpisodePlan, make_plan
 from eval.policies import Cast, Policy, open_policies, read_cast
 from eval.policy_names import weights_sha256
-from eval.protocol import describe_suite, hash_of
+from eval.protocol import describe_suite, policy_inputs, protocol_hash, say_inputs, suite_hash
 from eval.recorder import EpisodeRecorder
 from eval.records import Outcome
 from eval.result_tables import Results
@@ -170,7 +170,6 @@ def _describe(
         name: describe_suite(
             suite,
             assets=asset_set,
-            policy_inputs=policy.inputs,
             wordings=config.wordings,
             drawn=any(map(is_drawn, config.init_ids)),
         )
@@ -185,8 +184,9 @@ def _describe(
         "n_planned": len(plan.keys),
         "config": config.model_dump(mode="json"),
         "protocol": protocol,
-        "protocol_hash": hash_of(protocol),
-        "suite_hashes": {name: hash_of(description) for name, description in protocol.items()},
+        "protocol_hash": protocol_hash(protocol),
+        "suite_hashes": {name: suite_hash(description) for name, description in protocol.items()},
+        "policy_inputs": dict(policy.inputs),
         "git": provenance.git_state(),
         "versions": provenance.versions(),
         "hardware": {**provenance.hardware(), "blas_kernels": KERNELS if pin_kernels() else None},
@@ -210,10 +210,16 @@ def _refuse_a_mixture(run: Run, now: Mapping[str, Any]) -> None:
     if not run.resumed:
         return
     before = run.folder.read_manifest()
-    if before["protocol_hash"] != now["protocol_hash"]:
+    protocol, now_under = protocol_hash(before["protocol"]), now["protocol_hash"]
+    if protocol != now_under:
         raise UsageError(
-            f"{run.folder.run_id} was run under protocol {before['protocol_hash']}, this is "
-            f"{now['protocol_hash']} (other versions or assets); start a new run without --resume"
+            f"{run.folder.run_id} was run under protocol {protocol}, this is {now_under} "
+            "(other versions or assets); start a new run without --resume"
+        )
+    if policy_inputs(before) != now["policy_inputs"]:
+        raise UsageError(
+            f"{run.folder.run_id} showed its policy {say_inputs(policy_inputs(before))}, this is "
+            f"{say_inputs(now['policy_inputs'])}; start a new run without --resume"
         )
     weights, other = before.get("weights_sha256", now["weights_sha256"]), now["weights_sha256"]
     if weights != other:

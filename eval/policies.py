@@ -41,7 +41,7 @@ class Policy(Protocol):
 
     @property
     def inputs(self) -> Mapping[str, Any]:
-        """How it is shown the world (prompt template, cameras): part of the protocol."""
+        """How it is shown the world (prompt template, cameras): recorded beside the protocol."""
 
     def reset(self, world: World, key: EpisodeKey) -> None:
         """Begin an episode; whatever was left of the one before is dropped."""

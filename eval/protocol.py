@@ -1,4 +1,7 @@
-"""The protocol as a value with a hash: runs with different hashes are never compared or ranked together."""
+"""The world's protocol as a value with a hash: runs that differ in it are never compared or ranked together.
+
+What a policy is shown of that world (its prompt, its cameras) is its own affair and stands beside it.
+"""
 
 import hashlib
 import json
@@ -16,7 +19,6 @@ def describe_suite(
     suite: SuiteConfig,
     *,
     assets: Mapping[str, str],
-    policy_inputs: Mapping[str, Any],
     wordings: Wordings = "benchmark",
     drawn: bool = False,
 ) -> dict[str, Any]:
@@ -25,7 +27,6 @@ def describe_suite(
     Args:
         suite: Limits, settle steps, replan steps, camera size.
         assets: Name and digest of the asset set.
-        policy_inputs: How the policy is shown the world: prompt template, which cameras, what is masked.
         wordings: In which words it is told its task. The benchmark's own, as published, go without saying.
         drawn: Whether its initial states are drawn. Stored ones, as published, go without saying.
     """
@@ -35,10 +36,46 @@ def describe_suite(
         "suite": limits,
         "versions": versions,
         "assets": dict(assets),
-        "policy_inputs": dict(policy_inputs),
         **({} if wordings == "benchmark" else {"wordings": _describe_wordings(suite.name, wordings)}),
         **({"initial_states": "drawn"} if drawn else {}),
     }
+
+
+def suite_hash(description: Mapping[str, Any]) -> str:
+    """Hash of a suite's protocol, as `describe_suite` has it or had it.
+
+    Assets count by their content, under whatever name. What older descriptions say of the policy's inputs
+    does not count: so runs of before and after compare.
+    """
+    world = {part: value for part, value in description.items() if part != "policy_inputs"}
+    return hash_of({**world, "assets": description["assets"]["digest"]})
+
+
+def protocol_hash(protocol: Mapping[str, Mapping[str, Any]]) -> str:
+    """Hash of the protocols of a run's suites."""
+    return hash_of({suite: suite_hash(description) for suite, description in protocol.items()})
+
+
+def policy_inputs(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """What a run's policy was shown, by its manifest; older ones say so in every suite's protocol."""
+    suites = manifest.get("protocol", {}).values()
+    older: Mapping[str, Any] = next(
+        (suite["policy_inputs"] for suite in suites if "policy_inputs" in suite), {}
+    )
+    return dict(manifest.get("policy_inputs", older))
+
+
+def say_inputs(inputs: Mapping[str, Any]) -> str:
+    """What a policy was shown, in words."""
+    return (
+        "; ".join(_say_input(name.replace("_", " "), value) for name, value in inputs.items()) or "not said"
+    )
+
+
+def _say_input(name: str, value: Any) -> str:
+    if value is True:
+        return name
+    return f"{name} {', '.join(map(str, value)) if isinstance(value, list) else value}"
 
 
 def _describe_wordings(suite: str, wordings: Wordings) -> dict[str, str]:

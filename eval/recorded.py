@@ -11,6 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from configs.errors import UsageError
 from eval.json_files import read_json_lines
+from eval.protocol import policy_inputs, protocol_hash, suite_hash
 from eval.records import EpisodeResult, RunFolder
 from oxygen.language import TextBorn
 from sim_envs.truth.account import Deed, Fact, Memory, Narration, Phase, Truth, Verb
@@ -33,8 +34,11 @@ class RunIdentity:
     """What a run's manifest says about whom it may be compared with.
 
     Attributes:
-        protocol_hash: Hash of everything that decides a score; runs that differ in it are never compared.
+        protocol_hash: Hash of everything about the world that decides a score; runs that differ in it are
+            never compared. It is made anew from what the manifest says of the world, so that manifests of
+            before and after a change of the hash compare.
         suite_hashes: The same for each suite alone, so that runs of different suites share tables.
+        policy_inputs: What of the world the policy is shown: its prompt, its cameras.
         status: `complete`, or why it is not.
         n_planned: Episodes of the whole plan.
         arms: The runs that played every episode in turns with this one, itself among them.
@@ -49,6 +53,7 @@ class RunIdentity:
     status: str
     n_planned: int
     arms: Sequence[str] = ()
+    policy_inputs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -83,7 +88,14 @@ class QueryRecord:
     truth: Truth | None = None
 
 
-_IDENTITY = TypeAdapter(RunIdentity)
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Manifest(RunIdentity):
+    """A manifest as far as it is read here, with the protocols that it describes."""
+
+    protocol: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+
+
+_MANIFEST = TypeAdapter(_Manifest)
 
 
 def read_identity(folder: RunFolder) -> RunIdentity:
@@ -93,15 +105,32 @@ def read_identity(folder: RunFolder) -> RunIdentity:
         UsageError: if there is no manifest, or it is not one.
     """
     try:
-        return _IDENTITY.validate_json(folder.manifest_path.read_bytes())
+        return _identity(_MANIFEST.validate_json(folder.manifest_path.read_bytes()))
     except OSError as error:
         raise UsageError(
             f"{folder.path} is not a run: cannot read {folder.manifest_path.name}: {error.strerror}"
         ) from None
+    except KeyError as error:
+        raise UsageError(f"{folder.manifest_path}: a suite's protocol lacks {error}") from None
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"])) or "the whole"
         raise UsageError(f"{folder.manifest_path}: {place}: {first['msg']}") from None
+
+
+def _identity(manifest: _Manifest) -> RunIdentity:
+    said = {field.name: getattr(manifest, field.name) for field in dataclasses.fields(RunIdentity)}
+    if not manifest.protocol:  # then its hashes are all there is
+        return RunIdentity(**said)
+    shown = {"policy_inputs": manifest.policy_inputs} if manifest.policy_inputs else {}
+    return RunIdentity(
+        **{
+            **said,
+            "protocol_hash": protocol_hash(manifest.protocol),
+            "suite_hashes": {suite: suite_hash(world) for suite, world in manifest.protocol.items()},
+            "policy_inputs": policy_inputs({"protocol": manifest.protocol, **shown}),
+        }
+    )
 
 
 def read_episodes(folder: RunFolder) -> dict[EpisodeKey, EpisodeResult]:

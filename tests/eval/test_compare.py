@@ -158,7 +158,6 @@ def test_other_episodes_are_refused_by_naming_the_first_missing_ones(tmp_path):
     ("changed", "said"),
     [
         ({"protocol_hash": "ffff0000"}, "ffff0000"),
-        ({"assets": {"name": "stand-ins", "digest": "d1ge57000000"}}, "stand-ins"),
         ({"assets": {"name": "real", "digest": "0ther000"}}, "0ther000"),
     ],
 )
@@ -174,6 +173,22 @@ def test_an_unfinished_run_is_refused_with_the_remedy(tmp_path, status):
         assert said.startswith(
             f"b is {status}, of 500 episodes; complete it with --resume, or give --partial"
         )
+
+
+def test_the_same_assets_under_another_name_are_compared(tmp_path):
+    a = run_with(tmp_path / "a", "s")
+    b = run_with(tmp_path / "b", "s", assets={"name": "a-copy", "digest": "d1ge57000000"})
+    assert compare(a.folder, b.folder).overall.both == 1
+
+
+def test_a_baseline_is_compared_with_a_policy_and_what_each_sees_is_said(tmp_path, capsys):
+    a = run_with(tmp_path / "a", "s", policy_inputs={"prompt": "{language}", "cameras": ["image", "wrist"]})
+    b = run_with(tmp_path / "b", "t", policy="noop", policy_inputs={"privileged_state": True})
+    code, out, _ = command([a.path, b.path], capsys)
+    assert code == 0
+    assert "sees prompt {language}; cameras image, wrist" in out
+    assert "sees privileged state" in out
+    assert "sees" not in command([a.path, a.path], capsys)[1]
 
 
 def test_what_unfinished_runs_both_have_is_compared_and_called_partial(tmp_path, capsys):

@@ -11,6 +11,7 @@ from configs.errors import UsageError
 from configs.schema import RunConfig
 from eval import evaluation, provenance
 from eval.evaluation import exit_code, run_evaluation
+from eval.recorded import read_identity
 from eval.records import RunFolder
 from eval.runs import claimed, find_unfinished, new_run
 from sim_envs.fake import FakeWorld
@@ -31,6 +32,12 @@ class FakeAssets(AssetSet):
     @property
     def digest(self) -> str:
         return "0" * 12
+
+
+class OtherAssets(AssetSet):
+    @property
+    def digest(self) -> str:
+        return "1" * 12
 
 
 @pytest.fixture
@@ -160,7 +167,7 @@ def test_resume_refuses_a_run_under_another_protocol(tmp_path, policy, monkeypat
     policy.interrupted_at = 3
     with pytest.raises(KeyboardInterrupt):
         run_evaluation(new_run(tmp_path, CONFIG))
-    monkeypatch.setattr(evaluation, "find_assets", lambda source: FakeAssets(name="other", path=Path()))
+    monkeypatch.setattr(evaluation, "find_assets", lambda source: OtherAssets(name="none", path=Path()))
     with pytest.raises(UsageError, match="start a new run without --resume"):
         run_evaluation(*find_unfinished(tmp_path, {}))
 
@@ -196,6 +203,61 @@ def test_a_run_keeps_what_every_sitting_was_played_on(tmp_path, policy, monkeypa
     assert after["hardware"] == manifest["hardware"]
     assert manifest["started"] == before["started"] <= before["finished"] <= after["started"]
     assert manifest["finished"] == after["finished"]
+
+
+def test_resume_refuses_a_run_whose_policy_was_shown_something_else(tmp_path, policy):
+    policy.interrupted_at = 3
+    with pytest.raises(KeyboardInterrupt):
+        run_evaluation(new_run(tmp_path, CONFIG))
+    policy.inputs = {"prompt": "another"}
+    with pytest.raises(UsageError, match=r"another.*; start a new run without --resume"):
+        run_evaluation(*find_unfinished(tmp_path, {}))
+
+
+def test_the_same_assets_under_another_name_are_the_same_protocol(tmp_path, policy, monkeypatch):
+    hashes = []
+    for name in ("none", "renamed"):
+        monkeypatch.setattr(
+            evaluation, "find_assets", lambda source, name=name: FakeAssets(name=name, path=Path())
+        )
+        run = new_run(tmp_path, CONFIG)
+        run_evaluation(run)
+        assert run.folder.read_manifest()["assets"]["name"] == name
+        hashes.append(run.folder.read_manifest()["protocol_hash"])
+    assert hashes[0] == hashes[1]
+
+
+def test_what_a_policy_is_shown_is_beside_the_protocol_and_not_in_it(tmp_path, policy):
+    manifests = []
+    for policy.inputs in ({"prompt": "{language}"}, {"privileged_state": True}):
+        run = new_run(tmp_path, CONFIG)
+        run_evaluation(run)
+        manifests.append(run.folder.read_manifest())
+    assert manifests[0]["protocol_hash"] == manifests[1]["protocol_hash"]
+    assert [manifest["policy_inputs"] for manifest in manifests] == [
+        {"prompt": "{language}"},
+        {"privileged_state": True},
+    ]
+
+
+def test_a_run_from_before_the_inputs_were_set_apart_is_resumed_and_compared(tmp_path, policy):
+    """Its manifest has the policy's inputs within the protocol, and other hashes."""
+    policy.inputs, policy.interrupted_at = {"prompt": "{language}"}, 3
+    with pytest.raises(KeyboardInterrupt):
+        run_evaluation(new_run(tmp_path, CONFIG))
+    (older,) = find_unfinished(tmp_path, {})
+    manifest = older.folder.read_manifest()
+    for description in manifest["protocol"].values():
+        description["policy_inputs"] = manifest["policy_inputs"]
+    del manifest["policy_inputs"]
+    older.folder.write_manifest({**manifest, "protocol_hash": "0lder", "suite_hashes": {}})
+    before = read_identity(older.folder)
+    run_evaluation(*find_unfinished(tmp_path, {}))
+    newer = new_run(tmp_path, CONFIG)
+    run_evaluation(newer)
+    assert before.policy_inputs == policy.inputs
+    assert before.protocol_hash == read_identity(newer.folder).protocol_hash
+    assert before.suite_hashes == read_identity(newer.folder).suite_hashes
 
 
 def test_resume_finds_only_what_agrees_with_the_options_given(tmp_path, policy):
