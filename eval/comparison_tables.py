@@ -26,7 +26,7 @@ def show(comparison: Comparison, console: Console, *, margin: float = MARGIN) ->
         margin: What B may lose and still count as no worse, percentage points.
     """
     for name, run in (("A", comparison.a), ("B", comparison.b)):
-        console.print(_describe(name, run), soft_wrap=True)
+        console.print(_describe(name, run, comparison), soft_wrap=True)
         if comparison.a.policy_inputs != comparison.b.policy_inputs:
             console.print(f"   [dim]sees {escape(say_inputs(run.policy_inputs))}[/]", soft_wrap=True)
     if comparison.partial:
@@ -52,8 +52,11 @@ def show(comparison: Comparison, console: Console, *, margin: float = MARGIN) ->
             console.print(f"[dim]{_say_pairs(texts)}[/]")
 
 
-def _describe(name: str, run: RunIdentity) -> str:
-    what = f"{run.policy}, mode {run.mode}, assets {run.assets}"
+def _describe(name: str, run: RunIdentity, comparison: Comparison) -> str:
+    """A run in two lines; in what it computes, only where the other does otherwise."""
+    dtype = "" if comparison.a.dtype == comparison.b.dtype else run.dtype or "its own dtype"
+    parts = [run.policy, run.weights, dtype, f"mode {run.mode}", f"assets {run.assets}"]
+    what = ", ".join(part for part in parts if part)
     return f"[bold]{name}[/]  {escape(run.run_id)}\n   [dim]{escape(what)}[/]"
 
 

@@ -180,6 +180,7 @@ def _describe(
         "mode": config.mode,
         "policy": config.policy,
         "weights_sha256": None if config.random_weights else weights_sha256(cast.policy),
+        "random_weights": cast.policy.kind == "oxygen" and (config.random_weights or not cast.policy.weights),
         "assets": asset_set,
         "n_planned": len(plan.keys),
         "config": config.model_dump(mode="json"),

@@ -39,6 +39,10 @@ class RunIdentity:
             before and after a change of the hash compare.
         suite_hashes: The same for each suite alone, so that runs of different suites share tables.
         policy_inputs: What of the world the policy is shown: its prompt, its cameras.
+        weights_sha256: What tells the policy's weights from all others; None where it has none, or they are
+            random, or no file in our format.
+        random_weights: Whether they are random.
+        dtype: What the policy computed in; its own if None.
         status: `complete`, or why it is not.
         n_planned: Episodes of the whole plan.
         arms: The runs that played every episode in turns with this one, itself among them.
@@ -54,6 +58,16 @@ class RunIdentity:
     n_planned: int
     arms: Sequence[str] = ()
     policy_inputs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    weights_sha256: str | None = None
+    random_weights: bool = False
+    dtype: str | None = None
+
+    @property
+    def weights(self) -> str | None:
+        """What is known of its weights, in a word or two; None if nothing is."""
+        if self.random_weights:
+            return "random weights"
+        return None if self.weights_sha256 is None else f"weights {self.weights_sha256[:8]}"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -93,6 +107,7 @@ class _Manifest(RunIdentity):
     """A manifest as far as it is read here, with the protocols that it describes."""
 
     protocol: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+    config: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 _MANIFEST = TypeAdapter(_Manifest)
@@ -120,6 +135,8 @@ def read_identity(folder: RunFolder) -> RunIdentity:
 
 def _identity(manifest: _Manifest) -> RunIdentity:
     said = {field.name: getattr(manifest, field.name) for field in dataclasses.fields(RunIdentity)}
+    said["random_weights"] = manifest.random_weights or bool(manifest.config.get("random_weights"))
+    said["dtype"] = manifest.config.get("dtype")
     if not manifest.protocol:  # then its hashes are all there is
         return RunIdentity(**said)
     shown = {"policy_inputs": manifest.policy_inputs} if manifest.policy_inputs else {}

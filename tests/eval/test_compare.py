@@ -191,6 +191,15 @@ def test_a_baseline_is_compared_with_a_policy_and_what_each_sees_is_said(tmp_pat
     assert "sees" not in command([a.path, a.path], capsys)[1]
 
 
+def test_unlike_weights_and_dtypes_are_told_apart(tmp_path, capsys):
+    a = run_with(tmp_path / "a", "s", weights_sha256="0123456789abcdef", config={"dtype": None})
+    b = run_with(tmp_path / "b", "s", config={"random_weights": True, "dtype": "bfloat16"})
+    _, out, _ = command([a.path, b.path], capsys)
+    assert "tiny, weights 01234567, its own dtype, mode unified" in out
+    assert "tiny, random weights, bfloat16, mode unified" in out
+    assert "dtype" not in command([a.path, a.path], capsys)[1]
+
+
 def test_what_unfinished_runs_both_have_is_compared_and_called_partial(tmp_path, capsys):
     a = run_with(tmp_path / "a", "sst", status="interrupted", n_planned=500)
     b = run_with(tmp_path / "b", "ss", status="interrupted", n_planned=500)

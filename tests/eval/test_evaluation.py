@@ -59,6 +59,7 @@ def test_a_run_leaves_manifest_episodes_queries_and_results(tmp_path, policy, ca
     assert set(manifest["suite_hashes"]) == {"libero_object", "libero_goal"}
     assert manifest["protocol"]["libero_goal"]["suite"]["max_steps"] == 20
     assert manifest["versions"]["mujoco"] == "3.2.3"
+    assert manifest["random_weights"] is False
     assert {"commit", "dirty"} <= set(manifest["git"])
     assert len(run.folder.episodes()) == manifest["n_planned"] == 8
     assert len(list((run.folder.path / "queries").iterdir())) == 8
