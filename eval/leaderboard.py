@@ -4,7 +4,7 @@ import dataclasses
 import importlib.resources
 import sys
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -14,28 +14,18 @@ from pydantic import TypeAdapter, ValidationError
 
 from configs.cli import run_app
 from configs.errors import UsageError
+from eval.error_budget import ERROR_BUDGET, exceeds
 from eval.language import HEADLINES
-from eval.language_results import LanguageRow
-from eval.recorded import RunIdentity, find_runs, read_episodes, read_identity
+from eval.leaderboard_rows import Entry, SuiteRow, language_cell, plain, policy_label, ranked_rows
+from eval.protocol import say_inputs
+from eval.recorded import find_runs, read_episodes, read_identity
 from eval.records import RunFolder
 from eval.results import summarize
+from sim_envs.world import EpisodeKey
 
 app = App(name="python -m eval.leaderboard", version_flags=[])
 
 _TEMPLATE = importlib.resources.files("eval").joinpath("leaderboard.md.j2")
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class SuiteRow:
-    """What a leaderboard shows of a run's results on one suite; `eval.results` says what each means."""
-
-    n_episodes: int
-    n_errors: int
-    pc_success: float | None
-    pc_success_ci95: tuple[float, float] | None
-    latency_ms: Mapping[str, Mapping[str, float]]
-    tokens_per_s: float | None
-    texts: Mapping[str, LanguageRow] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -44,20 +34,6 @@ class _Results:
 
 
 _RESULTS = TypeAdapter(_Results)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Entry:
-    """One run on one suite."""
-
-    run: RunIdentity
-    suite: str
-    row: SuiteRow
-
-    @property
-    def protocol(self) -> str:
-        """Hash of this suite's protocol: what a run did on other suites does not matter here."""
-        return self.run.suite_hashes.get(self.suite, self.run.protocol_hash)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -70,36 +46,51 @@ class LeftOut:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RankedTable:
-    """Runs of one suite that may be ranked together, best first."""
+    """Runs of one suite that may be ranked together, best first.
 
-    protocol: str
-    assets: str
+    Attributes:
+        title: Their protocol, their assets and their episodes.
+        texts: The language tasks with a column.
+        rows: Cells.
+        inputs: Policy to what it is shown, where that differs.
+    """
+
+    title: str
     texts: Sequence[str]
     rows: Sequence[Sequence[str]]
+    inputs: Mapping[str, str]
 
 
 @app.default
 def main(
-    *paths: Path, output: Annotated[Path | None, Parameter(help="Write here instead of the terminal.")] = None
+    *paths: Path,
+    error_budget: float = ERROR_BUDGET,
+    output: Annotated[Path | None, Parameter(help="Write here instead of the terminal.")] = None,
 ) -> None:
-    """Print recorded runs as Markdown tables, one per suite.
+    """Print recorded runs as Markdown tables: one for each suite and set of episodes.
 
     Args:
         paths: Folders of runs, or of single runs. Default: runs.
+        error_budget: Percent of a run's episodes that may have ended in an error of the program.
     """
-    text = leaderboard(paths or (Path("runs"),))
+    text = leaderboard(paths or (Path("runs"),), error_budget=error_budget)
     if output is None:
         sys.stdout.write(text)
     else:
         _write(output, text)
 
 
-def leaderboard(paths: Sequence[Path]) -> str:
+def leaderboard(paths: Sequence[Path], *, error_budget: float = ERROR_BUDGET) -> str:
     """The runs in `paths` as Markdown.
 
     Raises:
-        UsageError: if there is no run at all, or a path is not a folder.
+        UsageError: if there is no run at all, a path is not a folder, or the budget is none.
     """
+    if not 0 <= error_budget < 100:
+        raise UsageError(
+            f"an error budget of {error_budget:g} %; give one from 0 to less than 100, such as "
+            f"{ERROR_BUDGET:g}"
+        )
     folders = find_runs(paths)
     if not folders:
         raise UsageError(
@@ -110,30 +101,33 @@ def leaderboard(paths: Sequence[Path]) -> str:
     unranked: list[LeftOut] = []
     for folder in folders:
         try:
-            ranked, left_out = _read(folder)
+            ranked, left_out = _read(folder, error_budget)
         except UsageError as error:
             ranked, left_out = [], [LeftOut(run_id=folder.run_id, reason=str(error))]
         entries += ranked
         unranked += left_out
     environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     template = environment.from_string(_TEMPLATE.read_text(encoding="utf-8"))
-    return template.render(suites=_tables(entries), unranked=unranked)
+    return template.render(suites=_tables(entries), unranked=unranked, error_budget=error_budget)
 
 
-def _read(folder: RunFolder) -> tuple[list[Entry], list[LeftOut]]:
+def _read(folder: RunFolder, error_budget: float) -> tuple[list[Entry], list[LeftOut]]:
     """A run's suites: those that can be ranked, and those that cannot."""
-    run = read_identity(folder)
+    run, episodes = read_identity(folder), read_episodes(folder)
     if run.status != "complete":
-        done = len(read_episodes(folder))
-        reason = f"{run.status}, {done} of {run.n_planned} episodes are recorded; complete it with --resume"
+        done = f"{len(episodes)} of {run.n_planned} episodes"
+        reason = f"{run.status}, {done} are recorded; complete it with --resume"
         return [], [LeftOut(run_id=run.run_id, reason=reason)]
     ranked, left_out = [], []
     for suite, row in _results(folder).per_suite.items():
-        if row.pc_success is None:
-            reason = f"no graded episode on {suite}, {row.n_errors} errors"
+        total = row.n_episodes + row.n_errors
+        if exceeds(row.n_errors, total, budget=error_budget):
+            errors = f"{row.n_errors} of {total} episodes on {suite} ended in an error"
+            reason = f"{errors}, more than {error_budget:g} %; run it again"
             left_out.append(LeftOut(run_id=run.run_id, reason=reason))
         else:
-            ranked.append(Entry(run=run, suite=suite, row=row))
+            outcomes = {key: episode.outcome for key, episode in episodes.items() if key.suite == suite}
+            ranked.append(Entry(run=run, suite=suite, row=row, outcomes=outcomes))
     if not ranked and not left_out:
         left_out.append(LeftOut(run_id=run.run_id, reason="complete, but no episode is recorded"))
     return ranked, left_out
@@ -153,68 +147,52 @@ def _results(folder: RunFolder) -> _Results:
 
 def _tables(entries: Sequence[Entry]) -> dict[str, list[RankedTable]]:
     """By suite; within it the largest group of comparable runs first."""
-    groups: defaultdict[str, defaultdict[tuple[str, str], list[Entry]]] = defaultdict(
+    groups: defaultdict[str, defaultdict[tuple[str, str, str], list[Entry]]] = defaultdict(
         lambda: defaultdict(list)
     )
     for entry in entries:
-        groups[entry.suite][entry.protocol, str(entry.run.assets)].append(entry)
+        groups[entry.suite][entry.experiment].append(entry)
     return {
         suite: [
-            _table(protocol, assets, comparable)
-            for (protocol, assets), comparable in sorted(
-                tables.items(), key=lambda item: (-len(item[1]), item[0])
-            )
+            _table(comparable)
+            for _, comparable in sorted(tables.items(), key=lambda item: (-len(item[1]), item[0]))
         ]
         for suite, tables in sorted(groups.items())
     }
 
 
-def _table(protocol: str, assets: str, entries: Sequence[Entry]) -> RankedTable:
+def _table(entries: Sequence[Entry]) -> RankedTable:
     """Language tasks have a column where a text of any run was graded."""
-    texts = [task for task in HEADLINES if any(_language(entry, task) != "–" for entry in entries)]
-    return RankedTable(protocol=protocol, assets=assets, texts=texts, rows=_rows(entries, texts))
-
-
-def _rows(entries: Sequence[Entry], texts: Sequence[str]) -> list[list[str]]:
-    """Best first. Equal success shares a rank."""
-    best_first = sorted(
-        entries, key=lambda entry: (-(entry.row.pc_success or 0), entry.run.policy, entry.run.mode)
+    texts = [task for task in HEADLINES if any(language_cell(entry, task) != "–" for entry in entries)]
+    inputs = {
+        plain(policy_label(entry, entries)): plain(say_inputs(entry.run.policy_inputs)) for entry in entries
+    }
+    return RankedTable(
+        title=_title(entries),
+        texts=texts,
+        rows=ranked_rows(entries, texts),
+        inputs=inputs if len(set(inputs.values())) > 1 else {},
     )
-    rates = [entry.row.pc_success for entry in best_first]
-    return [[str(1 + rates.index(entry.row.pc_success)), *_cells(entry, texts)] for entry in best_first]
 
 
-def _cells(entry: Entry, texts: Sequence[str]) -> list[str]:
-    run, row = entry.run, entry.row
-    low, high = row.pc_success_ci95 or (0.0, 100.0)
-    cells = [
-        run.policy,
-        run.mode,
-        run.assets.name,
-        str(row.n_episodes),
-        f"{row.pc_success:.1f} %",
-        f"{low:.1f} – {high:.1f}",
-        _latency(row.latency_ms.get("action")),
-        _latency(row.latency_ms.get("frame")),
-        "–" if not row.tokens_per_s else f"{row.tokens_per_s:.0f}",
-        *(_language(entry, task) for task in texts),
-        str(row.n_errors),
-        run.run_id,
-    ]
-    return [" ".join(cell.split()).replace("|", "\\|") for cell in cells]
+def _title(entries: Sequence[Entry]) -> str:
+    """What all have in common; the same assets may be known by several names."""
+    protocol, assets, episodes = entries[0].experiment
+    names = ", ".join(sorted({entry.run.assets.name for entry in entries}))
+    return (
+        f"Protocol `{protocol}`, assets {names} ({assets[:8]}), {_say(entries[0].outcomes)} (`{episodes}`):"
+    )
 
 
-def _language(entry: Entry, task: str) -> str:
-    """The headline measure at birth and at arrival; an oracle's is marked."""
-    row, measure = entry.row.texts.get(task), HEADLINES[task]
-    if row is None or measure not in row.born or measure not in row.arrived:
-        return "–"
-    scores = f"{row.born[measure]['pc']:.1f} → {row.arrived[measure]['pc']:.1f}"
-    return f"{scores} (oracle)" if row.n_oracle else scores
-
-
-def _latency(summary: Mapping[str, float] | None) -> str:
-    return "–" if not summary else f"{summary['p50']:.1f} / {summary['p95']:.1f}"
+def _say(keys: Collection[EpisodeKey]) -> str:
+    tasks, states, seeds = (
+        sorted({getattr(key, part) for key in keys}) for part in ("task_id", "init_id", "seed")
+    )
+    between = str(states[0]) if len(states) == 1 else f"{states[0]}–{states[-1]}"
+    which = (
+        f"tasks: {len(tasks)}, initial states: {len(states)} ({between}), seed {', '.join(map(str, seeds))}"
+    )
+    return f"episodes: {len(keys)}, {which}"
 
 
 def _write(path: Path, text: str) -> None:

@@ -101,14 +101,14 @@ def test_the_leaderboard_has_a_column_exactly_if_something_was_graded(tmp_path):
     run_with(tmp_path / "silent", {}, {})
     run_with(tmp_path / "babble", scores(not_graded=5), {})
     assert "narration (%)" not in leaderboard([tmp_path])
-    run_with(tmp_path / "speaker", scores(3, 4, later=2), {})
+    run_with(tmp_path / "speaker", scores(3, 4, later=2, not_graded=996), {})
     run_with(tmp_path / "teller", scores(4, 4, oracle=4), {})
     board = leaderboard([tmp_path])
     heading, rule, *rows = [line for line in board.splitlines() if line.startswith("|")]
     columns = [line.count("|") for line in (heading, rule, *rows)]
     assert len(set(columns)) == 1
-    assert "| narration (%) |" in heading
+    assert "| narration (%), graded |" in heading
     cells = {row.split("|")[-2].strip(): row for row in rows}
-    assert "| 75.0 → 50.0 |" in cells["speaker"]
-    assert "| 100.0 → 100.0 (oracle) |" in cells["teller"]
+    assert "| 75.0 → 50.0, 4/1000 |" in cells["speaker"]
+    assert "| 100.0 → 100.0, 4/4 (oracle) |" in cells["teller"]
     assert "| – | 0 | babble |" in cells["babble"]

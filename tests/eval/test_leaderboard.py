@@ -8,7 +8,7 @@ from configs.cli import run_app
 from eval.json_files import write_json
 from eval.leaderboard import app, leaderboard
 from eval.results import summarize
-from tests.eval.factory import RunBuilder
+from tests.eval.factory import RunBuilder, episode, key
 
 
 def tables(markdown):
@@ -43,21 +43,106 @@ def command(arguments, capsys):
     return stop.value.code, printed.out, printed.err
 
 
-def test_runs_are_ranked_by_success_and_equal_ones_share_a_rank(tmp_path):
-    for name, outcomes in (("poor", "sttt"), ("good", "ssst"), ("also-good", "tsss"), ("perfect", "ssss")):
+def test_a_rank_counts_the_runs_that_are_better_beyond_doubt(tmp_path):
+    """Three that nobody can tell apart share the first; the fourth has three that are better."""
+    solved = {"poor": "s" * 10 + "t" * 30, "good": "s" * 38 + "tt", "also": "tt" + "s" * 38, "best": "s" * 40}
+    for name, outcomes in solved.items():
         RunBuilder.at(tmp_path / name, policy=name).add_all(outcomes)
     (rows,) = tables(leaderboard([tmp_path]))["libero_object"]
     assert [(row["#"], row["policy"]) for row in rows] == [
-        ("1", "perfect"),
-        ("2", "also-good"),
-        ("2", "good"),
+        ("1", "best"),
+        ("1", "also"),
+        ("1", "good"),
         ("4", "poor"),
     ]
 
 
+def test_ranks_are_by_pairs_and_not_by_intervals_that_overlap(tmp_path):
+    """Of 100 episodes 80 and 72: the intervals overlap, but the first solves all that the second does."""
+    RunBuilder.at(tmp_path / "first").add_all("s" * 80 + "t" * 20)
+    RunBuilder.at(tmp_path / "second").add_all("s" * 72 + "t" * 28)
+    (rows,) = tables(leaderboard([tmp_path]))["libero_object"]
+    assert [row["95 % interval"] for row in rows] == ["71.1 – 86.7", "62.5 – 79.9"]
+    assert [row["#"] for row in rows] == ["1", "2"]
+
+
+@pytest.mark.parametrize(("only_first", "rank"), [(5, "1"), (6, "2")])
+def test_on_few_episodes_chance_is_not_taken_for_skill(tmp_path, only_first, rank):
+    """Five pairs to none is what a fair coin does in one of sixteen."""
+    RunBuilder.at(tmp_path / "first").add_all("s" * 10)
+    RunBuilder.at(tmp_path / "second").add_all("t" * only_first + "s" * (10 - only_first))
+    (rows,) = tables(leaderboard([tmp_path]))["libero_object"]
+    assert rows[1]["#"] == rank
+
+
+def test_other_episodes_are_another_experiment(tmp_path):
+    """A run of one solved episode does not stand above one that solved 45 of 50."""
+    RunBuilder.at(tmp_path / "lucky").add_all("s")
+    RunBuilder.at(tmp_path / "thorough").add_all("s" * 45 + "t" * 5)
+    RunBuilder.at(tmp_path / "seeded").add(episode(key(0, seed=8)))
+    RunBuilder.at(tmp_path / "elsewhere").add(episode(key(7)))
+    markdown = leaderboard([tmp_path])
+    found = tables(markdown)["libero_object"]
+    assert sorted(row["run"] for (row,) in found) == ["elsewhere", "lucky", "seeded", "thorough"]
+    assert "episodes: 50, tasks: 1, initial states: 50 (0–49), seed 7" in markdown
+    assert "episodes: 1, tasks: 1, initial states: 1 (7), seed 7" in markdown
+
+
+def test_a_run_with_more_errors_than_the_budget_is_not_ranked(tmp_path):
+    RunBuilder.at(tmp_path / "broken").add_all("s" + "e" * 9)
+    RunBuilder.at(tmp_path / "sound").add_all("s" * 49 + "e")
+    markdown = leaderboard([tmp_path])
+    assert [row["run"] for (row,) in tables(markdown)["libero_object"]] == ["sound"]
+    reason = "9 of 10 episodes on libero_object ended in an error, more than 2 %; run it again"
+    assert not_ranked(markdown) == {"`broken`": reason}
+    assert "with more than 2 % of them" in markdown
+    generous = leaderboard([tmp_path], error_budget=90)
+    assert len(tables(generous)["libero_object"]) == 2
+    assert "with more than 90 % of them" in generous
+
+
+@pytest.mark.parametrize("budget", [-1, 100])
+def test_an_error_budget_that_is_none_is_refused(tmp_path, capsys, budget):
+    RunBuilder.at(tmp_path / "run").add_all("s")
+    code, out, err = command([tmp_path, "--error-budget", budget], capsys)
+    assert (code, out) == (2, "")
+    assert err == (f"error: an error budget of {budget} %; give one from 0 to less than 100, such as 2\n")
+
+
+def test_the_same_assets_under_another_name_share_a_table(tmp_path):
+    RunBuilder.at(tmp_path / "a").add_all("s")
+    RunBuilder.at(tmp_path / "b", assets={"name": "a-copy", "digest": "d1ge57000000"}).add_all("s")
+    markdown = leaderboard([tmp_path])
+    (rows,) = tables(markdown)["libero_object"]
+    assert [row["assets"] for row in rows] == ["real", "a-copy"]
+    assert "assets a-copy, real (d1ge5700)" in markdown
+
+
+def test_unlike_policies_do_not_look_alike(tmp_path):
+    RunBuilder.at(tmp_path / "a", weights_sha256="0123456789ab").add_all("s")
+    RunBuilder.at(tmp_path / "b", weights_sha256="0123456789ab", config={"dtype": "bfloat16"}).add_all("s")
+    RunBuilder.at(tmp_path / "c", config={"random_weights": True}).add_all("s")
+    (rows,) = tables(leaderboard([tmp_path]))["libero_object"]
+    assert {row["run"]: row["policy"] for row in rows} == {
+        "a": "tiny, weights 01234567, its own dtype",
+        "b": "tiny, weights 01234567, bfloat16",
+        "c": "tiny, random weights, its own dtype",
+    }
+
+
+def test_baselines_stand_beside_policies_and_what_each_is_shown_is_said(tmp_path):
+    RunBuilder.at(tmp_path / "a", policy_inputs={"prompt": "{language}"}).add_all("s")
+    assert "What they are shown" not in leaderboard([tmp_path])
+    RunBuilder.at(tmp_path / "b", policy="noop", policy_inputs={"privileged_state": True}).add_all("t")
+    markdown = leaderboard([tmp_path])
+    assert [len(rows) for rows in tables(markdown)["libero_object"]] == [2]
+    assert "- tiny: `prompt {language}`" in markdown
+    assert "- noop: `privileged state`" in markdown
+
+
 def test_a_row_says_all_that_the_results_say(tmp_path):
     run = RunBuilder.at(tmp_path / "run", mode="isolated").add_all("ssste", latency=61.25)
-    (rows,) = tables(leaderboard([tmp_path]))["libero_object"]
+    (rows,) = tables(leaderboard([tmp_path], error_budget=20))["libero_object"]
     (row,) = rows
     low, high = summarize(run.path)["overall"]["pc_success_ci95"]
     assert row == {
@@ -129,7 +214,7 @@ def test_what_cannot_be_ranked_is_listed_with_its_reason(tmp_path):
     reasons = not_ranked(markdown)
     expected = {
         "stopped": "3 of 40",
-        "errors": "2 errors",
+        "errors": "2 of 2 episodes",
         "empty-but-complete": "no episode",
         "torn": "manifest.json",
         "garbled": "results.json",
@@ -149,7 +234,7 @@ def test_a_suite_without_graded_episodes_does_not_hide_the_others(tmp_path):
 
 
 def test_results_on_disk_and_results_made_anew_are_the_same_row(tmp_path):
-    run = RunBuilder.at(tmp_path / "run").add_all("stse")
+    run = RunBuilder.at(tmp_path / "run").add_all("stst")
     before = leaderboard([tmp_path])
     write_json(run.folder.results_path, summarize(run.path))
     assert leaderboard([tmp_path]) == before
