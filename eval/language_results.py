@@ -34,7 +34,8 @@ def summarize_language(episodes: Sequence[EpisodeResult]) -> dict[str, Any]:
     """Language task to its row; empty where no text was finished.
 
     `born` and `arrived` hold, by measure, the percentage over all graded texts together (`pc`), its 95 %
-    bootstrap interval over episodes (`ci95`), and how many decisions it is over (`n`). `lost` is by how many
+    bootstrap interval over episodes (`ci95`; None where there is one episode, or all agree), and how many
+    decisions it is over (`n`). `lost` is by how many
     percentage points the headline measure fell from birth to arrival.
     """
     rows = {}

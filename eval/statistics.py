@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,11 @@ if TYPE_CHECKING:  # the benchmark reads this on machines without it
     from jaxtyping import Float64
 
 _RESAMPLES = 2000
+_AT_ONCE = 100
+"""Resamples in memory: with the 4500 episodes of libero_90, a few megabytes."""
+
+_NO_WIDTH = 1e-9
+"""What rounding makes of an interval without a width."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -47,10 +53,12 @@ def wilson_95(successes: int, trials: int) -> Interval | None:
 def cluster_bootstrap_95(
     statistic: Callable[..., np.ndarray], *columns: "Float64[np.ndarray, ' cluster']"
 ) -> Interval | None:
-    """95 % percentile bootstrap interval of a statistic over clusters; None where there is but one.
+    """95 % bootstrap interval of a statistic over clusters; None where there is but one, or all agree.
 
     Whole clusters are drawn, with all their columns, so that what is alike within a cluster is not counted
-    as if it were independent (Davison and Hinkley 1997, 3.8). The draws are the same every time.
+    as if it were independent (Davison and Hinkley 1997, 3.8). The draws are the same every time. The interval
+    is bias-corrected and accelerated (BCa; Efron 1987), or of percentiles where that is not defined. Clusters
+    that all agree say nothing about how far others might lie.
 
     Args:
         statistic: From columns, along an `axis`, to a number.
@@ -58,18 +66,25 @@ def cluster_bootstrap_95(
     """
     if len(columns[0]) < 2:
         return None
-    from scipy.stats import bootstrap
+    from scipy.stats import DegenerateDataWarning, bootstrap
 
-    found = bootstrap(
-        columns,
-        statistic,
-        paired=True,
-        vectorized=True,
-        n_resamples=_RESAMPLES,
-        method="percentile",
-        rng=np.random.default_rng(0),
-    ).confidence_interval
-    return Interval(low=float(found.low), high=float(found.high))
+    with warnings.catch_warnings(), np.errstate(divide="ignore", invalid="ignore"):
+        warnings.simplefilter("ignore", DegenerateDataWarning)
+        found = bootstrap(
+            columns,
+            statistic,
+            paired=True,
+            vectorized=True,
+            n_resamples=_RESAMPLES,
+            batch=_AT_ONCE,
+            method="BCa",
+            rng=np.random.default_rng(0),
+        )
+    ends = np.array(found.confidence_interval)
+    if not np.isfinite(ends).all():
+        ends = np.quantile(found.bootstrap_distribution, [0.025, 0.975])
+    low, high = ends.tolist()
+    return Interval(low=low, high=high) if high - low > _NO_WIDTH else None
 
 
 def mcnemar_exact(only_a: int, only_b: int) -> float:

@@ -68,7 +68,7 @@ def test_results_are_of_the_runs_with_intervals_and_what_training_has_seen(shipp
     assert weakest == []  # of the episodes that both runs played, the first counts
     assert "libero_goal on a, libero_object on a" in card
     born = json.loads((solved / "results.json").read_text())["per_suite"]["libero_object"]["texts"]
-    assert f"phase {born['narration']['born']['phase']['pc']:.1f} (" in card
+    assert f"phase {born['narration']['born']['phase']['pc']:.1f}" in card
 
 
 def test_runs_of_one_name_on_other_episodes_are_results_of_their_own(shipped, evaluate):
