@@ -47,9 +47,15 @@ def show(comparison: Comparison, console: Console, *, margin: float = MARGIN) ->
         console.print(f"[dim]{_say_turns(comparison)}[/]")
     if comparison.texts:
         console.print()
-        console.print(_texts(comparison.texts))
-        for texts in comparison.texts:
-            console.print(f"[dim]{_say_pairs(texts)}[/]")
+        _show_texts(comparison.texts, console)
+
+
+def _show_texts(tasks: Sequence[TextPairs], console: Console) -> None:
+    """Scores where there is a text in both runs; in any case how many there are, and in which run alone."""
+    if any(texts.differences for texts in tasks):
+        console.print(_texts(tasks))
+    for texts in tasks:
+        console.print(f"[dim]{_say_pairs(texts)}[/]")
 
 
 def _describe(name: str, run: RunIdentity, comparison: Comparison) -> str:

@@ -102,6 +102,8 @@ def text_notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         notes.append(
             "narr.: narrations wholly right, mem.: F1 of what is remembered, in %, when a text was born."
         )
+        if len(rows) > 1:
+            notes.append("Each row's are of the texts that it finished; the same texts are compared below.")
     if any(row["texts"][task]["n_oracle"] for row, task in scores):
         notes.append("The texts are an oracle's, who reads the truth aloud: their scores are a ceiling.")
     return notes

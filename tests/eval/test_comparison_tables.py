@@ -71,6 +71,17 @@ def test_every_row_is_one_line(printed, row):
     assert row in [" ".join(line.split()) for line in printed]
 
 
+def test_where_one_run_was_silent_there_is_no_table_of_language(tmp_path):
+    speaks = RunBuilder.at(tmp_path / "a")
+    line = {"born": [asked(0)], "finished": [said(0, RIGHT)], "truth": TRUTH}
+    speaks.add(episode(key(0)), query(0, texts=line))
+    silent = RunBuilder.at(tmp_path / "b").add(episode(key(0)), query(0))
+    file = io.StringIO()
+    show(compare(speaks.folder, silent.folder), Console(file=file, width=80, highlight=False))
+    assert "language (%)" not in file.getvalue()
+    assert "only in A 1 (in B 1 never asked for)" in file.getvalue()
+
+
 def test_what_the_columns_are_is_said_with_the_correction_for_several_suites(printed):
     said = " ".join(" ".join(printed).split())
     assert "Tango's interval for pairs; p is McNemar's, exact; the 2 suites' p are corrected together" in said
