@@ -121,8 +121,8 @@ class PolicyConfig(Preset):
         weights_seed: The seed of random weights.
         norm_stats: Statistics of its robot, where the checkpoint has none: a `norm_stats.json` or its URL.
         tokenizer: The SentencePiece model its checkpoint was trained with: a file or a URL.
-        language_tasks: The language tasks it has learnt, by name, with the suffix that asked for each; None
-            where nobody says.
+        language_tasks: The language tasks it has learnt, by name, with the suffix that asked for each; empty
+            if none; None where nobody says.
     """
 
     name: Name
@@ -165,7 +165,8 @@ class EpisodesConfig(Preset):
         random_weights: Random weights instead of the policy's checkpoint: for latency, without a download.
         dtype: What the policy computes in; the policy's own if None.
         assets: Where LIBERO's asset tree comes from: a folder, or the name of a source.
-        language_tasks: Names of the language tasks wanted beside actions.
+        language_tasks: Names of the language tasks wanted beside actions; those that the policy has learnt if
+            None.
         tokens_per_frame: In mode `unified`, language tokens decoded per frame and request; with a deadline,
             the number that the batch is made large enough for.
         deadline_ms: In mode `unified`, decode what fits between the actions and so many milliseconds after
@@ -186,7 +187,7 @@ class EpisodesConfig(Preset):
     random_weights: bool = False
     dtype: Dtype | None = None
     assets: str = "auto"
-    language_tasks: tuple[str, ...] = ("narration", "memory")
+    language_tasks: tuple[str, ...] | None = None
     tokens_per_frame: int = Field(default=5, gt=0)
     deadline_ms: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     replan_steps: int | None = Field(default=None, gt=0)
@@ -284,6 +285,6 @@ def refuse_doubles(config: Preset, *fields: str) -> None:
         ValueError: Names the field and what it holds.
     """
     for field in fields:
-        values = getattr(config, field)
+        values = getattr(config, field) or ()
         if len(set(values)) != len(values):
             raise ValueError(f"`{field}` names something twice: {list(values)}")

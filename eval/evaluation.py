@@ -8,6 +8,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rich.console import Console as RichConsole
+
 from configs.errors import UsageError
 from configs.schema import RunConfig
 from eval import provenance
@@ -83,6 +85,8 @@ def run_evaluation(*runs: Run) -> list[Results]:
     cast = read_cast(config)
     assets = find_assets(config.assets)
     _refuse_what_cannot_be_played(plan, cast, assets)
+    if remark := cast.remark_on([run.config for run in runs]):
+        RichConsole(highlight=False, markup=False).print(remark, soft_wrap=True)
     policies = open_policies(cast, [run.config for run in runs])
     described = [
         _describe(run.config, plan, cast, assets, policy) for run, policy in zip(runs, policies, strict=True)
@@ -183,7 +187,7 @@ def _describe(
         "random_weights": cast.policy.kind == "oxygen" and (config.random_weights or not cast.policy.weights),
         "assets": asset_set,
         "n_planned": len(plan.keys),
-        "config": config.model_dump(mode="json"),
+        "config": config.model_copy(update={"language_tasks": cast.wanted.names}).model_dump(mode="json"),
         "protocol": protocol,
         "protocol_hash": protocol_hash(protocol),
         "suite_hashes": {name: suite_hash(description) for name, description in protocol.items()},

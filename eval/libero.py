@@ -86,7 +86,7 @@ def evaluate(  # noqa: PLR0913 - one parameter per option of the command line
             turns.
         against: One more arm, which the others are compared with. Default: the first in `mode`; in the demo,
             isolated.
-        language_tasks: Texts wanted beside actions, or `none`. Default: narration and memory.
+        language_tasks: Texts wanted beside actions, or `none`. Default: those that the policy has learnt.
         tokens_per_frame: In mode unified, tokens decoded per query for every text under way. Default: 5.
         deadline_ms: In mode unified, decode what fits between the actions and so many milliseconds after the
             query, by measured costs. The batch is made for tokens_per_frame. Default: no deadline.

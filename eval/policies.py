@@ -15,7 +15,7 @@ from configs.schema import LanguageTaskConfig, PolicyConfig, RunConfig
 from configs.specs import compare
 from eval.language_tasks import language_task
 from eval.oracle import Oracle
-from eval.policy_names import check_learnt, read_policy
+from eval.policy_names import Wanted, check_learnt, read_policy, wanted_texts
 from oxygen import config as model_configs
 from oxygen import tokenizer as tokenizers
 from oxygen.budget import Budget, Deadline, FixedTokens
@@ -55,9 +55,16 @@ class Policy(Protocol):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Cast:
-    """Who acts and what is wanted of them, by their presets."""
+    """Who acts and what is wanted of them, by their presets.
+
+    Attributes:
+        policy: Who acts.
+        wanted: The language tasks by name.
+        tasks: The same as their presets.
+    """
 
     policy: PolicyConfig
+    wanted: Wanted
     tasks: tuple[LanguageTaskConfig, ...]
 
     @property
@@ -65,20 +72,26 @@ class Cast:
         """The number of actions that a query is answered with."""
         return _model(self.policy).horizon if self.policy.kind == "oxygen" else HORIZON
 
+    def remark_on(self, arms: Sequence[RunConfig]) -> str | None:
+        """What a person should know of the texts before the first episode, in one line, if any arm speaks."""
+        return self.wanted.remark if any(arm.mode != "actions" for arm in arms) else None
+
 
 def read_cast(config: RunConfig) -> Cast:
-    """The presets that a run's configuration names.
+    """The presets that a run's configuration names; where it names no language tasks, those of its policy.
 
     Raises:
-        UsageError: No such policy or language task, or a policy whose conventions are not LIBERO's.
+        UsageError: No such policy or language task, one that the policy has not learnt, or a policy whose
+            conventions are not LIBERO's.
     """
-    tasks = tuple(load(LanguageTaskConfig, name) for name in config.language_tasks)
     policy = read_policy(config.policy)
+    wanted = wanted_texts(policy, config)
+    tasks = tuple(load(LanguageTaskConfig, name) for name in wanted.names)
     check_learnt(policy, tasks)
     if policy.kind == "oxygen":
         _model(policy)
         check_conventions(policy.name, policy.embodiment)
-    return Cast(policy=policy, tasks=tasks)
+    return Cast(policy=policy, wanted=wanted, tasks=tasks)
 
 
 def check_conventions(policy: str, robot: str) -> None:

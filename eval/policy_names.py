@@ -1,13 +1,14 @@
 """Which policy a name stands for: a preset, a YAML file, or a checkpoint that training wrote."""
 
+import dataclasses
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 
 from configs.errors import UsageError
 from configs.load import load, names
-from configs.schema import LanguageTaskConfig, PolicyConfig
+from configs.schema import LanguageTaskConfig, PolicyConfig, RunConfig
 from eval.checkpoints import check_sizes, no_checkpoint
 from oxygen.training.checkpoint import CARD
 from oxygen.weights import fetch
@@ -32,20 +33,68 @@ def read_policy(name: str) -> PolicyConfig:
     return _of_checkpoint(preset.checkpoint).model_copy(update=named)
 
 
+_OF_ANY_POLICY = ("narration", "memory")
+"""The language tasks of policies that learn nothing: scripted ones, and random weights, which are a load."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """The language tasks of a run.
+
+    Attributes:
+        names: Of their presets, or their YAML files.
+        remark: What a person should know of them, in one line; None if there is nothing to say.
+    """
+
+    names: tuple[str, ...]
+    remark: str | None = None
+
+
+def wanted_texts(policy: PolicyConfig, config: RunConfig) -> Wanted:
+    """The texts that a run asks for: those named, or else those that its policy has learnt."""
+    asked = config.language_tasks
+    if policy.weights is None or config.random_weights:
+        return Wanted(names=_OF_ANY_POLICY if asked is None else asked)
+    learnt = policy.language_tasks or {}
+    if asked is not None:
+        noise = f"{policy.name} has learnt no texts: what it says is noise, and nothing but a load."
+        return Wanted(names=asked, remark=noise if asked and not learnt else None)
+    names = tuple(name for name, prompt in learnt.items() if _asks_alike(name, prompt))
+    return Wanted(names=names, remark=_left_out(policy.name, set(learnt) - set(names), learnt))
+
+
+def _asks_alike(name: str, prompt: str) -> bool:
+    """Whether a language task is among the presets, in the words that a policy has learnt it in."""
+    return name in names(LanguageTaskConfig) and load(LanguageTaskConfig, name).prompt == prompt
+
+
+def _left_out(policy: str, missing: Set[str], learnt: Mapping[str, str]) -> str | None:
+    if not learnt:
+        return (
+            f"{policy} has learnt no texts, so none are asked for; "
+            f"--language-tasks {' '.join(_OF_ANY_POLICY)} asks for noise, as a load."
+        )
+    if missing:
+        return f"{policy} has also learnt {', '.join(sorted(missing))}: name its file with --language-tasks."
+    return None
+
+
 def check_learnt(policy: PolicyConfig, tasks: Sequence[LanguageTaskConfig]) -> None:
-    """Refuse to ask a trained policy for a text it never learnt, or in other words than it learnt.
+    """Refuse to ask a policy for a text other than those it learnt, or in other words.
+
+    One that has learnt no texts at all may be asked for any: they are noise, and a load to be measured.
 
     Raises:
         UsageError: Says what it has learnt.
     """
-    if policy.language_tasks is None:
+    if not policy.language_tasks:
         return
     for task in tasks:
         if policy.language_tasks.get(task.name) != task.prompt:
             learnt = [f"{name} ({prompt!r})" for name, prompt in policy.language_tasks.items()]
             raise UsageError(
                 f"policy {policy.name!r} has not learnt language task {task.name!r} with prompt "
-                f"{task.prompt!r}; it has learnt {', '.join(learnt) or 'none'}. Choose with --language-tasks"
+                f"{task.prompt!r}; it has learnt {', '.join(learnt)}. Choose with --language-tasks"
             )
 
 

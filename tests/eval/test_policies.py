@@ -103,3 +103,25 @@ def test_a_policy_of_another_robot_is_refused_before_anything_is_loaded():
 @pytest.mark.parametrize("name", ["tiny", "small", "pi05_libero", "pi05_base"])
 def test_policies_for_libero_mean_by_their_numbers_what_libero_does(name):
     assert read_cast(RunConfig(policy=name)).policy.name == name
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        ({"policy": "tiny"}, ("narration", "memory")),
+        ({"policy": "expert"}, ("narration", "memory")),
+        ({"policy": "small"}, ("narration", "memory")),
+        ({"policy": "pi05_libero"}, ()),
+        ({"policy": "pi05_libero", "random_weights": True}, ("narration", "memory")),
+        ({"policy": "pi05_libero", "language_tasks": ("memory",)}, ("memory",)),
+    ],
+)
+def test_a_policy_is_asked_for_what_it_has_learnt_and_random_weights_for_a_load(options, names):
+    assert read_cast(RunConfig(**options)).wanted.names == names
+
+
+def test_what_is_to_be_known_of_the_texts_is_told_where_a_mode_speaks():
+    cast = read_cast(RunConfig(policy="pi05_libero"))
+    arms = [RunConfig(mode="actions"), RunConfig(mode="unified")]
+    assert "pi05_libero has learnt no texts, so none are asked for" in cast.remark_on(arms)
+    assert cast.remark_on(arms[:1]) is None

@@ -65,18 +65,46 @@ def test_it_speaks_of_what_it_has_learnt(folder):
 
 def test_a_language_task_it_has_not_learnt_is_refused(folder):
     with pytest.raises(UsageError, match=r"not learnt language task 'memory'.*it has learnt narration"):
-        read_cast(RunConfig(policy=str(folder)))
+        read_cast(RunConfig(policy=str(folder), language_tasks=("narration", "memory")))
+
+
+@pytest.mark.parametrize("mode", ["actions", "unified"])
+def test_it_is_asked_for_what_it_has_learnt_unless_told_otherwise(folder, mode):
+    cast = read_cast(RunConfig(mode=mode, policy=str(folder)))
+    assert [task.name for task in cast.tasks] == ["narration"]
+    assert cast.wanted.remark is None
+
+
+def rewritten(folder, target, **changes):
+    """The checkpoint's card and record in another folder, with the card changed."""
+    shutil.copyfile(folder / checkpoint.RECORD, target / checkpoint.RECORD)
+    card = yaml.safe_load((folder / checkpoint.CARD).read_text(encoding="utf-8"))
+    (target / checkpoint.CARD).write_text(yaml.safe_dump({**card, **changes}), encoding="utf-8")
+    return str(target)
+
+
+def test_a_text_that_no_preset_asks_for_is_left_to_whoever_has_its_file(folder, tmp_path):
+    learnt = {"narration": "Tell: ", "poem": "Rhyme: "}
+    cast = read_cast(RunConfig(policy=rewritten(folder, tmp_path, language_tasks=learnt)))
+    assert cast.tasks == ()
+    assert "narration, poem: name its file with --language-tasks" in cast.wanted.remark
+
+
+def test_one_that_has_learnt_no_texts_is_asked_for_none_but_as_a_load(folder, tmp_path):
+    silent = rewritten(folder, tmp_path, language_tasks={})
+    cast = read_cast(RunConfig(policy=silent))
+    assert cast.tasks == ()
+    assert "learnt no texts, so none are asked for; --language-tasks" in cast.wanted.remark
+    loaded = read_cast(RunConfig(policy=silent, language_tasks=("memory",)))
+    assert [task.name for task in loaded.tasks] == ["memory"]
+    assert "is noise" in loaded.wanted.remark
+    assert read_cast(RunConfig(policy=silent, language_tasks=())).wanted.remark is None
 
 
 def test_the_same_task_in_other_words_is_refused(folder, tmp_path):
-    shutil.copyfile(folder / checkpoint.RECORD, tmp_path / checkpoint.RECORD)
-    other = yaml.safe_load((folder / checkpoint.CARD).read_text(encoding="utf-8"))
-    assert other["language_tasks"] == {"narration": "Narrate: "}
-    (tmp_path / checkpoint.CARD).write_text(
-        yaml.safe_dump({**other, "language_tasks": {"narration": "Say: "}}), encoding="utf-8"
-    )
+    other = rewritten(folder, tmp_path, language_tasks={"narration": "Say: "})
     with pytest.raises(UsageError, match=r"with prompt 'Narrate: '.*'Say: '"):
-        read_cast(RunConfig(policy=str(tmp_path), language_tasks=("narration",)))
+        read_cast(RunConfig(policy=other, language_tasks=("narration",)))
 
 
 @pytest.mark.parametrize(
