@@ -7,8 +7,11 @@ from typing import Any
 
 from configs.errors import UsageError, nearest_first
 from eval.json_files import flattened
+from oxygen.card import CARD, RECORD
 from oxygen.config import preset
-from oxygen.training.checkpoint import CARD, RECORD
+from oxygen.convert import CONFIG_FILE
+from oxygen.weights.loading import SINGLE_FILE
+from oxygen.weights.orbax import METADATA
 
 _WRITTEN_INTO = "checkpoints"
 """The folder in a training's own in which its checkpoints are."""
@@ -56,6 +59,8 @@ def check_sizes(folder: Path, model: str) -> None:
     Raises:
         UsageError: Names the first size that differs.
     """
+    if not (folder / RECORD).is_file() and (folder / CONFIG_FILE).is_file():
+        return  # converted: nobody knows more than its shapes, which are compared when it is read
     ours = flattened(json.loads(json.dumps(dataclasses.asdict(preset(model)))))
     theirs = flattened(read_record(folder)["model"])
     for size in (size for size in ours if size in theirs and size not in _SERVED_ONLY):
@@ -75,8 +80,19 @@ def no_checkpoint(source: str, folder: Path) -> UsageError:
         return UsageError(f"there is no checkpoint at {source}. {_nearest_to(folder)}")
     if newest := _newest_of(folder):
         return UsageError(f"{source} is the folder of a training; give its newest checkpoint: {newest}")
+    if _holds_weights(folder):
+        return UsageError(
+            f"{source} holds weights, but no {CARD} that says whose. Convert them (python -m oxygen.convert "
+            f"{source} TARGET --model pi05_libero) and give TARGET, or give a YAML file that names them "
+            f"(weights: {source}): docs/policies.md shows one"
+        )
     lacks = f"{source} is no checkpoint that training wrote: it has no {CARD}"
     return UsageError(f"{lacks}. {_nearest_to(folder)}")
+
+
+def _holds_weights(folder: Path) -> bool:
+    """Whether a folder is a checkpoint of openpi's, or of this project's format."""
+    return any((folder / file).is_file() for file in (f"params/{METADATA}", METADATA, SINGLE_FILE))
 
 
 def _newest_of(training: Path) -> Path | None:

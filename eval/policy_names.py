@@ -10,7 +10,7 @@ from configs.errors import UsageError
 from configs.load import load, names
 from configs.schema import LanguageTaskConfig, PolicyConfig, RunConfig
 from eval.checkpoints import check_sizes, no_checkpoint
-from oxygen.training.checkpoint import CARD
+from oxygen.card import CARD
 from oxygen.weights import fetch
 from oxygen.weights.loading import SINGLE_FILE
 
@@ -122,4 +122,11 @@ def _of_checkpoint(source: str) -> PolicyConfig:
         raise no_checkpoint(source, folder)
     policy = load(PolicyConfig, str(card))
     check_sizes(folder, policy.model or policy.name)
-    return policy.model_copy(update={"weights": source, "tokenizer": str(folder / str(policy.tokenizer))})
+    beside = {"tokenizer": policy.tokenizer, "norm_stats": policy.norm_stats}
+    found = {key: _seen_from(folder, place) for key, place in beside.items()}
+    return policy.model_copy(update={"weights": source, **found})
+
+
+def _seen_from(folder: Path, place: str | None) -> str | None:
+    """What a card calls by a path of its own folder; a URL is what it is."""
+    return place if place is None or "://" in place else str(folder / place)

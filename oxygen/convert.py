@@ -3,32 +3,50 @@
 import argparse
 import dataclasses
 import json
+import re
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from configs.errors import UsageError, unknown
+from oxygen.card import CARD, RECORD, TOKENIZER, card_text
 from oxygen.config import PRESETS, Pi05Config
+from oxygen.norms import FILE_NAME
+from oxygen.transforms import embodiment
 from oxygen.weights import layout
 from oxygen.weights.checkpoint import Checkpoint, Stored
 from oxygen.weights.loading import DTYPES, SINGLE_FILE, open_checkpoint
 from oxygen.weights.safetensors import SUFFIX, write_safetensors
 from oxygen.weights.source import fetch
 
+if TYPE_CHECKING:
+    from configs.schema import PolicyConfig
+
 CONFIG_FILE = "config.json"
 _ASSETS = "assets"
 
 
-def convert(source: str | Path, target: Path, *, dtype: str | None = None) -> Path:
+def convert(
+    source: str | Path,
+    target: Path,
+    *,
+    dtype: str | None = None,
+    model: str | None = None,
+    tokenizer: str | None = None,
+) -> Path:
     """Write a checkpoint's parameters as safetensors, one tensor at a time.
 
     Args:
         source: What `oxygen.weights.load` takes.
         target: A new `.safetensors` file; or a new folder for `model.safetensors`, for `config.json`, which
-            says what the parameters fit, and for the source's `assets` (norm stats).
+            says what the parameters fit, for the source's `assets` (norm stats), and for the card that
+            makes a policy of it, where it is known whose parameters these are.
         dtype: `float32` or `bfloat16`; None keeps every tensor's own.
+        model: The policy whose parameters these are, or were before they were trained on. By default the one
+            that they fit; of several, the one for whose robot the source has norm stats.
+        tokenizer: The SentencePiece model: a file or a URL; by default that policy's own.
 
     Returns:
         The file of tensors.
@@ -43,13 +61,16 @@ def convert(source: str | Path, target: Path, *, dtype: str | None = None) -> Pa
     local = fetch(source)
     checkpoint = open_checkpoint(local)
     fits = _fitting(checkpoint, source)
+    if model is not None and model not in [config.name for config in fits]:
+        raise unknown("model", model, [config.name for config in fits], remedy=f"{source} fits no other.")
     single = target.suffix == SUFFIX
     draft = target.with_name(f"{target.name}.partial")
     _remove(draft)
     draft.parent.mkdir(parents=True, exist_ok=True)
     if not single:
         draft.mkdir()
-        _copy_assets(local, draft)
+        _copy_beside(local, draft)
+        _write_card(draft, model or _whose(fits, draft), tokenizer, name=target.name)
         (draft / CONFIG_FILE).write_text(json.dumps(_description(source, fits), indent=2) + "\n")
     _write(checkpoint, draft if single else draft / SINGLE_FILE, dtype, fits)
     draft.rename(target)
@@ -83,11 +104,63 @@ def _description(source: str | Path, fits: Sequence[Pi05Config]) -> Mapping[str,
     }
 
 
-def _copy_assets(local: Path, draft: Path) -> None:
-    """Take along the norm stats that openpi keeps beside `params`."""
-    assets = (local.parent if local.name == "params" else local) / _ASSETS
-    if assets.is_dir():
-        shutil.copytree(assets, draft / _ASSETS)
+def _copy_beside(local: Path, draft: Path) -> None:
+    """Take along openpi's norm stats, which lie beside `params`, and the card that training wrote."""
+    home = local.parent if local.name == "params" else local
+    if (home / _ASSETS).is_dir():
+        shutil.copytree(home / _ASSETS, draft / _ASSETS)
+    for name in (CARD, TOKENIZER, RECORD):
+        if (home / name).is_file():
+            shutil.copyfile(home / name, draft / name)
+
+
+def _whose(fits: Sequence[Pi05Config], draft: Path) -> str | None:
+    """The policy whose parameters these are, as far as their sizes and the norm stats beside them tell."""
+    if len(fits) == 1:
+        return fits[0].name
+    presets = [_preset(config.name) for config in fits]
+    likely = [preset.model for preset in presets if preset.norm_stats is None and _stats(draft, preset)]
+    return likely[0] if len(likely) == 1 else None
+
+
+def _preset(model: str) -> "PolicyConfig":
+    from configs.load import load  # needs pydantic, which the policy does not
+    from configs.schema import PolicyConfig
+
+    return load(PolicyConfig, model)
+
+
+def _stats(draft: Path, preset: "PolicyConfig") -> bool:
+    """Whether the norm stats of a policy's own robot are there."""
+    return (draft / _ASSETS / embodiment(preset.embodiment).asset_id / FILE_NAME).is_file()
+
+
+def _write_card(draft: Path, model: str | None, tokenizer: str | None, *, name: str) -> None:
+    """Write the card, unless training has written one, or nobody knows the policy or its vocabulary."""
+    if model is None or (draft / CARD).is_file():
+        return
+    preset = _preset(model)
+    vocabulary = tokenizer or preset.tokenizer
+    if vocabulary is None:
+        return
+    content = {
+        "name": re.sub(r"[^A-Za-z0-9_.-]", "-", name),
+        "kind": "oxygen",
+        "description": f"Converted, with the sizes of {model}.",
+        "model": model,
+        "embodiment": preset.embodiment,
+        "weights": ".",
+        "tokenizer": vocabulary,
+        "language_tasks": {},
+    }
+    stats = None if _stats(draft, preset) else _only_stats(draft) or preset.norm_stats
+    (draft / CARD).write_text(card_text(content | ({"norm_stats": stats} if stats else {})), encoding="utf-8")
+
+
+def _only_stats(draft: Path) -> str | None:
+    """The norm stats of a robot under another name, where they are the only ones."""
+    found = list((draft / _ASSETS).rglob(FILE_NAME))
+    return str(found[0].relative_to(draft)) if len(found) == 1 else None
 
 
 def _remove(draft: Path) -> None:
@@ -112,14 +185,33 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--dtype", help=f"cast to one of {', '.join(DTYPES)}; by default every tensor keeps its type"
     )
+    parser.add_argument(
+        "--model", help="the policy it is, or was fine-tuned from; by default what sizes and norm stats tell"
+    )
+    parser.add_argument("--tokenizer", help="a file or URL; by default that policy's own")
     try:
         options = parser.parse_args(arguments)
-        file = convert(options.source, options.target, dtype=options.dtype)
+        file = convert(
+            options.source,
+            options.target,
+            dtype=options.dtype,
+            model=options.model,
+            tokenizer=options.tokenizer,
+        )
     except UsageError as error:
         sys.stderr.write(f"error: {error}\n")
         return 2
     sys.stdout.write(f"{file}: {file.stat().st_size / 1e6:.1f} MB\n")
+    if file != options.target:
+        sys.stdout.write(_use_of(options.target))
     return 0
+
+
+def _use_of(folder: Path) -> str:
+    """How what was written is used, as far as it says itself."""
+    if (folder / CARD).is_file():
+        return f"The policy: python -m eval.libero --policy {folder}\n"
+    return "No policy.yaml: name a --model whose parameters these are, and a --tokenizer if it has none\n"
 
 
 if __name__ == "__main__":

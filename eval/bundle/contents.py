@@ -17,9 +17,9 @@ from eval.bundle.history import BEFORE, refuse_strangers
 from eval.checkpoints import no_checkpoint, read_record
 from eval.json_files import write_json
 from eval.policy_names import read_policy
+from oxygen.card import CARD, RECORD, TOKENIZER
 from oxygen.config import preset
 from oxygen.norms import checkpoint_norms
-from oxygen.training.checkpoint import CARD, RECORD, TOKENIZER
 from oxygen.transforms import embodiment
 from oxygen.weights import fetch, layout
 from oxygen.weights.loading import SINGLE_FILE

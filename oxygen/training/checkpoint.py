@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from configs.errors import UsageError
+from oxygen.card import CARD, RECORD, TOKENIZER, card_text
 from oxygen.config import Pi05Config
 from oxygen.language import LanguageTask
 from oxygen.norms import FILE_NAME
@@ -23,9 +24,6 @@ from oxygen.weights.loading import SINGLE_FILE
 from oxygen.weights.safetensors import SUFFIX, open_safetensors, write_safetensors
 
 STATE_FILE = f"state{SUFFIX}"
-CARD = "policy.yaml"
-TOKENIZER = "tokenizer.model"
-RECORD = "training.json"
 _NAME = "step_{:07d}"
 
 
@@ -143,7 +141,7 @@ def _kept_as(leaf: Any) -> np.dtype[Any]:
 
 
 def _card(served: Served, step: int) -> str:
-    """The policy's preset, in YAML; paths are seen from the folder it lies in."""
+    """The policy's preset, in YAML."""
     description = f"Trained here for {step} steps; see {RECORD}."
     lines = {
         "name": f"{served.model.name}-trained",
@@ -155,5 +153,4 @@ def _card(served: Served, step: int) -> str:
         "tokenizer": TOKENIZER,
     }
     texts = {task.name: task.prompt for task in served.tasks}
-    content = {**lines, "language_tasks": texts}
-    return "".join(f"{key}: {json.dumps(value)}\n" for key, value in content.items())
+    return card_text({**lines, "language_tasks": texts})

@@ -12,6 +12,7 @@ from configs.schema import RunConfig
 from eval.policies import Served, open_policy, read_cast
 from oxygen import params
 from oxygen.config import TINY
+from oxygen.convert import main
 from sim_envs.fake import FakeWorld
 from sim_envs.world import EpisodeKey
 from tests.oxygen.test_weights import save_orbax
@@ -71,6 +72,25 @@ def test_a_checkpoint_acts_as_the_weights_in_it_with_its_own_statistics(preset, 
     random = actions_of(RunConfig(mode="actions", policy=untrained(tmp_path)))
     trained = actions_of(RunConfig(mode="actions", policy=preset))
     np.testing.assert_allclose(trained, random / 2, rtol=0, atol=1e-5)
+
+
+def test_a_checkpoint_of_openpis_is_refused_with_two_ways_to_use_it(preset):
+    folder = Path(preset).parent
+    with pytest.raises(UsageError, match=rf"oxygen\.convert {folder} TARGET.*weights: {folder}"):
+        read_cast(RunConfig(policy=str(folder)))
+
+
+def test_what_was_converted_is_a_policy_by_its_folder(preset, tmp_path, capsys):
+    folder = tmp_path / "ours"
+    options = ["--model", "tiny", "--tokenizer", str(Path("oxygen/assets/tiny.model").resolve())]
+    assert main([str(Path(preset).parent), str(folder), *options]) == 0
+    assert capsys.readouterr().out.endswith(f"The policy: python -m eval.libero --policy {folder}\n")
+    cast = read_cast(RunConfig(policy=str(folder)))
+    assert (cast.policy.name, cast.policy.embodiment, cast.tasks) == ("ours", "libero", ())
+    config = {"mode": "actions", "language_tasks": ()}
+    np.testing.assert_array_equal(
+        actions_of(RunConfig(policy=str(folder), **config)), actions_of(RunConfig(policy=preset, **config))
+    )
 
 
 def test_random_weights_need_neither_checkpoint_nor_statistics(preset, tmp_path):

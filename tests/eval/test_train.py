@@ -15,6 +15,7 @@ from eval.policies import open_policy, read_cast
 from eval.train import app
 from eval.training import Assignment, training_of
 from oxygen import params, tokenizer
+from oxygen.card import CARD, RECORD
 from oxygen.config import PRESETS, TINY
 from oxygen.language import LanguageTask
 from oxygen.training import checkpoint
@@ -77,9 +78,9 @@ def test_it_is_asked_for_what_it_has_learnt_unless_told_otherwise(folder, mode):
 
 def rewritten(folder, target, **changes):
     """The checkpoint's card and record in another folder, with the card changed."""
-    shutil.copyfile(folder / checkpoint.RECORD, target / checkpoint.RECORD)
-    card = yaml.safe_load((folder / checkpoint.CARD).read_text(encoding="utf-8"))
-    (target / checkpoint.CARD).write_text(yaml.safe_dump({**card, **changes}), encoding="utf-8")
+    shutil.copyfile(folder / RECORD, target / RECORD)
+    card = yaml.safe_load((folder / CARD).read_text(encoding="utf-8"))
+    (target / CARD).write_text(yaml.safe_dump({**card, **changes}), encoding="utf-8")
     return str(target)
 
 
@@ -129,9 +130,9 @@ def test_what_training_makes_no_use_of_may_be_another_in_serving(folder, monkeyp
 
 @pytest.mark.parametrize(("content", "message"), [(None, "has no"), ("{", "not what training writes")])
 def test_a_checkpoint_that_does_not_say_its_sizes_is_refused(folder, tmp_path, content, message):
-    shutil.copyfile(folder / checkpoint.CARD, tmp_path / checkpoint.CARD)
+    shutil.copyfile(folder / CARD, tmp_path / CARD)
     if content is not None:
-        (tmp_path / checkpoint.RECORD).write_text(content)
+        (tmp_path / RECORD).write_text(content)
     with pytest.raises(UsageError, match=message):
         read_cast(RunConfig(policy=str(tmp_path), language_tasks=()))
 
@@ -147,7 +148,7 @@ def trained(tmp_path):
     for step in ("step_0000500", "step_0001000"):
         place = tmp_path / "runs" / "mine" / "checkpoints" / step
         place.mkdir(parents=True)
-        (place / checkpoint.CARD).touch()
+        (place / CARD).touch()
     return tmp_path / "runs" / "mine"
 
 

@@ -5,10 +5,13 @@ import json
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import yaml
 
 from oxygen import params
-from oxygen.config import TINY
-from oxygen.convert import main
+from oxygen.card import CARD, RECORD, TOKENIZER
+from oxygen.config import PI05_BASE, PI05_DROID, PI05_LIBERO, TINY
+from oxygen.convert import _whose, main
+from oxygen.norms import FILE_NAME
 from oxygen.weights import load
 from oxygen.weights.loading import open_checkpoint
 from tests.oxygen.conftest import SMALL
@@ -40,7 +43,9 @@ def refusal(capsys, *arguments):
 
 def test_a_published_checkpoint_becomes_a_folder_that_loads_alike(published, original, tmp_path, capsys):
     assert main([str(published), str(tmp_path / "ours")]) == 0
-    assert capsys.readouterr().out == f"{tmp_path}/ours/model.safetensors: 9.7 MB\n"
+    said, no_policy = capsys.readouterr().out.splitlines()
+    assert said == f"{tmp_path}/ours/model.safetensors: 9.7 MB"
+    assert no_policy.startswith("No policy.yaml: name a --model")
     assert_equal(load(tmp_path / "ours", TINY), original, "float32")
     description = json.loads((tmp_path / "ours/config.json").read_text())
     assert description["fits"] == ["tiny"]
@@ -95,3 +100,53 @@ def test_a_checkpoint_of_no_known_policy_is_explained(tmp_path, capsys):
     message = refusal(capsys, tmp_path / "small.safetensors", tmp_path / "x")
     assert "does not hold the parameters of 'small'" in message
     assert "nearest known configuration is 'small'" in message
+
+
+def card_of(folder):
+    return yaml.safe_load((folder / CARD).read_text(encoding="utf-8"))
+
+
+def test_the_card_says_whose_parameters_and_which_norm_stats(published, tmp_path):
+    """Statistics under a name of their own are those of whoever fine-tuned it."""
+    assert main([str(published), str(tmp_path / "my π0.5"), "--tokenizer", "gs://bucket/pieces.model"]) == 0
+    assert card_of(tmp_path / "my π0.5") == {
+        "name": "my--0.5",
+        "kind": "oxygen",
+        "description": "Converted, with the sizes of tiny.",
+        "model": "tiny",
+        "embodiment": "libero",
+        "weights": ".",
+        "tokenizer": "gs://bucket/pieces.model",
+        "language_tasks": {},
+        "norm_stats": "assets/libero/norm_stats.json",
+    }
+
+
+@pytest.mark.parametrize(
+    ("stats", "whose"),
+    [("droid", "pi05_droid"), ("physical-intelligence/libero", "pi05_libero"), ("mine", None)],
+)
+def test_of_policies_of_equal_sizes_the_norm_stats_tell_which_it_is(stats, whose, tmp_path):
+    file = tmp_path / "assets" / stats / FILE_NAME
+    file.parent.mkdir(parents=True)
+    file.touch()
+    assert _whose([PI05_LIBERO, PI05_DROID, PI05_BASE], tmp_path) == whose
+
+
+def test_what_training_says_of_a_checkpoint_goes_along(original, tmp_path):
+    source = tmp_path / "step_0000007"
+    source.mkdir()
+    save_safetensors(source / "model.safetensors", original)
+    for name in (CARD, TOKENIZER, RECORD):
+        (source / name).write_text(f"its {name}")
+    assert main([str(source), str(tmp_path / "half"), "--dtype", "bfloat16"]) == 0
+    assert [(tmp_path / "half" / name).read_text() for name in (CARD, TOKENIZER, RECORD)] == [
+        f"its {name}" for name in (CARD, TOKENIZER, RECORD)
+    ]
+
+
+def test_a_model_that_does_not_fit_is_refused(published, tmp_path, capsys):
+    assert "unknown model 'pi05_libero'" in refusal(
+        capsys, published, tmp_path / "x", "--model", "pi05_libero"
+    )
+    assert not list(tmp_path.iterdir())
