@@ -106,7 +106,7 @@ def run_training(assignment: Assignment) -> int:
             interrupted = interrupts.noted
         except KeyboardInterrupt:  # in a rollout: its checkpoint is safe
             interrupted = True
-    _say_how_to_go_on(console, assignment)
+    _say_how_to_go_on(console, assignment, interrupted=interrupted)
     return INTERRUPTED if interrupted else 0
 
 
@@ -160,11 +160,13 @@ def _line(step: int, steps: int, numbers: Mapping[str, float]) -> str:
     return f"{step:>7}/{steps}  {', '.join(told)}"
 
 
-def _say_how_to_go_on(console: RichConsole, assignment: Assignment) -> None:
+def _say_how_to_go_on(console: RichConsole, assignment: Assignment, *, interrupted: bool) -> None:
     saved = checkpoint.newest(assignment.folder / "checkpoints")
     if saved is None:
         return
     step = checkpoint.step_of(saved)
     if step < assignment.recipe.steps:
         console.print(f"Stopped at step {step} of {assignment.recipe.steps}; --resume goes on.")
+    elif interrupted and assignment.rollouts is not None:
+        console.print("Its rollouts were cut short; --resume plays them.")
     console.print(f"The policy: python -m eval.libero --policy {saved}", soft_wrap=True)

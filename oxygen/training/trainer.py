@@ -12,12 +12,15 @@ import numpy as np
 from configs.errors import UsageError
 from oxygen.training import checkpoint
 from oxygen.training.lessons import Lessons
-from oxygen.training.logs import TrainingLog
+from oxygen.training.logs import TrainingLog, read_log
 from oxygen.training.losses import Metrics, Objective
 from oxygen.training.optimiser import Step, TrainState, make_step
 
 OnCheckpoint = Callable[[int, Path], Mapping[str, float]]
-"""Called with the step and the folder of every checkpoint; returns numbers for the log, such as success."""
+"""Called with the step and the folder of every checkpoint; returns numbers for the log, such as success.
+
+Called first for the newest checkpoint where a training goes on and its log lacks such numbers of it.
+"""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -57,6 +60,9 @@ class Trainer:
     def run(self, state: TrainState, schedule: Schedule, on_checkpoint: OnCheckpoint) -> TrainState:
         """Train from a state to the recipe's last step, or until told to stop; always ends with a checkpoint.
 
+        The checkpoint it goes on from is told of first, unless the log has what came of that: a training that
+        was killed in the rollouts of a checkpoint, be it the last, repeats them.
+
         Returns:
             The last state.
 
@@ -65,6 +71,9 @@ class Trainer:
         """
         step, last = int(state.step), self._objective.recipe.steps
         with TrainingLog(self._folder, resumed_at=step) as log:
+            begun = checkpoint.newest(self.checkpoints)
+            if begun is not None and not _is_told_of(self._folder, step):
+                self._note(log, step, on_checkpoint(step, begun), schedule)
             window = _Window()
             while step < last:
                 state, metrics = self._step(state, self._lessons.batch(step))
@@ -105,6 +114,11 @@ class Trainer:
         if numbers:
             log.note(step, numbers)
             schedule.on_note(step, numbers)
+
+
+def _is_told_of(folder: Path, step: int) -> bool:
+    """Whether the log of a training holds what came of telling of a checkpoint, beside the step's losses."""
+    return any(line["step"] == step and "loss" not in line for line in read_log(folder))
 
 
 class _Window:

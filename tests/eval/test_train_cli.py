@@ -29,14 +29,22 @@ STEPS = 4
 ROLLOUTS = ("--eval-suite", "libero_object", "--eval-task-ids", "0", "--eval-init-ids", "0")
 
 
+def solved_in_seven_steps(task, **_) -> FakeWorld:
+    return FakeWorld(success_at=7, image_size=MODEL.image_size)
+
+
+def solved_at(folder: Path) -> dict[int, float]:
+    """How many of the rollouts of every checkpoint were solved, %."""
+    name = "libero_object_pc_success"
+    return {line["step"]: line[name] for line in read_log(folder) if name in line}
+
+
 @pytest.fixture(autouse=True, scope="module")
 def without_physics():
     """A model that is trained in a moment, and worlds that are solved after seven steps whatever is done."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(PRESETS, MODEL.name, MODEL)
-        patch.setattr(
-            "eval.worlds.LiberoSim", lambda task, **_: FakeWorld(success_at=7, image_size=MODEL.image_size)
-        )
+        patch.setattr("eval.worlds.LiberoSim", solved_in_seven_steps)
         for module in (evaluation, training):
             patch.setattr(module, "find_assets", lambda source: FakeAssets(name="none", path=Path()))
         yield
@@ -86,8 +94,7 @@ def assert_same_weights(one: Path, other: Path) -> None:
 
 
 def test_every_checkpoint_is_rolled_out_and_the_last_line_names_the_policy(whole):
-    solved = {line["step"]: line.get("libero_object_pc_success") for line in read_log(whole.folder)}
-    assert {step: rate for step, rate in solved.items() if rate is not None} == {2: 100.0, 4: 100.0}
+    assert solved_at(whole.folder) == {2: 100.0, 4: 100.0}
     runs = [RunFolder(run).read_manifest() for run in sorted((whole.folder / "rollouts").iterdir())]
     saved = sorted((whole.folder / "checkpoints").iterdir())
     assert [run["config"]["policy"] for run in runs] == [str(each) for each in saved]
@@ -138,3 +145,21 @@ def test_ctrl_c_in_a_rollout_ends_it_with_the_checkpoint_that_was_rolled_out(
     assert f"Stopped at step 2 of {STEPS}; --resume goes on." in capsys.readouterr().out
     (run,) = (tmp_path / "rollouts").iterdir()
     assert RunFolder(run).read_manifest()["status"] == "interrupted"
+    monkeypatch.setattr("eval.worlds.LiberoSim", solved_in_seven_steps)
+    assert command(tmp_path, *ROLLOUTS, "--resume") == 0
+    assert solved_at(tmp_path) == {2: 100.0, STEPS: 100.0}
+
+
+def test_rollouts_of_the_last_checkpoint_that_were_cut_short_are_played_when_it_is_resumed(
+    command, tmp_path, capsys, monkeypatch
+):
+    assert command(tmp_path) == 0
+    monkeypatch.setattr("eval.worlds.LiberoSim", lambda task, **_: Interrupted(image_size=MODEL.image_size))
+    assert command(tmp_path, *ROLLOUTS, "--resume") == INTERRUPTED
+    assert "Its rollouts were cut short; --resume plays them." in capsys.readouterr().out
+    monkeypatch.setattr("eval.worlds.LiberoSim", solved_in_seven_steps)
+    assert command(tmp_path, *ROLLOUTS, "--resume") == 0
+    assert solved_at(tmp_path) == {STEPS: 100.0}
+    played = len(list((tmp_path / "rollouts").iterdir()))
+    assert command(tmp_path, *ROLLOUTS, "--resume") == 0
+    assert len(list((tmp_path / "rollouts").iterdir())) == played
