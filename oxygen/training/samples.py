@@ -3,12 +3,14 @@
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from configs.errors import UsageError
+from oxygen.config import Pi05Config
+from oxygen.training.recordings import Recording
 from oxygen.typing import Bool, Float32, Int64, UInt8
 
 _FRAMES_LOOKED_AT = 64
@@ -48,6 +50,36 @@ class Samples:
                 f"valid: {self.valid.dtype} of {self.valid.shape}; give bool of (frames, steps), {steps}"
             )
 
+    @classmethod
+    def from_episodes(cls, episodes: Iterable[Recording], model: Pi05Config, *, every: int = 1) -> "Samples":
+        """The frames of recorded episodes as a model learns from them.
+
+        Args:
+            episodes: Taken one after the other, so they may be read as they are asked for; only images of the
+                model's size are kept. All must have texts for the same language tasks.
+            model: Whose cameras, image size and horizon.
+            every: Control steps from one frame to the next.
+
+        Raises:
+            UsageError: There are no episodes, or they do not fit each other or the model.
+        """
+        parts = [_frames_of(episode, model, every) for episode in episodes]
+        if not parts:
+            raise UsageError("there are no episodes to learn from; is the path right?")
+        kinds = {_kind(part) for part in parts}
+        if len(kinds) > 1:
+            raise UsageError(f"episodes do not go together: {' or '.join(map(str, sorted(kinds)))}")
+        return cls(
+            **{
+                name: np.concatenate([getattr(part, name) for part in parts])
+                for name in ("images", "state", "actions", "valid")
+            },
+            language=tuple(told for part in parts for told in part.language),
+            texts={
+                task: tuple(text for part in parts for text in part.texts[task]) for task in parts[0].texts
+            },
+        )
+
     def __len__(self) -> int:
         """The number of frames."""
         return len(self.state)
@@ -55,6 +87,19 @@ class Samples:
     def _columns(self) -> list[Sequence[object] | np.ndarray]:
         arrays: list[Sequence[object] | np.ndarray] = [self.images, self.state, self.actions, self.valid]
         return [*arrays, self.language, *self.texts.values()]
+
+
+def _frames_of(episode: Recording, model: Pi05Config, every: int) -> Samples:
+    steps = np.arange(0, len(episode), every)
+    actions, valid = episode.chunks(steps, model.horizon)
+    return Samples(
+        images=episode.seen(steps, model),
+        state=episode.state[steps].astype(np.float32),
+        actions=actions,
+        valid=valid,
+        language=(episode.language,) * len(steps),
+        texts={task: tuple(texts[int(step)] for step in steps) for task, texts in episode.texts.items()},
+    )
 
 
 def _check_images(images: np.ndarray) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from configs.errors import UsageError
+from configs.errors import UsageError, nearest_first
 from oxygen.training import layout
 
 if TYPE_CHECKING:
@@ -52,17 +52,38 @@ def read_info(root: Path) -> Info:
         info = Info(**{**known, "fps": float(content["fps"])})
     except OSError as error:
         raise UsageError(
-            f"{str(root)!r} holds no demonstrations: cannot read {layout.INFO}: {error.strerror}"
+            f"{str(root)!r} holds no demonstrations: cannot read {layout.INFO}: {error.strerror}. "
+            f"{_nearest_to(root)}"
         ) from None
     except (ValueError, KeyError, TypeError) as error:
         raise UsageError(f"{path}: not the info of a LeRobot dataset: {error!r}") from None
     if version != layout.VERSION:
-        raise UsageError(f"{path}: the layout is {version}; this reads {layout.VERSION}")
+        raise UsageError(f"{path}: the layout is {version}; this reads {layout.VERSION}. {_OTHERS}")
     _check_features(path, info.features)
     return info
 
 
+_OTHERS = (
+    "Recordings that `python -m eval.collect` has not written are read by a loop of yours, into "
+    "`Samples.from_episodes`: docs/training.md has one for LeRobot's data and one for HDF5"
+)
+
+
+def _nearest_to(root: Path) -> str:
+    """Which demonstrations may have been meant, or how to come by some."""
+    there = next(place for place in (root, *root.parents) if place.is_dir())
+    patterns = [f"{above}{layout.INFO}" for above in ("", "*/", "*/*/") if there != there.parent.resolve()]
+    known = [info.parents[1] for pattern in patterns for info in there.glob(pattern)]
+    if not known:
+        return f"Collect some: python -m eval.collect --suite libero_object --output {root}"
+    return f"Nearest: {', '.join(nearest_first(root, known)[:3])}"
+
+
 def _check_features(path: Path, features: Mapping[str, Mapping[str, Any]]) -> None:
+    if layout.PADDED not in features:
+        raise UsageError(
+            f"{path}: no column {layout.PADDED!r}, which says where an episode's actions end. {_OTHERS}"
+        )
     for name, dtype in layout.expected_dtypes().items():
         if name not in features:
             raise UsageError(f"{path}: no column {name!r}; collect anew with `python -m eval.collect`")

@@ -179,13 +179,19 @@ def feature(dataset: Path, name: str) -> dict:
     return {**features, name: {**features[name], "dtype": "float64"}}
 
 
+def without(dataset: Path, name: str) -> dict:
+    features = json.loads((dataset / "meta/info.json").read_text())["features"]
+    return {key: value for key, value in features.items() if key != name}
+
+
 @pytest.mark.parametrize(
     ("breaks", "said"),
     [
         (lambda at: (at / "meta/info.json").unlink(), "cannot read meta/info.json"),
         (lambda at: (at / "meta/info.json").write_text("{"), "not the info of a LeRobot dataset"),
-        (lambda at: edit_info(at, codebase_version="v2.1"), "the layout is v2.1; this reads v3.0"),
-        (lambda at: edit_info(at, features={}), "no column 'observation.state'"),
+        (lambda at: edit_info(at, codebase_version="v2.1"), "v2.1; this reads v3.0.*from_episodes"),
+        (lambda at: edit_info(at, features={}), "no column 'action_is_pad'.*from_episodes"),
+        (lambda at: edit_info(at, features=without(at, "oxygen.truth")), "no column .*; collect anew with"),
         (lambda at: edit_info(at, features=feature(at, "action")), "'action' is float64, should be float32"),
         (lambda at: edit_info(at, total_frames=31), "4 episodes of 30 frames in all, but .* says 4 and 31"),
         (lambda at: (at / EPISODES).unlink(), "no table in meta/episodes"),
@@ -206,6 +212,14 @@ def test_what_is_broken_is_named_in_one_line(copy, breaks, said):
     with pytest.raises(UsageError, match=said) as raised:
         Demonstrations(copy)
     assert "\n" not in str(raised.value)
+
+
+def test_a_folder_without_demonstrations_is_told_the_nearest_or_how_to_collect_some(copy, tmp_path):
+    with pytest.raises(UsageError, match=rf"Nearest: {copy}$"):
+        Demonstrations(tmp_path / "coyp")
+    shutil.rmtree(copy)
+    with pytest.raises(UsageError, match=r"Collect some: python -m eval\.collect .* --output .*coyp$"):
+        Demonstrations(tmp_path / "coyp")
 
 
 @pytest.mark.parametrize(

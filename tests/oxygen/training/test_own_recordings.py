@@ -1,33 +1,116 @@
-"""The example of docs/training.md: whoever copies it trains."""
+"""Recordings of somebody's own: episodes become frames, and the loop of docs/training.md trains on them."""
 
+import dataclasses
+import io
+import json
 import re
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
 
-from oxygen.training import run
-from oxygen.training.lessons import Lessons
-from oxygen.training.statistics import measure, norms_of
-from oxygen.transforms import Transform, embodiment
+from configs.errors import UsageError
+from oxygen import config
+from oxygen.config import PRESETS
+from oxygen.images import resize_with_pad
+from oxygen.training import checkpoint
+from oxygen.training.recordings import Recording
+from oxygen.training.samples import Samples
+from tests.oxygen.training.conftest import MODEL
 
 DOCUMENT = Path(__file__).parents[3] / "docs/training.md"
+STEPS = 5
 
 
-def test_the_documented_example_makes_batches_of_its_recordings(monkeypatch):
-    begun = []
-    monkeypatch.setattr(run, "train", lambda *given: begun.append(given))
-    (example,) = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL)
-    exec(compile(example, str(DOCUMENT), "exec"), {})  # noqa: S102
-    ((_, training, mixture, vocabulary),) = begun
-    lessons = Lessons(
-        mixture,
-        model=training.model,
-        transform=Transform(embodiment=embodiment(training.embodiment), norms=norms_of(measure(mixture))),
-        tokenizer=vocabulary,
-        tasks=training.tasks,
-        recipe=training.recipe,
+def recording(seed: int = 0, *, steps: int = STEPS, **changed) -> Recording:
+    """An episode whose actions are numbered, seen by cameras that are wider than high."""
+    rng = np.random.default_rng(seed)
+    content = {
+        "images": {
+            camera: rng.integers(0, 256, (steps, 20, 30, 3), dtype=np.uint8)
+            for camera in ("spare", *MODEL.cameras)
+        },
+        "state": rng.normal(size=(steps, 8)),
+        "actions": np.repeat(np.arange(steps, dtype=np.float64)[:, None], 7, axis=1),
+        "language": f"errand {seed}",
+        "texts": {"narration": [f"Step {step}." for step in range(steps)]},
+    }
+    return Recording(**{**content, **changed})
+
+
+def test_every_frame_has_the_actions_from_there_on_and_none_beyond_the_end():
+    found = Samples.from_episodes([recording()], MODEL)
+    ahead = np.arange(STEPS)[:, None] + np.arange(MODEL.horizon)
+    np.testing.assert_array_equal(found.valid, ahead < STEPS)
+    np.testing.assert_array_equal(found.actions[..., 0], np.minimum(ahead, STEPS - 1))
+    assert found.actions.dtype == np.float32
+
+
+def test_every_frame_is_seen_through_the_cameras_of_the_model_as_the_policy_sees_it():
+    episode = recording()
+    found = Samples.from_episodes(iter([episode]), MODEL)
+    for step in range(STEPS):
+        for place, camera in enumerate(MODEL.cameras):
+            seen = resize_with_pad(episode.images[camera][step], MODEL.image_size)
+            np.testing.assert_array_equal(found.images[step, place], seen)
+
+
+def test_episodes_follow_on_each_other_and_no_chunk_reaches_into_the_next():
+    found = Samples.from_episodes([recording(0), recording(1, steps=4)], MODEL, every=2)
+    assert found.language == ("errand 0",) * 3 + ("errand 1",) * 2
+    assert found.texts["narration"] == ("Step 0.", "Step 2.", "Step 4.", "Step 0.", "Step 2.")
+    np.testing.assert_array_equal(
+        found.valid.sum(axis=1), [min(left, MODEL.horizon) for left in (5, 3, 1, 4, 2)]
     )
-    batch = lessons.batch(0)
-    assert batch.images.shape == (64, 2, training.model.image_size, training.model.image_size, 3)
-    assert np.asarray(batch.valid).all()
-    assert np.asarray(batch.graded).any()
+    np.testing.assert_array_equal(found.state[3:], recording(1, steps=4).state[::2].astype(np.float32))
+
+
+def test_what_does_not_fit_together_is_refused():
+    with pytest.raises(UsageError, match=r"'errand 0'.*'narration': 1.*give as many of each"):
+        recording(texts={"narration": ["Done."]})
+    with pytest.raises(UsageError, match="no episodes"):
+        Samples.from_episodes([], MODEL)
+    with pytest.raises(UsageError, match="do not go together"):
+        Samples.from_episodes([recording(), recording(texts={})], MODEL)
+    with pytest.raises(UsageError, match="unknown camera 'image'"):
+        Samples.from_episodes([recording(images={"left": np.zeros((STEPS, 9, 9, 3), np.uint8)})], MODEL)
+
+
+def png(image: np.ndarray) -> dict[str, object]:
+    """A picture as LeRobot keeps it in a table."""
+    file = io.BytesIO()
+    Image.fromarray(image).save(file, "png")
+    return {"bytes": file.getvalue(), "path": None}
+
+
+def write_lerobot(root: Path, episodes: list[Recording]) -> None:
+    """A dataset of LeRobot's version 2.0, as openpi's conversion of LIBERO writes it."""
+    (root / "data/chunk-000").mkdir(parents=True)
+    (root / "meta").mkdir()
+    tasks = [{"task_index": number, "task": each.language} for number, each in enumerate(episodes)]
+    (root / "meta/tasks.jsonl").write_text("".join(json.dumps(task) + "\n" for task in tasks))
+    for number, episode in enumerate(episodes):
+        columns = {camera: list(map(png, episode.images[camera])) for camera in MODEL.cameras}
+        columns |= {"state": episode.state.tolist(), "actions": episode.actions.tolist()}
+        columns |= {"task_index": [number] * len(episode)}
+        pq.write_table(pa.table(columns), root / f"data/chunk-000/episode_{number:06d}.parquet")
+
+
+def test_the_documented_loop_trains_on_a_dataset_of_lerobots_and_says_how_it_goes(
+    tmp_path, monkeypatch, capsys
+):
+    """The example as it is printed, but for its size: a small model, two steps of four samples."""
+    model = dataclasses.replace(MODEL, name="small-for-recordings", prompt_buckets=(32,))
+    monkeypatch.setitem(PRESETS, model.name, model)
+    monkeypatch.setattr(config, "TINY", model)
+    monkeypatch.chdir(tmp_path)
+    write_lerobot(tmp_path / "my_dataset", [recording(seed) for seed in range(2)])
+    (example,) = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL)
+    short = example.replace("Recipe(steps=5000)", "Recipe(steps=2, batch=4)")
+    assert short != example
+    exec(compile(short, str(DOCUMENT), "exec"), {})  # noqa: S102
+    assert checkpoint.newest(Path("runs/train/mine/checkpoints")).name == "step_0000002"
+    assert capsys.readouterr().out.startswith("2 {")
