@@ -13,6 +13,7 @@ import yaml
 from configs.arms import ArmsConfig
 from configs.errors import UsageError, unknown
 from configs.schema import CollectConfig, LanguageTaskConfig, PolicyConfig, Preset, SuiteConfig
+from configs.training import TrainConfig
 
 PresetT = TypeVar("PresetT", bound=Preset)
 
@@ -22,6 +23,7 @@ _FOLDER_OF: dict[type[Preset], str] = {
     PolicyConfig: "policies",
     ArmsConfig: "runs",
     CollectConfig: "collections",
+    TrainConfig: "trainings",
 }
 _KIND_OF: dict[type[Preset], str] = {
     SuiteConfig: "suite",
@@ -29,6 +31,7 @@ _KIND_OF: dict[type[Preset], str] = {
     PolicyConfig: "policy",
     ArmsConfig: "config",
     CollectConfig: "config",
+    TrainConfig: "config",
 }
 
 

@@ -98,6 +98,28 @@ def check_learnt(policy: PolicyConfig, tasks: Sequence[LanguageTaskConfig]) -> N
             )
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Start:
+    """What a training begins with: a checkpoint, and where the statistics are that it has learnt with."""
+
+    weights: str
+    norm_stats: str
+
+
+def start_of(name: str) -> Start:
+    """What stands behind the name of a policy, its YAML file, or a checkpoint of whichever kind.
+
+    Raises:
+        UsageError: The policy has nothing to begin with.
+    """
+    if name not in names(PolicyConfig) and not name.endswith((".yaml", ".yml")):
+        return Start(weights=name, norm_stats=name)
+    policy = read_policy(name)
+    if policy.weights is None:
+        raise UsageError(f"policy {name!r} has no weights to start from; give one that has, or a checkpoint")
+    return Start(weights=policy.weights, norm_stats=policy.norm_stats or policy.weights)
+
+
 def weights_sha256(policy: PolicyConfig) -> str | None:
     """What tells a policy's weights from all others; None where they are random, or no file in our format."""
     if policy.weights is None:

@@ -1,16 +1,21 @@
 """`python -m eval.train`: train a policy on demonstrations; see on the way how often it solves its tasks."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Group, Parameter
 
 from configs.cli import Names, Numbers, run_app
-from configs.errors import UsageError, unknown
-from configs.load import check
-from configs.schema import RunConfig, Wordings
+from configs.errors import UsageError
+from configs.load import check, read_mapping
+from configs.schema import RunConfig
+from configs.training import TrainConfig
+from oxygen.training.claim import asked_in
 from oxygen.training.recipe import RUN_FILE, Augmentation, Recipe
 from sim_envs.libero.gl import require_backend
+
+if TYPE_CHECKING:
+    from eval.training import Assignment
 
 app = App(
     name="python -m eval.train",
@@ -26,30 +31,34 @@ _OUTPUT = Group("Output", sort_key=4)
 @app.default
 def train(  # noqa: PLR0913 - one parameter per option of the command line
     *,
-    data: Annotated[Names, Parameter(group=_WHAT)],
-    model: Annotated[str, Parameter(group=_WHAT)] = "tiny",
-    embodiment: Annotated[str, Parameter(group=_WHAT)] = "libero",
-    language_tasks: Annotated[Names, Parameter(group=_WHAT)] = ("narration", "memory"),
+    data: Annotated[Names | None, Parameter(group=_WHAT)] = None,
+    model: Annotated[str | None, Parameter(group=_WHAT)] = None,
+    embodiment: Annotated[str | None, Parameter(group=_WHAT)] = None,
+    language_tasks: Annotated[Names | None, Parameter(group=_WHAT)] = None,
     start_from: Annotated[str | None, Parameter(group=_WHAT)] = None,
-    wordings: Annotated[str, Parameter(group=_WHAT)] = "training",
+    norm_stats: Annotated[str | None, Parameter(group=_WHAT)] = None,
+    wordings: Annotated[str | None, Parameter(group=_WHAT)] = None,
     tokenizer: Annotated[str | None, Parameter(group=_WHAT)] = None,
-    steps: Annotated[int, Parameter(group=_HOW)] = 20_000,
-    batch: Annotated[int, Parameter(group=_HOW)] = 64,
-    seed: Annotated[int, Parameter(group=_HOW)] = 0,
-    draws: Annotated[int, Parameter(group=_HOW)] = 4,
+    config: Annotated[str | None, Parameter(group=_WHAT)] = None,
+    steps: Annotated[int | None, Parameter(group=_HOW)] = None,
+    batch: Annotated[int | None, Parameter(group=_HOW)] = None,
+    seed: Annotated[int | None, Parameter(group=_HOW)] = None,
+    draws: Annotated[int | None, Parameter(group=_HOW)] = None,
     text_rows: Annotated[int | None, Parameter(group=_HOW)] = None,
-    optimiser: Annotated[str, Parameter(group=_HOW)] = "muon",
-    learning_rate: Annotated[float, Parameter(group=_HOW)] = 2e-3,
-    image_shift: Annotated[float, Parameter(group=_HOW)] = Augmentation.shift,
-    eval_suite: Annotated[Names, Parameter(group=_ROLLOUTS)] = (),
-    eval_task_ids: Annotated[Numbers, Parameter(group=_ROLLOUTS)] = (),
-    eval_init_ids: Annotated[Numbers, Parameter(group=_ROLLOUTS)] = (49,),
-    eval_mode: Annotated[str, Parameter(group=_ROLLOUTS)] = "actions",
-    eval_wordings: Annotated[str, Parameter(group=_ROLLOUTS)] = "benchmark",
-    eval_assets: Annotated[str, Parameter(group=_ROLLOUTS)] = "auto",
+    optimiser: Annotated[str | None, Parameter(group=_HOW)] = None,
+    learning_rate: Annotated[float | None, Parameter(group=_HOW)] = None,
+    warm_up: Annotated[int | None, Parameter(group=_HOW)] = None,
+    ema: Annotated[float | None, Parameter(group=_HOW)] = None,
+    image_shift: Annotated[float | None, Parameter(group=_HOW)] = None,
+    eval_suite: Annotated[Names | None, Parameter(group=_ROLLOUTS)] = None,
+    eval_task_ids: Annotated[Numbers | None, Parameter(group=_ROLLOUTS)] = None,
+    eval_init_ids: Annotated[Numbers | None, Parameter(group=_ROLLOUTS)] = None,
+    eval_mode: Annotated[str | None, Parameter(group=_ROLLOUTS)] = None,
+    eval_wordings: Annotated[str | None, Parameter(group=_ROLLOUTS)] = None,
+    eval_assets: Annotated[str | None, Parameter(group=_ROLLOUTS)] = None,
     output_dir: Annotated[Path, Parameter(group=_OUTPUT)] = Path("runs/train/tiny"),
-    save_every: Annotated[int, Parameter(group=_OUTPUT)] = 2000,
-    log_every: Annotated[int, Parameter(group=_OUTPUT)] = 50,
+    save_every: Annotated[int | None, Parameter(group=_OUTPUT)] = None,
+    log_every: Annotated[int | None, Parameter(group=_OUTPUT)] = None,
     minutes: Annotated[float | None, Parameter(group=_OUTPUT)] = None,
     resume: Annotated[bool, Parameter(group=_OUTPUT, negative="")] = False,
 ) -> int:
@@ -58,20 +67,28 @@ def train(  # noqa: PLR0913 - one parameter per option of the command line
     Args:
         data: Folders of demonstrations; several are mixed, each by its number of frames.
         model: The model configuration: tiny (default), small, pi05_libero, pi05_base, ….
-        embodiment: The robot: what it sees and does (libero, libero_state, libero_compact, droid).
+        embodiment: The robot: what it sees and does (libero, libero_state, libero_compact, droid). Default:
+            libero_compact for the model tiny, which reads its state in the prompt, libero for others.
         language_tasks: Texts to learn beside actions, or `none`. Default: narration and memory.
-        start_from: A checkpoint to begin with. Default: parameters drawn from the seed.
+        start_from: What to begin with: a policy's name (tiny, pi05_base) or a checkpoint. Default: parameters
+            drawn from the seed.
+        norm_stats: How states and actions are scaled: measured (default: by these demonstrations), from-start
+            (as what it begins with has learnt them), or another checkpoint or norm_stats.json.
         wordings: In which words LIBERO's instructions are given: training (default; every sample in one of
             several, drawn anew in every batch) or benchmark (as they are).
         tokenizer: A SentencePiece model. Default: the one of the policy preset named as the model.
-        steps: Batches until the learning rate has run out.
-        batch: Samples in a batch.
+        config: A YAML file with these options and others (text_weight, last_rate, weight_decay, clip,
+            brightness, contrast, saturation, state_noise), or a preset's name (smoke). Flags override it.
+        steps: Batches until the learning rate has run out. Default: 20000.
+        batch: Samples in a batch. Default: 64.
         seed: Of everything random: parameters, order, augmentation, noise.
-        draws: Noises and flow times per sample; they share the reading of its images.
+        draws: Noises and flow times per sample; they share the reading of its images. Default: 4.
         text_rows: Samples of a batch whose texts are learnt. Default: a quarter.
         optimiser: muon (default) or adamw.
-        learning_rate: The highest; it rises to it at first and then falls along a cosine.
-        image_shift: Images are moved by up to this share of their side, each way.
+        learning_rate: The highest; it rises to it at first and then falls along a cosine. Default: 0.002.
+        warm_up: Batches in which it rises. Default: 200.
+        ema: Decay of the average of parameters that is served. Default: 0.998.
+        image_shift: Images are moved by up to this share of their side, each way. Default: 0.01.
         eval_suite: Suites to roll out in at every checkpoint. Default: none.
         eval_task_ids: Tasks of those suites. Default: all.
         eval_init_ids: Initial states; keep them out of the demonstrations. Default: 49.
@@ -80,73 +97,141 @@ def train(  # noqa: PLR0913 - one parameter per option of the command line
             held_out.
         eval_assets: Their asset tree.
         output_dir: The training's folder. Default: runs/train/tiny.
-        save_every: Steps between two checkpoints.
-        log_every: Steps between two lines of the log.
+        save_every: Steps between two checkpoints. Default: 2000.
+        log_every: Steps between two lines of the log. Default: 50.
         minutes: Stop after so long, with a checkpoint.
-        resume: Go on with the training in the output folder; the other options must be the same.
+        resume: Go on with the training in the output folder, as it was asked for; what is given besides and
+            changes what comes out must be the same.
     """
-    _refuse_nonsense(save_every=save_every, log_every=log_every, minutes=minutes)
+    given: dict[str, Any] = {
+        "data": data,
+        "model": model,
+        "embodiment": embodiment,
+        "language_tasks": () if language_tasks == ("none",) else language_tasks,
+        "start_from": start_from,
+        "norm_stats": norm_stats,
+        "wordings": wordings,
+        "tokenizer": tokenizer,
+        "steps": steps,
+        "batch": batch,
+        "seed": seed,
+        "draws": draws,
+        "text_rows": text_rows,
+        "optimiser": optimiser,
+        "learning_rate": learning_rate,
+        "warm_up": warm_up,
+        "ema": ema,
+        "image_shift": image_shift,
+        "eval_suite": eval_suite,
+        "eval_task_ids": eval_task_ids,
+        "eval_init_ids": eval_init_ids,
+        "eval_mode": eval_mode,
+        "eval_wordings": eval_wordings,
+        "eval_assets": eval_assets,
+        "save_every": save_every,
+        "log_every": log_every,
+    }
+    if minutes is not None and not minutes > 0:
+        raise UsageError(f"--minutes is {minutes}; give more than 0")
     _check_folder(output_dir, resume=resume)
-    learnt = () if language_tasks == ("none",) else language_tasks
-    rollouts = {
-        "suites": eval_suite,
-        "task_ids": eval_task_ids,
-        "init_ids": eval_init_ids,
-        "mode": eval_mode,
-        "wordings": eval_wordings,
-        "assets": eval_assets,
-        "language_tasks": learnt,
+    preset = read_mapping(TrainConfig, config) if config else {}
+    check(TrainConfig, preset, source=config or "")
+    flags = {key: value for key, value in given.items() if value is not None}
+    before = asked_in(output_dir) if resume else {}
+    options = check(TrainConfig, {**before, **preset, **flags}, source="the command line")
+    if not options.data:
+        raise UsageError(f"{_early(output_dir) if resume else ''}give folders of demonstrations with --data")
+    if options.eval_suite:
+        require_backend()  # before anything imports MuJoCo, which answers a wrong MUJOCO_GL with a traceback
+    from eval.training import run_training  # slow: a simulator and JAX, which --help does not need
+
+    return run_training(assignment_of(options, output_dir, minutes))
+
+
+def assignment_of(options: TrainConfig, folder: Path, minutes: float | None) -> "Assignment":
+    """What `eval.training` is to do.
+
+    Raises:
+        UsageError: A number is out of its range, or rollouts that cannot be.
+    """
+    recipe = _recipe(options)
+    rollouts = _rollouts(options) if options.eval_suite else None
+    from eval.training import Assignment  # slow, as above
+
+    return Assignment(
+        folder=folder,
+        data=options.data,
+        model=options.model,
+        embodiment=options.embodiment or _SUITING.get(options.model, "libero"),
+        language_tasks=options.language_tasks,
+        start_from=options.start_from,
+        norm_stats=options.norm_stats,
+        wordings=options.wordings,
+        tokenizer=options.tokenizer,
+        recipe=recipe,
+        rollouts=rollouts,
+        save_every=options.save_every,
+        log_every=options.log_every,
+        minutes=minutes,
+        asked=options.model_dump(mode="json"),
+    )
+
+
+_SUITING = {"tiny": "libero_compact"}
+"""The robots of models that are not served as `libero`."""
+_VARIED = {
+    "image_shift": "shift",
+    "brightness": "brightness",
+    "contrast": "contrast",
+    "saturation": "saturation",
+    "state_noise": "state",
+}
+"""Options to what an `Augmentation` calls them."""
+_RECIPE = {
+    "steps": "steps",
+    "batch": "batch",
+    "seed": "seed",
+    "draws": "draws",
+    "text_weight": "text_weight",
+    "optimiser": "optimiser",
+    "learning_rate": "peak_rate",
+    "last_rate": "last_rate",
+    "warm_up": "warm_up",
+    "weight_decay": "weight_decay",
+    "clip": "clip",
+    "ema": "ema",
+}
+"""Options to what a `Recipe` calls them."""
+
+
+def _recipe(options: TrainConfig) -> Recipe:
+    """The recipe, in which what nobody asked for is its own."""
+    kept = {name: ours for name, ours in _RECIPE.items() if getattr(options, name) is not None}
+    varied = {name: ours for name, ours in _VARIED.items() if getattr(options, name) is not None}
+    rows = max(1, options.batch // 4) if options.text_rows is None else options.text_rows
+    return Recipe(
+        text_rows=rows,
+        augmentation=Augmentation(**{ours: getattr(options, name) for name, ours in varied.items()}),
+        **{ours: getattr(options, name) for name, ours in kept.items()},
+    )
+
+
+def _rollouts(options: TrainConfig) -> RunConfig:
+    asked = {
+        "suites": options.eval_suite,
+        "task_ids": options.eval_task_ids,
+        "init_ids": options.eval_init_ids,
+        "mode": options.eval_mode,
+        "wordings": options.eval_wordings,
+        "assets": options.eval_assets,
+        "language_tasks": options.language_tasks,
         "video": "none",
     }
-    recipe = Recipe(
-        steps=steps,
-        batch=batch,
-        seed=seed,
-        draws=draws,
-        text_rows=max(1, batch // 4) if text_rows is None else text_rows,
-        optimiser=optimiser,
-        peak_rate=learning_rate,
-        augmentation=Augmentation(shift=image_shift),
-    )
-    if eval_suite:
-        require_backend()  # before anything imports MuJoCo, which answers a wrong MUJOCO_GL with a traceback
-    from eval.training import (
-        Assignment,
-        run_training,
-    )  # slow: a simulator and JAX, which --help does not need
-
-    return run_training(
-        Assignment(
-            folder=output_dir,
-            data=data,
-            model=model,
-            embodiment=embodiment,
-            language_tasks=learnt,
-            start_from=start_from,
-            wordings=_wordings(wordings),
-            tokenizer=tokenizer,
-            recipe=recipe,
-            rollouts=check(RunConfig, rollouts, source="the command line") if eval_suite else None,
-            save_every=save_every,
-            log_every=log_every,
-            minutes=minutes,
-        )
-    )
+    return check(RunConfig, asked, source="the command line")
 
 
-def _refuse_nonsense(**numbers: float | None) -> None:
-    for name, number in numbers.items():
-        if number is not None and not number > 0:
-            raise UsageError(f"--{name.replace('_', '-')} is {number}; give more than 0")
-
-
-def _wordings(name: str) -> Wordings:
-    """What training may be told; what is held out is not among it."""
-    if name == "training":
-        return "training"
-    if name == "benchmark":
-        return "benchmark"
-    raise unknown("wordings", name, ("training", "benchmark"))
+def _early(folder: Path) -> str:
+    return f"{folder} was begun before its options were kept, so all are to be given again: "
 
 
 def _check_folder(folder: Path, *, resume: bool) -> None:

@@ -1,13 +1,17 @@
 """What `python -m eval.train` does: demonstrations to a trained policy, with rollouts at every checkpoint."""
 
 import dataclasses
+import datetime as dt
+import shlex
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console as RichConsole
 
 from configs.cli import INTERRUPTED
+from configs.errors import UsageError
 from configs.load import load, names
 from configs.schema import LanguageTaskConfig, PolicyConfig, RunConfig, Wordings
 from eval.evaluation import run_evaluation
@@ -15,6 +19,7 @@ from eval.interrupts import Interrupts
 from eval.language_tasks import language_task
 from eval.plan import make_plan
 from eval.policies import check_conventions
+from eval.policy_names import Start, start_of
 from eval.runs import new_run
 from oxygen import tokenizer as tokenizers
 from oxygen.compile_cache import use_compile_cache
@@ -41,7 +46,8 @@ class Assignment:
         model: Name of the model configuration.
         embodiment: Name of the robot.
         language_tasks: Names of the language tasks to learn.
-        start_from: A checkpoint to begin with, or None.
+        start_from: A policy or a checkpoint to begin with, or None.
+        norm_stats: `measured`, `from-start`, or where the robot's statistics are.
         wordings: In which words instructions are given, `training` or `benchmark`.
         tokenizer: A SentencePiece model; that of the policy preset named as the model if None.
         recipe: How it is trained.
@@ -49,6 +55,7 @@ class Assignment:
         save_every: Steps between two checkpoints.
         log_every: Steps between two lines of the log.
         minutes: Time limit, rollouts included; None for none.
+        asked: The options that led to all this, for the folder to keep.
     """
 
     folder: Path
@@ -57,6 +64,7 @@ class Assignment:
     embodiment: str
     language_tasks: tuple[str, ...]
     start_from: str | None
+    norm_stats: str
     wordings: Wordings
     tokenizer: str | None
     recipe: Recipe
@@ -64,6 +72,7 @@ class Assignment:
     save_every: int
     log_every: int
     minutes: float | None
+    asked: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 def run_training(assignment: Assignment) -> int:
@@ -92,7 +101,7 @@ def run_training(assignment: Assignment) -> int:
             log_every=assignment.log_every,
             save_every=assignment.save_every,
             should_stop=lambda: interrupts.noted or _time_is_up(assignment, began),
-            on_note=lambda step, numbers: console.print(_line(step, assignment.recipe.steps, numbers)),
+            on_note=lambda step, numbers: console.print(_line(step, assignment.recipe, numbers)),
         )
         try:
             train(
@@ -113,15 +122,29 @@ def run_training(assignment: Assignment) -> int:
 def training_of(assignment: Assignment) -> Training:
     """What is trained on what, with the presets that the names stand for."""
     tasks = [load(LanguageTaskConfig, name) for name in assignment.language_tasks]
+    start = None if assignment.start_from is None else start_of(assignment.start_from)
     return Training(
         model=preset(assignment.model),
         embodiment=assignment.embodiment,
         tasks=tuple(language_task(task) for task in tasks),
         recipe=assignment.recipe,
         data=assignment.data,
-        start_from=assignment.start_from,
+        start_from=None if start is None else start.weights,
+        norm_stats=_norm_stats(assignment.norm_stats, start),
         wordings=training_wordings() if assignment.wordings == "training" else {},
+        asked=assignment.asked,
     )
+
+
+def _norm_stats(choice: str, start: Start | None) -> str | None:
+    """Where the robot's statistics are; None if they are to be measured."""
+    if choice == "measured":
+        return None
+    if choice != "from-start":
+        return choice
+    if start is None:
+        raise UsageError("--norm-stats from-start, but nothing to start from: give --start-from")
+    return start.norm_stats
 
 
 def _tokenizer(assignment: Assignment) -> tokenizers.SentencePieceTokenizer:
@@ -155,9 +178,17 @@ def _rolled_out(assignment: Assignment, saved: Path) -> Mapping[str, float]:
     return {f"{suite}_pc_success": rate for suite, rate in rates.items() if rate is not None}
 
 
-def _line(step: int, steps: int, numbers: Mapping[str, float]) -> str:
+def _line(step: int, recipe: Recipe, numbers: Mapping[str, float]) -> str:
     told = [f"{name.replace('_', ' ')} {number:.4g}" for name, number in sorted(numbers.items())]
-    return f"{step:>7}/{steps}  {', '.join(told)}"
+    return f"{step:>7}/{recipe.steps}  {_time_left(step, recipe, numbers):>12}  {', '.join(told)}"
+
+
+def _time_left(step: int, recipe: Recipe, numbers: Mapping[str, float]) -> str:
+    """How long the rest takes at the rate of the last steps, rollouts apart; of a rollout's line, nothing."""
+    rate = numbers.get("samples_per_s")
+    if rate is None or step == recipe.steps:
+        return ""
+    return f"{dt.timedelta(seconds=round((recipe.steps - step) * recipe.batch / rate))} left"
 
 
 def _say_how_to_go_on(console: RichConsole, assignment: Assignment, *, interrupted: bool) -> None:
@@ -166,7 +197,14 @@ def _say_how_to_go_on(console: RichConsole, assignment: Assignment, *, interrupt
         return
     step = checkpoint.step_of(saved)
     if step < assignment.recipe.steps:
-        console.print(f"Stopped at step {step} of {assignment.recipe.steps}; --resume goes on.")
+        console.print(
+            f"Stopped at step {step} of {assignment.recipe.steps}; go on with {_resuming(assignment)}",
+            soft_wrap=True,
+        )
     elif interrupted and assignment.rollouts is not None:
-        console.print("Its rollouts were cut short; --resume plays them.")
+        console.print(f"Its rollouts were cut short; play them with {_resuming(assignment)}", soft_wrap=True)
     console.print(f"The policy: python -m eval.libero --policy {saved}", soft_wrap=True)
+
+
+def _resuming(assignment: Assignment) -> str:
+    return shlex.join(["python", "-m", "eval.train", "--resume", "--output-dir", str(assignment.folder)])

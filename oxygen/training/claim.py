@@ -11,6 +11,8 @@ from oxygen.training.recipe import RUN_FILE
 
 DEMONSTRATIONS = "demonstrations"
 """The key of what the demonstrations hold."""
+ASKED = "asked"
+"""The key of how the training was asked for, which does not tell it from another."""
 _TRUSTED = (f"{DEMONSTRATIONS}.", "model.", "recipe.")
 """What a folder does not say of these was not yet noted when it was begun: it is taken on trust."""
 
@@ -44,6 +46,16 @@ def claim(folder: Path, ours: Mapping[str, Any]) -> None:
     partial = file.with_suffix(f".{os.getpid()}.partial")
     partial.write_text(json.dumps(ours, indent=2) + "\n", encoding="utf-8")
     partial.replace(file)
+
+
+def asked_in(folder: Path) -> Mapping[str, Any]:
+    """How the training in a folder was asked for; nothing if its folder was begun before that was noted.
+
+    Raises:
+        UsageError: The file is damaged.
+    """
+    asked = (_read(folder / RUN_FILE) or {}).get(ASKED)
+    return asked if isinstance(asked, dict) else {}
 
 
 def _read(file: Path) -> dict[str, Any] | None:

@@ -23,7 +23,7 @@ class Augmentation:
         state: Standard deviation of the noise on a normalised state, whose range is [-1, 1].
     """
 
-    shift: float = 0.04
+    shift: float = 0.01
     brightness: float = 0.15
     contrast: float = 0.2
     saturation: float = 0.2

@@ -14,18 +14,18 @@ from oxygen.language import LanguageTask
 from oxygen.params import nested, shapes
 from oxygen.tokenizer import SentencePieceTokenizer
 from oxygen.training import checkpoint
-from oxygen.training.claim import DEMONSTRATIONS, claim, refuse_another
+from oxygen.training.claim import ASKED, DEMONSTRATIONS, claim, refuse_another
 from oxygen.training.initial import initial_params
 from oxygen.training.lessons import Lessons
 from oxygen.training.losses import Objective
 from oxygen.training.optimiser import TrainState, begin
 from oxygen.training.recipe import Recipe
 from oxygen.training.samples import Mixture
-from oxygen.training.statistics import measure, norms_of
-from oxygen.training.trainer import OnCheckpoint, Schedule, Trainer
+from oxygen.training.statistics import Statistics, kept_statistics, measure, norms_of
+from oxygen.training.trainer import CHECKPOINTS, OnCheckpoint, Schedule, Trainer
 from oxygen.transforms import Transform, embodiment
 from oxygen.typing import Params
-from oxygen.weights import load
+from oxygen.weights import fetch, load
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -39,7 +39,10 @@ class Training:
         recipe: How it is trained.
         data: What the demonstrations are called, for the record.
         start_from: A checkpoint to begin with; parameters drawn from the recipe's seed if None.
+        norm_stats: A checkpoint or a `norm_stats.json` whose statistics of the robot are kept; if None, they
+            are measured over the demonstrations.
         wordings: Instructions to the wordings that training gives in their place; others stay as they are.
+        asked: The options that led to all this, which its folder keeps; they tell it from no other.
     """
 
     model: Pi05Config
@@ -48,11 +51,14 @@ class Training:
     recipe: Recipe
     data: tuple[str, ...]
     start_from: str | None = None
+    norm_stats: str | None = None
     wordings: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    asked: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def described(self) -> dict[str, Any]:
-        """All of it as JSON has it."""
+        """All that tells it from other trainings, as JSON has it."""
         content: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(self)))
+        del content[ASKED]
         return content
 
 
@@ -87,8 +93,8 @@ def train(
     described = training.described()
     ours = {**described, DEMONSTRATIONS: mixture.described()}
     refuse_another(folder, ours)
-    statistics = measure(mixture)
     robot = embodiment(training.embodiment)
+    statistics = _statistics(folder / CHECKPOINTS, training, mixture)
     transform = Transform(embodiment=robot, norms=norms_of(statistics))
     lessons = Lessons(
         dataclasses.replace(mixture, wordings=training.wordings),
@@ -112,8 +118,16 @@ def train(
     )
     trainer = Trainer(folder, objective, lessons, served)
     state = _state(trainer.checkpoints, training)
-    claim(folder, ours)  # only now: options that were refused have taken no folder
+    claim(folder, {**ours, ASKED: training.asked})  # only now: options that were refused have taken no folder
     return trainer.run(state, schedule or Schedule(), on_checkpoint or _nothing_more)
+
+
+def _statistics(checkpoints: Path, training: Training, mixture: Mixture) -> Statistics:
+    """The robot's statistics. Kept ones are in every checkpoint: where they came from may be gone."""
+    if training.norm_stats is None:
+        return measure(mixture)
+    newest = checkpoint.newest(checkpoints)
+    return kept_statistics(newest or fetch(training.norm_stats), embodiment(training.embodiment))
 
 
 def _nothing_more(step: int, checkpoint: Path) -> Mapping[str, float]:

@@ -16,6 +16,9 @@ from oxygen.training.logs import TrainingLog, read_log
 from oxygen.training.losses import Metrics, Objective
 from oxygen.training.optimiser import Step, TrainState, make_step
 
+CHECKPOINTS = "checkpoints"
+"""The folder in a training's own in which its checkpoints are."""
+
 OnCheckpoint = Callable[[int, Path], Mapping[str, float]]
 """Called with the step and the folder of every checkpoint; returns numbers for the log, such as success.
 
@@ -55,7 +58,7 @@ class Trainer:
     @property
     def checkpoints(self) -> Path:
         """Where the checkpoints are."""
-        return self._folder / "checkpoints"
+        return self._folder / CHECKPOINTS
 
     def run(self, state: TrainState, schedule: Schedule, on_checkpoint: OnCheckpoint) -> TrainState:
         """Train from a state to the recipe's last step, or until told to stop; always ends with a checkpoint.

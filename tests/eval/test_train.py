@@ -8,21 +8,14 @@ import pytest
 import yaml
 
 from configs.errors import UsageError
-from configs.load import load
-from configs.schema import LanguageTaskConfig, RunConfig
-from eval.language_tasks import language_task
+from configs.schema import RunConfig
 from eval.policies import open_policy, read_cast
-from eval.train import app
-from eval.training import Assignment, training_of
 from oxygen import params, tokenizer
 from oxygen.card import CARD, RECORD
 from oxygen.config import PRESETS, TINY
 from oxygen.language import LanguageTask
 from oxygen.training import checkpoint
-from oxygen.training.recipe import RUN_FILE, Augmentation, Recipe
 from sim_envs.fake import FakeWorld
-from sim_envs.libero.tasks import get_task
-from sim_envs.libero.wordings import wordings
 from tests.eval.test_policies import KEY, actions_of, untrained
 
 
@@ -176,118 +169,3 @@ def test_a_file_that_is_no_preset_is_told_so(trained):
     (trained / "model.safetensors").touch()
     with pytest.raises(UsageError, match="is a file; give the folder"):
         read_cast(RunConfig(policy=str(trained / "model.safetensors")))
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--steps", "0"], "steps is 0"),
-        (["--minutes", "-1"], "--minutes is -1"),
-        (["--image-shift", "1"], "shift is 1"),
-        (["--text-rows", "99", "--batch", "8"], "text_rows is 99"),
-        (["--wordings", "held_out"], "unknown wordings 'held_out'.*training, benchmark"),
-        (["--eval-suite", "libero_goal", "--eval-wordings", "heldout"], "'heldout'.*did you mean 'held_out'"),
-        (["--resume"], "nothing to resume"),
-    ],
-)
-def test_nonsense_is_refused_before_anything_is_loaded(options, message, tmp_path):
-    with pytest.raises(UsageError, match=message):
-        run(["--data", "nowhere", "--output-dir", str(tmp_path), *options])
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--embodiment", "liberoo"], "unknown embodiment 'liberoo'"),
-        (["--tokenizer", "nowhere.model"], "nowhere.model"),
-        (["--eval-suite", "libero_goals"], "unknown suite 'libero_goals'; did you mean 'libero_goal'"),
-        (["--eval-suite", "libero_goal", "--eval-task-ids", "12"], "12.*0 to 9"),
-        (["--eval-suite", "libero_goal", "--eval-init-ids", "50"], "init id 50.*0 to 49"),
-        (["--eval-suite", "libero_goal", "--eval-assets", "nowhere"], "'.*nowhere'.*not a folder"),
-        (["--eval-suite", "libero_goal", "--embodiment", "droid"], "policy 'tiny'.*environment 'LIBERO'"),
-    ],
-)
-def test_what_rollouts_would_refuse_is_refused_before_demonstrations_are_read(options, message, tmp_path):
-    with pytest.raises(UsageError, match=message):
-        run(["--data", "nowhere", "--output-dir", str(tmp_path / "out"), *options])
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize(
-    ("options", "wordings"), [([], "benchmark"), (["--eval-wordings", "held_out"], "held_out")]
-)
-def test_rollouts_are_told_their_tasks_in_the_words_asked_for(options, wordings, tmp_path, monkeypatch):
-    assigned = []
-    monkeypatch.setattr("eval.training.run_training", assigned.append)
-    run(["--data", "demos", "--eval-suite", "libero_goal", "--output-dir", str(tmp_path), *options])
-    (assignment,) = assigned
-    assert assignment.rollouts.wordings == wordings
-    assert assignment.wordings == "training"
-
-
-def test_images_move_as_far_in_training_as_asked(tmp_path, monkeypatch):
-    assigned = []
-    monkeypatch.setattr("eval.training.run_training", assigned.append)
-    for options in ([], ["--image-shift", "0.01"]):
-        run(["--data", "demos", "--output-dir", str(tmp_path), *options])
-    assert [assignment.recipe.augmentation.shift for assignment in assigned] == [Augmentation.shift, 0.01]
-
-
-@pytest.mark.parametrize(
-    ("options", "loaded"),
-    [
-        (["--model", "tiny"], []),
-        (["--model", "pi05_libero"], ["gs://big_vision/paligemma_tokenizer.model"]),
-        (["--model", "pi05_libero", "--tokenizer", "mine.model"], ["mine.model"]),
-    ],
-)
-def test_the_vocabulary_is_the_one_given_else_that_of_the_policy_called_as_the_model(
-    options, loaded, tmp_path, monkeypatch
-):
-    asked: list[str] = []
-    monkeypatch.setattr("oxygen.tokenizer.load", asked.append)
-    with pytest.raises(UsageError, match="nowhere"):
-        run(["--data", "nowhere", "--output-dir", str(tmp_path / "out"), *options])
-    assert asked == loaded
-
-
-def test_a_training_is_not_begun_twice_in_one_folder(tmp_path):
-    (tmp_path / RUN_FILE).write_text("{}")
-    with pytest.raises(UsageError, match="--resume"):
-        run(["--data", "nowhere", "--output-dir", str(tmp_path)])
-
-
-def run(arguments):
-    app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
-
-
-@pytest.fixture
-def assignment(tmp_path) -> Assignment:
-    return Assignment(
-        folder=tmp_path,
-        data=(),
-        model="tiny",
-        embodiment="libero",
-        language_tasks=("narration", "memory"),
-        start_from=None,
-        wordings="training",
-        tokenizer=None,
-        recipe=Recipe(steps=1),
-        rollouts=None,
-        save_every=1,
-        log_every=1,
-        minutes=None,
-    )
-
-
-def test_the_texts_to_learn_are_those_that_are_served(assignment):
-    served = tuple(language_task(load(LanguageTaskConfig, name)) for name in assignment.language_tasks)
-    assert training_of(assignment).tasks == served
-
-
-def test_a_training_says_in_which_words_it_is_told_its_tasks(assignment):
-    task = get_task("libero_object", 7)
-    described = training_of(assignment).described()
-    assert described["wordings"][task.language] == list(wordings(task.language, "training"))
-    plain = dataclasses.replace(assignment, wordings="benchmark")
-    assert training_of(plain).described()["wordings"] == {}

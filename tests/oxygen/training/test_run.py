@@ -14,11 +14,13 @@ from oxygen import transforms, weights
 from oxygen.policy import EngineConfig, create_policy
 from oxygen.scheduler import Mode
 from oxygen.training import checkpoint
+from oxygen.training.claim import asked_in
 from oxygen.training.lessons import Lessons
 from oxygen.training.logs import CURVES, read_log
 from oxygen.training.recipe import RUN_FILE
 from oxygen.training.run import train
 from oxygen.training.samples import Mixture
+from oxygen.training.statistics import measure, norms_of
 from oxygen.training.trainer import Schedule
 from oxygen.transforms import LIBERO
 from tests.oxygen.training.conftest import MODEL, RECIPE, TASKS, VOCABULARY, samples, training
@@ -113,9 +115,7 @@ def test_what_was_not_saved_is_done_again(trained, mixture, tmp_path):
 def test_a_step_is_deterministic_and_another_seed_is_another_training(mixture, tmp_path):
     def two_steps(name, seed):
         schedule = Schedule(should_stop=StopAt(2))
-        return bits(
-            train(tmp_path / name, training(seed=seed), mixture, VOCABULARY, schedule=schedule).params
-        )
+        return bits(train(tmp_path / name, training(seed=seed), mixture, VOCABULARY, schedule=schedule))
 
     one = two_steps("one", 0)
     assert two_steps("same", 0) == one
@@ -143,6 +143,26 @@ def test_a_training_begins_with_the_weights_it_is_given_and_goes_on_without_them
     jax.tree.map(np.testing.assert_array_equal, begun, given)
     shutil.rmtree(start)
     assert int(until(2).step) == 3
+
+
+def test_the_statistics_of_another_checkpoint_are_kept_and_then_gone_on_with(mixture, tmp_path):
+    train(tmp_path / "other", training(steps=1), mixture, VOCABULARY)
+    base = checkpoint.newest(tmp_path / "other/checkpoints")
+    few = Mixture((samples(2, seed=3),))
+    tuned = dataclasses.replace(training(steps=2, batch=2), norm_stats=str(base))
+    train(tmp_path / "mine", tuned, few, VOCABULARY, schedule=Schedule(should_stop=StopAt(1)))
+    shutil.rmtree(base)
+    train(tmp_path / "mine", tuned, few, VOCABULARY)
+    kept = checkpoint.newest(tmp_path / "mine/checkpoints")
+    assert transforms.of_checkpoint(LIBERO, kept).norms == norms_of(measure(mixture))
+
+
+def test_a_folder_says_how_it_was_asked_for_which_tells_it_from_no_other(mixture, tmp_path):
+    one = dataclasses.replace(training(steps=1), asked={"steps": 1, "log_every": 50})
+    train(tmp_path, one, mixture, VOCABULARY)
+    assert asked_in(tmp_path) == {"steps": 1, "log_every": 50}
+    train(tmp_path, dataclasses.replace(one, asked={}), mixture, VOCABULARY)
+    assert asked_in(tmp_path) == {"steps": 1, "log_every": 50}
 
 
 def test_a_folder_holds_one_training(trained, mixture):
