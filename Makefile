@@ -52,7 +52,7 @@ $(TINY_FIRST): | setup
 	$(TINY_EXPERT) --suite libero_object --init-ids 0-9 --assets standins --output $(TINY)/demonstrations
 	$(TINY_EXPERT) --suite libero_spatial --init-ids 0-9 --assets standins --output $(TINY)/demonstrations
 	$(TINY_EXPERT) --suite libero_object --init-ids 10-19 --assets standins --output $(TINY)/demonstrations
-	$(call TINY_TRAIN,first) --data $(TINY)/demonstrations --steps 3300 --seed 0 --save-every 550
+	$(call TINY_TRAIN,first) --data $(TINY)/demonstrations --steps 3300 --seed 0 --image-shift 0.04 --save-every 550
 
 $(TINY_SECOND): | $(TINY_FIRST)
 	$(TINY_EXPERT) --suite libero_spatial --init-ids 10-29 --assets standins --output $(TINY)/demonstrations
@@ -60,7 +60,7 @@ $(TINY_SECOND): | $(TINY_FIRST)
 	$(TINY_EXPERT) --suite libero_object --init-ids 0-9 --assets $(or $(OXYGEN_LIBERO_ASSETS),download) --output $(TINY)/real
 	$(TINY_CORRECTED) --suite libero_object --init-ids 20-29 --learner $(TINY_FIRST) --output $(TINY)/corrections
 	$(call TINY_TRAIN,second) --data $(TINY)/demonstrations $(TINY)/goal $(TINY)/corrections $(TINY)/real \
-	    --start-from $(TINY_FIRST) --steps 5000 --seed 1 --save-every 1000
+	    --start-from $(TINY_FIRST) --steps 5000 --seed 1 --image-shift 0.04 --save-every 1000
 
 $(TINY_THIRD): | $(TINY_SECOND)
 	$(TINY_EXPERT) --suite libero_object --init-ids 1000-1029 --assets standins --output $(TINY)/drawn
