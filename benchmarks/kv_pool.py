@@ -20,9 +20,10 @@ import numpy as np
 from benchmarks.record import record
 from eval.bench.ratios import paired_ratio
 from oxygen import pi05
+from oxygen.births import Birthing
 from oxygen.config import Pi05Config, preset
 from oxygen.params import random_params
-from oxygen.runner import Birthing, Runner, Sizes
+from oxygen.runner import Runner, Sizes
 
 TURN = 5
 """Decode steps in a turn."""

@@ -14,13 +14,12 @@ from jax.stages import Compiled
 
 from configs.errors import UsageError
 from oxygen import decoding, drawing, kv_pool, pi05
+from oxygen.births import Birthing, births_of, words_of
 from oxygen.compile_counter import compile_counter
 from oxygen.config import Pi05Config
 from oxygen.decoding import Births
-from oxygen.drawing import Choice
 from oxygen.kv_pool import KvPool, Texts
 from oxygen.pi05 import Prefix, Weights
-from oxygen.sampling import GREEDY, Sampling
 from oxygen.typing import Array, Float32, Int32, UInt8
 
 
@@ -65,32 +64,6 @@ class ModelInput:
     images: UInt8[np.ndarray, "robot camera side side 3"]
     prompt: Int32[np.ndarray, "robot token"]
     length: Int32[np.ndarray, " robot"]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Birthing:
-    """A request to be begun.
-
-    Attributes:
-        slot: Where it will live.
-        parent: The robot, a row of the prefix, whose observation it speaks of.
-        suffix: Tokens that ask for the text; at least one.
-        seed: The robot's episode seed, 64 bits.
-        query: The query it is born in.
-        task: Its language task, a number below 2^16.
-        ordinal: Which it is of the requests of its task that are born in that query, below 2^16. The
-            request's key is a function of seed, query, task and ordinal alone.
-        sampling: How its tokens are chosen.
-    """
-
-    slot: int
-    parent: int
-    suffix: Sequence[int]
-    seed: int
-    query: int
-    task: int
-    ordinal: int = 0
-    sampling: Sampling = GREEDY
 
 
 def _prefill(config: Pi05Config, weights: Weights, images: Array, prompt: Array, length: Array) -> Prefix:
@@ -155,7 +128,7 @@ class Runner:
 
         The noise of each is a function of its 64-bit episode seed and its query alone.
         """
-        words = np.array([_words(seed) for seed in seeds], np.uint32)
+        words = np.array([words_of(seed) for seed in seeds], np.uint32)
         which = np.array(queries, np.uint32)
         program: Callable[..., Array] = self._programs.denoise[self._bucket(prefix)]
         return program(self._weights, prefix, words, which)
@@ -191,36 +164,7 @@ class Runner:
         """
         size = self.sizes
         rows = size.births[-1] if batch is None else batch
-        heads = np.zeros((rows, max(1, size.suffix - 1)), np.int32)
-        numbers = np.zeros((4, rows), np.int32)
-        slots, parents, lengths, tokens = numbers
-        slots[:] = size.slots
-        for row, request in enumerate(requests):
-            *head, tokens[row] = request.suffix
-            heads[row, : len(head)] = head
-            lengths[row], slots[row], parents[row] = len(head), request.slot, request.parent
-        slots, parents, lengths, tokens, heads = jax.device_put((slots, parents, lengths, tokens, heads))
-        return Births(
-            slots=slots,
-            parents=parents,
-            suffix=heads,
-            suffix_length=lengths,
-            token=tokens,
-            choice=self._choice(requests, rows),
-        )
-
-    def _choice(self, requests: Sequence[Birthing], rows: int) -> Choice | None:
-        for request in requests:
-            _check(request.sampling, self.sizes.top_k)
-        if not self.sizes.top_k:
-            return None
-        origin, top_k = np.zeros((rows, 4), np.uint32), np.zeros((rows,), np.int32)
-        temperature = np.zeros((rows,), np.float32)
-        for row, request in enumerate(requests):
-            origin[row] = (*_words(request.seed), request.query, request.task | request.ordinal << 16)
-            temperature[row] = request.sampling.temperature
-            top_k[row] = request.sampling.top_k or 0
-        return Choice(*jax.device_put((origin, temperature, top_k)))
+        return births_of(requests, rows=rows, slots=size.slots, suffix=size.suffix, top_k=size.top_k)
 
     def empty(self) -> tuple[KvPool, Texts]:
         """A pool and texts with every slot idle."""
@@ -292,21 +236,6 @@ def _rows(spare: int, slots: tuple[int, ...], batch: int) -> Int32[Array, " row"
     padded = np.full((batch,), spare, np.int32)
     padded[: len(slots)] = slots
     return jax.device_put(padded)
-
-
-def _words(seed: int) -> tuple[int, int]:
-    """The high and the low half of a 64-bit seed."""
-    return seed >> 32 & 0xFFFF_FFFF, seed & 0xFFFF_FFFF
-
-
-def _check(sampling: Sampling, most: int) -> None:
-    if not most and not sampling.greedy:
-        raise UsageError(
-            f"temperature {sampling.temperature:g} asks for drawn tokens; the programs were compiled greedy: "
-            "compile them with the largest top_k of any task, at least 1"
-        )
-    if most and (sampling.top_k or 0) > most:
-        raise UsageError(f"top_k is {sampling.top_k}; the programs were compiled for {most} at most")
 
 
 def _abstract(leaf: Array | np.ndarray | jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:

@@ -8,11 +8,12 @@ from typing import Any, Protocol, runtime_checkable
 import jax
 import numpy as np
 
+from oxygen.births import Birthing
 from oxygen.decoding import Births
 from oxygen.kv_pool import Texts
 from oxygen.pi05 import Prefix
 from oxygen.plan import Birth, Identity, Plan, Stretch
-from oxygen.runner import Birthing, ModelInput, Runner, Sizes
+from oxygen.runner import ModelInput, Runner, Sizes
 from oxygen.sampling import Sampling
 
 

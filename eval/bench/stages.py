@@ -8,7 +8,8 @@ import jax
 
 from eval.bench.schedule import StageTimes
 from eval.bench.workloads import Contender
-from oxygen.runner import Birthing, ModelInput, Runner
+from oxygen.births import Birthing
+from oxygen.runner import ModelInput, Runner
 
 _CALLS = 3
 

@@ -17,8 +17,9 @@ import pytest
 
 from configs.errors import UsageError
 from oxygen import params, pi05
+from oxygen.births import Birthing
 from oxygen.kv_pool import KvPool
-from oxygen.runner import Birthing, ModelInput, Runner, Sizes
+from oxygen.runner import ModelInput, Runner, Sizes
 from oxygen.sampling import GREEDY, Sampling
 from tests.oxygen.conftest import SMALL
 from tests.oxygen.devices import Where, traced_for

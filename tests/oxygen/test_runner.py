@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from oxygen import drawing, params, pi05
+from oxygen.births import Birthing
 from oxygen.config import TINY
 from oxygen.engine_config import EngineConfig, sizes_for
 from oxygen.language import LanguageTask
-from oxygen.runner import Birthing, Runner, Sizes
+from oxygen.runner import Runner, Sizes
 from oxygen.scheduler import Mode
 from tests.oxygen.conftest import SMALL
 
