@@ -4,10 +4,12 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from jaxtyping import Float64
 
-from eval.statistics import Interval, cluster_bootstrap_95
+from eval.statistics import Interval
 
 _LEVEL = 0.95
+_RESAMPLES = 10_000
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -44,14 +46,21 @@ def paired_ratio(
     return Ratio(
         value=float(np.median(ratios)),
         ci95=_median_95(np.sort(ratios)),
-        bootstrap95=cluster_bootstrap_95(
-            _median_ratio, np.array(numerators), np.array(denominators), np.array(by)
-        ),
+        bootstrap95=_bootstrap_95(ratios),
     )
 
 
-def _median_ratio(a: np.ndarray, b: np.ndarray, c: np.ndarray, *, axis: int) -> np.ndarray:
-    return np.asarray(np.median(a / b / c, axis=axis))
+def _bootstrap_95(ratios: Float64[np.ndarray, " repetition"]) -> Interval | None:
+    """Percentiles of the median over repetitions drawn anew, always the same draws; None of a single one."""
+    if len(ratios) < 2:
+        return None
+    from scipy.stats import bootstrap
+
+    found = bootstrap(
+        (ratios,), np.median, n_resamples=_RESAMPLES, method="percentile", rng=np.random.default_rng(0)
+    )
+    low, high = found.confidence_interval
+    return Interval(low=float(low), high=float(high))
 
 
 def _median_95(sample: np.ndarray) -> Interval | None:
