@@ -90,7 +90,8 @@ def evaluate(  # noqa: PLR0913 - one parameter per option of the command line
         tokens_per_frame: In mode unified, tokens decoded per query for every text under way. Default: 5.
         deadline_ms: In mode unified, decode what fits between the actions and so many milliseconds after the
             query, by measured costs. The batch is made for tokens_per_frame. Default: no deadline.
-        assets: LIBERO's asset tree: a folder, or the name of a source. Default: auto.
+        assets: LIBERO's asset tree: a folder, or the name of a source (auto, standins, download). Default:
+            auto.
         replan_steps: Control steps between two queries. Default: 5.
         num_steps_wait: Settle steps before the first query. Default: 10.
         max_steps: Step limit of an episode. Default: the suite's published limit.

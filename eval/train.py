@@ -95,7 +95,7 @@ def train(  # noqa: PLR0913 - one parameter per option of the command line
         eval_mode: The mode of those rollouts.
         eval_wordings: In which words the policy is told its tasks there: benchmark (default), training or
             held_out.
-        eval_assets: Their asset tree.
+        eval_assets: Their asset tree: a folder, or the name of a source (auto, standins, download).
         output_dir: The training's folder. Default: runs/train/tiny.
         save_every: Steps between two checkpoints. Default: 2000.
         log_every: Steps between two lines of the log. Default: 50.

@@ -63,7 +63,8 @@ def collect(  # noqa: PLR0913 - one parameter per option of the command line
         learner: A policy that takes turns with the expert (DAgger): it leads into mistakes of its own, the
             expert out of them, and actions are learnt from the expert's turns alone. Default: none.
         config: A YAML file with these options, or the name of a preset (smoke). Flags override it.
-        assets: LIBERO's asset tree: a folder, or the name of a source (auto, standins). Default: auto.
+        assets: LIBERO's asset tree: a folder, or the name of a source (auto, standins, download). Default:
+            auto.
         replan_steps: Control steps between two queries, 1 to 10; every query is a frame. Default: 5.
         num_steps_wait: Settle steps before the first query. Default: 10.
         max_steps: Step limit of an episode. Default: the suite's published limit.

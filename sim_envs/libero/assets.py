@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from configs.errors import UsageError
+from configs.errors import UsageError, unknown
 from sim_envs.libero import standins
 from sim_envs.libero.bootstrap import load_libero, package_root
 
@@ -24,6 +24,8 @@ _PARTS = (
     "stable_scanned_objects",
     "turbosquid_objects",
 )
+_SOURCES = ("auto", STANDINS, "download")
+
 _HOW = (
     f"give its folder with --assets PATH or {ENVIRONMENT_VARIABLE}=PATH, let hf-libero fetch it with "
     f"--assets download, or do without it with --assets {STANDINS}"
@@ -87,7 +89,11 @@ def find_assets(source: str | os.PathLike[str] | None = None) -> AssetSet:
         return _at_hand()
     if source == STANDINS:
         return _generated()
-    return _downloaded() if source == "download" else _folder(Path(source), "--assets")
+    if source == "download":
+        return _downloaded()
+    if not Path(source).expanduser().exists() and Path(source).name == source:
+        raise unknown("asset source or folder", source, _SOURCES, remedy="Or give the path of a folder.")
+    return _folder(Path(source), "--assets")
 
 
 def _at_hand() -> AssetSet:

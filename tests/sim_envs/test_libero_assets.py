@@ -67,6 +67,11 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
         find_assets(tmp_path / "nowhere")
 
 
+def test_a_misspelt_source_is_answered_with_the_nearest() -> None:
+    with pytest.raises(UsageError, match=r"'standin'; did you mean 'standins'\?.*path of a folder"):
+        find_assets("standin")
+
+
 def test_the_digest_changes_with_any_content_and_with_nothing_else(tmp_path: Path) -> None:
     first, second = _tree(tmp_path / "first"), _tree(tmp_path / "second")
     before = find_assets(first).digest
