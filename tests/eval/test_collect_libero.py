@@ -15,8 +15,8 @@ from sim_envs.truth.wording import parse_memory, parse_narration
 def test_an_expert_corrects_a_learner_and_only_its_own_turns_are_taught(tmp_path):
     config = CollectConfig(
         suites=("libero_object",),
-        task_ids=(0,),
-        init_ids=(0,),
+        task_ids=(3,),
+        init_ids=(6,),  # the learner's first turn is short
         assets="standins",
         learner="tiny",
         max_steps=500,
