@@ -4,9 +4,9 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from jaxtyping import Float64
 
 from eval.statistics import Interval
+from oxygen.typing import Float64
 
 _LEVEL = 0.95
 _RESAMPLES = 10_000
