@@ -56,7 +56,7 @@ class Pool:
     def bytes(self) -> dict[str, Any]:
         """The pool's size, and what every program that writes it shares with its input or holds beside it."""
         shapes, _ = jax.eval_shape(self.runner.empty)
-        compiled = self.runner._programs
+        compiled = self.runner.programs
         programs = {
             **{f"decode_{rows}": program for rows, program in compiled.decode.items()},
             **{f"fork_{prompt}_{births}": program for (prompt, births), program in compiled.fork.items()},

@@ -10,13 +10,11 @@ from eval.json_files import flattened
 from oxygen.card import CARD, RECORD
 from oxygen.config import preset
 from oxygen.convert import CONFIG_FILE
+from oxygen.training.recipe import CHECKPOINTS
 from oxygen.weights.loading import SINGLE_FILE
 from oxygen.weights.orbax import METADATA
 
-_WRITTEN_INTO = "checkpoints"
-"""The folder in a training's own in which its checkpoints are."""
-
-_NEARBY = ("*", *(f"{above}{_WRITTEN_INTO}/*" for above in ("", "*/", "*/*/", "*/*/*/")))
+_NEARBY = ("*", *(f"{above}{CHECKPOINTS}/*" for above in ("", "*/", "*/*/", "*/*/*/")))
 """Where checkpoints are looked for, seen from the nearest folder that exists."""
 
 
@@ -97,7 +95,7 @@ def _holds_weights(folder: Path) -> bool:
 
 def _newest_of(training: Path) -> Path | None:
     """The latest checkpoint of a training, by its folder or by that of its checkpoints."""
-    cards = (training.glob(f"{inside}step_*[0-9]/{CARD}") for inside in (f"{_WRITTEN_INTO}/", ""))
+    cards = (training.glob(f"{inside}step_*[0-9]/{CARD}") for inside in (f"{CHECKPOINTS}/", ""))
     return max((card.parent for found in cards for card in found), default=None)
 
 
@@ -106,5 +104,5 @@ def _nearest_to(folder: Path) -> str:
     patterns = _NEARBY if there != there.parent.resolve() else ()  # not through the whole disk
     known = [card.parent for pattern in patterns for card in there.glob(f"{pattern}/{CARD}")]
     if not known:
-        return f"Training leaves them in its --output-dir, as {_WRITTEN_INTO}/step_…"
+        return f"Training leaves them in its --output-dir, as {CHECKPOINTS}/step_…"
     return f"Nearest: {', '.join(nearest_first(folder, known)[:3])}"

@@ -26,7 +26,7 @@ from oxygen.compile_cache import use_compile_cache
 from oxygen.config import preset
 from oxygen.training import checkpoint
 from oxygen.training.demonstrations import Demonstrations
-from oxygen.training.recipe import Recipe
+from oxygen.training.recipe import CHECKPOINTS, Recipe
 from oxygen.training.run import Training, train
 from oxygen.training.samples import Mixture
 from oxygen.training.sources import samples_of
@@ -192,7 +192,7 @@ def _time_left(step: int, recipe: Recipe, numbers: Mapping[str, float]) -> str:
 
 
 def _say_how_to_go_on(console: RichConsole, assignment: Assignment, *, interrupted: bool) -> None:
-    saved = checkpoint.newest(assignment.folder / "checkpoints")
+    saved = checkpoint.newest(assignment.folder / CHECKPOINTS)
     if saved is None:
         return
     step = checkpoint.step_of(saved)

@@ -81,7 +81,7 @@ def _decode(top_k: int, weights: Weights, rows: Array, pool: KvPool, texts: Text
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _Programs:
+class Programs:
     """The compiled programs: per bucket of prompt lengths; of `decode` per batch size, of `fork` per both."""
 
     prefill: Mapping[int, Compiled]
@@ -94,7 +94,7 @@ class Runner:
     """A policy's weights and compiled programs. It holds no state of an episode, so engines may share it."""
 
     def __init__(
-        self, config: Pi05Config, weights: Weights, sizes: Sizes, *, acting: _Programs | None = None
+        self, config: Pi05Config, weights: Weights, sizes: Sizes, *, acting: Programs | None = None
     ) -> None:
         self.config = config
         self.sizes = sizes
@@ -102,14 +102,14 @@ class Runner:
         # Step after step decodes the same rows: these stay on the device.
         self._rows = functools.lru_cache(maxsize=4)(functools.partial(_rows, sizes.slots))
         counter = compile_counter()
-        self._programs = self._compiled(acting)
+        self.programs = self._compiled(acting)
         self._run_everything_once()
         self._compiles_at_warm_up = counter.count
 
     def resized(self, sizes: Sizes) -> "Runner":
         """One with another pool, for as many robots; its prefill and denoise are the very same programs."""
         assert sizes.robots == self.sizes.robots, "another number of robots is another prefill"
-        return Runner(self.config, self._weights, sizes, acting=self._programs)
+        return Runner(self.config, self._weights, sizes, acting=self.programs)
 
     @property
     def compiles_after_warm_up(self) -> int:
@@ -118,7 +118,7 @@ class Runner:
 
     def prefill(self, seen: ModelInput) -> Prefix:
         """Read an observation of every robot."""
-        program: Callable[..., Prefix] = self._programs.prefill[seen.prompt.shape[1]]
+        program: Callable[..., Prefix] = self.programs.prefill[seen.prompt.shape[1]]
         return program(self._weights, seen.images, seen.prompt, seen.length)
 
     def denoise(
@@ -130,12 +130,12 @@ class Runner:
         """
         words = np.array([words_of(seed) for seed in seeds], np.uint32)
         which = np.array(queries, np.uint32)
-        program: Callable[..., Array] = self._programs.denoise[self._bucket(prefix)]
+        program: Callable[..., Array] = self.programs.denoise[self._bucket(prefix)]
         return program(self._weights, prefix, words, which)
 
     def fork(self, prefix: Prefix, births: Births, pool: KvPool, texts: Texts) -> tuple[KvPool, Texts]:
         """Put newborn requests in their slots. The pool given is used up."""
-        program = self._programs.fork[self._bucket(prefix), len(births.slots)]
+        program = self.programs.fork[self._bucket(prefix), len(births.slots)]
         return program(self._weights, prefix, births, pool, texts)
 
     def decode(self, slots: Sequence[int], pool: KvPool, texts: Texts, *, batch: int) -> tuple[KvPool, Texts]:
@@ -149,7 +149,7 @@ class Runner:
                 neither on its company in the batch nor on its slot.
         """
         rows = self._rows(tuple(slots), batch)
-        return self._programs.decode[batch](self._weights, rows, pool, texts)
+        return self.programs.decode[batch](self._weights, rows, pool, texts)
 
     def births(self, requests: Sequence[Birthing], *, batch: int | None = None) -> Births:
         """Requests to fork. Rows left over are padding.
@@ -185,7 +185,7 @@ class Runner:
     def _bucket(self, prefix: Prefix) -> int:
         return prefix.k[0].shape[1] - self.config.image_tokens
 
-    def _compiled(self, acting: _Programs | None) -> _Programs:
+    def _compiled(self, acting: Programs | None) -> Programs:
         """Every program that `acting` does not have, compiled for shapes alone: nothing is run."""
         weights = jax.tree.map(_abstract, self._weights)
         prefills, denoises = (acting.prefill, acting.denoise) if acting else self._acting(weights)
@@ -201,7 +201,7 @@ class Runner:
             rows = jax.ShapeDtypeStruct((batch,), jnp.int32)
             decode = jax.jit(functools.partial(_decode, self.sizes.top_k), donate_argnames="pool")
             decodes[batch] = decode.lower(weights, rows, pool, texts).compile()
-        return _Programs(prefill=prefills, denoise=denoises, fork=forks, decode=decodes)
+        return Programs(prefill=prefills, denoise=denoises, fork=forks, decode=decodes)
 
     def _acting(self, weights: Weights) -> tuple[dict[int, Compiled], dict[int, Compiled]]:
         """Prefill and denoise: what neither the pool nor a text has a part in."""

@@ -63,7 +63,7 @@ def by_program(runner: Runner, *, bucket: int, births: int, batch: int | None) -
         births: Texts begun in one fork.
         batch: Texts decoded in one step; None if none are.
     """
-    compiled: Any = runner._programs
+    compiled: Any = runner.programs
     programs = {"prefill": compiled.prefill[bucket], "denoise": compiled.denoise[bucket]}
     if batch is not None:
         programs |= {"fork": compiled.fork[bucket, births], f"decode_{batch}": compiled.decode[batch]}

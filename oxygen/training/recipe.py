@@ -10,6 +10,9 @@ OPTIMISERS = ("muon", "adamw")
 RUN_FILE = "run.json"
 """Where a training's folder says what is trained in it."""
 
+CHECKPOINTS = "checkpoints"
+"""The folder in a training's own in which its checkpoints are."""
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Augmentation:

@@ -19,10 +19,10 @@ from oxygen.training.initial import initial_params
 from oxygen.training.lessons import Lessons
 from oxygen.training.losses import Objective
 from oxygen.training.optimiser import TrainState, begin
-from oxygen.training.recipe import Recipe
+from oxygen.training.recipe import CHECKPOINTS, Recipe
 from oxygen.training.samples import Mixture
 from oxygen.training.statistics import Statistics, kept_statistics, measure, norms_of
-from oxygen.training.trainer import CHECKPOINTS, OnCheckpoint, Schedule, Trainer
+from oxygen.training.trainer import OnCheckpoint, Schedule, Trainer
 from oxygen.transforms import Transform, embodiment
 from oxygen.typing import Params
 from oxygen.weights import fetch, load

@@ -15,9 +15,7 @@ from oxygen.training.lessons import Lessons
 from oxygen.training.logs import TrainingLog, read_log
 from oxygen.training.losses import Metrics, Objective
 from oxygen.training.optimiser import Step, TrainState, make_step
-
-CHECKPOINTS = "checkpoints"
-"""The folder in a training's own in which its checkpoints are."""
+from oxygen.training.recipe import CHECKPOINTS
 
 OnCheckpoint = Callable[[int, Path], Mapping[str, float]]
 """Called with the step and the folder of every checkpoint; returns numbers for the log, such as success.

@@ -188,7 +188,7 @@ def test_the_pool_is_written_in_place_and_nothing_of_its_size_is_held_beside_it(
     pool, _ = jax.eval_shape(runner.empty)
     size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(pool))
     row = size // (SMALL.trunk.depth * (SLOTS + 1))
-    for program in (*runner._programs.decode.values(), *runner._programs.fork.values()):
+    for program in (*runner.programs.decode.values(), *runner.programs.fork.values()):
         memory = program.memory_analysis()
         assert memory.alias_size_in_bytes == size
         assert memory.temp_size_in_bytes < copied * row, "at most a few of one layer's rows"

@@ -25,7 +25,7 @@ def small_runner(config=SMALL):
 def test_programs_that_write_the_pool_do_so_in_place(policy):
     pool, _ = policy.runner.empty()
     size = sum(leaf.nbytes for leaf in jax.tree.leaves(pool))
-    programs = policy.runner._programs
+    programs = policy.runner.programs
     for program in (*programs.decode.values(), *programs.fork.values()):
         assert program.memory_analysis().alias_size_in_bytes == size
 

@@ -16,7 +16,21 @@ from eval.bench.workloads import Contender, Workload
 from oxygen.scheduler import Mode
 
 STAGES = StageTimes(prefill=100.0, denoise=30.0, fork=5.0, decode={1: 4.0, 30: 10.0})
-WORKLOAD = Workload(denoise_steps=10, text_tokens=30, robots=1, arrivals=parse("every:1"), spelled="every:1")
+
+
+def workload(spelled="every:1", *, text_tokens=30, robots=1, **room) -> Workload:
+    """Ten denoising steps, and what a test says of the rest."""
+    return Workload(
+        denoise_steps=10,
+        text_tokens=text_tokens,
+        robots=robots,
+        arrivals=parse(spelled),
+        spelled=spelled,
+        **room,
+    )
+
+
+WORKLOAD = workload()
 SETTING = Setting(
     policy="small",
     weights="random",

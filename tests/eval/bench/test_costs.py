@@ -52,7 +52,7 @@ def programs():
     weights = pi05.prepare(random_params(config, 0), config)
     served = Runner(config, weights, SIZES)
     tower = jax.jit(functools.partial(_tower, config)).lower(weights, jnp.asarray(served.blank(32).images))
-    return config, served._programs, tower.compile()
+    return config, served.programs, tower.compile()
 
 
 def _tower(config, weights, images):

@@ -10,21 +10,10 @@ from configs.errors import UsageError
 from eval.bench import schedule
 from eval.bench.schedule import StageTimes, Work, work
 from eval.bench.spelling import parse
-from eval.bench.workloads import Axes, Contender, Workload
+from eval.bench.workloads import Axes, Contender
 from oxygen.arrivals import Arrivals
 from oxygen.scheduler import Mode
-
-
-def workload(spelled="every:1", *, text_tokens=30, robots=1, slots=None, rows=None):
-    return Workload(
-        denoise_steps=10,
-        text_tokens=text_tokens,
-        robots=robots,
-        arrivals=parse(spelled),
-        spelled=spelled,
-        slots=slots,
-        rows=rows,
-    )
+from tests.eval.bench.conftest import workload
 
 
 def contender(mode, k=None):
