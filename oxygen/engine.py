@@ -116,7 +116,8 @@ class Engine:
         While the device is at the prefix, the host reads back and commits the frame before (whose tokens have
         mostly been there for long), plans this frame's language and queues it behind the actions. The device
         takes things in this order, so language cannot delay the actions; and queueing it costs the host time
-        that it would else spend waiting for them.
+        that it would else spend waiting for them. (Where host and device are the same cores, some of that
+        time is the actions'.)
 
         Args:
             seen: What the robots see; a padded row for those that sit out.
