@@ -10,8 +10,12 @@ from eval.collect.corrected import Corrected
 from oxygen.reply import Reply, Tail
 from sim_envs.world import EpisodeKey, Observation
 
-SEEN = Observation(images={}, state=np.zeros(8), language="lift it")
 LEARNER, EXPERT = 0.25, -0.5
+
+
+def seen(query: int, speed: float) -> Observation:
+    """What is seen of a hand that moves along its first axis by `speed` metres a query."""
+    return Observation(images={}, state=np.eye(8)[0] * query * speed, language="lift it")
 
 
 def key(init_id: int) -> EpisodeKey:
@@ -42,12 +46,12 @@ class Constant:
         return Tail(cancelled=0, requests=(), reply=None)
 
 
-def turns(policy: Corrected, queries: int, init_id: int = 0) -> list[tuple[float, int]]:
+def turns(policy: Corrected, queries: int, init_id: int = 0, speed: float = 0.01) -> list[tuple[float, int]]:
     """Who acted, and for how many queries, turn after turn."""
     policy.reset(None, key(init_id))
     found: list[tuple[float, int]] = []
-    for _ in range(queries):
-        acted = float(np.asarray(policy.infer(SEEN).actions)[0, 0])
+    for query in range(queries):
+        acted = float(np.asarray(policy.infer(seen(query, speed)).actions)[0, 0])
         meant = policy.intended
         assert (meant is None) == (acted == LEARNER)
         assert meant is None or (meant == EXPERT).all()
@@ -63,10 +67,19 @@ def test_the_learner_leads_and_they_take_turns():
     assert [who for who, _ in found] == [(LEARNER, EXPERT)[index % 2] for index in range(len(found))]
     whole = found[:-1]  # the last turn was cut short
     learners = [n for who, n in whole if who == LEARNER]
-    assert all(3 <= n <= 48 for n in learners)
+    assert all(3 <= n <= 96 for n in learners)
     assert all(6 <= n <= 14 for who, n in whole if who == EXPERT)
     assert min(learners) < 6, "there are short turns of the learner's"
-    assert max(learners) > 24, "and long ones"
+    assert max(learners) > 48, "and long ones"
+
+
+def test_a_learner_that_hangs_is_relieved():
+    policy = Corrected(Constant(LEARNER), Constant(EXPERT))
+    assert max(n for who, n in turns(policy, 2000, speed=0.002) if who == LEARNER) > 48, "slow is not still"
+    hung = [n for who, n in turns(policy, 2000, speed=0.001) if who == LEARNER]
+    assert max(hung) == 8, "eight queries showed that nothing moves"
+    assert min(hung) == 3, "shorter turns end as they do"
+    assert max(n for who, n in turns(policy, 2000, speed=0.0) if who == EXPERT) == 14, "an expert may wait"
 
 
 def test_the_expert_begins_anew_at_each_of_its_turns_and_the_learner_once():
