@@ -1,4 +1,4 @@
-"""What every command line here shares: one-line errors with exit code 2, and options that take lists."""
+"""What every command line here shares: one-line errors with exit code 2, lists, and how options are spelt."""
 
 import re
 import sys
@@ -76,6 +76,14 @@ def _range(piece: str) -> range:
     if last < first:
         raise UsageError(f"the range {piece!r} runs backwards: write {last}-{first}")
     return range(first, last + 1)
+
+
+def spelt(option: str, value: Any) -> str:
+    """An option as the command line takes it: `--init-ids 3 5`, `--resume`."""
+    flag = "--" + option.replace("_", "-")
+    if isinstance(value, list | tuple):
+        return f"{flag} {' '.join(map(str, value)) or 'none'}"
+    return flag if value is True else f"{flag} {value}"
 
 
 def _list_option(converter: Callable[[type, Sequence[Token]], Any]) -> Parameter:

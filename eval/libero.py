@@ -1,7 +1,6 @@
 """`python -m eval.libero`: run a policy on LIBERO and leave records, videos and a success table behind."""
 
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,7 +9,8 @@ from cyclopts import App, Group, Parameter
 from configs.arms import ArmsConfig
 from configs.cli import Names, Numbers, run_app
 from configs.errors import UsageError
-from configs.load import check, read_mapping
+from configs.load import check
+from configs.overlay import overlay
 from eval.runs import find_unfinished, new_run
 from sim_envs.libero.gl import require_backend
 
@@ -29,9 +29,6 @@ _OUTPUT = Group("Output (of the demo, too)", sort_key=4)
 _KEEPS_THE_DEMO = {"mode", "against", "language_tasks", "tokens_per_frame", "deadline_ms", "video"}
 """What may be said of the demo. Whatever says which episodes are played, by whom or how, means a run of one's
 own, with the defaults that its help names."""
-
-_INSTEAD = {"num_trials_per_task": "init_ids", "init_ids": "num_trials_per_task"}
-"""Two ways to say which initial states a task is begun from."""
 
 _DEMO = """\
 The demo: preset `demo`, since no option says what to run. Any that does, such as
@@ -125,14 +122,17 @@ def evaluate(  # noqa: PLR0913 - one parameter per option of the command line
     }
     require_backend()  # before anything imports MuJoCo, which answers a wrong MUJOCO_GL with a traceback
     from eval.evaluation import exit_code, run_evaluation  # slow: a simulator and JAX; --help needs neither
+    from eval.given import refuse_idle
 
     flags = {key: value for key, value in given.items() if value is not None}
     preset = _preset_name(config, smoke=smoke)
     if resume:
-        unfinished = find_unfinished(output_dir, _overlay(preset, flags) if preset else flags)
+        unfinished = find_unfinished(output_dir, overlay(ArmsConfig, preset, flags))
         return exit_code(run_evaluation(*unfinished))
     demo = preset is None and flags.keys() <= _KEEPS_THE_DEMO
-    arms = _resolve("demo" if demo else preset, flags).arms()
+    asked = overlay(ArmsConfig, "demo" if demo else preset, flags)
+    arms = check(ArmsConfig, asked, source="the command line").arms()
+    refuse_idle(flags, arms)
     if demo:
         sys.stdout.write(_DEMO)
     return exit_code(run_evaluation(*(new_run(output_dir, arm) for arm in arms)))
@@ -142,35 +142,6 @@ def _preset_name(config: str | None, *, smoke: bool) -> str | None:
     if smoke and config is not None:
         raise UsageError(f"--smoke and --config {config!r} are both presets: give one of them")
     return "smoke" if smoke else config
-
-
-def _overlay(preset: str | None, flags: dict[str, Any]) -> dict[str, Any]:
-    """The flags over the preset; of trials and initial states, what is a flag takes the place of the other.
-
-    Raises:
-        UsageError: Both are given in the same place.
-    """
-    below = read_mapping(ArmsConfig, preset) if preset else {}
-    for given in (below, flags):
-        _refuse_both(given)
-    replaced = {_INSTEAD[key] for key in flags if key in _INSTEAD}
-    return {**{key: value for key, value in below.items() if key not in replaced}, **flags}
-
-
-def _refuse_both(given: Mapping[str, Any]) -> None:
-    if given.keys() >= _INSTEAD.keys():
-        trials, states = (given[key] for key in _INSTEAD)
-        raise UsageError(
-            f"`num_trials_per_task` is {trials} and `init_ids` is {states}: a trial is an initial state; "
-            "give --num-trials-per-task for the first ones, or --init-ids for those of your choice"
-        )
-
-
-def _resolve(preset: str | None, flags: dict[str, Any]) -> ArmsConfig:
-    """Flags over the preset over the published protocol."""
-    if preset is not None:
-        check(ArmsConfig, read_mapping(ArmsConfig, preset), source=preset)
-    return check(ArmsConfig, _overlay(preset, flags), source="the command line")
 
 
 if __name__ == "__main__":

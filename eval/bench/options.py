@@ -114,6 +114,7 @@ def read(arguments: Sequence[str]) -> Options:
         slots=given.slots,
         rows=given.rows,
     )
+    _refuse_frames_without_unified(given, axes.modes)
     for name in ("repetitions", "queries", "prompt_tokens"):
         if chosen[name] < 1:
             raise UsageError(f"--{name.replace('_', '-')} {chosen[name]}: at least 1")
@@ -123,13 +124,25 @@ def read(arguments: Sequence[str]) -> Options:
 
 
 def _refuse_what_is_ignored(given: argparse.Namespace) -> None:
-    """What a roofline has no use for, and what nothing else has."""
+    """What a roofline has no use for, and what nothing else has; and to go on with a file that is new."""
     ignored = [name for name in _NOT_FOR_ROOFLINE if getattr(given, name)]
     if given.roofline and ignored:
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in ignored)
         raise UsageError(f"--roofline times every stage and runs no mode; leave out {flags}")
     if given.peaks and not given.roofline:
         raise UsageError(f"--peaks {given.peaks} is for --roofline, which was not asked for")
+    if given.resume and not given.output:
+        raise UsageError("--resume goes on with a file of rows; name it with --output FILE")
+
+
+def _refuse_frames_without_unified(given: argparse.Namespace, modes: Sequence[str]) -> None:
+    for name in ("tokens_per_frame", "deadline_ms"):
+        values = getattr(given, name)
+        if values and Mode.UNIFIED not in modes:
+            raise UsageError(
+                f"--{name.replace('_', '-')} {' '.join(values)} is for mode unified, and --modes is "
+                f"{' '.join(modes)}; leave it out, or add unified"
+            )
 
 
 def command() -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
+from configs.cli import spelt
 from configs.errors import UsageError
 from eval.bundle.contents import Contents, read_contents
 from eval.bundle.data import begun_in
@@ -139,14 +140,7 @@ def _least_solved(tasks: Iterable[TaskResult]) -> list[TaskResult]:
 
 def _spelt(options: Mapping[str, Any]) -> str:
     """Options as the command line takes them."""
-    return " ".join(_flag(name, value) for name, value in sorted(options.items()))
-
-
-def _flag(name: str, value: Any) -> str:
-    flag = "--" + name.replace("_", "-")
-    if isinstance(value, list | tuple):
-        return f"{flag} {' '.join(map(str, value)) or 'none'}"
-    return flag if value is True else f"{flag} {value}"
+    return " ".join(spelt(name, value) for name, value in sorted(options.items()))
 
 
 def _command(result: Result, policy: str) -> str:

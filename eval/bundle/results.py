@@ -11,6 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 from configs.errors import UsageError
 from configs.load import names
 from configs.schema import LanguageTaskConfig, RunConfig
+from eval.given import idle_in
 from eval.json_files import write_json
 from eval.language_results import LanguageRow
 from eval.recorded import AssetsUsed, find_runs, read_episodes, read_identity
@@ -192,14 +193,17 @@ def _summary(folder: RunFolder) -> dict[str, Any]:
 
 
 def _options(config: Mapping[str, Any]) -> dict[str, Any]:
-    """What the run was told beyond the defaults; that all texts there are were wanted goes without saying."""
+    """What the run was told beyond the defaults, and heeded in its mode.
+
+    That all texts there are were wanted goes without saying.
+    """
     usual = RunConfig().model_dump(mode="json")
     if set(config["language_tasks"] or ()) == set(names(LanguageTaskConfig)):
         config = {**config, "language_tasks": usual["language_tasks"]}
     return {
         name: value
         for name, value in config.items()
-        if name not in _TOLD_ELSEWHERE and value != usual.get(name)
+        if name not in _TOLD_ELSEWHERE | idle_in(config["mode"]) and value != usual.get(name)
     }
 
 

@@ -6,7 +6,8 @@ from typing import Annotated, Any
 from cyclopts import App, Group, Parameter
 
 from configs.cli import Names, Numbers, run_app
-from configs.load import check, read_mapping
+from configs.load import check
+from configs.overlay import overlay
 from configs.schema import CollectConfig
 from sim_envs.libero.gl import require_backend
 
@@ -95,11 +96,13 @@ def collect(  # noqa: PLR0913 - one parameter per option of the command line
     }
     require_backend()  # before anything imports MuJoCo, which answers a wrong MUJOCO_GL with a traceback
     from eval.collect.collection import collect_demonstrations, worker_count  # slow: a simulator and JAX
+    from eval.given import refuse_without_a_model
+    from eval.policy_names import read_policy
 
     flags = {key: value for key, value in given.items() if value is not None}
-    preset = read_mapping(CollectConfig, config) if config else {}
-    check(CollectConfig, preset, source=config or "")
-    resolved = check(CollectConfig, {**preset, **flags}, source="the command line")
+    resolved = check(CollectConfig, overlay(CollectConfig, config, flags), source="the command line")
+    players = [resolved.policy, *([resolved.learner] if resolved.learner else [])]
+    refuse_without_a_model(flags, [read_policy(name) for name in players])
     return collect_demonstrations(resolved, output, workers=worker_count(workers))
 
 

@@ -31,7 +31,7 @@ def test_every_option_arrives(started):
     line = (
         "--policy expert --suite libero_object libero_spatial --task-ids 0-2 --init-ids 4 6 --seeds 7,8 "
         "--assets standins --expert-noise 0.3 --workers 3 --output here --image-size 128 --replan-steps 2 "
-        "--images video --horizon 16 --num-steps-wait 12 --max-steps 99 --num-trials-per-task 9 "
+        "--images video --horizon 16 --num-steps-wait 12 --max-steps 99 "
         "--random-weights --dtype bfloat16 --learner tiny"
     )
     assert call(*line.split()) == 0
@@ -49,12 +49,16 @@ def test_every_option_arrives(started):
         horizon=16,
         num_steps_wait=12,
         max_steps=99,
-        num_trials_per_task=9,
         random_weights=True,
         dtype="bfloat16",
         learner="tiny",
     )
     assert started == [(expected, "here", 3)]
+
+
+def test_initial_states_take_the_place_of_a_presets_trials(started):
+    assert call("--config", "smoke", "--init-ids", "3") == 0
+    assert (started[0][0].num_trials_per_task, started[0][0].init_ids) == (None, (3,))
 
 
 def test_flags_override_a_preset(started):
@@ -83,6 +87,9 @@ def test_flags_override_a_preset(started):
         ("--seeds 4294967296", ["seeds", "4294967296"]),
         ("--config smok", ["'smok'", "did you mean 'smoke'"]),
         ("--assets /nowhere", ["/nowhere"]),
+        ("--random-weights", ["--random-weights", "expert is scripted", "--policy tiny"]),
+        ("--policy noop --dtype bfloat16", ["--dtype bfloat16", "noop is scripted"]),
+        ("--num-trials-per-task 2 --init-ids 5,6", ["is 2 and", "(5, 6)", "--init-ids"]),
     ],
 )
 def test_bad_input_is_one_line_on_stderr(line, parts, tmp_path, capsys):

@@ -118,18 +118,18 @@ def test_with_something_chosen_the_published_protocol_runs(started):
 
 def test_every_option_arrives(started):
     line = (
-        "--mode shared --suite libero_goal libero_10 --task-ids 0-2,5 --init-ids 4 6 "
-        "--policy expert --assets /some/where --language-tasks memory --random-weights --dtype bfloat16 "
+        "--mode unified --suite libero_goal libero_10 --task-ids 0-2,5 --init-ids 4 6 "
+        "--policy tiny --assets /some/where --language-tasks memory --random-weights --dtype bfloat16 "
         "--tokens-per-frame 2 --replan-steps 8 "
         "--num-steps-wait 12 --max-steps 99 --wordings held_out --seed 11 --video none"
     )
     assert call(*line.split()) == 0
     assert started[0] == RunConfig(
-        mode="shared",
+        mode="unified",
         suites=("libero_goal", "libero_10"),
         task_ids=(0, 1, 2, 5),
         init_ids=(4, 6),
-        policy="expert",
+        policy="tiny",
         assets="/some/where",
         language_tasks=("memory",),
         random_weights=True,
@@ -149,6 +149,32 @@ def test_a_deadline_and_the_parallel_mode_arrive(started):
     assert call("--policy", "tiny", "--mode", "parallel") == 0
     assert started[0] == RunConfig(deadline_ms=87.5)
     assert started[1].mode == "parallel"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "--policy tiny --mode isolated unified --tokens-per-frame 2",
+        "--policy tiny --mode actions isolated --language-tasks memory",
+        "--policy tiny --mode actions --language-tasks none",
+        "--policy noop --language-tasks none",
+        "--policy expert --language-tasks memory",
+        "--policy small --random-weights --dtype bfloat16",
+        "--mode actions --language-tasks memory",
+        "--smoke --mode actions",
+    ],
+)
+def test_what_one_arm_heeds_is_enough(started, line):
+    assert call(*line.split()) == 0
+    assert started
+
+
+def test_a_preset_may_say_what_the_arms_do_not_heed(started, tmp_path):
+    """It is written once, for many policies and modes."""
+    path = tmp_path / "mine.yaml"
+    path.write_text("random_weights: true\ndtype: bfloat16\ntokens_per_frame: 2\nlanguage_tasks: [memory]\n")
+    assert call("--config", str(path), "--policy", "noop", "--mode", "actions") == 0
+    assert started[0].tokens_per_frame == 2
 
 
 def test_flags_override_presets(started):
@@ -215,6 +241,32 @@ def test_a_file_of_ones_own(started, tmp_path):
         ("--policy tiny --deadline-ms inf", ["deadline_ms", "inf"]),
         ("--policy tiny --mode shared --deadline-ms 90", ["deadline_ms", "90", "shared", "mode unified"]),
         ("--resume", ["nothing to resume"]),
+        ("--policy expert --random-weights", ["--random-weights", "expert is scripted", "--policy tiny"]),
+        ("--policy noop --dtype bfloat16", ["--dtype bfloat16", "noop is scripted"]),
+        ("--policy expert --tokens-per-frame 2", ["--tokens-per-frame 2", "expert is scripted"]),
+        ("--policy random --deadline-ms 90", ["--deadline-ms 90", "random is scripted"]),
+        ("--policy noop --language-tasks memory", ["--language-tasks memory", "noop says nothing", "expert"]),
+        (
+            "--policy tiny --mode actions --language-tasks narration",
+            [
+                "--language-tasks narration",
+                "isolated, shared, unified",
+                "is actions",
+                "--mode actions unified",
+            ],
+        ),
+        (
+            "--mode shared --tokens-per-frame 2",
+            [
+                "--tokens-per-frame 2 is for mode unified",
+                "isolated, shared;",
+                "--mode isolated shared unified",
+            ],
+        ),
+        (
+            "--policy tiny --tokens-per-frame 2 --language-tasks none",
+            ["--tokens-per-frame 2", "none is asked for", "--language-tasks"],
+        ),
     ],
 )
 def test_bad_input_is_one_line_on_stderr(line, parts, tmp_path, capsys, monkeypatch):

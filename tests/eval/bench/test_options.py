@@ -60,6 +60,9 @@ def test_quick_changes_only_what_was_not_given():
         (["--roofline", "--modes", "unified", "--tokens-per-frame", "1"], "--modes, --tokens-per-frame"),
         (["--roofline", "--resume", "--slots", "3"], "--slots, --resume"),
         (["--peaks", "measured"], "--roofline"),
+        (["--modes", "shared", "--tokens-per-frame", "2,3"], "--tokens-per-frame 2,3 is for mode unified"),
+        (["--modes", "actions,shared", "--deadline-ms", "9"], "--modes is actions shared; leave it out, or"),
+        (["--quick", "--resume"], "--output FILE"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(arguments, said, capsys):

@@ -22,6 +22,17 @@ def test_results_are_added_and_those_of_other_weights_go(shipped, evaluate, demo
     assert (made.results, made.dropped) == ((), 2)
 
 
+def test_what_its_mode_does_not_heed_is_no_option_of_a_result(shipped, evaluate, tmp_path):
+    """An arm shares all options with the others; alone, it would be refused what only another can heed."""
+    several = tmp_path / "several.yaml"
+    several.write_text("tokens_per_frame: 2\n")
+    shared, unified = (
+        evaluate(shipped, "--config", str(several), "--mode", m) for m in ("shared", "unified")
+    )
+    made = bundle(None, [shared, unified], shipped, data=[]).results
+    assert [result.options.get("tokens_per_frame") for result in made] == [None, 2]
+
+
 def test_runs_of_other_weights_and_unfinished_ones_are_refused(shipped, evaluate, checkpoint):
     before = (shipped / CARD_FILE).read_bytes()
     random = evaluate(checkpoint, "--random-weights")
