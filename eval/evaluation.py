@@ -17,7 +17,7 @@ from eval.console import Console
 from eval.episode import Stage, run_episode
 from eval.interrupts import Interrupts
 from eval.json_files import write_json
-from eval.plan import EpisodePlan, make_plan
+from eval.plan import EpisodePlan, check_playable, make_plan
 from eval.policies import Cast, Policy, open_policies, read_cast
 from eval.policy_names import weights_sha256
 from eval.protocol import describe_suite, policy_inputs, protocol_hash, say_inputs, suite_hash
@@ -30,7 +30,6 @@ from eval.sittings import Sitting, past_sittings, sitting
 from eval.worlds import WorldHolder
 from sim_envs.libero.assets import AssetSet, find_assets
 from sim_envs.libero.blas import KERNELS, pin_kernels
-from sim_envs.libero.libero_env import require_assets
 from sim_envs.libero.tasks import is_drawn
 
 NOTHING_GRADED = 1
@@ -84,7 +83,7 @@ def run_evaluation(*runs: Run) -> list[Results]:
     plan = make_plan(config)
     cast = read_cast(config)
     assets = find_assets(config.assets)
-    _refuse_what_cannot_be_played(plan, cast, assets)
+    check_playable(plan, assets, policy=cast.policy.name, horizon=cast.horizon)
     if remark := cast.remark_on([run.config for run in runs]):
         RichConsole(highlight=False, markup=False).print(remark, soft_wrap=True)
     policies = open_policies(cast, [run.config for run in runs])
@@ -196,18 +195,6 @@ def _describe(
         "versions": provenance.versions(),
         "hardware": {**provenance.hardware(), "blas_kernels": KERNELS if pin_kernels() else None},
     }
-
-
-def _refuse_what_cannot_be_played(plan: EpisodePlan, cast: Cast, assets: AssetSet) -> None:
-    """Refuse now what would otherwise be an error in every episode."""
-    for name, suite in plan.protocols.items():
-        if suite.replan_steps > cast.horizon:
-            raise UsageError(
-                f"{suite.replan_steps} control steps between queries of {name}: policy {cast.policy.name!r} "
-                f"answers a query with {cast.horizon} actions; give --replan-steps {cast.horizon} or less"
-            )
-    for each in plan.tasks:
-        require_assets(each.task, assets)
 
 
 def _refuse_a_mixture(run: Run, now: Mapping[str, Any]) -> None:

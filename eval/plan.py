@@ -5,6 +5,8 @@ import dataclasses
 from configs.errors import UsageError
 from configs.load import load
 from configs.schema import RunConfig, SuiteConfig, Wordings
+from sim_envs.libero.assets import AssetSet
+from sim_envs.libero.libero_env import require_assets
 from sim_envs.libero.tasks import FIRST_DRAWN, Task, get_task, init_states, is_drawn, list_tasks
 from sim_envs.libero.wordings import wording_of
 from sim_envs.world import EpisodeKey
@@ -55,6 +57,29 @@ def make_plan(config: RunConfig) -> EpisodePlan:
         UsageError: A suite, a task or an initial state that does not exist.
     """
     return EpisodePlan(tasks=tuple(plan for suite in config.suites for plan in _plan_suite(config, suite)))
+
+
+def check_playable(plan: EpisodePlan, assets: AssetSet, *, policy: str, horizon: int) -> None:
+    """Refuse now what would otherwise be an error in every episode.
+
+    Args:
+        plan: The episodes.
+        assets: What their worlds are built of.
+        policy: The name of who acts, for the message.
+        horizon: The number of actions that it answers a query with.
+
+    Raises:
+        UsageError: There are more control steps between two queries than actions, or a task's objects are not
+            among the assets.
+    """
+    for name, suite in plan.protocols.items():
+        if suite.replan_steps > horizon:
+            raise UsageError(
+                f"{suite.replan_steps} control steps between queries of {name}: policy {policy!r} "
+                f"answers a query with {horizon} actions; give --replan-steps {horizon} or less"
+            )
+    for each in plan.tasks:
+        require_assets(each.task, assets)
 
 
 def suite_protocol(config: RunConfig, suite: str) -> SuiteConfig:

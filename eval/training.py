@@ -17,7 +17,7 @@ from configs.schema import LanguageTaskConfig, PolicyConfig, RunConfig, Wordings
 from eval.evaluation import run_evaluation
 from eval.interrupts import Interrupts
 from eval.language_tasks import language_task
-from eval.plan import make_plan
+from eval.plan import check_playable, make_plan
 from eval.policies import check_conventions
 from eval.policy_names import Start, start_of
 from eval.runs import new_run
@@ -160,8 +160,8 @@ def _check_rollouts(assignment: Assignment) -> None:
         embodiment(assignment.embodiment)
         return
     check_conventions(assignment.model, assignment.embodiment)
-    make_plan(assignment.rollouts)
-    find_assets(assignment.rollouts.assets)
+    plan, assets = make_plan(assignment.rollouts), find_assets(assignment.rollouts.assets)
+    check_playable(plan, assets, policy=assignment.model, horizon=preset(assignment.model).horizon)
 
 
 def _time_is_up(assignment: Assignment, began: float) -> bool:

@@ -27,6 +27,7 @@ from eval.collect.workers import Report, Setting, Work, play_here, play_in_worke
 from eval.interrupts import Interrupts
 from eval.json_files import write_json
 from eval.oracle import Oracle
+from eval.plan import check_playable, make_plan
 from eval.policies import Scripted, open_policy, read_cast
 from eval.policy_names import weights_sha256
 from eval.records import Outcome, RunFolder
@@ -79,12 +80,13 @@ def collect_demonstrations(config: CollectConfig, dataset: Path, *, workers: int
         The exit code: 0, or 1 if an episode was an error or none succeeded.
 
     Raises:
-        UsageError: Before anything is written: something named does not exist, or the folder holds a
-            dataset of other options, or another process is at it.
+        UsageError: Before anything is written: something named does not exist, the assets lack what a task
+            needs, or the folder holds a dataset of other options, or another process is at it.
         KeyboardInterrupt: After what was played is safe on disk.
     """
     _check_cast(config)
     assets = find_assets(config.assets)
+    _check_playable(config, assets)
     return collect_from(LiberoSetting(config=config, assets=assets), config, assets, dataset, workers=workers)
 
 
@@ -96,6 +98,15 @@ def _check_cast(config: CollectConfig) -> None:
             raise UsageError(f"{option} {value} is for --policy expert, not {config.policy}")
     if learner and read_cast(learner).policy.kind != "oxygen":
         raise UsageError(f"--learner is {config.learner}, which learns nothing; give a policy with weights")
+
+
+def _check_playable(config: CollectConfig, assets: AssetSet) -> None:
+    acting = run_config(config, config.seeds[0])
+    plan = make_plan(acting)
+    for run in (acting, learner_config(config)):
+        if run:
+            cast = read_cast(run)
+            check_playable(plan, assets, policy=cast.policy.name, horizon=cast.horizon)
 
 
 def collect_from(

@@ -87,6 +87,7 @@ def test_flags_override_a_preset(started):
         ("--seeds 4294967296", ["seeds", "4294967296"]),
         ("--config smok", ["'smok'", "did you mean 'smoke'"]),
         ("--assets /nowhere", ["/nowhere"]),
+        ("--suite libero_90 --task-ids 88", ["libero_90 task 88 needs", "no stand-ins", "--assets"]),
         ("--random-weights", ["--random-weights", "expert is scripted", "--policy tiny"]),
         ("--policy noop --dtype bfloat16", ["--dtype bfloat16", "noop is scripted"]),
         ("--num-trials-per-task 2 --init-ids 5,6", ["is 2 and", "(5, 6)", "--init-ids"]),

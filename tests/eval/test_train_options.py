@@ -42,6 +42,10 @@ def test_nonsense_is_refused_before_anything_is_loaded(options, message, tmp_pat
         (["--eval-suite", "libero_goal", "--eval-task-ids", "12"], "12.*0 to 9"),
         (["--eval-suite", "libero_goal", "--eval-init-ids", "50"], "init id 50.*0 to 49"),
         (["--eval-suite", "libero_goal", "--eval-assets", "./nowhere"], "'.*nowhere'.*not a folder"),
+        (
+            ["--eval-suite", "libero_90", "--eval-task-ids", "88", "--eval-assets", "standins"],
+            "libero_90 task 88 needs .* no stand-ins.*--assets",
+        ),
         (["--eval-suite", "libero_goal", "--embodiment", "droid"], "policy 'tiny'.*environment 'LIBERO'"),
     ],
 )
