@@ -13,6 +13,7 @@ from eval.bundle.contents import Contents, read_contents
 from eval.bundle.data import begun_in
 from eval.bundle.history import BEFORE, gaps, stages_of, trainings_of, unknown_start, unlisted
 from eval.bundle.results import Result, TaskResult, read_results
+from eval.bundle.targets import TARGETS, reached
 from eval.checkpoints import read_record, served_only
 from eval.json_files import flattened
 from eval.statistics import wilson_95
@@ -34,7 +35,7 @@ def render(folder: Path) -> str:
     contents, record = read_contents(folder), read_record(folder)
     if contents is None:
         raise UsageError(f"nothing is bundled at {folder}; give the checkpoint of a training")
-    results = read_results(folder)
+    results, targets = read_results(folder), TARGETS.get(contents.name)
     environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {"ranges": ranges, "text": _text, "percentages": _percentages}
     template = environment.from_string(_TEMPLATE.read_text(encoding="utf-8"))
@@ -51,6 +52,8 @@ def render(folder: Path) -> str:
         unknown_start=unknown_start(record),
         gaps=gaps(record, contents.data),
         graded=list(dict.fromkeys(task for result in results for task in result.texts)),
+        trials=targets.trials if targets else None,
+        reached=reached(targets, results, lambda suite: begun_in(contents.data, suite)) if targets else (),
         rows=[_row(result, contents, _seen(result, contents, record)) for result in results],
         weakest=_weakest(results),
         unmeasured=_unmeasured(contents, results),

@@ -33,6 +33,9 @@ def test_the_card_tells_the_hash_the_parameters_the_data_and_the_recipe(shipped)
         "libero_goal: 0–1; 0–1, 3",
         "narration (`Narrate: `)",
         "None has been recorded for these weights yet.",
+        "| success | libero_spatial, stand-ins | ≥ 80 % | – | – | – | – | not measured |",
+        "| narration: target | libero_object, real assets | ≥ 95 % | – | – | – | – | not measured |",
+        "| a query, median | 2 cores, any suite | ≤ 60 ms | – | – | – | – | not measured |",
     ):
         assert told in card
     assert "Apache-2.0" in card
