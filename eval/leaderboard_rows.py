@@ -64,7 +64,7 @@ def _cells(entry: Entry, texts: Sequence[str], entries: Sequence[Entry]) -> list
     low, high = row.pc_success_ci95 or (0.0, 100.0)
     cells = [
         policy_label(entry, entries),
-        run.mode,
+        _mode_label(entry, entries),
         run.assets.name,
         str(row.n_episodes),
         f"{row.pc_success:.1f} %",
@@ -84,6 +84,17 @@ def policy_label(entry: Entry, entries: Sequence[Entry]) -> str:
     alike = len({other.run.dtype for other in entries}) == 1
     dtype = None if alike else entry.run.dtype or "its own dtype"
     return ", ".join(part for part in (entry.run.policy, entry.run.weights, dtype) if part)
+
+
+def _mode_label(entry: Entry, entries: Sequence[Entry]) -> str:
+    """Its mode; of `unified` how much a frame decodes, only where another in the table does otherwise."""
+    run, unified = entry.run, [other.run for other in entries if other.run.mode == "unified"]
+    parts = [run.mode]
+    if run.mode == "unified" and len({other.tokens_per_frame for other in unified}) > 1:
+        parts.append("k not said" if run.tokens_per_frame is None else f"k = {run.tokens_per_frame}")
+    if run.mode == "unified" and len({other.deadline_ms for other in unified}) > 1:
+        parts.append("no deadline" if run.deadline_ms is None else f"{run.deadline_ms:g} ms")
+    return ", ".join(parts)
 
 
 def plain(cell: str) -> str:

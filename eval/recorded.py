@@ -43,6 +43,9 @@ class RunIdentity:
             random, or no file in our format.
         random_weights: Whether they are random.
         dtype: What the policy computed in; its own if None.
+        tokens_per_frame: In mode `unified`, tokens decoded per query for every text under way; with a
+            deadline, what the batch was made for. None in other modes, and where nobody says.
+        deadline_ms: In mode `unified`, what decides on them instead, milliseconds; None without one.
         status: `complete`, or why it is not.
         n_planned: Episodes of the whole plan.
         arms: The runs that played every episode in turns with this one, itself among them.
@@ -61,6 +64,8 @@ class RunIdentity:
     weights_sha256: str | None = None
     random_weights: bool = False
     dtype: str | None = None
+    tokens_per_frame: int | None = None
+    deadline_ms: float | None = None
 
     @property
     def weights(self) -> str | None:
@@ -137,6 +142,8 @@ def _identity(manifest: _Manifest) -> RunIdentity:
     said = {field.name: getattr(manifest, field.name) for field in dataclasses.fields(RunIdentity)}
     said["random_weights"] = manifest.random_weights or bool(manifest.config.get("random_weights"))
     said["dtype"] = manifest.config.get("dtype")
+    if manifest.mode == "unified":
+        said |= {option: manifest.config.get(option) for option in ("tokens_per_frame", "deadline_ms")}
     if not manifest.protocol:  # then its hashes are all there is
         return RunIdentity(**said)
     shown = {"policy_inputs": manifest.policy_inputs} if manifest.policy_inputs else {}
@@ -202,6 +209,8 @@ def _truth(record: Mapping[str, Any]) -> Truth:
 def find_runs(paths: Sequence[Path]) -> list[RunFolder]:
     """Every run in the paths: each is a run's folder, or a folder of such folders. None counts twice.
 
+    What else lies there is passed over: trainings, benchmarks, folders of one's own.
+
     Raises:
         UsageError: if a path is not a folder.
     """
@@ -211,11 +220,11 @@ def find_runs(paths: Sequence[Path]) -> list[RunFolder]:
             raise UsageError(f"no folder {str(path)!r}; give a run's folder, or one that holds runs")
         folders = [path] if _looks_like_a_run(path) else sorted(path.iterdir())
         for folder in folders:
-            if folder.is_dir() and not folder.name.startswith("."):
+            if _looks_like_a_run(folder) and not folder.name.startswith("."):
                 found.setdefault(folder.resolve(), RunFolder(folder))
     return list(found.values())
 
 
 def _looks_like_a_run(path: Path) -> bool:
     folder = RunFolder(path)
-    return folder.manifest_path.exists() or folder.episodes_path.exists()
+    return any(file.exists() for file in (folder.manifest_path, folder.episodes_path, folder.results_path))

@@ -138,10 +138,17 @@ def of_runs(paths: Sequence[Path], *, weights: str, checkpoint: Path | None) -> 
     Raises:
         UsageError: A path holds no run, or one that is not complete, or one of other weights.
     """
-    folders = find_runs(paths)
+    folders = [folder for path in paths for folder in _runs_in(path)]
     for folder in folders:
         _check_weights(folder, weights, checkpoint)
     return tuple(result for folder in folders for result in _of_run(folder))
+
+
+def _runs_in(path: Path) -> list[RunFolder]:
+    runs = find_runs([path])
+    if not runs:
+        raise UsageError(f"no run in {path}; give a run's folder, or one that holds runs")
+    return runs
 
 
 def _check_weights(folder: RunFolder, weights: str, checkpoint: Path | None) -> None:

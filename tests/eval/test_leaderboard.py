@@ -130,6 +130,39 @@ def test_unlike_policies_do_not_look_alike(tmp_path):
     }
 
 
+def test_what_a_frame_decodes_is_told_where_it_differs(tmp_path):
+    served = {
+        "a": {"tokens_per_frame": 5, "deadline_ms": None},
+        "b": {"tokens_per_frame": 5, "deadline_ms": None},
+        "c": {"tokens_per_frame": 2, "deadline_ms": None},
+        "d": {"tokens_per_frame": 5, "deadline_ms": 90.0},
+    }
+
+    def modes():
+        (rows,) = tables(leaderboard([tmp_path]))["libero_object"]
+        return {row["run"]: row["mode"] for row in rows}
+
+    for name in ("a", "b"):
+        RunBuilder.at(tmp_path / name, config=served[name]).add_all("s")
+    RunBuilder.at(tmp_path / "isolated", mode="isolated", config=served["c"]).add_all("s")
+    assert modes() == {"a": "unified", "b": "unified", "isolated": "isolated"}
+    RunBuilder.at(tmp_path / "c", config=served["c"]).add_all("s")
+    assert modes() == {
+        "a": "unified, k = 5",
+        "b": "unified, k = 5",
+        "c": "unified, k = 2",
+        "isolated": "isolated",
+    }
+    RunBuilder.at(tmp_path / "d", config=served["d"]).add_all("s")
+    assert modes() == {
+        "a": "unified, k = 5, no deadline",
+        "b": "unified, k = 5, no deadline",
+        "c": "unified, k = 2, no deadline",
+        "d": "unified, k = 5, 90 ms",
+        "isolated": "isolated",
+    }
+
+
 def test_baselines_stand_beside_policies_and_what_each_is_shown_is_said(tmp_path):
     RunBuilder.at(tmp_path / "a", policy_inputs={"prompt": "{language}"}).add_all("s")
     assert "What they are shown" not in leaderboard([tmp_path])
@@ -206,8 +239,8 @@ def test_what_cannot_be_ranked_is_listed_with_its_reason(tmp_path):
     RunBuilder.at(tmp_path / "torn").folder.manifest_path.write_text('{"run_id": ')
     RunBuilder.at(tmp_path / "garbled").add_all("s").folder.results_path.write_text('{"per_suite": 3}')
     RunBuilder.at(tmp_path / "nonsense").folder.episodes_path.write_text("nonsense\n")
-    (tmp_path / "stray").mkdir()
-    (tmp_path / "notes.txt").write_text("not a run")
+    (tmp_path / "unsaid").mkdir()
+    (tmp_path / "unsaid" / "results.json").write_text("{}")
     markdown = leaderboard([tmp_path])
     ((only,),) = tables(markdown)["libero_object"]
     assert only["run"] == "fine"
@@ -219,11 +252,26 @@ def test_what_cannot_be_ranked_is_listed_with_its_reason(tmp_path):
         "torn": "manifest.json",
         "garbled": "results.json",
         "nonsense": "episodes.jsonl",
-        "stray": "not a run",
+        "unsaid": "not a run: cannot read manifest.json",
     }
     assert set(reasons) == {f"`{name}`" for name in expected}
     for name, words in expected.items():
         assert words in reasons[f"`{name}`"]
+
+
+def test_what_is_no_evaluation_is_passed_over(tmp_path, capsys):
+    """Trainings and benchmarks lie beside runs by default; a training's rollouts are runs by themselves."""
+    RunBuilder.at(tmp_path / "run").add_all("s")
+    checkpoints = tmp_path / "train" / "tiny" / "checkpoints"
+    checkpoints.mkdir(parents=True)
+    (checkpoints.parent / "run.json").write_text("{}")
+    (tmp_path / "bench").mkdir()
+    (tmp_path / "bench" / "small.jsonl").write_text("{}\n")
+    (tmp_path / "notes.txt").write_text("not a run")
+    markdown = leaderboard([tmp_path])
+    assert [row["run"] for (row,) in tables(markdown)["libero_object"]] == ["run"]
+    assert not_ranked(markdown) == {}
+    assert command([tmp_path / "train"], capsys)[0] == 2
 
 
 def test_a_suite_without_graded_episodes_does_not_hide_the_others(tmp_path):

@@ -43,6 +43,8 @@ def test_runs_of_other_weights_and_unfinished_ones_are_refused(shipped, evaluate
     manifest.write_text(manifest.read_text().replace('"complete"', '"interrupted"'))
     with pytest.raises(UsageError, match="is interrupted; complete it with --resume"):
         bundle(checkpoint, [unfinished], shipped, data=[])
+    with pytest.raises(UsageError, match=f"no run in {checkpoint}"):
+        bundle(checkpoint, [unfinished.parent, checkpoint], shipped, data=[])
     assert (shipped / CARD_FILE).read_bytes() == before
 
 
