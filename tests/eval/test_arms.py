@@ -19,8 +19,7 @@ from eval.records import RunFolder
 from eval.runs import Run, claimed, find_unfinished, new_run
 from sim_envs.fake import FakeWorld
 from sim_envs.world import EpisodeKey
-from tests.eval.doubles import FakePolicy
-from tests.eval.test_evaluation import FakeAssets
+from tests.eval.doubles import FakeAssets, FakePolicy
 
 ASKED = ArmsConfig(
     mode=("isolated", "unified"),

@@ -8,31 +8,8 @@ from configs.cli import run_app
 from eval.json_files import write_json
 from eval.leaderboard import app, leaderboard
 from eval.results import summarize
+from tests.eval.boards import not_ranked, tables
 from tests.eval.factory import RunBuilder, episode, key
-
-
-def tables(markdown):
-    """Suite to its tables, each a list of rows, each a mapping from heading to cell."""
-    found, headings, suite = {}, None, None
-    for line in markdown.splitlines():
-        if line.startswith("## "):
-            suite = line[3:]
-        elif line.startswith("| #"):
-            headings = cells_of(line)
-            found.setdefault(suite, []).append([])
-        elif line.startswith("| "):
-            found[suite][-1].append(dict(zip(headings, cells_of(line), strict=True)))
-    return found
-
-
-def cells_of(line):
-    return [cell.strip() for cell in line.replace("\\|", "\0").strip("|").split("|")]
-
-
-def not_ranked(markdown):
-    """Run to the reason it was left out."""
-    _, _, listed = markdown.partition("## Not ranked")
-    return dict(line[2:].split(": ", 1) for line in listed.splitlines() if line.startswith("- "))
 
 
 def command(arguments, capsys):
@@ -116,82 +93,6 @@ def test_the_same_assets_under_another_name_share_a_table(tmp_path):
     (rows,) = tables(markdown)["libero_object"]
     assert [row["assets"] for row in rows] == ["real", "a-copy"]
     assert "assets a-copy, real (d1ge5700)" in markdown
-
-
-def test_unlike_policies_do_not_look_alike(tmp_path):
-    RunBuilder.at(tmp_path / "a", weights_sha256="0123456789ab").add_all("s")
-    RunBuilder.at(tmp_path / "b", weights_sha256="0123456789ab", config={"dtype": "bfloat16"}).add_all("s")
-    RunBuilder.at(tmp_path / "c", config={"random_weights": True}).add_all("s")
-    (rows,) = tables(leaderboard([tmp_path]))["libero_object"]
-    assert {row["run"]: row["policy"] for row in rows} == {
-        "a": "tiny, weights 01234567, its own dtype",
-        "b": "tiny, weights 01234567, bfloat16",
-        "c": "tiny, random weights, its own dtype",
-    }
-
-
-def test_what_a_frame_decodes_is_told_where_it_differs(tmp_path):
-    served = {
-        "a": {"tokens_per_frame": 5, "deadline_ms": None},
-        "b": {"tokens_per_frame": 5, "deadline_ms": None},
-        "c": {"tokens_per_frame": 2, "deadline_ms": None},
-        "d": {"tokens_per_frame": 5, "deadline_ms": 90.0},
-    }
-
-    def modes():
-        (rows,) = tables(leaderboard([tmp_path]))["libero_object"]
-        return {row["run"]: row["mode"] for row in rows}
-
-    for name in ("a", "b"):
-        RunBuilder.at(tmp_path / name, config=served[name]).add_all("s")
-    RunBuilder.at(tmp_path / "isolated", mode="isolated", config=served["c"]).add_all("s")
-    assert modes() == {"a": "unified", "b": "unified", "isolated": "isolated"}
-    RunBuilder.at(tmp_path / "c", config=served["c"]).add_all("s")
-    assert modes() == {
-        "a": "unified, k = 5",
-        "b": "unified, k = 5",
-        "c": "unified, k = 2",
-        "isolated": "isolated",
-    }
-    RunBuilder.at(tmp_path / "d", config=served["d"]).add_all("s")
-    assert modes() == {
-        "a": "unified, k = 5, no deadline",
-        "b": "unified, k = 5, no deadline",
-        "c": "unified, k = 2, no deadline",
-        "d": "unified, k = 5, 90 ms",
-        "isolated": "isolated",
-    }
-
-
-def test_baselines_stand_beside_policies_and_what_each_is_shown_is_said(tmp_path):
-    RunBuilder.at(tmp_path / "a", policy_inputs={"prompt": "{language}"}).add_all("s")
-    assert "What they are shown" not in leaderboard([tmp_path])
-    RunBuilder.at(tmp_path / "b", policy="noop", policy_inputs={"privileged_state": True}).add_all("t")
-    markdown = leaderboard([tmp_path])
-    assert [len(rows) for rows in tables(markdown)["libero_object"]] == [2]
-    assert "- tiny: `prompt {language}`" in markdown
-    assert "- noop: `privileged state`" in markdown
-
-
-def test_a_row_says_all_that_the_results_say(tmp_path):
-    run = RunBuilder.at(tmp_path / "run", mode="isolated").add_all("ssste", latency=61.25)
-    (rows,) = tables(leaderboard([tmp_path], error_budget=20))["libero_object"]
-    (row,) = rows
-    low, high = summarize(run.path)["overall"]["pc_success_ci95"]
-    assert row == {
-        "#": "1",
-        "policy": "tiny",
-        "mode": "isolated",
-        "assets": "real",
-        "n": "4",
-        "success": "75.0 %",
-        "95 % interval": f"{low:.1f} – {high:.1f}",
-        "action (ms)": "61.2 / 61.2",
-        "query (ms)": "61.2 / 61.2",
-        "tokens/s": "15",
-        "errors": "1",
-        "run": "run",
-    }
 
 
 def test_every_suite_has_its_table(tmp_path):
@@ -294,12 +195,6 @@ def test_several_paths_are_one_table_and_no_run_counts_twice(tmp_path):
     markdown = leaderboard([tmp_path / "here", tmp_path / "there", first.path])
     (rows,) = tables(markdown)["libero_object"]
     assert [row["run"] for row in rows] == ["first", "second"]
-
-
-def test_a_name_cannot_break_the_table(tmp_path):
-    RunBuilder.at(tmp_path / "run", policy="a|b\nc").add_all("s")
-    (rows,) = tables(leaderboard([tmp_path]))["libero_object"]
-    assert rows[0]["policy"] == "a\0b c"
 
 
 def test_the_command_prints_or_writes(tmp_path, capsys):

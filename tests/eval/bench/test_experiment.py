@@ -2,7 +2,6 @@
 
 import dataclasses
 import itertools
-import json
 import os
 import re
 import signal
@@ -16,25 +15,16 @@ import pytest
 
 from configs.errors import UsageError
 from eval.bench.experiment import run_experiment
-from eval.bench.floors import report_floors
 from eval.bench.options import read
 from eval.bench.row_file import RowFile
 from eval.bench.serving import Bench
 from eval.bench.spelling import parse
-from eval.bench.subject import Subject, find
+from eval.bench.subject import find
 from eval.bench.workloads import Contender, Workload
 from eval.json_files import read_json_lines
 from oxygen.scheduler import Mode
+from tests.eval.bench.small import SUBJECT, options
 from tests.oxygen.conftest import SMALL
-
-SUBJECT = Subject(name="small-for-tests", config=SMALL, weights=0, weights_from="random", prompt_tokens=20)
-
-
-def options(path, *more):
-    """Few turns of short texts, and two ks where mode `unified` is among what is measured."""
-    turns = ["--repetitions", "2", "--queries", "3", "--text-tokens", "6"]
-    ks = ["--tokens-per-frame", "1", "3"] if "--modes" not in more or "unified" in more else []
-    return read([*turns, *ks, "--output", str(path), *more])
 
 
 @pytest.fixture(scope="module")
@@ -212,8 +202,6 @@ def test_more_than_two_robots_cameras_are_refused_before_a_file_is_made(tmp_path
     with pytest.raises(UsageError, match=r"cameras: 5; small-for-tests has 2.* 4"):
         run_experiment(options(path, "--cameras", "1", "5"), SUBJECT)
     assert not path.exists()
-    with pytest.raises(UsageError, match="cameras: 5"):
-        report_floors(read(["--roofline", "--cameras", "5"]), SUBJECT)
 
 
 def test_a_deadline_decides_how_much_a_frame_decodes(tmp_path):
@@ -264,36 +252,6 @@ def test_ctrl_c_keeps_the_rows_that_are_there_and_says_so(tmp_path, capsys):
     watcher.join()
     assert 1 <= len(list(read_json_lines(path))) < 4
     assert "--resume" in capsys.readouterr().out
-
-
-def test_every_stage_is_held_against_its_floor(tmp_path, capsys):
-    path = tmp_path / "roofline.json"
-    assert report_floors(options(path), SUBJECT) == 0
-    out = capsys.readouterr().out
-    for stage in ("siglip", "prefill", "denoise", "fork", "decode 1", "decode 6"):
-        assert stage in out
-    (record,) = json.loads(path.read_text())["rooflines"]
-    assert all("measured_over_floor" in stage for stage in record["stages"])
-    assert record["decode_growth"]["rows"] == [1, 6]
-    assert record["decode_growth"]["value"] > 0
-    assert "decode 6 takes" in out
-    assert report_floors(options(path), SUBJECT) == 0, "a roofline may take the place of another"
-
-
-@pytest.mark.parametrize(
-    "content", ['{"mode": "unified"}\n{"mode": "shared"}\n', "[]", '{"mode": "unified"}\n']
-)
-def test_a_roofline_does_not_take_the_place_of_something_else(content, tmp_path):
-    path = tmp_path / "rows.jsonl"
-    path.write_text(content)
-    with pytest.raises(UsageError, match=r"rows\.jsonl.* else than a roofline"):
-        report_floors(options(path), SUBJECT)
-    assert path.read_text() == content
-
-
-def test_peaks_that_nobody_has_published_are_refused(tmp_path):
-    with pytest.raises(UsageError, match="--peaks measured"):
-        report_floors(read(["--roofline", "--peaks", "published"]), SUBJECT)
 
 
 def test_random_weights_need_no_preset_file():

@@ -17,8 +17,7 @@ from sim_envs.fake import FakeWorld
 from sim_envs.truth.account import Narration, Phase
 from sim_envs.truth.wording import narrate
 from tests.eval.collecting import NEVER, collect
-from tests.eval.doubles import FakePolicy
-from tests.eval.test_evaluation import FakeAssets
+from tests.eval.doubles import FakeAssets, FakePolicy
 from tests.eval.test_train import moments
 
 STEP = 7
