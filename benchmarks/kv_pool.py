@@ -18,6 +18,7 @@ import jax
 import numpy as np
 
 from benchmarks.record import record
+from eval.bench.memory import analysis_of
 from eval.bench.ratios import paired_ratio
 from oxygen import pi05
 from oxygen.births import Birthing
@@ -65,8 +66,8 @@ class Pool:
             "pool": sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))
         }
         for stage, program in programs.items():
-            memory = program.memory_analysis()
-            row[stage] = {
+            memory = analysis_of(program)
+            row[stage] = memory and {
                 "aliased": memory.alias_size_in_bytes,
                 "temporary": memory.temp_size_in_bytes,
             }

@@ -86,8 +86,8 @@ class Programs:
 
     prefill: Mapping[int, Compiled]
     denoise: Mapping[int, Compiled]
-    fork: Mapping[tuple[int, int], Callable[..., tuple[KvPool, Texts]]]
-    decode: Mapping[int, Callable[..., tuple[KvPool, Texts]]]
+    fork: Mapping[tuple[int, int], Compiled]
+    decode: Mapping[int, Compiled]
 
 
 class Runner:
@@ -135,7 +135,8 @@ class Runner:
 
     def fork(self, prefix: Prefix, births: Births, pool: KvPool, texts: Texts) -> tuple[KvPool, Texts]:
         """Put newborn requests in their slots. The pool given is used up."""
-        program = self.programs.fork[self._bucket(prefix), len(births.slots)]
+        sizes = self._bucket(prefix), len(births.slots)
+        program: Callable[..., tuple[KvPool, Texts]] = self.programs.fork[sizes]
         return program(self._weights, prefix, births, pool, texts)
 
     def decode(self, slots: Sequence[int], pool: KvPool, texts: Texts, *, batch: int) -> tuple[KvPool, Texts]:
@@ -149,7 +150,8 @@ class Runner:
                 neither on its company in the batch nor on its slot.
         """
         rows = self._rows(tuple(slots), batch)
-        return self.programs.decode[batch](self._weights, rows, pool, texts)
+        program: Callable[..., tuple[KvPool, Texts]] = self.programs.decode[batch]
+        return program(self._weights, rows, pool, texts)
 
     def births(self, requests: Sequence[Birthing], *, batch: int | None = None) -> Births:
         """Requests to fork. Rows left over are padding.

@@ -6,14 +6,24 @@ import resource
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 import jax
+from jax.stages import Compiled
 
 from oxygen.runner import Runner
 
 _LANGUAGE = ("prefill", "fork", "decode")
 """What the second process of mode `parallel` runs, by the beginning of a program's name."""
+
+
+class MemoryAnalysis(Protocol):
+    """What XLA says a compiled program holds, in bytes; of an alias, an argument and a result share them."""
+
+    argument_size_in_bytes: int
+    output_size_in_bytes: int
+    alias_size_in_bytes: int
+    temp_size_in_bytes: int
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -63,14 +73,19 @@ def by_program(runner: Runner, *, bucket: int, births: int, batch: int | None) -
         births: Texts begun in one fork.
         batch: Texts decoded in one step; None if none are.
     """
-    compiled: Any = runner.programs
+    compiled = runner.programs
     programs = {"prefill": compiled.prefill[bucket], "denoise": compiled.denoise[bucket]}
     if batch is not None:
         programs |= {"fork": compiled.fork[bucket, births], f"decode_{batch}": compiled.decode[batch]}
-    analyses = {name: program.memory_analysis() for name, program in programs.items()}
-    if any(analysis is None for analysis in analyses.values()):
-        return None
-    return {name: _held(analysis) for name, analysis in analyses.items()}
+    held = {name: _held(analysis_of(program)) for name, program in programs.items()}
+    known = {name: size for name, size in held.items() if size is not None}
+    return known if len(known) == len(held) else None
+
+
+def analysis_of(program: Compiled) -> MemoryAnalysis | None:
+    """What a compiled program holds; None where the backend does not tell."""
+    analysis: MemoryAnalysis | None = program.memory_analysis()
+    return analysis
 
 
 def in_use(by_program: Mapping[str, int] | None, *, in_two_processes: bool) -> Memory:
@@ -81,9 +96,11 @@ def in_use(by_program: Mapping[str, int] | None, *, in_two_processes: bool) -> M
     return Memory(by_program=by_program, second_process=second, peak=peak + beside, peak_of=peak_of)
 
 
-def _held(analysis: Any) -> int:
+def _held(analysis: MemoryAnalysis | None) -> int | None:
+    if analysis is None:
+        return None
     results = analysis.output_size_in_bytes - analysis.alias_size_in_bytes
-    return int(analysis.argument_size_in_bytes + analysis.temp_size_in_bytes + results)
+    return analysis.argument_size_in_bytes + analysis.temp_size_in_bytes + results
 
 
 def _peak() -> tuple[int, str]:
