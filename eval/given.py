@@ -5,8 +5,9 @@ from typing import Any, get_args
 
 from configs.cli import spelt
 from configs.errors import UsageError
-from configs.schema import Mode, PolicyConfig, RunConfig
+from configs.schema import Mode, RunConfig
 from eval.policies import Cast, read_cast
+from eval.policy_names import read_policy
 
 _OF_A_FRAME = ("tokens_per_frame", "deadline_ms")
 _OF_TEXTS = ("language_tasks", *_OF_A_FRAME)
@@ -25,28 +26,30 @@ def refuse_idle(given: Mapping[str, Any], arms: Sequence[RunConfig]) -> None:
         UsageError: Names the first such option, what it is for, and the way out; or there is no such policy
             or language task.
     """
+    refuse_without_a_model(given, [arms[0].policy])
     cast, modes = read_cast(arms[0]), [arm.mode for arm in arms]
-    refuse_without_a_model(given, [cast.policy])
     for option in _OF_TEXTS:
         if given.get(option):  # no language tasks at all are none to be heeded
             _refuse_in_modes(option, spelt(option, given[option]), modes)
             _refuse_without_texts(spelt(option, given[option]), cast)
 
 
-def refuse_without_a_model(given: Mapping[str, Any], policies: Sequence[PolicyConfig]) -> None:
+def refuse_without_a_model(given: Mapping[str, Any], policies: Sequence[str]) -> None:
     """Refuse what only a model can heed where every policy is scripted.
 
+    Args:
+        given: The options on the command line, by their names in the configuration.
+        policies: Who acts: names, or paths of checkpoints. They are read only if something is to be heeded.
+
     Raises:
-        UsageError: Names the first such option.
+        UsageError: Names the first such option; or there is no such policy.
     """
-    if any(policy.kind == "oxygen" for policy in policies):
-        return
-    for option in _OF_A_MODEL:
-        if option in given:
-            raise UsageError(
-                f"{spelt(option, given[option])} is for a policy with a model, and {policies[0].name} is "
-                "scripted; leave it out, or choose another, such as --policy tiny"
-            )
+    idle = [option for option in _OF_A_MODEL if option in given]
+    if idle and not any(read_policy(each).kind == "oxygen" for each in policies):
+        raise UsageError(
+            f"{spelt(idle[0], given[idle[0]])} is for a policy with a model, and {policies[0]} is "
+            "scripted; leave it out, or choose another, such as --policy tiny"
+        )
 
 
 def idle_in(mode: Mode) -> frozenset[str]:

@@ -97,12 +97,11 @@ def collect(  # noqa: PLR0913 - one parameter per option of the command line
     require_backend()  # before anything imports MuJoCo, which answers a wrong MUJOCO_GL with a traceback
     from eval.collect.collection import collect_demonstrations, worker_count  # slow: a simulator and JAX
     from eval.given import refuse_without_a_model
-    from eval.policy_names import read_policy
 
     flags = {key: value for key, value in given.items() if value is not None}
     resolved = check(CollectConfig, overlay(CollectConfig, config, flags), source="the command line")
     players = [resolved.policy, *([resolved.learner] if resolved.learner else [])]
-    refuse_without_a_model(flags, [read_policy(name) for name in players])
+    refuse_without_a_model(flags, players)
     return collect_demonstrations(resolved, output, workers=worker_count(workers))
 
 
