@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from oxygen.rotary import Turns, rope
-from oxygen.typing import Array, Bool, Float, Int32, Leaf, Params
+from oxygen.typing import Array, Bool, Float, Float32, Int32, Leaf, Params
 
 Attend = Callable[[Array, Array, Array], tuple[Array, Any]]
 
@@ -73,21 +73,32 @@ def attention_turned(
 ) -> Float[Array, "batch query head dim"]:
     """The same over keys and values that lie as products read them, so that none need be moved.
 
-    All query heads of a key head make one matrix, the mask is added, and sums divide the outputs rather than
-    the weights: on a CPU the scores then never leave XLA's library for a pass of their own.
+    All query heads of a key head make one matrix, rows and key heads one batch, the mask is added, and sums
+    divide the outputs rather than the weights: on a CPU the scores then never leave XLA's library for a pass
+    of their own.
     """
     batch, query, heads, dim = q.shape
     kv_heads = k.shape[1]
     grouped = q.reshape(batch, query, kv_heads, heads // kv_heads, dim).transpose(0, 2, 1, 3, 4)
-    flat = grouped.reshape(batch, kv_heads, -1, dim)
-    unseen = jnp.where(mask, 0.0, _MASKED)[:, None]
+    flat = grouped.reshape(batch * kv_heads, -1, dim)
+    # Behind a barrier, XLA's library repeats the mask as it adds it; else XLA writes it out for every score.
+    unseen = jax.lax.optimization_barrier(jnp.where(mask, 0.0, _MASKED))
     if mask.shape[1] > 1:
-        unseen = jnp.repeat(unseen, heads // kv_heads, axis=2)
-    logits = jnp.einsum("bkqh,bkhs->bkqs", flat, k, preferred_element_type=jnp.float32) + unseen
+        unseen = jnp.repeat(unseen, heads // kv_heads, axis=1)
+    unseen = jnp.repeat(unseen, kv_heads, axis=0)
+    logits = _products("bqh,bhs->bqs", flat, k) + unseen
     weights = jnp.exp(logits - jax.lax.stop_gradient(jnp.max(logits, axis=-1, keepdims=True)))
-    out = jnp.einsum("bkqs,bksh->bkqh", weights.astype(q.dtype), v, preferred_element_type=jnp.float32)
+    out = _products("bqs,bsh->bqh", weights.astype(q.dtype), v)
     out = (out / jnp.sum(weights, axis=-1, keepdims=True)).astype(q.dtype)
     return out.reshape(grouped.shape).transpose(0, 2, 1, 3, 4).reshape(q.shape)
+
+
+def _products(
+    spelt: str, rows: Float[Array, "matrix row inner"], of_heads: Float[Array, "batch kv_head inner column"]
+) -> Float32[Array, "matrix row column"]:
+    """A product for every row of a batch and every head of its keys or values, summed in float32."""
+    matrices = of_heads.reshape(-1, *of_heads.shape[2:])
+    return jnp.einsum(spelt, rows, matrices, preferred_element_type=jnp.float32)
 
 
 def attention_of_one(q: Float[Array, "query head dim"], *parts: Keys) -> Float[Array, "query head dim"]:
@@ -271,7 +282,7 @@ def _mix(
     heads = layer.out.shape[0] // dim
     kv_heads = (every.shape[2] - heads) // 2
     q, k, v = jnp.split(every, (heads, heads + kv_heads), axis=2)
-    mixed, kept = attend(rope(q, by) * dim**-0.5, rope(k, by), v)
+    mixed, kept = attend(rope(q, by.scaled(dim**-0.5)), rope(k, by), v)
     return mixed.reshape(*x.shape[:2], -1) @ layer.out, kept
 
 
