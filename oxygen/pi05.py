@@ -19,6 +19,9 @@ from oxygen.config import Pi05Config
 from oxygen.params import tower
 from oxygen.typing import Array, Float, Float32, Int32, Leaf, Params, UInt8
 
+_ALIGNED = 32
+"""Positions that a denoising step attends to come in these: rows of keys then begin where processors load."""
+
 
 @flax.struct.dataclass
 class Weights:
@@ -197,20 +200,20 @@ def _prefix(kept: Sequence[tuple[Array, Array]], length: Array) -> Prefix:
 
 @flax.struct.dataclass
 class Stage:
-    """What the action expert's tokens attend to: per layer the prefix, then their own keys and values.
+    """What the action expert's tokens attend to: per layer the prefix, then room whose end is their own.
 
     Attributes:
-        k: One [batch, kv_head, dim, position + horizon] for every layer, the way round that products read it.
-        v: One [batch, kv_head, position + horizon, dim].
+        k: One [batch, kv_head, dim, position + room] for every layer, the way round that products read it.
+        v: One [batch, kv_head, position + room, dim].
     """
 
     k: tuple[Leaf, ...]
     v: tuple[Leaf, ...]
 
 
-def _stage(prefix: Prefix, horizon: int) -> Stage:
+def _stage(prefix: Prefix, room: int) -> Stage:
     def with_room(leaf: Array) -> Array:
-        return jnp.pad(leaf.transpose(0, 2, 1, 3), ((0, 0), (0, 0), (0, horizon), (0, 0)))
+        return jnp.pad(leaf.transpose(0, 2, 1, 3), ((0, 0), (0, 0), (0, room), (0, 0)))
 
     return Stage(
         k=tuple(with_room(k).transpose(0, 1, 3, 2) for k in prefix.k), v=tuple(map(with_room, prefix.v))
@@ -225,7 +228,8 @@ def denoise(
     What does not change from step to step (the prefix's place, the mask, the angles) is made before them.
     """
     horizon = noise.shape[1]
-    by, mask = _surroundings(weights, prefix, horizon)
+    room = horizon + -(prefix.k[0].shape[1] + horizon) % _ALIGNED
+    by, mask = _surroundings(weights, prefix, horizon, room)
 
     def euler(
         step: Int32[Array, ""], state: tuple[Float32[Array, "batch horizon action"], Stage]
@@ -234,22 +238,23 @@ def denoise(
         velocity, stage = _velocity(weights, stage, (x, step), by, mask)
         return x - velocity / steps, stage
 
-    return jax.lax.fori_loop(0, steps, euler, (noise, _stage(prefix, horizon)))[0]
+    return jax.lax.fori_loop(0, steps, euler, (noise, _stage(prefix, room)))[0]
 
 
 def velocity(
     weights: Weights, prefix: Prefix, noisy: Float32[Array, "batch horizon action"], step: Int32[Array, ""]
 ) -> Float32[Array, "batch horizon action"]:
     """The flow's velocity at one step by itself, which is what training asks for."""
-    by, mask = _surroundings(weights, prefix, noisy.shape[1])
-    return _velocity(weights, _stage(prefix, noisy.shape[1]), (noisy, step), by, mask)[0]
+    horizon = noisy.shape[1]
+    by, mask = _surroundings(weights, prefix, horizon, horizon)
+    return _velocity(weights, _stage(prefix, horizon), (noisy, step), by, mask)[0]
 
 
-def _surroundings(weights: Weights, prefix: Prefix, horizon: int) -> tuple[rotary.Turns, Array]:
+def _surroundings(weights: Weights, prefix: Prefix, horizon: int, room: int) -> tuple[rotary.Turns, Array]:
     """The angles of the actions' positions, and which positions they see: the prefix's and their own."""
     positions = prefix.length[:, None] + jnp.arange(horizon, dtype=jnp.int32)[None]
-    among_themselves = jnp.ones((len(prefix.length), 1, horizon), bool)
-    mask = jnp.concatenate([prefix.valid(), among_themselves], axis=-1)
+    own = jnp.broadcast_to(jnp.arange(room) >= room - horizon, (len(prefix.length), 1, room))
+    mask = jnp.concatenate([prefix.valid(), own], axis=-1)
     return rotary.turns(positions, weights.head_dim), mask
 
 

@@ -219,6 +219,17 @@ def test_padding_of_the_prompt_changes_no_action_beyond_rounding(model):
     np.testing.assert_allclose(drawn[0], drawn[2], atol=1e-4)
 
 
+@pytest.mark.parametrize("model", [("float32", "cpu")], indirect=True, ids=" ".join)
+def test_denoising_follows_the_velocity_from_step_to_step(model):
+    rng = np.random.default_rng(0)
+    noise = jnp.asarray(rng.standard_normal((2, 10, 32), dtype=np.float32))
+    denoise = jax.jit(pi05.denoise, static_argnums=3)
+    velocity, actions = jax.jit(pi05.velocity), noise
+    for step in range(10):
+        actions = actions - velocity(model.weights, model.prefix, actions, jnp.int32(step)) / 10
+    np.testing.assert_allclose(denoise(model.weights, model.prefix, noise, 10), actions, atol=1e-5)
+
+
 def test_flow_times_fall_from_one_in_equal_steps():
     np.testing.assert_allclose(pi05.flow_times(10), 1 - np.arange(10) / 10, atol=1e-6)
     assert pi05.flow_times(10).dtype == np.float32
