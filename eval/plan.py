@@ -1,4 +1,4 @@
-"""Which episodes a run consists of: from the configuration to an ordered list of episode keys."""
+"""Which episodes a run consists of, as an ordered list of their keys, and whether they can be played."""
 
 import dataclasses
 
