@@ -242,6 +242,8 @@ class CollectConfig(Preset):
         expert_noise: How much pace and path of the expert vary and how often something goes wrong, from 0
             to 1: for demonstrations with recoveries.
         learner: Name of a policy preset with which the expert takes turns, but whose actions are not learnt.
+        keep_failures: Whether episodes that fail are kept too, for what there is to say in them: none of
+            their actions is to be learnt.
         replan_steps: Control steps between queries, each of which becomes a frame; the suite's own if None.
         num_steps_wait: Settle steps; the suite's own number if None.
         max_steps: Step limit; the suite's own number if None.
@@ -263,6 +265,7 @@ class CollectConfig(Preset):
     assets: str = "auto"
     expert_noise: float = Field(default=0.0, ge=0, le=1)
     learner: str | None = None
+    keep_failures: bool = False
     replan_steps: int | None = Field(default=None, gt=0, le=10)
     num_steps_wait: int | None = Field(default=None, ge=0)
     max_steps: int | None = Field(default=None, gt=0)

@@ -36,6 +36,7 @@ def collect(  # noqa: PLR0913 - one parameter per option of the command line
     dtype: Annotated[str | None, Parameter(group=_WHAT)] = None,
     expert_noise: Annotated[float | None, Parameter(group=_WHAT)] = None,
     learner: Annotated[str | None, Parameter(group=_WHAT)] = None,
+    keep_failures: Annotated[bool | None, Parameter(group=_OUTPUT, negative="")] = None,
     config: Annotated[str | None, Parameter(group=_WHAT)] = None,
     assets: Annotated[str | None, Parameter(group=_PROTOCOL)] = None,
     replan_steps: Annotated[int | None, Parameter(group=_PROTOCOL)] = None,
@@ -63,6 +64,8 @@ def collect(  # noqa: PLR0913 - one parameter per option of the command line
             The actions written down are those it meant. Default: 0.
         learner: A policy that takes turns with the expert (DAgger): it leads into mistakes of its own, the
             expert out of them, and actions are learnt from the expert's turns alone. Default: none.
+        keep_failures: Keep episodes that fail, too, to learn from them what there is to say; none of their
+            actions is to be learnt.
         config: A YAML file with these options, or the name of a preset (smoke). Flags override it.
         assets: LIBERO's asset tree: a folder, or the name of a source (auto, standins, download). Default:
             auto.
@@ -86,6 +89,7 @@ def collect(  # noqa: PLR0913 - one parameter per option of the command line
         "dtype": dtype,
         "expert_noise": expert_noise,
         "learner": learner,
+        "keep_failures": keep_failures,
         "assets": assets,
         "replan_steps": replan_steps,
         "num_steps_wait": num_steps_wait,

@@ -22,16 +22,18 @@ from sim_envs.world import World
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Demonstration:
-    """A successful episode as a table.
+    """An episode as a table.
 
     Attributes:
         job: What was played.
+        solved: Whether it succeeded; if not, none of its actions is to be learnt.
         language: The instruction.
         rows: A row per query, without the columns that depend on its place in the dataset.
         histograms: Camera to how often each level of each channel occurs in the episode's images.
     """
 
     job: Job
+    solved: bool
     language: str
     rows: pa.Table
     histograms: Mapping[str, Histogram]
@@ -39,7 +41,7 @@ class Demonstration:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Failure:
-    """An episode that reached the step limit."""
+    """An episode that reached the step limit, and is not kept."""
 
     job: Job
     steps: int
@@ -64,17 +66,19 @@ def demonstrate(
         meant.append(policy.intended)
         interrupts.check()
     policy.finish()
-    if not queries[-1].success:
+    solved = queries[-1].success
+    if not (solved or config.keep_failures):
         return Failure(job=job, steps=sum(query.steps for query in queries))
     columns = {
         **_images(queries),
         **_numbers(job, queries),
-        **_labels(queries, meant, config.horizon),
+        **_labels(queries, meant if solved else [None] * len(meant), config.horizon),
         **_identity(job, len(queries)),
         **_words(queries),
     }
     return Demonstration(
         job=job,
+        solved=solved,
         language=queries[0].observation.language,
         rows=pa.Table.from_pydict(columns, schema=arrow_schema(row_features(config))),
         histograms=_histograms(queries),

@@ -37,12 +37,14 @@ class Kept:
 
     Attributes:
         key: Which.
+        solved: Whether the episode succeeded.
         language: The instruction.
         histograms: Camera to the histogram of its images.
         path: The table of its rows.
     """
 
     key: DemonstrationKey
+    solved: bool
     language: str
     histograms: Mapping[str, Histogram]
     path: Path
@@ -96,6 +98,7 @@ class EpisodeStore:
         """Write a demonstration, whole or not at all."""
         about = {
             "key": dataclasses.asdict(demonstration.job.key),
+            "solved": demonstration.solved,
             "language": demonstration.language,
             "histograms": {name: values.tolist() for name, values in demonstration.histograms.items()},
         }
@@ -105,20 +108,20 @@ class EpisodeStore:
         draft.replace(path)
 
     def note(self, failure: Failure) -> None:
-        """Remember that an episode failed, so that it is not tried again."""
+        """Remember that an episode failed and is not kept, so that it is not tried again."""
         key = failure.job.key
         write_json(self._failure(key), {"key": dataclasses.asdict(key), "steps": failure.steps})
 
     def demonstrations(self) -> list[Kept]:
-        """All that succeeded, in the order of their keys."""
+        """All that are kept, in the order of their keys."""
         found = (_kept(path) for path in self.folder.glob("*.parquet"))
         return sorted(found, key=lambda kept: kept.key)
 
     def failures(self) -> list[DemonstrationKey]:
-        """All that failed, in the order of their keys."""
-        return sorted(self._failed())
+        """All that failed, kept or not, in the order of their keys."""
+        return sorted([*self._noted(), *(kept.key for kept in self.demonstrations() if not kept.solved)])
 
-    def _failed(self) -> Iterator[DemonstrationKey]:
+    def _noted(self) -> Iterator[DemonstrationKey]:
         for path in self.folder.glob("*.failed.json"):
             yield DemonstrationKey(**json.loads(path.read_text(encoding="utf-8"))["key"])
 
@@ -142,6 +145,7 @@ def _kept(path: Path) -> Kept:
     about = json.loads(pq.read_schema(path).metadata[b"about"])
     return Kept(
         key=DemonstrationKey(**about["key"]),
+        solved=about.get("solved", True),  # once upon a time nothing else was kept
         language=about["language"],
         histograms={name: np.array(values) for name, values in about["histograms"].items()},
         path=path,
@@ -149,9 +153,10 @@ def _kept(path: Path) -> Kept:
 
 
 def _refuse_others(dataset: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    begun = {**_options(CollectConfig()), **before}  # an option that did not exist then was not used
     for name, value in now.items():
-        if before.get(name) != value:
+        if begun[name] != value:
             raise UsageError(
-                f"{str(dataset)!r} was begun with {name} {before.get(name)!r}, not {value!r}: give "
+                f"{str(dataset)!r} was begun with {name} {begun[name]!r}, not {value!r}: give "
                 "the same, or another folder with --output"
             )

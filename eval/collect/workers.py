@@ -57,8 +57,9 @@ class Report:
 
     Attributes:
         job: Which.
-        outcome: A success is in the store as a demonstration, a timeout as a failure; an error is nowhere.
-        frames: Frames of the demonstration.
+        outcome: A success is in the store as a demonstration, a timeout as a failure unless failures are
+            kept; an error is nowhere.
+        frames: Frames of what is kept.
         error: The traceback of an error.
     """
 
@@ -230,7 +231,8 @@ class _Player:
             played = demonstrate(world, self._policy, job, self._work.config, self._interrupts)
             if isinstance(played, Demonstration):
                 self._work.store.keep(played)
-                return Report(job=job, outcome=Outcome.SUCCESS, frames=played.rows.num_rows)
+                outcome = Outcome.SUCCESS if played.solved else Outcome.TIMEOUT
+                return Report(job=job, outcome=outcome, frames=played.rows.num_rows)
             self._work.store.note(played)
             return Report(job=job, outcome=Outcome.TIMEOUT)
         except Exception:  # noqa: BLE001 - the boundary around an episode
