@@ -16,15 +16,17 @@ class TrainConfig(Preset):
         embodiment: The robot; the one that suits the model if None.
         language_tasks: Names of the language tasks to learn.
         start_from: The policy or the checkpoint to begin with; parameters drawn from the seed if None.
+        texts_only: Whether to train what texts alone pass through, so that actions stay as they are.
         norm_stats: Where the robot's statistics come from: `measured` over the demonstrations, `from-start`,
-            or a checkpoint or `norm_stats.json` of that name.
+            or a checkpoint or `norm_stats.json` of that name. If None, measured; `from-start` where only
+            texts are learnt.
         wordings: In which words instructions are given: those of training, or the benchmark's.
         tokenizer: A SentencePiece model; that of the policy preset named as the model if None.
         steps: Batches until the learning rate has run out.
         batch: Samples in a batch.
         seed: Of everything random.
         draws: Noises and flow times per sample.
-        text_rows: Samples of a batch whose texts are learnt; a quarter if None.
+        text_rows: Samples of a batch whose texts are learnt; a quarter if None, all if only texts are.
         text_weight: Of a language task's loss, where the flow's is 1.
         optimiser: `muon` or `adamw`.
         learning_rate: The highest.
@@ -53,7 +55,8 @@ class TrainConfig(Preset):
     embodiment: str | None = None
     language_tasks: tuple[str, ...] = ("narration", "memory")
     start_from: str | None = None
-    norm_stats: str = "measured"
+    texts_only: bool = False
+    norm_stats: str | None = None
     wordings: Literal["training", "benchmark"] = "training"
     tokenizer: str | None = None
     steps: int = 20_000
@@ -82,6 +85,16 @@ class TrainConfig(Preset):
     eval_assets: str = "auto"
     save_every: int = Field(default=2000, gt=0)
     log_every: int = Field(default=50, gt=0)
+
+    @model_validator(mode="after")
+    def _heeds_what_it_names(self) -> "TrainConfig":
+        if self.texts_only and self.draws is not None:
+            raise ValueError(f"`draws` is {self.draws}, but where only texts are learnt no flow is drawn")
+        if self.texts_only and self.norm_stats not in (None, "from-start"):
+            raise ValueError(
+                f"`norm_stats` is {self.norm_stats!r}, but where only texts are learnt it is from-start"
+            )
+        return self
 
     @model_validator(mode="after")
     def _names_each_thing_once(self) -> "TrainConfig":

@@ -36,6 +36,7 @@ def train(  # noqa: PLR0913 - one parameter per option of the command line
     embodiment: Annotated[str | None, Parameter(group=_WHAT)] = None,
     language_tasks: Annotated[Names | None, Parameter(group=_WHAT)] = None,
     start_from: Annotated[str | None, Parameter(group=_WHAT)] = None,
+    texts_only: Annotated[bool | None, Parameter(group=_WHAT, negative="")] = None,
     norm_stats: Annotated[str | None, Parameter(group=_WHAT)] = None,
     wordings: Annotated[str | None, Parameter(group=_WHAT)] = None,
     tokenizer: Annotated[str | None, Parameter(group=_WHAT)] = None,
@@ -72,8 +73,11 @@ def train(  # noqa: PLR0913 - one parameter per option of the command line
         language_tasks: Texts to learn beside actions, or `none`. Default: narration and memory.
         start_from: What to begin with: a policy's name (tiny, pi05_base) or a checkpoint. Default: parameters
             drawn from the seed.
-        norm_stats: How states and actions are scaled: measured (default: by these demonstrations), from-start
-            (as what it begins with has learnt them), or another checkpoint or norm_stats.json.
+        texts_only: Of what it begins with, train only what texts alone pass through: what it does stays as it
+            is, bit for bit.
+        norm_stats: How states and actions are scaled: measured (by these demonstrations; the default),
+            from-start (as what it begins with has learnt them; so always where only texts are learnt), or
+            another checkpoint or norm_stats.json.
         wordings: In which words LIBERO's instructions are given: training (default; every sample in one of
             several, drawn anew in every batch) or benchmark (as they are).
         tokenizer: A SentencePiece model. Default: the one of the policy preset named as the model.
@@ -83,7 +87,7 @@ def train(  # noqa: PLR0913 - one parameter per option of the command line
         batch: Samples in a batch. Default: 64.
         seed: Of everything random: parameters, order, augmentation, noise.
         draws: Noises and flow times per sample; they share the reading of its images. Default: 4.
-        text_rows: Samples of a batch whose texts are learnt. Default: a quarter.
+        text_rows: Samples of a batch whose texts are learnt. Default: a quarter; all where only texts are.
         optimiser: muon (default) or adamw.
         learning_rate: The highest; it rises to it at first and then falls along a cosine. Default: 0.002.
         warm_up: Batches in which it rises. Default: 200.
@@ -109,6 +113,7 @@ def train(  # noqa: PLR0913 - one parameter per option of the command line
         "embodiment": embodiment,
         "language_tasks": () if language_tasks == ("none",) else language_tasks,
         "start_from": start_from,
+        "texts_only": texts_only,
         "norm_stats": norm_stats,
         "wordings": wordings,
         "tokenizer": tokenizer,
@@ -165,7 +170,7 @@ def assignment_of(options: TrainConfig, folder: Path, minutes: float | None) -> 
         embodiment=options.embodiment or _SUITING.get(options.model, "libero"),
         language_tasks=options.language_tasks,
         start_from=options.start_from,
-        norm_stats=options.norm_stats,
+        norm_stats=options.norm_stats or ("from-start" if options.texts_only else "measured"),
         wordings=options.wordings,
         tokenizer=options.tokenizer,
         recipe=recipe,
@@ -208,8 +213,11 @@ def _recipe(options: TrainConfig) -> Recipe:
     """The recipe, in which what nobody asked for is its own."""
     kept = {name: ours for name, ours in _RECIPE.items() if getattr(options, name) is not None}
     varied = {name: ours for name, ours in _VARIED.items() if getattr(options, name) is not None}
-    rows = max(1, options.batch // 4) if options.text_rows is None else options.text_rows
+    rows = options.text_rows
+    if rows is None:
+        rows = options.batch if options.texts_only else max(1, options.batch // 4)
     return Recipe(
+        texts_only=options.texts_only,
         text_rows=rows,
         augmentation=Augmentation(**{ours: getattr(options, name) for name, ours in varied.items()}),
         **{ours: getattr(options, name) for name, ours in kept.items()},

@@ -122,6 +122,7 @@ def run_training(assignment: Assignment) -> int:
 def training_of(assignment: Assignment) -> Training:
     """What is trained on what, with the presets that the names stand for."""
     tasks = [load(LanguageTaskConfig, name) for name in assignment.language_tasks]
+    _check_texts_only(assignment)
     start = None if assignment.start_from is None else start_of(assignment.start_from)
     return Training(
         model=preset(assignment.model),
@@ -134,6 +135,20 @@ def training_of(assignment: Assignment) -> Training:
         wordings=training_wordings() if assignment.wordings == "training" else {},
         asked=assignment.asked,
     )
+
+
+def _check_texts_only(assignment: Assignment) -> None:
+    """Where only texts are learnt there must be a policy that acts already, and texts.
+
+    Raises:
+        UsageError: One of the two is missing.
+    """
+    if not assignment.recipe.texts_only:
+        return
+    if assignment.start_from is None:
+        raise UsageError("--texts-only, but nothing that acts already: give --start-from, such as tiny")
+    if not assignment.language_tasks:
+        raise UsageError("--texts-only, but --language-tasks none: name some, or leave it out")
 
 
 def _norm_stats(choice: str, start: Start | None) -> str | None:

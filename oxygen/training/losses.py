@@ -11,6 +11,7 @@ from oxygen.config import Pi05Config
 from oxygen.pi05 import Prefix
 from oxygen.training.augmentation import augment
 from oxygen.training.forward import TextLayout, read_prefix, text_scores, velocities
+from oxygen.training.freezing import held
 from oxygen.training.lessons import Batch
 from oxygen.training.recipe import Recipe
 from oxygen.typing import Array, Float32, Params
@@ -36,6 +37,8 @@ class Objective:
 
     def loss(self, params: Params, batch: Batch, key: Array) -> tuple[Float32[Array, ""], Metrics]:
         """The loss, and what it is made of. All randomness is a function of the key."""
+        if self.recipe.texts_only:
+            return self._loss_of_texts(held(params), batch, key)
         varying, timing, noising = jax.random.split(key, 3)
         images = augment(varying, batch.images, self.recipe.augmentation)
         times = draw_times(timing, (len(images), self.recipe.draws))
@@ -47,11 +50,23 @@ class Objective:
         actions = batch.actions[:, None]
         flowing = velocities(weights, seen_by_actions, at * noise + (1.0 - at) * actions)
         flow = flow_loss(flowing, noise - actions, batch)
+        said, spoken = self._said(weights, prefix, batch)
+        return flow + said, {"loss": flow + said, "flow_loss": flow, **spoken}
+
+    def _loss_of_texts(self, params: Params, batch: Batch, key: Array) -> tuple[Float32[Array, ""], Metrics]:
+        images = augment(key, batch.images, self.recipe.augmentation)
+        weights = pi05.weights_at(params, self.model, jnp.ones(1))
+        prefix = read_prefix(weights, self.model, images, batch.prompt, batch.length)
+        said, spoken = self._said(weights, prefix, batch)
+        return said, {"loss": said, **spoken}
+
+    def _said(
+        self, weights: pi05.Weights, prefix: Prefix, batch: Batch
+    ) -> tuple[Float32[Array, ""], Metrics]:
+        """What the texts add to the loss, and how each task fares."""
         spoken = self._spoken(self._scores(weights, prefix, batch), batch) if self.tasks else {}
-        total = flow + self.recipe.text_weight * sum(
-            (spoken[f"{task}_loss"] for task in self.tasks), start=jnp.zeros(())
-        )
-        return total, {"loss": total, "flow_loss": flow, **spoken}
+        losses = (spoken[f"{task}_loss"] for task in self.tasks)
+        return self.recipe.text_weight * sum(losses, start=jnp.zeros(())), spoken
 
     def _scores(
         self, weights: pi05.Weights, prefix: Prefix, batch: Batch

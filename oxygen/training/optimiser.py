@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import optax
 import optax.contrib
 
+from oxygen.training.freezing import changing_texts_alone
 from oxygen.training.lessons import Batch
 from oxygen.training.losses import Metrics, Objective
 from oxygen.training.recipe import Recipe
@@ -139,6 +140,8 @@ def _step(objective: Objective, state: TrainState, batch: Batch) -> tuple[TrainS
     with jax.numpy_dtype_promotion("standard"):  # optax mixes types; our own code does not
         change, moments = optimiser(recipe).update(gradient, state.optimiser, state.params)
         rate = jnp.asarray(rate_at(recipe)(state.step), jnp.float32)
+    if recipe.texts_only:
+        change = changing_texts_alone(change)
     params = optax.apply_updates(state.params, change)
     decay = _average_decay(recipe, state.step)
     after = dataclasses.replace(

@@ -77,6 +77,8 @@ class Recipe:
         ema: Decay of the average of parameters that is served.
         augmentation: What is varied in the samples.
         reach: Whose gradients reach the trunk.
+        texts_only: Train what texts alone pass through (`oxygen.training.freezing`), and no flow: a policy
+            that acts as before, to the last bit.
     """
 
     steps: int
@@ -94,6 +96,7 @@ class Recipe:
     ema: float = 0.998
     augmentation: Augmentation = Augmentation()
     reach: Reach = Reach()
+    texts_only: bool = False
 
     def __post_init__(self) -> None:
         if self.optimiser not in OPTIMISERS:
@@ -103,6 +106,11 @@ class Recipe:
                 raise UsageError(f"{field} is {getattr(self, field)}; at least {least}")
         if self.text_rows is not None and not 1 <= self.text_rows <= self.batch:
             raise UsageError(f"text_rows is {self.text_rows}; give 1 to the batch's {self.batch}")
+        if self.texts_only and self.rows_with_text < self.batch:
+            raise UsageError(
+                f"text_rows is {self.text_rows} of a batch of {self.batch}, and only texts are learnt; "
+                "leave it out"
+            )
         if not 0 <= self.ema < 1:
             raise UsageError(f"ema is {self.ema}; give a decay from 0 up to 1")
         if not (self.peak_rate > 0 and math.isfinite(self.peak_rate)):

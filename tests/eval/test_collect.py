@@ -128,6 +128,36 @@ def test_without_a_success_there_is_no_dataset(tmp_path, capsys):
     assert "No episode succeeded" in capsys.readouterr().out
 
 
+def test_failures_are_kept_if_asked_for_and_teach_no_action(tmp_path, capsys):
+    both = {"init_ids": (0, NEVER), "suites": ("libero_goal",), "task_ids": (0,), "keep_failures": True}
+    assert collect(tmp_path, **both) == 0
+    found = Demonstrations(tmp_path)
+    assert [episode.origin.init_id for episode in found.episodes] == [0, NEVER]
+    failed = found.columns.episode_index == 1
+    assert failed.sum() == 8  # a query every five of forty steps
+    assert found.columns.padded[failed].all()
+    assert not found.columns.padded[~failed].all()
+    about = manifest(tmp_path)
+    assert about["counts"] == {"demonstrations": 2, "frames": len(failed), "failures": 1}
+    assert [f".{NEVER}.7." in key for key in about["failed"]] == [True]
+    before = contents(tmp_path)
+    assert collect(tmp_path, **both) == 0
+    assert "2 of 2 episodes were played before" in " ".join(capsys.readouterr().out.split())
+    assert contents(tmp_path) == before
+    with pytest.raises(UsageError, match="keep_failures True, not False"):
+        collect(tmp_path, **{**both, "keep_failures": False})
+
+
+def test_a_dataset_from_before_an_option_was_there_may_grow(tmp_path):
+    collect(tmp_path, init_ids=(0,))
+    options = tmp_path / ".episodes" / "options.json"
+    before = json.loads(options.read_text())
+    del before["keep_failures"]
+    options.write_text(json.dumps(before))
+    collect(tmp_path, init_ids=(0, 1))
+    assert len(Demonstrations(tmp_path).episodes) == 8
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [({"replan_steps": 2}, "replan_steps None, not 2"), ({"image_size": 16}, "image_size 8, not 16")],

@@ -25,6 +25,9 @@ from sim_envs.libero.wordings import wordings
         (["--wordings", "held_out"], "unknown wordings 'held_out'.*training, benchmark"),
         (["--eval-suite", "libero_goal", "--eval-wordings", "heldout"], "'heldout'.*did you mean 'held_out'"),
         (["--resume"], "nothing to resume"),
+        (["--texts-only", "--draws", "2"], "`draws` is 2, but where only texts are learnt"),
+        (["--texts-only", "--norm-stats", "measured"], "`norm_stats` is 'measured', but .* it is from-start"),
+        (["--texts-only", "--text-rows", "8"], "text_rows is 8 of a batch of 64"),
         (["--log-every", "0"], "log_every is 0: .*greater than 0"),
     ],
 )
@@ -156,6 +159,26 @@ def test_a_policy_may_be_begun_with_by_its_name_and_its_statistics_kept(assignme
 def test_nothing_to_begin_with_is_refused(assignment, changes, message):
     with pytest.raises(UsageError, match=message):
         training_of(dataclasses.replace(assignment, **changes))
+
+
+def test_where_only_texts_are_learnt_all_learn_them_and_statistics_stay(tmp_path, monkeypatch):
+    assigned = []
+    monkeypatch.setattr("eval.training.run_training", assigned.append)
+    run(["--data", "demos", "--output-dir", str(tmp_path), "--texts-only", "--start-from", "tiny"])
+    (asked,) = assigned
+    assert asked.recipe.texts_only
+    assert asked.recipe.rows_with_text == asked.recipe.batch
+    assert training_of(asked).norm_stats == "bundled://tiny"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [({}, "nothing that acts already"), ({"start_from": "tiny", "language_tasks": ()}, "name some")],
+)
+def test_only_texts_need_a_policy_that_acts_and_some_texts(assignment, changes, message):
+    only = dataclasses.replace(assignment, recipe=Recipe(steps=1, texts_only=True), **changes)
+    with pytest.raises(UsageError, match=message):
+        training_of(only)
 
 
 @pytest.mark.parametrize(

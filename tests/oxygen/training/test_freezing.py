@@ -1,0 +1,100 @@
+"""Only texts are learnt: what is said changes, and not one bit of what is done."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from configs.errors import UsageError
+from oxygen import pi05
+from oxygen.training.forward import read_prefix
+from oxygen.training.initial import initial_params
+from oxygen.training.lessons import Lessons
+from oxygen.training.losses import Objective
+from oxygen.training.optimiser import begin, make_step
+from oxygen.training.samples import Mixture
+from oxygen.training.statistics import measure, norms_of
+from oxygen.transforms import LIBERO, Transform
+from tests.oxygen.training.conftest import MODEL, RECIPE, TASKS, VOCABULARY, samples
+
+DEEP = dataclasses.replace(
+    MODEL,
+    trunk=dataclasses.replace(MODEL.trunk, depth=2),
+    expert=dataclasses.replace(MODEL.expert, depth=2),
+)
+"""Of two layers, so that the last one can be told from the first."""
+
+STEPS = 40
+TEXTS_ONLY = dataclasses.replace(RECIPE, texts_only=True, warm_up=2, steps=STEPS, peak_rate=0.03, ema=0.5)
+
+
+@pytest.fixture(scope="module")
+def lessons():
+    mixture = Mixture((samples(8),))
+    transform = Transform(embodiment=LIBERO, norms=norms_of(measure(mixture)))
+    return Lessons(
+        mixture, model=DEEP, transform=transform, tokenizer=VOCABULARY, tasks=TASKS, recipe=TEXTS_ONLY
+    )
+
+
+@pytest.fixture(scope="module", params=["muon", "adamw"])
+def learnt(request, lessons):
+    """The losses of a few steps, the parameters before them, and the state after."""
+    recipe = dataclasses.replace(TEXTS_ONLY, optimiser=request.param)
+    step = make_step(Objective(model=DEEP, recipe=recipe, tasks=lessons.tasks, layout=lessons.layout))
+    before = initial_params(DEEP, 0)
+    state, losses = begin(before, recipe), []
+    for number in range(STEPS):
+        state, metrics = step(state, lessons.batch(number))
+        losses.append(float(metrics["loss"]))
+    return losses, before, state
+
+
+def by_path(tree):
+    paths, _ = jax.tree_util.tree_flatten_with_path(tree)
+    return {jax.tree_util.keystr(path, simple=True, separator="/"): np.asarray(leaf) for path, leaf in paths}
+
+
+def test_texts_are_learnt(learnt):
+    losses, _, _ = learnt
+    assert losses[-1] < 0.8 * losses[0]
+
+
+def test_of_the_parameters_only_those_change_that_texts_alone_pass_through(learnt):
+    _, before, state = learnt
+    old = by_path(before)
+    for learnt_ones in (by_path(state.params), by_path(state.average)):
+        changed = {path for path in old if not np.array_equal(old[path], learnt_ones[path])}
+        llm = "PaliGemma/llm/"
+        assert changed == {
+            f"{llm}layers/attn/q_einsum/w",
+            f"{llm}layers/attn/attn_vec_einsum/w",
+            f"{llm}layers/pre_ffw_norm/scale",
+            f"{llm}layers/mlp/gating_einsum",
+            f"{llm}layers/mlp/linear",
+            f"{llm}final_norm/scale",
+        }
+        for path in changed - {f"{llm}final_norm/scale"}:
+            np.testing.assert_array_equal(old[path][:-1], learnt_ones[path][:-1], err_msg=path)
+
+
+def test_actions_are_the_same_to_the_last_bit(learnt, lessons):
+    _, before, state = learnt
+    batch = lessons.batch(0)
+
+    @jax.jit
+    def actions(weights):
+        prefix = read_prefix(weights, DEEP, batch.images, batch.prompt, batch.length)
+        noise = jnp.zeros_like(batch.actions)
+        return pi05.denoise(weights, prefix, noise, DEEP.denoise_steps)
+
+    was, now = (np.asarray(actions(pi05.prepare(params, DEEP))) for params in (before, state.average))
+    assert was.any()
+    np.testing.assert_array_equal(was, now)
+
+
+def test_some_rows_without_texts_would_be_for_nothing():
+    with pytest.raises(UsageError, match="text_rows is 2 of a batch of 8, and only texts are learnt"):
+        dataclasses.replace(TEXTS_ONLY, text_rows=2)
