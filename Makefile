@@ -28,14 +28,16 @@ check: setup
 	.venv/bin/lint-imports
 	.venv/bin/vulture
 
-# The bundled policy, from nothing: some hours on two cores, in eight stages, each from the weights of the one before. Of the stored
+# The bundled policy, from nothing: some hours on two cores, in nine stages, each from the weights of the one before. Of the stored
 # initial states, 30-49 stay unseen, and so do the held-out wordings. First what the expert shows; then more of it, LIBERO's own
 # assets (downloaded unless they are there), and the expert's corrections of what the first policy does wrong; then both again, from
-# initial states that nobody stored; then corrections of each policy in turn, from the third to the seventh. Interrupted, the same command goes on.
+# initial states that nobody stored; then corrections of each policy in turn, from the third to the seventh; last, texts alone, of what the eighth does by itself.
+# Interrupted, the same command goes on.
 TINY := runs/train/tiny
 TINY_COLLECT = $(PYTHON) -m eval.collect --replan-steps 2
 TINY_EXPERT = $(TINY_COLLECT) --expert-noise 0.5
 TINY_CORRECTED = $(TINY_COLLECT) --assets standins --max-steps 500
+TINY_SAID = $(PYTHON) -m eval.collect --policy $(TINY_EIGHTH) --keep-failures --output $(TINY)/said
 TINY_TRAIN = GLIBC_TUNABLES=glibc.malloc.hugetlb=1 $(PYTHON) -m eval.train --model tiny --embodiment libero_compact \
     --output-dir $(TINY)/$(1) $(if $(wildcard $(TINY)/$(1)/run.json),--resume)
 TINY_FIRST := $(TINY)/first/checkpoints/step_0003300
@@ -46,8 +48,9 @@ TINY_FIFTH := $(TINY)/fifth/checkpoints/step_0003000
 TINY_SIXTH := $(TINY)/sixth/checkpoints/step_0002000
 TINY_SEVENTH := $(TINY)/seventh/checkpoints/step_0002800
 TINY_EIGHTH := $(TINY)/eighth/checkpoints/step_0003000
+TINY_NINTH := $(TINY)/ninth/checkpoints/step_0002400
 
-train-tiny: setup $(TINY_EIGHTH)
+train-tiny: setup $(TINY_NINTH)
 
 $(TINY_FIRST): | setup
 	$(TINY_EXPERT) --suite libero_object --init-ids 0-9 --assets standins --output $(TINY)/demonstrations
@@ -123,11 +126,21 @@ $(TINY_EIGHTH): | $(TINY_SEVENTH)
 	    $(TINY)/fifth_corrections $(TINY)/sixth_corrections $(TINY)/seventh_corrections $(TINY)/goal $(TINY)/real \
 	    --start-from $(TINY_SEVENTH) --steps 3000 --seed 7 --image-shift 0.01 --save-every 750
 
+$(TINY_NINTH): | $(TINY_EIGHTH)
+	$(TINY_SAID) --suite libero_spatial --init-ids 1200-1219 --assets standins
+	$(TINY_SAID) --suite libero_goal --init-ids 1020-1034 --assets standins
+	$(TINY_SAID) --suite libero_object --init-ids 1000-1009 --assets $(or $(OXYGEN_LIBERO_ASSETS),download)
+	$(TINY_SAID) --suite libero_object --init-ids 1090-1099 --assets standins
+	$(TINY_SAID) --suite libero_spatial --init-ids 1220-1229 --assets standins
+	$(TINY_SAID) --suite libero_goal --init-ids 1035-1039 --assets standins
+	$(call TINY_TRAIN,ninth) --data $(TINY)/said --texts-only --start-from $(TINY_EIGHTH) --steps 2400 --seed 8 \
+	    --image-shift 0.01 --save-every 600
+
 # Into the package: the last checkpoint of that training, with what these runs say it reached, and its model card.
 RESULTS ?=
 
 bundle-tiny: train-tiny
-	$(PYTHON) -m eval.bundle $(TINY_EIGHTH) $(if $(RESULTS),--results $(RESULTS))
+	$(PYTHON) -m eval.bundle $(TINY_NINTH) $(if $(RESULTS),--results $(RESULTS))
 
 bench: setup
 	$(PYTHON) -m benchmarks.libero_loop

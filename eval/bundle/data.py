@@ -45,7 +45,7 @@ class Demonstrated:
         name: Name of its folder.
         policy: Who demonstrated.
         demonstrations: Episodes in it.
-        failures: Episodes that failed, and are not in it.
+        failures: Episodes that failed; they are not in it, unless failures were kept.
         frames: Rows.
         noise: How much the demonstrator was disturbed, every level once.
         assets: Asset sets, name to digest.
@@ -53,6 +53,7 @@ class Demonstrated:
         suites: What its episodes began in, failed ones too.
         commit: Of the code that collected it.
         learner: Whom the demonstrator corrected; None where it acted alone.
+        keeps_failures: Whether the episodes that failed are in it, for their texts alone.
     """
 
     name: str
@@ -66,6 +67,7 @@ class Demonstrated:
     suites: Mapping[str, Shown]
     commit: str | None
     learner: Learner | None = None
+    keeps_failures: bool = False
 
 
 def read_demonstrated(folder: Path) -> Demonstrated:
@@ -86,13 +88,14 @@ def read_demonstrated(folder: Path) -> Demonstrated:
     learner = manifest.get("learner")
     return Demonstrated(
         name=folder.name,
-        policy=manifest["policy"],
+        policy=Path(manifest["policy"]).name,
         **manifest["counts"],
         noise=tuple(sorted({float(key[5]) for key in played})),
         assets=dict(manifest["assets"]),
         replan_steps=manifest["config"]["replan_steps"],
         suites=_suites(played),
         commit=manifest["git"]["commit"],
+        keeps_failures=manifest["config"].get("keep_failures", False),
         learner=None if learner is None else Learner(**learner),
     )
 

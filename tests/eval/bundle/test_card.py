@@ -6,11 +6,12 @@ import json
 from eval.bundle.bundling import bundle
 from eval.bundle.card import CARD_FILE, ranges, render
 from eval.bundle.contents import read_contents
+from eval.bundle.data import read_demonstrated
 from eval.bundle.results import merged, read_results
 from eval.checkpoints import read_record
 from oxygen.training.recipe import Recipe
-from tests.eval.bundle.conftest import STEP
-from tests.eval.collecting import NEVER
+from tests.eval.bundle.conftest import STEP, write_checkpoint
+from tests.eval.collecting import NEVER, collect
 
 
 def test_the_card_tells_the_hash_the_parameters_the_data_and_the_recipe(shipped):
@@ -39,6 +40,17 @@ def test_the_card_tells_the_hash_the_parameters_the_data_and_the_recipe(shipped)
     ):
         assert told in card
     assert "Apache-2.0" in card
+
+
+def test_the_card_tells_who_played_and_whether_failures_were_kept(tmp_path):
+    out = collect(tmp_path / "said", init_ids=(0, NEVER), policy="some/where/mine", keep_failures=True)
+    assert out == 0
+    data = read_demonstrated(tmp_path / "said")
+    assert (data.policy, data.demonstrations, data.failures, data.keeps_failures) == ("mine", 8, 4, True)
+    write_checkpoint(tmp_path / "step_0000007", tmp_path / "said", seed=0)
+    bundle(tmp_path / "step_0000007", [], tmp_path / "box", data=[])
+    card = (tmp_path / "box" / CARD_FILE).read_text()
+    assert "| said | 1 | mine | 0.0 | 8 | 4, kept for their texts |" in card
 
 
 def test_the_card_tells_in_how_many_words_instructions_were_given(shipped):
