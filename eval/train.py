@@ -1,11 +1,12 @@
 """`python -m eval.train`: train a policy on demonstrations; see on the way how often it solves its tasks."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Group, Parameter
 
-from configs.cli import Names, Numbers, run_app
+from configs.cli import Names, Numbers, run_app, spelt
 from configs.errors import UsageError
 from configs.load import check, read_mapping
 from configs.schema import RunConfig
@@ -146,6 +147,7 @@ def train(  # noqa: PLR0913 - one parameter per option of the command line
     options = check(TrainConfig, {**before, **preset, **flags}, source="the command line")
     if not options.data:
         raise UsageError(f"{_early(output_dir) if resume else ''}give folders of demonstrations with --data")
+    _refuse_idle(flags, options)
     if options.eval_suite:
         require_backend()  # before anything imports MuJoCo, which answers a wrong MUJOCO_GL with a traceback
     from eval.training import run_training  # slow: a simulator and JAX, which --help does not need
@@ -236,6 +238,16 @@ def _rollouts(options: TrainConfig) -> RunConfig:
         "video": "none",
     }
     return check(RunConfig, asked, source="the command line")
+
+
+def _refuse_idle(flags: Mapping[str, Any], options: TrainConfig) -> None:
+    """Refuse to be told how to roll out where nothing is to be rolled out."""
+    idle = [option for option in flags if option.startswith("eval_") and option != "eval_suite"]
+    if idle and not options.eval_suite:
+        raise UsageError(
+            f"{spelt(idle[0], flags[idle[0]])} is for rollouts, and none were asked for; leave it out, or "
+            "say in which suites with --eval-suite"
+        )
 
 
 def _early(folder: Path) -> str:

@@ -6,7 +6,8 @@ from typing import Annotated
 from cyclopts import App, Parameter
 from rich.console import Console as RichConsole
 
-from configs.cli import Names, run_app
+from configs.cli import Names, run_app, spelt
+from configs.errors import UsageError
 from eval.bundle.bundling import Bundled, bundle
 from eval.bundle.card import CARD_FILE
 from eval.bundle.contents import MOST_BYTES
@@ -39,6 +40,10 @@ def main(
         data: Where its demonstrations are. Default: where they were in training.
         output: The folder to put it in. Default: that of `tiny` in the package.
     """
+    if data and checkpoint is None:
+        raise UsageError(
+            f"{spelt('data', data)} is for a checkpoint that is bundled anew; leave it out, or give one"
+        )
     target = output or bundled("tiny")
     _tell(bundle(checkpoint, [*map(Path, results)], target, data=[*map(Path, data)]), target)
 

@@ -28,6 +28,7 @@ from sim_envs.libero.wordings import wordings
         (["--texts-only", "--draws", "2"], "`draws` is 2, but where only texts are learnt"),
         (["--texts-only", "--norm-stats", "measured"], "`norm_stats` is 'measured', but .* it is from-start"),
         (["--texts-only", "--text-rows", "8"], "text_rows is 8 of a batch of 64"),
+        (["--eval-task-ids", "0-4"], "--eval-task-ids 0 1 2 3 4 is for rollouts.* with --eval-suite"),
         (["--log-every", "0"], "log_every is 0: .*greater than 0"),
     ],
 )

@@ -116,3 +116,15 @@ def test_the_command_says_what_is_bundled_now(tmp_path, checkpoint, capsys):
     printed = capsys.readouterr().out
     assert f"tiny: {read_contents(target).parameters:,} parameters after {STEP} steps" in printed
     assert str(target / CARD_FILE) in printed
+
+
+def test_demonstrations_of_no_checkpoint_are_refused_and_nothing_is_touched(shipped):
+    before = {path: (shipped / path).read_bytes() for path in files(shipped)}
+    with pytest.raises(UsageError, match="--data demos is for a checkpoint that is bundled anew"):
+        app(
+            ["--data", "demos", "--output", str(shipped)],
+            exit_on_error=False,
+            print_error=False,
+            result_action="return_value",
+        )
+    assert {path: (shipped / path).read_bytes() for path in files(shipped)} == before
