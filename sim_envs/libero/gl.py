@@ -90,11 +90,19 @@ def context_class() -> Callable[[int, int], Any]:
 def _chosen() -> str:
     backend = choose_backend()
     if backend is None:
-        raise UsageError(
-            "no OpenGL to render camera images with: install EGL (libegl1) or OSMesa (libosmesa6), and unset "
-            f"MUJOCO_GL (it is {os.environ.get('MUJOCO_GL')!r})"
-        )
+        raise _nothing_renders()
     return backend
+
+
+def _nothing_renders() -> UsageError:
+    """What there is to do: it is forbidden where a backend would work, else there is none."""
+    found = {each: _failure(each) for each in _candidates()}
+    if None in found.values():
+        remedy = f"MUJOCO_GL is {os.environ['MUJOCO_GL']!r}; unset it"
+    else:
+        reasons = "; ".join(f"{each}: {reason}" for each, reason in found.items())
+        remedy = f"install EGL (libegl1) or OSMesa (libosmesa6) and unset MUJOCO_GL ({reasons})"
+    return UsageError(f"no OpenGL to render camera images with: {remedy}")
 
 
 def _broken(backend: str, reason: str) -> UsageError:

@@ -60,7 +60,22 @@ def test_processes_agree_stay_silent_and_leave_nothing_in_the_home_folder(
 def test_physics_needs_no_renderer_and_pictures_say_so(libero_assets: Path, tmp_path: Path) -> None:
     done = _run(_EPISODE, str(libero_assets), "[0]", str(tmp_path / "never.npz"), MUJOCO_GL="disable")
     assert done.returncode == 1
-    assert done.stderr.splitlines()[-1].startswith("configs.errors.UsageError: no OpenGL")
+    said = done.stderr.splitlines()[-1]
+    assert said.startswith("configs.errors.UsageError: no OpenGL")
+    assert said.endswith("MUJOCO_GL is 'disable'; unset it")
+
+
+def test_a_machine_on_which_nothing_renders_is_told_why_backend_by_backend() -> None:
+    code = """
+from sim_envs.libero import gl
+gl._failure = {"egl": "no answer within a minute", "osmesa": "it ended a process with code 1"}.get
+gl.require_backend()
+"""
+    done = _run(code, MUJOCO_GL="", PYOPENGL_PLATFORM="")
+    assert done.returncode == 1
+    said = done.stderr.splitlines()[-1]
+    assert "install EGL (libegl1) or OSMesa (libosmesa6)" in said
+    assert "(egl: no answer within a minute; osmesa: it ended a process with code 1)" in said
 
 
 @pytest.mark.parametrize(
