@@ -120,6 +120,16 @@ def start_of(name: str) -> Start:
     return Start(weights=policy.weights, norm_stats=policy.norm_stats or policy.weights)
 
 
+def policy_of(start: str) -> PolicyConfig | None:
+    """The policy that stands behind what a training begins with; None if a checkpoint does not say.
+
+    Raises:
+        UsageError: There is no such policy, or its card is damaged.
+    """
+    named = start in names(PolicyConfig) or start.endswith((".yaml", ".yml"))
+    return read_policy(start) if named or (fetch(start) / CARD).is_file() else None
+
+
 def weights_sha256(policy: PolicyConfig) -> str | None:
     """What tells a policy's weights from all others; None where they are random, or no file in our format."""
     if policy.weights is None:

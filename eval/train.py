@@ -74,11 +74,11 @@ def train(  # noqa: PLR0913 - one parameter per option of the command line
         language_tasks: Texts to learn beside actions, or `none`. Default: narration and memory.
         start_from: What to begin with: a policy's name (tiny, pi05_base) or a checkpoint. Default: parameters
             drawn from the seed.
-        texts_only: Of what it begins with, train only what texts alone pass through: what it does stays as it
-            is, bit for bit.
-        norm_stats: How states and actions are scaled: measured (by these demonstrations; the default),
-            from-start (as what it begins with has learnt them; so always where only texts are learnt), or
-            another checkpoint or norm_stats.json.
+        texts_only: Of what it begins with (--start-from), train only what texts alone pass through: what it
+            does stays as it is, bit for bit.
+        norm_stats: How states and actions are scaled: measured (by these demonstrations), from-start (as what
+            it begins with has learnt them), or another checkpoint or norm_stats.json. Default: measured; with
+            --texts-only always from-start.
         wordings: In which words LIBERO's instructions are given: training (default; every sample in one of
             several, drawn anew in every batch) or benchmark (as they are).
         tokenizer: A SentencePiece model. Default: the one of the policy preset named as the model.
@@ -87,7 +87,8 @@ def train(  # noqa: PLR0913 - one parameter per option of the command line
         steps: Batches until the learning rate has run out. Default: 20000.
         batch: Samples in a batch. Default: 64.
         seed: Of everything random: parameters, order, augmentation, noise.
-        draws: Noises and flow times per sample; they share the reading of its images. Default: 4.
+        draws: Noises and flow times per sample; they share the reading of its images. Default: 4;
+            none with --texts-only.
         text_rows: Samples of a batch whose texts are learnt. Default: a quarter; all where only texts are.
         optimiser: muon (default) or adamw.
         learning_rate: The highest; it rises to it at first and then falls along a cosine. Default: 0.002.

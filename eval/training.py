@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.console import Console as RichConsole
 
-from configs.cli import INTERRUPTED
+from configs.cli import INTERRUPTED, spelt
 from configs.errors import UsageError
 from configs.load import load, names
 from configs.schema import LanguageTaskConfig, PolicyConfig, RunConfig, Wordings
@@ -19,7 +19,7 @@ from eval.interrupts import Interrupts
 from eval.language_tasks import language_task
 from eval.plan import check_playable, make_plan
 from eval.policies import check_conventions
-from eval.policy_names import Start, start_of
+from eval.policy_names import Start, policy_of, start_of
 from eval.runs import new_run
 from oxygen import tokenizer as tokenizers
 from oxygen.compile_cache import use_compile_cache
@@ -88,6 +88,8 @@ def run_training(assignment: Assignment) -> int:
     began = time.monotonic()
     use_compile_cache()
     training, tokenizer = training_of(assignment), _tokenizer(assignment)
+    if assignment.recipe.texts_only:
+        _check_acts_as_before(assignment, tokenizer)
     _check_rollouts(assignment)
     mixture = Mixture(tuple(samples_of(Demonstrations(folder), training.model) for folder in assignment.data))
     console = RichConsole(highlight=False)
@@ -149,6 +151,32 @@ def _check_texts_only(assignment: Assignment) -> None:
         raise UsageError("--texts-only, but nothing that acts already: give --start-from, such as tiny")
     if not assignment.language_tasks:
         raise UsageError("--texts-only, but --language-tasks none: name some, or leave it out")
+
+
+def _check_acts_as_before(assignment: Assignment, tokenizer: tokenizers.SentencePieceTokenizer) -> None:
+    """Where only texts are learnt, all else that a policy acts by must be what it begins with.
+
+    Raises:
+        UsageError: Its model, robot or vocabulary would be another.
+    """
+    assert assignment.start_from is not None
+    policy = policy_of(assignment.start_from)
+    if policy is None:  # somebody else's checkpoint, which does not say
+        return
+    theirs = {"model": policy.model or policy.name, "embodiment": policy.embodiment}
+    for option, value in theirs.items():
+        ours = getattr(assignment, option)
+        if ours != value:
+            raise UsageError(
+                f"--texts-only, but {assignment.start_from} has {option} {value}, not {ours}: give "
+                f"{spelt(option, value)}"
+            )
+    learnt = tokenizers.load(policy.tokenizer) if policy.tokenizer else tokenizers.tiny()
+    if learnt.serialized != tokenizer.serialized:
+        raise UsageError(
+            f"--texts-only, but {assignment.start_from} has another vocabulary: give "
+            f"{spelt('tokenizer', policy.tokenizer or 'tiny')}"
+        )
 
 
 def _norm_stats(choice: str, start: Start | None) -> str | None:

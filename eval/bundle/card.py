@@ -24,6 +24,8 @@ CARD_FILE = "MODEL_CARD.md"
 _TEMPLATE = importlib.resources.files("eval") / "bundle" / "model_card.md.j2"
 _TOLD_APART = {"step", "model", "tasks", "data", "frames", "wordings", BEFORE}
 """Keys of `training.json` that have a place of their own in the card."""
+_OF_ACTIONS = ("recipe.draws", "recipe.reach.actions", "recipe.reach.texts")
+"""What means nothing where texts alone were trained."""
 
 
 def render(folder: Path) -> str:
@@ -51,6 +53,7 @@ def render(folder: Path) -> str:
         trainings=[_training(each, contents) for each in trainings_of(record)],
         unknown_start=unknown_start(record),
         gaps=gaps(record, contents.data),
+        scripted=_is_taught_by_scripts(contents, record),
         graded=list(dict.fromkeys(task for result in results for task in result.texts)),
         trials=targets.trials if targets else None,
         reached=reached(targets, results, lambda suite: begun_in(contents.data, suite)) if targets else (),
@@ -58,6 +61,13 @@ def render(folder: Path) -> str:
         weakest=_weakest(results),
         unmeasured=_unmeasured(contents, results),
     )
+
+
+def _is_taught_by_scripts(contents: Contents, record: Mapping[str, Any]) -> bool:
+    """Whether whatever taught it actions, as far as is known, was the scripted expert."""
+    acting = [each for each in trainings_of(record) if not each["recipe"].get("texts_only")]
+    taught = {Path(folder).name for training in acting for folder in training["data"]}
+    return {each.policy for each in contents.data if each.name in taught} == {"expert"}
 
 
 def ranges(numbers: Iterable[int]) -> str:
@@ -75,12 +85,14 @@ def _training(record: Mapping[str, Any], contents: Contents) -> dict[str, Any]:
     """A training as the template shows it."""
     listed = {each.name: each.frames for each in contents.data if each.name in record["data"]}
     counted = sum(listed.values()) if listed.keys() == set(record["data"]) else record["frames"]
+    recipe = flattened({key: value for key, value in record.items() if key not in _TOLD_APART})
+    idle = _OF_ACTIONS if record["recipe"].get("texts_only") else ()
     return {
         "step": record["step"],
         "frames": record["frames"],
         "data": record["data"],
         "counted": counted,
-        "recipe": flattened({key: value for key, value in record.items() if key not in _TOLD_APART}),
+        "recipe": {name: value for name, value in recipe.items() if name not in idle},
     }
 
 

@@ -199,13 +199,17 @@ def _served(checkpoint: Path) -> tuple[str, ...]:
 
 def _without_places(record: Mapping[str, Any]) -> dict[str, Any]:
     """The record with folders by their names: where they lay on one machine means nothing on another."""
-    start, before = record["start_from"], record.get(BEFORE)
+    before = record.get(BEFORE)
     return {
         **record,
         "data": [Path(folder).name for folder in record["data"]],
-        "start_from": start if start is None or "://" in start else Path(start).name,
+        **{key: _name(record[key]) for key in ("start_from", "norm_stats") if key in record},
         **({BEFORE: _without_places(before)} if before else {}),
     }
+
+
+def _name(place: str | None) -> str | None:
+    return place if place is None or "://" in place else Path(place).name
 
 
 def _parameters(weights: Path) -> int:

@@ -53,6 +53,8 @@ class Demonstrated:
         suites: What its episodes began in, failed ones too.
         commit: Of the code that collected it.
         learner: Whom the demonstrator corrected; None where it acted alone.
+        policy_sha256: What tells the demonstrator's weights from all others; None if it has none, or they are
+            not known.
         keeps_failures: Whether the episodes that failed are in it, for their texts alone.
     """
 
@@ -67,6 +69,7 @@ class Demonstrated:
     suites: Mapping[str, Shown]
     commit: str | None
     learner: Learner | None = None
+    policy_sha256: str | None = None
     keeps_failures: bool = False
 
 
@@ -95,6 +98,7 @@ def read_demonstrated(folder: Path) -> Demonstrated:
         replan_steps=manifest["config"]["replan_steps"],
         suites=_suites(played),
         commit=manifest["git"]["commit"],
+        policy_sha256=manifest.get("policy_weights_sha256"),
         keeps_failures=manifest["config"].get("keep_failures", False),
         learner=None if learner is None else Learner(**learner),
     )

@@ -208,8 +208,8 @@ def _statistics(
 ) -> dict[str, Statistics]:
     """Statistics by feature. Those of actions are per channel, of what is to be learnt.
 
-    An episode that a learner solved alone has no such actions; its texts are learnt all the same, and readers
-    expect numbers: those of what stands there.
+    An episode that a learner solved alone, or that failed, has no such actions; its texts are learnt all the
+    same, and readers expect numbers: those of what stands there.
     """
     count = numbers.num_rows
     found = {

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from configs.errors import UsageError
-from configs.schema import CollectConfig
+from configs.schema import CollectConfig, RunConfig
 from eval import provenance
 from eval.collect.assemble import assemble
 from eval.collect.console import Console
@@ -37,7 +37,7 @@ from oxygen.training.demonstrations import Demonstrations
 from sim_envs.libero.assets import AssetSet, find_assets
 
 INCOMPLETE = 1
-"""Exit code when an episode was an error, or none succeeded."""
+"""Exit code when an episode was an error, or none was kept."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -77,7 +77,7 @@ def collect_demonstrations(config: CollectConfig, dataset: Path, *, workers: int
     """Collect LIBERO demonstrations into a folder.
 
     Returns:
-        The exit code: 0, or 1 if an episode was an error or none succeeded.
+        The exit code: 0, or 1 if an episode was an error or none was kept.
 
     Raises:
         UsageError: Before anything is written: something named does not exist, the assets lack what a task
@@ -181,6 +181,7 @@ def _manifest(work: Work, jobs: Sequence[Job], kept: Sequence[Kept]) -> dict[str
     frames = sum(pq.read_metadata(each.path).num_rows for each in kept)
     return {
         "policy": work.config.policy,
+        "policy_weights_sha256": _digest(run_config(work.config, work.config.seeds[0])),
         "learner": _learner(work.config),
         "config": work.config.model_dump(mode="json"),
         "command": shlex.join(["python", "-m", "eval.collect", *sys.argv[1:]]),
@@ -199,7 +200,10 @@ def _manifest(work: Work, jobs: Sequence[Job], kept: Sequence[Kept]) -> dict[str
 def _learner(config: CollectConfig) -> Mapping[str, str | None] | None:
     """Who took turns with the demonstrator: by name, and by what tells its weights from all others."""
     run = learner_config(config)
-    if run is None:
-        return None
-    digest = None if run.random_weights else weights_sha256(read_cast(run).policy)
-    return {"policy": Path(run.policy).name, "weights_sha256": digest}
+    return None if run is None else {"policy": Path(run.policy).name, "weights_sha256": _digest(run)}
+
+
+def _digest(run: RunConfig) -> str | None:
+    """What tells the weights that act from all others; None where there are none, or random ones."""
+    policy = read_cast(run).policy
+    return weights_sha256(policy) if policy.kind == "oxygen" and not run.random_weights else None

@@ -24,6 +24,7 @@ class Console:
     def __init__(self, config: CollectConfig, assets: AssetSet, dataset: Path) -> None:
         self._rich = RichConsole(highlight=False)
         self._dataset = dataset
+        self._kept = " and are among them" if config.keep_failures else ""
         noise = f", noise {config.expert_noise:g}" if config.expert_noise else ""
         learner = f", correcting {escape(config.learner)}" if config.learner else ""
         self._rich.print(
@@ -86,7 +87,7 @@ class Console:
         kept = counts["demonstrations"]
         size = sum(file.stat().st_size for file in _files(self._dataset)) / kept / _MEGABYTE
         said = [f"[bold]{kept} demonstrations[/]", f"{counts['frames']} frames", f"{size:.2f} MB each"]
-        said.append(f"{counts['failures']} episodes failed")
+        said.append(f"{counts['failures']} episodes failed{self._kept}")
         if errors:
             said.append(f"[red]{errors} errors[/], which the same command tries again")
         self._rich.print(", ".join(said))

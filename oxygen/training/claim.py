@@ -15,6 +15,8 @@ ASKED = "asked"
 """The key of how the training was asked for, which does not tell it from another."""
 _TRUSTED = (f"{DEMONSTRATIONS}.", "model.", "recipe.")
 """What a folder does not say of these was not yet noted when it was begun: it is taken on trust."""
+_UNUSED = {"recipe.texts_only": False}
+"""But of these what it does not say was not used, since it did not exist."""
 
 
 def refuse_another(folder: Path, ours: Mapping[str, Any]) -> None:
@@ -26,7 +28,7 @@ def refuse_another(folder: Path, ours: Mapping[str, Any]) -> None:
     theirs = _read(folder / RUN_FILE)
     if theirs is None:
         return
-    found, wanted = _leaves(theirs), _leaves(ours)
+    found, wanted = {**_UNUSED, **_leaves(theirs)}, _leaves(ours)
     said = [path for path in wanted if path in found or not path.startswith(_TRUSTED)]
     differing = [path for path in said if found.get(path) != wanted[path]]
     if differing:

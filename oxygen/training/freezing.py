@@ -1,8 +1,8 @@
 """The part of a model that only texts pass through, so that it can be trained while everything else stays.
 
 Actions read the trunk through every layer's keys and values. What comes after those of the last layer (its
-queries, its output, its MLP, the norm before the scores) no action ever sees: trained by itself, it changes
-what is said, and not one bit of what is done.
+queries where they are a matrix of their own, its output, its MLP, the norm before the scores) no action ever
+sees: trained by itself, it changes what is said, and not one bit of what is done.
 """
 
 import enum

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from configs.errors import UsageError
 from oxygen.config import Pi05Config
 from oxygen.language import LanguageTask
 from oxygen.params import nested, shapes
@@ -55,6 +56,16 @@ class Training:
     wordings: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     asked: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        if not self.recipe.texts_only:
+            return
+        wanted = {"start_from": self.start_from, "norm_stats": self.norm_stats, "tasks": self.tasks}
+        missing = [name for name, value in wanted.items() if not value]
+        if missing:
+            raise UsageError(
+                f"texts_only is for a policy that acts already, with texts to learn: give {missing[0]}"
+            )
+
     def described(self) -> dict[str, Any]:
         """All that tells it from other trainings, as JSON has it."""
         content: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(self)))
@@ -93,6 +104,8 @@ def train(
     described = training.described()
     ours = {**described, DEMONSTRATIONS: mixture.described()}
     refuse_another(folder, ours)
+    if not (training.recipe.texts_only or mixture.has_actions):
+        raise UsageError("no action is valid in any frame, so there is nothing to learn; see `valid`")
     robot = embodiment(training.embodiment)
     statistics = _statistics(folder / CHECKPOINTS, training, mixture)
     transform = Transform(embodiment=robot, norms=norms_of(statistics))

@@ -139,8 +139,6 @@ class Mixture:
         kinds = {_kind(part) for part in self.parts}
         if len(kinds) != 1:
             raise UsageError(f"datasets do not go together: {' or '.join(map(str, sorted(kinds)))}")
-        if not any(part.valid.any() for part in self.parts):
-            raise UsageError("no action is valid in any frame, so there is nothing to learn; see `valid`")
 
     def __len__(self) -> int:
         """The number of frames."""
@@ -160,6 +158,11 @@ class Mixture:
     def valid(self) -> Bool[np.ndarray, "frame horizon"]:
         """Which actions count."""
         return np.concatenate([part.valid for part in self.parts])
+
+    @property
+    def has_actions(self) -> bool:
+        """Whether any action of any frame counts."""
+        return any(part.valid.any() for part in self.parts)
 
     @property
     def instructions(self) -> tuple[Sequence[str], ...]:

@@ -14,6 +14,8 @@ BACKENDS = ("egl", "osmesa")
 
 _DISABLED = ("disable", "disabled", "off", "false", "0")
 
+_NO_PICTURES = "no OpenGL to render camera images with"
+
 _PROBE = """
 import os, sys
 os.environ["MUJOCO_GL"] = os.environ["PYOPENGL_PLATFORM"] = sys.argv[1]
@@ -96,13 +98,17 @@ def _chosen() -> str:
 
 def _nothing_renders() -> UsageError:
     """What there is to do: it is forbidden where a backend would work, else there is none."""
-    found = {each: _failure(each) for each in _candidates()}
-    if None in found.values():
-        remedy = f"MUJOCO_GL is {os.environ['MUJOCO_GL']!r}; unset it"
-    else:
-        reasons = "; ".join(f"{each}: {reason}" for each, reason in found.items())
-        remedy = f"install EGL (libegl1) or OSMesa (libosmesa6) and unset MUJOCO_GL ({reasons})"
-    return UsageError(f"no OpenGL to render camera images with: {remedy}")
+    found: dict[str, str] = {}
+    for backend in _candidates():
+        reason = _failure(backend)
+        if reason is None:
+            return UsageError(f"{_NO_PICTURES}: MUJOCO_GL is {os.environ['MUJOCO_GL']!r}; unset it")
+        found[backend] = reason
+    reasons = "; ".join(f"{each}: {reason}" for each, reason in found.items())
+    set_by = " and ".join(name for name in ("MUJOCO_GL", "PYOPENGL_PLATFORM") if os.environ.get(name))
+    return UsageError(
+        f"{_NO_PICTURES}: install EGL (libegl1) or OSMesa (libosmesa6), and unset {set_by} ({reasons})"
+    )
 
 
 def _broken(backend: str, reason: str) -> UsageError:

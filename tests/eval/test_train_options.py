@@ -10,6 +10,7 @@ from configs.schema import LanguageTaskConfig
 from eval.language_tasks import language_task
 from eval.train import app
 from eval.training import Assignment, training_of
+from oxygen import train_tokenizer
 from oxygen.training.recipe import RUN_FILE, Augmentation, Recipe
 from sim_envs.libero.tasks import get_task
 from sim_envs.libero.wordings import wordings
@@ -180,6 +181,27 @@ def test_only_texts_need_a_policy_that_acts_and_some_texts(assignment, changes, 
     only = dataclasses.replace(assignment, recipe=Recipe(steps=1, texts_only=True), **changes)
     with pytest.raises(UsageError, match=message):
         training_of(only)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--model", "small"], "tiny has model tiny, not small: give --model tiny"),
+        (
+            ["--embodiment", "libero_state"],
+            "tiny has embodiment libero_compact, .*libero_state: give",
+        ),
+        (["--tokenizer", "{other}"], "tiny has another vocabulary: give --tokenizer"),
+        ([], "nowhere"),
+    ],
+)
+def test_only_texts_are_learnt_for_the_policy_as_it_was(options, message, tmp_path, monkeypatch):
+    monkeypatch.setattr(train_tokenizer, "VOCAB_SIZE", 700)
+    other = tmp_path / "other.model"
+    other.write_bytes(train_tokenizer.train())
+    start = ["--texts-only", "--start-from", "tiny", "--output-dir", str(tmp_path / "out")]
+    with pytest.raises(UsageError, match=message):
+        run(["--data", "nowhere", *start, *(option.format(other=other) for option in options)])
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ gl.require_backend()
     done = _run(code, MUJOCO_GL="", PYOPENGL_PLATFORM="")
     assert done.returncode == 1
     said = done.stderr.splitlines()[-1]
-    assert "install EGL (libegl1) or OSMesa (libosmesa6)" in said
+    assert "install EGL (libegl1) or OSMesa (libosmesa6), and unset MUJOCO_GL (" in said
     assert "(egl: no answer within a minute; osmesa: it ended a process with code 1)" in said
 
 

@@ -10,6 +10,7 @@ from eval.bundle.data import read_demonstrated
 from eval.bundle.results import merged, read_results
 from eval.checkpoints import read_record
 from oxygen.training.recipe import Recipe
+from oxygen.weights.source import bundled
 from tests.eval.bundle.conftest import STEP, write_checkpoint
 from tests.eval.collecting import NEVER, collect
 
@@ -36,6 +37,7 @@ def test_the_card_tells_the_hash_the_parameters_the_data_and_the_recipe(shipped)
         "None has been recorded for these weights yet.",
         "| success | libero_spatial, stand-ins | ≥ 80 % | – | – | – | – | not measured |",
         "| narration: target | libero_object, real assets | ≥ 95 % | – | – | – | – | not measured |",
+        "Its actions are learnt from a scripted demonstrator alone",
         "| a query, median | 2 cores, any suite | ≤ 60 ms | – | – | – | – | not measured |",
     ):
         assert told in card
@@ -43,14 +45,15 @@ def test_the_card_tells_the_hash_the_parameters_the_data_and_the_recipe(shipped)
 
 
 def test_the_card_tells_who_played_and_whether_failures_were_kept(tmp_path):
-    out = collect(tmp_path / "said", init_ids=(0, NEVER), policy="some/where/mine", keep_failures=True)
-    assert out == 0
+    assert collect(tmp_path / "said", init_ids=(0, NEVER), policy="tiny", keep_failures=True) == 0
     data = read_demonstrated(tmp_path / "said")
-    assert (data.policy, data.demonstrations, data.failures, data.keeps_failures) == ("mine", 8, 4, True)
+    assert (data.policy, data.demonstrations, data.failures, data.keeps_failures) == ("tiny", 8, 4, True)
     write_checkpoint(tmp_path / "step_0000007", tmp_path / "said", seed=0)
     bundle(tmp_path / "step_0000007", [], tmp_path / "box", data=[])
     card = (tmp_path / "box" / CARD_FILE).read_text()
-    assert "| said | 1 | mine | 0.0 | 8 | 4, kept for their texts |" in card
+    digest = read_contents(bundled("tiny")).weights_sha256
+    assert f"| said | 1 | tiny ({digest[:8]}) | 0.0 | 8 | 4, kept for their texts |" in card
+    assert "learnt from a scripted demonstrator alone" not in card
 
 
 def test_the_card_tells_in_how_many_words_instructions_were_given(shipped):

@@ -45,6 +45,16 @@ def test_the_card_tells_the_trainings_one_after_the_other(second):
     assert "| start_from | step_0000007 |" in then
 
 
+def test_no_place_of_the_machine_is_shipped(tmp_path, checkpoint, corrections):
+    write_checkpoint(tmp_path / "second", corrections, seed=1, start=checkpoint)
+    record = read_record(tmp_path / "second")
+    (tmp_path / "second" / "training.json").write_text(json.dumps({**record, "norm_stats": str(checkpoint)}))
+    bundle(tmp_path / "second", [], tmp_path / "tiny", data=[])
+    assert read_record(tmp_path / "tiny")["norm_stats"] == checkpoint.name
+    for place in (tmp_path, checkpoint.parent):
+        assert str(place) not in (tmp_path / "tiny" / "training.json").read_text()
+
+
 def test_the_demonstrations_of_both_count_as_seen(second):
     assert [each.name for each in read_contents(second).data] == ["corrections", "demos"]
 

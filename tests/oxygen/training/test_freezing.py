@@ -1,6 +1,8 @@
 """Only texts are learnt: what is said changes, and not one bit of what is done."""
 
 import dataclasses
+import itertools
+import json
 
 import jax
 import jax.numpy as jnp
@@ -9,15 +11,20 @@ import pytest
 
 from configs.errors import UsageError
 from oxygen import pi05
+from oxygen.training import checkpoint
 from oxygen.training.forward import read_prefix
 from oxygen.training.initial import initial_params
 from oxygen.training.lessons import Lessons
+from oxygen.training.logs import read_log
 from oxygen.training.losses import Objective
 from oxygen.training.optimiser import begin, make_step
+from oxygen.training.recipe import RUN_FILE
+from oxygen.training.run import train
 from oxygen.training.samples import Mixture
 from oxygen.training.statistics import measure, norms_of
+from oxygen.training.trainer import Schedule
 from oxygen.transforms import LIBERO, Transform
-from tests.oxygen.training.conftest import MODEL, RECIPE, TASKS, VOCABULARY, samples
+from tests.oxygen.training.conftest import MODEL, RECIPE, TASKS, VOCABULARY, samples, training
 
 DEEP = dataclasses.replace(
     MODEL,
@@ -98,3 +105,55 @@ def test_actions_are_the_same_to_the_last_bit(learnt, lessons):
 def test_some_rows_without_texts_would_be_for_nothing():
     with pytest.raises(UsageError, match="text_rows is 2 of a batch of 8, and only texts are learnt"):
         dataclasses.replace(TEXTS_ONLY, text_rows=2)
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory) -> str:
+    """A checkpoint to go on from."""
+    folder = tmp_path_factory.mktemp("start")
+    train(folder, training(steps=2), Mixture((samples(8),)), VOCABULARY)
+    return str(checkpoint.newest(folder / "checkpoints"))
+
+
+def only_texts(start: str, **changes):
+    recipe = dataclasses.replace(RECIPE, **{"texts_only": True, "steps": 30, **changes})
+    return dataclasses.replace(training(), recipe=recipe, start_from=start, norm_stats=start)
+
+
+def test_texts_are_learnt_from_failures_alone_interrupted_or_not(start, tmp_path):
+    """Of a policy that solves nothing every frame has a text, and none an action."""
+    failed = samples(8, seed=5)
+    failures = Mixture((dataclasses.replace(failed, valid=np.zeros_like(failed.valid)),))
+    with pytest.raises(UsageError, match="no action is valid in any frame"):
+        train(tmp_path / "actions", training(), failures, VOCABULARY)
+    whole = train(
+        tmp_path / "whole", only_texts(start), failures, VOCABULARY, schedule=Schedule(log_every=10)
+    )
+    first, *_, last = read_log(tmp_path / "whole")
+    assert last["narration_loss"] < first["narration_loss"]
+    assert "flow_loss" not in last
+    for count in (17, 30):
+        stop = itertools.count(1)
+        schedule = Schedule(should_stop=lambda stop=stop, count=count: next(stop) == count)
+        resumed = train(tmp_path / "cut", only_texts(start), failures, VOCABULARY, schedule=schedule)
+    assert [np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(resumed)] == [
+        np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(whole)
+    ]
+
+
+@pytest.mark.parametrize(("missing", "nothing"), [("start_from", None), ("norm_stats", None), ("tasks", ())])
+def test_they_need_a_policy_that_acts_already_and_texts(missing, nothing):
+    with pytest.raises(UsageError, match=f"give {missing}"):
+        dataclasses.replace(only_texts("some/checkpoint"), **{missing: nothing})
+
+
+def test_a_training_from_before_this_was_possible_does_not_become_one(start, tmp_path):
+    mixture = Mixture((samples(8),))
+    plain = only_texts(start, texts_only=False, steps=1)
+    train(tmp_path, plain, mixture, VOCABULARY)
+    described = json.loads((tmp_path / RUN_FILE).read_text())
+    del described["recipe"]["texts_only"]
+    (tmp_path / RUN_FILE).write_text(json.dumps(described))
+    train(tmp_path, plain, mixture, VOCABULARY)
+    with pytest.raises(UsageError, match=r"recipe\.texts_only = False, not True"):
+        train(tmp_path, only_texts(start, steps=1), mixture, VOCABULARY)

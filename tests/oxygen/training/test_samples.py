@@ -90,13 +90,6 @@ def test_arrays_that_cannot_be_learnt_are_refused_in_one_line(arrays, said, monk
     assert "\n" not in str(caught.value)
 
 
-def test_demonstrations_of_which_no_action_counts_are_refused():
-    none = changed(valid=np.zeros_like)
-    with pytest.raises(UsageError, match="no action is valid"):
-        Mixture((none,))
-    assert len(Mixture((none, samples(4)))) == 8
-
-
 @pytest.mark.parametrize(
     "images", [lambda a: a[:, :1], lambda a: a[:, :, :14, :14]], ids=["one camera", "half the side"]
 )
