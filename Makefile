@@ -31,8 +31,8 @@ check: setup
 # The bundled policy, from nothing: some hours on two cores, in nine stages, each from the weights of the one before. Of the stored
 # initial states, 30-49 stay unseen, and so do the held-out wordings. First what the expert shows; then more of it, LIBERO's own
 # assets (downloaded unless they are there), and the expert's corrections of what the first policy does wrong; then both again, from
-# initial states that nobody stored; then corrections of each policy in turn, from the third to the seventh; last, texts alone, of what the eighth does by itself.
-# Interrupted, the same command goes on.
+# initial states that nobody stored; then corrections of each policy in turn, from the third to the seventh; last, texts alone, of what
+# the eighth does by itself. Interrupted, the same command goes on.
 TINY := runs/train/tiny
 TINY_COLLECT = $(PYTHON) -m eval.collect --replan-steps 2
 TINY_EXPERT = $(TINY_COLLECT) --expert-noise 0.5

@@ -112,7 +112,7 @@ def start_of(name: str) -> Start:
     Raises:
         UsageError: The policy has nothing to begin with.
     """
-    if name not in names(PolicyConfig) and not name.endswith((".yaml", ".yml")):
+    if not _is_policy(name):
         return Start(weights=name, norm_stats=name)
     policy = read_policy(name)
     if policy.weights is None:
@@ -126,8 +126,12 @@ def policy_of(start: str) -> PolicyConfig | None:
     Raises:
         UsageError: There is no such policy, or its card is damaged.
     """
-    named = start in names(PolicyConfig) or start.endswith((".yaml", ".yml"))
-    return read_policy(start) if named or (fetch(start) / CARD).is_file() else None
+    return read_policy(start) if _is_policy(start) or (fetch(start) / CARD).is_file() else None
+
+
+def _is_policy(start: str) -> bool:
+    """Whether a policy is named, by its preset or its YAML file, and not a checkpoint."""
+    return start in names(PolicyConfig) or start.endswith((".yaml", ".yml"))
 
 
 def weights_sha256(policy: PolicyConfig) -> str | None:

@@ -1,4 +1,4 @@
-"""`python -m eval.collect`: play episodes and keep the successful ones as demonstrations."""
+"""`python -m eval.collect`: play episodes and keep the successful ones, or all, as demonstrations."""
 
 from pathlib import Path
 from typing import Annotated, Any

@@ -145,7 +145,7 @@ def _kept(path: Path) -> Kept:
     about = json.loads(pq.read_schema(path).metadata[b"about"])
     return Kept(
         key=DemonstrationKey(**about["key"]),
-        solved=about.get("solved", True),  # once upon a time nothing else was kept
+        solved=about.get("solved", True),  # before failures could be kept, all were
         language=about["language"],
         histograms={name: np.array(values) for name, values in about["histograms"].items()},
         path=path,

@@ -34,11 +34,6 @@ _OF_TEXTS = {
 """Embeddings are not among them, though they score words: instructions are read by the same ones."""
 
 
-def learning_of_texts(path: str) -> Learning:
-    """How much of the parameter at that path is trained where only texts are learnt."""
-    return _OF_TEXTS.get(path, Learning.NOTHING)
-
-
 def held(params: Params) -> Params:
     """The same parameters, but gradients reach only those that no action sees."""
     return _by_path(params, _held)
@@ -52,7 +47,7 @@ def changing_texts_alone(change: Params) -> Params:
 def _by_path(params: Params, done: Callable[[Learning, Array], Array]) -> Params:
     changed: Any = jax.tree_util.tree_map_with_path(
         lambda path, leaf: done(
-            learning_of_texts(jax.tree_util.keystr(path, simple=True, separator="/")), leaf
+            _OF_TEXTS.get(jax.tree_util.keystr(path, simple=True, separator="/"), Learning.NOTHING), leaf
         ),
         params,
     )
