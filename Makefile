@@ -24,7 +24,7 @@ test: setup
 check: setup
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
-	.venv/bin/mypy
+	.venv/bin/pyrefly check --summary=none
 	.venv/bin/lint-imports
 	.venv/bin/vulture
 

@@ -54,7 +54,7 @@ def main(
 
 def to_json(comparison: Comparison) -> dict[str, Any]:
     """The comparison as plain JSON types; an infinite difference, which JSON has no word for, is a string."""
-    actions = dataclasses.asdict(comparison.actions)
+    actions: dict[str, Any] = dataclasses.asdict(comparison.actions)
     if comparison.actions.largest is not None and math.isinf(comparison.actions.largest):
         actions["largest"] = "infinite"
     return {
@@ -102,7 +102,7 @@ def _pairs_to_json(pairs: PairTable) -> dict[str, Any]:
 
 
 def _text_pairs_to_json(texts: TextPairs) -> dict[str, Any]:
-    content = dataclasses.asdict(texts)
+    content: dict[str, Any] = dataclasses.asdict(texts)
     del content["differences"]
     return content
 

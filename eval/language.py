@@ -66,7 +66,8 @@ class TextScores:
             when: {measure: Share(**share) for measure, share in record[when].items()}
             for when in ("born", "arrived")
         }
-        return cls(**{**record, **shares})
+        fields: dict[str, Any] = {**record, **shares}
+        return cls(**fields)
 
 
 def grade_narration(said: Narration, truth: Truth) -> Shares:

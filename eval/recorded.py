@@ -139,7 +139,9 @@ def read_identity(folder: RunFolder) -> RunIdentity:
 
 
 def _identity(manifest: _Manifest) -> RunIdentity:
-    said = {field.name: getattr(manifest, field.name) for field in dataclasses.fields(RunIdentity)}
+    said: dict[str, Any] = {
+        field.name: getattr(manifest, field.name) for field in dataclasses.fields(RunIdentity)
+    }
     said["random_weights"] = manifest.random_weights or bool(manifest.config.get("random_weights"))
     said["dtype"] = manifest.config.get("dtype")
     if manifest.mode == "unified":
@@ -147,14 +149,10 @@ def _identity(manifest: _Manifest) -> RunIdentity:
     if not manifest.protocol:  # then its hashes are all there is
         return RunIdentity(**said)
     shown = {"policy_inputs": manifest.policy_inputs} if manifest.policy_inputs else {}
-    return RunIdentity(
-        **{
-            **said,
-            "protocol_hash": protocol_hash(manifest.protocol),
-            "suite_hashes": {suite: suite_hash(world) for suite, world in manifest.protocol.items()},
-            "policy_inputs": policy_inputs({"protocol": manifest.protocol, **shown}),
-        }
-    )
+    said["protocol_hash"] = protocol_hash(manifest.protocol)
+    said["suite_hashes"] = {suite: suite_hash(world) for suite, world in manifest.protocol.items()}
+    said["policy_inputs"] = policy_inputs({"protocol": manifest.protocol, **shown})
+    return RunIdentity(**said)
 
 
 def read_episodes(folder: RunFolder) -> dict[EpisodeKey, EpisodeResult]:

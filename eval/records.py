@@ -89,15 +89,14 @@ class EpisodeResult:
     def from_json(cls, record: Mapping[str, Any]) -> Self:
         """The inverse of `to_json`."""
         texts = {task: TextScores.from_json(scores) for task, scores in record.get("texts", {}).items()}
-        return cls(
-            **{
-                **record,
-                "texts": texts,
-                "key": EpisodeKey(**record["key"]),
-                "outcome": Outcome(record["outcome"]),
-                "requests": RequestCounts(**record["requests"]),
-            }
-        )
+        fields: dict[str, Any] = {
+            **record,
+            "texts": texts,
+            "key": EpisodeKey(**record["key"]),
+            "outcome": Outcome(record["outcome"]),
+            "requests": RequestCounts(**record["requests"]),
+        }
+        return cls(**fields)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,6 +3,7 @@
 import math
 import zlib
 from collections.abc import Mapping
+from typing import Any
 
 import flax.traverse_util
 import jax
@@ -49,7 +50,8 @@ def _tower_shapes(config: Pi05Config) -> dict[str, Shape]:
     side = config.image_size
     images = jax.ShapeDtypeStruct((1, side, side, 3), jnp.uint8)
     tree = jax.eval_shape(tower(config).init, jax.random.key(0), images)["params"]
-    return {path: leaf.shape for path, leaf in flax.traverse_util.flatten_dict(tree, sep="/").items()}
+    leaves: dict[str, Any] = flax.traverse_util.flatten_dict(tree, sep="/")
+    return {path: leaf.shape for path, leaf in leaves.items()}
 
 
 def _layer_shapes(gemma: GemmaConfig, suffix: str) -> dict[str, Shape]:

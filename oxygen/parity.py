@@ -214,7 +214,7 @@ def continuation(
         token=jnp.asarray(suffix[-1:]),
     )
     pool, texts = _fork(weights, prefix, births, pool, kv_pool.no_texts(slots=1, limit=tokens))
-    scores = []
+    scores: list[Array] = []
     for _ in range(tokens):
         pool, texts, of_step = _decode(weights, jnp.zeros((1,), jnp.int32), pool, texts)
         scores.append(of_step[0])

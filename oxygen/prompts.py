@@ -17,9 +17,8 @@ STATE_BINS = 256
 class Prompt(Protocol):
     """How an instruction, and perhaps the state, become the tokens that follow the images."""
 
-    @property
-    def template(self) -> str:
-        """The prompt with its gaps named, for the record."""
+    template: ClassVar[str]
+    """The prompt with its gaps named, for the record."""
 
     def encode(
         self, language: Any, state: Float64[np.ndarray, " channel"], tokenizer: Tokenizer

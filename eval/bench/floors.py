@@ -46,7 +46,7 @@ def report_floors(options: Options, subject: Subject) -> int:
         sizes = _sizes(workload.robots, workload.text_tokens)
         stages, growth = _measured(bench, seen, workload, sizes, most, options.repetitions)
         print_roofline(stages, most, _title(workload, seen), console)
-        record = {
+        record: dict[str, Any] = {
             "denoise_steps": workload.denoise_steps,
             "text_tokens": workload.text_tokens,
             "robots": workload.robots,

@@ -49,7 +49,8 @@ def read_info(root: Path) -> Info:
         content = json.loads(path.read_text(encoding="utf-8"))
         version = content["codebase_version"]
         known = {field.name: content[field.name] for field in dataclasses.fields(Info)}
-        info = Info(**{**known, "fps": float(content["fps"])})
+        known["fps"] = float(content["fps"])
+        info = Info(**known)
     except OSError as error:
         raise UsageError(
             f"{str(root)!r} holds no demonstrations: cannot read {layout.INFO}: {error.strerror}. "

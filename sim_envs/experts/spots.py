@@ -75,7 +75,8 @@ class Spots:
         """
         lowest = self._fixed.lowest(self._underside, self._place(np.zeros(2))) + _LEVEL
         away = self._middle - self._scene.base.position[:2]
-        order = np.lexsort((-spots @ away, np.round(np.linalg.norm(spots, axis=1), 6)))
+        distance = np.round(np.linalg.norm(spots, axis=1), 6)
+        order = np.lexsort(np.stack([-spots @ away, distance]))
         return [
             spot for spot in spots[order] if self._fixed.lowest(self._underside, self._place(spot)) <= lowest
         ]

@@ -148,10 +148,10 @@ def _silence_robosuite() -> None:
     assert macros_spec.loader is not None
     macros = importlib.util.module_from_spec(macros_spec)
     macros_spec.loader.exec_module(macros)
-    macros.CONSOLE_LOGGING_LEVEL = None  # type: ignore[attr-defined]
-    macros.FILE_LOGGING_LEVEL = None  # type: ignore[attr-defined]
+    macros.CONSOLE_LOGGING_LEVEL = None  # pyrefly: ignore[missing-attribute]
+    macros.FILE_LOGGING_LEVEL = None  # pyrefly: ignore[missing-attribute]
     # Which renderer is used is for gl.py to say, also in robosuite.
-    macros.MUJOCO_GPU_RENDERING = False  # type: ignore[attr-defined]
+    macros.MUJOCO_GPU_RENDERING = False  # pyrefly: ignore[missing-attribute]
     sys.modules["robosuite.macros"] = macros
     # Its absence is what robosuite warns about.
     sys.modules.setdefault("robosuite.macros_private", types.ModuleType("robosuite.macros_private"))

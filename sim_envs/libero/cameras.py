@@ -80,7 +80,7 @@ class _Renderer:
         self._context = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_150)
         mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._context)
         self.close = weakref.finalize(self, _free, self._gl, self._context)
-        self.close.atexit = False
+        self.close.atexit = False  # pyrefly: ignore[missing-attribute] - a property that its stub lacks
         _open_renderers.add(self)
         _free_at_exit()
 
