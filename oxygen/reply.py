@@ -27,7 +27,8 @@ class Reply:
             caller has the actions after `frame`, though they were there after `action`.
         born: Requests born in this query.
         finished: Texts finished in it.
-        dropped: Requests given up in it for want of a slot: newborn ones, or waiting ones that made room.
+        dropped: Requests given up for want of a slot since the reply before, newborn or waiting, also while
+            the robot sat out.
         tokens: Tokens decoded in it, stop tokens included.
         tokens_per_frame: Decode steps that its frame was given, in mode `unified`; else 0.
     """
@@ -63,6 +64,7 @@ class Tail:
         requests: Which.
         reply: The reply to a last query that had acted and had not been settled.
         finished: Texts finished after it, while the robot sat out and others went on.
+        dropped: Requests given up in that time for want of a slot.
         tokens: Tokens decoded in that time.
         compiles_after_warm_up: Compilations since the policy was ready; None if it has none to count.
     """
@@ -71,5 +73,6 @@ class Tail:
     requests: tuple[TextBorn, ...]
     reply: Reply | None
     finished: tuple[TextFinished, ...] = ()
+    dropped: tuple[TextBorn, ...] = ()
     tokens: int = 0
     compiles_after_warm_up: int | None = None

@@ -53,6 +53,7 @@ class Robot:
         self._born: dict[int, _Born] = {}
         self._first_at: dict[int, float] = {}
         self._finished: list[TextFinished] = []
+        self._dropped: list[TextBorn] = []
         self._tokens = 0
         self._reply: Reply | None = None
 
@@ -75,6 +76,7 @@ class Robot:
         for ended in settled.committed.ended:
             if ended.identity.stream == self.index:
                 self._finished.append(self._text(settled, ended, texts[ended.identity]))
+        self._dropped += self._named(settled.plan.dropped)
         self._tokens += settled.committed.decoded.get(self.index, 0)
         if self._query is not None:
             self._reply = self._answered(self._query, settled)
@@ -87,32 +89,33 @@ class Robot:
 
     def tail(self, cancelled: tuple[Request, ...], compiles: int) -> Tail:
         """What is left at the end of the episode."""
-        finished, tokens = self._collected()
+        finished, dropped, tokens = self._collected()
         return Tail(
             cancelled=len(cancelled),
             requests=self._named(tuple(request.identity for request in cancelled)),
             reply=self.owed(),
             finished=finished,
+            dropped=dropped,
             tokens=tokens,
             compiles_after_warm_up=compiles,
         )
 
     def _answered(self, query: Query, settled: Settled) -> Reply:
-        finished, tokens = self._collected()
+        finished, dropped, tokens = self._collected()
         return Reply(
             actions=query.actions,
             timings_ms=_timings_ms(query, settled.at),
             born=self._named(settled.plan.born),
             finished=finished,
-            dropped=self._named(settled.plan.dropped),
+            dropped=dropped,
             tokens=tokens,
             tokens_per_frame=query.frame.afforded.steps,
         )
 
-    def _collected(self) -> tuple[tuple[TextFinished, ...], int]:
-        """Texts finished and tokens decoded since this was last asked."""
-        collected = tuple(self._finished), self._tokens
-        self._finished, self._tokens = [], 0
+    def _collected(self) -> tuple[tuple[TextFinished, ...], tuple[TextBorn, ...], int]:
+        """Texts finished, requests dropped and tokens decoded since this was last asked."""
+        collected = tuple(self._finished), tuple(self._dropped), self._tokens
+        self._finished, self._dropped, self._tokens = [], [], 0
         return collected
 
     def _text(self, settled: Settled, ended: Ended, text: str) -> TextFinished:

@@ -104,7 +104,7 @@ class Log:
         tail = self._policy.finish(robot)
         self.note(robot, tail.reply)
         self._note_texts(robot, tail.finished)
-        self.ends += self._names(robot, tail.requests)
+        self.ends += self._names(robot, tail.requests) + self._names(robot, tail.dropped)
         self._episodes[robot] += 1
         self._policy.reset(robot, seed_of(robot, self._episodes[robot]))
 

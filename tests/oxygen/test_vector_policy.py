@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 
 from configs.errors import UsageError
 from oxygen import tokenizer, vector_policy
@@ -15,7 +15,7 @@ from oxygen.engine_config import EngineConfig
 from oxygen.scheduler import Mode
 from oxygen.vector_policy import VectorPolicy
 from tests.oxygen.conftest import SMALL
-from tests.oxygen.scenarios import QUERIES, ROBOTS, TASKS, Frame, play, scenarios, seed_of, told
+from tests.oxygen.scenarios import QUERIES, ROBOTS, TASKS, Frame, Scenario, play, scenarios, seed_of, told
 
 few_examples = settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -118,6 +118,19 @@ def play_alone(policy, frames, observe, robot):
 
 
 @given(scenarios)
+@example(
+    Scenario(
+        frames=[
+            Frame(present=frozenset({0, 1}), ending=frozenset(), settled=False),
+            Frame(present=frozenset({1}), ending=frozenset(), settled=False),
+        ],
+        narration=EveryN(n=1),
+        memory=Burst(n=2, every=1),
+        slots=7,
+        rows=2,
+        budget=FixedTokens(1),
+    )
+).via("a request dropped while its robot sat out was reported to nobody")
 @few_examples
 def test_every_request_of_every_robot_is_accounted_for_exactly_once(policy, observe, scenario):
     log = play(served(policy, Mode.UNIFIED, scenario, rows=scenario.rows), scenario.frames, observe)
