@@ -5,8 +5,6 @@ import os
 import platform
 from pathlib import Path
 
-import jax
-
 CACHE_VARIABLE = "OXYGEN_COMPILE_CACHE"
 
 
@@ -21,10 +19,12 @@ def use_compile_cache(directory: Path | None = None) -> Path:
         The folder used. Ours has a part for each kind of processor: what is compiled for one may use
         instructions that another lacks.
     """
+    import jax  # what reads `processor` alone does without
+
     told = jax.config.values["jax_compilation_cache_dir"]
     if directory is None and told:
         return Path(told)
-    path = (directory or _folder()) / _processor()
+    path = (directory or _folder()) / processor()
     jax.config.update("jax_compilation_cache_dir", str(path))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
@@ -39,8 +39,11 @@ def _folder() -> Path:
     return Path(users).expanduser() / "oxygen-eval" / "compiled"
 
 
-def _processor() -> str:
-    """The machine's architecture, and what its processor can do where the system tells."""
+def processor() -> str:
+    """The machine's architecture and a digest of its processor's features, where the system tells them.
+
+    A program compiled for one processor may use instructions that another lacks.
+    """
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

@@ -1,17 +1,26 @@
 """What every test runs under: strict JAX promotion, run-time shape checks, and the two optional data sets."""
 
 import os
+from importlib.metadata import version
 from pathlib import Path
 
 import hypothesis
 import pytest
-
-# Read by JAX when it is first imported, so that tests which need no JAX need not import it.
-os.environ["JAX_NUMPY_DTYPE_PROMOTION"] = "strict"
-os.environ["JAX_NUMPY_RANK_PROMOTION"] = "raise"
-os.environ["JAX_PLATFORMS"] = "cpu"
-
 from jaxtyping import install_import_hook
+
+from oxygen.compile_cache import processor
+
+# Read by JAX when it is first imported, so that tests which need no JAX need not import it. Compiled programs
+# are shared by all tests, workers and runs; only tests about compiling have folders of their own.
+_CACHE = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "oxygen-eval" / "tests"
+os.environ |= {
+    "JAX_COMPILATION_CACHE_DIR": str(_CACHE / f"jaxlib-{version('jaxlib')}-{processor()}"),
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+    "JAX_NUMPY_DTYPE_PROMOTION": "strict",
+    "JAX_NUMPY_RANK_PROMOTION": "raise",
+    "JAX_PLATFORMS": "cpu",
+}
 
 hypothesis.settings.register_profile("unhurried", deadline=None)  # a busy machine is no failure
 hypothesis.settings.load_profile("unhurried")
@@ -24,12 +33,6 @@ def _required_or_skip(what: str) -> None:
     if os.environ.get("OXYGEN_REQUIRE_TEST_DATA") == "1":
         pytest.fail(f"{what}, and OXYGEN_REQUIRE_TEST_DATA=1 requires it")
     pytest.skip(what)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def compiled_apart(tmp_path_factory) -> None:
-    """What tests compile is kept for this run alone, not in the user's cache."""
-    os.environ["OXYGEN_COMPILE_CACHE"] = str(tmp_path_factory.mktemp("compiled"))
 
 
 @pytest.fixture(scope="session")
