@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from benchmarks.record import record
-from oxygen import tokenizer
-from oxygen.config import preset
-from oxygen.language import LanguageTask
-from oxygen.policy import EngineConfig, create_policy
-from oxygen.scheduler import Mode
+from oxygen.model.config import preset
+from oxygen.policy.policy import EngineConfig, create_policy
+from oxygen.robots import tokenizer
+from oxygen.serving.language import LanguageTask
+from oxygen.serving.scheduler import Mode
 
 DECODE_STEPS = 3
 

@@ -20,11 +20,11 @@ import numpy as np
 from benchmarks.record import record
 from eval.bench.memory import analysis_of
 from eval.bench.ratios import paired_ratio
-from oxygen import pi05
-from oxygen.births import Birthing
-from oxygen.config import Pi05Config, preset
-from oxygen.params import random_params
-from oxygen.runner import Runner, Sizes
+from oxygen.model import pi05
+from oxygen.model.config import Pi05Config, preset
+from oxygen.model.params import random_params
+from oxygen.serving.births import Birthing
+from oxygen.serving.runner import Runner, Sizes
 
 TURN = 5
 """Decode steps in a turn."""

@@ -21,7 +21,7 @@ import mujoco
 import numpy as np
 
 from configs.errors import UsageError
-from eval import provenance
+from eval.records import provenance
 from sim_envs.libero.arm import Arm
 from sim_envs.libero.assets import AssetSet, find_assets
 from sim_envs.libero.bootstrap import load_libero, use_assets

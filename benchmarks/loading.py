@@ -24,9 +24,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from eval import provenance
-from oxygen import params
-from oxygen.config import PI05_LIBERO, PRESETS, Pi05Config
+from eval.records import provenance
+from oxygen.model import params
+from oxygen.model.config import PI05_LIBERO, PRESETS, Pi05Config
 
 RESULTS = Path(__file__).parent / "results"
 DTYPE = "bfloat16"

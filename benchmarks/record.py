@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from eval import provenance
+from eval.records import provenance
 
 
 def record(benchmark: str, row: dict[str, Any], output: Path) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 
 from benchmarks.record import record
 from eval.bench.ratios import paired_ratio
-from oxygen.compile_cache import CACHE_VARIABLE
+from oxygen.model.compile_cache import CACHE_VARIABLE
 
 
 def command(policy: str, output: Path) -> list[str]:

@@ -10,13 +10,13 @@ from rich.console import Console
 
 from configs.cli import run_app
 from configs.errors import UsageError
-from eval.comparison import Comparison, PairTable, compare, compare_common
-from eval.comparison_tables import show
-from eval.comparison_texts import TextPairs
-from eval.comparison_verdict import MARGIN, judge
-from eval.json_files import write_json
-from eval.records import RunFolder
-from eval.statistics import Interval
+from eval.metrics.statistics import Interval
+from eval.records.json_files import write_json
+from eval.records.schema import RunFolder
+from eval.report.comparison import Comparison, PairTable, compare, compare_common
+from eval.report.comparison_tables import show
+from eval.report.comparison_texts import TextPairs
+from eval.report.comparison_verdict import MARGIN, judge
 
 app = App(name="python -m eval.compare", version_flags=[])
 

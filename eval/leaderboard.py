@@ -14,13 +14,13 @@ from pydantic import TypeAdapter, ValidationError
 
 from configs.cli import run_app
 from configs.errors import UsageError
-from eval.error_budget import ERROR_BUDGET, exceeds
-from eval.language import HEADLINES
-from eval.leaderboard_rows import Entry, SuiteRow, language_cell, plain, policy_label, ranked_rows
-from eval.protocol import say_inputs
-from eval.recorded import find_runs, read_episodes, read_identity
-from eval.records import RunFolder
-from eval.results import summarize
+from eval.metrics.error_budget import ERROR_BUDGET, exceeds
+from eval.metrics.language import HEADLINES
+from eval.metrics.success import summarize
+from eval.records.protocol import say_inputs
+from eval.records.reader import find_runs, read_episodes, read_identity
+from eval.records.schema import RunFolder
+from eval.report.leaderboard_rows import Entry, SuiteRow, language_cell, plain, policy_label, ranked_rows
 from sim_envs.world import EpisodeKey
 
 app = App(name="python -m eval.leaderboard", version_flags=[])

@@ -11,7 +11,7 @@ from configs.cli import Names, Numbers, run_app
 from configs.errors import UsageError
 from configs.load import check
 from configs.overlay import overlay
-from eval.runs import find_unfinished, new_run
+from eval.records.run_folders import find_unfinished, new_run
 from sim_envs.libero.gl import require_backend
 
 app = App(
@@ -121,8 +121,11 @@ def evaluate(  # noqa: PLR0913 - one parameter per option of the command line
         "video": video,
     }
     require_backend()  # before anything imports MuJoCo, which answers a wrong MUJOCO_GL with a traceback
-    from eval.evaluation import exit_code, run_evaluation  # slow: a simulator and JAX; --help needs neither
-    from eval.given import refuse_idle
+    from eval.policies.given import refuse_idle
+    from eval.rollout.evaluation import (  # slow: a simulator and JAX; --help needs neither
+        exit_code,
+        run_evaluation,
+    )
 
     flags = {key: value for key, value in given.items() if value is not None}
     preset = _preset_name(config, smoke=smoke)

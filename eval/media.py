@@ -7,8 +7,8 @@ from cyclopts import App
 
 from configs.cli import run_app
 from configs.errors import UsageError
-from eval.records import RunFolder
-from eval.showcase import find_showcase, to_markdown, write_pictures
+from eval.records.schema import RunFolder
+from eval.report.readme_media import find_showcase, to_markdown, write_pictures
 from videos.mp4 import VideoError
 
 BEGIN = "<!-- demo: begin. Written by python -m eval.media; edits are lost. -->"

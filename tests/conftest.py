@@ -8,7 +8,7 @@ import hypothesis
 import pytest
 from jaxtyping import install_import_hook
 
-from oxygen.compile_cache import processor
+from oxygen.model.compile_cache import processor
 
 # Read by JAX when it is first imported, so that tests which need no JAX need not import it. Compiled programs
 # are shared by all tests, workers and runs; only tests about compiling have folders of their own.

@@ -32,7 +32,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _run(options: Options, began: float) -> int:
     from eval.bench.subject import find  # takes JAX, which --help does not need
-    from oxygen.compile_cache import use_compile_cache
+    from oxygen.model.compile_cache import use_compile_cache
 
     subject = find(
         options.policy,

@@ -8,7 +8,7 @@ is what is small beside that: norms, rotary embeddings, softmax, activations.
 
 import dataclasses
 
-from oxygen.config import GemmaConfig, Pi05Config
+from oxygen.model.config import GemmaConfig, Pi05Config
 
 BYTES = {"float32": 4, "bfloat16": 2}
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import jax
 
-from eval import provenance
 from eval.bench import memory, multi_process_service
 from eval.bench.measurement import Turns, measure
 from eval.bench.options import Options, command, default_output
@@ -23,8 +22,9 @@ from eval.bench.serving import Bench
 from eval.bench.subject import Subject
 from eval.bench.terminal import Terminal
 from eval.bench.workloads import Contender, Workload
-from eval.interrupts import Interrupts
-from oxygen.scheduler import Mode
+from eval.records import provenance
+from eval.rollout.interrupts import Interrupts
+from oxygen.serving.scheduler import Mode
 
 
 def run_experiment(options: Options, subject: Subject, *, began: float | None = None) -> int:

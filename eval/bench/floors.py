@@ -10,7 +10,6 @@ from typing import Any
 import jax
 
 from configs.errors import UsageError
-from eval import provenance
 from eval.bench import roofline
 from eval.bench.costs import Peaks
 from eval.bench.options import Options, command
@@ -24,8 +23,9 @@ from eval.bench.subject import Subject
 from eval.bench.table import print_growth, print_roofline
 from eval.bench.terminal import open_console
 from eval.bench.workloads import Workload, robots_in_words
-from eval.json_files import write_json
-from oxygen.runner import Sizes
+from eval.records import provenance
+from eval.records.json_files import write_json
+from oxygen.serving.runner import Sizes
 
 
 def report_floors(options: Options, subject: Subject) -> int:

@@ -10,10 +10,10 @@ import numpy as np
 
 from eval.bench.measurement import Query, Run, Text
 from eval.bench.workloads import Contender
-from oxygen.config import Pi05Config
-from oxygen.language import TextTimes
-from oxygen.reply import Reply
-from oxygen.vector_policy import VectorPolicy
+from oxygen.model.config import Pi05Config
+from oxygen.policy.reply import Reply
+from oxygen.policy.vector_policy import VectorPolicy
+from oxygen.serving.language import TextTimes
 
 _DIFFERENT = 4  # observations that follow each other in turn
 

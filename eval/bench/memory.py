@@ -11,7 +11,7 @@ from typing import Protocol
 import jax
 from jax.stages import Compiled
 
-from oxygen.runner import Runner
+from oxygen.serving.runner import Runner
 
 _LANGUAGE = ("prefill", "fork", "decode")
 """What the second process of mode `parallel` runs, by the beginning of a program's name."""

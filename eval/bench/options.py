@@ -12,7 +12,7 @@ from typing import Any, NoReturn, TypeVar
 from configs.errors import UsageError, unknown
 from eval.bench import spelling
 from eval.bench.workloads import Axes
-from oxygen.scheduler import Mode
+from oxygen.serving.scheduler import Mode
 
 T = TypeVar("T")
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from eval.statistics import Interval
+from eval.metrics.statistics import Interval
 from oxygen.typing import Float64
 
 _LEVEL = 0.95

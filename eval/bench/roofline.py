@@ -10,10 +10,10 @@ import jax
 from eval.bench import costs
 from eval.bench.costs import Cost, Peaks
 from eval.bench.schedule import StageTimes
-from oxygen import pi05
-from oxygen.config import Pi05Config
-from oxygen.pi05 import Weights
-from oxygen.runner import ModelInput, Sizes
+from oxygen.model import pi05
+from oxygen.model.config import Pi05Config
+from oxygen.model.pi05 import Weights
+from oxygen.serving.runner import ModelInput, Sizes
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

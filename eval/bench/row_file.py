@@ -7,7 +7,7 @@ from typing import Any
 
 from configs.errors import UsageError
 from eval.bench.row import Row
-from eval.json_files import append_json_line, read_json_lines
+from eval.records.json_files import append_json_line, read_json_lines
 
 
 class RowFile:

@@ -13,8 +13,8 @@ from eval.bench.ratios import Ratio, decode_growth, paired_ratio
 from eval.bench.row import Row, Setting
 from eval.bench.schedule import StageTimes, Work, is_foreseen, work
 from eval.bench.workloads import Contender, Workload
-from eval.statistics import Interval, quantiles
-from oxygen.scheduler import Mode
+from eval.metrics.statistics import Interval, quantiles
+from oxygen.serving.scheduler import Mode
 
 Batch = Callable[[Work], int | None]
 """The size of the decode program that a query's work runs; None if it decodes nothing."""

@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 
 from eval.bench.workloads import Contender, Workload
-from oxygen.scheduler import Mode
+from oxygen.serving.scheduler import Mode
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -13,19 +13,19 @@ from eval.bench.stages import EveryStage
 from eval.bench.subject import Subject
 from eval.bench.unending import Unending, instruction
 from eval.bench.workloads import Contender, Workload
-from oxygen.budget import Deadline, FixedTokens
-from oxygen.config import Pi05Config
-from oxygen.engine_config import EngineConfig
-from oxygen.language import LanguageTask
-from oxygen.pi05 import Weights
-from oxygen.prompts import InstructionPrompt
-from oxygen.runner import Runner, Sizes
-from oxygen.sampling import GREEDY
-from oxygen.scheduler import Mode
-from oxygen.transforms import EMBODIMENTS, Transform, untrained
-from oxygen.vector_policy import Parts, VectorPolicy
-from oxygen.voice import Suffix
-from oxygen.weights_source import load_weights
+from oxygen.model.config import Pi05Config
+from oxygen.model.pi05 import Weights
+from oxygen.policy.vector_policy import Parts, VectorPolicy
+from oxygen.robots.prompts import InstructionPrompt
+from oxygen.robots.transforms import EMBODIMENTS, Transform, untrained
+from oxygen.serving.budget import Deadline, FixedTokens
+from oxygen.serving.engine_config import EngineConfig
+from oxygen.serving.language import LanguageTask
+from oxygen.serving.runner import Runner, Sizes
+from oxygen.serving.sampling import GREEDY
+from oxygen.serving.scheduler import Mode
+from oxygen.serving.voice import Suffix
+from oxygen.weights.source_of import load_weights
 
 _ASKS = "Say: "
 SUFFIX = Suffix(tokens=tuple(Unending().encode(_ASKS)), sampling=GREEDY)

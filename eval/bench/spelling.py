@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from configs.errors import UsageError, unknown
-from oxygen.arrivals import Arrivals, Burst, EveryN, Poisson, RandomLength
+from oxygen.serving.arrivals import Arrivals, Burst, EveryN, Poisson, RandomLength
 
 _SEED = 7
 

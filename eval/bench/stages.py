@@ -8,8 +8,8 @@ import jax
 
 from eval.bench.schedule import StageTimes
 from eval.bench.workloads import Contender
-from oxygen.births import Birthing
-from oxygen.runner import ModelInput, Runner
+from oxygen.serving.births import Birthing
+from oxygen.serving.runner import ModelInput, Runner
 
 _CALLS = 3
 

@@ -5,10 +5,10 @@ import functools
 
 from configs.errors import UsageError
 from eval.bench.unending import PROMPT_ENDS
-from oxygen import config as model_configs
-from oxygen.config import Pi05Config
+from oxygen.model import config as model_configs
+from oxygen.model.config import Pi05Config
 from oxygen.weights import load as load_checkpoint
-from oxygen.weights_source import Loadable
+from oxygen.weights.source_of import Loadable
 
 _SEED = 0
 
@@ -88,7 +88,7 @@ def _random(name: str, dtype: str | None) -> tuple[Pi05Config, Loadable, str]:
 def _of_preset(name: str, dtype: str | None) -> tuple[Pi05Config, Loadable, str]:
     """Sizes and weights of a YAML preset; reading one takes a package that random weights do without."""
     try:
-        from eval.policy_names import read_policy
+        from eval.policies.names import read_policy
     except ModuleNotFoundError as error:
         raise UsageError(
             f"reading preset {name!r} needs {error.name}; install it, or measure "

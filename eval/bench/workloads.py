@@ -4,9 +4,9 @@ import dataclasses
 import itertools
 
 from configs.errors import UsageError, unknown
-from oxygen.arrivals import Arrivals
-from oxygen.budget import Deadline
-from oxygen.scheduler import Mode
+from oxygen.serving.arrivals import Arrivals
+from oxygen.serving.budget import Deadline
+from oxygen.serving.scheduler import Mode
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from eval.bundle.bundling import Bundled, bundle
 from eval.bundle.card import CARD_FILE
 from eval.bundle.contents import MOST_BYTES
 from eval.bundle.history import gaps
-from eval.checkpoints import read_record
+from eval.policies.checkpoints import read_record
 from oxygen.weights.source import bundled
 
 app = App(

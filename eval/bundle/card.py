@@ -14,9 +14,9 @@ from eval.bundle.data import begun_in
 from eval.bundle.history import BEFORE, gaps, stages_of, trainings_of, unknown_start, unlisted
 from eval.bundle.results import Result, TaskResult, read_results
 from eval.bundle.targets import TARGETS, reached
-from eval.checkpoints import read_record, served_only
-from eval.json_files import flattened
-from eval.statistics import wilson_95
+from eval.metrics.statistics import wilson_95
+from eval.policies.checkpoints import read_record, served_only
+from eval.records.json_files import flattened
 from oxygen.weights.loading import SINGLE_FILE
 
 CARD_FILE = "MODEL_CARD.md"

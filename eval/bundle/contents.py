@@ -14,14 +14,14 @@ from pydantic import TypeAdapter, ValidationError
 from configs.errors import UsageError
 from eval.bundle.data import Demonstrated, read_demonstrated
 from eval.bundle.history import BEFORE, refuse_strangers
-from eval.checkpoints import no_checkpoint, read_record
-from eval.json_files import write_json
-from eval.policy_names import read_policy
-from oxygen.card import CARD, RECORD, TOKENIZER
-from oxygen.config import preset
-from oxygen.norms import checkpoint_norms
-from oxygen.transforms import embodiment
+from eval.policies.checkpoints import no_checkpoint, read_record
+from eval.policies.names import read_policy
+from eval.records.json_files import write_json
+from oxygen.model.config import preset
+from oxygen.robots.norms import checkpoint_norms
+from oxygen.robots.transforms import embodiment
 from oxygen.weights import fetch, layout
+from oxygen.weights.card import CARD, RECORD, TOKENIZER
 from oxygen.weights.loading import SINGLE_FILE
 from oxygen.weights.safetensors import open_safetensors
 

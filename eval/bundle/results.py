@@ -11,12 +11,12 @@ from pydantic import TypeAdapter, ValidationError
 from configs.errors import UsageError
 from configs.load import names
 from configs.schema import LanguageTaskConfig, RunConfig
-from eval.given import idle_in
-from eval.json_files import write_json
-from eval.language_results import LanguageRow
-from eval.recorded import AssetsUsed, find_runs, read_episodes, read_identity
-from eval.records import RunFolder
-from eval.results import summarize
+from eval.metrics.language_results import LanguageRow
+from eval.metrics.success import summarize
+from eval.policies.given import idle_in
+from eval.records.json_files import write_json
+from eval.records.reader import AssetsUsed, find_runs, read_episodes, read_identity
+from eval.records.schema import RunFolder
 
 _FILE = "results.json"
 _TOLD_ELSEWHERE = {

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from eval.bundle.results import Result
-from eval.statistics import wilson_95
+from eval.metrics.statistics import wilson_95
 from sim_envs.libero.assets import STANDINS
 from sim_envs.libero.tasks import is_drawn
 

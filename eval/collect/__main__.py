@@ -100,7 +100,7 @@ def collect(  # noqa: PLR0913 - one parameter per option of the command line
     }
     require_backend()  # before anything imports MuJoCo, which answers a wrong MUJOCO_GL with a traceback
     from eval.collect.collection import collect_demonstrations, worker_count  # slow: a simulator and JAX
-    from eval.given import refuse_without_a_model
+    from eval.policies.given import refuse_without_a_model
 
     flags = {key: value for key, value in given.items() if value is not None}
     resolved = check(CollectConfig, overlay(CollectConfig, config, flags), source="the command line")

@@ -15,7 +15,6 @@ import pyarrow.parquet as pq
 
 from configs.errors import UsageError
 from configs.schema import CollectConfig, RunConfig
-from eval import provenance
 from eval.collect.assemble import assemble
 from eval.collect.console import Console
 from eval.collect.contact_sheet import write_contact_sheet
@@ -24,14 +23,15 @@ from eval.collect.demonstrator import Demonstrator, MeansWhatItDoes
 from eval.collect.plan import Job, frame_rate, learner_config, make_jobs, run_config
 from eval.collect.store import EpisodeStore, Kept
 from eval.collect.workers import Report, Setting, Work, play_here, play_in_workers
-from eval.interrupts import Interrupts
-from eval.json_files import write_json
-from eval.oracle import Oracle
-from eval.plan import check_playable, make_plan
-from eval.policies import Scripted, open_policy, read_cast
-from eval.policy_names import weights_sha256
-from eval.records import Outcome, RunFolder
-from eval.worlds import WorldHolder
+from eval.policies.engine import Scripted, open_policy, read_cast
+from eval.policies.names import weights_sha256
+from eval.policies.oracle import Oracle
+from eval.records import provenance
+from eval.records.json_files import write_json
+from eval.records.schema import Outcome, RunFolder
+from eval.rollout.interrupts import Interrupts
+from eval.rollout.plan import check_playable, make_plan
+from eval.rollout.worlds import WorldHolder
 from oxygen.training import layout
 from oxygen.training.demonstrations import Demonstrations
 from sim_envs.libero.assets import AssetSet, find_assets

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from configs.schema import CollectConfig
 from eval.collect.plan import Job
 from eval.collect.workers import Report
-from eval.records import Outcome
+from eval.records.schema import Outcome
 from sim_envs.libero.assets import AssetSet
 
 _MEGABYTE = 1e6

@@ -13,8 +13,8 @@ import numpy as np
 from jaxtyping import Float64
 
 from eval.collect.demonstrator import Demonstrator
-from eval.policies import Policy
-from oxygen.reply import Reply, Tail
+from eval.policies.engine import Policy
+from oxygen.policy.reply import Reply, Tail
 from sim_envs.world import EpisodeKey, Observation, World
 
 _LEARNER_TURN = (3, 96)

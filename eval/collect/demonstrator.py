@@ -6,8 +6,8 @@ from typing import Any, Protocol
 import numpy as np
 from jaxtyping import Float64
 
-from eval.policies import Policy
-from oxygen.reply import Reply, Tail
+from eval.policies.engine import Policy
+from oxygen.policy.reply import Reply, Tail
 from sim_envs.world import EpisodeKey, Observation, World
 
 

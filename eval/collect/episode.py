@@ -14,8 +14,8 @@ from eval.collect.plan import Job
 from eval.collect.statistics import Histogram, histogram
 from eval.collect.tables import arrow_schema, png_cells, row_features
 from eval.collect.truth import columns_of
-from eval.interrupts import Interrupts
-from eval.rollout import Query, rollout
+from eval.rollout.interrupts import Interrupts
+from eval.rollout.rollout import Query, rollout
 from oxygen.training import layout
 from sim_envs.world import World
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from configs.errors import UsageError
 from configs.schema import CollectConfig, RunConfig
-from eval.plan import TaskPlan, make_plan
+from eval.rollout.plan import TaskPlan, make_plan
 from sim_envs.libero.assets import AssetSet
 from sim_envs.world import EpisodeKey
 

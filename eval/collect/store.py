@@ -16,7 +16,7 @@ from configs.schema import CollectConfig
 from eval.collect.episode import Demonstration, Failure
 from eval.collect.plan import DemonstrationKey
 from eval.collect.statistics import Histogram
-from eval.json_files import write_json
+from eval.records.json_files import write_json
 from oxygen.training import layout
 
 _MAY_DIFFER = {

@@ -22,9 +22,9 @@ from eval.collect.demonstrator import Demonstrator
 from eval.collect.episode import Demonstration, demonstrate
 from eval.collect.plan import Job
 from eval.collect.store import EpisodeStore
-from eval.interrupts import Interrupts
-from eval.plan import TaskPlan
-from eval.records import Outcome
+from eval.records.schema import Outcome
+from eval.rollout.interrupts import Interrupts
+from eval.rollout.plan import TaskPlan
 from sim_envs.world import World
 
 _PATIENCE_S = 0.3

@@ -12,13 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from configs.errors import UsageError
-from oxygen.card import CARD, RECORD, TOKENIZER, card_text
-from oxygen.config import Pi05Config
-from oxygen.language import LanguageTask
-from oxygen.norms import FILE_NAME
+from oxygen.model.config import Pi05Config
+from oxygen.robots.norms import FILE_NAME
+from oxygen.serving.language import LanguageTask
 from oxygen.training.optimiser import TrainState
 from oxygen.training.statistics import write_statistics
 from oxygen.typing import Params
+from oxygen.weights.card import CARD, RECORD, TOKENIZER, card_text
 from oxygen.weights.checkpoint import Stored
 from oxygen.weights.loading import SINGLE_FILE
 from oxygen.weights.safetensors import SUFFIX, open_safetensors, write_safetensors
@@ -33,7 +33,7 @@ class Served:
 
     Attributes:
         model: The model's sizes.
-        embodiment: Name of the robot, see `oxygen.transforms`.
+        embodiment: Name of the robot, see `oxygen.robots.transforms`.
         asset_id: Where a checkpoint keeps that robot's statistics.
         statistics: Of the demonstrations.
         tokenizer: The SentencePiece model.

@@ -10,9 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from oxygen import decoding, gemma, pi05, rotary
-from oxygen.config import Pi05Config
-from oxygen.pi05 import Prefix, Weights
+from oxygen.model import gemma, pi05, rotary
+from oxygen.model.config import Pi05Config
+from oxygen.model.pi05 import Prefix, Weights
+from oxygen.serving import decoding
 from oxygen.typing import Array, Bool, Float32, Int32, UInt8
 
 

@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 
-from oxygen.config import Pi05Config
-from oxygen.params import Shape, nested, shapes, standard_normal
+from oxygen.model.config import Pi05Config
+from oxygen.model.params import Shape, nested, shapes, standard_normal
 from oxygen.typing import Float32, Params
 
 

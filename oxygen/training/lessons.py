@@ -9,14 +9,14 @@ import jax
 import numpy as np
 
 from configs.errors import UsageError
-from oxygen.config import Pi05Config
-from oxygen.language import LanguageTask, stop_token
-from oxygen.prompts import fitted
-from oxygen.tokenizer import Tokenizer, check_fits
+from oxygen.model.config import Pi05Config
+from oxygen.robots.prompts import fitted
+from oxygen.robots.tokenizer import Tokenizer, check_fits
+from oxygen.robots.transforms import Transform
+from oxygen.serving.language import LanguageTask, stop_token
 from oxygen.training.forward import TextLayout
 from oxygen.training.recipe import Recipe
 from oxygen.training.samples import Mixture, order
-from oxygen.transforms import Transform
 from oxygen.typing import Bool, Float32, Int32, Int64, Leaf
 
 _ROUNDED_TO = 4

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 import jax
 import jax.numpy as jnp
 
-from oxygen import pi05
-from oxygen.config import Pi05Config
-from oxygen.pi05 import Prefix
+from oxygen.model import pi05
+from oxygen.model.config import Pi05Config
+from oxygen.model.pi05 import Prefix
 from oxygen.training.augmentation import augment
 from oxygen.training.forward import TextLayout, read_prefix, text_scores, velocities
 from oxygen.training.freezing import held

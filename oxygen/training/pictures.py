@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from configs.errors import UsageError
-from oxygen.images import resize_with_pad
+from oxygen.robots.images import resize_with_pad
 from oxygen.training import layout
 from oxygen.training.tables import Info, Span, named, open_table
 from oxygen.typing import UInt8

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from configs.errors import UsageError
-from oxygen.config import Pi05Config
-from oxygen.images import camera_images
+from oxygen.model.config import Pi05Config
+from oxygen.robots.images import camera_images
 from oxygen.typing import Bool, Float, Float32, Int64, UInt8
 
 

@@ -10,10 +10,11 @@ import jax
 import jax.numpy as jnp
 
 from configs.errors import UsageError
-from oxygen.config import Pi05Config
-from oxygen.language import LanguageTask
-from oxygen.params import nested, shapes
-from oxygen.tokenizer import SentencePieceTokenizer
+from oxygen.model.config import Pi05Config
+from oxygen.model.params import nested, shapes
+from oxygen.robots.tokenizer import SentencePieceTokenizer
+from oxygen.robots.transforms import Transform, embodiment
+from oxygen.serving.language import LanguageTask
 from oxygen.training import checkpoint
 from oxygen.training.claim import ASKED, DEMONSTRATIONS, claim, refuse_another
 from oxygen.training.initial import initial_params
@@ -24,7 +25,6 @@ from oxygen.training.recipe import CHECKPOINTS, Recipe
 from oxygen.training.samples import Mixture
 from oxygen.training.statistics import Statistics, kept_statistics, measure, norms_of
 from oxygen.training.trainer import OnCheckpoint, Schedule, Trainer
-from oxygen.transforms import Transform, embodiment
 from oxygen.typing import Params
 from oxygen.weights import fetch, load
 
@@ -35,7 +35,7 @@ class Training:
 
     Attributes:
         model: The model's sizes.
-        embodiment: Name of the robot, see `oxygen.transforms`.
+        embodiment: Name of the robot, see `oxygen.robots.transforms`.
         tasks: The language tasks to learn.
         recipe: How it is trained.
         data: What the demonstrations are called, for the record.

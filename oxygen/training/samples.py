@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from configs.errors import UsageError
-from oxygen.config import Pi05Config
+from oxygen.model.config import Pi05Config
 from oxygen.training.recordings import Recording
 from oxygen.typing import Bool, Float32, Int64, UInt8
 

@@ -6,7 +6,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from configs.errors import unknown
-from oxygen.config import Pi05Config
+from oxygen.model.config import Pi05Config
 from oxygen.training.samples import Samples
 from oxygen.typing import UInt8
 

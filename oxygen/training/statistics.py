@@ -7,9 +7,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from oxygen.norms import QuantileNorm, RobotNorms, ZScoreNorm, checkpoint_norms, read_norms
+from oxygen.robots.norms import QuantileNorm, RobotNorms, ZScoreNorm, checkpoint_norms, read_norms
+from oxygen.robots.transforms import Embodiment
 from oxygen.training.samples import Mixture
-from oxygen.transforms import Embodiment
 from oxygen.typing import Float, Float64
 
 Statistics: TypeAlias = dict[str, dict[str, list[float]]]
@@ -57,7 +57,7 @@ def norms_of(measured: Statistics) -> RobotNorms:
 
 
 def write_statistics(path: Path, measured: Statistics) -> None:
-    """Write them as openpi does, for `oxygen.norms.read_norms`."""
+    """Write them as openpi does, for `oxygen.robots.norms.read_norms`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({"norm_stats": measured}, indent=2) + "\n", encoding="utf-8")
 

@@ -7,7 +7,7 @@ from typing import Protocol, runtime_checkable
 import jax.numpy as jnp
 import numpy as np
 
-from oxygen.params import Shape
+from oxygen.model.params import Shape
 from oxygen.typing import Float
 
 PIECE_BYTES = 1 << 20

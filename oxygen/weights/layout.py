@@ -4,9 +4,9 @@ import functools
 from collections.abc import Iterable, Mapping
 
 from configs.errors import UsageError
-from oxygen import params
-from oxygen.config import PRESETS, Pi05Config
-from oxygen.params import Shape
+from oxygen.model import params
+from oxygen.model.config import PRESETS, Pi05Config
+from oxygen.model.params import Shape
 from oxygen.weights.checkpoint import Stored
 
 _FLOATS = ("bfloat16", "float16", "float32", "float64")

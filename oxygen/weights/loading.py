@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from configs.errors import UsageError, nearest_first, unknown
-from oxygen import params
-from oxygen.config import Pi05Config
-from oxygen.params import Shape
+from oxygen.model import params
+from oxygen.model.config import Pi05Config
+from oxygen.model.params import Shape
 from oxygen.typing import Float, Params
 from oxygen.weights import layout
 from oxygen.weights.checkpoint import Checkpoint

@@ -3,7 +3,7 @@
 import json
 
 from benchmarks.record import record
-from eval import provenance
+from eval.records import provenance
 
 
 def test_figures_are_kept_with_the_code_the_machine_and_the_command(tmp_path, capsys):

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.second_start import command, measure
 from eval.bench.options import read
-from oxygen.compile_cache import CACHE_VARIABLE
+from oxygen.model.compile_cache import CACHE_VARIABLE
 
 _COMPILES_FOR_HALF_A_SECOND = f"""
 import os, pathlib, sys, time

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from configs.schema import RunConfig
-from eval import evaluation
+from eval.rollout import evaluation
 from sim_envs.fake import FakeWorld
 from tests.eval.doubles import FakeAssets, FakePolicy
 
@@ -24,5 +24,5 @@ def policy(monkeypatch) -> FakePolicy:
     fake = FakePolicy()
     monkeypatch.setattr(evaluation, "open_policies", lambda cast, arms: [fake for _ in arms])
     monkeypatch.setattr(evaluation, "find_assets", lambda source: FakeAssets(name="none", path=Path()))
-    monkeypatch.setattr("eval.worlds.LiberoSim", lambda task, **_: FakeWorld(success_at=7))
+    monkeypatch.setattr("eval.rollout.worlds.LiberoSim", lambda task, **_: FakeWorld(success_at=7))
     return fake

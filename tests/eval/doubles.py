@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from oxygen.language import TextBorn, TextFinished
-from oxygen.reply import Reply, Tail
+from oxygen.policy.reply import Reply, Tail
+from oxygen.serving.language import TextBorn, TextFinished
 from sim_envs.libero.assets import AssetSet
 from sim_envs.world import EpisodeKey, Observation, World
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from eval.records import EpisodeResult, Outcome, RequestCounts, RunFolder
+from eval.records.schema import EpisodeResult, Outcome, RequestCounts, RunFolder
 from sim_envs.world import EpisodeKey
 
 

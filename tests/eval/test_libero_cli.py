@@ -16,7 +16,7 @@ def started(monkeypatch) -> list[RunConfig]:
     """The configurations that the command line would have run."""
     runs: list[RunConfig] = []
     monkeypatch.setattr(
-        "eval.evaluation.run_evaluation", lambda *arms: runs.extend(arm.config for arm in arms) or []
+        "eval.rollout.evaluation.run_evaluation", lambda *arms: runs.extend(arm.config for arm in arms) or []
     )
     return runs
 

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oxygen import tokenizer
-from oxygen.arrivals import EveryN
-from oxygen.budget import FixedTokens
-from oxygen.config import GemmaConfig, Pi05Config, SiglipConfig
-from oxygen.language import LanguageTask
-from oxygen.policy import EngineConfig, OxyGenPolicy, create_policy
-from oxygen.scheduler import Mode
+from oxygen.model.config import GemmaConfig, Pi05Config, SiglipConfig
+from oxygen.policy.policy import EngineConfig, OxyGenPolicy, create_policy
+from oxygen.robots import tokenizer
+from oxygen.serving.arrivals import EveryN
+from oxygen.serving.budget import FixedTokens
+from oxygen.serving.language import LanguageTask
+from oxygen.serving.scheduler import Mode
 
 _EXPERT = GemmaConfig(width=32, depth=2, mlp_dim=64, num_heads=4, num_kv_heads=1, head_dim=8)
 

@@ -5,7 +5,7 @@ import collections
 import pytest
 
 from configs.errors import UsageError
-from oxygen import tokenizer
+from oxygen.robots import tokenizer
 from sim_envs.libero.tasks import SUITES, list_tasks
 from sim_envs.libero.wordings import training_wordings, wording_of, wordings
 from sim_envs.world import EpisodeKey

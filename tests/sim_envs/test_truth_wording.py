@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from configs.load import load
 from configs.schema import LanguageTaskConfig
-from oxygen import tokenizer
+from oxygen.robots import tokenizer
 from sim_envs.truth.account import Deed, Fact, Memory, Narration, Phase, Verb
 from sim_envs.truth.places import PARTS
 from sim_envs.truth.wording import WORDINGS, narrate, parse_memory, parse_narration, remember

@@ -13,7 +13,7 @@ from eval.bench.rows import Afterwards, rows
 from eval.bench.schedule import StageTimes
 from eval.bench.spelling import parse
 from eval.bench.workloads import Contender, Workload
-from oxygen.scheduler import Mode
+from oxygen.serving.scheduler import Mode
 
 STAGES = StageTimes(prefill=100.0, denoise=30.0, fork=5.0, decode={1: 4.0, 30: 10.0})
 

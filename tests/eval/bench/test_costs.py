@@ -9,10 +9,11 @@ import pytest
 
 from eval.bench import costs
 from eval.bench.costs import Cost, Peaks
-from oxygen import pi05, runner
-from oxygen.config import PI05_LIBERO, TINY
-from oxygen.params import random_params
-from oxygen.runner import Runner, Sizes
+from oxygen.model import pi05
+from oxygen.model.config import PI05_LIBERO, TINY
+from oxygen.model.params import random_params
+from oxygen.serving import runner
+from oxygen.serving.runner import Runner, Sizes
 
 RTX_4090 = Peaks(flops_per_s=165.2e12, bytes_per_s=1008e9, source="published")
 H200 = Peaks(flops_per_s=790e12, bytes_per_s=4.3e12, source="what one was seen to do")
@@ -95,7 +96,7 @@ def test_a_prefix_needs_almost_a_whole_pass_of_the_published_size():
 
 def test_bytes_hold_every_weight_that_a_stage_reads_once():
     """The matrices' sizes, summed up from the parameters themselves."""
-    from oxygen.params import shapes
+    from oxygen.model.params import shapes
 
     sizes = {path: functools.reduce(lambda a, b: a * b, shape) for path, shape in shapes(TINY).items()}
 

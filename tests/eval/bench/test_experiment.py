@@ -21,8 +21,8 @@ from eval.bench.serving import Bench
 from eval.bench.spelling import parse
 from eval.bench.subject import find
 from eval.bench.workloads import Contender, Workload
-from eval.json_files import read_json_lines
-from oxygen.scheduler import Mode
+from eval.records.json_files import read_json_lines
+from oxygen.serving.scheduler import Mode
 from tests.eval.bench.small import SUBJECT, options
 from tests.oxygen.conftest import SMALL
 

@@ -4,7 +4,7 @@ import pytest
 
 from eval.bench.measurement import Turns, measure, order
 from eval.bench.workloads import Contender
-from oxygen.scheduler import Mode
+from oxygen.serving.scheduler import Mode
 from tests.eval.bench.conftest import STAGES, query
 
 TURNS = Turns(repetitions=3, queries=2, warm_up=5)

@@ -11,8 +11,8 @@ from eval.bench import schedule
 from eval.bench.schedule import StageTimes, Work, work
 from eval.bench.spelling import parse
 from eval.bench.workloads import Axes, Contender
-from oxygen.arrivals import Arrivals
-from oxygen.scheduler import Mode
+from oxygen.serving.arrivals import Arrivals
+from oxygen.serving.scheduler import Mode
 from tests.eval.bench.conftest import workload
 
 

@@ -7,8 +7,8 @@ import pytest
 from eval.bench.serving import Bench, sizes_of
 from eval.bench.subject import Subject
 from eval.bench.workloads import Contender
-from oxygen.runner import Sizes
-from oxygen.scheduler import Mode
+from oxygen.serving.runner import Sizes
+from oxygen.serving.scheduler import Mode
 from tests.eval.bench.conftest import workload
 from tests.oxygen.conftest import SMALL
 

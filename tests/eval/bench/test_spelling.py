@@ -4,7 +4,7 @@ import pytest
 
 from configs.errors import UsageError
 from eval.bench.spelling import parse
-from oxygen.arrivals import Burst, EveryN, Poisson, RandomLength
+from oxygen.serving.arrivals import Burst, EveryN, Poisson, RandomLength
 
 
 @pytest.mark.parametrize(

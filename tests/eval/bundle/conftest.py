@@ -5,20 +5,22 @@ from pathlib import Path
 
 import pytest
 
-from eval import evaluation, libero
+from eval import libero
 from eval.bundle.bundling import bundle
-from oxygen import params, tokenizer
-from oxygen.config import TINY
-from oxygen.language import LanguageTask
+from eval.rollout import evaluation
+from oxygen.model import params
+from oxygen.model.config import TINY
+from oxygen.robots import tokenizer
+from oxygen.serving.language import LanguageTask
 from oxygen.training import checkpoint as checkpoints
 from oxygen.training.recipe import Recipe
 from oxygen.training.run import Training
 from sim_envs.fake import FakeWorld
 from sim_envs.truth.account import Narration, Phase
 from sim_envs.truth.wording import narrate
-from tests.eval.collecting import NEVER, collect
+from tests.eval.collect.collecting import NEVER, collect
 from tests.eval.doubles import FakeAssets, FakePolicy
-from tests.eval.test_train import moments
+from tests.eval.train.test_train import moments
 
 STEP = 7
 
@@ -90,7 +92,7 @@ def evaluate(monkeypatch, tmp_path):
         lambda cast, arms: [Narrator() if cast.tasks else Silent() for _ in arms],
     )
     monkeypatch.setattr(evaluation, "find_assets", lambda source: FakeAssets(name="no-physics", path=Path()))
-    monkeypatch.setattr("eval.worlds.LiberoSim", lambda task, **_: FakeWorld(success_at=12))
+    monkeypatch.setattr("eval.rollout.worlds.LiberoSim", lambda task, **_: FakeWorld(success_at=12))
 
     def run(policy: Path, *options: str) -> Path:
         folder = tmp_path / f"runs_{len(list(tmp_path.iterdir()))}"

@@ -15,12 +15,12 @@ from eval.bundle.__main__ import app
 from eval.bundle.bundling import bundle
 from eval.bundle.card import CARD_FILE
 from eval.bundle.contents import read_contents
-from eval.checkpoints import read_record
-from eval.policy_names import read_policy
-from oxygen import params
-from oxygen.config import TINY
+from eval.policies.checkpoints import read_record
+from eval.policies.names import read_policy
+from oxygen.model import params
+from oxygen.model.config import TINY
 from tests.eval.bundle.conftest import STEP
-from tests.eval.test_policies import actions_of
+from tests.eval.policies.test_policies import actions_of
 
 
 def files(folder: Path) -> set[str]:

@@ -8,11 +8,11 @@ from eval.bundle.card import CARD_FILE, ranges, render
 from eval.bundle.contents import read_contents
 from eval.bundle.data import read_demonstrated
 from eval.bundle.results import merged, read_results
-from eval.checkpoints import read_record
+from eval.policies.checkpoints import read_record
 from oxygen.training.recipe import Recipe
 from oxygen.weights.source import bundled
 from tests.eval.bundle.conftest import STEP, write_checkpoint
-from tests.eval.collecting import NEVER, collect
+from tests.eval.collect.collecting import NEVER, collect
 
 
 def test_the_card_tells_the_hash_the_parameters_the_data_and_the_recipe(shipped):

@@ -11,7 +11,7 @@ from eval.bundle.bundling import bundle
 from eval.bundle.card import render
 from eval.bundle.contents import read_contents
 from eval.bundle.history import trainings_of
-from eval.checkpoints import read_record
+from eval.policies.checkpoints import read_record
 from oxygen.training import layout
 from tests.eval.bundle.conftest import write_checkpoint
 

@@ -6,9 +6,9 @@ import pytest
 
 from eval.bundle.results import Result, TaskResult
 from eval.bundle.targets import TARGETS, Reached, reached
-from eval.language_results import LanguageRow
-from eval.recorded import AssetsUsed
-from eval.statistics import wilson_95
+from eval.metrics.language_results import LanguageRow
+from eval.metrics.statistics import wilson_95
+from eval.records.reader import AssetsUsed
 from sim_envs.libero.tasks import FIRST_DRAWN
 
 TINY = TARGETS["tiny"]

@@ -5,10 +5,10 @@ import dataclasses
 import numpy as np
 import pytest
 
-from oxygen import tokenizer
-from oxygen.arrivals import EveryN
-from oxygen.config import PRESETS
-from oxygen.language import LanguageTask
+from oxygen.model.config import PRESETS
+from oxygen.robots import tokenizer
+from oxygen.serving.arrivals import EveryN
+from oxygen.serving.language import LanguageTask
 from oxygen.training.recipe import NO_AUGMENTATION, Recipe
 from oxygen.training.run import Training
 from oxygen.training.samples import Samples

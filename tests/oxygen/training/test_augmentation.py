@@ -6,12 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from oxygen.robots.transforms import LIBERO_COMPACT, Transform
 from oxygen.training.augmentation import augment
 from oxygen.training.lessons import Lessons
 from oxygen.training.recipe import NO_AUGMENTATION, Augmentation
 from oxygen.training.samples import Mixture
 from oxygen.training.statistics import measure, norms_of
-from oxygen.transforms import LIBERO_COMPACT, Transform
 from tests.oxygen.training.conftest import MODEL, RECIPE, VOCABULARY, samples
 
 IMAGES = jnp.asarray(np.random.default_rng(0).integers(0, 256, (3, 2, 50, 50, 3), dtype=np.uint8))

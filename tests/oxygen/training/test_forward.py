@@ -5,9 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from oxygen import params, pi05, tokenizer
-from oxygen.policy import EngineConfig
-from oxygen.scheduler import Mode
+from oxygen.model import params, pi05
+from oxygen.policy.policy import EngineConfig
+from oxygen.robots import tokenizer
+from oxygen.serving.scheduler import Mode
 from oxygen.training.forward import TextLayout, read_prefix, text_scores, velocities
 from tests.oxygen.conftest import SMALL, TASKS
 

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from configs.errors import UsageError
-from oxygen import pi05
+from oxygen.model import pi05
+from oxygen.robots.transforms import LIBERO, Transform
 from oxygen.training import checkpoint
 from oxygen.training.forward import read_prefix
 from oxygen.training.initial import initial_params
@@ -23,7 +24,6 @@ from oxygen.training.run import train
 from oxygen.training.samples import Mixture
 from oxygen.training.statistics import measure, norms_of
 from oxygen.training.trainer import Schedule
-from oxygen.transforms import LIBERO, Transform
 from tests.oxygen.training.conftest import MODEL, RECIPE, TASKS, VOCABULARY, samples, training
 
 DEEP = dataclasses.replace(

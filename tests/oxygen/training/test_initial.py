@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from oxygen import params, pi05
-from oxygen.config import SMALL, TINY
+from oxygen.model import params, pi05
+from oxygen.model.config import SMALL, TINY
 from oxygen.training.forward import read_prefix, velocities
 from oxygen.training.initial import initial_params
 from tests.oxygen.training.conftest import MODEL

@@ -7,13 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from oxygen.robots.transforms import LIBERO, Transform
 from oxygen.training.initial import initial_params
 from oxygen.training.lessons import Lessons
 from oxygen.training.losses import Objective, draw_times, flow_loss, text_loss
 from oxygen.training.recipe import Reach
 from oxygen.training.samples import Mixture
 from oxygen.training.statistics import measure, norms_of
-from oxygen.transforms import LIBERO, Transform
 from tests.oxygen.training.conftest import MODEL, RECIPE, TASKS, VOCABULARY, samples
 
 KEY = jax.random.key(3)

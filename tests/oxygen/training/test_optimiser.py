@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from configs.errors import UsageError
-from oxygen.config import TINY
+from oxygen.model.config import TINY
 from oxygen.training.initial import initial_params
 from oxygen.training.optimiser import begin, optimiser, rate_at
 from tests.oxygen.training.conftest import RECIPE

@@ -13,9 +13,9 @@ import pytest
 from PIL import Image
 
 from configs.errors import UsageError
-from oxygen import config
-from oxygen.config import PRESETS
-from oxygen.images import resize_with_pad
+from oxygen.model import config
+from oxygen.model.config import PRESETS
+from oxygen.robots.images import resize_with_pad
 from oxygen.training import checkpoint
 from oxygen.training.recordings import Recording
 from oxygen.training.samples import Samples

@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 from configs.errors import UsageError
-from oxygen import transforms, weights
-from oxygen.policy import EngineConfig, create_policy
-from oxygen.scheduler import Mode
+from oxygen import weights
+from oxygen.policy.policy import EngineConfig, create_policy
+from oxygen.robots import transforms
+from oxygen.robots.transforms import LIBERO
+from oxygen.serving.scheduler import Mode
 from oxygen.training import checkpoint
 from oxygen.training.claim import asked_in
 from oxygen.training.lessons import Lessons
@@ -22,7 +24,6 @@ from oxygen.training.run import train
 from oxygen.training.samples import Mixture
 from oxygen.training.statistics import measure, norms_of
 from oxygen.training.trainer import Schedule
-from oxygen.transforms import LIBERO
 from tests.oxygen.training.conftest import MODEL, RECIPE, TASKS, VOCABULARY, samples, training
 
 OFTEN = Schedule(log_every=20, save_every=40)

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from configs.errors import UsageError
+from oxygen.robots.transforms import LIBERO, LIBERO_STATE, Transform
 from oxygen.training.lessons import Lessons, script
 from oxygen.training.recipe import Augmentation, Recipe
 from oxygen.training.samples import Mixture, order
 from oxygen.training.sources import samples_of
 from oxygen.training.statistics import measure, norms_of
-from oxygen.transforms import LIBERO, LIBERO_STATE, Transform
 from tests.oxygen.training.conftest import MODEL, RECIPE, TASKS, VOCABULARY, samples
 
 

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from oxygen.norms import read_norms
+from oxygen.robots.norms import read_norms
 from oxygen.training.samples import Mixture
 from oxygen.training.statistics import measure, norms_of, write_statistics
 from tests.oxygen.training.conftest import samples

@@ -1,0 +1,1 @@
+"""Statistics, success rates, latency, graded texts, action differences."""

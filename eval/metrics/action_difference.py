@@ -1,0 +1,98 @@
+"""How far two runs' actions lie apart, query by query: exactly nothing where they are the same bits."""
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from jaxtyping import Float64
+
+from configs.errors import UsageError
+from eval.records.reader import QueryRecord
+from sim_envs.world import EpisodeKey
+
+Chunk = Float64[np.ndarray, "horizon action"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EpisodeQueries:
+    """The queries of one episode in both runs."""
+
+    key: EpisodeKey
+    a: Sequence[QueryRecord]
+    b: Sequence[QueryRecord]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ActionDifference:
+    """The largest absolute difference over the common queries of every episode.
+
+    Attributes:
+        largest: In the action's own units; infinite where one run's number is NaN and the other's is not;
+            None where there is no common query.
+        key: The episode in which it is reached first; None where nothing differs.
+        query: The query of that episode.
+        bitwise_equal: Whether both runs made the same number of queries everywhere, with the same bits.
+        n_queries: Common queries compared.
+        n_uneven: Episodes in which the runs made different numbers of queries.
+        first_uneven: The first such episode.
+        first_uneven_counts: Its numbers of queries, in A and in B.
+    """
+
+    largest: float | None
+    key: EpisodeKey | None
+    query: int | None
+    bitwise_equal: bool
+    n_queries: int
+    n_uneven: int
+    first_uneven: EpisodeKey | None
+    first_uneven_counts: tuple[int, int] | None
+
+
+def action_difference(episodes: Iterable[EpisodeQueries]) -> ActionDifference:
+    """Compare the actions of two runs on the same episodes.
+
+    Raises:
+        UsageError: if the actions have different widths.
+    """
+    largest: float | None = None
+    where: tuple[EpisodeKey | None, int | None] = (None, None)
+    same_bits = True
+    n_queries = 0
+    uneven: list[EpisodeQueries] = []
+    for episode in episodes:
+        if len(episode.a) != len(episode.b):
+            uneven.append(episode)
+        for index, (a, b) in enumerate(zip(episode.a, episode.b, strict=False)):
+            n_queries += 1
+            same_bits = same_bits and _same_bits(a.actions, b.actions)
+            gap = _largest_gap(a.actions, b.actions, episode.key)
+            if largest is None or gap > largest:
+                largest = gap
+                where = (episode.key, index) if gap > 0 else where
+    return ActionDifference(
+        largest=largest,
+        key=where[0],
+        query=where[1],
+        bitwise_equal=same_bits and not uneven and n_queries > 0,
+        n_queries=n_queries,
+        n_uneven=len(uneven),
+        first_uneven=uneven[0].key if uneven else None,
+        first_uneven_counts=(len(uneven[0].a), len(uneven[0].b)) if uneven else None,
+    )
+
+
+def _same_bits(a: Chunk, b: Chunk) -> bool:
+    """Tells 0 from -0 and one NaN from another, which comparing numbers does not."""
+    return a.shape == b.shape and a.tobytes() == b.tobytes()
+
+
+def _largest_gap(a: Chunk, b: Chunk, key: EpisodeKey) -> float:
+    """Over the actions both chunks have. Two NaNs, or two equal infinities, lie nothing apart."""
+    if a.shape[1] != b.shape[1]:
+        raise UsageError(f"{key}: actions have {a.shape[1]} numbers in one run and {b.shape[1]} in the other")
+    horizon = min(len(a), len(b))
+    a, b = a[:horizon], b[:horizon]
+    same = (a == b) | (np.isnan(a) & np.isnan(b))
+    with np.errstate(invalid="ignore", over="ignore"):
+        gaps = np.where(same, 0.0, np.abs(a - b))
+    return float(np.nan_to_num(gaps, nan=np.inf, posinf=np.inf).max(initial=0.0))

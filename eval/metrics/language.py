@@ -1,0 +1,198 @@
+"""Grades what a policy says against the world's own account: at the query a text was born in, and again at
+the one it arrived in.
+
+A text is read by `sim_envs.truth.wording`; one that cannot be read is not graded, and counted as that. Every
+score is a share (so many right of so many), so that episodes, tasks and suites add up.
+"""
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import combinations
+from typing import Any, Self
+
+from oxygen.serving.language import TextFinished
+from sim_envs.truth.account import Deed, Memory, Narration, Truth
+from sim_envs.truth.wording import parse_memory, parse_narration
+
+ORACLE = "oracle"
+"""The reason of a text that was not generated but read aloud from the truth."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Share:
+    """So many of so many."""
+
+    hits: int = 0
+    of: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.hits <= self.of:
+            raise ValueError(f"{self.hits} hits of {self.of}")
+
+    def __add__(self, other: "Share") -> "Share":
+        return Share(hits=self.hits + other.hits, of=self.of + other.of)
+
+
+Shares = Mapping[str, Share]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TextScores:
+    """How the texts of one language task fared in one episode.
+
+    Attributes:
+        texts: Finished texts.
+        not_graded: Those that could not be read: outside the vocabulary, cut off, contradicting themselves.
+        oracle: Those that were read aloud from the truth: what they score is the ceiling, and no merit.
+        born: Measure to its share, against the truth at the query the text was born in.
+        arrived: The same against the truth at the query it was finished in.
+        staleness_ms: Sum over the texts of the time the policy worked on them, milliseconds.
+        staleness_s: Sum over the texts of the simulated time from birth to arrival, seconds.
+    """
+
+    texts: int
+    not_graded: int
+    oracle: int
+    born: Shares
+    arrived: Shares
+    staleness_ms: float
+    staleness_s: float
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> Self:
+        """The inverse of `dataclasses.asdict`."""
+        shares = {
+            when: {measure: Share(**share) for measure, share in record[when].items()}
+            for when in ("born", "arrived")
+        }
+        fields: dict[str, Any] = {**record, **shares}
+        return cls(**fields)
+
+
+def grade_narration(said: Narration, truth: Truth) -> Shares:
+    """Whether the phase is right, and the object and the target where there is one; `all` is all three.
+
+    An object or target that is not there and was named is wrong by `all` alone: it has no true one to be
+    compared with.
+    """
+    true = truth.narration
+    shares = {"phase": _hit(said.phase == true.phase), "all": _hit(said == true)}
+    if true.object is not None:
+        shares["object"] = _hit(said.object == true.object)
+    if true.target is not None:
+        shares["target"] = _hit(said.target == true.target)
+    return shares
+
+
+def grade_memory(said: Memory, truth: Truth) -> Shares:
+    """Precision, recall and F1 of what is remembered (deeds and facts alike), and the order of the deeds.
+
+    F1 is 2·right / (said + true). Order is over the pairs of deeds that were both done and remembered: the
+    share of them that are remembered in the order in which they were done.
+    """
+    told, true = _items(said), _items(truth.memory)
+    right = len(told & true)
+    return {
+        "precision": Share(hits=right, of=len(told)),
+        "recall": Share(hits=right, of=len(true)),
+        "f1": Share(hits=2 * right, of=len(told) + len(true)),
+        "order": _order(said.done, truth.memory.done),
+    }
+
+
+HEADLINES = {"narration": "all", "memory": "f1"}
+"""The graded language tasks, and the one measure that stands for each in a table."""
+
+
+class EpisodeGrader:
+    """Grades the texts of one episode as they come."""
+
+    def __init__(self, *, control_hz: float) -> None:
+        self._control_hz = control_hz
+        self._truths: list[Truth | None] = []
+        self._steps: list[int] = []
+        self._tasks: defaultdict[str, _TaskGrader] = defaultdict(_TaskGrader)
+
+    def add(self, step: int, truth: Truth | None, finished: Iterable[TextFinished]) -> None:
+        """Take in one query: its control step, its truth, and the texts that were finished in it."""
+        self._truths.append(truth)
+        self._steps.append(step)
+        for text in finished:
+            if text.task in HEADLINES:
+                steps = self._steps[text.finished_query] - self._steps[text.born_query]
+                truths = self._truths[text.born_query], self._truths[text.finished_query]
+                self._tasks[text.task].add(text, truths, steps / self._control_hz)
+
+    def scores(self) -> dict[str, TextScores]:
+        """Language task to the scores of its texts; nothing of a task that finished none."""
+        return {task: grader.scores() for task, grader in self._tasks.items()}
+
+
+class _TaskGrader:
+    """Adds up one language task."""
+
+    def __init__(self) -> None:
+        self._counts = {"texts": 0, "not_graded": 0, "oracle": 0}
+        self._staleness_ms = self._staleness_s = 0.0
+        self._born: defaultdict[str, Share] = defaultdict(Share)
+        self._arrived: defaultdict[str, Share] = defaultdict(Share)
+
+    def add(self, text: TextFinished, truths: tuple[Truth | None, Truth | None], seconds: float) -> None:
+        self._counts["texts"] += 1
+        self._counts["oracle"] += text.reason == ORACLE
+        self._staleness_ms += text.latency_ms
+        self._staleness_s += seconds
+        grade = _READ[text.task](text.text)
+        if grade is None or None in truths:
+            self._counts["not_graded"] += 1
+            return
+        for truth, sums in zip(truths, (self._born, self._arrived), strict=True):
+            assert truth is not None
+            for measure, share in grade(truth).items():
+                sums[measure] += share
+
+    def scores(self) -> TextScores:
+        return TextScores(
+            **self._counts,
+            born=dict(self._born),
+            arrived=dict(self._arrived),
+            staleness_ms=self._staleness_ms,
+            staleness_s=self._staleness_s,
+        )
+
+
+Grade = Callable[[Truth], Shares]
+
+
+def grade_text(task: str, text: str, truth: Truth) -> Shares | None:
+    """How right a text of a graded language task is; None if it cannot be read."""
+    grade = _READ[task](text)
+    return None if grade is None else grade(truth)
+
+
+def _read_narration(text: str) -> Grade | None:
+    said = parse_narration(text)
+    return None if said is None else lambda truth: grade_narration(said, truth)
+
+
+def _read_memory(text: str) -> Grade | None:
+    said = parse_memory(text)
+    return None if said is None else lambda truth: grade_memory(said, truth)
+
+
+_READ: Mapping[str, Callable[[str], Grade | None]] = {"narration": _read_narration, "memory": _read_memory}
+
+
+def _hit(right: bool) -> Share:  # noqa: FBT001 - the share of one
+    return Share(hits=int(right), of=1)
+
+
+def _items(memory: Memory) -> frozenset[Any]:
+    return frozenset(memory.done) | memory.facts
+
+
+def _order(told: Sequence[Deed], true: Sequence[Deed]) -> Share:
+    both = [true.index(deed) for deed in told if deed in true]
+    pairs = list(combinations(both, 2))
+    return Share(hits=sum(first < second for first, second in pairs), of=len(pairs))

@@ -1,0 +1,157 @@
+"""From a run's records to `results.json`: success rates with intervals, latencies, and LeRobot's own shape.
+
+LeRobot's `eval_info.json` has `overall`, `per_group` and `per_task`; its tools read `overall.pc_success`,
+`overall.n_episodes` and `per_task[i].metrics.successes`. They are here under the same names. One thing
+differs: an episode that ended in an error of the program is no failure of the policy. It is in `n_errors` and
+in the seconds spent, and in no other number. A task's `language` is the benchmark's instruction;
+the words in which its episodes were told are in `wordings`.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from eval.metrics.language_results import summarize_language
+from eval.metrics.statistics import quantiles, wilson_95
+from eval.records.reader import read_episodes, read_queries
+from eval.records.schema import EpisodeResult, Outcome, RunFolder
+from sim_envs.libero.tasks import instruction
+from sim_envs.world import EpisodeKey
+
+LATENCY_STAGES = ("action", "frame")
+"""Until the actions were there, and until the whole query was done."""
+
+Timings = Mapping[EpisodeKey, Mapping[str, Sequence[float]]]
+
+
+def summarize(run: Path) -> dict[str, Any]:
+    """The content of `results.json`, from the run's files alone.
+
+    Latency quantiles are over all queries, not over episodes; a stage nobody measured is absent.
+
+    Raises:
+        UsageError: if a record cannot be read.
+    """
+    folder = RunFolder(run)
+    episodes = list(read_episodes(folder).values())
+    timings = {episode.key: _timings(folder, episode.key) for episode in episodes}
+    suites = _grouped(episodes, lambda key: key.suite)
+    tasks = _grouped(sorted(episodes, key=lambda episode: episode.key), lambda key: (key.suite, key.task_id))
+    return {
+        "overall": {**aggregate(episodes, timings), **_lerobot(episodes), **_durations(episodes)},
+        "per_suite": {suite: aggregate(members, timings) for suite, members in suites.items()},
+        "per_group": {suite: _lerobot(members) for suite, members in suites.items()},
+        "per_task": [_task(members, timings) for members in tasks.values()],
+    }
+
+
+def aggregate(episodes: Sequence[EpisodeResult], timings: Timings) -> dict[str, Any]:
+    """One row of a table: everything but `n_errors` is over graded episodes."""
+    graded = graded_only(episodes)
+    successes = sum(map(_solved, graded))
+    interval = wilson_95(successes, len(graded))
+    policy_s = sum(episode.policy_s for episode in graded)
+    tokens = sum(episode.tokens for episode in graded)
+    return {
+        "n_episodes": len(graded),
+        "n_success": successes,
+        "n_errors": len(episodes) - len(graded),
+        "pc_success": 100 * successes / len(graded) if graded else None,
+        "pc_success_ci95": None if interval is None else [100 * interval.low, 100 * interval.high],
+        "mean_steps": _mean([episode.steps for episode in graded]),
+        "latency_ms": _latency(graded, timings),
+        "tokens": tokens,
+        "compiles_after_warm_up": _largest([episode.compiles_after_warm_up for episode in graded]),
+        "policy_s": policy_s,
+        "tokens_per_s": tokens / policy_s if policy_s > 0 else None,
+        "texts": summarize_language(graded),
+    }
+
+
+def _timings(folder: RunFolder, key: EpisodeKey) -> dict[str, list[float]]:
+    timings: defaultdict[str, list[float]] = defaultdict(list)
+    for query in read_queries(folder, key):
+        for stage in LATENCY_STAGES:
+            if stage in query.timings_ms:
+                timings[stage].append(query.timings_ms[stage])
+    return dict(timings)
+
+
+def _latency(episodes: Sequence[EpisodeResult], timings: Timings) -> dict[str, dict[str, float]]:
+    pooled = {
+        stage: quantiles(value for episode in episodes for value in timings[episode.key].get(stage, ()))
+        for stage in LATENCY_STAGES
+    }
+    return {stage: summary for stage, summary in pooled.items() if summary}
+
+
+def _task(episodes: Sequence[EpisodeResult], timings: Timings) -> dict[str, Any]:
+    first = episodes[0]
+    graded = graded_only(episodes)
+    # LIBERO rewards the step that solves the task with 1, and no other.
+    rewards = [float(_solved(episode)) for episode in graded]
+    return {
+        "task_group": first.key.suite,
+        "task_id": first.key.task_id,
+        "task": first.task,
+        "language": instruction(first.task),
+        "wordings": list(dict.fromkeys(episode.language for episode in episodes)),
+        **aggregate(episodes, timings),
+        "metrics": {
+            "successes": [_solved(episode) for episode in graded],
+            "sum_rewards": rewards,
+            "max_rewards": rewards,
+            "video_paths": _videos(graded),
+        },
+    }
+
+
+def _lerobot(episodes: Sequence[EpisodeResult]) -> dict[str, Any]:
+    """A group as LeRobot has it."""
+    graded = graded_only(episodes)
+    solved = sum(map(_solved, graded))
+    rate = solved / len(graded) if graded else None
+    return {
+        "avg_sum_reward": rate,
+        "avg_max_reward": rate,
+        "pc_success": 100 * solved / len(graded) if graded else None,
+        "n_episodes": len(graded),
+        "video_paths": _videos(graded),
+    }
+
+
+def _durations(episodes: Sequence[EpisodeResult]) -> dict[str, float]:
+    seconds = sum(episode.wall_s for episode in episodes)
+    return {"eval_s": seconds, "eval_ep_s": seconds / max(1, len(episodes))}
+
+
+def _grouped(
+    episodes: Sequence[EpisodeResult], group: Callable[[EpisodeKey], Hashable]
+) -> dict[Any, list[EpisodeResult]]:
+    """The episodes by a function of their keys, groups in order of first appearance."""
+    groups: defaultdict[Any, list[EpisodeResult]] = defaultdict(list)
+    for episode in episodes:
+        groups[group(episode.key)].append(episode)
+    return dict(groups)
+
+
+def graded_only(episodes: Sequence[EpisodeResult]) -> list[EpisodeResult]:
+    """The episodes whose outcome says something about the policy."""
+    return [episode for episode in episodes if episode.outcome is not Outcome.ERROR]
+
+
+def _solved(episode: EpisodeResult) -> bool:
+    return episode.outcome is Outcome.SUCCESS
+
+
+def _videos(episodes: Sequence[EpisodeResult]) -> list[str]:
+    return [episode.video for episode in episodes if episode.video is not None]
+
+
+def _largest(values: Sequence[int | None]) -> int | None:
+    return max((value for value in values if value is not None), default=None)
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None

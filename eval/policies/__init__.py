@@ -1,0 +1,1 @@
+"""Policies as the rollout sees them."""

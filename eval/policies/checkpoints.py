@@ -1,0 +1,108 @@
+"""Checkpoints that training wrote: what they say of themselves, and what to say where there is none."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+from configs.errors import UsageError, nearest_first
+from eval.records.json_files import flattened
+from oxygen.model.config import preset
+from oxygen.tools.convert import CONFIG_FILE
+from oxygen.training.recipe import CHECKPOINTS
+from oxygen.weights.card import CARD, RECORD
+from oxygen.weights.loading import SINGLE_FILE
+from oxygen.weights.orbax import METADATA
+
+_NEARBY = ("*", *(f"{above}{CHECKPOINTS}/*" for above in ("", "*/", "*/*/", "*/*/*/")))
+"""Where checkpoints are looked for, seen from the nearest folder that exists."""
+
+
+_SERVED_ONLY = frozenset({"noise_scale"})
+"""What training makes no use of, and may be another in serving."""
+
+
+def read_record(folder: Path) -> dict[str, Any]:
+    """What the training says of itself, in a checkpoint's `training.json`.
+
+    Raises:
+        UsageError: It is not there, or damaged.
+    """
+    file = folder / RECORD
+    if not file.is_file():
+        raise UsageError(f"{folder} is no checkpoint that training wrote: it has no {RECORD}")
+    try:
+        record: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise UsageError(f"{file} is not what training writes: {error}") from None
+    return record
+
+
+def served_only(model: str) -> dict[str, Any]:
+    """What a model configuration says of serving, and of nothing that training fixed."""
+    config = dataclasses.asdict(preset(model))
+    return {field: config[field] for field in sorted(_SERVED_ONLY)}
+
+
+def check_sizes(folder: Path, model: str) -> None:
+    """Refuse a checkpoint of other sizes than its model has in this code.
+
+    Weights tell their shapes; what no shape tells, such as the number of denoising steps, would be served
+    as it never was trained.
+
+    Args:
+        folder: The checkpoint.
+        model: The name of its model configuration.
+
+    Raises:
+        UsageError: Names the first size that differs.
+    """
+    if not (folder / RECORD).is_file() and (folder / CONFIG_FILE).is_file():
+        return  # converted: nobody knows more than its shapes, which are compared when it is read
+    ours = flattened(json.loads(json.dumps(dataclasses.asdict(preset(model)))))
+    theirs = flattened(read_record(folder)["model"])
+    for size in (size for size in ours if size in theirs and size not in _SERVED_ONLY):
+        value = ours[size]
+        if theirs[size] != value:
+            raise UsageError(
+                f"{folder} was trained with {size} {theirs[size]}; {model!r} now has {value}. "
+                "Train it anew, or use the code that trained it"
+            )
+
+
+def no_checkpoint(source: str, folder: Path) -> UsageError:
+    """The error for a source whose folder is no checkpoint; it names the nearest folders that are."""
+    if folder.is_file():
+        return UsageError(f"{source} is a file; give the folder of a checkpoint, or a policy's YAML file")
+    if not folder.is_dir():
+        return UsageError(f"there is no checkpoint at {source}. {_nearest_to(folder)}")
+    if newest := _newest_of(folder):
+        return UsageError(f"{source} is the folder of a training; give its newest checkpoint: {newest}")
+    if _holds_weights(folder):
+        return UsageError(
+            f"{source} holds weights, but no {CARD} that says whose. Convert them "
+            f"(python -m oxygen.tools.convert {source} TARGET --model pi05_libero) and give TARGET, or give "
+            f"a YAML file that names them (weights: {source}): docs/policies.md shows one"
+        )
+    lacks = f"{source} is no checkpoint that training wrote: it has no {CARD}"
+    return UsageError(f"{lacks}. {_nearest_to(folder)}")
+
+
+def _holds_weights(folder: Path) -> bool:
+    """Whether a folder is a checkpoint of openpi's, or of this project's format."""
+    return any((folder / file).is_file() for file in (f"params/{METADATA}", METADATA, SINGLE_FILE))
+
+
+def _newest_of(training: Path) -> Path | None:
+    """The latest checkpoint of a training, by its folder or by that of its checkpoints."""
+    cards = (training.glob(f"{inside}step_*[0-9]/{CARD}") for inside in (f"{CHECKPOINTS}/", ""))
+    return max((card.parent for found in cards for card in found), default=None)
+
+
+def _nearest_to(folder: Path) -> str:
+    there = next(place for place in (folder, *folder.parents) if place.is_dir())
+    patterns = _NEARBY if there != there.parent.resolve() else ()  # not through the whole disk
+    known = [card.parent for pattern in patterns for card in there.glob(f"{pattern}/{CARD}")]
+    if not known:
+        return f"Training leaves them in its --output-dir, as {CHECKPOINTS}/step_…"
+    return f"Nearest: {', '.join(nearest_first(folder, known)[:3])}"

@@ -1,0 +1,81 @@
+"""Refuses options that were given and can have no effect: whoever gives one expects some."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, get_args
+
+from configs.cli import spelt
+from configs.errors import UsageError
+from configs.schema import Mode, RunConfig
+from eval.policies.engine import Cast, read_cast
+from eval.policies.names import read_policy
+
+_OF_A_FRAME = ("tokens_per_frame", "deadline_ms")
+_OF_TEXTS = ("language_tasks", *_OF_A_FRAME)
+_OF_A_MODEL = ("random_weights", "dtype", *_OF_A_FRAME)
+
+
+def refuse_idle(given: Mapping[str, Any], arms: Sequence[RunConfig]) -> None:
+    """Refuse what no arm of an evaluation would heed.
+
+    Args:
+        given: The options on the command line, by their names in `RunConfig`. What a preset says is none: it
+            may be of use to another arm, or to another policy.
+        arms: What they led to.
+
+    Raises:
+        UsageError: Names the first such option, what it is for, and the way out; or there is no such policy
+            or language task.
+    """
+    refuse_without_a_model(given, [arms[0].policy])
+    cast, modes = read_cast(arms[0]), [arm.mode for arm in arms]
+    for option in _OF_TEXTS:
+        if given.get(option):  # no language tasks at all are none to be heeded
+            _refuse_in_modes(option, spelt(option, given[option]), modes)
+            _refuse_without_texts(spelt(option, given[option]), cast)
+
+
+def refuse_without_a_model(given: Mapping[str, Any], policies: Sequence[str]) -> None:
+    """Refuse what only a model can heed where every policy is scripted.
+
+    Args:
+        given: The options on the command line, by their names in the configuration.
+        policies: Who acts: names, or paths of checkpoints. They are read only if something is to be heeded.
+
+    Raises:
+        UsageError: Names the first such option; or there is no such policy.
+    """
+    idle = [option for option in _OF_A_MODEL if option in given]
+    if idle and not any(read_policy(each).kind == "oxygen" for each in policies):
+        raise UsageError(
+            f"{spelt(idle[0], given[idle[0]])} is for a policy with a model, and {policies[0]} is "
+            "scripted; leave it out, or choose another, such as --policy tiny"
+        )
+
+
+def idle_in(mode: Mode) -> frozenset[str]:
+    """The options that a run in a mode does not heed, by their names in `RunConfig`."""
+    if mode == "unified":
+        return frozenset()
+    return frozenset(_OF_TEXTS if mode == "actions" else _OF_A_FRAME)
+
+
+def _refuse_in_modes(option: str, said: str, modes: Sequence[Mode]) -> None:
+    heeding = [mode for mode in get_args(Mode) if option not in idle_in(mode)]
+    if not set(modes) & set(heeding):
+        raise UsageError(
+            f"{said} is for mode {', '.join(heeding)}, and this is {', '.join(modes)}; leave it out, or add "
+            f"an arm: --mode {' '.join([*modes, 'unified'])}"
+        )
+
+
+def _refuse_without_texts(said: str, cast: Cast) -> None:
+    silent = cast.policy.kind != "oxygen" and cast.policy.speaks is None
+    if silent:
+        raise UsageError(
+            f"{said}: policy {cast.policy.name} says nothing; leave it out, or choose one that speaks, such "
+            "as --policy tiny or expert"
+        )
+    if not cast.tasks:
+        raise UsageError(
+            f"{said} is for texts, and none is asked for; leave it out, or name some with --language-tasks"
+        )

@@ -1,0 +1,44 @@
+"""Presets of language tasks as the policy wants them: data in, objects out."""
+
+from configs.schema import (
+    ArrivalsConfig,
+    BurstConfig,
+    EveryNConfig,
+    LanguageTaskConfig,
+    PoissonConfig,
+    RandomLengthConfig,
+)
+from oxygen.serving.arrivals import Arrivals, Burst, EveryN, Poisson, RandomLength
+from oxygen.serving.language import LanguageTask
+from oxygen.serving.sampling import Sampling
+
+
+def language_task(config: LanguageTaskConfig) -> LanguageTask:
+    """The task that a preset describes.
+
+    Raises:
+        UsageError: Its numbers do not fit each other.
+    """
+    return LanguageTask(
+        name=config.name,
+        prompt=config.prompt,
+        arrivals=_arrivals(config.arrivals),
+        max_tokens=config.max_tokens,
+        priority=config.priority,
+        sampling=Sampling(temperature=config.sampling.temperature, top_k=config.sampling.top_k),
+        stop=config.stop,
+    )
+
+
+def _arrivals(config: ArrivalsConfig) -> Arrivals:
+    match config:
+        case EveryNConfig():
+            return EveryN(config.n)
+        case BurstConfig():
+            return Burst(n=config.n, every=config.every)
+        case PoissonConfig():
+            return Poisson(rate=config.rate, seed=config.seed)
+        case RandomLengthConfig():
+            return RandomLength(
+                arrivals=_arrivals(config.arrivals), least=config.least, most=config.most, seed=config.seed
+            )

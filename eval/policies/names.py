@@ -1,0 +1,168 @@
+"""Which policy a name stands for: a preset, a YAML file, or a checkpoint that training wrote."""
+
+import dataclasses
+import hashlib
+import os
+from collections.abc import Mapping, Sequence, Set
+from pathlib import Path
+
+from configs.errors import UsageError
+from configs.load import load, names
+from configs.schema import LanguageTaskConfig, PolicyConfig, RunConfig
+from eval.policies.checkpoints import check_sizes, no_checkpoint
+from oxygen.weights import fetch
+from oxygen.weights.card import CARD
+from oxygen.weights.loading import SINGLE_FILE
+
+
+def read_policy(name: str) -> PolicyConfig:
+    """A policy by the name of its preset, its YAML file, or the folder of a checkpoint.
+
+    A preset may itself be of a checkpoint, such as the one in the package. Then it gives the policy its name
+    and description, and the checkpoint's own card the rest: both ways lead to the same policy.
+
+    Raises:
+        UsageError: There is no such policy, its card does not fit the schema, or its model has changed.
+    """
+    if name not in names(PolicyConfig) and _is_a_place(name):
+        return _of_checkpoint(name)
+    preset = load(PolicyConfig, name)
+    if preset.checkpoint is None:
+        return preset
+    named = {"name": preset.name, "description": preset.description}
+    return _of_checkpoint(preset.checkpoint).model_copy(update=named)
+
+
+_OF_ANY_POLICY = ("narration", "memory")
+"""The language tasks of policies that learn nothing: scripted ones, and random weights, which are a load."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """The language tasks of a run.
+
+    Attributes:
+        names: Of their presets, or their YAML files.
+        remark: What a person should know of them, in one line; None if there is nothing to say.
+    """
+
+    names: tuple[str, ...]
+    remark: str | None = None
+
+
+def wanted_texts(policy: PolicyConfig, config: RunConfig) -> Wanted:
+    """The texts that a run asks for: those named, or else those that its policy has learnt."""
+    asked = config.language_tasks
+    if policy.weights is None or config.random_weights:
+        return Wanted(names=_OF_ANY_POLICY if asked is None else asked)
+    learnt = policy.language_tasks or {}
+    if asked is not None:
+        noise = f"{policy.name} has learnt no texts: what it says is noise, and nothing but a load."
+        return Wanted(names=asked, remark=noise if asked and not learnt else None)
+    names = tuple(name for name, prompt in learnt.items() if _asks_alike(name, prompt))
+    return Wanted(names=names, remark=_left_out(policy.name, set(learnt) - set(names), learnt))
+
+
+def _asks_alike(name: str, prompt: str) -> bool:
+    """Whether a language task is among the presets, in the words that a policy has learnt it in."""
+    return name in names(LanguageTaskConfig) and load(LanguageTaskConfig, name).prompt == prompt
+
+
+def _left_out(policy: str, missing: Set[str], learnt: Mapping[str, str]) -> str | None:
+    if not learnt:
+        return (
+            f"{policy} has learnt no texts, so none are asked for; "
+            f"--language-tasks {' '.join(_OF_ANY_POLICY)} asks for noise, as a load."
+        )
+    if missing:
+        return f"{policy} has also learnt {', '.join(sorted(missing))}: name its file with --language-tasks."
+    return None
+
+
+def check_learnt(policy: PolicyConfig, tasks: Sequence[LanguageTaskConfig]) -> None:
+    """Refuse to ask a policy for a text other than those it learnt, or in other words.
+
+    One that has learnt no texts at all may be asked for any: they are noise, and a load to be measured.
+
+    Raises:
+        UsageError: Says what it has learnt.
+    """
+    if not policy.language_tasks:
+        return
+    for task in tasks:
+        if policy.language_tasks.get(task.name) != task.prompt:
+            learnt = [f"{name} ({prompt!r})" for name, prompt in policy.language_tasks.items()]
+            raise UsageError(
+                f"policy {policy.name!r} has not learnt language task {task.name!r} with prompt "
+                f"{task.prompt!r}; it has learnt {', '.join(learnt)}. Choose with --language-tasks"
+            )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Start:
+    """What a training begins with: a checkpoint, and where the statistics are that it has learnt with."""
+
+    weights: str
+    norm_stats: str
+
+
+def start_of(name: str) -> Start:
+    """What stands behind the name of a policy, its YAML file, or a checkpoint of whichever kind.
+
+    Raises:
+        UsageError: The policy has nothing to begin with.
+    """
+    if not _is_policy(name):
+        return Start(weights=name, norm_stats=name)
+    policy = read_policy(name)
+    if policy.weights is None:
+        raise UsageError(f"policy {name!r} has no weights to start from; give one that has, or a checkpoint")
+    return Start(weights=policy.weights, norm_stats=policy.norm_stats or policy.weights)
+
+
+def policy_of(start: str) -> PolicyConfig | None:
+    """The policy that stands behind what a training begins with; None if a checkpoint does not say.
+
+    Raises:
+        UsageError: There is no such policy, or its card is damaged.
+    """
+    return read_policy(start) if _is_policy(start) or (fetch(start) / CARD).is_file() else None
+
+
+def _is_policy(start: str) -> bool:
+    """Whether a policy is named, by its preset or its YAML file, and not a checkpoint."""
+    return start in names(PolicyConfig) or start.endswith((".yaml", ".yml"))
+
+
+def weights_sha256(policy: PolicyConfig) -> str | None:
+    """What tells a policy's weights from all others; None where they are random, or no file in our format."""
+    if policy.weights is None:
+        return None
+    file = fetch(policy.weights) / SINGLE_FILE
+    if not file.is_file():
+        return None
+    with file.open("rb") as weights:
+        return hashlib.file_digest(weights, "sha256").hexdigest()
+
+
+def _is_a_place(name: str) -> bool:
+    """Whether a folder is meant: one that is there, or that has been deleted or misspelt."""
+    of_a_file = name.endswith((".yaml", ".yml"))
+    return Path(name).is_dir() or (os.sep in name and "://" not in name and not of_a_file)
+
+
+def _of_checkpoint(source: str) -> PolicyConfig:
+    folder = fetch(source)
+    card = folder / CARD
+    if not card.is_file():
+        raise no_checkpoint(source, folder)
+    policy = load(PolicyConfig, str(card))
+    check_sizes(folder, policy.model or policy.name)
+    beside = {"tokenizer": policy.tokenizer, "norm_stats": policy.norm_stats}
+    found = {key: _seen_from(folder, place) for key, place in beside.items()}
+    return policy.model_copy(update={"weights": source, **found})
+
+
+def _seen_from(folder: Path, place: str | None) -> str | None:
+    """What a card calls by a path of its own folder; a URL is what it is."""
+    return place if place is None or "://" in place else str(folder / place)

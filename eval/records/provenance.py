@@ -1,0 +1,67 @@
+"""Where a run came from: commit, versions, hardware."""
+
+import os
+import platform
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+_PACKAGES = ("jax", "jaxlib", "flax", "numpy", "scipy", "mujoco", "robosuite", "hf-libero", "gymnasium")
+_ROOT = Path(__file__).resolve().parents[2]
+
+
+def git_state() -> dict[str, Any]:
+    """Commit of the code that runs and whether files differ from it; nulls outside a checkout."""
+    commit = _git("rev-parse", "HEAD")
+    changes = _git("status", "--porcelain")
+    return {"commit": commit, "dirty": None if changes is None else bool(changes)}
+
+
+def versions() -> dict[str, str | None]:
+    """Versions of Python and of every package that decides a result; null for one not installed."""
+    found: dict[str, str | None] = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = None
+    return found
+
+
+def hardware() -> dict[str, Any]:
+    """Processor, memory and accelerators of this machine, and how busy it is."""
+    return {
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "load_average": [round(load, 1) for load in os.getloadavg()],
+        "memory_gib": round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30, 1),
+        "platform": platform.platform(),
+        "accelerators": _accelerators(),
+    }
+
+
+def _accelerators() -> list[str]:
+    """JAX's devices, if the policy has loaded JAX; asking would load it for those that need none."""
+    jax = sys.modules.get("jax")
+    return [] if jax is None else [f"{device.platform}: {device.device_kind}" for device in jax.devices()]
+
+
+def _processor() -> str:
+    information = Path("/proc/cpuinfo")
+    if information.exists():
+        for line in information.read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def _git(*arguments: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(_ROOT), *arguments], capture_output=True, text=True, check=True, timeout=10
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()

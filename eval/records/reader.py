@@ -1,0 +1,228 @@
+"""A recorded run, read back for reports. A file that cannot be read is a one-line error that names it."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64
+from pydantic import TypeAdapter, ValidationError
+
+from configs.errors import UsageError
+from eval.records.json_files import read_json_lines
+from eval.records.protocol import policy_inputs, protocol_hash, suite_hash
+from eval.records.schema import EpisodeResult, RunFolder
+from oxygen.serving.language import TextBorn
+from sim_envs.truth.account import Deed, Fact, Memory, Narration, Phase, Truth, Verb
+from sim_envs.world import EpisodeKey
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AssetsUsed:
+    """The asset set a run simulated and rendered with."""
+
+    name: str
+    digest: str
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.digest[:8]})"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunIdentity:
+    """What a run's manifest says about whom it may be compared with.
+
+    Attributes:
+        protocol_hash: Hash of everything about the world that decides a score; runs that differ in it are
+            never compared. It is made anew from what the manifest says of the world, so that manifests of
+            before and after a change of the hash compare.
+        suite_hashes: The same for each suite alone, so that runs of different suites share tables.
+        policy_inputs: What of the world the policy is shown: its prompt, its cameras.
+        weights_sha256: What tells the policy's weights from all others; None where it has none, or they are
+            random, or no file in our format.
+        random_weights: Whether they are random.
+        dtype: What the policy computed in; its own if None.
+        tokens_per_frame: In mode `unified`, tokens decoded per query for every text under way; with a
+            deadline, what the batch was made for. None in other modes, and where nobody says.
+        deadline_ms: In mode `unified`, what decides on them instead, milliseconds; None without one.
+        status: `complete`, or why it is not.
+        n_planned: Episodes of the whole plan.
+        arms: The runs that played every episode in turns with this one, itself among them.
+    """
+
+    run_id: str
+    policy: str
+    mode: str
+    assets: AssetsUsed
+    protocol_hash: str
+    suite_hashes: Mapping[str, str]
+    status: str
+    n_planned: int
+    arms: Sequence[str] = ()
+    policy_inputs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    weights_sha256: str | None = None
+    random_weights: bool = False
+    dtype: str | None = None
+    tokens_per_frame: int | None = None
+    deadline_ms: float | None = None
+
+    @property
+    def weights(self) -> str | None:
+        """What is known of its weights, in a word or two; None if nothing is."""
+        if self.random_weights:
+            return "random weights"
+        return None if self.weights_sha256 is None else f"weights {self.weights_sha256[:8]}"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TextRecord:
+    """A finished text, as far as reports read it; `TextFinished` says what each part means."""
+
+    task: str
+    request_id: int
+    born_query: int
+    text: str
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class QueryRecord:
+    """One line of an episode's query file, as far as reports read it.
+
+    Attributes:
+        actions: The chunk the policy answered with; NaN where the file holds null.
+        timings_ms: Stage to milliseconds.
+        born: Texts asked for in it.
+        finished: Texts finished in it.
+        dropped: Texts given up in it for want of a slot.
+        truth: The world's own account; None where it had none.
+    """
+
+    actions: Float64[np.ndarray, "horizon action"]
+    timings_ms: Mapping[str, float]
+    born: Sequence[TextBorn] = ()
+    finished: Sequence[TextRecord] = ()
+    dropped: Sequence[TextBorn] = ()
+    truth: Truth | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Manifest(RunIdentity):
+    """A manifest as far as it is read here, with the protocols that it describes."""
+
+    protocol: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+    config: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+_MANIFEST = TypeAdapter(_Manifest)
+
+
+def read_identity(folder: RunFolder) -> RunIdentity:
+    """The run's identity from its manifest.
+
+    Raises:
+        UsageError: if there is no manifest, or it is not one.
+    """
+    try:
+        return _identity(_MANIFEST.validate_json(folder.manifest_path.read_bytes()))
+    except OSError as error:
+        raise UsageError(
+            f"{folder.path} is not a run: cannot read {folder.manifest_path.name}: {error.strerror}"
+        ) from None
+    except KeyError as error:
+        raise UsageError(f"{folder.manifest_path}: a suite's protocol lacks {error}") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"])) or "the whole"
+        raise UsageError(f"{folder.manifest_path}: {place}: {first['msg']}") from None
+
+
+def _identity(manifest: _Manifest) -> RunIdentity:
+    said: dict[str, Any] = {
+        field.name: getattr(manifest, field.name) for field in dataclasses.fields(RunIdentity)
+    }
+    said["random_weights"] = manifest.random_weights or bool(manifest.config.get("random_weights"))
+    said["dtype"] = manifest.config.get("dtype")
+    if manifest.mode == "unified":
+        said |= {option: manifest.config.get(option) for option in ("tokens_per_frame", "deadline_ms")}
+    if not manifest.protocol:  # then its hashes are all there is
+        return RunIdentity(**said)
+    shown = {"policy_inputs": manifest.policy_inputs} if manifest.policy_inputs else {}
+    said["protocol_hash"] = protocol_hash(manifest.protocol)
+    said["suite_hashes"] = {suite: suite_hash(world) for suite, world in manifest.protocol.items()}
+    said["policy_inputs"] = policy_inputs({"protocol": manifest.protocol, **shown})
+    return RunIdentity(**said)
+
+
+def read_episodes(folder: RunFolder) -> dict[EpisodeKey, EpisodeResult]:
+    """The run's episodes in the order they were first recorded; a torn last line is passed over.
+
+    Raises:
+        UsageError: if another line is not an episode.
+    """
+    try:
+        return folder.episodes()
+    except (ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"{folder.episodes_path} holds a line that is not an episode: {error!r}") from None
+
+
+def read_queries(folder: RunFolder, key: EpisodeKey) -> list[QueryRecord]:
+    """The queries of one episode in order; empty if the run did not record them.
+
+    Raises:
+        UsageError: if a line is not a query.
+    """
+    path = folder.queries_path(key)
+    try:
+        return [_query(record) for record in read_json_lines(path)]
+    except (ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"{path} holds a line that is not a query: {error!r}") from None
+
+
+def _query(record: Mapping[str, Any]) -> QueryRecord:
+    return QueryRecord(
+        actions=np.atleast_2d(np.array(record["actions"], dtype=np.float64)),
+        timings_ms=dict(record["timings_ms"]),
+        born=[TextBorn(**text) for text in record.get("born", ())],
+        finished=[_text(text) for text in record.get("finished", ())],
+        dropped=[TextBorn(**text) for text in record.get("dropped", ())],
+        truth=None if record.get("truth") is None else _truth(record["truth"]),
+    )
+
+
+def _text(record: Mapping[str, Any]) -> TextRecord:
+    return TextRecord(**{field.name: record[field.name] for field in dataclasses.fields(TextRecord)})
+
+
+def _truth(record: Mapping[str, Any]) -> Truth:
+    said = record["narration"]
+    done = [Deed(**{**deed, "verb": Verb(deed["verb"])}) for deed in record["done"]]
+    return Truth(
+        narration=Narration(**{**said, "phase": Phase(said["phase"])}),
+        memory=Memory(done=tuple(done), facts=frozenset(Fact(**fact) for fact in record["facts"])),
+    )
+
+
+def find_runs(paths: Sequence[Path]) -> list[RunFolder]:
+    """Every run in the paths: each is a run's folder, or a folder of such folders. None counts twice.
+
+    What else lies there is passed over: trainings, benchmarks, folders of one's own.
+
+    Raises:
+        UsageError: if a path is not a folder.
+    """
+    found: dict[Path, RunFolder] = {}
+    for path in paths:
+        if not path.is_dir():
+            raise UsageError(f"no folder {str(path)!r}; give a run's folder, or one that holds runs")
+        folders = [path] if _looks_like_a_run(path) else sorted(path.iterdir())
+        for folder in folders:
+            if _looks_like_a_run(folder) and not folder.name.startswith("."):
+                found.setdefault(folder.resolve(), RunFolder(folder))
+    return list(found.values())
+
+
+def _looks_like_a_run(path: Path) -> bool:
+    folder = RunFolder(path)
+    return any(file.exists() for file in (folder.manifest_path, folder.episodes_path, folder.results_path))

@@ -1,0 +1,165 @@
+"""What a run leaves on disk: the manifest, a line per episode, a file of queries per episode. Append-only."""
+
+import contextlib
+import dataclasses
+import enum
+import fcntl
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+from configs.errors import UsageError
+from eval.metrics.language import TextScores
+from eval.records.json_files import append_json_line, read_json_lines, write_json
+from sim_envs.world import EpisodeKey
+
+
+class Outcome(enum.StrEnum):
+    """How an episode ended. An error is never a failure of the policy: it is reported apart."""
+
+    SUCCESS = "success"
+    TIMEOUT = "timeout"
+    ERROR = "error"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RequestCounts:
+    """What became of the texts asked for in an episode."""
+
+    born: int = 0
+    finished: int = 0
+    cancelled: int = 0
+    dropped: int = 0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EpisodeResult:
+    """One line of `episodes.jsonl`.
+
+    Attributes:
+        key: The episode.
+        task: LIBERO's name of the task.
+        language: The instruction, in the words in which the policy was given it.
+        outcome: How it ended.
+        steps: Control steps after settling.
+        queries: Policy calls.
+        latency_ms: Stage to its p50, p95 and p99 over the episode's queries, milliseconds.
+        tokens: Language tokens decoded.
+        requests: What became of the texts asked for.
+        compiles_after_warm_up: Compilations from when the policy was ready to the episode's end; None if it
+            compiles nothing.
+        policy_s: Seconds spent in policy calls.
+        wall_s: Seconds the episode took altogether.
+        texts: Language task to how its texts were graded; empty where nothing was said.
+        video: Path of the video, relative to the run's folder.
+        error: The exception in one line; exactly if the outcome is an error.
+        traceback: The whole of it; exactly if the outcome is an error.
+    """
+
+    key: EpisodeKey
+    task: str
+    language: str
+    outcome: Outcome
+    steps: int
+    queries: int
+    latency_ms: Mapping[str, Mapping[str, float]]
+    tokens: int
+    requests: RequestCounts
+    policy_s: float
+    wall_s: float
+    texts: Mapping[str, TextScores] = dataclasses.field(default_factory=dict)
+    compiles_after_warm_up: int | None = None
+    video: str | None = None
+    error: str | None = None
+    traceback: str | None = None
+
+    def __post_init__(self) -> None:
+        failed = self.outcome is Outcome.ERROR
+        if failed != bool(self.error) or failed != bool(self.traceback):
+            raise ValueError(
+                f"outcome {self.outcome.value!r} with error {self.error!r}: only an error has both"
+            )
+
+    def to_json(self) -> dict[str, Any]:
+        """The record as plain JSON types."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> Self:
+        """The inverse of `to_json`."""
+        texts = {task: TextScores.from_json(scores) for task, scores in record.get("texts", {}).items()}
+        fields: dict[str, Any] = {
+            **record,
+            "texts": texts,
+            "key": EpisodeKey(**record["key"]),
+            "outcome": Outcome(record["outcome"]),
+            "requests": RequestCounts(**record["requests"]),
+        }
+        return cls(**fields)
+
+
+@dataclasses.dataclass(frozen=True)
+class RunFolder:
+    """The folder `runs/<run_id>/` and its files."""
+
+    path: Path
+
+    @property
+    def run_id(self) -> str:
+        """The run's name."""
+        return self.path.name
+
+    @property
+    def manifest_path(self) -> Path:
+        """Where the run came from: configuration, versions, hardware."""
+        return self.path / "manifest.json"
+
+    @property
+    def episodes_path(self) -> Path:
+        """One line per episode."""
+        return self.path / "episodes.jsonl"
+
+    @property
+    def results_path(self) -> Path:
+        """Success rates and latencies."""
+        return self.path / "results.json"
+
+    def queries_path(self, key: EpisodeKey) -> Path:
+        """One line per query of one episode."""
+        return self.path / "queries" / f"{key}.jsonl"
+
+    def read_manifest(self) -> dict[str, Any]:
+        """The manifest as it was last written."""
+        manifest: dict[str, Any] = json.loads(self.manifest_path.read_text(encoding="utf-8"))
+        return manifest
+
+    def write_manifest(self, manifest: Mapping[str, Any]) -> None:
+        """Replace the manifest, whole or not at all."""
+        write_json(self.manifest_path, manifest)
+
+    @contextlib.contextmanager
+    def claimed(self) -> Iterator[None]:
+        """Keep the folder to this process; the claim ends with the process, however that ends.
+
+        Raises:
+            UsageError: Another process is at this run.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        with (self.path / ".lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UsageError(
+                    f"another process is still at {self.run_id}; wait for it, or stop it first"
+                ) from None
+            yield
+
+    def append(self, result: EpisodeResult) -> None:
+        """Add one episode; it is on disk when this returns."""
+        append_json_line(self.episodes_path, result.to_json())
+
+    def episodes(self) -> dict[EpisodeKey, EpisodeResult]:
+        """Every recorded episode. Of an episode run twice (an error, then a retry) the last one counts."""
+        results = (EpisodeResult.from_json(record) for record in read_json_lines(self.episodes_path))
+        return {result.key: result for result in results}

@@ -1,0 +1,155 @@
+"""Collects one episode: the query log and the video go to disk as they come, the rest is summed up."""
+
+import contextlib
+import dataclasses
+import time
+import traceback
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from configs.schema import RunConfig
+from eval.metrics.language import EpisodeGrader
+from eval.metrics.statistics import quantiles
+from eval.records.json_files import json_line
+from eval.records.schema import EpisodeResult, Outcome, RequestCounts, RunFolder
+from eval.rollout.plan import TaskPlan
+from eval.rollout.rollout import Query
+from oxygen.policy.reply import Tail
+from sim_envs.truth.account import Truth
+from sim_envs.world import EpisodeKey
+from videos.mp4 import VideoError
+from videos.panel import Caption
+from videos.recorder import EpisodeVideo
+
+
+class EpisodeRecorder:
+    """The second reader of a rollout: sees every query, leaves the episode's files and its record."""
+
+    def __init__(self, folder: RunFolder, plan: TaskPlan, key: EpisodeKey, config: RunConfig) -> None:
+        self._folder = folder
+        self._plan = plan
+        self._key = key
+        self._config = config
+        self._began = time.perf_counter()
+        self._latencies: defaultdict[str, list[float]] = defaultdict(list)
+        self._requests = {"born": 0, "finished": 0, "cancelled": 0, "dropped": 0}
+        self._steps = self._queries = self._tokens = 0
+        self._grader = EpisodeGrader(control_hz=plan.protocol.control_hz)
+        self._compiles: int | None = None
+        self._said: dict[str, str] = {}
+        self._video: EpisodeVideo | None = None
+        if config.video != "none":
+            stem = folder.path / "videos" / key.suite / f"task{key.task_id:02d}_ep{key.init_id:03d}"
+            self._video = EpisodeVideo(stem, control_hz=plan.protocol.control_hz)
+        path = folder.queries_path(key)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._log = path.open("wb")
+
+    def add(self, query: Query) -> None:
+        """Take in one query."""
+        reply = query.reply
+        for stage, milliseconds in query.timings_ms.items():
+            self._latencies[stage].append(milliseconds)
+        self._queries += 1
+        self._steps += query.steps
+        self._tokens += reply.tokens
+        self._requests["born"] += len(reply.born)
+        self._requests["finished"] += len(reply.finished)
+        self._requests["dropped"] += len(reply.dropped)
+        self._log.write(json_line(_query_record(query)))
+        self._grader.add(query.step, query.truth, reply.finished)
+        self._said.update((text.task, text.text) for text in reply.finished)
+        if self._video is not None:
+            self._video.add(query.observation.images, query.steps, caption=self._caption(query))
+
+    def add_tail(self, tail: Tail) -> None:
+        """Take in what the end of the episode cut off, and what was compiled until then."""
+        self._requests["cancelled"] += tail.cancelled
+        self._compiles = tail.compiles_after_warm_up
+
+    def result(self, outcome: Outcome, error: Exception | None = None) -> EpisodeResult:
+        """Close the files and sum up."""
+        self._log.close()
+        video = self._close_video(outcome)
+        return EpisodeResult(
+            key=self._key,
+            task=self._plan.task.name,
+            language=self._plan.instruction(self._key),
+            outcome=outcome,
+            steps=self._steps,
+            queries=self._queries,
+            latency_ms=self._latency_quantiles(),
+            tokens=self._tokens,
+            requests=RequestCounts(**self._requests),
+            compiles_after_warm_up=self._compiles,
+            policy_s=sum(self._latencies.get("frame", ())) / 1e3,
+            wall_s=time.perf_counter() - self._began,
+            texts=self._grader.scores(),
+            video=None if video is None else str(video.relative_to(self._folder.path)),
+            error=None if error is None else " ".join(f"{type(error).__name__}: {error}".split()),
+            traceback=None if error is None else "".join(traceback.format_exception(error)),
+        )
+
+    def abandon(self) -> None:
+        """Leave nothing of an episode that is not to be recorded (Ctrl-C)."""
+        self._log.close()
+        self._folder.queries_path(self._key).unlink(missing_ok=True)
+        if self._video is not None:
+            self._video.abandon()
+
+    def _latency_quantiles(self) -> dict[str, dict[str, float]]:
+        found = {stage: quantiles(values) for stage, values in self._latencies.items()}
+        return {stage: summary for stage, summary in found.items() if summary}
+
+    def _close_video(self, outcome: Outcome) -> Path | None:
+        if self._video is None:
+            return None
+        if self._config.video == "failures" and outcome is Outcome.SUCCESS:
+            self._video.discard()
+            return None
+        if outcome is Outcome.ERROR:
+            # The encoder may be what failed; the record of that must not fail as well.
+            with contextlib.suppress(VideoError, OSError):
+                return self._video.close(outcome.value)
+            return None
+        return self._video.close(outcome.value)
+
+    def _caption(self, query: Query) -> Caption:
+        memory = self._said.get("memory", "")
+        return Caption(
+            task=self._plan.instruction(self._key),
+            episode=f"{self._key.suite} · task {self._key.task_id} · init {self._key.init_id}",
+            mode=self._config.mode,
+            time_s=query.step / self._plan.protocol.control_hz,
+            latency_ms=query.timings_ms.get("action"),
+            narration=self._said.get("narration", ""),
+            memory=tuple(fact.strip() for fact in memory.split(";") if fact.strip()),
+        )
+
+
+def _query_record(query: Query) -> dict[str, Any]:
+    """One line of the query log: timings, the chunk, texts born, finished and dropped, the truth."""
+    return {
+        "query": query.index,
+        "step": query.step,
+        "steps": query.steps,
+        "timings_ms": {stage: round(milliseconds, 4) for stage, milliseconds in query.timings_ms.items()},
+        "tokens": query.reply.tokens,
+        "actions": np.asarray(query.reply.actions).tolist(),
+        "born": [dataclasses.asdict(text) for text in query.reply.born],
+        "finished": [dataclasses.asdict(text) for text in query.reply.finished],
+        "dropped": [dataclasses.asdict(text) for text in query.reply.dropped],
+        "truth": None if query.truth is None else _truth_record(query.truth),
+    }
+
+
+def _truth_record(truth: Truth) -> dict[str, Any]:
+    """The truth as data; its facts in alphabetical order, its deeds in the order in which they were done."""
+    return {
+        "narration": dataclasses.asdict(truth.narration),
+        "done": [dataclasses.asdict(deed) for deed in truth.memory.done],
+        "facts": [dataclasses.asdict(fact) for fact in sorted(truth.memory.facts)],
+    }

@@ -1,0 +1,1 @@
+"""Tables, comparisons, leaderboards and pictures from recorded runs."""

@@ -1,0 +1,99 @@
+"""Which of a run's videos to open first, by a stated rule.
+
+Of the solved episodes, the one with the largest share of narrations that were right when they were born; then
+the one that said most; then the shortest. Where none was solved, the one that came furthest: that had done
+most; then that truly went through the most different stages of its task; then by the rule for solved ones.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from eval.metrics.language import HEADLINES, Share
+from eval.records.json_files import read_json_lines
+from eval.records.reader import read_episodes, read_identity
+from eval.records.schema import EpisodeResult, Outcome, RunFolder
+from sim_envs.truth.account import Narration, Phase
+from sim_envs.truth.wording import narrate
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BestVideo:
+    """The video to open first.
+
+    Attributes:
+        path: Its file.
+        episode: What it shows.
+        why: One line that says so, and how it did.
+    """
+
+    path: Path
+    episode: EpisodeResult
+    why: str
+
+
+def find_best_video(run: RunFolder) -> BestVideo | None:
+    """The run's best video; None if no graded episode left one.
+
+    Raises:
+        UsageError: if a record cannot be read.
+    """
+    graded = [e for e in read_episodes(run).values() if e.outcome is not Outcome.ERROR]
+    shown = [episode for episode in graded if episode.video is not None]
+    if not shown:
+        return None
+    solved = [episode for episode in shown if episode.outcome is Outcome.SUCCESS]
+    mode = read_identity(run).mode
+    if solved:
+        best = min(solved, key=_merit)
+        why = f"Best of the {len(solved)} solved in mode {mode}: {_describe(best)}."
+    else:
+        stages = {episode.key: _Progress.of(run, episode) for episode in shown}
+        best = min(shown, key=lambda episode: (stages[episode.key].lack, *_merit(episode)))
+        why = f"None of {len(shown)} was solved in mode {mode}. The furthest: {_describe(best)}"
+        why += f"; it came to “{stages[best.key].last}”" if stages[best.key].last else "."
+    return BestVideo(path=run.path / str(best.video), episode=best, why=why)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Progress:
+    """How far an episode came, by the world's own account.
+
+    Attributes:
+        lack: Smaller the further it came.
+        last: The last stage that it had not been in before, in words; empty if nobody gave an account.
+    """
+
+    lack: tuple[int, int]
+    last: str
+
+    @classmethod
+    def of(cls, run: RunFolder, episode: EpisodeResult) -> "_Progress":
+        truths = [record["truth"] for record in read_json_lines(run.queries_path(episode.key))]
+        told: Sequence[dict[str, Any]] = [truth for truth in truths if truth is not None]
+        stages = list(dict.fromkeys(_stage(truth["narration"]) for truth in told))
+        done = len(told[-1]["done"]) if told else 0
+        return cls(lack=(-done, -len(stages)), last=narrate(stages[-1]) if stages else "")
+
+
+def _stage(record: dict[str, Any]) -> Narration:
+    return Narration(**{**record, "phase": Phase(record["phase"])})
+
+
+def _merit(episode: EpisodeResult) -> tuple[float, int, int]:
+    """Smaller is better."""
+    right = _narrations(episode)
+    share = right.hits / right.of if right.of else 0.0
+    return -share, -episode.requests.finished, episode.steps
+
+
+def _narrations(episode: EpisodeResult) -> Share:
+    scores = episode.texts.get("narration")
+    return Share() if scores is None else scores.born.get(HEADLINES["narration"], Share())
+
+
+def _describe(episode: EpisodeResult) -> str:
+    right = _narrations(episode)
+    said = f"narration right {right.hits} times of {right.of}" if right.of else "no narration graded"
+    return f"{episode.language}, {said}, {episode.requests.finished} texts, {episode.steps} steps"

@@ -1,0 +1,198 @@
+"""A comparison of two runs in tables for a terminal of 80 columns, and for a file that it is piped into."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from eval.metrics.action_difference import ActionDifference
+from eval.records.protocol import say_inputs
+from eval.records.reader import RunIdentity
+from eval.report.comparison import Comparison, PairTable, StageLatency
+from eval.report.comparison_texts import Fate, TextPairs
+from eval.report.comparison_verdict import MARGIN, judge
+
+_MEASURES = {"narration": "narrations wholly right", "memory": "F1 of memory"}
+
+
+def show(comparison: Comparison, console: Console, *, margin: float = MARGIN) -> None:
+    """Print the comparison for a person: who is compared, then outcomes, actions, latency and texts.
+
+    Args:
+        comparison: What to print.
+        console: Where.
+        margin: What B may lose and still count as no worse, percentage points.
+    """
+    for name, run in (("A", comparison.a), ("B", comparison.b)):
+        console.print(_describe(name, run, comparison), soft_wrap=True)
+        if comparison.a.policy_inputs != comparison.b.policy_inputs:
+            console.print(f"   [dim]sees {escape(say_inputs(run.policy_inputs))}[/]", soft_wrap=True)
+    if comparison.partial:
+        console.print(f"\n[yellow]{_say_partial(comparison)}[/]")
+    console.print()
+    console.print(_rates(comparison))
+    console.print(f"[dim]{_say_statistics(comparison)}[/]")
+    console.print()
+    console.print(_pairs(comparison))
+    errors = comparison.overall.n_errors_a, comparison.overall.n_errors_b
+    if any(errors):
+        console.print(f"Left out, ended in an error: {errors[0]} in A, {errors[1]} in B.")
+    console.print(f"\n[bold]{judge(comparison.overall, margin).sentence}[/]")
+    console.print(f"\n{_say_actions(comparison.actions)}")
+    if comparison.latency:
+        console.print()
+        console.print(_latencies(comparison))
+        console.print(f"[dim]{_say_turns(comparison)}[/]")
+    if comparison.texts:
+        console.print()
+        _show_texts(comparison.texts, console)
+
+
+def _show_texts(tasks: Sequence[TextPairs], console: Console) -> None:
+    """Scores where there is a text in both runs; in any case how many there are, and in which run alone."""
+    if any(texts.differences for texts in tasks):
+        console.print(_texts(tasks))
+    for texts in tasks:
+        console.print(f"[dim]{_say_pairs(texts)}[/]")
+
+
+def _describe(name: str, run: RunIdentity, comparison: Comparison) -> str:
+    """A run in two lines; in what it computes, only where the other does otherwise."""
+    dtype = "" if comparison.a.dtype == comparison.b.dtype else run.dtype or "its own dtype"
+    parts = [run.policy, run.weights, dtype, f"mode {run.mode}", f"assets {run.assets}"]
+    what = ", ".join(part for part in parts if part)
+    return f"[bold]{name}[/]  {escape(run.run_id)}\n   [dim]{escape(what)}[/]"
+
+
+def _say_partial(comparison: Comparison) -> str:
+    a, b = comparison.a, comparison.b
+    return (
+        f"Partial: only the {comparison.overall.n_episodes} episodes that both have; A is {a.status}, of "
+        f"{a.n_planned} episodes, B is {b.status}, of {b.n_planned}."
+    )
+
+
+def _rates(comparison: Comparison) -> Table:
+    table = _table("solved", "A", "B", "B minus A", "95 %", "p")
+    p_values = {**comparison.suite_p_values, "all": comparison.overall.mcnemar_p}
+    for suite, pairs in _rows(comparison):
+        p_value = f"{p_values[suite]:.2g}" if pairs.graded else "–"
+        table.add_row(escape(suite), _rate(pairs.percent_a), _rate(pairs.percent_b), *_gap(pairs), p_value)
+    return table
+
+
+def _gap(pairs: PairTable) -> tuple[str, str]:
+    difference, interval = pairs.difference, pairs.difference_ci95
+    if difference is None or interval is None:
+        return "–", "–"
+    return f"{difference:+.1f}", _between(interval.low, interval.high)
+
+
+def _pairs(comparison: Comparison) -> Table:
+    table = _table("in pairs", "pairs", "both", "only A", "only B", "neither")
+    for suite, pairs in _rows(comparison):
+        counts = (pairs.graded, pairs.both, pairs.only_a, pairs.only_b, pairs.neither)
+        table.add_row(escape(suite), *map(str, counts))
+    return table
+
+
+def _latencies(comparison: Comparison) -> Table:
+    table = _table("latency (ms)", "A", "B", "B/A")
+    for stage, latency in comparison.latency.items():
+        for quantile in ("p50", "p95"):
+            table.add_row(f"{stage}, {quantile}", *_milliseconds(latency, quantile))
+    return table
+
+
+def _milliseconds(latency: StageLatency, quantile: str) -> tuple[str, str, str]:
+    ratio = latency.ratio(quantile)
+    quotient = "–" if ratio is None else f"{ratio:.2f}"
+    return f"{latency.a[quantile]:.1f}", f"{latency.b[quantile]:.1f}", quotient
+
+
+def _texts(tasks: Sequence[TextPairs]) -> Table:
+    """The same texts' scores in both runs, and how far apart they are."""
+    table = _table("language (%)", "A", "B", "B minus A", "95 %")
+    for text in (difference for texts in tasks for difference in texts.differences):
+        between = "–" if text.interval is None else _between(*text.interval)
+        what = f"{_MEASURES[text.task]}, when {text.when}"
+        table.add_row(what, f"{text.a:.1f}", f"{text.b:.1f}", f"{text.difference:+.1f}", between)
+    return table
+
+
+def _say_pairs(texts: TextPairs) -> str:
+    """Of how many texts the scores are, which have no counterpart and why, and whose are no merit."""
+    alone = [_say_alone("A", "B", texts.only_a), _say_alone("B", "A", texts.only_b)]
+    oracles = [name for name, oracle in (("A", texts.oracle_a), ("B", texts.oracle_b)) if oracle]
+    parts = [f"{texts.task}: {texts.pairs} texts graded in both", *filter(None, alone)]
+    parts += [f"{name}'s are an oracle's" for name in oracles]
+    return "; ".join(parts) + "."
+
+
+def _say_alone(name: str, other: str, texts: Mapping[Fate, int]) -> str:
+    """The texts that one run alone has, by what became of them in the other."""
+    fates = ", ".join(f"{n} {fate}" for fate, n in sorted(texts.items()))
+    return f"only in {name} {sum(texts.values())} (in {other} {fates})" if texts else ""
+
+
+def _table(first: str, *numbers: str) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column(first, no_wrap=True)
+    for heading in numbers:
+        table.add_column(heading, justify="right", no_wrap=True)
+    return table
+
+
+def _rows(comparison: Comparison) -> Iterator[tuple[str, PairTable]]:
+    """The suites, and all of them together where there are several."""
+    yield from comparison.per_suite.items()
+    if len(comparison.per_suite) > 1:
+        yield "all", comparison.overall
+
+
+def _rate(percent: float | None) -> str:
+    return "–" if percent is None else f"{percent:.1f} %"
+
+
+def _between(low: float, high: float) -> str:
+    return f"{low:+.1f} to {high:+.1f}"
+
+
+def _say_statistics(comparison: Comparison) -> str:
+    said = "B minus A in points, with Tango's interval for pairs; p is McNemar's, exact"
+    suites = len(comparison.suite_p_values)
+    return f"{said}; the {suites} suites' p are corrected together (Holm)." if suites > 1 else f"{said}."
+
+
+def _say_actions(actions: ActionDifference) -> str:
+    parts = [_say_largest(actions)]
+    if actions.n_uneven and actions.first_uneven_counts:
+        a, b = actions.first_uneven_counts
+        parts.append(
+            f"numbers of queries differ in {actions.n_uneven} episodes "
+            f"(first {actions.first_uneven}: {a} in A, {b} in B)"
+        )
+    return "Largest action difference: " + "; ".join(parts) + "."
+
+
+def _say_largest(actions: ActionDifference) -> str:
+    if actions.largest is None:
+        return "unknown, the runs recorded no common query"
+    over = f"over {actions.n_queries} queries"
+    if actions.bitwise_equal:
+        return f"[green]0, bitwise equal[/] {over}"
+    if actions.largest == 0:
+        return f"0 {over}"
+    size = "infinite (NaN on one side)" if math.isinf(actions.largest) else f"{actions.largest:.3g}"
+    return f"[yellow]{size}[/] {over}, first reached in {actions.key}, query {actions.query}"
+
+
+def _say_turns(comparison: Comparison) -> str:
+    if comparison.in_turns:
+        return (
+            "Every episode was played in both before the next one: the machine's slow drift is in both "
+            "alike; short disturbances may not be."
+        )
+    return "Two runs, one after the other: the machine's drift is in these latencies."

@@ -1,0 +1,169 @@
+"""The texts of two runs in pairs: asked for in the same query of the same episode, and finished in both."""
+
+import dataclasses
+import enum
+import functools
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from eval.metrics.action_difference import EpisodeQueries
+from eval.metrics.language import HEADLINES, ORACLE, Share, grade_text
+from eval.metrics.language_results import difference, percentage
+from eval.records.reader import QueryRecord
+from sim_envs.truth.account import Truth
+
+
+class Fate(enum.StrEnum):
+    """Why a run has no graded text where the other has one."""
+
+    NOT_GRADED = "not readable"
+    CUT_OFF = "cut off by the episode's end"
+    DROPPED = "dropped for want of a slot"
+    NEVER = "never asked for"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TextDifference:
+    """The headline measure of one language task in both runs, in percent, over the texts in pairs.
+
+    Attributes:
+        when: `born` or `arrived`: which query's truth the texts are held against.
+        difference: B's minus A's, percentage points.
+        interval: Its 95 % bootstrap interval over episodes; None where there is none.
+    """
+
+    task: str
+    when: str
+    a: float
+    b: float
+    difference: float
+    interval: tuple[float, float] | None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TextPairs:
+    """The texts of one language task, paired by episode and by the query they were asked for in.
+
+    Attributes:
+        pairs: Graded in both runs: the texts that scores are of.
+        only_a: Graded in A alone, by what became of them in B; `only_b` likewise.
+        oracle_a: Whether A's were read aloud from the truth; `oracle_b` likewise.
+        differences: At birth and at arrival; empty where there is no pair, or nothing to be right about.
+    """
+
+    task: str
+    pairs: int
+    only_a: Mapping[Fate, int]
+    only_b: Mapping[Fate, int]
+    oracle_a: bool
+    oracle_b: bool
+    differences: Sequence[TextDifference]
+
+
+def pair_texts(episodes: Sequence[EpisodeQueries]) -> list[TextPairs]:
+    """The graded language tasks of which either run has a graded text."""
+    found = (_pair_task(task, episodes) for task in HEADLINES)
+    return [texts for texts in found if texts.pairs or texts.only_a or texts.only_b]
+
+
+_NOTHING = Share()
+_When = tuple[int, int]
+"""The query a text was asked for in, and its place among the texts of its task that were."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Text:
+    """A text that was asked for: how right it was, or why nobody knows."""
+
+    fate: Fate | None
+    oracle: bool = False
+    born: Share = _NOTHING
+    arrived: Share = _NOTHING
+
+
+@dataclasses.dataclass(frozen=True)
+class _Pair:
+    a: _Text
+    b: _Text
+
+
+def _pair_task(task: str, episodes: Sequence[EpisodeQueries]) -> TextPairs:
+    by_episode = [_pair_up(_texts(task, episode.a), _texts(task, episode.b)) for episode in episodes]
+    everywhere = [pair for pairs in by_episode for pair in pairs]
+    both = [[pair for pair in pairs if pair.a.fate is pair.b.fate is None] for pairs in by_episode]
+    return TextPairs(
+        task=task,
+        pairs=sum(map(len, both)),
+        only_a=_count(pair.b.fate for pair in everywhere if pair.a.fate is None),
+        only_b=_count(pair.a.fate for pair in everywhere if pair.b.fate is None),
+        oracle_a=any(pair.a.oracle for pair in everywhere),
+        oracle_b=any(pair.b.oracle for pair in everywhere),
+        differences=list(_differences(task, both)),
+    )
+
+
+def _count(fates: Iterable[Fate | None]) -> dict[Fate, int]:
+    return dict(Counter(fate for fate in fates if fate is not None))
+
+
+def _pair_up(a: Mapping[_When, _Text], b: Mapping[_When, _Text]) -> list[_Pair]:
+    never = _Text(fate=Fate.NEVER)
+    return [_Pair(a.get(when, never), b.get(when, never)) for when in sorted(a.keys() | b.keys())]
+
+
+def _differences(task: str, by_episode: Sequence[Sequence[_Pair]]) -> Iterator[TextDifference]:
+    sides = {
+        "born": [(_sum(p.a.born for p in pairs), _sum(p.b.born for p in pairs)) for pairs in by_episode],
+        "arrived": [
+            (_sum(p.a.arrived for p in pairs), _sum(p.b.arrived for p in pairs)) for pairs in by_episode
+        ],
+    }
+    for when, shares in sides.items():
+        a, b = percentage([a for a, _ in shares]), percentage([b for _, b in shares])
+        # A share falls from its first to its second reading; a difference is counted upwards.
+        fall = difference([b for _, b in shares], [a for a, _ in shares])
+        if a is not None and b is not None and fall is not None:
+            interval = None if fall["ci95"] is None else (fall["ci95"][0], fall["ci95"][1])
+            yield TextDifference(
+                task=task, when=when, a=a["pc"], b=b["pc"], difference=fall["pc"], interval=interval
+            )
+
+
+def _sum(shares: Iterable[Share]) -> Share:
+    return sum(shares, _NOTHING)
+
+
+def _texts(task: str, queries: Sequence[QueryRecord]) -> dict[_When, _Text]:
+    """Every text of the task that an episode asked for."""
+    finished = {
+        text.request_id: _graded(task, text.text, oracle=text.reason == ORACLE, truths=truths)
+        for query in queries
+        for text in query.finished
+        if text.task == task
+        for truths in [(queries[text.born_query].truth, query.truth)]
+    }
+    dropped = {text.request_id for query in queries for text in query.dropped if text.task == task}
+    asked: defaultdict[int, list[int]] = defaultdict(list)
+    for query in queries:
+        for text in query.born:
+            if text.task == task:
+                asked[text.query].append(text.request_id)
+    return {
+        (query, place): finished.get(request)
+        or _Text(fate=Fate.DROPPED if request in dropped else Fate.CUT_OFF)
+        for query, requests in asked.items()
+        for place, request in enumerate(sorted(requests))
+    }
+
+
+def _graded(task: str, said: str, *, oracle: bool, truths: tuple[Truth | None, Truth | None]) -> _Text:
+    born, arrived = (_headline(task, said, truth) for truth in truths)
+    if born is None or arrived is None:
+        return _Text(fate=Fate.NOT_GRADED, oracle=oracle)
+    return _Text(fate=None, oracle=oracle, born=born, arrived=arrived)
+
+
+@functools.lru_cache(maxsize=4096)  # what is said and what is true change less often than queries come
+def _headline(task: str, said: str, truth: Truth | None) -> Share | None:
+    shares = None if truth is None else grade_text(task, said, truth)
+    return None if shares is None else shares.get(HEADLINES[task], _NOTHING)

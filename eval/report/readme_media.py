@@ -1,0 +1,181 @@
+"""What a page shows of finished runs: the best video's picture and clip, and the runs' table in Markdown."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from configs.errors import UsageError
+from eval.metrics.language import HEADLINES
+from eval.metrics.success import summarize
+from eval.records.attempts import seconds_played, sittings_of
+from eval.records.json_files import read_json_lines
+from eval.records.reader import RunIdentity, read_identity
+from eval.records.schema import Outcome, RunFolder
+from eval.report.best_video import BestVideo, find_best_video
+from eval.report.comparison import Comparison, compare
+from eval.report.tables import Results, solved_by_task, suites_of
+from videos.clip import read_pictures, save_clip, save_still
+
+CLIP_WIDTH = 960
+CLIP_BYTES = 3_000_000
+"""A page's size, and what it may take to load."""
+
+_LAST_MS = 2500
+"""How long the last picture, which names the outcome, stands before the clip begins again."""
+
+_HEADINGS = ("mode", "solved", "95 %", "actions after", "query done after", "narration right", "memory F1")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Showcase:
+    """Finished runs over the same episodes, the one to compare with first, and the video to show."""
+
+    folders: Sequence[RunFolder]
+    best: BestVideo
+    shown: RunIdentity
+
+    @property
+    def arms(self) -> dict[str, Results]:
+        """Mode to results."""
+        return {read_identity(folder).mode: summarize(folder.path) for folder in self.folders}
+
+
+def find_showcase(run: RunFolder) -> Showcase:
+    """The run, the arms it belongs to, and their best video: of mode `unified`, where there is that mode.
+
+    Raises:
+        UsageError: A run is unfinished or cannot be read, or there is no video.
+    """
+    folders = [RunFolder(run.path.parent / name) for name in read_identity(run).arms] or [run]
+    identities = [read_identity(folder) for folder in folders]
+    for identity in identities:
+        if identity.status != "complete":
+            raise UsageError(f"{identity.run_id} is {identity.status}; complete it with --resume")
+    modes = [identity.mode for identity in identities]
+    at = modes.index("unified") if "unified" in modes else -1
+    best = find_best_video(folders[at])
+    if best is None:
+        raise UsageError(f"{folders[at].run_id} has no video of a graded episode; run it with --video all")
+    return Showcase(folders=folders, best=best, shown=identities[at])
+
+
+def write_pictures(showcase: Showcase, *, still: Path, clip: Path) -> None:
+    """Write the best video's picture, two thirds into the episode, and the clip, a picture of each query.
+
+    Raises:
+        VideoError: The video is damaged.
+    """
+    folder = RunFolder(showcase.best.path.parents[2])
+    queries = list(read_json_lines(folder.queries_path(showcase.best.episode.key)))
+    pictures = read_pictures(showcase.best.path, [query["step"] + query["steps"] // 2 for query in queries])
+    control_hz = _control_hz(folder, showcase.best.episode.key.suite)
+    milliseconds = [round(1e3 * query["steps"] / control_hz) for query in queries]
+    save_still(still, pictures[2 * len(pictures) // 3])
+    save_clip(
+        clip,
+        pictures,
+        milliseconds=[*milliseconds[:-1], _LAST_MS],
+        width=CLIP_WIDTH,
+        most_bytes=CLIP_BYTES,
+    )
+
+
+def to_markdown(showcase: Showcase) -> str:
+    """What is seen on the clip, the table of the arms, their comparison, and the tasks one by one."""
+    arms = showcase.arms
+    rows = [[f"`{mode}`", *_cells(results["overall"])] for mode, results in arms.items()]
+    parts = [_caption(showcase), _table(_HEADINGS, rows), _compared(showcase)]
+    parts += [_tasks(arms, suite) for suite in suites_of(arms)]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _caption(showcase: Showcase) -> str:
+    episode, shown = showcase.best.episode, showcase.shown
+    ended = "solved after" if episode.outcome is Outcome.SUCCESS else "not solved within"
+    oracle = any(scores.oracle for scores in episode.texts.values())
+    aside = (
+        " It reads the simulator's own account aloud: its texts are a ceiling, and no merit."
+        if oracle
+        else ""
+    )
+    return (
+        f"*`{shown.policy}` in mode {shown.mode}, assets {shown.assets.name}: {episode.language} "
+        f"({episode.key.suite}, initial state {episode.key.init_id}), {ended} {episode.steps} steps.{aside}*"
+    )
+
+
+def _compared(showcase: Showcase) -> str:
+    """A line for each arm but the first: what differs from it, and how what is compared was played."""
+    first, *others = showcase.folders
+    lines = [_say(compare(first, other)) for other in others]
+    manifests = [folder.read_manifest() for folder in showcase.folders]
+    ends = "Texts are graded against the moment they were born in → the one they arrived in."
+    return " ".join([*lines, ends, f"{_machines(manifests[0])}{_duration(manifests)}."])
+
+
+def _machines(manifest: Mapping[str, Any]) -> str:
+    """What the run was played on, in all its sittings."""
+    hardware = [sitting["hardware"] for sitting in sittings_of(manifest) if sitting["hardware"]]
+    machines = dict.fromkeys(f"{each['cores']} cores ({each['processor']})" for each in hardware)
+    return f"Measured on {' and '.join(machines)}; " if machines else ""
+
+
+def _duration(manifests: Sequence[Mapping[str, Any]]) -> str:
+    """How long the runs were played, by the clock, without the pauses of those that were interrupted."""
+    took = max(len(sittings_of(manifest)) for manifest in manifests)
+    over = "from start to finish" if took == 1 else f"in {took} sittings"
+    minutes, seconds = divmod(round(seconds_played(manifests)), 60)
+    if minutes < 60:
+        return f"{minutes} min {seconds} s {over}" if minutes else f"{seconds} s {over}"
+    return f"{minutes // 60} h {minutes % 60} min {over}"
+
+
+def _say(comparison: Comparison) -> str:
+    pairs, actions = comparison.overall, comparison.actions
+    turns = ", each played in both before the next" if comparison.in_turns else ""
+    if actions.bitwise_equal:
+        equal = f"actions equal bit for bit over all {actions.n_queries} queries"
+    else:
+        equal = f"actions that differ by up to {actions.largest} over {actions.n_queries} queries"
+    return (
+        f"`{comparison.a.mode}` and `{comparison.b.mode}`: the same {pairs.graded} episodes{turns}; {equal}, "
+        f"outcomes that differ in {pairs.only_a + pairs.only_b} of {pairs.graded}."
+    )
+
+
+def _cells(row: Mapping[str, Any]) -> list[str]:
+    low, high = row["pc_success_ci95"] or (None, None)
+    return [
+        f"{row['n_success']} of {row['n_episodes']}",
+        "–" if low is None else f"{low:.0f} – {high:.0f} %",
+        *(_milliseconds(row, stage) for stage in ("action", "frame")),
+        *(_score(row, task) for task in ("narration", "memory")),
+    ]
+
+
+def _milliseconds(row: Mapping[str, Any], stage: str) -> str:
+    found = row["latency_ms"].get(stage)
+    return "–" if found is None else f"{found['p50']:.1f} ms"
+
+
+def _score(row: Mapping[str, Any], task: str) -> str:
+    """How true the texts were of the moment that they were born in, and of the one that they arrived in."""
+    times = [row["texts"].get(task, {}).get(time, {}).get(HEADLINES[task]) for time in ("born", "arrived")]
+    known = [f"{score['pc']:.1f}" for score in times if score is not None]
+    return f"{' → '.join(known)} %" if known else "–"
+
+
+def _tasks(arms: Mapping[str, Results], suite: str) -> str:
+    rows = [[label.strip(), *solved] for label, solved in solved_by_task(arms, suite).items()]
+    table = _table(("task", *arms), rows)
+    return f"<details><summary>{suite}, task by task</summary>\n\n{table}\n\n</details>"
+
+
+def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    aligned = ["---", *["---:"] * (len(headings) - 1)]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (headings, aligned, *rows))
+
+
+def _control_hz(folder: RunFolder, suite: str) -> float:
+    return float(folder.read_manifest()["protocol"][suite]["suite"]["control_hz"])

@@ -1,0 +1,164 @@
+"""The tables at the end of a run, or of several over the same episodes, and what their columns mean."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich import box
+from rich.table import Table
+
+from eval.metrics.language import HEADLINES
+
+Results = Mapping[str, Any]
+"""The content of a run's `results.json`."""
+
+MEANING = (
+    "action, frame: median milliseconds until a query's actions were there, and until all of it was done. "
+    "Errors are not failures; they are in no other number."
+)
+
+_NUMBERS = {"n": 3, "success": 8, "95 %": 11, "action": 7, "frame": 7, "tok/s": 6, "errors": 6}
+"""The columns of numbers, and the characters they need."""
+
+_ARM_WIDTH = 8
+"""The columns of what each mode solved: the longest mode's name. Beside two, instructions are whole."""
+
+_TEXTS = {"narration": "narr.", "memory": "mem."}
+_TEXT_WIDTH = 5
+"""The columns of language scores, of which there are only those that have one."""
+
+
+def run_table(title: str, results: Results, *, width: int) -> Table:
+    """One run: a row per task, a row per suite, and one over all where there are several."""
+    texts = [task for task in _TEXTS if _graded(results["overall"], task)]
+    table = _table(title, "task", texts, width)
+    for suite, row in results["per_suite"].items():
+        for task in results["per_task"]:
+            if task["task_group"] == suite:
+                table.add_row(f"{task['task_id']:2d} {task['language']}", *_cells(task, texts))
+        table.add_row(f"[bold]{suite}", *_cells(row, texts), end_section=True)
+    if len(results["per_suite"]) > 1:
+        table.add_row("[bold]all suites", *_cells(results["overall"], texts))
+    return table
+
+
+def arms_table(arms: Mapping[str, Results], *, width: int) -> Table:
+    """Several runs of the same episodes: a row per mode, for every suite by itself."""
+    texts = [task for task in _TEXTS if any(_graded(results["overall"], task) for results in arms.values())]
+    table = _table(None, "mode", texts, width)
+    for suite in suites_of(arms):
+        if len(suites_of(arms)) > 1:
+            table.add_row(f"[bold]{suite}")
+        for mode, results in arms.items():
+            if suite in results["per_suite"]:
+                table.add_row(mode, *_cells(results["per_suite"][suite], texts))
+        table.add_section()
+    return table
+
+
+def tasks_table(title: str, arms: Mapping[str, Results], *, width: int) -> Table:
+    """Several runs of the same episodes: a row per task, with the episodes that each mode solved."""
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=0)
+    table.add_column("task", no_wrap=True, max_width=max(20, width - 2 - (_ARM_WIDTH + 1) * len(arms)))
+    for mode in arms:
+        table.add_column(mode, justify="right", no_wrap=True, width=_ARM_WIDTH)
+    for suite in suites_of(arms):
+        if len(suites_of(arms)) > 1:
+            table.add_row(f"[bold]{suite}")
+        for label, solved in solved_by_task(arms, suite).items():
+            table.add_row(label, *solved)
+        table.add_section()
+    return table
+
+
+def suites_of(arms: Mapping[str, Results]) -> list[str]:
+    """The suites that the runs touch."""
+    return list(dict.fromkeys(suite for results in arms.values() for suite in results["per_suite"]))
+
+
+def solved_by_task(arms: Mapping[str, Results], suite: str) -> dict[str, list[str]]:
+    """The suite's tasks, by number and instruction, to what each run solved of them: `7/10`."""
+    labels = {
+        task["task_id"]: f"{task['task_id']:2d} {task['language']}"
+        for results in arms.values()
+        for task in results["per_task"]
+        if task["task_group"] == suite
+    }
+    solved = [
+        {
+            task["task_id"]: f"{task['n_success']}/{task['n_episodes']}" if task["n_episodes"] else "error"
+            for task in results["per_task"]
+            if task["task_group"] == suite
+        }
+        for results in arms.values()
+    ]
+    return {label: [arm.get(task_id, "–") for arm in solved] for task_id, label in sorted(labels.items())}
+
+
+def text_notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What the columns of language mean, and whether the texts are the policy's own."""
+    scores = [(row, task) for row in rows for task in row["texts"]]
+    notes = []
+    if any(_graded(row, task) for row, task in scores):
+        notes.append(
+            "narr.: narrations wholly right, mem.: F1 of what is remembered, in %, when a text was born."
+        )
+        if len(rows) > 1:
+            notes.append("Each row's are of the texts that it finished; the same texts are compared below.")
+    if any(row["texts"][task]["n_oracle"] for row, task in scores):
+        notes.append("The texts are an oracle's, who reads the truth aloud: their scores are a ceiling.")
+    return notes
+
+
+def say_texts(row: Mapping[str, Any]) -> list[str]:
+    """A line for each language task: how many texts the columns are of, and how they had aged."""
+    return [_say_task(row, task) for task in row["texts"]]
+
+
+def _table(title: str | None, first: str, texts: Sequence[str], width: int) -> Table:
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=0)
+    room = width - sum(_NUMBERS.values()) - len(_NUMBERS) - 3 - (_TEXT_WIDTH + 1) * len(texts)
+    table.add_column(first, no_wrap=True, max_width=max(11, room))
+    for heading, characters in _NUMBERS.items():
+        table.add_column(heading, justify="right", no_wrap=True, width=characters)
+    for task in texts:
+        table.add_column(_TEXTS[task], justify="right", no_wrap=True, width=_TEXT_WIDTH)
+    return table
+
+
+def _cells(row: Mapping[str, Any], texts: Sequence[str]) -> list[str]:
+    low, high = row["pc_success_ci95"] or (None, None)
+    latency = row["latency_ms"]
+    return [
+        str(row["n_episodes"]),
+        "–" if row["pc_success"] is None else f"{row['pc_success']:.1f} %",
+        "–" if low is None else f"{low:.1f}–{high:.1f}",
+        _median(latency, "action"),
+        _median(latency, "frame"),
+        "–" if not row["tokens_per_s"] else f"{row['tokens_per_s']:.0f}",
+        str(row["n_errors"]),
+        *(_when_born(row, task) for task in texts),
+    ]
+
+
+def _graded(row: Mapping[str, Any], task: str) -> bool:
+    scores = row["texts"].get(task)
+    return scores is not None and scores["n_texts"] > scores["n_not_graded"]
+
+
+def _when_born(row: Mapping[str, Any], task: str) -> str:
+    return f"{row['texts'][task]['born'][HEADLINES[task]]['pc']:.0f}" if _graded(row, task) else "–"
+
+
+def _say_task(row: Mapping[str, Any], task: str) -> str:
+    scores = row["texts"][task]
+    graded = scores["n_texts"] - scores["n_not_graded"]
+    line = f"{task}: {graded} of {scores['n_texts']} texts graded"
+    if not graded:
+        return f"{line}; what cannot be read is in no score (docs/language.md)."
+    born, arrived = (scores[when][HEADLINES[task]]["pc"] for when in ("born", "arrived"))
+    late = scores["staleness_ms"]
+    return f"{line}, {born:.1f} % when born, {arrived:.1f} % when they arrived, {late:.0f} ms later."
+
+
+def _median(latency: Mapping[str, Mapping[str, float]], stage: str) -> str:
+    return f"{latency[stage]['p50']:.1f}" if stage in latency else "–"

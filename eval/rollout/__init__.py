@@ -1,0 +1,1 @@
+"""The loop: plan, rollout, episode boundary, evaluation."""

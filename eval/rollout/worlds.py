@@ -1,0 +1,37 @@
+"""Holds the one simulator a process has open: opened when first needed, kept while its task lasts."""
+
+from typing import Self
+
+from eval.rollout.plan import TaskPlan
+from sim_envs.libero.assets import AssetSet
+from sim_envs.libero.sim import LiberoSim
+
+
+class WorldHolder:
+    """Opens worlds one at a time, since a simulator and its renderer hold hundreds of megabytes."""
+
+    def __init__(self, assets: AssetSet) -> None:
+        self._assets = assets
+        self._task: tuple[str, int] | None = None
+        self._world: LiberoSim | None = None
+
+    def of(self, plan: TaskPlan) -> LiberoSim:
+        """The world of that task: the one that is open, or a new one in its place."""
+        wanted = (plan.task.suite, plan.task.task_id)
+        if self._world is None or self._task != wanted:
+            self.discard()
+            self._world = LiberoSim(plan.task, assets=self._assets, camera_size=plan.protocol.camera_size)
+            self._task = wanted
+        return self._world
+
+    def discard(self) -> None:
+        """Close what is open. The next episode gets a new world."""
+        world, self._world, self._task = self._world, None, None
+        if world is not None:
+            world.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.discard()

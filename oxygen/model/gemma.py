@@ -1,0 +1,291 @@
+"""Gemma as a mixture of two experts: pure functions over stacked layer weights, for either expert.
+
+The programs walk the same layers and differ only in what a token may attend to, so a layer takes that as an
+argument: `attend(q, k, v)` gets the layer's own queries, keys and values and returns the heads' outputs
+together with whatever the program wants to keep. Sources: Gemma (arXiv 2403.08295), openpi's mixture.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import flax.linen as nn
+import flax.struct
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from oxygen.model.rotary import Turns, rope
+from oxygen.typing import Array, Bool, Float, Float32, Int32, Leaf, Params
+
+Attend = Callable[[Array, Array, Array], tuple[Array, Any]]
+
+_MASKED = -2.3819763e38  # Gemma's own: close to float32's lowest, yet finite
+
+
+def _normed(x: Float[Array, "*batch width"]) -> Float[Array, "*batch width"]:
+    wide = x.astype(jnp.float32)
+    return wide * jax.lax.rsqrt(jnp.mean(jnp.square(wide), axis=-1, keepdims=True) + 1e-6)
+
+
+def rms_norm(
+    x: Float[Array, "batch token width"], scale: Float[Array, " width"]
+) -> Float[Array, "batch token width"]:
+    """RMS normalisation with float32 statistics; the stored scale is an offset from one."""
+    return (_normed(x) * (1.0 + scale.astype(jnp.float32))[None, None]).astype(x.dtype)
+
+
+def adaptive_rms_norm(
+    x: Float[Array, "batch token width"], modulation: Float[Array, " three_width"]
+) -> tuple[Float[Array, "batch token width"], Float[Array, "1 1 width"]]:
+    """RMS normalisation scaled and shifted by the time step, and the gate of the residual branch."""
+    scale, shift, gate = jnp.split(modulation[None, None], 3, axis=-1)
+    y = _normed(x) * (1.0 + scale.astype(jnp.float32)) + shift.astype(jnp.float32)
+    return y.astype(x.dtype), gate.astype(x.dtype)
+
+
+@flax.struct.dataclass
+class Keys:
+    """Something to attend to.
+
+    Attributes:
+        k: Keys, [batch, position, kv_head, dim].
+        v: Values, of the same shape.
+        mask: Which positions each query may see, [batch, query or 1, position].
+    """
+
+    k: Leaf
+    v: Leaf
+    mask: Leaf
+
+
+def attention(q: Float[Array, "batch query head dim"], keys: Keys) -> Float[Array, "batch query head dim"]:
+    """Grouped-query attention, with logits and softmax in float32."""
+    return attention_turned(q, keys.k.transpose(0, 2, 3, 1), keys.v.transpose(0, 2, 1, 3), keys.mask)
+
+
+def attention_turned(
+    q: Float[Array, "batch query head dim"],
+    k: Float[Array, "batch kv_head dim position"],
+    v: Float[Array, "batch kv_head position dim"],
+    mask: Bool[Array, "batch query_or_1 position"],
+) -> Float[Array, "batch query head dim"]:
+    """The same over keys and values that lie as products read them, so that none need be moved.
+
+    All query heads of a key head make one matrix, rows and key heads one batch, the mask is added, and sums
+    divide the outputs rather than the weights: on a CPU the scores then never leave XLA's library for a pass
+    of their own.
+    """
+    batch, query, heads, dim = q.shape
+    kv_heads = k.shape[1]
+    grouped = q.reshape(batch, query, kv_heads, heads // kv_heads, dim).transpose(0, 2, 1, 3, 4)
+    flat = grouped.reshape(batch * kv_heads, -1, dim)
+    # Behind a barrier, XLA's library repeats the mask as it adds it; else XLA writes it out for every score.
+    unseen = jax.lax.optimization_barrier(jnp.where(mask, 0.0, _MASKED))
+    if mask.shape[1] > 1:
+        unseen = jnp.repeat(unseen, heads // kv_heads, axis=1)
+    unseen = jnp.repeat(unseen, kv_heads, axis=0)
+    logits = _products("bqh,bhs->bqs", flat, k) + unseen
+    weights = jnp.exp(logits - jax.lax.stop_gradient(jnp.max(logits, axis=-1, keepdims=True)))
+    out = _products("bqs,bsh->bqh", weights.astype(q.dtype), v)
+    out = (out / jnp.sum(weights, axis=-1, keepdims=True)).astype(q.dtype)
+    return out.reshape(grouped.shape).transpose(0, 2, 1, 3, 4).reshape(q.shape)
+
+
+def _products(
+    spelt: str, rows: Float[Array, "matrix row inner"], of_heads: Float[Array, "batch kv_head inner column"]
+) -> Float32[Array, "matrix row column"]:
+    """A product for every row of a batch and every head of its keys or values, summed in float32."""
+    matrices = of_heads.reshape(-1, *of_heads.shape[2:])
+    return jnp.einsum(spelt, rows, matrices, preferred_element_type=jnp.float32)
+
+
+def attention_of_one(q: Float[Array, "query head dim"], *parts: Keys) -> Float[Array, "query head dim"]:
+    """The same for one row, over parts, as plain products of matrices.
+
+    Of a part, `k` is [kv_head, dim, position], `v` [position, kv_head, dim], `mask` [query, position].
+
+    XLA reads those in place, on a CPU; batched products it feeds with keys that it has copied and turned.
+    """
+    kv_heads = parts[0].k.shape[0]
+    groups = enumerate(jnp.split(q, kv_heads, axis=1))
+    return jnp.concatenate([_of_one_head(head, group, parts) for head, group in groups], axis=1)
+
+
+def _of_one_head(
+    head: int, q: Float[Array, "query group dim"], parts: Sequence[Keys]
+) -> Float[Array, "query group dim"]:
+    """Attention of the query heads that share one head of keys and values."""
+    flat, scores = q.reshape(-1, q.shape[-1]), []
+    for part in parts:
+        logits = jnp.einsum("gh,hs->gs", flat, part.k[head], preferred_element_type=jnp.float32)
+        scores.append(jnp.where(part.mask[:, None], logits.reshape(*q.shape[:2], -1), _MASKED))
+    weights = jax.nn.softmax(jnp.concatenate(scores, axis=-1), axis=-1).astype(q.dtype)
+    weights, out, start = weights.reshape(len(flat), -1), jnp.zeros_like(flat), 0
+    for part in parts:
+        stop = start + part.v.shape[0]
+        out = out + weights[:, start:stop] @ part.v[:, head]
+        start = stop
+    return out.reshape(q.shape)
+
+
+@flax.struct.dataclass
+class Layer:
+    """The weights of one layer of one expert, each matrix [in, out] as products want it.
+
+    Attributes:
+        qkv: Queries of every head, then keys, then values, [width, (head + 2·kv_head)·dim].
+        out: [head·dim, width].
+        gate_up: The gated MLP's two input matrices side by side, [width, 2·mlp]; down: [mlp, width].
+        before_attention, before_mlp: Norms: a scale [width] in the trunk; in the action expert the adaRMS
+            vectors (scale, shift and gate side by side) of every denoising step, [step, 3·width].
+    """
+
+    qkv: Leaf
+    out: Leaf
+    gate_up: Leaf
+    down: Leaf
+    before_attention: Leaf
+    before_mlp: Leaf
+
+    def at_step(self, step: Int32[Array, ""]) -> "Layer":
+        """An action expert's layer at one denoising step: its norms are [3·width]."""
+        return dataclasses.replace(
+            self,
+            before_attention=jax.lax.dynamic_index_in_dim(self.before_attention, step, keepdims=False),
+            before_mlp=jax.lax.dynamic_index_in_dim(self.before_mlp, step, keepdims=False),
+        )
+
+
+def trunk_layers(llm: dict[str, Any], dtype: str) -> tuple[Layer, ...]:
+    """The trunk's layers, out of their stacks and cast once, so that no program slices weights.
+
+    Takes their parameters out of `llm`, each as it is used, so that no more than one is there twice.
+    """
+    layers = llm["layers"]
+    norms = layers.pop("pre_attention_norm")["scale"], layers.pop("pre_ffw_norm")["scale"]
+    return _unstacked(layers, "", norms, dtype)
+
+
+def expert_layers(
+    llm: dict[str, Any], conditions: Float[Array, "step width"], dtype: str
+) -> tuple[Layer, ...]:
+    """The action expert's layers, likewise, with the adaRMS vectors of every time step worked out."""
+    layers = llm["layers"]
+    norms = (
+        _modulations(layers.pop("pre_attention_norm_1")["Dense_0"], conditions, dtype),
+        _modulations(layers.pop("pre_ffw_norm_1")["Dense_0"], conditions, dtype),
+    )
+    return _unstacked(layers, "_1", norms, dtype)
+
+
+def final_modulation(llm: Params, conditions: Float[Array, "step width"], dtype: str) -> Array:
+    """The adaRMS vectors before the action head, [step, 3·width]."""
+    dense = jax.tree.map(lambda w: w[None], llm["final_norm_1"]["Dense_0"])
+    return _modulations(dense, conditions, dtype)[0]
+
+
+@functools.partial(jax.jit, static_argnames="dtype")
+def _modulations(dense: Params, conditions: Float[Array, "step width"], dtype: str) -> Array:
+    kernel, bias = dense["kernel"].astype(dtype), dense["bias"].astype(dtype)
+    return jnp.einsum("sc,lcm->lsm", conditions.astype(dtype), kernel) + bias[:, None]
+
+
+def _unstacked(
+    layers: dict[str, Any], suffix: str, norms: tuple[Array | np.ndarray, Array | np.ndarray], dtype: str
+) -> tuple[Layer, ...]:
+    attn, mlp = layers["attn"], layers[f"mlp{suffix}"]
+    cast = jnp.dtype(dtype)  # NumPy by itself has no bfloat16
+    qkv = _projections(attn, suffix, cast)
+    out = _apart(attn.pop(f"attn_vec_einsum{suffix}")["w"], _rows, cast)
+    gate_up = _apart(mlp.pop("gating_einsum"), lambda pair: _side_by_side([*pair]), cast)
+    down = _apart(mlp.pop("linear"), _rows, cast)
+    return tuple(
+        Layer(
+            qkv=qkv[i],
+            out=out[i],
+            gate_up=gate_up[i],
+            down=down[i],
+            before_attention=jnp.asarray(norms[0][i]),
+            before_mlp=jnp.asarray(norms[1][i]),
+        )
+        for i in range(len(out))
+    )
+
+
+def _projections(attn: dict[str, Any], suffix: str, dtype: np.dtype[Any]) -> list[Array]:
+    """Queries, keys and values of all heads as one matrix, layer by layer."""
+    if f"qkv_einsum{suffix}" in attn:  # openpi fuses the three where every query head has its own KV head
+        fused = attn.pop(f"qkv_einsum{suffix}")["w"]
+        return _apart(fused, lambda three: _side_by_side([head for part in three for head in part]), dtype)
+    q, kv = attn.pop(f"q_einsum{suffix}")["w"], attn.pop(f"kv_einsum{suffix}")["w"]
+    return [
+        jax.device_put(_side_by_side([*q[i], *kv[i, 0], *kv[i, 1]]).astype(dtype, copy=False))
+        for i in range(q.shape[0])
+    ]
+
+
+def _apart(
+    stack: Array | np.ndarray, matrix: Callable[[Any], Array | np.ndarray], dtype: np.dtype[Any]
+) -> list[Array]:
+    """The layers of a stack, each as one matrix on the device; done when they are there."""
+    return jax.block_until_ready(
+        [jax.device_put(matrix(stack[i]).astype(dtype, copy=False)) for i in range(stack.shape[0])]
+    )
+
+
+def _side_by_side(matrices: Sequence[Array | np.ndarray]) -> Array | np.ndarray:
+    own = np if isinstance(matrices[0], np.ndarray) else jnp
+    return own.concatenate(matrices, axis=1)
+
+
+def _rows(heads: Array | np.ndarray) -> Array | np.ndarray:
+    return heads.reshape(-1, heads.shape[-1])
+
+
+def trunk_layer(
+    layer: Layer, x: Float[Array, "batch token width"], by: Turns, attend: Attend
+) -> tuple[Float[Array, "batch token width"], Any]:
+    """One layer of the trunk; returns its output and what `attend` keeps."""
+    mixed, kept = _mix(layer, rms_norm(x, layer.before_attention), by, attend)
+    x = x + mixed
+    return x + _mlp(layer, rms_norm(x, layer.before_mlp)), kept
+
+
+def keys_and_values(
+    layer: Layer, x: Float[Array, "batch token width"], by: Turns
+) -> tuple[Float[Array, "batch token kv_head dim"], Float[Array, "batch token kv_head dim"]]:
+    """What others attend to in a layer of the trunk, where nobody asks for its output."""
+    dim = 2 * by.sin.shape[-1]
+    both = rms_norm(x, layer.before_attention) @ layer.qkv[:, layer.out.shape[0] :]
+    k, v = jnp.split(both.reshape(*x.shape[:2], -1, dim), 2, axis=2)
+    return rope(k, by), v
+
+
+def expert_layer(
+    layer: Layer, x: Float[Array, "batch token width"], by: Turns, attend: Attend
+) -> tuple[Float[Array, "batch token width"], Any]:
+    """One layer of the action expert at one step, its two branches gated by the time; likewise."""
+    normed, gate = adaptive_rms_norm(x, layer.before_attention)
+    mixed, kept = _mix(layer, normed, by, attend)
+    x = x + mixed * gate
+    normed, gate = adaptive_rms_norm(x, layer.before_mlp)
+    return x + _mlp(layer, normed) * gate, kept
+
+
+def _mix(
+    layer: Layer, x: Float[Array, "batch token width"], by: Turns, attend: Attend
+) -> tuple[Float[Array, "batch token width"], Any]:
+    dim = 2 * by.sin.shape[-1]
+    every = (x @ layer.qkv).reshape(*x.shape[:2], -1, dim)
+    heads = layer.out.shape[0] // dim
+    kv_heads = (every.shape[2] - heads) // 2
+    q, k, v = jnp.split(every, (heads, heads + kv_heads), axis=2)
+    mixed, kept = attend(rope(q, by.scaled(dim**-0.5)), rope(k, by), v)
+    return mixed.reshape(*x.shape[:2], -1) @ layer.out, kept
+
+
+def _mlp(layer: Layer, x: Float[Array, "batch token width"]) -> Float[Array, "batch token width"]:
+    gate, up = jnp.split(x @ layer.gate_up, 2, axis=-1)
+    return (nn.gelu(gate) * up) @ layer.down

@@ -1,0 +1,122 @@
+"""The parameters of a π0.5: openpi's paths and shapes, random initialisation, the tree without its memory."""
+
+import math
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+import flax.traverse_util
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from oxygen.model.config import GemmaConfig, Pi05Config
+from oxygen.model.siglip import Siglip
+from oxygen.typing import Float32, Params
+
+Shape = tuple[int, ...]
+
+
+def tower(config: Pi05Config) -> Siglip:
+    """The vision tower of `config`, as a flax module."""
+    return Siglip(config=config.siglip, out_width=config.trunk.width, dtype=config.dtype)
+
+
+def shapes(config: Pi05Config) -> dict[str, Shape]:
+    """Path (`/`-joined, as in openpi's checkpoints) to shape, of every parameter. Allocates nothing."""
+    llm = {
+        "embedder/input_embedding": (config.vocab_size, config.trunk.width),
+        "final_norm/scale": (config.trunk.width,),
+        **_dense("final_norm_1/Dense_0", config.expert.width, 3 * config.expert.width),
+        **_layer_shapes(config.trunk, ""),
+        **_layer_shapes(config.expert, "_1"),
+    }
+    width = config.expert.width
+    return {
+        **{f"PaliGemma/img/{path}": shape for path, shape in _tower_shapes(config).items()},
+        **{f"PaliGemma/llm/{path}": shape for path, shape in llm.items()},
+        **_dense("action_in_proj", config.action_dim, width),
+        **_dense("action_out_proj", width, config.action_dim),
+        **_dense("time_mlp_in", width, width),
+        **_dense("time_mlp_out", width, width),
+    }
+
+
+def _dense(path: str, rows: int, columns: int, *stack: int) -> dict[str, Shape]:
+    return {f"{path}/kernel": (*stack, rows, columns), f"{path}/bias": (*stack, columns)}
+
+
+def _tower_shapes(config: Pi05Config) -> dict[str, Shape]:
+    side = config.image_size
+    images = jax.ShapeDtypeStruct((1, side, side, 3), jnp.uint8)
+    tree = jax.eval_shape(tower(config).init, jax.random.key(0), images)["params"]
+    leaves: dict[str, Any] = flax.traverse_util.flatten_dict(tree, sep="/")
+    return {path: leaf.shape for path, leaf in leaves.items()}
+
+
+def _layer_shapes(gemma: GemmaConfig, suffix: str) -> dict[str, Shape]:
+    depth, width, heads, dim = gemma.depth, gemma.width, gemma.num_heads, gemma.head_dim
+    own_kv = {f"qkv_einsum{suffix}/w": (depth, 3, heads, width, dim)}
+    shared_kv = {
+        f"q_einsum{suffix}/w": (depth, heads, width, dim),
+        f"kv_einsum{suffix}/w": (depth, 2, gemma.num_kv_heads, width, dim),
+    }
+    attn = {
+        f"attn_vec_einsum{suffix}/w": (depth, heads, dim, width),
+        **(own_kv if gemma.num_kv_heads == heads else shared_kv),
+    }
+    mlp = {"gating_einsum": (depth, 2, width, gemma.mlp_dim), "linear": (depth, gemma.mlp_dim, width)}
+    norms: dict[str, Shape] = {}
+    for norm in ("pre_attention_norm", "pre_ffw_norm"):
+        if suffix:
+            norms |= _dense(f"{norm}{suffix}/Dense_0", width, 3 * width, depth)
+        else:
+            norms[f"{norm}/scale"] = (depth, width)
+    return {
+        **{f"layers/attn/{path}": shape for path, shape in attn.items()},
+        **{f"layers/mlp{suffix}/{path}": shape for path, shape in mlp.items()},
+        **{f"layers/{path}": shape for path, shape in norms.items()},
+    }
+
+
+def nested(flat: Mapping[str, object]) -> Params:
+    """The tree whose paths are the keys of `flat`."""
+    return flax.traverse_util.unflatten_dict(dict(flat), sep="/")
+
+
+def random_params(config: Pi05Config, seed: int, dtype: str = "float32") -> Params:
+    """Random parameters: each array a function of the seed and its own path alone, cast as it is made.
+
+    For runs without a checkpoint, not for training: attention is sharp, what the layers add is large beside
+    the embedding, and gates are open, so that actions and texts depend on what is seen. (openpi starts with
+    the gates shut, which makes an untrained action expert deaf.)
+    """
+    return nested(
+        {
+            path: _drawn(seed, path, shape).astype(jnp.dtype(dtype), copy=False)
+            for path, shape in shapes(config).items()
+        }
+    )
+
+
+def _drawn(seed: int, path: str, shape: Shape) -> Float32[np.ndarray, "..."]:
+    """One parameter. Scaled in place, since the largest has five gigabytes."""
+    array = standard_normal(seed, path, shape)
+    array *= np.float32(_deviation(path, shape))
+    return array
+
+
+def standard_normal(seed: int, path: str, shape: Shape) -> Float32[np.ndarray, "..."]:
+    """Standard normal numbers that are a function of the seed and a path, on every machine."""
+    rng = np.random.Generator(np.random.PCG64([seed, zlib.crc32(path.encode())]))
+    return rng.standard_normal(shape, dtype=np.float32)
+
+
+def _deviation(path: str, shape: Shape) -> float:
+    if path.endswith(("bias", "scale", "pos_embedding")):
+        return 0.1
+    if path.endswith("input_embedding"):
+        return 0.25 / math.sqrt(shape[-1])
+    joined = 3 if path.endswith("embedding/kernel") else 2 if "attn_vec_einsum" in path else 1
+    fan_in = math.prod(shape[-1 - joined : -1])
+    return (2.0 if "_einsum" in path else 1.0) / math.sqrt(fan_in)

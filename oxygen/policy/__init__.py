@@ -1,0 +1,1 @@
+"""The policy: observations in, actions and texts out, for one robot or several."""

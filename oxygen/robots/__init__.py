@@ -1,0 +1,1 @@
+"""Between a robot and the model: conventions, images, prompts, tokens, normalisation."""

@@ -1,0 +1,1 @@
+"""The serving engine: scheduler, requests, KV pool, decoding, compiled programs."""

@@ -1,0 +1,245 @@
+"""The compiled programs: prefill, denoise, fork, decode. Compiled ahead of time, once, for fixed shapes.
+
+All modes call these same programs, so the same numbers come out whatever is scheduled around them.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping, Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.stages import Compiled
+
+from configs.errors import UsageError
+from oxygen.model import pi05
+from oxygen.model.compile_counter import compile_counter
+from oxygen.model.config import Pi05Config
+from oxygen.model.pi05 import Prefix, Weights
+from oxygen.serving import decoding, drawing, kv_pool
+from oxygen.serving.births import Birthing, births_of, words_of
+from oxygen.serving.decoding import Births
+from oxygen.serving.kv_pool import KvPool, Texts
+from oxygen.typing import Array, Float32, Int32, UInt8
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """The shapes that the programs are compiled for.
+
+    Attributes:
+        robots: Observations read at once.
+        slots: Places in the KV pool. It has a spare one behind them, numbered `slots`, for padding rows.
+        rows: Requests decoded in one batch: the sizes to choose from, ascending.
+        births: Requests begun in one fork: the sizes to choose from, ascending.
+        suffix: Tokens of the longest suffix.
+        limit: Tokens of the longest text.
+        top_k: The largest `top_k` of a request; 0 where every request is greedy, and nothing is drawn.
+    """
+
+    robots: int = 1
+    slots: int
+    rows: tuple[int, ...]
+    births: tuple[int, ...]
+    suffix: int
+    limit: int
+    top_k: int = 0
+
+    def __post_init__(self) -> None:
+        for what, sizes in (("decode batches", self.rows), ("forks of", self.births)):
+            if not sizes or list(sizes) != sorted(set(sizes)):
+                raise UsageError(f"{what} {sizes} are not in ascending order")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ModelInput:
+    """One observation of every robot, as the model takes it.
+
+    Attributes:
+        images: Pixels of every camera.
+        prompt: Tokens, padded to a bucket.
+        length: Valid tokens of each prompt.
+    """
+
+    images: UInt8[np.ndarray, "robot camera side side 3"]
+    prompt: Int32[np.ndarray, "robot token"]
+    length: Int32[np.ndarray, " robot"]
+
+
+def _prefill(config: Pi05Config, weights: Weights, images: Array, prompt: Array, length: Array) -> Prefix:
+    embedded = pi05.embed_prefix(weights, config, images, prompt)
+    return pi05.read(weights, embedded, length + config.image_tokens)
+
+
+def _denoise(config: Pi05Config, weights: Weights, prefix: Prefix, seed: Array, query: Array) -> Array:
+    start = drawing.noise(seed, query, (config.horizon, config.action_dim))
+    return pi05.denoise(weights, prefix, config.noise_scale * start, config.denoise_steps)
+
+
+def _decode(top_k: int, weights: Weights, rows: Array, pool: KvPool, texts: Texts) -> tuple[KvPool, Texts]:
+    return decoding.decode(weights, rows, pool, texts, top_k)[:2]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Programs:
+    """The compiled programs: per bucket of prompt lengths; of `decode` per batch size, of `fork` per both."""
+
+    prefill: Mapping[int, Compiled]
+    denoise: Mapping[int, Compiled]
+    fork: Mapping[tuple[int, int], Compiled]
+    decode: Mapping[int, Compiled]
+
+
+class Runner:
+    """A policy's weights and compiled programs. It holds no state of an episode, so engines may share it."""
+
+    def __init__(
+        self, config: Pi05Config, weights: Weights, sizes: Sizes, *, acting: Programs | None = None
+    ) -> None:
+        self.config = config
+        self.sizes = sizes
+        self._weights = weights
+        # Step after step decodes the same rows: these stay on the device.
+        self._rows = functools.lru_cache(maxsize=4)(functools.partial(_rows, sizes.slots))
+        counter = compile_counter()
+        self.programs = self._compiled(acting)
+        self._run_everything_once()
+        self._compiles_at_warm_up = counter.count
+
+    def resized(self, sizes: Sizes) -> "Runner":
+        """One with another pool, for as many robots; its prefill and denoise are the very same programs."""
+        assert sizes.robots == self.sizes.robots, "another number of robots is another prefill"
+        return Runner(self.config, self._weights, sizes, acting=self.programs)
+
+    @property
+    def compiles_after_warm_up(self) -> int:
+        """Compilations in this process since this runner was ready; 0 if nothing else compiles."""
+        return compile_counter().count - self._compiles_at_warm_up
+
+    def prefill(self, seen: ModelInput) -> Prefix:
+        """Read an observation of every robot."""
+        program: Callable[..., Prefix] = self.programs.prefill[seen.prompt.shape[1]]
+        return program(self._weights, seen.images, seen.prompt, seen.length)
+
+    def denoise(
+        self, prefix: Prefix, seeds: Sequence[int], queries: Sequence[int]
+    ) -> Float32[Array, "robot horizon action"]:
+        """Draw every robot's chunk of normalised actions.
+
+        The noise of each is a function of its 64-bit episode seed and its query alone.
+        """
+        words = np.array([words_of(seed) for seed in seeds], np.uint32)
+        which = np.array(queries, np.uint32)
+        program: Callable[..., Array] = self.programs.denoise[self._bucket(prefix)]
+        return program(self._weights, prefix, words, which)
+
+    def fork(self, prefix: Prefix, births: Births, pool: KvPool, texts: Texts) -> tuple[KvPool, Texts]:
+        """Put newborn requests in their slots. The pool given is used up."""
+        sizes = self._bucket(prefix), len(births.slots)
+        program: Callable[..., tuple[KvPool, Texts]] = self.programs.fork[sizes]
+        return program(self._weights, prefix, births, pool, texts)
+
+    def decode(self, slots: Sequence[int], pool: KvPool, texts: Texts, *, batch: int) -> tuple[KvPool, Texts]:
+        """Write one token in each of `slots`. The pool given is used up.
+
+        Args:
+            slots: Places of requests that have been forked; at most `batch` of them.
+            pool: What they have read.
+            texts: Their texts.
+            batch: One of `Sizes.rows`. A text's tokens depend on it in the last bits of their scores, but
+                neither on its company in the batch nor on its slot.
+        """
+        rows = self._rows(tuple(slots), batch)
+        program: Callable[..., tuple[KvPool, Texts]] = self.programs.decode[batch]
+        return program(self._weights, rows, pool, texts)
+
+    def births(self, requests: Sequence[Birthing], *, batch: int | None = None) -> Births:
+        """Requests to fork. Rows left over are padding.
+
+        Args:
+            requests: At most `batch` of them.
+            batch: One of `Sizes.births`; the largest if None. What a text reads like may depend on it in the
+                last bits, but not on its company.
+
+        Raises:
+            UsageError: One wants its tokens drawn in a way that the programs were not compiled for.
+        """
+        size = self.sizes
+        rows = size.births[-1] if batch is None else batch
+        return births_of(requests, rows=rows, slots=size.slots, suffix=size.suffix, top_k=size.top_k)
+
+    def empty(self) -> tuple[KvPool, Texts]:
+        """A pool and texts with every slot idle."""
+        size = self.sizes
+        pool = kv_pool.allocate(self.config, slots=size.slots, room=size.suffix + size.limit)
+        texts = kv_pool.no_texts(slots=size.slots, limit=size.limit, drawn=size.top_k > 0)
+        return pool, texts
+
+    def blank(self, bucket: int) -> ModelInput:
+        """An observation of nothing, with a prompt of that bucket: for warming up and for measuring."""
+        side, cameras, robots = self.config.image_size, len(self.config.cameras), self.sizes.robots
+        return ModelInput(
+            images=np.zeros((robots, cameras, side, side, 3), np.uint8),
+            prompt=np.zeros((robots, bucket), np.int32),
+            length=np.full((robots,), bucket, np.int32),
+        )
+
+    def _bucket(self, prefix: Prefix) -> int:
+        return prefix.k[0].shape[1] - self.config.image_tokens
+
+    def _compiled(self, acting: Programs | None) -> Programs:
+        """Every program that `acting` does not have, compiled for shapes alone: nothing is run."""
+        weights = jax.tree.map(_abstract, self._weights)
+        prefills, denoises = (acting.prefill, acting.denoise) if acting else self._acting(weights)
+        pool, texts = jax.eval_shape(self.empty)
+        forks, decodes = {}, {}
+        for bucket, prefill in prefills.items():
+            prefix = jax.tree.map(_abstract, prefill.out_info)
+            for batch in self.sizes.births:
+                births = jax.tree.map(_abstract, self.births((), batch=batch))
+                fork = jax.jit(decoding.fork, donate_argnames="pool")
+                forks[bucket, batch] = fork.lower(weights, prefix, births, pool, texts).compile()
+        for batch in self.sizes.rows:
+            rows = jax.ShapeDtypeStruct((batch,), jnp.int32)
+            decode = jax.jit(functools.partial(_decode, self.sizes.top_k), donate_argnames="pool")
+            decodes[batch] = decode.lower(weights, rows, pool, texts).compile()
+        return Programs(prefill=prefills, denoise=denoises, fork=forks, decode=decodes)
+
+    def _acting(self, weights: Weights) -> tuple[dict[int, Compiled], dict[int, Compiled]]:
+        """Prefill and denoise: what neither the pool nor a text has a part in."""
+        robots = self.sizes.robots
+        words = jax.ShapeDtypeStruct((robots, 2), jnp.uint32)
+        which = jax.ShapeDtypeStruct((robots,), jnp.uint32)
+        prefills, denoises = {}, {}
+        for bucket in self.config.prompt_buckets:
+            seen = jax.tree.map(_abstract, dataclasses.astuple(self.blank(bucket)))
+            lowered = jax.jit(functools.partial(_prefill, self.config)).lower(weights, *seen)
+            prefix = jax.tree.map(_abstract, lowered.out_info)
+            prefills[bucket] = lowered.compile()
+            lowered = jax.jit(functools.partial(_denoise, self.config)).lower(weights, prefix, words, which)
+            denoises[bucket] = lowered.compile()
+        return prefills, denoises
+
+    def _run_everything_once(self) -> None:
+        pool, texts = self.empty()
+        nobody = [0] * self.sizes.robots
+        for bucket in self.config.prompt_buckets:
+            prefix = self.prefill(self.blank(bucket))
+            jax.block_until_ready(self.denoise(prefix, nobody, nobody))
+            for batch in self.sizes.births:
+                pool, texts = self.fork(prefix, self.births((), batch=batch), pool, texts)
+        for batch in self.sizes.rows:
+            pool, texts = self.decode((), pool, texts, batch=batch)
+        jax.block_until_ready((pool, texts))
+
+
+def _rows(spare: int, slots: tuple[int, ...], batch: int) -> Int32[Array, " row"]:
+    """A batch of so many rows on the device; those left over are the spare slot."""
+    padded = np.full((batch,), spare, np.int32)
+    padded[: len(slots)] = slots
+    return jax.device_put(padded)
+
+
+def _abstract(leaf: Array | np.ndarray | jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)

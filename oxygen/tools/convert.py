@@ -1,0 +1,218 @@
+"""`python -m oxygen.tools.convert SOURCE TARGET`: any checkpoint of a known policy becomes safetensors."""
+
+import argparse
+import dataclasses
+import json
+import re
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from configs.errors import UsageError, unknown
+from oxygen.model.config import PRESETS, Pi05Config
+from oxygen.robots.norms import FILE_NAME
+from oxygen.robots.transforms import embodiment
+from oxygen.weights import layout
+from oxygen.weights.card import CARD, RECORD, TOKENIZER, card_text
+from oxygen.weights.checkpoint import Checkpoint, Stored
+from oxygen.weights.loading import DTYPES, SINGLE_FILE, open_checkpoint
+from oxygen.weights.safetensors import SUFFIX, write_safetensors
+from oxygen.weights.source import fetch
+
+if TYPE_CHECKING:
+    from configs.schema import PolicyConfig
+
+CONFIG_FILE = "config.json"
+_ASSETS = "assets"
+
+
+def convert(
+    source: str | Path,
+    target: Path,
+    *,
+    dtype: str | None = None,
+    model: str | None = None,
+    tokenizer: str | None = None,
+) -> Path:
+    """Write a checkpoint's parameters as safetensors, one tensor at a time.
+
+    Args:
+        source: What `oxygen.weights.load` takes.
+        target: A new `.safetensors` file; or a new folder for `model.safetensors`, for `config.json`, which
+            says what the parameters fit, for the source's `assets` (norm stats), and for the card that
+            makes a policy of it, where it is known whose parameters these are.
+        dtype: `float32` or `bfloat16`; None keeps every tensor's own.
+        model: The policy whose parameters these are, or were before they were trained on. By default the one
+            that they fit; of several, the one for whose robot the source has norm stats.
+        tokenizer: The SentencePiece model: a file or a URL; by default that policy's own.
+
+    Returns:
+        The file of tensors.
+
+    Raises:
+        UsageError: The source cannot be read or fits no known configuration, or the target exists.
+    """
+    if dtype not in (None, *DTYPES):
+        raise unknown("dtype", dtype, DTYPES)
+    if target.exists():
+        raise UsageError(f"{target} exists already; name a new one, or remove it first")
+    local = fetch(source)
+    checkpoint = open_checkpoint(local)
+    fits = _fitting(checkpoint, source)
+    if model is not None and model not in [config.name for config in fits]:
+        raise unknown("model", model, [config.name for config in fits], remedy=f"{source} fits no other.")
+    single = target.suffix == SUFFIX
+    draft = target.with_name(f"{target.name}.partial")
+    _remove(draft)
+    draft.parent.mkdir(parents=True, exist_ok=True)
+    if not single:
+        draft.mkdir()
+        _copy_beside(local, draft)
+        _write_card(draft, model or _whose(fits, draft), tokenizer, name=target.name)
+        (draft / CONFIG_FILE).write_text(json.dumps(_description(source, fits), indent=2) + "\n")
+    _write(checkpoint, draft if single else draft / SINGLE_FILE, dtype, fits)
+    draft.rename(target)
+    return target if single else target / SINGLE_FILE
+
+
+def _fitting(checkpoint: Checkpoint, source: str | Path) -> list[Pi05Config]:
+    fits = layout.fitting(checkpoint.tensors)
+    layout.check(
+        checkpoint.tensors, PRESETS[fits[0]] if fits else layout.nearest(checkpoint.tensors), str(source)
+    )
+    return [PRESETS[name] for name in fits]
+
+
+def _write(checkpoint: Checkpoint, file: Path, dtype: str | None, fits: Sequence[Pi05Config]) -> None:
+    tensors = {
+        path: Stored(shape=tensor.shape, dtype=dtype or tensor.dtype)
+        for path, tensor in checkpoint.tensors.items()
+    }
+    write_safetensors(file, tensors, checkpoint.read, {"fits": " ".join(config.name for config in fits)})
+
+
+def _description(source: str | Path, fits: Sequence[Pi05Config]) -> Mapping[str, Any]:
+    """What `config.json` says: where the parameters are from, which configurations they fit, their sizes."""
+    sizes = dataclasses.asdict(fits[0])
+    shaping = ("siglip", "trunk", "expert", "vocab_size", "image_size", "action_dim")
+    return {
+        "source": str(source),
+        "fits": [config.name for config in fits],
+        "sizes": {name: sizes[name] for name in shaping},
+    }
+
+
+def _copy_beside(local: Path, draft: Path) -> None:
+    """Take along openpi's norm stats, which lie beside `params`, and the card that training wrote."""
+    home = local.parent if local.name == "params" else local
+    if (home / _ASSETS).is_dir():
+        shutil.copytree(home / _ASSETS, draft / _ASSETS)
+    for name in (CARD, TOKENIZER, RECORD):
+        if (home / name).is_file():
+            shutil.copyfile(home / name, draft / name)
+
+
+def _whose(fits: Sequence[Pi05Config], draft: Path) -> str | None:
+    """The policy whose parameters these are, as far as their sizes and the norm stats beside them tell."""
+    if len(fits) == 1:
+        return fits[0].name
+    presets = [_preset(config.name) for config in fits]
+    likely = [preset.model for preset in presets if preset.norm_stats is None and _stats(draft, preset)]
+    return likely[0] if len(likely) == 1 else None
+
+
+def _preset(model: str) -> "PolicyConfig":
+    from configs.load import load  # needs pydantic, which the policy does not
+    from configs.schema import PolicyConfig
+
+    return load(PolicyConfig, model)
+
+
+def _stats(draft: Path, preset: "PolicyConfig") -> bool:
+    """Whether the norm stats of a policy's own robot are there."""
+    return (draft / _ASSETS / embodiment(preset.embodiment).asset_id / FILE_NAME).is_file()
+
+
+def _write_card(draft: Path, model: str | None, tokenizer: str | None, *, name: str) -> None:
+    """Write the card, unless training has written one, or nobody knows the policy or its vocabulary."""
+    if model is None or (draft / CARD).is_file():
+        return
+    preset = _preset(model)
+    vocabulary = tokenizer or preset.tokenizer
+    if vocabulary is None:
+        return
+    content = {
+        "name": re.sub(r"[^A-Za-z0-9_.-]", "-", name),
+        "kind": "oxygen",
+        "description": f"Converted, with the sizes of {model}.",
+        "model": model,
+        "embodiment": preset.embodiment,
+        "weights": ".",
+        "tokenizer": vocabulary,
+        "language_tasks": {},
+    }
+    stats = None if _stats(draft, preset) else _only_stats(draft) or preset.norm_stats
+    (draft / CARD).write_text(card_text(content | ({"norm_stats": stats} if stats else {})), encoding="utf-8")
+
+
+def _only_stats(draft: Path) -> str | None:
+    """The norm stats of a robot under another name, where they are the only ones."""
+    found = list((draft / _ASSETS).rglob(FILE_NAME))
+    return str(found[0].relative_to(draft)) if len(found) == 1 else None
+
+
+def _remove(draft: Path) -> None:
+    """Remove what an interrupted conversion left."""
+    if draft.is_dir():
+        shutil.rmtree(draft)
+    draft.unlink(missing_ok=True)
+
+
+class _Parser(argparse.ArgumentParser):
+    """Refuses in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message}. See --help")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Convert what the command line names; returns the exit code."""
+    parser = _Parser(prog="python -m oxygen.tools.convert", description=__doc__)
+    parser.add_argument("source", help="a checkpoint: openpi's folder, safetensors, or a URL of either")
+    parser.add_argument("target", type=Path, help=f"a new folder, or a new file that ends in {SUFFIX}")
+    parser.add_argument(
+        "--dtype", help=f"cast to one of {', '.join(DTYPES)}; by default every tensor keeps its type"
+    )
+    parser.add_argument(
+        "--model", help="the policy it is, or was fine-tuned from; by default what sizes and norm stats tell"
+    )
+    parser.add_argument("--tokenizer", help="a file or URL; by default that policy's own")
+    try:
+        options = parser.parse_args(arguments)
+        file = convert(
+            options.source,
+            options.target,
+            dtype=options.dtype,
+            model=options.model,
+            tokenizer=options.tokenizer,
+        )
+    except UsageError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 2
+    sys.stdout.write(f"{file}: {file.stat().st_size / 1e6:.1f} MB\n")
+    if file != options.target:
+        sys.stdout.write(_use_of(options.target))
+    return 0
+
+
+def _use_of(folder: Path) -> str:
+    """How what was written is used, as far as it says itself."""
+    if (folder / CARD).is_file():
+        return f"The policy: python -m eval.libero --policy {folder}\n"
+    return "No policy.yaml: name a --model whose parameters these are, and a --tokenizer if it has none\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

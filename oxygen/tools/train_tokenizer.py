@@ -1,0 +1,89 @@
+"""Train the tiny policy's SentencePiece model: `python -m oxygen.tools.train_tokenizer [OUT]`.
+
+The corpus is the language of LIBERO's tasks, and sentences in which a robot would tell what it does and did.
+"""
+
+import importlib.resources
+import io
+import itertools
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+VOCAB_SIZE = 768
+"""256 bytes, so that any text can be spelled, a few marks, and pieces of words and whole words."""
+
+_STATE = "Task: 0 1 2 3 4 5 6 7 8 9, State: ;"
+
+
+def tasks() -> list[str]:
+    """What LIBERO's 130 tasks ask for, in the words of their names and of their definitions."""
+    return _lines("libero_tasks.txt")
+
+
+def sayings() -> list[str]:
+    """What a robot says of itself; `{thing}` and `{place}` stand for what it says it of."""
+    return _lines("robot_sayings.txt")
+
+
+def _lines(name: str) -> list[str]:
+    return (importlib.resources.files("oxygen") / "assets" / name).read_text(encoding="utf-8").splitlines()
+
+
+def things(sentences: Sequence[str]) -> list[str]:
+    """The noun phrases of the tasks: what stands between one `the` and the next joint of the sentence."""
+    joint = r" (?:and|on|in|to|at|of|under|from|next|between)\b"
+    found = set()
+    for sentence in sentences:
+        found |= set(re.findall(rf"the ((?:(?!{joint}).)+)", sentence))
+    return sorted(found)
+
+
+def corpus() -> Iterator[str]:
+    """The sentences to train on, in a fixed order."""
+    sentences = tasks()
+    names = things(sentences)
+    yield from sentences
+    yield _STATE
+    places = itertools.cycle(reversed(names))
+    for saying, name in itertools.product(sayings(), names):
+        yield saying.format(thing=name, place=next(places))
+
+
+def train() -> bytes:
+    """The serialized model."""
+    import sentencepiece
+
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=corpus(),
+        model_writer=model,
+        model_type="bpe",
+        vocab_size=VOCAB_SIZE,
+        pad_id=0,
+        eos_id=1,
+        bos_id=2,
+        unk_id=3,
+        byte_fallback=True,
+        user_defined_symbols=["\n"],
+        normalization_rule_name="identity",
+        add_dummy_prefix=False,
+        remove_extra_whitespaces=False,
+        split_digits=True,
+        num_threads=1,
+        minloglevel=2,
+    )
+    return model.getvalue()
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write the model to the given path, or to where the package keeps it."""
+    out = Path(arguments[0]) if arguments else Path(__file__).parent / "assets/tiny.model"
+    out.write_bytes(train())
+    sys.stdout.write(f"{out}: {out.stat().st_size} bytes\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,41 @@
+"""Where a policy's weights come from: a seed, a function that loads them, or the arrays themselves."""
+
+from collections.abc import Callable
+
+from configs.errors import UsageError
+from oxygen.model.config import Pi05Config
+from oxygen.model.params import random_params
+from oxygen.model.pi05 import Weights, consume, prepare
+from oxygen.typing import Params
+
+Loadable = int | Callable[[], Params]
+"""The seed of random parameters, or a function that loads parameters in openpi's layout."""
+
+WeightsSource = Loadable | Params
+"""Likewise, or the parameters themselves."""
+
+
+def load_weights(source: WeightsSource, config: Pi05Config) -> Weights:
+    """What the programs read. Parameters made or loaded here are used up on the way, which saves memory."""
+    if isinstance(source, int):
+        return consume(dict(random_params(config, source, config.dtype)), config)
+    return consume(dict(source()), config) if callable(source) else prepare(source, config)
+
+
+def loadable(source: WeightsSource) -> Loadable | None:
+    """What can be loaded once more, in another process; None for parameters, which are not kept."""
+    return source if isinstance(source, int) or callable(source) else None
+
+
+def required(weights: Loadable | None) -> Loadable:
+    """What the second process of mode `parallel` loads.
+
+    Raises:
+        UsageError: There is no such thing.
+    """
+    if weights is None:
+        raise UsageError(
+            "mode 'parallel' loads the weights in a second process: give a seed or a function that loads "
+            "them, not the parameters themselves"
+        )
+    return weights

@@ -1,0 +1,155 @@
+"""Demonstrations without physics: worlds, a policy and a setting that workers can be sent."""
+
+import dataclasses
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64
+
+from configs.errors import UsageError
+from configs.schema import CollectConfig
+from eval.collect.collection import collect_from
+from eval.collect.corrected import Corrected
+from eval.collect.demonstrator import Demonstrator
+from eval.rollout.plan import TaskPlan
+from oxygen.policy.reply import Reply, Tail
+from sim_envs.fake import FakeWorld
+from sim_envs.libero.assets import AssetSet
+from sim_envs.world import Advance, EpisodeKey, Observation, World
+
+NEVER, BROKEN, FATAL = 3, 4, 5
+"""Initial states of `Errand` that are never solved, break the simulator, and end the process."""
+
+
+class FakeAssets(AssetSet):
+    @property
+    def digest(self) -> str:
+        return f"{self.name:0<12}"[:12]
+
+
+@dataclasses.dataclass
+class Errand(FakeWorld):
+    """Takes longer from one initial state to the next."""
+
+    pause_s: float = 0.0
+    mended: bool = False
+    _fatal: bool = False
+
+    def reset(self, *, init_id: int, seed: int, settle_steps: int) -> None:
+        super().reset(init_id=init_id, seed=seed, settle_steps=settle_steps)
+        self.success_at = None if init_id == NEVER else 6 + 3 * init_id
+        self._fatal = init_id == FATAL and not self.mended
+        self.fails_at = 2 if init_id == BROKEN and not self.mended else None
+
+    def advance(self, actions: Float64[np.ndarray, "steps action"]) -> Advance:
+        time.sleep(self.pause_s)
+        if self._fatal:
+            os._exit(3)
+        return super().advance(actions)
+
+
+NOISE = 0.5
+"""What `Counting` does on top of what it means, along the first axis."""
+
+
+class Counting:
+    """It means, at row `j` of query `i`, `i` hundredths and `j` ten-thousandths; the gripper closes."""
+
+    inputs: Mapping[str, Any] = MappingProxyType({})
+
+    def reset(self, world: World, key: EpisodeKey) -> None:
+        self._query = 0
+
+    def infer(self, observation: Observation) -> Reply:
+        actions = np.full((10, 7), self._query / 100) + np.arange(10)[:, None] / 10_000
+        actions[:, 6] = 1.0
+        self._query += 1
+        self.intended = actions
+        disturbed = actions + np.array([NOISE, 0, 0, 0, 0, 0, 0])
+        return Reply(actions=disturbed, timings_ms={}, born=(), finished=(), dropped=(), tokens=0)
+
+    def finish(self) -> Tail:
+        return Tail(cancelled=0, requests=(), reply=None)
+
+
+@dataclasses.dataclass
+class FakeWorlds:
+    world: Errand
+
+    def of(self, plan: TaskPlan) -> World:
+        self.world.language = plan.task.language
+        return self.world
+
+    def discard(self) -> None:
+        pass
+
+    def __enter__(self) -> "FakeWorlds":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FakeSetting:
+    pause_s: float = 0.0
+    mended: bool = False
+    image_size: int = 8
+    no_policy: str | None = None
+
+    def worlds(self) -> FakeWorlds:
+        return FakeWorlds(Errand(pause_s=self.pause_s, mended=self.mended, image_size=self.image_size))
+
+    def demonstrator(self) -> Counting:
+        if self.no_policy is not None:
+            raise UsageError(self.no_policy)
+        return Counting()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FakeCorrections(FakeSetting):
+    """An expert corrects a learner, whose turn is first: short episodes are the learner's alone."""
+
+    def demonstrator(self) -> Demonstrator:
+        return Corrected(super().demonstrator(), super().demonstrator())
+
+
+def config(**changes: Any) -> CollectConfig:
+    """Four tasks, two initial states each."""
+    few = {
+        "suites": ("libero_object", "libero_goal"),
+        "task_ids": (0, 1),
+        "init_ids": (0, 1),
+        "max_steps": 40,
+        "image_size": 8,
+    }
+    return CollectConfig(**{**few, **changes})
+
+
+def collect(
+    dataset: Path,
+    *,
+    setting: FakeSetting = FakeSetting(),
+    workers: int = 1,
+    assets: str = "a",
+    **changes: Any,
+) -> int:
+    """Collect into a folder; the exit code."""
+    found = FakeAssets(name=assets, path=Path())
+    return collect_from(setting, config(**changes), found, dataset, workers=workers)
+
+
+def contents(dataset: Path) -> dict[str, bytes]:
+    """Every file of a dataset but the one that says when and where it was made."""
+    parts = ("data", "videos", "meta")
+    files = [file for part in parts for file in (dataset / part).rglob("*") if file.is_file()]
+    return {
+        str(file.relative_to(dataset)): file.read_bytes()
+        for file in sorted(files)
+        if file.name != "oxygen.json"
+    }

@@ -1,0 +1,227 @@
+"""Collecting demonstrations: what is kept, what a kill leaves, and that nobody can tell how many played."""
+
+import dataclasses
+import json
+import multiprocessing
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from configs.errors import UsageError
+from eval.collect.collection import INCOMPLETE
+from eval.collect.store import EpisodeStore
+from eval.collect.workers import Work, serve
+from oxygen.training.demonstrations import Demonstrations
+from sim_envs.truth.account import Fact
+from sim_envs.truth.wording import parse_memory, parse_narration
+from tests.eval.collect.collecting import (
+    BROKEN,
+    FATAL,
+    NEVER,
+    NOISE,
+    Errand,
+    FakeSetting,
+    collect,
+    config,
+    contents,
+)
+
+
+def manifest(dataset: Path) -> dict:
+    return json.loads((dataset / "meta" / "oxygen.json").read_text())
+
+
+def test_demonstrations_are_the_successes_in_the_order_of_their_keys(tmp_path, capsys):
+    assert collect(tmp_path, init_ids=(1, NEVER, 0), task_ids=(1, 0)) == 0
+    found = Demonstrations(tmp_path)
+    assert [(e.origin.suite, e.origin.task_id, e.origin.init_id) for e in found.episodes] == [
+        (suite, task, init)
+        for suite in ("libero_goal", "libero_object")
+        for task in (0, 1)
+        for init in (0, 1)
+    ]
+    about = manifest(tmp_path)
+    assert about["counts"] == {"demonstrations": 8, "frames": 16, "failures": 4}
+    assert len(about["failed"]) == 4
+    assert all(f".{NEVER}.7." in key for key in about["failed"])
+    assert {"commit", "dirty"} == set(about["git"])
+    assert about["versions"]["mujoco"] == "3.2.3"
+    assert about["assets"] == [["a", "a00000000000"]]
+    assert "4 episodes failed" in " ".join(capsys.readouterr().out.split())
+    assert (tmp_path / "contact_sheet.png").exists()
+
+
+def test_the_dataset_does_not_depend_on_the_number_of_workers(tmp_path):
+    for workers in (1, 2):
+        collect(tmp_path / str(workers), workers=workers)
+    assert contents(tmp_path / "1") == contents(tmp_path / "2")
+
+
+_IN_A_PROCESS = """
+from pathlib import Path
+from tests.eval.collect.collecting import FakeSetting, collect
+if __name__ == "__main__":
+    collect(Path({path!r}), setting=FakeSetting(pause_s=0.5), workers=2)
+"""
+
+
+def test_what_a_kill_interrupts_the_same_command_completes(tmp_path):
+    killed, whole = tmp_path / "killed", tmp_path / "whole"
+    process = subprocess.Popen(
+        [sys.executable, "-c", _IN_A_PROCESS.format(path=str(killed))], stdout=subprocess.DEVNULL
+    )  # its workers outlive it by an episode at most, which hurts nobody
+    while not list(killed.glob(".episodes/*.parquet")):
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    kept = set(killed.glob(".episodes/*.parquet"))
+    assert 0 < len(kept) < 8
+    assert not (killed / "meta").exists()
+    (killed / ".episodes" / "half.written.parquet.1.partial").write_bytes(b"half")
+    stamps = {path: path.stat().st_mtime_ns for path in kept}
+    assert collect(killed) == 0
+    assert {path: path.stat().st_mtime_ns for path in kept} == stamps
+    collect(whole)
+    assert contents(killed) == contents(whole)
+
+
+def test_more_is_added_and_nothing_twice(tmp_path):
+    grown, whole = tmp_path / "grown", tmp_path / "whole"
+    collect(grown, init_ids=(0,))
+    collect(grown, init_ids=(0, 1), seeds=(7, 8))
+    collect(grown, init_ids=(1,), seeds=(7,), assets="b")
+    before = contents(grown)
+    collect(grown, init_ids=(0, 1), seeds=(8,))
+    assert contents(grown) == before
+    assert len(Demonstrations(grown).episodes) == 4 * (2 * 2 + 1)
+    collect(whole, init_ids=(1,), assets="b")
+    collect(whole, init_ids=(0, 1), seeds=(7, 8))
+    assert contents(whole) == before
+
+
+def test_errors_are_told_and_tried_again(tmp_path, capsys):
+    assert collect(tmp_path, init_ids=(0, BROKEN)) == INCOMPLETE
+    assert len(Demonstrations(tmp_path).episodes) == 4
+    assert manifest(tmp_path)["errors"] == 4
+    assert "the fake simulator fails" in " ".join(capsys.readouterr().out.split())
+    assert collect(tmp_path, init_ids=(0, BROKEN), setting=FakeSetting(mended=True)) == 0
+    assert len(Demonstrations(tmp_path).episodes) == 8
+
+
+def test_a_worker_that_dies_is_told_in_one_line_and_what_was_played_is_kept(tmp_path):
+    with pytest.raises(UsageError, match=r"a worker died at libero_\w+\.\d\.5\.7 with exit code 3"):
+        collect(tmp_path, init_ids=(0, FATAL), workers=2)
+    assert list(tmp_path.glob(".episodes/*.parquet"))
+    assert collect(tmp_path, init_ids=(0, FATAL), setting=FakeSetting(mended=True)) == 0
+
+
+def test_a_policy_that_cannot_be_opened_is_the_users_error(tmp_path):
+    setting = FakeSetting(no_policy="no such weights")
+    with pytest.raises(UsageError, match="no such weights"):
+        collect(tmp_path, setting=setting)
+    ours, theirs = multiprocessing.Pipe()
+    serve(Work(setting=setting, store=EpisodeStore(tmp_path), config=config()), theirs)
+    told = ours.recv()
+    assert isinstance(told, UsageError)
+    assert str(told) == "no such weights"
+
+
+def test_without_a_success_there_is_no_dataset(tmp_path, capsys):
+    assert collect(tmp_path, init_ids=(NEVER,), suites=("libero_goal",)) == INCOMPLETE
+    assert not (tmp_path / "meta").exists()
+    assert "No episode succeeded" in capsys.readouterr().out
+
+
+def test_failures_are_kept_if_asked_for_and_teach_no_action(tmp_path, capsys):
+    both = {"init_ids": (0, NEVER), "suites": ("libero_goal",), "task_ids": (0,), "keep_failures": True}
+    assert collect(tmp_path, **both) == 0
+    found = Demonstrations(tmp_path)
+    assert [episode.origin.init_id for episode in found.episodes] == [0, NEVER]
+    failed = found.columns.episode_index == 1
+    assert failed.sum() == 8  # a query every five of forty steps
+    assert found.columns.padded[failed].all()
+    assert not found.columns.padded[~failed].all()
+    about = manifest(tmp_path)
+    assert about["counts"] == {"demonstrations": 2, "frames": len(failed), "failures": 1}
+    assert [f".{NEVER}.7." in key for key in about["failed"]] == [True]
+    before = contents(tmp_path)
+    assert collect(tmp_path, **both) == 0
+    assert "2 of 2 episodes were played before" in " ".join(capsys.readouterr().out.split())
+    assert contents(tmp_path) == before
+    with pytest.raises(UsageError, match="keep_failures True, not False"):
+        collect(tmp_path, **{**both, "keep_failures": False})
+
+
+def test_a_dataset_from_before_an_option_was_there_may_grow(tmp_path):
+    collect(tmp_path, init_ids=(0,))
+    options = tmp_path / ".episodes" / "options.json"
+    before = json.loads(options.read_text())
+    del before["keep_failures"]
+    options.write_text(json.dumps(before))
+    collect(tmp_path, init_ids=(0, 1))
+    assert len(Demonstrations(tmp_path).episodes) == 8
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [({"replan_steps": 2}, "replan_steps None, not 2"), ({"image_size": 16}, "image_size 8, not 16")],
+)
+def test_a_dataset_of_other_options_is_refused_and_left_alone(tmp_path, changes, said):
+    collect(tmp_path, suites=("libero_goal",))
+    before = contents(tmp_path)
+    with pytest.raises(UsageError, match=said):
+        collect(tmp_path, **changes)
+    assert contents(tmp_path) == before
+
+
+def test_a_dataset_whose_episodes_were_deleted_is_not_touched(tmp_path):
+    collect(tmp_path, suites=("libero_goal",))
+    before = contents(tmp_path)
+    for file in (tmp_path / ".episodes").iterdir():
+        file.unlink()
+    with pytest.raises(UsageError, match=r"without its \.episodes"):
+        collect(tmp_path, init_ids=(0,))
+    assert contents(tmp_path) == before
+
+
+def test_what_was_meant_is_the_label_and_what_was_done_is_not(tmp_path):
+    collect(tmp_path, suites=("libero_goal",), task_ids=(0,), init_ids=(1,), replan_steps=1)
+    columns = Demonstrations(tmp_path).columns
+    moved = columns.state[1] - columns.state[0]
+    assert moved[0] - columns.action[0, 0, 0] == pytest.approx(NOISE)
+    assert moved[1:6] == pytest.approx(columns.action[0, 0, 1:6])
+
+
+def test_what_the_world_says_of_a_frame_is_beside_it(tmp_path):
+    collect(tmp_path, suites=("libero_goal",), task_ids=(0,), init_ids=(2,), replan_steps=4)
+    first, _, last = Demonstrations(tmp_path)
+    for frame, world in ((first, Errand(steps=0)), (last, Errand(steps=8))):
+        truth = world.truth()
+        assert parse_narration(frame.narration) == truth.narration
+        assert parse_memory(frame.memory) == truth.memory
+        assert frame.truth["narration"] == dataclasses.asdict(truth.narration)
+        assert [Fact(**fact) for fact in frame.truth["memory"]["facts"]] == sorted(truth.memory.facts)
+    assert first.narration != last.narration
+
+
+def test_every_frame_is_a_query(tmp_path):
+    collect(tmp_path, suites=("libero_goal",), task_ids=(0,), init_ids=(2,), replan_steps=4)
+    found = Demonstrations(tmp_path)
+    assert found.fps == 5.0
+    assert found.columns.step.tolist() == [0, 4, 8]
+    first, *_, last = found
+    assert first.language == "open the middle drawer of the cabinet"
+    assert np.array_equal(first.images["wrist_image"], np.full((8, 8, 3), 2 * 16 + 7))
+    assert np.array_equal(last.images["image"], np.full((8, 8, 3), 2 * 16 + 7 + 8))
+    assert first.action[:, 0] == pytest.approx(
+        [0.0, 0.0001, 0.0002, 0.0003, 0.01, 0.0101, 0.0102, 0.0103, 0.02, 0.0201]
+    )
+    assert not first.padded.any()
+    assert last.padded.tolist() == [False] * 4 + [True] * 6
+    assert last.action[4:].tolist() == [[0, 0, 0, 0, 0, 0, 1]] * 6

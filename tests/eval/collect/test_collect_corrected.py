@@ -1,0 +1,105 @@
+"""A learner and an expert by turns: who acts when, and what of it is to be learnt."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from eval.collect.corrected import Corrected
+from oxygen.policy.reply import Reply, Tail
+from sim_envs.world import EpisodeKey, Observation
+
+LEARNER, EXPERT = 0.25, -0.5
+
+
+def seen(query: int, speed: float) -> Observation:
+    """What is seen of a hand that moves along its first axis by `speed` metres a query."""
+    return Observation(images={}, state=np.eye(8)[0] * query * speed, language="lift it")
+
+
+def key(init_id: int) -> EpisodeKey:
+    return EpisodeKey(suite="libero_object", task_id=0, init_id=init_id, seed=7)
+
+
+@dataclasses.dataclass
+class Constant:
+    """Always the same action; remembers how often it was told to begin and to end."""
+
+    action: float
+    begun: int = 0
+    ended: int = 0
+    inputs: ClassVar[Mapping[str, Any]] = {}
+
+    @property
+    def intended(self) -> np.ndarray:
+        return np.full((10, 7), self.action)
+
+    def reset(self, world: object, key: EpisodeKey) -> None:
+        self.begun += 1
+
+    def infer(self, observation: Observation) -> Reply:
+        return Reply(actions=self.intended, timings_ms={}, born=(), finished=(), dropped=(), tokens=0)
+
+    def finish(self) -> Tail:
+        self.ended += 1
+        return Tail(cancelled=0, requests=(), reply=None)
+
+
+def turns(policy: Corrected, queries: int, init_id: int = 0, speed: float = 0.01) -> list[tuple[float, int]]:
+    """Who acted, and for how many queries, turn after turn."""
+    policy.reset(None, key(init_id))
+    found: list[tuple[float, int]] = []
+    for query in range(queries):
+        acted = float(np.asarray(policy.infer(seen(query, speed)).actions)[0, 0])
+        meant = policy.intended
+        assert (meant is None) == (acted == LEARNER)
+        assert meant is None or (meant == EXPERT).all()
+        if found and found[-1][0] == acted:
+            found[-1] = acted, found[-1][1] + 1
+        else:
+            found.append((acted, 1))
+    return found
+
+
+def test_the_learner_leads_and_they_take_turns():
+    found = turns(Corrected(Constant(LEARNER), Constant(EXPERT)), queries=2000)
+    assert [who for who, _ in found] == [(LEARNER, EXPERT)[index % 2] for index in range(len(found))]
+    whole = found[:-1]  # the last turn was cut short
+    learners = [n for who, n in whole if who == LEARNER]
+    assert all(3 <= n <= 96 for n in learners)
+    assert all(6 <= n <= 14 for who, n in whole if who == EXPERT)
+    assert min(learners) < 6, "there are short turns of the learner's"
+    assert max(learners) > 48, "and long ones"
+
+
+def test_a_learner_that_hangs_is_relieved():
+    policy = Corrected(Constant(LEARNER), Constant(EXPERT))
+    assert max(n for who, n in turns(policy, 2000, speed=0.002) if who == LEARNER) > 48, "slow is not still"
+    hung = [n for who, n in turns(policy, 2000, speed=0.001) if who == LEARNER]
+    assert max(hung) == 8, "eight queries showed that nothing moves"
+    assert min(hung) == 3, "shorter turns end as they do"
+    assert max(n for who, n in turns(policy, 2000, speed=0.0) if who == EXPERT) == 14, "an expert may wait"
+
+
+def test_the_expert_begins_anew_at_each_of_its_turns_and_the_learner_once():
+    learner, expert = Constant(LEARNER), Constant(EXPERT)
+    found = turns(Corrected(learner, expert), queries=100)
+    assert learner.begun == 1
+    assert expert.begun == sum(who == EXPERT for who, _ in found)
+
+
+def test_turns_are_a_function_of_the_episode():
+    policy = Corrected(Constant(LEARNER), Constant(EXPERT))
+    assert (
+        turns(policy, 100) == turns(policy, 100) == turns(Corrected(Constant(LEARNER), Constant(EXPERT)), 100)
+    )
+    assert turns(policy, 100, init_id=1) != turns(policy, 100, init_id=2)
+
+
+def test_both_are_told_the_end():
+    learner, expert = Constant(LEARNER), Constant(EXPERT)
+    policy = Corrected(learner, expert)
+    turns(policy, 5)
+    policy.finish()
+    assert (learner.ended, expert.ended) == (1, 1)

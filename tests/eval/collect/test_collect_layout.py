@@ -1,0 +1,248 @@
+"""What is written is LeRobot's dataset layout v3.0, field by field.
+
+LeRobot's own reader needs torch, so it is not among the packages here. Held against instead: the layout that
+huggingface.co/docs/lerobot/lerobot-dataset-v3 documents, and the files that `lerobot` 0.4.4
+(`codebase_version` "v3.0") writes for the same features. The names, types and shapes below are those.
+"""
+
+import io
+import json
+from pathlib import Path
+
+import imageio_ffmpeg
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from oxygen.training import layout
+from oxygen.training.demonstrations import Demonstrations
+from tests.eval.collect.collecting import FakeCorrections, FakeSetting, collect
+
+CAMERAS = ("observation.images.image", "observation.images.wrist_image")
+STATISTICS = {"min", "max", "mean", "std", "count", "q01", "q10", "q50", "q90", "q99"}
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory) -> Path:
+    """Eight episodes of two and three frames, two tasks in each of two suites."""
+    path = tmp_path_factory.mktemp("png")
+    collect(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def videos(tmp_path_factory) -> Path:
+    """The same as video, at a frame per control step."""
+    path = tmp_path_factory.mktemp("video")
+    collect(path, images="video", image_size=32, replan_steps=1, setting=FakeSetting(image_size=32))
+    return path
+
+
+def info(dataset: Path) -> dict:
+    return json.loads((dataset / "meta/info.json").read_text())
+
+
+def test_the_files_are_where_the_layout_has_them(dataset, videos):
+    tables = {
+        "meta/info.json",
+        "meta/stats.json",
+        "meta/tasks.parquet",
+        "meta/episodes/chunk-000/file-000.parquet",
+        "data/chunk-000/file-000.parquet",
+        "meta/oxygen.json",
+        "contact_sheet.png",
+    }
+    found = {str(file.relative_to(dataset)) for file in dataset.rglob("*") if file.is_file()}
+    assert {name for name in found if not name.startswith(".")} == tables
+    assert {str(file.relative_to(videos)) for file in videos.rglob("*.mp4")} == {
+        f"videos/{camera}/chunk-000/file-000.mp4" for camera in CAMERAS
+    }
+
+
+def test_the_info_has_every_key_and_no_other(dataset):
+    found = info(dataset)
+    features = found.pop("features")
+    assert found == {
+        "codebase_version": "v3.0",
+        "robot_type": "panda",
+        "total_episodes": 8,
+        "total_frames": 16,
+        "total_tasks": 4,
+        "chunks_size": 1000,
+        "data_files_size_in_mb": 100,
+        "video_files_size_in_mb": 200,
+        "fps": 4,
+        "splits": {"train": "0:8"},
+        "data_path": "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet",
+        "video_path": None,
+    }
+    assert type(found["fps"]) is int
+    assert all(set(feature) == {"dtype", "shape", "names"} for feature in features.values())
+    assert features[CAMERAS[0]] == {
+        "dtype": "image",
+        "shape": [8, 8, 3],
+        "names": ["height", "width", "channels"],
+    }
+    shapes = {name: (feature["dtype"], feature["shape"]) for name, feature in features.items()}
+    assert shapes["observation.state"] == ("float32", [8])
+    assert shapes["action"] == ("float32", [10, 7])
+    assert shapes["action_is_pad"] == ("bool", [10])
+    assert len(features["observation.state"]["names"]) == 8
+    assert len(features["action"]["names"]) == 7
+    assert [
+        shapes[name] for name in ("timestamp", "frame_index", "episode_index", "index", "task_index")
+    ] == [
+        ("float32", [1]),
+        *[("int64", [1])] * 4,
+    ]
+    assert "/" not in "".join(features)  # LeRobot refuses such names
+
+
+def test_the_frames_have_the_types_that_the_features_say(dataset):
+    schema = pq.read_schema(dataset / "data/chunk-000/file-000.parquet")
+    assert schema.names == list(info(dataset)["features"])
+    assert schema.field(CAMERAS[0]).type == pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+    assert schema.field("observation.state").type == pa.list_(pa.float32(), 8)
+    assert schema.field("action").type == pa.list_(pa.list_(pa.float32()))
+    assert schema.field("action_is_pad").type == pa.list_(pa.bool_(), 10)
+    assert schema.field("timestamp").type == pa.float32()
+    assert schema.field("index").type == pa.int64()
+    assert schema.field("oxygen.narration").type == pa.string()
+    described = json.loads(schema.metadata[b"huggingface"])["info"]["features"]
+    assert list(described) == schema.names
+    assert described[CAMERAS[1]] == {"_type": "Image"}
+    assert described["action"] == {"shape": [10, 7], "dtype": "float32", "_type": "Array2D"}
+    assert described["observation.state"] == {
+        "feature": {"dtype": "float32", "_type": "Value"},
+        "length": 8,
+        "_type": "Sequence",
+    }
+    assert described["task_index"] == {"dtype": "int64", "_type": "Value"}
+
+
+def test_the_frames_are_numbered_and_timed(dataset):
+    file = pq.ParquetFile(dataset / "data/chunk-000/file-000.parquet")
+    assert file.num_row_groups == 8  # one per episode
+    frames = file.read()
+    assert frames["index"].to_pylist() == list(range(16))
+    assert frames["episode_index"].to_pylist() == [number for number in range(8) for _ in range(2)]
+    assert frames["frame_index"].to_pylist() == [0, 1] * 8
+    assert frames["task_index"].to_pylist() == [number // 4 for number in range(16)]
+    assert np.allclose(frames["timestamp"].to_numpy() * 4, frames["frame_index"].to_numpy())
+    picture = Image.open(io.BytesIO(frames[CAMERAS[0]][1]["bytes"].as_py()))
+    assert (picture.format, picture.size, picture.mode) == ("PNG", (8, 8), "RGB")
+
+
+def test_the_tasks_are_looked_up_by_their_words(dataset):
+    tasks = pq.read_table(dataset / "meta/tasks.parquet")
+    assert tasks.schema.names == ["task_index", "task"]
+    assert tasks["task_index"].to_pylist() == [0, 1, 2, 3]
+    assert tasks["task"][0].as_py() == "open the middle drawer of the cabinet"
+    assert json.loads(tasks.schema.metadata[b"pandas"])["index_columns"] == ["task"]
+
+
+def test_the_episodes_say_where_their_frames_are_and_what_is_in_them(dataset):
+    episodes = pq.read_table(dataset / "meta/episodes/chunk-000/file-000.parquet")
+    plain = [name for name in episodes.schema.names if not name.startswith("stats/")]
+    assert plain == [
+        "episode_index",
+        "tasks",
+        "length",
+        "data/chunk_index",
+        "data/file_index",
+        "dataset_from_index",
+        "dataset_to_index",
+        "meta/episodes/chunk_index",
+        "meta/episodes/file_index",
+    ]
+    last = episodes.slice(7).to_pylist()[0]
+    assert (last["dataset_from_index"], last["dataset_to_index"], last["length"]) == (14, 16, 2)
+    assert last["tasks"] == ["pick up the cream cheese and place it in the basket"]
+    numbers = [
+        name
+        for name, dtype in layout.expected_dtypes().items()
+        if dtype != "string" and not name.startswith("oxygen.")
+    ]
+    assert {name for name in episodes.schema.names if name.startswith("stats/")} == {
+        f"stats/{name}/{statistic}" for name in (*CAMERAS, *numbers) for statistic in STATISTICS
+    }
+    assert np.shape(last["stats/action/q99"]) == (7,)
+    assert np.shape(last[f"stats/{CAMERAS[0]}/mean"]) == (3, 1, 1)
+    assert last["stats/index/count"] == [2]
+
+
+def test_the_statistics_are_of_all_frames(dataset):
+    stats = json.loads((dataset / "meta/stats.json").read_text())
+    frames = pq.read_table(dataset / "data/chunk-000/file-000.parquet")
+    state = np.array(frames["observation.state"].to_pylist())
+    assert stats["observation.state"]["mean"] == pytest.approx(state.mean(axis=0).tolist())
+    assert stats["observation.state"]["q90"] == pytest.approx(np.quantile(state, 0.9, axis=0).tolist())
+    actions, padded = np.array(frames["action"].to_pylist()), np.array(frames["action_is_pad"].to_pylist())
+    assert padded.any()
+    assert stats["action"]["std"] == pytest.approx(actions[~padded].std(axis=0).tolist())
+    images = np.stack(
+        [np.asarray(Image.open(io.BytesIO(cell["bytes"]))) for cell in frames[CAMERAS[1]].to_pylist()]
+    )
+    assert np.ravel(stats[CAMERAS[1]]["mean"]) == pytest.approx((images / 255).mean(axis=(0, 1, 2)).tolist())
+    assert np.ravel(stats[CAMERAS[1]]["std"]) == pytest.approx((images / 255).std(axis=(0, 1, 2)).tolist())
+    assert np.ravel(stats[CAMERAS[1]]["max"]) == pytest.approx(images.max() / 255)
+    assert all(set(found) == STATISTICS for found in stats.values())
+
+
+def test_an_episode_that_a_learner_solved_alone_is_kept_for_its_texts(tmp_path):
+    assert collect(tmp_path, setting=FakeCorrections(), suites=("libero_goal",), task_ids=(0,)) == 0
+    columns = Demonstrations(tmp_path).columns
+    assert columns.padded.all()
+    assert all(columns.narration)
+    (episodes,) = (tmp_path / "meta/episodes").rglob("*.parquet")
+    least = pq.read_table(episodes)["stats/action/min"].to_pylist()
+    assert np.isfinite(least).all()
+
+
+def test_videos_hold_the_episodes_one_after_the_other(videos):
+    described = info(videos)
+    assert described["video_path"] == "videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4"
+    assert described["fps"] == 20
+    feature = described["features"][CAMERAS[0]]
+    assert feature["dtype"] == "video"
+    assert feature["info"]["video.fps"] == 20
+    assert feature["info"]["video.codec"] == "h264"
+    assert CAMERAS[0] not in pq.read_schema(videos / "data/chunk-000/file-000.parquet").names
+    episodes = pq.read_table(videos / "meta/episodes/chunk-000/file-000.parquet").to_pylist()
+    for camera in CAMERAS:
+        end = 0.0
+        for episode in episodes:
+            assert episode[f"videos/{camera}/from_timestamp"] == pytest.approx(end)
+            end += episode["length"] / 20
+            assert episode[f"videos/{camera}/to_timestamp"] == pytest.approx(end)
+        path = videos / f"videos/{camera}/chunk-000/file-000.mp4"
+        count, seconds = imageio_ffmpeg.count_frames_and_secs(str(path))
+        assert count == described["total_frames"]
+        assert seconds == pytest.approx(end, abs=0.01)
+
+
+def test_tables_and_videos_begin_anew_when_they_are_full(tmp_path, monkeypatch):
+    monkeypatch.setattr(layout, "DATA_FILE_MB", 0.002)
+    monkeypatch.setattr(layout, "VIDEO_FILE_MB", 0.00002)
+    monkeypatch.setattr(layout, "FILES_PER_CHUNK", 2)
+    collect(tmp_path, images="video", image_size=32, setting=FakeSetting(image_size=32))
+    tables = sorted(str(file.relative_to(tmp_path / "data")) for file in tmp_path.glob("data/*/*"))
+    assert tables[:3] == [
+        "chunk-000/file-000.parquet",
+        "chunk-000/file-001.parquet",
+        "chunk-001/file-000.parquet",
+    ]
+    assert len(list(tmp_path.glob("videos/observation.images.image/*/*"))) > 1
+    rows = 0
+    for episode in pq.read_table(tmp_path / "meta/episodes/chunk-000/file-000.parquet").to_pylist():
+        place = {name: episode[f"data/{name}"] for name in ("chunk_index", "file_index")}
+        frames = pq.read_table(tmp_path / layout.DATA.format(**place))["index"].to_pylist()
+        assert set(range(episode["dataset_from_index"], episode["dataset_to_index"])) <= set(frames)
+        rows += episode["length"]
+    assert rows == 16
+    found = Demonstrations(tmp_path)
+    for episode in found.episodes:
+        level = 16 * episode.origin.init_id + 7
+        assert np.abs(found.frame(episode.start).images["image"].astype(int) - level).max() <= 2

@@ -1,0 +1,58 @@
+"""Collecting on LIBERO itself, with the expert and the stand-in assets."""
+
+import json
+
+import numpy as np
+
+from configs.schema import CollectConfig
+from eval.collect.collection import collect_demonstrations
+from eval.policies.names import read_policy, weights_sha256
+from oxygen.training import layout
+from oxygen.training.demonstrations import Demonstrations
+from sim_envs.truth.wording import parse_memory, parse_narration
+
+
+def test_an_expert_corrects_a_learner_and_only_its_own_turns_are_taught(tmp_path):
+    config = CollectConfig(
+        suites=("libero_object",),
+        task_ids=(3,),
+        init_ids=(6,),  # the learner's first turn is short
+        assets="standins",
+        learner="tiny",
+        max_steps=500,
+        image_size=64,
+    )
+    assert collect_demonstrations(config, tmp_path, workers=1) == 0
+    learner = json.loads((tmp_path / layout.MANIFEST).read_text())["learner"]
+    assert learner == {"policy": "tiny", "weights_sha256": weights_sha256(read_policy("tiny"))}
+    columns = Demonstrations(tmp_path).columns
+    taught = ~columns.padded
+    assert not taught[0].any()  # the learner's turn is first,
+    assert (taught.sum(axis=1) == 10).any()  # then the expert's, for longer than a chunk
+    assert all(parse_narration(text) for text in columns.narration)  # what to say is known in both
+
+
+def test_an_expert_demonstrates_and_the_world_says_what_it_does(tmp_path):
+    config = CollectConfig(
+        suites=("libero_spatial",),
+        task_ids=(0,),
+        init_ids=(0,),
+        assets="standins",
+        expert_noise=0.2,
+        image_size=64,
+    )
+    assert collect_demonstrations(config, tmp_path, workers=1) == 0
+    found = Demonstrations(tmp_path)
+    (episode,) = found.episodes
+    assert episode.origin.assets == "standins"
+    assert episode.origin.noise == np.float32(0.2)
+    columns = found.columns
+    assert np.abs(columns.action).max() <= 1
+    assert columns.action[0, 0, 6] == -1  # the gripper is open at first,
+    assert columns.action[:, :, 6].max() == 1  # and closes on the way
+    assert all(parse_narration(text) for text in columns.narration)
+    assert all(parse_memory(text) for text in columns.memory)
+    first, last = found.frame(0), found.frame(len(found) - 1)
+    assert {image.shape for image in first.images.values()} == {(64, 64, 3)}
+    assert not np.array_equal(first.images["image"], last.images["image"])
+    assert first.narration != last.narration

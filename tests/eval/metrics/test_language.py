@@ -1,0 +1,182 @@
+"""Language scores: an oracle scores 1, a shuffled one does not, and what cannot be read is not graded."""
+
+import dataclasses
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eval.metrics.language import (
+    HEADLINES,
+    EpisodeGrader,
+    Share,
+    TextScores,
+    grade_memory,
+    grade_narration,
+)
+from oxygen.serving.language import TextFinished
+from sim_envs.truth.account import Deed, Fact, Memory, Narration, Phase, Truth, Verb
+from sim_envs.truth.wording import WORDINGS, narrate, remember
+from tests.eval.factory import episode, key
+from tests.sim_envs.vocabulary import memories, narrations
+
+HZ = 20.0
+MILK = Deed(verb=Verb.PUT, subject="milk", place="basket")
+SOUP = Deed(verb=Verb.PUT, subject="alphabet soup", place="basket")
+DRAWER = Deed(verb=Verb.OPENED, subject="top drawer of the cabinet")
+
+
+def remembered(*done: Deed, **facts: str) -> Memory:
+    """A memory of deeds and their outcomes, and of facts given as `milk="on the floor"`."""
+    now = {deed.subject: deed.outcome for deed in done}
+    now |= {subject: Fact(subject=subject, state=state) for subject, state in facts.items()}
+    return Memory(done=done, facts=frozenset(now.values()))
+
+
+def truth(narration: Narration | None = None, memory: Memory | None = None) -> Truth:
+    return Truth(
+        narration=narration or Narration(phase=Phase.DONE), memory=memory or remembered(milk="on the table")
+    )
+
+
+def text(task: str, words: str, born: int, finished: int | None = None, **changes) -> TextFinished:
+    whole = TextFinished(
+        task=task,
+        request_id=0,
+        born_query=born,
+        finished_query=born if finished is None else finished,
+        text=words,
+        tokens=5,
+        reason="stop",
+        latency_ms=40.0,
+    )
+    return dataclasses.replace(whole, **changes)
+
+
+def graded(truths, texts) -> dict[str, TextScores]:
+    """The scores of an episode with a query every 5 control steps."""
+    grader = EpisodeGrader(control_hz=HZ)
+    for query, now in enumerate(truths):
+        finished = [each for each in texts if each.finished_query == query]
+        grader.add(5 * query, now, finished)
+    return grader.scores()
+
+
+def told(truths, wording: int) -> list[TextFinished]:
+    """Every truth read aloud in the query it is of."""
+    return [
+        text(task, words, query)
+        for query, now in enumerate(truths)
+        for task, words in (
+            ("narration", narrate(now.narration, wording)),
+            ("memory", remember(now.memory, wording)),
+        )
+    ]
+
+
+contents = st.lists(st.tuples(narrations(), memories()), min_size=1, max_size=6)
+
+
+@settings(max_examples=40)
+@given(contents, st.integers(0, WORDINGS - 1))
+def test_an_oracle_scores_1_in_everything(content, wording):
+    truths = [truth(narration, Memory(**memory)) for narration, memory in content]
+    scores = graded(truths, told(truths, wording))
+    assert set(scores) == set(HEADLINES)
+    for row in scores.values():
+        assert (row.texts, row.not_graded) == (len(truths), 0)
+        assert row.born == row.arrived
+        assert all(share.hits == share.of for share in row.born.values())
+
+
+def test_a_shuffled_oracle_scores_low():
+    nouns = ["milk", "butter", "ketchup", "basket", "plate", "tray"]
+    truths = [
+        truth(
+            Narration(phase=phase, object=noun, target=None if phase is Phase.GRASP else "table"),
+            remembered(Deed(verb=Verb.PUT, subject=noun, place="table")),
+        )
+        for noun in nouns
+        for phase in (Phase.GRASP, Phase.CARRY)
+    ]
+    scores = graded(truths, told(truths[3:] + truths[:3], 0))
+    assert scores["narration"].born["all"] == Share(hits=0, of=12)
+    assert scores["narration"].born["object"].hits == 0
+    assert scores["memory"].born["f1"].hits == 0
+
+
+def test_phase_object_and_target_are_graded_apart():
+    true = truth(Narration(phase=Phase.CARRY, object="milk", target="basket"))
+    said = Narration(phase=Phase.PLACE, object="milk", target="plate")
+    assert grade_narration(said, true) == {
+        "phase": Share(hits=0, of=1),
+        "object": Share(hits=1, of=1),
+        "target": Share(hits=0, of=1),
+        "all": Share(hits=0, of=1),
+    }
+
+
+def test_a_target_that_there_is_not_is_not_graded_and_spoils_the_whole():
+    true = truth(Narration(phase=Phase.CARRY, object="milk"))
+    shares = grade_narration(Narration(phase=Phase.CARRY, object="milk", target="basket"), true)
+    assert "target" not in shares
+    assert (shares["phase"], shares["all"]) == (Share(hits=1, of=1), Share(hits=0, of=1))
+
+
+def test_memory_is_graded_by_its_items():
+    true = truth(memory=remembered(DRAWER, MILK))
+    shares = grade_memory(remembered(MILK, butter="on the table"), true)
+    assert shares["precision"] == Share(hits=2, of=3)
+    assert shares["recall"] == Share(hits=2, of=4)
+    assert shares["f1"] == Share(hits=4, of=7)
+
+
+def test_order_is_that_of_the_deeds_both_have():
+    true = truth(memory=remembered(DRAWER, MILK, SOUP))
+    assert grade_memory(remembered(DRAWER, MILK, SOUP), true)["order"] == Share(hits=3, of=3)
+    assert grade_memory(remembered(SOUP, MILK, DRAWER), true)["order"] == Share(hits=0, of=3)
+    assert grade_memory(remembered(MILK, DRAWER, SOUP), true)["order"] == Share(hits=2, of=3)
+    assert grade_memory(remembered(SOUP), true)["order"] == Share(hits=0, of=0)
+
+
+def test_a_text_that_comes_late_is_right_when_born_and_wrong_when_it_arrives():
+    reach = Narration(phase=Phase.APPROACH, object="milk")
+    truths = [truth(reach), truth(reach), truth(Narration(phase=Phase.GRASP, object="milk"))]
+    scores = graded(truths, [text("narration", narrate(reach), born=0, finished=2)])["narration"]
+    assert scores.born["phase"] == Share(hits=1, of=1)
+    assert scores.arrived["phase"] == Share(hits=0, of=1)
+    assert scores.arrived["object"] == Share(hits=1, of=1)
+    assert (scores.staleness_ms, scores.staleness_s) == (40.0, 10 / HZ)
+
+
+@pytest.mark.parametrize("words", ["", "xqz ;; the", "Carrying the spaceship.", "put the milk in the bas"])
+def test_a_text_outside_the_vocabulary_is_not_graded_and_not_zero(words):
+    for task in HEADLINES:
+        scores = graded([truth()], [text(task, words, born=0)])[task]
+        assert (scores.texts, scores.not_graded) == (1, 1)
+        assert scores.born == scores.arrived == {}
+
+
+def test_without_truth_nothing_is_graded():
+    scores = graded([None], [text("narration", "All done.", born=0)])["narration"]
+    assert (scores.texts, scores.not_graded) == (1, 1)
+
+
+def test_other_language_tasks_are_nobodys_business():
+    assert graded([truth()], [text("poem", "All done.", born=0)]) == {}
+
+
+def test_scores_survive_the_record_and_records_without_them_still_load():
+    scores = graded([truth()], [text("narration", "All done.", born=0)])
+    result = episode(key(), texts=scores)
+    record = json.loads(json.dumps(result.to_json()))
+    assert type(result).from_json(record) == result
+    del record["texts"]
+    assert type(result).from_json(record).texts == {}
+
+
+@pytest.mark.parametrize(("hits", "of"), [(2, 1), (-1, 1), (1, 0)])
+def test_a_share_is_of_no_more_than_there_is(hits, of):
+    with pytest.raises(ValueError, match="hits of"):
+        Share(hits=hits, of=of)

@@ -1,0 +1,155 @@
+"""Results are a function of the records, count no error as a failure, and read like LeRobot's."""
+
+import json
+import math
+
+import pytest
+
+from configs.errors import UsageError
+from eval.metrics.success import summarize
+from tests.eval.factory import RunBuilder, episode, key, query
+
+
+def test_an_error_is_never_a_failure(tmp_path):
+    overall = summarize(RunBuilder.at(tmp_path / "run").add_all("sstse").path)["overall"]
+    assert (overall["n_episodes"], overall["n_success"], overall["n_errors"]) == (4, 3, 1)
+    assert overall["pc_success"] == 75.0
+    low, high = overall["pc_success_ci95"]
+    assert 0 < low < 75 < high < 100
+
+
+def test_nothing_graded_has_no_success_rate_rather_than_zero(tmp_path):
+    overall = summarize(RunBuilder.at(tmp_path / "run").add_all("ee").path)["overall"]
+    assert (overall["n_episodes"], overall["n_errors"]) == (0, 2)
+    for name in ("pc_success", "pc_success_ci95", "mean_steps", "tokens_per_s", "avg_sum_reward"):
+        assert overall[name] is None
+    assert overall["latency_ms"] == {}
+
+
+def test_a_run_without_episodes_has_results(tmp_path):
+    results = summarize(RunBuilder.at(tmp_path / "run").path)
+    assert results["overall"]["n_episodes"] == 0
+    assert results["per_suite"] == results["per_group"] == {}
+    assert results["per_task"] == []
+
+
+def test_rows_add_up_over_tasks_and_suites(tmp_path):
+    run = RunBuilder.at(tmp_path / "run")
+    for suite, outcome in (("libero_object", "success"), ("libero_goal", "timeout")):
+        for task_id in (1, 0):
+            for init_id in range(task_id + 1):
+                run.add(episode(key(init_id, task_id, suite), outcome))
+    results = summarize(run.path)
+    assert list(results["per_suite"]) == ["libero_object", "libero_goal"]
+    tasks = [(row["task_group"], row["task_id"], row["n_episodes"]) for row in results["per_task"]]
+    assert sorted(tasks) == [
+        ("libero_goal", 0, 1),
+        ("libero_goal", 1, 2),
+        ("libero_object", 0, 1),
+        ("libero_object", 1, 2),
+    ]
+    for name in ("n_episodes", "n_success", "n_errors", "tokens"):
+        total = results["overall"][name]
+        assert total == sum(row[name] for row in results["per_suite"].values())
+        assert total == sum(row[name] for row in results["per_task"])
+    assert {row["language"] for row in results["per_task"]} == {"do task 0", "do task 1"}
+
+
+def test_a_task_is_called_by_its_instruction_beside_the_words_it_was_told_in(tmp_path):
+    run = RunBuilder.at(tmp_path / "run")
+    name = "KITCHEN_SCENE4_close_the_drawer"
+    for init_id, told in enumerate(("shut the drawer", "push the drawer shut", "shut the drawer")):
+        run.add(episode(key(init_id), task=name, language=told))
+    run.add(episode(key(0, 1), task="open_it", language="open it"))
+    rows = [(row["language"], row["wordings"]) for row in summarize(run.path)["per_task"]]
+    assert rows == [
+        ("close the drawer", ["shut the drawer", "push the drawer shut"]),
+        ("open it", ["open it"]),
+    ]
+
+
+def test_latency_is_over_queries_and_not_over_episodes(tmp_path):
+    run = RunBuilder.at(tmp_path / "run")
+    run.add(episode(key(0)), *(query(i, action=10.0, frame=20.0) for i in range(99)))
+    run.add(episode(key(1)), query(0, action=1000.0, frame=2000.0))
+    latency = summarize(run.path)["overall"]["latency_ms"]
+    assert latency["action"]["p50"] == 10.0
+    assert latency["frame"]["p95"] == 20.0
+    assert 10.0 < latency["action"]["p99"] < 1000.0
+
+
+def test_latency_nobody_recorded_is_absent(tmp_path):
+    run = RunBuilder.at(tmp_path / "run").add(episode(key(0)), query(0, action=10.0))
+    run.add(episode(key(1)))
+    assert list(summarize(run.path)["overall"]["latency_ms"]) == ["action"]
+
+
+def test_compilations_after_warm_up_are_the_most_that_any_episode_saw(tmp_path):
+    run = RunBuilder.at(tmp_path / "run").add(episode(key(0)))
+    assert summarize(run.path)["overall"]["compiles_after_warm_up"] is None, "nothing that compiles"
+    run.add(episode(key(1), compiles_after_warm_up=0)).add(episode(key(2), compiles_after_warm_up=2))
+    assert summarize(run.path)["overall"]["compiles_after_warm_up"] == 2
+
+
+def test_tokens_are_per_second_of_query_time(tmp_path):
+    run = RunBuilder.at(tmp_path / "run")
+    run.add(episode(key(0), tokens=100, policy_s=1.0)).add(episode(key(1), tokens=200, policy_s=2.0))
+    run.add(episode(key(2), "error", tokens=999, policy_s=0.1))
+    assert summarize(run.path)["overall"]["tokens_per_s"] == pytest.approx(100)
+
+
+def test_a_torn_last_line_and_a_retried_error_do_not_count(tmp_path):
+    run = RunBuilder.at(tmp_path / "run").add_all("set")
+    run.add(episode(key(1), "success"))
+    whole = summarize(run.path)
+    with run.folder.episodes_path.open("a") as lines:
+        lines.write('{"key": {"suite": "libero_ob')
+    assert summarize(run.path) == whole
+    assert (whole["overall"]["n_success"], whole["overall"]["n_errors"]) == (2, 0)
+
+
+def test_a_line_that_is_no_episode_is_an_error_that_names_the_file(tmp_path):
+    run = RunBuilder.at(tmp_path / "run").add_all("s")
+    with run.folder.episodes_path.open("a") as lines:
+        lines.write('{"key": 3}\n')
+    with pytest.raises(UsageError, match=r"episodes\.jsonl"):
+        summarize(run.path)
+
+
+def test_results_are_strict_json_and_do_not_change_when_made_again(tmp_path):
+    run = RunBuilder.at(tmp_path / "run").add_all("stse")
+    text = json.dumps(summarize(run.path), allow_nan=False)
+    assert json.loads(text) == summarize(run.path)
+
+
+def read_as_lerobot_does(results):
+    """What LeRobot's own tools take from an evaluation: its CI's metrics, and a merge of sharded runs."""
+    overall = results["overall"]
+    successes = [bool(s) for task in results["per_task"] for s in task["metrics"]["successes"]]
+    rewards = [r for task in results["per_task"] for r in task["metrics"]["sum_rewards"]]
+    assert not math.isnan(overall["pc_success"])
+    assert set(results["per_group"]) == {task["task_group"] for task in results["per_task"]}
+    return (
+        float(overall["pc_success"]),
+        int(overall["n_episodes"]),
+        successes,
+        rewards,
+        float(overall["eval_s"]),
+    )
+
+
+def test_lerobots_tools_read_the_results(tmp_path):
+    run = RunBuilder.at(tmp_path / "run").add(
+        episode(key(0), video="videos/libero_object/task00_ep000_success.mp4")
+    )
+    run.add(episode(key(1), "timeout")).add(episode(key(0, 3), "success")).add(episode(key(1, 3), "error"))
+    results = summarize(run.path)
+    rate, n, successes, rewards, seconds = read_as_lerobot_does(results)
+    assert n == len(successes) == len(rewards) == 3
+    assert rate == pytest.approx(100 * sum(successes) / n)
+    assert rewards == [float(success) for success in successes]
+    assert seconds == 40.0
+    group = results["per_group"]["libero_object"]
+    assert group["pc_success"] == rate
+    assert group["avg_sum_reward"] == pytest.approx(rate / 100)
+    assert group["video_paths"] == ["videos/libero_object/task00_ep000_success.mp4"]

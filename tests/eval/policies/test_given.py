@@ -1,0 +1,76 @@
+"""Options that were given and can have no effect are refused, with what they are for and the way out."""
+
+import pytest
+
+from configs.arms import ArmsConfig
+from configs.errors import UsageError
+from configs.schema import Mode
+from eval.policies.given import idle_in, refuse_idle
+
+
+@pytest.mark.parametrize(
+    ("asked", "parts"),
+    [
+        ({"policy": "expert", "random_weights": True}, ["--random-weights is", "expert is scripted", "tiny"]),
+        ({"policy": "noop", "dtype": "bfloat16"}, ["--dtype bfloat16 is", "noop is scripted"]),
+        ({"policy": "expert", "tokens_per_frame": 2}, ["--tokens-per-frame 2 is", "expert is scripted"]),
+        ({"policy": "random", "deadline_ms": 90.0}, ["--deadline-ms 90.0 is", "random is scripted"]),
+        (
+            {"policy": "noop", "language_tasks": ("memory",)},
+            ["--language-tasks memory", "noop says nothing", "tiny or expert"],
+        ),
+        (
+            {"mode": "actions", "language_tasks": ("narration", "memory")},
+            ["--language-tasks narration memory is for mode isolated, shared, unified", "this is actions;"],
+        ),
+        (
+            {"mode": ("shared", "parallel"), "tokens_per_frame": 2},
+            ["--tokens-per-frame 2 is for mode unified", "--mode shared parallel unified"],
+        ),
+        (
+            {"tokens_per_frame": 2, "language_tasks": ()},
+            ["--tokens-per-frame 2 is for texts", "none is asked for", "--language-tasks"],
+        ),
+        ({"policy": "pi05_libero", "deadline_ms": 90.0}, ["--deadline-ms 90.0 is for texts"]),
+    ],
+)
+def test_what_nobody_heeds_is_refused(asked, parts):
+    with pytest.raises(UsageError) as refused:
+        refuse_idle(asked, ArmsConfig(**asked).arms())
+    for part in parts:
+        assert part in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"mode": ("isolated", "unified"), "tokens_per_frame": 2, "deadline_ms": 90.0},
+        {"mode": ("actions", "isolated"), "language_tasks": ("memory",)},
+        {"mode": "actions", "against": "shared", "language_tasks": ("memory",)},
+        {"mode": "actions", "language_tasks": ()},
+        {"policy": "noop", "language_tasks": ()},
+        {"policy": "expert", "language_tasks": ("memory",)},
+        {"policy": "small", "random_weights": True, "dtype": "bfloat16", "tokens_per_frame": 2},
+        {"policy": "pi05_libero", "language_tasks": ("memory",), "tokens_per_frame": 2},
+    ],
+)
+def test_what_one_arm_heeds_is_enough_and_no_texts_are_none_to_heed(asked):
+    refuse_idle(asked, ArmsConfig(**asked).arms())
+
+
+def test_what_was_not_given_is_not_refused():
+    """A preset is written once, for many policies and modes."""
+    preset = ArmsConfig(policy="noop", mode="actions", random_weights=True, language_tasks=("memory",))
+    refuse_idle({}, preset.arms())
+
+
+@pytest.mark.parametrize(
+    ("mode", "idle"),
+    [
+        ("unified", set()),
+        ("shared", {"tokens_per_frame", "deadline_ms"}),
+        ("actions", {"tokens_per_frame", "deadline_ms", "language_tasks"}),
+    ],
+)
+def test_what_a_mode_does_not_heed(mode: Mode, idle):
+    assert idle_in(mode) == idle

@@ -1,0 +1,107 @@
+"""Language tasks in YAML: every kind of arrivals, sampling, and what is refused."""
+
+import pytest
+import yaml
+
+from configs.errors import UsageError
+from configs.load import load, names
+from configs.schema import LanguageTaskConfig
+from eval.policies.language_tasks import language_task
+from oxygen.robots import tokenizer
+from oxygen.serving.arrivals import Burst, EveryN, Poisson, RandomLength
+from oxygen.serving.language import stop_token
+from oxygen.serving.sampling import GREEDY, Sampling
+
+
+@pytest.fixture
+def read(tmp_path):
+    def of(**content):
+        file = tmp_path / "mine.yaml"
+        file.write_text(yaml.safe_dump({"name": "mine", "prompt": "Say: ", "max_tokens": 9, **content}))
+        return language_task(load(LanguageTaskConfig, str(file)))
+
+    return of
+
+
+@pytest.mark.parametrize(
+    ("content", "arrivals"),
+    [
+        ({"kind": "every_n", "n": 4}, EveryN(4)),
+        ({"kind": "burst", "n": 2, "every": 8}, Burst(n=2, every=8)),
+        ({"kind": "poisson", "rate": 0.5, "seed": 3}, Poisson(rate=0.5, seed=3)),
+        (
+            {"kind": "random_length", "arrivals": {"kind": "every_n", "n": 2}, "least": 4, "most": 9},
+            RandomLength(arrivals=EveryN(2), least=4, most=9, seed=0),
+        ),
+    ],
+)
+def test_arrivals_are_objects_of_the_kind_that_is_named(read, content, arrivals):
+    assert read(arrivals=content).arrivals == arrivals
+
+
+def test_a_task_is_asked_for_at_every_query_and_greedy_unless_it_says_otherwise(read):
+    assert read().arrivals == EveryN(1)
+    assert read().sampling == GREEDY
+    drawn = read(sampling={"temperature": 0.7, "top_k": 40})
+    assert drawn.sampling == Sampling(temperature=0.7, top_k=40)
+
+
+def test_a_text_ends_with_the_vocabularys_end_token_unless_the_task_says_otherwise(read):
+    vocabulary = tokenizer.tiny()
+    assert stop_token(read(), vocabulary) == vocabulary.eos
+    assert [stop_token(read(stop=stop), vocabulary) for stop in (".", "\n")] == [750, 4]
+    with pytest.raises(UsageError, match=r"stop 'done' is 2 tokens \('d', 'one'\); give a single one"):
+        stop_token(read(stop="done"), vocabulary)
+
+
+def random_length(least, most):
+    inner = {"kind": "every_n", "n": 1}
+    return {"kind": "random_length", "arrivals": inner, "least": least, "most": most}
+
+
+@pytest.mark.parametrize(
+    ("content", "parts"),
+    [
+        ({"arrivals": {"kind": "evry_n", "n": 1}}, ["'evry_n'", "did you mean 'every_n'"]),
+        ({"arrivals": {"kind": "every_n", "n": 0}}, ["arrivals.every_n.n", "0"]),
+        ({"arrivals": {"kind": "burst", "n": 1, "evry": 2}}, ["arrivals.burst.ev"]),
+        ({"arrivals": {"kind": "poisson", "rate": -1}}, ["arrivals.poisson.rate", "-1"]),
+        (
+            {
+                "arrivals": {
+                    "kind": "random_length",
+                    "arrivals": {"kind": "every_n", "n": 1},
+                    "least": 9,
+                    "most": 4,
+                }
+            },
+            ["most is 4"],
+        ),
+        (
+            {
+                "arrivals": {
+                    "kind": "random_length",
+                    "arrivals": {"kind": "every_n", "n": 1},
+                    "least": 9,
+                    "most": 40,
+                }
+            },
+            ["up to 40 tokens", "max_tokens is 9"],
+        ),
+        ({"sampling": {"temperature": -1}}, ["sampling.temperature", "-1"]),
+        ({"sampling": {"top_k": 0}}, ["sampling.top_k", "0"]),
+        ({"stop": ""}, ["stop", "at least 1 character"]),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_one_line(read, content, parts):
+    with pytest.raises(UsageError) as refusal:
+        read(**content)
+    assert "\n" not in str(refusal.value)
+    for part in parts:
+        assert part in str(refusal.value)
+
+
+def test_narration_does_not_wait_for_memory():
+    """The presets' own promise: narration has ten seconds' head start at four queries a second."""
+    tasks = {name: language_task(load(LanguageTaskConfig, name)) for name in names(LanguageTaskConfig)}
+    assert tasks["narration"].priority - tasks["memory"].priority == 40

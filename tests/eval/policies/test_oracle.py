@@ -1,0 +1,128 @@
+"""The oracle reads the truth aloud when texts are due, and is never taken for a policy that speaks."""
+
+import json
+
+import numpy as np
+import pytest
+
+from configs.errors import UsageError
+from configs.load import check, load
+from configs.schema import LanguageTaskConfig, PolicyConfig, RunConfig, SuiteConfig
+from eval.metrics.language import HEADLINES, ORACLE, EpisodeGrader
+from eval.policies.engine import open_policy, read_cast
+from eval.policies.oracle import Oracle
+from eval.records.schema import Outcome, RunFolder
+from eval.records.writer import EpisodeRecorder
+from eval.rollout.plan import TaskPlan
+from eval.rollout.rollout import rollout
+from sim_envs.fake import FakeWorld
+from sim_envs.libero.sim import LiberoSim
+from sim_envs.libero.tasks import get_task
+from sim_envs.truth.wording import parse_narration
+from sim_envs.world import EpisodeKey
+from tests.eval.doubles import FakePolicy
+
+KEY = EpisodeKey(suite="libero_object", task_id=0, init_id=0, seed=7)
+TASKS = [load(LanguageTaskConfig, name) for name in HEADLINES]
+
+
+def spoken(tasks, queries=6, key=KEY):
+    """What the oracle says in each query of an episode of the fake world, and its scores."""
+    world, oracle, grader = FakeWorld(), Oracle(tasks), EpisodeGrader(control_hz=20.0)
+    world.reset(init_id=0, seed=7, settle_steps=0)
+    oracle.reset(world, key)
+    said = []
+    for _ in range(queries):
+        born, finished = oracle.speak()
+        assert [text.request_id for text in born] == [text.request_id for text in finished]
+        grader.add(world.steps, world.truth(), finished)
+        said.append(finished)
+        world.advance(np.zeros((3, 7)))
+    return said, grader.scores()
+
+
+def test_every_text_is_born_and_finished_in_its_query_and_wholly_right():
+    said, scores = spoken(TASKS)
+    assert [[text.task for text in query] for query in said] == [
+        ["narration", "memory"],
+        ["narration"],
+        ["narration"],
+        ["narration"],
+        ["narration", "memory"],
+        ["narration"],
+    ]
+    for query, texts in enumerate(said):
+        assert all(text.born_query == text.finished_query == query for text in texts)
+        assert all((text.reason, text.tokens) == (ORACLE, 0) for text in texts)
+    for task, row in scores.items():
+        assert row.oracle == row.texts > row.not_graded == 0
+        assert row.born[HEADLINES[task]].hits == row.arrived[HEADLINES[task]].of
+
+
+def test_an_episode_has_one_wording_and_episodes_have_several():
+    texts = {
+        spoken(TASKS, queries=1, key=EpisodeKey(suite="s", task_id=0, init_id=init_id, seed=7))[0][0][0].text
+        for init_id in range(20)
+    }
+    assert len(texts) == 3
+    assert len({parse_narration(text) for text in texts}) == 1
+
+
+def test_the_oracle_says_nothing_that_has_no_truth_and_nothing_unasked():
+    assert spoken([])[0] == [()] * 6
+    poem = TASKS[0].model_copy(update={"name": "poem"})
+    assert spoken([poem])[0] == [()] * 6
+
+
+def test_only_scripted_policies_can_be_told_to_speak():
+    wrong = {"name": "x", "kind": "oxygen", "description": "x", "model": "tiny", "speaks": "truth"}
+    with pytest.raises(UsageError, match="speaks for itself"):
+        check(PolicyConfig, wrong, source="x")
+
+
+@pytest.fixture(scope="module")
+def sim():
+    with LiberoSim(get_task("libero_object", 0), assets="standins", camera_size=32) as opened:
+        yield opened
+
+
+def record(tmp_path, sim, **changes):
+    """The record of a few queries of the expert, and what its query log says."""
+    config = RunConfig(policy="expert", video="none", **changes)
+    protocol = load(SuiteConfig, "libero_object").model_copy(update={"max_steps": 15})
+    plan = TaskPlan(task=sim.task, protocol=protocol, keys=(KEY,))
+    recorder = EpisodeRecorder(RunFolder(tmp_path), plan, KEY, config)
+    for query in rollout(sim, open_policy(read_cast(config), config), KEY, protocol):
+        recorder.add(query)
+    result = recorder.result(Outcome.TIMEOUT)
+    log = RunFolder(tmp_path).queries_path(KEY).read_text()
+    return result, [json.loads(line) for line in log.splitlines()]
+
+
+def test_the_expert_reads_the_simulators_truth_aloud(tmp_path, sim):
+    result, log = record(tmp_path, sim)
+    narration = result.texts["narration"]
+    assert (narration.texts, narration.oracle, narration.not_graded) == (3, 3, 0)
+    assert narration.born["all"].hits == 3
+    assert result.tokens == 0
+    assert log[0]["truth"] == {
+        "narration": {"phase": "approach", "object": "alphabet soup", "target": None},
+        "done": [],
+        "facts": [{"subject": "alphabet soup", "state": "on the floor"}],
+    }
+
+
+def test_in_mode_actions_nobody_speaks(tmp_path, sim):
+    result, log = record(tmp_path, sim, mode="actions")
+    assert result.texts == {}
+    assert log[0]["finished"] == []
+
+
+def test_a_query_has_the_truth_of_its_observation_and_the_policy_is_not_shown_it():
+    protocol = load(SuiteConfig, "libero_object").model_copy(update={"max_steps": 15})
+    queries = list(rollout(FakeWorld(success_at=11), FakePolicy(), KEY, protocol))
+    world = FakeWorld(success_at=11)
+    for query in queries:
+        world.steps = query.step
+        assert query.truth == world.truth()
+        assert not hasattr(query.observation, "truth")

@@ -1,0 +1,147 @@
+"""Policies by their presets: a checkpoint is what acts, and one that means other numbers is refused."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from configs.errors import UsageError
+from configs.schema import RunConfig
+from eval.policies.engine import Served, open_policy, read_cast
+from oxygen.model import params
+from oxygen.model.config import TINY
+from oxygen.tools.convert import main
+from sim_envs.fake import FakeWorld
+from sim_envs.world import EpisodeKey
+from tests.oxygen.weights.test_weights import save_orbax
+
+KEY = EpisodeKey(suite="libero_object", task_id=0, init_id=0, seed=7)
+
+
+@pytest.fixture(scope="module")
+def preset(tmp_path_factory):
+    """A policy of ours as openpi publishes its own: Orbax parameters, norm stats, a tokenizer."""
+    folder = tmp_path_factory.mktemp("checkpoint")
+    save_orbax(folder / "params", params.random_params(TINY, 0))
+    stats = folder / "assets" / "physical-intelligence" / "libero" / "norm_stats.json"
+    stats.parent.mkdir(parents=True)
+
+    def moments(size, half_range):
+        return {
+            "mean": [0.0] * size,
+            "std": [1.0] * size,
+            "q01": [-half_range] * size,
+            "q99": [half_range] * size,
+        }
+
+    stats.write_text(json.dumps({"norm_stats": {"state": moments(8, 1.0), "actions": moments(7, 0.5)}}))
+    file = folder / "mine.yaml"
+    content = {
+        "name": "mine",
+        "kind": "oxygen",
+        "description": "A checkpoint on disk.",
+        "model": "tiny",
+        "weights": str(folder),
+        "tokenizer": "oxygen/assets/tiny.model",
+    }
+    file.write_text(yaml.safe_dump(content))
+    return str(file)
+
+
+def untrained(folder: Path) -> str:
+    """A preset of the same sizes that has learnt nothing, written into `folder`."""
+    file = folder / "untrained.yaml"
+    content = {"name": "untrained", "kind": "oxygen", "description": "Random weights.", "model": "tiny"}
+    file.write_text(yaml.safe_dump(content))
+    return str(file)
+
+
+def actions_of(config: RunConfig) -> np.ndarray:
+    policy = open_policy(read_cast(config), config)
+    assert isinstance(policy, Served)
+    world = FakeWorld(image_size=64)
+    world.reset(init_id=0, seed=7, settle_steps=0)
+    policy.reset(world, KEY)
+    return policy.infer(world.observe()).actions
+
+
+def test_a_checkpoint_acts_as_the_weights_in_it_with_its_own_statistics(preset, tmp_path):
+    """Its weights are random ones, and its actions span half the range: so they are half as large."""
+    random = actions_of(RunConfig(mode="actions", policy=untrained(tmp_path)))
+    trained = actions_of(RunConfig(mode="actions", policy=preset))
+    np.testing.assert_allclose(trained, random / 2, rtol=0, atol=1e-5)
+
+
+def test_a_checkpoint_of_openpis_is_refused_with_two_ways_to_use_it(preset):
+    folder = Path(preset).parent
+    with pytest.raises(UsageError, match=rf"oxygen\.convert {folder} TARGET.*weights: {folder}"):
+        read_cast(RunConfig(policy=str(folder)))
+
+
+def test_what_was_converted_is_a_policy_by_its_folder(preset, tmp_path, capsys):
+    folder = tmp_path / "ours"
+    options = ["--model", "tiny", "--tokenizer", str(Path("oxygen/assets/tiny.model").resolve())]
+    assert main([str(Path(preset).parent), str(folder), *options]) == 0
+    assert capsys.readouterr().out.endswith(f"The policy: python -m eval.libero --policy {folder}\n")
+    cast = read_cast(RunConfig(policy=str(folder)))
+    assert (cast.policy.name, cast.policy.embodiment, cast.tasks) == ("ours", "libero", ())
+    config = {"mode": "actions", "language_tasks": ()}
+    np.testing.assert_array_equal(
+        actions_of(RunConfig(policy=str(folder), **config)), actions_of(RunConfig(policy=preset, **config))
+    )
+
+
+def test_random_weights_need_neither_checkpoint_nor_statistics(preset, tmp_path):
+    config = RunConfig(mode="actions", policy=preset, random_weights=True)
+    np.testing.assert_array_equal(
+        actions_of(config), actions_of(RunConfig(mode="actions", policy=untrained(tmp_path)))
+    )
+
+
+def test_statistics_may_lie_elsewhere_than_the_weights(preset, tmp_path):
+    """Doubled ranges, doubled actions."""
+    content = yaml.safe_load(Path(preset).read_text(encoding="utf-8"))
+    stats = json.loads(
+        (Path(content["weights"]) / "assets/physical-intelligence/libero/norm_stats.json").read_text()
+    )
+    actions = stats["norm_stats"]["actions"]
+    actions["q01"], actions["q99"] = [-1.0] * 7, [1.0] * 7
+    (tmp_path / "norm_stats.json").write_text(json.dumps(stats))
+    file = tmp_path / "other.yaml"
+    file.write_text(yaml.safe_dump({**content, "norm_stats": str(tmp_path / "norm_stats.json")}))
+    ours = actions_of(RunConfig(mode="actions", policy=str(file)))
+    np.testing.assert_allclose(ours, 2 * actions_of(RunConfig(mode="actions", policy=preset)), atol=1e-5)
+
+
+def test_a_policy_of_another_robot_is_refused_before_anything_is_loaded():
+    with pytest.raises(UsageError, match=r"'pi05_droid'.*'LIBERO'"):
+        read_cast(RunConfig(policy="pi05_droid"))
+
+
+@pytest.mark.parametrize("name", ["tiny", "small", "pi05_libero", "pi05_base"])
+def test_policies_for_libero_mean_by_their_numbers_what_libero_does(name):
+    assert read_cast(RunConfig(policy=name)).policy.name == name
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        ({"policy": "tiny"}, ("narration", "memory")),
+        ({"policy": "expert"}, ("narration", "memory")),
+        ({"policy": "small"}, ("narration", "memory")),
+        ({"policy": "pi05_libero"}, ()),
+        ({"policy": "pi05_libero", "random_weights": True}, ("narration", "memory")),
+        ({"policy": "pi05_libero", "language_tasks": ("memory",)}, ("memory",)),
+    ],
+)
+def test_a_policy_is_asked_for_what_it_has_learnt_and_random_weights_for_a_load(options, names):
+    assert read_cast(RunConfig(**options)).wanted.names == names
+
+
+def test_what_is_to_be_known_of_the_texts_is_told_where_a_mode_speaks():
+    cast = read_cast(RunConfig(policy="pi05_libero"))
+    arms = [RunConfig(mode="actions"), RunConfig(mode="unified")]
+    assert "pi05_libero has learnt no texts, so none are asked for" in cast.remark_on(arms)
+    assert cast.remark_on(arms[:1]) is None

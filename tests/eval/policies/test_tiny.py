@@ -1,0 +1,112 @@
+"""The policy in the box: its files are what its card names and what `--policy tiny` serves; it works."""
+
+import hashlib
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from configs.errors import UsageError
+from configs.load import load
+from configs.schema import LanguageTaskConfig, RunConfig
+from eval.bundle.card import CARD_FILE, render
+from eval.bundle.contents import MOST_BYTES, read_contents
+from eval.bundle.data import begun_in
+from eval.bundle.history import stages_of, trainings_of
+from eval.libero import app
+from eval.policies.checkpoints import check_sizes, read_record
+from eval.policies.names import check_learnt, read_policy
+from eval.records.schema import EpisodeResult, Outcome, RunFolder
+from oxygen.model import params
+from oxygen.model.config import TINY
+from oxygen.robots import tokenizer
+from oxygen.weights.source import bundled
+from sim_envs.world import EpisodeKey
+from tests.eval.policies.test_policies import actions_of
+
+FOLDER = bundled("tiny")
+CONTENTS = read_contents(FOLDER)
+EPISODES = tuple(
+    EpisodeKey(suite="libero_object", task_id=task_id, init_id=40, seed=7) for task_id in (9, 3, 0)
+)
+"""Episodes it solves, from an initial state that no demonstration began in. Another processor rounds
+otherwise, so that it may fail in one of them there."""
+
+
+def test_the_files_are_those_of_the_manifest_and_no_more_than_may_be_shipped():
+    there = {file.relative_to(FOLDER).as_posix(): file for file in FOLDER.rglob("*") if file.is_file()}
+    assert set(there) == set(CONTENTS.files) | {"manifest.json", "results.json", CARD_FILE}
+    assert sum(file.stat().st_size for file in there.values()) <= MOST_BYTES
+    for path, facts in CONTENTS.files.items():
+        content = there[path].read_bytes()
+        assert (len(content), hashlib.sha256(content).hexdigest()) == (facts.bytes, facts.sha256)
+
+
+def test_the_card_is_what_the_files_say():
+    card = (FOLDER / CARD_FILE).read_text(encoding="utf-8")
+    assert card == render(FOLDER)
+    weights = (FOLDER / "model.safetensors").read_bytes()
+    header = json.loads(weights[8 : 8 + int.from_bytes(weights[:8], "little")])
+    parameters = sum(math.prod(leaf["shape"]) for name, leaf in header.items() if name != "__metadata__")
+    assert f"{parameters:,} parameters" in card
+    assert hashlib.sha256(weights).hexdigest() in card
+    assert "| suite | assets | mode |" in card
+    assert f"| noise_scale | {TINY.noise_scale} |" in card
+
+
+def test_the_card_has_a_row_for_every_dataset_of_every_stage():
+    card, record = (FOLDER / CARD_FILE).read_text(encoding="utf-8"), read_record(FOLDER)
+    for stage, training in enumerate(trainings_of(record), start=1):
+        for name in training["data"]:
+            assert stage in stages_of(name, record)
+            assert f"\n| {name} | " in card
+
+
+def test_it_was_trained_at_the_sizes_that_tiny_has():
+    check_sizes(FOLDER, "tiny")
+    assert CONTENTS.parameters == sum(math.prod(shape) for shape in params.shapes(TINY).values())
+    assert (FOLDER / "tokenizer.model").read_bytes() == tokenizer.tiny().serialized
+
+
+def test_the_preset_serves_what_lies_in_the_folder():
+    by_name, by_folder = read_policy("tiny"), read_policy(str(FOLDER))
+    apart = {"name", "description", "weights"}
+    assert by_name.model_dump(exclude=apart) == by_folder.model_dump(exclude=apart)
+    options = {"mode": "actions", "language_tasks": ()}
+    ours = actions_of(RunConfig(policy="tiny", **options))
+    np.testing.assert_array_equal(ours, actions_of(RunConfig(policy=str(FOLDER), **options)))
+    random = actions_of(RunConfig(policy="tiny", random_weights=True, **options))
+    assert random.shape == ours.shape
+    assert (random != ours).any()
+
+
+def test_it_refuses_texts_in_words_that_it_has_not_learnt():
+    memory = load(LanguageTaskConfig, "memory")
+    check_learnt(read_policy("tiny"), [memory])
+    with pytest.raises(UsageError, match="'tiny' has not learnt language task 'memory'"):
+        check_learnt(read_policy("tiny"), [memory.model_copy(update={"prompt": "Sing: "})])
+
+
+def test_it_solves_a_task_from_an_initial_state_that_training_never_saw(tmp_path):
+    """While it narrates and remembers, in physics, on the stand-ins: the first, or else the next."""
+    for episode in EPISODES:
+        assert episode.init_id not in begun_in(CONTENTS.data, episode.suite)
+        played = play(episode, tmp_path / str(episode.task_id))
+        assert set(played.texts) == {"narration", "memory"}
+        if played.outcome is Outcome.SUCCESS:
+            break
+    assert played.outcome is Outcome.SUCCESS
+
+
+def play(key: EpisodeKey, folder: Path) -> EpisodeResult:
+    what = ["--policy", "tiny", "--suite", key.suite, "--task-ids", str(key.task_id)]
+    which = ["--init-ids", str(key.init_id), "--seed", str(key.seed), "--assets", "standins"]
+    where = ["--video", "none", "--output-dir", str(folder)]
+    assert app([*what, *which, *where], result_action="return_value") == 0
+    (run,) = map(RunFolder, folder.iterdir())
+    (episode,) = run.episodes().values()
+    assert episode.key == key
+    assert run.read_manifest()["weights_sha256"] == CONTENTS.weights_sha256
+    return episode

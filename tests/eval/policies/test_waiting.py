@@ -1,0 +1,87 @@
+"""A policy served with a deadline that leaves too little time for its texts: who waits, who is dropped."""
+
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from configs.load import load
+from configs.schema import LanguageTaskConfig, RunConfig
+from eval.policies.engine import engine_for
+from eval.policies.language_tasks import language_task
+from oxygen.policy.vector_policy import Parts, VectorPolicy
+from oxygen.robots import tokenizer
+from oxygen.robots.transforms import LIBERO, untrained
+from oxygen.serving.runner import Sizes
+from oxygen.serving.sampling import GREEDY
+from oxygen.serving.voice import Suffix
+from tests.oxygen.serving.fake_runner import FakeRunner
+
+TASKS = tuple(language_task(load(LanguageTaskConfig, name)) for name in ("narration", "memory"))
+WITH_A_DEADLINE = RunConfig(deadline_ms=50.0)
+SEEN = {
+    "images": dict.fromkeys(("image", "wrist_image"), np.zeros((28, 28, 3), np.uint8)),
+    "state": np.zeros(8),
+    "prompt": "",
+}
+
+
+class Afforded:
+    """What the deadline leaves time for, frame by frame."""
+
+    def __init__(self, steps):
+        self._steps = iter(steps)
+
+    def steps(self, *, batch, spent_ms, costs):
+        return next(self._steps)
+
+
+def replies(config, steps):
+    engine = engine_for(TASKS, [config])
+    parts = Parts(
+        runner=FakeRunner(Sizes(slots=engine.slots, rows=(1, engine.rows), births=(2,), suffix=4, limit=48)),
+        tokenizer=tokenizer.tiny(),
+        tasks=TASKS,
+        suffixes=(Suffix(tokens=(5, 6), sampling=GREEDY),) * 2,
+        transform=untrained(LIBERO),
+        weights=None,
+    )
+    policy = VectorPolicy(parts, dataclasses.replace(engine, budget=Afforded(steps)))
+    return [policy.infer([SEEN])[0] for _ in steps]
+
+
+spells = st.lists(st.tuples(st.integers(1, 12), st.integers(1, 30)), min_size=1, max_size=4)
+
+
+@given(spells)
+@example([(1, 40)])
+@example([(4, 30), (3, 15)])
+@settings(max_examples=4)
+def test_a_text_is_dropped_for_a_newer_one_and_never_at_its_birth(spells):
+    steps = list(itertools.chain.from_iterable([count] * frames for count, frames in spells))
+    for query, reply in enumerate(replies(WITH_A_DEADLINE, steps)):
+        assert all(text.query < query for text in reply.dropped)
+
+
+def test_narration_goes_on_where_memory_has_to_wait_until_there_is_time_again():
+    answers = replies(WITH_A_DEADLINE, [2] * 30 + [24] * 10)
+    scarce = [text.task for reply in answers[:30] for text in reply.finished]
+    ample = [text.task for reply in answers[30:] for text in reply.finished]
+    assert scarce.count("narration") > 8
+    assert "memory" not in scarce
+    assert ample.count("memory") > 2
+
+
+def test_with_a_fixed_number_of_tokens_nothing_waits_and_there_is_no_room_for_it():
+    engine = engine_for(TASKS, [RunConfig(tokens_per_frame=5)])
+    assert engine.slots == engine.rows == 8
+    assert not any(reply.dropped for reply in replies(RunConfig(tokens_per_frame=5), [5] * 40))
+
+
+@pytest.mark.parametrize("first", [RunConfig(mode="isolated"), WITH_A_DEADLINE])
+def test_programs_have_room_for_the_arm_with_a_deadline(first):
+    engine = engine_for(TASKS, [first, WITH_A_DEADLINE])
+    assert (engine.slots, engine.rows) == (18, 8)

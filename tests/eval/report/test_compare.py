@@ -1,0 +1,283 @@
+"""A comparison pairs the same episodes, refuses what cannot be paired, and says how far actions lie apart."""
+
+import json
+
+import numpy as np
+import pytest
+
+from configs.cli import run_app
+from configs.errors import UsageError
+from eval.compare import app
+from eval.records.schema import RunFolder
+from eval.report.comparison import compare, compare_common
+from tests.eval.factory import RunBuilder, episode, key, query
+
+
+def run_with(path, outcomes, *, actions=0.5, queries=1, **manifest):
+    """A run whose every episode answers `queries` times with the same actions."""
+    run = RunBuilder.at(path, **manifest).add_all(outcomes)
+    for at in run.folder.episodes():
+        write_queries(run, at, [actions] * queries)
+    return run
+
+
+def write_queries(run, at, chunks):
+    lines = [
+        json.dumps(query(index, actions=chunk, action=60.0)) + "\n" for index, chunk in enumerate(chunks)
+    ]
+    run.folder.queries_path(at).write_text("".join(lines))
+
+
+def command(arguments, capsys):
+    """Exit code, stdout and stderr of the command line."""
+    with pytest.raises(SystemExit) as stop:
+        run_app(app, [str(argument) for argument in arguments])
+    printed = capsys.readouterr()
+    return stop.value.code, " ".join(printed.out.split()), printed.err
+
+
+def refusal(a, b):
+    with pytest.raises(UsageError) as error:
+        compare(RunFolder(a.path), RunFolder(b.path))
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def test_pairs_are_counted_by_who_solved_them(tmp_path):
+    a = run_with(tmp_path / "a", "sssssttt")
+    b = run_with(tmp_path / "b", "ssttttts")
+    pairs = compare(a.folder, b.folder).overall
+    assert (pairs.both, pairs.only_a, pairs.only_b, pairs.neither) == (2, 3, 1, 2)
+    assert (pairs.percent_a, pairs.percent_b) == (62.5, 37.5)
+    assert pairs.mcnemar_p == pytest.approx(0.625)
+
+
+def test_swapping_the_runs_mirrors_the_table_and_keeps_p(tmp_path):
+    a, b = run_with(tmp_path / "a", "ssstts"), run_with(tmp_path / "b", "tststt")
+    forth, back = compare(a.folder, b.folder).overall, compare(b.folder, a.folder).overall
+    assert (forth.only_a, forth.both, forth.neither) == (back.only_b, back.both, back.neither)
+    assert forth.mcnemar_p == back.mcnemar_p
+
+
+def test_pairs_with_an_error_are_left_out_and_counted(tmp_path):
+    comparison = compare(
+        run_with(tmp_path / "a", "sset").folder, run_with(tmp_path / "b", "sest", actions=0.5).folder
+    )
+    assert comparison.overall.graded == 2
+    assert (comparison.overall.n_errors_a, comparison.overall.n_errors_b) == (1, 1)
+    assert comparison.actions.n_queries == 2
+
+
+def test_suites_are_counted_apart_and_together(tmp_path):
+    runs = []
+    for name in ("a", "b"):
+        run = RunBuilder.at(tmp_path / name).add_all("ss", suite="libero_goal").add_all("tt")
+        runs.append(run.folder)
+    comparison = compare(*runs)
+    assert {suite: pairs.both for suite, pairs in comparison.per_suite.items()} == {
+        "libero_goal": 2,
+        "libero_object": 0,
+    }
+    assert comparison.overall.graded == 4
+
+
+def test_a_run_is_bitwise_equal_to_itself(tmp_path):
+    run = run_with(tmp_path / "a", "st", actions=0.1 + 0.2, queries=3)
+    actions = compare(run.folder, run.folder).actions
+    assert (actions.largest, actions.bitwise_equal, actions.n_queries) == (0.0, True, 6)
+    assert actions.key is actions.query is None
+
+
+def test_the_largest_difference_names_its_episode_and_query(tmp_path):
+    a, b = run_with(tmp_path / "a", "sss", queries=3), run_with(tmp_path / "b", "sss", queries=3)
+    write_queries(b, key(0), [0.5, 0.5, 0.5 + 2**-20])
+    write_queries(b, key(1), [0.5, 0.75, 0.5])
+    actions = compare(a.folder, b.folder).actions
+    assert (actions.largest, actions.key, actions.query) == (0.25, key(1), 1)
+    assert not actions.bitwise_equal
+
+
+def test_one_bit_is_a_difference(tmp_path):
+    a = run_with(tmp_path / "a", "s", actions=0.3)
+    b = run_with(tmp_path / "b", "s", actions=float(np.nextafter(0.3, 1)))
+    actions = compare(a.folder, b.folder).actions
+    assert 0 < actions.largest < 1e-15
+    assert not actions.bitwise_equal
+
+
+def test_minus_zero_is_no_distance_but_not_the_same_bits(tmp_path):
+    actions = compare(
+        run_with(tmp_path / "a", "s", actions=0.0).folder, run_with(tmp_path / "b", "s", actions=-0.0).folder
+    ).actions
+    assert (actions.largest, actions.bitwise_equal) == (0.0, False)
+
+
+@pytest.mark.parametrize("nothing", [float("nan"), None])
+def test_nan_equals_nan_and_is_infinitely_far_from_a_number(tmp_path, nothing):
+    a = run_with(tmp_path / "a", "s", actions=nothing)
+    same = run_with(tmp_path / "same", "s", actions=nothing)
+    number = run_with(tmp_path / "number", "s", actions=0.5)
+    assert compare(a.folder, same.folder).actions.bitwise_equal
+    assert compare(a.folder, number.folder).actions.largest == float("inf")
+    assert compare(number.folder, a.folder).actions.key == key(0)
+
+
+def test_different_numbers_of_queries_are_said_and_never_bitwise_equal(tmp_path):
+    a, b = run_with(tmp_path / "a", "ss", queries=3), run_with(tmp_path / "b", "ss", queries=3)
+    write_queries(b, key(1), [0.5, 0.5])
+    actions = compare(a.folder, b.folder).actions
+    assert (actions.largest, actions.bitwise_equal, actions.n_queries) == (0.0, False, 5)
+    assert (actions.n_uneven, actions.first_uneven, actions.first_uneven_counts) == (1, key(1), (3, 2))
+
+
+def test_runs_without_query_files_still_compare_by_outcome(tmp_path):
+    folders = [RunBuilder.at(tmp_path / name).add(episode(key(0))).folder for name in ("a", "b")]
+    comparison = compare(*folders)
+    assert comparison.overall.both == 1
+    assert comparison.actions.largest is None
+    assert not comparison.actions.bitwise_equal
+    assert comparison.latency == {}
+
+
+def test_latency_is_a_ratio_of_b_over_a(tmp_path):
+    a = RunBuilder.at(tmp_path / "a").add_all("ss", latency=80.0)
+    b = RunBuilder.at(tmp_path / "b").add_all("ss", latency=20.0)
+    action = compare(a.folder, b.folder).latency["action"]
+    assert action.ratio("p50") == action.ratio("p95") == 0.25
+
+
+def test_other_episodes_are_refused_by_naming_the_first_missing_ones(tmp_path):
+    a = RunBuilder.at(tmp_path / "a").add_all("sssss")
+    b = RunBuilder.at(tmp_path / "b").add_all("s").add(episode(key(7)))
+    said = refusal(a, b)
+    assert "b lacks libero_object.0.1.7, libero_object.0.2.7, libero_object.0.3.7, … (4 in all)" in said
+    assert "a lacks libero_object.0.7.7" in said
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"protocol_hash": "ffff0000"}, "ffff0000"),
+        ({"assets": {"name": "real", "digest": "0ther000"}}, "0ther000"),
+    ],
+)
+def test_another_protocol_or_other_assets_are_refused(tmp_path, changed, said):
+    a, b = run_with(tmp_path / "a", "s"), run_with(tmp_path / "b", "s", **changed)
+    assert said in refusal(a, b)
+
+
+@pytest.mark.parametrize("status", ["interrupted", "running"])
+def test_an_unfinished_run_is_refused_with_the_remedy(tmp_path, status):
+    a, b = run_with(tmp_path / "a", "st"), run_with(tmp_path / "b", "st", status=status, n_planned=500)
+    for said in (refusal(a, b), refusal(b, a)):
+        assert said.startswith(
+            f"b is {status}, of 500 episodes; complete it with --resume, or give --partial"
+        )
+
+
+def test_the_same_assets_under_another_name_are_compared(tmp_path):
+    a = run_with(tmp_path / "a", "s")
+    b = run_with(tmp_path / "b", "s", assets={"name": "a-copy", "digest": "d1ge57000000"})
+    assert compare(a.folder, b.folder).overall.both == 1
+
+
+def test_a_baseline_is_compared_with_a_policy_and_what_each_sees_is_said(tmp_path, capsys):
+    a = run_with(tmp_path / "a", "s", policy_inputs={"prompt": "{language}", "cameras": ["image", "wrist"]})
+    b = run_with(tmp_path / "b", "t", policy="noop", policy_inputs={"privileged_state": True})
+    code, out, _ = command([a.path, b.path], capsys)
+    assert code == 0
+    assert "sees prompt {language}; cameras image, wrist" in out
+    assert "sees privileged state" in out
+    assert "sees" not in command([a.path, a.path], capsys)[1]
+
+
+def test_unlike_weights_and_dtypes_are_told_apart(tmp_path, capsys):
+    a = run_with(tmp_path / "a", "s", weights_sha256="0123456789abcdef", config={"dtype": None})
+    b = run_with(tmp_path / "b", "s", config={"random_weights": True, "dtype": "bfloat16"})
+    _, out, _ = command([a.path, b.path], capsys)
+    assert "tiny, weights 01234567, its own dtype, mode unified" in out
+    assert "tiny, random weights, bfloat16, mode unified" in out
+    assert "dtype" not in command([a.path, a.path], capsys)[1]
+
+
+def test_what_unfinished_runs_both_have_is_compared_and_called_partial(tmp_path, capsys):
+    a = run_with(tmp_path / "a", "sst", status="interrupted", n_planned=500)
+    b = run_with(tmp_path / "b", "ss", status="interrupted", n_planned=500)
+    code, out, _ = command([a.path, b.path, "--partial", "--json", tmp_path / "ab.json"], capsys)
+    assert code == 0
+    assert "Partial: only the 2 episodes that both have; A is interrupted, of 500 episodes" in out
+    written = json.loads((tmp_path / "ab.json").read_text())
+    assert written["partial"] is True
+    assert written["overall"]["n_pairs"] == 2
+
+
+def test_a_whole_comparison_is_not_called_partial(tmp_path):
+    a, b = run_with(tmp_path / "a", "st"), run_with(tmp_path / "b", "st")
+    assert not compare(a.folder, b.folder).partial
+    assert not compare_common(a.folder, b.folder).partial
+
+
+def test_no_graded_pair_is_refused(tmp_path):
+    assert "no graded episode" in refusal(run_with(tmp_path / "a", "es"), run_with(tmp_path / "b", "se"))
+
+
+def test_runs_without_episodes_are_refused(tmp_path):
+    assert "no episodes" in refusal(RunBuilder.at(tmp_path / "a"), RunBuilder.at(tmp_path / "b"))
+
+
+def test_the_command_prints_what_it_found_and_writes_it_as_json(tmp_path, capsys):
+    a = run_with(tmp_path / "a", "sst", mode="isolated", git={"commit": "c0ffee", "dirty": False})
+    b = run_with(tmp_path / "b", "sst", mode="unified")
+    code, out, err = command([a.path, b.path, "--json", tmp_path / "new" / "ab.json"], capsys)
+    assert (code, err) == (0, "")
+    for words in ("isolated", "unified", "bitwise equal", "66.7 %", "McNemar", "cannot tell with 3 episodes"):
+        assert words in out
+    written = json.loads((tmp_path / "new" / "ab.json").read_text())
+    assert written["overall"]["n_pairs"] == 3
+    assert written["overall"]["mcnemar_p"] == 1
+    assert written["overall"]["difference"] == 0
+    assert written["overall"]["difference_ci95"] == pytest.approx([-56.15, 56.15], abs=0.01)
+    assert written["verdict"]["verdict"] == "cannot tell"
+    assert written["actions"]["bitwise_equal"] is True
+    assert written["in_turns"] is False
+    assert written["provenance"]["a"]["git"] == {"commit": "c0ffee", "dirty": False}
+    assert written["provenance"]["b"]["started"] == "2026-01-01T00:00:00+00:00"
+
+
+def test_the_margin_is_the_readers_and_must_be_one(tmp_path, capsys):
+    a, b = run_with(tmp_path / "a", "s" * 30), run_with(tmp_path / "b", "s" * 30)
+    assert "no worse than A by more than 20 points" in command([a.path, b.path, "--margin", 20], capsys)[1]
+    code, out, err = command([a.path, b.path, "--margin", 0], capsys)
+    assert (code, out) == (2, "")
+    assert err.startswith("error: a margin of 0 points")
+
+
+def test_the_p_values_of_several_suites_are_corrected_for_their_number(tmp_path):
+    runs = []
+    for name, outcomes in (("a", ("s" * 8, "s" * 6)), ("b", ("t" * 8, "t" * 6))):
+        run = RunBuilder.at(tmp_path / name).add_all(outcomes[0], suite="libero_goal").add_all(outcomes[1])
+        runs.append(run.folder)
+    comparison = compare(*runs)
+    assert comparison.suite_p_values == pytest.approx(
+        {"libero_goal": 2 * comparison.per_suite["libero_goal"].mcnemar_p, "libero_object": 0.03125}
+    )
+
+
+def test_an_infinite_difference_is_valid_json(tmp_path, capsys):
+    a, b = run_with(tmp_path / "a", "s", actions=None), run_with(tmp_path / "b", "s")
+    code, out, _ = command([a.path, b.path, "--json", tmp_path / "ab.json"], capsys)
+    assert code == 0
+    assert "NaN on one side" in out
+    written = json.loads((tmp_path / "ab.json").read_text(), parse_constant=pytest.fail)
+    assert written["actions"]["largest"] == "infinite"
+
+
+@pytest.mark.parametrize("second", ["nowhere", "empty"])
+def test_the_command_refuses_what_is_no_run_in_one_line(tmp_path, capsys, second):
+    a = run_with(tmp_path / "a", "s")
+    (tmp_path / "empty").mkdir()
+    code, out, err = command([a.path, tmp_path / second], capsys)
+    assert (code, out) == (2, "")
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert second in err

@@ -1,0 +1,91 @@
+"""A comparison reads well in 80 columns: every row is one line, and no number is broken."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from eval.records.schema import RunFolder
+from eval.report.comparison import compare
+from eval.report.comparison_tables import show
+from sim_envs.truth.account import Narration, Phase
+from sim_envs.truth.wording import narrate
+from tests.eval.factory import RunBuilder, asked, episode, key, query, said
+
+SUITES = ("libero_object", "libero_spatial")
+
+
+TRUTH = {"narration": {"phase": "approach", "object": "milk", "target": None}, "done": [], "facts": []}
+RIGHT, WRONG = (narrate(Narration(phase=phase, object="milk")) for phase in (Phase.APPROACH, Phase.GRASP))
+
+
+def run(path, mode: str, *, right: int) -> RunFolder:
+    """Forty solved episodes of each of two suites, twenty texts each; the share of right ones differs."""
+    builder = RunBuilder.at(path, mode=mode)
+    for suite in SUITES:
+        for init_id in range(40):
+            texts = [RIGHT] * (right + init_id % 5) + [WRONG] * (20 - right - init_id % 5)
+            lines = [
+                query(
+                    at,
+                    action=1234.5,
+                    frame=12345.6,
+                    texts={"born": [asked(at)], "finished": [said(at, text)], "truth": TRUTH},
+                )
+                for at, text in enumerate(texts[: 19 if mode == "unified" else 20])
+            ]
+            builder.add(episode(key(init_id, suite=suite)), *lines)
+    return builder.folder
+
+
+@pytest.fixture
+def printed(tmp_path) -> list[str]:
+    """The lines of a comparison of two runs with long names, as a pipe gets them."""
+    long = "20261121-113512-the_policy_of_a_long_name_and_its_step_0003300"
+    a, b = run(tmp_path / f"{long}-a", "isolated", right=1), run(tmp_path / f"{long}-b", "unified", right=15)
+    file = io.StringIO()
+    show(compare(a, b), Console(file=file, width=80, highlight=False))
+    return file.getvalue().splitlines()
+
+
+def test_no_line_is_longer_than_a_terminal_is_wide(printed):
+    assert max(map(len, printed)) <= 80
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        "libero_object 100.0 % 100.0 % +0.0 -8.8 to +8.8 1",
+        "libero_spatial 100.0 % 100.0 % +0.0 -8.8 to +8.8 1",
+        "all 100.0 % 100.0 % +0.0 -4.6 to +4.6 1",
+        "libero_spatial 40 40 0 0 0",
+        "all 80 80 0 0 0",
+        "B is no worse than A by more than 5 points: +0.0, 95 % from -4.6 to +4.6.",
+        "action, p50 1234.5 1234.5 1.00",
+        "frame, p95 12345.6 12345.6 1.00",
+        "narrations wholly right, when arrived 15.8 89.5 +73.7 –",
+        "narration: 1520 texts graded in both; only in A 80 (in B 80 never asked for).",
+    ],
+)
+def test_every_row_is_one_line(printed, row):
+    assert row in [" ".join(line.split()) for line in printed]
+
+
+def test_where_one_run_was_silent_there_is_no_table_of_language(tmp_path):
+    speaks = RunBuilder.at(tmp_path / "a")
+    line = {"born": [asked(0)], "finished": [said(0, RIGHT)], "truth": TRUTH}
+    speaks.add(episode(key(0)), query(0, texts=line))
+    silent = RunBuilder.at(tmp_path / "b").add(episode(key(0)), query(0))
+    file = io.StringIO()
+    show(compare(speaks.folder, silent.folder), Console(file=file, width=80, highlight=False))
+    assert "language (%)" not in file.getvalue()
+    assert "only in A 1 (in B 1 never asked for)" in file.getvalue()
+
+
+def test_what_the_columns_are_is_said_with_the_correction_for_several_suites(printed):
+    said = " ".join(" ".join(printed).split())
+    assert "Tango's interval for pairs; p is McNemar's, exact; the 2 suites' p are corrected together" in said
+
+
+def test_the_runs_names_are_whole(printed):
+    assert [line[:4] for line in printed if line.endswith(("_0003300-a", "_0003300-b"))] == ["A  2", "B  2"]

@@ -1,0 +1,122 @@
+"""Texts are compared in pairs: what one run alone has is counted, with its reason, and is in no score."""
+
+import dataclasses
+
+import pytest
+
+from eval.records.schema import RunFolder
+from eval.report.comparison import compare
+from eval.report.comparison_texts import Fate
+from sim_envs.truth.account import Narration, Phase
+from sim_envs.truth.wording import narrate
+from tests.eval.factory import RunBuilder, asked, episode, key, query, said
+
+RIGHT = narrate(Narration(phase=Phase.APPROACH, object="milk"))
+WRONG = narrate(Narration(phase=Phase.GRASP, object="milk"))
+BABBLE = "so und so"
+
+
+def truth(phase: Phase = Phase.APPROACH) -> dict:
+    narration = dataclasses.asdict(Narration(phase=phase, object="milk"))
+    return {"narration": narration, "done": [], "facts": []}
+
+
+def run(path, *episodes) -> RunFolder:
+    """Each episode is a list of what was said to every query, at once: a text, or None if it was cut off."""
+    builder = RunBuilder.at(path)
+    for init_id, texts in enumerate(episodes):
+        lines = [
+            query(
+                at,
+                texts={
+                    "born": [asked(at)],
+                    "finished": [] if text is None else [said(at, text)],
+                    "truth": truth(),
+                },
+            )
+            for at, text in enumerate(texts)
+        ]
+        builder.add(episode(key(init_id)), *lines)
+    return builder.folder
+
+
+def narrations(a: RunFolder, b: RunFolder):
+    (texts,) = compare(a, b).texts
+    assert texts.task == "narration"
+    return texts
+
+
+def test_texts_that_one_run_cut_off_are_in_neither_score_and_counted(tmp_path):
+    """A run that loses its last texts, which the other got wrong, does not look better for that."""
+    a = run(tmp_path / "a", [RIGHT, RIGHT, WRONG, WRONG], [RIGHT, RIGHT, WRONG])
+    b = run(tmp_path / "b", [RIGHT, RIGHT, None, None], [RIGHT, RIGHT, None])
+    texts = narrations(a, b)
+    assert (texts.pairs, texts.only_a, texts.only_b) == (4, {Fate.CUT_OFF: 3}, {})
+    born, arrived = texts.differences
+    assert (born.when, arrived.when) == ("born", "arrived")
+    assert (born.a, born.b, born.difference) == (100, 100, 0)
+
+
+def test_why_a_text_has_no_counterpart_is_told_apart(tmp_path):
+    a = run(tmp_path / "a", [RIGHT, RIGHT, RIGHT, RIGHT, RIGHT])
+    b = RunBuilder.at(tmp_path / "b")
+    lines = [
+        query(0, texts={"born": [asked(0)], "finished": [said(0, RIGHT)], "truth": truth()}),
+        query(1, texts={"born": [asked(1)], "finished": [said(1, BABBLE)], "truth": truth()}),
+        query(2, texts={"born": [asked(2)], "finished": [], "truth": truth()}),
+        query(3, texts={"born": [asked(3)], "finished": [], "dropped": [asked(3)], "truth": truth()}),
+    ]
+    b.add(episode(key(0)), *lines)
+    texts = narrations(a, b.folder)
+    reasons = (Fate.NOT_GRADED, Fate.CUT_OFF, Fate.DROPPED, Fate.NEVER)
+    assert (texts.pairs, texts.only_a, texts.only_b) == (1, dict.fromkeys(reasons, 1), {})
+    mirrored = narrations(b.folder, a)
+    assert (mirrored.only_a, mirrored.only_b) == (texts.only_b, texts.only_a)
+
+
+def test_a_text_is_held_against_the_query_it_was_born_in_and_the_one_it_arrived_in(tmp_path):
+    def late(path):
+        lines = [
+            query(0, texts={"born": [asked(0)], "finished": [], "truth": truth(Phase.APPROACH)}),
+            query(1, texts={"born": [], "finished": [said(0, RIGHT)], "truth": truth(Phase.GRASP)}),
+        ]
+        return RunBuilder.at(path).add(episode(key(0)), *lines).folder
+
+    born, arrived = narrations(run(tmp_path / "a", [RIGHT]), late(tmp_path / "b")).differences
+    assert (born.a, born.b) == (100, 100)
+    assert (arrived.a, arrived.b, arrived.difference) == (100, 0, -100)
+
+
+def test_several_texts_of_one_query_are_paired_in_their_order(tmp_path):
+    def burst(path, first, second, ids):
+        requests = [asked(0, request=request) for request in ids]
+        finished = [said(0, second, request=ids[1]), said(0, first, request=ids[0])]
+        line = query(0, texts={"born": requests, "finished": finished, "truth": truth()})
+        return RunBuilder.at(path).add(episode(key(0)), line).folder
+
+    a = burst(tmp_path / "a", RIGHT, BABBLE, (0, 1))
+    b = burst(tmp_path / "b", WRONG, RIGHT, (4, 9))
+    texts = narrations(a, b)
+    assert (texts.pairs, texts.only_b) == (1, {Fate.NOT_GRADED: 1})
+    assert (texts.differences[0].a, texts.differences[0].b) == (100, 0)
+
+
+def test_the_interval_is_over_episodes(tmp_path):
+    a = run(tmp_path / "a", *[[RIGHT, WRONG]] * 12)
+    b = run(tmp_path / "b", *[[RIGHT, RIGHT], [WRONG, WRONG], [RIGHT, WRONG]] * 4)
+    born, _ = narrations(a, b).differences
+    assert born.difference == pytest.approx(0)
+    assert born.interval[0] < -10 < 10 < born.interval[1]
+
+
+def test_an_oracle_is_called_one(tmp_path):
+    a, b = run(tmp_path / "a", [RIGHT]), RunBuilder.at(tmp_path / "b")
+    read_aloud = {**said(0, RIGHT), "reason": "oracle"}
+    b.add(episode(key(0)), query(0, texts={"born": [asked(0)], "finished": [read_aloud], "truth": truth()}))
+    texts = narrations(a, b.folder)
+    assert (texts.oracle_a, texts.oracle_b) == (False, True)
+
+
+def test_runs_that_said_nothing_readable_have_no_language_to_compare(tmp_path):
+    a, b = run(tmp_path / "a", [BABBLE]), run(tmp_path / "b", [BABBLE])
+    assert compare(a, b).texts == []

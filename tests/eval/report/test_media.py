@@ -1,0 +1,97 @@
+"""`python -m eval.media`: from a finished run to the README's picture, clip and table, again and again."""
+
+import pytest
+from PIL import Image
+
+from configs.cli import run_app
+from eval.media import BEGIN, END, app
+from eval.rollout.evaluation import run_evaluation
+from tests.eval.factory import RunBuilder, episode, key
+from tests.eval.rollout.test_arms import ASKED, begin, stage
+
+__all__ = ["stage"]
+
+PAGE = f"# Title\n\n{BEGIN}\nstale\n{END}\n\nThe rest.\n"
+
+
+@pytest.fixture
+def readme(tmp_path):
+    path = tmp_path / "README.md"
+    path.write_text(PAGE)
+    return path
+
+
+def call(run, readme) -> int:
+    with pytest.raises(SystemExit) as stopped:
+        run_app(app, [str(run), "--readme", str(readme), "--docs", str(readme.parent / "docs")])
+    return stopped.value.code
+
+
+def took(arms, times) -> None:
+    """Let the arms have started together, and ended one after the other."""
+    started, *finished = times
+    for arm, ended in zip(arms, finished, strict=True):
+        manifest = arm.folder.read_manifest()
+        sittings = [{**manifest["sittings"][0], "started": started, "finished": ended}]
+        arm.folder.write_manifest({**manifest, "sittings": sittings})
+
+
+def test_how_long_the_run_took_is_told_in_short(tmp_path, readme, stage):
+    arms = begin(tmp_path / "runs", ASKED.model_copy(update={"video": "all", "task_ids": (0,)}))[:1]
+    run_evaluation(*arms)
+    for ended, told in {"10:00:41": "41 s", "10:59:59": "59 min 59 s", "12:03:59": "2 h 3 min"}.items():
+        took(arms, ("2026-01-01T10:00:00+00:00", f"2026-01-01T{ended}+00:00"))
+        assert call(arms[0].folder.path, readme) == 0
+        assert f"; {told} from start to finish." in readme.read_text()
+
+
+def test_a_finished_run_becomes_picture_clip_and_table(tmp_path, readme, stage):
+    arms = begin(tmp_path / "runs", ASKED.model_copy(update={"video": "all"}))
+    run_evaluation(*arms)
+    took(arms, ("2026-01-01T10:00:00+00:00", "2026-01-01T10:02:40+00:00", "2026-01-01T11:02:41+01:00"))
+    assert call(arms[0].folder.path, readme) == 0
+    page = readme.read_text()
+    assert page.startswith(f"# Title\n\n{BEGIN}")
+    assert page.endswith(f"{END}\n\nThe rest.\n")
+    for part in (
+        "(docs/rollout.webp)](docs/rollout.jpg)",
+        "| `isolated` | 4 of 4 | 51 – 100 % | 2.0 ms | 5.0 ms | – | – |",
+        "| `unified` | 4 of 4 |",
+        "`tiny` in mode unified, assets none",
+        "actions equal bit for bit over all 8 queries, outcomes that differ in 0 of 4",
+        "); 2 min 41 s from start to finish.",
+        "| 0 pick up the alphabet soup and place it in the basket | 2/2 | 2/2 |",
+    ):
+        assert part in page
+    assert "stale" not in page
+    with Image.open(tmp_path / "docs" / "rollout.jpg") as still:
+        assert still.size == (1408, 736)
+    with Image.open(tmp_path / "docs" / "rollout.webp") as clip:
+        assert clip.n_frames == 2
+    assert call(arms[1].folder.path, readme) == 0
+    assert readme.read_text() == page
+
+
+@pytest.mark.parametrize(
+    "page", ["# No markers\n", f"{END}\n{BEGIN}\n", f"{BEGIN}\n{BEGIN}\n{END}\n", PAGE * 2]
+)
+def test_a_page_without_its_two_markers_is_left_as_it_is(tmp_path, readme, stage, capsys, page):
+    readme.write_text(page)
+    arms = begin(tmp_path / "runs", ASKED.model_copy(update={"video": "all", "task_ids": (0,)}))
+    run_evaluation(*arms)
+    assert call(arms[0].folder.path, readme) == 2
+    assert "demo: begin" in capsys.readouterr().err
+    assert readme.read_text() == page
+
+
+@pytest.mark.parametrize(
+    ("manifest", "complaint"),
+    [({"status": "interrupted"}, "is interrupted; complete it with --resume"), ({}, "--video all")],
+)
+def test_a_run_that_cannot_be_shown_is_refused_in_one_line(tmp_path, readme, capsys, manifest, complaint):
+    run = RunBuilder.at(tmp_path / "run", **manifest).add(episode(key(0)))
+    assert call(run.path, readme) == 2
+    error = capsys.readouterr().err
+    assert complaint in error
+    assert error.count("\n") == 1
+    assert readme.read_text() == PAGE

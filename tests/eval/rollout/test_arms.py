@@ -1,0 +1,245 @@
+"""Several modes over the same episodes: played in turns, recorded apart, compared, and resumed together."""
+
+import contextlib
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from configs.arms import ArmsConfig
+from configs.errors import UsageError
+from configs.schema import RunConfig
+from eval.policies.engine import Served, open_policies, read_cast
+from eval.records.run_folders import Run, claimed, find_unfinished, new_run
+from eval.records.schema import RunFolder
+from eval.report.comparison import compare
+from eval.rollout import evaluation, worlds
+from eval.rollout.evaluation import exit_code, run_evaluation
+from sim_envs.fake import FakeWorld
+from sim_envs.world import EpisodeKey
+from tests.eval.doubles import FakeAssets, FakePolicy
+
+ASKED = ArmsConfig(
+    mode=("isolated", "unified"),
+    suites=("libero_object",),
+    task_ids=(0, 1),
+    num_trials_per_task=2,
+    max_steps=20,
+    video="none",
+)
+
+
+class NotingPolicy(FakePolicy):
+    """Also notes, in a list it shares with the other arms, whose turn it is."""
+
+    def __init__(self, mode: str, turns: list[tuple[str, EpisodeKey]], **changes) -> None:
+        super().__init__(**changes)
+        self.mode = mode
+        self.turns = turns
+
+    def reset(self, world, key):
+        super().reset(world, key)
+        self.turns.append((self.mode, key))
+
+
+class Stage:
+    """What the tests see of a run without physics: turns taken, worlds opened, and who acts in which mode."""
+
+    def __init__(self) -> None:
+        self.turns: list[tuple[str, EpisodeKey]] = []
+        self.worlds: list[FakeWorld] = []
+        self.policies: dict[str, NotingPolicy] = {}
+
+    def open_policies(self, cast, arms):
+        return [self.policy(arm.mode) for arm in arms]
+
+    def policy(self, mode, **changes) -> NotingPolicy:
+        return self.policies.setdefault(mode, NotingPolicy(mode, self.turns, **changes))
+
+    def open_world(self, task, **_):
+        self.worlds.append(FakeWorld(success_at=7))
+        return self.worlds[-1]
+
+
+@pytest.fixture
+def stage(monkeypatch) -> Stage:
+    stage = Stage()
+    monkeypatch.setattr(evaluation, "open_policies", stage.open_policies)
+    monkeypatch.setattr(evaluation, "find_assets", lambda source: FakeAssets(name="none", path=Path()))
+    monkeypatch.setattr(worlds, "LiberoSim", stage.open_world)
+    return stage
+
+
+def begin(output_dir, asked=ASKED) -> list[Run]:
+    return [new_run(output_dir, arm) for arm in asked.arms()]
+
+
+def manifests(runs) -> list[dict]:
+    return [run.folder.read_manifest() for run in runs]
+
+
+def test_every_episode_is_played_in_all_arms_before_the_next_and_no_arm_is_always_first(tmp_path, stage):
+    assert exit_code(run_evaluation(*begin(tmp_path))) == 0
+    pairs = [stage.turns[n : n + 2] for n in range(0, len(stage.turns), 2)]
+    assert len(pairs) == 4
+    for first, second in pairs:
+        assert first[1] == second[1]
+    firsts = [first[0] for first, _ in pairs]
+    assert firsts.count("isolated") == firsts.count("unified") == 2
+
+
+def test_arms_share_the_simulator_of_a_task(tmp_path, stage):
+    run_evaluation(*begin(tmp_path))
+    assert len(stage.worlds) == len(ASKED.task_ids)
+
+
+def test_an_arm_leaves_what_the_same_run_by_itself_leaves(tmp_path, stage):
+    arms = begin(tmp_path / "together")
+    run_evaluation(*arms)
+    for arm in arms:
+        alone = new_run(tmp_path / "alone", arm.config)
+        run_evaluation(alone)
+        assert list(alone.folder.episodes()) == list(arm.folder.episodes())
+        ours, theirs = manifests([arm, alone])
+        assert ours["config"] == theirs["config"]
+        assert ours["protocol_hash"] == theirs["protocol_hash"]
+        assert sorted(p.name for p in arm.folder.path.iterdir()) == sorted(
+            p.name for p in alone.folder.path.iterdir()
+        )
+
+
+def test_arms_know_each_other_and_their_comparison_says_that_they_took_turns(tmp_path, stage):
+    arms = begin(tmp_path)
+    run_evaluation(*arms)
+    later = begin(tmp_path)
+    run_evaluation(*later)
+    ids = [arm.folder.run_id for arm in arms]
+    assert [manifest["arms"] for manifest in manifests(arms)] == [ids, ids]
+    assert compare(arms[0].folder, arms[1].folder).in_turns
+    assert not compare(arms[0].folder, later[1].folder).in_turns
+
+
+def test_the_terminal_shows_the_arms_side_by_side_and_compares_them_with_the_first(tmp_path, stage, capsys):
+    stage.policy("unified", actions=np.full((10, 7), 0.25))
+    run_evaluation(*begin(tmp_path))
+    printed = " ".join(capsys.readouterr().out.split())
+    for part in ("2/2 2/2", "McNemar", "0.25 over 8 queries", "played in both before the next one"):
+        assert part in printed
+
+
+def test_arms_without_a_graded_pair_are_not_compared_and_nothing_else_is_lost(tmp_path, stage, capsys):
+    stage.policy("unified", fails_at=0)
+    arms = begin(tmp_path)
+    assert exit_code(run_evaluation(*arms)) == evaluation.NOTHING_GRADED
+    assert "Not compared: " in capsys.readouterr().out
+    assert json.loads(arms[0].folder.results_path.read_text())["overall"]["n_success"] == 4
+    assert json.loads(arms[1].folder.results_path.read_text())["overall"]["n_errors"] == 4
+
+
+def test_two_evaluations_that_begin_at_once_both_run_and_leave_nothing_empty(tmp_path, stage):
+    """The second one plans in the same second as the first, and begins while the first is at work."""
+    first, second = begin(tmp_path), begin(tmp_path)
+    second = [dataclasses.replace(arm, folder=rival.folder) for arm, rival in zip(second, first, strict=True)]
+    with contextlib.ExitStack() as claims:
+        theirs = [claims.enter_context(claimed(arm)) for arm in first]
+        run_evaluation(*second)
+        assert [list(arm.folder.path.glob("*.json")) for arm in theirs] == [[], []]
+    left = {path.name: RunFolder(path) for path in tmp_path.iterdir()}
+    ours = sorted(left.keys() - {arm.folder.run_id for arm in theirs})
+    assert len(left) == 4
+    assert [left[name].read_manifest()["status"] for name in ours] == ["complete", "complete"]
+    assert [sorted(left[name].read_manifest()["arms"]) for name in ours] == [ours, ours]
+    assert not compare(*(left[name] for name in ours)).actions.n_uneven
+
+
+def recorded(asked: ArmsConfig) -> list[RunConfig]:
+    """The arms as their manifests have them: with the names of the texts that `tiny` has learnt."""
+    learnt = {"language_tasks": ("narration", "memory")}
+    return [arm.model_copy(update=learnt) for arm in asked.arms()]
+
+
+def test_resume_completes_all_arms_wherever_they_stopped(tmp_path, stage, capsys):
+    stage.policy("isolated", interrupted_at=3)
+    with pytest.raises(KeyboardInterrupt):
+        run_evaluation(*begin(tmp_path))
+    assert "Interrupted: 3 of 8 episodes" in " ".join(capsys.readouterr().out.split())
+    again = find_unfinished(tmp_path, {})
+    assert [manifest["status"] for manifest in manifests(again)] == ["interrupted", "interrupted"]
+    assert [run.config for run in again] == recorded(ASKED)
+    done = len(stage.turns)
+    assert exit_code(run_evaluation(*again)) == 0
+    assert len(stage.turns) - done == 5
+    assert [manifest["status"] for manifest in manifests(again)] == ["complete", "complete"]
+    with pytest.raises(UsageError, match="is complete"):
+        find_unfinished(tmp_path, {})
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"mode": ("unified",)},
+        {"mode": "unified", "against": "isolated"},
+        {"mode": ("isolated", "unified"), "max_steps": 20},
+        {"against": "isolated", "video": "none"},
+    ],
+)
+def test_resume_finds_the_arms_by_the_command_that_began_them(tmp_path, stage, given):
+    stage.policy("unified", interrupted_at=0)
+    arms = begin(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        run_evaluation(*arms)
+    assert [run.folder for run in find_unfinished(tmp_path, given)] == [run.folder for run in arms]
+
+
+@pytest.mark.parametrize(
+    "given", [{"mode": ("shared",)}, {"mode": "unified", "against": "actions"}, {"seed": 8}]
+)
+def test_resume_passes_over_arms_that_do_not_agree(tmp_path, stage, given):
+    stage.policy("unified", interrupted_at=0)
+    with pytest.raises(KeyboardInterrupt):
+        run_evaluation(*begin(tmp_path))
+    with pytest.raises(UsageError, match="nothing to resume: no unfinished run"):
+        find_unfinished(tmp_path, given)
+
+
+def test_arms_with_a_deadline_are_found_again(tmp_path, stage):
+    asked = ASKED.model_copy(update={"deadline_ms": 90.0})
+    stage.policy("unified", interrupted_at=0)
+    with pytest.raises(KeyboardInterrupt):
+        run_evaluation(*begin(tmp_path, asked))
+    assert [run.config for run in find_unfinished(tmp_path, {"deadline_ms": 90.0})] == recorded(asked)
+
+
+def test_an_arm_that_was_renamed_goes_on_alone(tmp_path, stage):
+    stage.policy("unified", interrupted_at=0)
+    arms = begin(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        run_evaluation(*arms)
+    renamed = arms[1].folder.path.rename(tmp_path / "mine")
+    assert [run.folder for run in find_unfinished(tmp_path, {})] == [RunFolder(renamed)]
+
+
+def test_one_model_serves_all_arms_with_the_same_actions_bit_for_bit():
+    asked = ArmsConfig(mode=("isolated", "shared", "unified", "actions"), policy="tiny", random_weights=True)
+    cast = read_cast(asked.arms()[0])
+    policies = open_policies(cast, asked.arms())
+    assert all(isinstance(policy, Served) for policy in policies)
+    key = EpisodeKey(suite="libero_object", task_id=0, init_id=0, seed=7)
+    replies = []
+    for policy in policies:
+        world = FakeWorld(image_size=64)
+        world.reset(init_id=0, seed=7, settle_steps=0)
+        policy.reset(world, key)
+        answers = [policy.infer(world.observe()) for _ in range(2)]
+        replies.append(([answer.actions.tobytes() for answer in answers], policy.finish()))
+    assert len({tuple(actions) for actions, _ in replies}) == 1
+    assert [tail.compiles_after_warm_up for _, tail in replies] == [0, 0, 0, 0]
+
+
+def test_what_was_asked_for_is_known_from_the_arms():
+    asked = ASKED.model_copy(update={"against": "actions", "deadline_ms": 87.5})
+    assert [arm.mode for arm in asked.arms()] == ["actions", "isolated", "unified"]
+    assert ArmsConfig.of(asked.arms()).arms() == asked.arms()
+    assert ArmsConfig.of([RunConfig()]).arms() == (RunConfig(),)

@@ -1,0 +1,158 @@
+"""The boundary: whatever goes wrong inside an episode becomes a record with its traceback."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from configs.load import load
+from configs.schema import RunConfig, SuiteConfig
+from eval.records.schema import Outcome, RunFolder
+from eval.records.writer import EpisodeRecorder
+from eval.rollout.episode import Stage, run_episode
+from eval.rollout.interrupts import Interrupts
+from eval.rollout.plan import TaskPlan
+from sim_envs.fake import FakeWorld
+from sim_envs.libero.tasks import get_task
+from sim_envs.libero.wordings import wordings
+from sim_envs.world import EpisodeKey
+from tests.eval.doubles import FakePolicy
+
+KEY = EpisodeKey(suite="libero_object", task_id=0, init_id=3, seed=7)
+
+
+class OneWorld:
+    """Stands in for the holder of worlds: always the same world, and whether it was thrown away."""
+
+    def __init__(self, world: FakeWorld) -> None:
+        self.world = world
+        self.discarded = 0
+
+    def of(self, plan):
+        return self.world
+
+    def discard(self):
+        self.discarded += 1
+
+
+@pytest.fixture
+def plan() -> TaskPlan:
+    protocol = load(SuiteConfig, "libero_object").model_copy(update={"max_steps": 20})
+    return TaskPlan(task=get_task("libero_object", 0), protocol=protocol, keys=(KEY,))
+
+
+def run(tmp_path, plan, world, policy, video="all"):
+    folder = RunFolder(tmp_path)
+    worlds = OneWorld(world)
+    recorder = EpisodeRecorder(folder, plan, KEY, RunConfig(video=video))
+    with Interrupts() as interrupts:
+        stage = Stage(worlds=worlds, policy=policy, interrupts=interrupts)
+        return run_episode(stage, plan, KEY, recorder), worlds
+
+
+class Listener(FakePolicy):
+    """Remembers what it was told."""
+
+    def infer(self, observation):
+        self.told = observation.language
+        return super().infer(observation)
+
+
+def test_an_episode_in_held_out_words_is_told_and_recorded_in_them(tmp_path, plan):
+    plan, policy = dataclasses.replace(plan, wordings="held_out"), Listener()
+    result, _ = run(tmp_path, plan, FakeWorld(success_at=12), policy)
+    assert policy.told == result.language == plan.instruction(KEY)
+    assert result.language in wordings(plan.task.language, "held_out")
+
+
+def test_the_wording_changes_nothing_of_the_truth(tmp_path, plan):
+    logs = []
+    for chosen in ("benchmark", "held_out"):
+        run(
+            tmp_path / chosen,
+            dataclasses.replace(plan, wordings=chosen),
+            FakeWorld(success_at=12),
+            FakePolicy(),
+        )
+        lines = RunFolder(tmp_path / chosen).queries_path(KEY).read_text().splitlines()
+        logs.append([json.loads(line)["truth"] for line in lines])
+    assert logs[0] == logs[1]
+
+
+def test_a_solved_episode(tmp_path, plan):
+    result, worlds = run(tmp_path, plan, FakeWorld(success_at=12), FakePolicy())
+    assert (result.outcome, result.steps, result.queries) == (Outcome.SUCCESS, 12, 3)
+    assert result.tokens == 9
+    assert (result.requests.born, result.requests.finished, result.requests.cancelled) == (3, 2, 1)
+    assert result.compiles_after_warm_up == 0
+    assert result.latency_ms["action"] == {"p50": 2.0, "p95": 2.0, "p99": 2.0}
+    assert result.policy_s == pytest.approx(0.015)
+    assert result.video == "videos/libero_object/task00_ep003_success.mp4"
+    assert (tmp_path / result.video).stat().st_size > 0
+    assert not worlds.discarded
+
+
+def test_the_query_log_holds_timings_chunks_and_texts(tmp_path, plan):
+    run(tmp_path, plan, FakeWorld(success_at=12), FakePolicy(actions=np.full((10, 7), 0.1)))
+    lines = [json.loads(line) for line in RunFolder(tmp_path).queries_path(KEY).read_text().splitlines()]
+    assert [(line["query"], line["step"], line["steps"]) for line in lines] == [
+        (0, 0, 5),
+        (1, 5, 5),
+        (2, 10, 2),
+    ]
+    assert lines[0]["actions"] == [[0.1] * 7] * 10
+    assert lines[0]["born"] == [{"task": "narration", "request_id": 0, "query": 0}]
+    assert lines[2]["finished"][0]["text"] == "I narrate query 1 — schön"
+
+
+def test_a_timeout(tmp_path, plan):
+    result, _ = run(tmp_path, plan, FakeWorld(), FakePolicy())
+    assert (result.outcome, result.steps, result.queries) == (Outcome.TIMEOUT, 20, 4)
+
+
+@pytest.mark.parametrize(
+    ("world", "policy", "complaint"),
+    [
+        (FakeWorld(fails_at=7), FakePolicy(), "RuntimeError: the fake simulator fails at step 7"),
+        (FakeWorld(), FakePolicy(fails_at=1), "FloatingPointError: the fake policy fails"),
+        (FakeWorld(), FakePolicy(actions=np.full((10, 7), np.nan)), "ActionError: action 0 holds nan"),
+        (FakeWorld(), FakePolicy(actions=np.zeros((10, 6))), "ActionError: actions have shape (10, 6)"),
+    ],
+)
+def test_what_goes_wrong_is_recorded_as_an_error_with_its_traceback(tmp_path, plan, world, policy, complaint):
+    result, worlds = run(tmp_path, plan, world, policy)
+    assert result.outcome is Outcome.ERROR
+    assert result.error.startswith(complaint)
+    assert result.traceback.startswith("Traceback (most recent call last)")
+    assert complaint.split(":")[0] in result.traceback
+    assert worlds.discarded == 1
+
+
+def test_videos_of_failures_only(tmp_path, plan):
+    result, _ = run(tmp_path, plan, FakeWorld(success_at=3), FakePolicy(), video="failures")
+    assert result.video is None
+    result, _ = run(tmp_path, plan, FakeWorld(), FakePolicy(), video="failures")
+    assert [path.name for path in tmp_path.rglob("*.mp4")] == ["task00_ep003_timeout.mp4"]
+
+
+def test_the_video_of_an_error_goes_when_a_retry_solves_the_episode(tmp_path, plan):
+    failed, _ = run(tmp_path, plan, FakeWorld(), FakePolicy(fails_at=1), video="failures")
+    assert [path.name for path in tmp_path.rglob("*.mp4")] == ["task00_ep003_error.mp4"]
+    assert failed.video is not None
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, plan, FakeWorld(success_at=8), FakePolicy(interrupted_at=1), video="failures")
+    assert (tmp_path / failed.video).exists()
+    run(tmp_path, plan, FakeWorld(success_at=8), FakePolicy(), video="failures")
+    assert not list(tmp_path.rglob("*.mp4"))
+
+
+def test_no_videos(tmp_path, plan):
+    result, _ = run(tmp_path, plan, FakeWorld(), FakePolicy(), video="none")
+    assert result.video is None
+    assert not (tmp_path / "videos").exists()
+
+
+def test_ctrl_c_is_not_an_error_of_the_episode(tmp_path, plan):
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, plan, FakeWorld(), FakePolicy(interrupted_at=1))

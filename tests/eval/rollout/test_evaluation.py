@@ -1,0 +1,171 @@
+"""A whole run on worlds without physics: the files it leaves, its protocol, the table."""
+
+import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from configs.errors import UsageError
+from eval.records.run_folders import claimed, new_run
+from eval.records.schema import RunFolder
+from eval.rollout import evaluation
+from eval.rollout.evaluation import exit_code, run_evaluation
+from sim_envs.libero.assets import STANDINS
+from sim_envs.libero.tasks import FIRST_DRAWN
+from tests.eval.conftest import CONFIG
+from tests.eval.doubles import FakeAssets
+
+
+def test_a_run_leaves_manifest_episodes_queries_and_results(tmp_path, policy, capsys):
+    run = new_run(tmp_path, CONFIG)
+    assert exit_code(run_evaluation(run)) == 0
+    manifest = run.folder.read_manifest()
+    assert manifest["status"] == "complete"
+    assert manifest["config"]["suites"] == ["libero_object", "libero_goal"]
+    assert set(manifest["suite_hashes"]) == {"libero_object", "libero_goal"}
+    assert manifest["protocol"]["libero_goal"]["suite"]["max_steps"] == 20
+    assert manifest["versions"]["mujoco"] == "3.2.3"
+    assert manifest["random_weights"] is False
+    assert {"commit", "dirty"} <= set(manifest["git"])
+    assert len(run.folder.episodes()) == manifest["n_planned"] == 8
+    assert len(list((run.folder.path / "queries").iterdir())) == 8
+    results = json.loads(run.folder.results_path.read_text())
+    assert results["overall"]["pc_success"] == 100.0
+    assert results["per_suite"]["libero_goal"]["n_episodes"] == 4
+    assert [(task["task_group"], task["task_id"]) for task in results["per_task"]] == [
+        ("libero_goal", 0),
+        ("libero_goal", 1),
+        ("libero_object", 0),
+        ("libero_object", 1),
+    ]
+    printed = capsys.readouterr().out
+    for part in ("libero_object", "libero_goal", "100.0 %", str(run.folder.path)):
+        assert part in printed
+
+
+def test_other_words_are_another_protocol(tmp_path, policy):
+    """Runs in other words are never compared with published ones, or with each other's."""
+    manifests = []
+    for chosen in ("benchmark", "training", "held_out"):
+        run = new_run(tmp_path, CONFIG.model_copy(update={"wordings": chosen}))
+        run_evaluation(run)
+        manifests.append(run.folder.read_manifest())
+    assert [manifest["config"]["wordings"] for manifest in manifests] == ["benchmark", "training", "held_out"]
+    assert len({manifest["protocol_hash"] for manifest in manifests}) == 3
+    assert len({manifest["suite_hashes"]["libero_goal"] for manifest in manifests}) == 3
+    assert "wordings" not in manifests[0]["protocol"]["libero_goal"]
+    assert manifests[2]["protocol"]["libero_goal"]["wordings"]["name"] == "held_out"
+
+
+def test_every_mode_is_told_the_same(tmp_path, policy):
+    said = []
+    for mode in ("isolated", "unified"):
+        run = new_run(tmp_path, CONFIG.model_copy(update={"wordings": "held_out", "mode": mode}))
+        run_evaluation(run)
+        said.append({key: result.language for key, result in run.folder.episodes().items()})
+    assert said[0] == said[1]
+    assert len(said[0]) == 8
+
+
+def test_what_an_error_says_is_printed_as_it_is_and_the_run_goes_on(tmp_path, policy, capsys):
+    """Square brackets are markup to the terminal's library; a closing one without an opening one kills."""
+    policy.fails_at, policy.complaint = 0, "template lacks [/INST], has [bold] and :smile:"
+    run = new_run(tmp_path / "[red]", CONFIG.model_copy(update={"task_ids": (0,)}))
+    assert exit_code(run_evaluation(run)) == evaluation.NOTHING_GRADED
+    assert run.folder.read_manifest()["status"] == "complete"
+    assert len(run.folder.episodes()) == 4
+    printed = "".join(capsys.readouterr().out.split())
+    assert printed.count("".join(policy.complaint.split())) == 4
+    assert printed.count("".join(str(run.folder.path).split())) == 2
+
+
+def test_drawn_initial_states_are_another_protocol(tmp_path, policy):
+    """Any number of them may be drawn; what is measured on them never ranks with what is published."""
+    manifests = []
+    for init_ids in ((1,), (FIRST_DRAWN,), (FIRST_DRAWN + 7, FIRST_DRAWN + 8)):
+        run = new_run(tmp_path, CONFIG.model_copy(update={"init_ids": init_ids}))
+        run_evaluation(run)
+        manifests.append(run.folder.read_manifest())
+    stored, one, others = (manifest["protocol_hash"] for manifest in manifests)
+    assert stored != one == others
+    with pytest.raises(UsageError, match=f"init id {FIRST_DRAWN - 1}: .* or {FIRST_DRAWN} and more"):
+        run_evaluation(new_run(tmp_path, CONFIG.model_copy(update={"init_ids": (FIRST_DRAWN - 1,)})))
+
+
+def test_the_same_assets_under_another_name_are_the_same_protocol(tmp_path, policy, monkeypatch):
+    hashes = []
+    for name in ("none", "renamed"):
+        monkeypatch.setattr(
+            evaluation, "find_assets", lambda source, name=name: FakeAssets(name=name, path=Path())
+        )
+        run = new_run(tmp_path, CONFIG)
+        run_evaluation(run)
+        assert run.folder.read_manifest()["assets"]["name"] == name
+        hashes.append(run.folder.read_manifest()["protocol_hash"])
+    assert hashes[0] == hashes[1]
+
+
+def test_what_a_policy_is_shown_is_beside_the_protocol_and_not_in_it(tmp_path, policy):
+    manifests = []
+    for policy.inputs in ({"prompt": "{language}"}, {"privileged_state": True}):
+        run = new_run(tmp_path, CONFIG)
+        run_evaluation(run)
+        manifests.append(run.folder.read_manifest())
+    assert manifests[0]["protocol_hash"] == manifests[1]["protocol_hash"]
+    assert [manifest["policy_inputs"] for manifest in manifests] == [
+        {"prompt": "{language}"},
+        {"privileged_state": True},
+    ]
+
+
+def test_what_cannot_be_run_leaves_no_folder(tmp_path, policy):
+    for wrong in ({"task_ids": (10,)}, {"init_ids": (50,)}, {"num_trials_per_task": 51}):
+        with pytest.raises(UsageError):
+            run_evaluation(new_run(tmp_path, CONFIG.model_copy(update=wrong)))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_more_steps_than_a_query_is_answered_with_are_refused(tmp_path, policy):
+    for name in ("tiny", "noop"):
+        config = CONFIG.model_copy(update={"policy": name, "replan_steps": 11})
+        with pytest.raises(UsageError, match=f"'{name}' answers .* 10 actions; give --replan-steps 10"):
+            run_evaluation(new_run(tmp_path, config))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_task_whose_objects_the_assets_lack_is_refused(tmp_path, policy, monkeypatch):
+    monkeypatch.setattr(evaluation, "find_assets", lambda source: FakeAssets(name=STANDINS, path=Path()))
+    config = CONFIG.model_copy(update={"suites": ("libero_90",), "task_ids": (0, 88)})
+    with pytest.raises(UsageError, match=r"libero_90 task \d+ needs .*--assets"):
+        run_evaluation(new_run(tmp_path, config))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_runs_begun_in_the_same_second_have_folders_of_their_own(tmp_path, policy):
+    for _ in range(3):
+        run_evaluation(new_run(tmp_path, CONFIG.model_copy(update={"task_ids": (0,)})))
+    assert len([path for path in tmp_path.iterdir() if RunFolder(path).manifest_path.exists()]) == 3
+
+
+def test_one_name_taken_by_many_at_once_becomes_as_many_folders(tmp_path):
+    wanted, together = new_run(tmp_path, CONFIG), threading.Barrier(8)
+
+    def claim(_):
+        together.wait()
+        with claimed(wanted) as run:
+            return run.folder.path
+
+    with ThreadPoolExecutor(8) as pool:
+        folders = list(pool.map(claim, range(8)))
+    assert len(set(folders)) == 8
+    assert set(folders) == set(tmp_path.iterdir())
+
+
+def test_a_policy_whose_name_looks_like_a_pattern_has_folders_too(tmp_path):
+    wanted = new_run(tmp_path, CONFIG.model_copy(update={"policy": "mine/tiny[2].yaml"}))
+    with claimed(wanted) as first, claimed(wanted) as second:
+        assert first.folder.path.is_dir()
+        assert second.folder.path.is_dir()
+        assert first.folder != second.folder

@@ -1,0 +1,41 @@
+"""Signals are noted, and heeded where the records are whole."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from eval.rollout.interrupts import Interrupts
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_is_heeded_at_the_next_check_and_not_before(number):
+    with Interrupts() as interrupts:
+        interrupts.check()
+        os.kill(os.getpid(), number)
+        with pytest.raises(KeyboardInterrupt):
+            interrupts.check()
+
+
+def test_the_handlers_from_before_are_back_afterwards():
+    before = signal.getsignal(signal.SIGINT)
+    with Interrupts():
+        assert signal.getsignal(signal.SIGINT) != before
+    assert signal.getsignal(signal.SIGINT) == before
+
+
+def test_a_second_signal_stops_at_once():
+    code = """
+import os, signal
+from eval.rollout.interrupts import Interrupts
+with Interrupts():
+    os.kill(os.getpid(), signal.SIGTERM)
+    print("noted", flush=True)
+    os.kill(os.getpid(), signal.SIGTERM)
+    print("never")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == -signal.SIGTERM
+    assert done.stdout == "noted\n"

@@ -1,0 +1,172 @@
+"""`python -m eval.train` and what it leaves: a folder that `python -m eval.libero --policy` takes."""
+
+import dataclasses
+import shutil
+
+import numpy as np
+import pytest
+import yaml
+
+from configs.errors import UsageError
+from configs.schema import RunConfig
+from eval.policies.engine import open_policy, read_cast
+from oxygen.model import params
+from oxygen.model.config import PRESETS, TINY
+from oxygen.robots import tokenizer
+from oxygen.serving.language import LanguageTask
+from oxygen.training import checkpoint
+from oxygen.weights.card import CARD, RECORD
+from sim_envs.fake import FakeWorld
+from tests.eval.policies.test_policies import KEY, actions_of, untrained
+
+
+def moments(size, half_range):
+    edges = {"q01": [-half_range] * size, "q99": [half_range] * size}
+    return {"mean": [0.0] * size, "std": [1.0] * size, **edges}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A checkpoint of `tiny`'s sizes with random parameters, whose actions span half the range."""
+    served = checkpoint.Served(
+        model=TINY,
+        embodiment="libero",
+        asset_id="physical-intelligence/libero",
+        statistics={"state": moments(8, 1.0), "actions": moments(7, 0.5)},
+        tokenizer=tokenizer.tiny().serialized,
+        tasks=(LanguageTask(name="narration", prompt="Narrate: ", max_tokens=8),),
+        record={"data": ["none"]},
+    )
+    folder = tmp_path_factory.mktemp("trained") / "step_0000007"
+    checkpoint.write_served(folder, params.random_params(TINY, 0), served, step=7)
+    return folder
+
+
+def test_a_checkpoint_of_training_is_a_policy_by_its_folder(folder, tmp_path):
+    random = actions_of(RunConfig(mode="actions", policy=untrained(tmp_path), language_tasks=()))
+    trained = actions_of(RunConfig(mode="actions", policy=str(folder), language_tasks=()))
+    np.testing.assert_allclose(trained, random / 2, rtol=0, atol=1e-5)
+
+
+def test_it_speaks_of_what_it_has_learnt(folder):
+    config = RunConfig(mode="isolated", policy=str(folder), language_tasks=("narration",))
+    policy, world = open_policy(read_cast(config), config), FakeWorld(image_size=64)
+    world.reset(init_id=0, seed=7, settle_steps=0)
+    policy.reset(world, KEY)
+    reply = policy.infer(world.observe())
+    assert [text.task for text in reply.finished] == ["narration"]
+    assert reply.tokens > 0
+
+
+def test_a_language_task_it_has_not_learnt_is_refused(folder):
+    with pytest.raises(UsageError, match=r"not learnt language task 'memory'.*it has learnt narration"):
+        read_cast(RunConfig(policy=str(folder), language_tasks=("narration", "memory")))
+
+
+@pytest.mark.parametrize("mode", ["actions", "unified"])
+def test_it_is_asked_for_what_it_has_learnt_unless_told_otherwise(folder, mode):
+    cast = read_cast(RunConfig(mode=mode, policy=str(folder)))
+    assert [task.name for task in cast.tasks] == ["narration"]
+    assert cast.wanted.remark is None
+
+
+def rewritten(folder, target, **changes):
+    """The checkpoint's card and record in another folder, with the card changed."""
+    shutil.copyfile(folder / RECORD, target / RECORD)
+    card = yaml.safe_load((folder / CARD).read_text(encoding="utf-8"))
+    (target / CARD).write_text(yaml.safe_dump({**card, **changes}), encoding="utf-8")
+    return str(target)
+
+
+def test_a_text_that_no_preset_asks_for_is_left_to_whoever_has_its_file(folder, tmp_path):
+    learnt = {"narration": "Tell: ", "poem": "Rhyme: "}
+    cast = read_cast(RunConfig(policy=rewritten(folder, tmp_path, language_tasks=learnt)))
+    assert cast.tasks == ()
+    assert "narration, poem: name its file with --language-tasks" in cast.wanted.remark
+
+
+def test_one_that_has_learnt_no_texts_is_asked_for_none_but_as_a_load(folder, tmp_path):
+    silent = rewritten(folder, tmp_path, language_tasks={})
+    cast = read_cast(RunConfig(policy=silent))
+    assert cast.tasks == ()
+    assert "learnt no texts, so none are asked for; --language-tasks" in cast.wanted.remark
+    loaded = read_cast(RunConfig(policy=silent, language_tasks=("memory",)))
+    assert [task.name for task in loaded.tasks] == ["memory"]
+    assert "is noise" in loaded.wanted.remark
+    assert read_cast(RunConfig(policy=silent, language_tasks=())).wanted.remark is None
+
+
+def test_the_same_task_in_other_words_is_refused(folder, tmp_path):
+    other = rewritten(folder, tmp_path, language_tasks={"narration": "Say: "})
+    with pytest.raises(UsageError, match=r"with prompt 'Narrate: '.*'Say: '"):
+        read_cast(RunConfig(policy=other, language_tasks=("narration",)))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"horizon": 99}, "horizon 10; 'tiny' now has 99"),
+        ({"denoise_steps": 4}, "denoise_steps 10; 'tiny' now has 4"),
+        ({"prompt_buckets": (48,)}, r"prompt_buckets \[32\]; 'tiny' now has \[48\]"),
+        ({"siglip": dataclasses.replace(TINY.siglip, depth=3)}, "siglip.depth 4; 'tiny' now has 3"),
+    ],
+)
+def test_a_checkpoint_of_a_model_that_has_changed_since_is_refused(folder, monkeypatch, change, message):
+    monkeypatch.setitem(PRESETS, "tiny", dataclasses.replace(TINY, **change))
+    with pytest.raises(UsageError, match=f"was trained with {message}.*Train it anew"):
+        read_cast(RunConfig(policy=str(folder), language_tasks=()))
+
+
+def test_what_training_makes_no_use_of_may_be_another_in_serving(folder, monkeypatch):
+    monkeypatch.setitem(PRESETS, "tiny", dataclasses.replace(TINY, noise_scale=0.5))
+    assert read_cast(RunConfig(policy=str(folder), language_tasks=())).policy.model == "tiny"
+
+
+@pytest.mark.parametrize(("content", "message"), [(None, "has no"), ("{", "not what training writes")])
+def test_a_checkpoint_that_does_not_say_its_sizes_is_refused(folder, tmp_path, content, message):
+    shutil.copyfile(folder / CARD, tmp_path / CARD)
+    if content is not None:
+        (tmp_path / RECORD).write_text(content)
+    with pytest.raises(UsageError, match=message):
+        read_cast(RunConfig(policy=str(tmp_path), language_tasks=()))
+
+
+def test_a_folder_without_a_policy_is_told_in_one_line(tmp_path):
+    with pytest.raises(UsageError, match=r"policy\.yaml"):
+        read_cast(RunConfig(policy=str(tmp_path)))
+
+
+@pytest.fixture
+def trained(tmp_path):
+    """A training's folder with two checkpoints, of which nothing but the cards is there."""
+    for step in ("step_0000500", "step_0001000"):
+        place = tmp_path / "runs" / "mine" / "checkpoints" / step
+        place.mkdir(parents=True)
+        (place / CARD).touch()
+    return tmp_path / "runs" / "mine"
+
+
+@pytest.mark.parametrize(
+    ("place", "nearest"),
+    [
+        ("runs/mine/checkpoints/step_0000501", "step_0000500, .*step_0001000$"),
+        ("runs/mine/step_0001000", "step_0001000, .*step_0000500$"),
+        ("runs/mien/checkpoints/step_0001000", "mine/checkpoints/step_0001000, "),
+        ("rums/mine/checkpoints/step_0001000", "mine/checkpoints/step_0001000, "),
+    ],
+)
+def test_a_wrong_path_is_told_the_nearest_checkpoints(trained, tmp_path, place, nearest):
+    with pytest.raises(UsageError, match=f"no checkpoint at .*{place}. Nearest: .*{nearest}"):
+        read_cast(RunConfig(policy=str(tmp_path / place)))
+
+
+@pytest.mark.parametrize("inside", [".", "checkpoints"])
+def test_a_trainings_folder_is_told_its_newest_checkpoint(trained, inside):
+    with pytest.raises(UsageError, match=r"is the folder of a training; .*checkpoints/step_0001000$"):
+        read_cast(RunConfig(policy=str(trained / inside)))
+
+
+def test_a_file_that_is_no_preset_is_told_so(trained):
+    (trained / "model.safetensors").touch()
+    with pytest.raises(UsageError, match="is a file; give the folder"):
+        read_cast(RunConfig(policy=str(trained / "model.safetensors")))

@@ -1,0 +1,241 @@
+"""`python -m eval.train` from demonstrations to rollouts: a tiny model, and a world without physics."""
+
+import contextlib
+import dataclasses
+import io
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from configs.cli import INTERRUPTED
+from configs.errors import UsageError
+from eval.records.schema import RunFolder
+from eval.rollout import evaluation
+from eval.train import training
+from eval.train.__main__ import app
+from oxygen.model.config import PRESETS
+from oxygen.training import checkpoint
+from oxygen.training.logs import read_log
+from oxygen.weights.loading import SINGLE_FILE
+from sim_envs.fake import FakeWorld
+from sim_envs.world import Advance
+from tests.eval.collect.collecting import FakeAssets, FakeSetting, collect
+from tests.oxygen.training.conftest import MODEL as SMALL
+
+MODEL = dataclasses.replace(SMALL, name="small-for-eval-train", prompt_buckets=(32,))
+STEPS = 4
+
+
+ROLLOUTS = ("--eval-suite", "libero_object", "--eval-task-ids", "0", "--eval-init-ids", "0")
+
+
+def solved_in_seven_steps(task, **_) -> FakeWorld:
+    return FakeWorld(success_at=7, image_size=MODEL.image_size)
+
+
+def resuming(folder: Path) -> str:
+    return f"python -m eval.train --resume --output-dir {folder}"
+
+
+def solved_at(folder: Path) -> dict[int, float]:
+    """How many of the rollouts of every checkpoint were solved, %."""
+    name = "libero_object_pc_success"
+    return {line["step"]: line[name] for line in read_log(folder) if name in line}
+
+
+@contextlib.contextmanager
+def in_a_world_without_physics() -> Iterator[None]:
+    """A model that is trained in a moment, and worlds that are solved after seven steps whatever is done."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(PRESETS, MODEL.name, MODEL)
+        patch.setattr("eval.rollout.worlds.LiberoSim", solved_in_seven_steps)
+        for module in (evaluation, training):
+            patch.setattr(module, "find_assets", lambda source: FakeAssets(name="none", path=Path()))
+        yield
+
+
+@pytest.fixture(autouse=True, scope="module")
+def without_physics():
+    with in_a_world_without_physics():
+        yield
+
+
+def call(arguments: Sequence[str]) -> int:
+    return app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
+
+
+def resume(folder: Path, *options: str) -> int:
+    """The command line that goes on with a training, which need not be told anything else."""
+    return call(["--resume", "--output-dir", str(folder), *options])
+
+
+@dataclasses.dataclass(frozen=True)
+class Command:
+    """The command line with options that are always given."""
+
+    always: tuple[str, ...]
+
+    def __call__(self, folder: Path, *options: str) -> int:
+        return call([*self.always, "--output-dir", str(folder), *options])
+
+
+@pytest.fixture(scope="module")
+def command(tmp_path_factory) -> Command:
+    """The command line on a handful of demonstrations."""
+    demonstrations, side = tmp_path_factory.mktemp("demonstrations"), MODEL.image_size
+    assert collect(demonstrations, setting=FakeSetting(image_size=side), image_size=side) == 0
+    always = (
+        f"--data {demonstrations} --model {MODEL.name} --steps {STEPS} --batch 8 --save-every 2 --log-every 1"
+    )
+
+    return Command(tuple(always.split()))
+
+
+@dataclasses.dataclass(frozen=True)
+class Finished:
+    folder: Path
+    printed: str
+
+
+@pytest.fixture(scope="module")
+def whole(command, tmp_path_factory) -> Finished:
+    """A training that nothing interrupted, with rollouts."""
+    folder = tmp_path_factory.mktemp("whole")
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        assert command(folder, *ROLLOUTS) == 0
+    return Finished(folder, printed.getvalue())
+
+
+def assert_same_weights(one: Path, other: Path) -> None:
+    """That the newest checkpoints serve the same."""
+    assert_same(SINGLE_FILE, one, other)
+
+
+def assert_same(file: str, one: Path, other: Path) -> None:
+    mine, theirs = (
+        safetensors.numpy.load_file(checkpoint.newest(folder / "checkpoints") / file)
+        for folder in (one, other)
+    )
+    assert mine.keys() == theirs.keys()
+    for name, values in mine.items():
+        np.testing.assert_array_equal(values, theirs[name], err_msg=name)
+
+
+def test_every_checkpoint_is_rolled_out_and_the_last_line_names_the_policy(whole):
+    assert solved_at(whole.folder) == {2: 100.0, 4: 100.0}
+    runs = [RunFolder(run).read_manifest() for run in sorted((whole.folder / "rollouts").iterdir())]
+    saved = sorted((whole.folder / "checkpoints").iterdir())
+    assert [run["config"]["policy"] for run in runs] == [str(each) for each in saved]
+    assert f"The policy: python -m eval.libero --policy {saved[-1]}" in whole.printed
+
+
+def test_time_that_is_up_leaves_a_checkpoint_and_resume_ends_where_the_whole_training_does(
+    command, whole, tmp_path, capsys
+):
+    assert command(tmp_path, "--minutes", "1e-9") == 0
+    assert f"Stopped at step 1 of {STEPS}; go on with {resuming(tmp_path)}" in capsys.readouterr().out
+    assert [place.name for place in (tmp_path / "checkpoints").iterdir()] == ["step_0000001"]
+    assert resume(tmp_path) == 0
+    assert_same_weights(tmp_path, whole.folder)
+
+
+def test_what_is_asked_for_besides_must_agree_where_it_changes_what_comes_out(command, tmp_path):
+    assert command(tmp_path, "--minutes", "1e-9") == 0
+    with pytest.raises(UsageError, match=r"recipe\.seed = 0, not 1"):
+        resume(tmp_path, "--seed", "1")
+    assert resume(tmp_path, "--log-every", "3") == 0
+    assert [line["step"] for line in read_log(tmp_path)] == [1, 2, 3, 4]
+
+
+def test_a_training_that_was_killed_and_resumed_equals_the_one_that_was_not(command, whole, tmp_path):
+    """Killed after the note of step 3: what was saved at step 2 is gone on from."""
+    folder = tmp_path / "killed"
+    arguments = [*command.always, "--output-dir", str(folder), *ROLLOUTS]
+    died = subprocess.run([sys.executable, "-c", DYING, *arguments], check=False, capture_output=True)
+    assert died.returncode == -signal.SIGKILL, died.stderr.decode()
+    assert [place.name for place in (folder / "checkpoints").iterdir()] == ["step_0000002"]
+    assert solved_at(folder) == {2: 100.0}
+    assert resume(folder) == 0
+    assert_same(checkpoint.STATE_FILE, folder, whole.folder)
+    assert_same_weights(folder, whole.folder)
+    assert solved_at(folder) == {2: 100.0, 4: 100.0}
+
+
+DYING = """
+import os, signal, sys
+from tests.eval.train import test_train_cli as here
+from eval.train import training
+line = training._line
+def dying(step, recipe, numbers):
+    if step == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return line(step, recipe, numbers)
+training._line = dying
+with here.in_a_world_without_physics():
+    here.call(sys.argv[1:])
+"""
+"""A process that trains until somebody kills it."""
+
+
+def test_ctrl_c_ends_it_after_the_step_without_rollouts(command, whole, tmp_path, capsys, monkeypatch):
+    line = training._line
+
+    def interrupting(step, recipe, numbers):
+        if step == 1:
+            signal.raise_signal(signal.SIGINT)
+        return line(step, recipe, numbers)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(training, "_line", interrupting)
+        assert command(tmp_path, *ROLLOUTS) == INTERRUPTED
+    assert f"Stopped at step 2 of {STEPS}; go on with {resuming(tmp_path)}" in capsys.readouterr().out
+    assert not (tmp_path / "rollouts").exists()
+    assert resume(tmp_path) == 0
+    assert_same_weights(tmp_path, whole.folder)
+
+
+@dataclasses.dataclass
+class Interrupted(FakeWorld):
+    """Somebody presses Ctrl-C while it moves."""
+
+    def advance(self, actions: np.ndarray) -> Advance:
+        signal.raise_signal(signal.SIGINT)
+        return super().advance(actions)
+
+
+def test_ctrl_c_in_a_rollout_ends_it_with_the_checkpoint_that_was_rolled_out(
+    command, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr(
+        "eval.rollout.worlds.LiberoSim", lambda task, **_: Interrupted(image_size=MODEL.image_size)
+    )
+    assert command(tmp_path, *ROLLOUTS) == INTERRUPTED
+    assert f"Stopped at step 2 of {STEPS}; go on with {resuming(tmp_path)}" in capsys.readouterr().out
+    (run,) = (tmp_path / "rollouts").iterdir()
+    assert RunFolder(run).read_manifest()["status"] == "interrupted"
+    monkeypatch.setattr("eval.rollout.worlds.LiberoSim", solved_in_seven_steps)
+    assert command(tmp_path, *ROLLOUTS, "--resume") == 0
+    assert solved_at(tmp_path) == {2: 100.0, STEPS: 100.0}
+
+
+def test_rollouts_of_the_last_checkpoint_that_were_cut_short_are_played_when_it_is_resumed(
+    command, tmp_path, capsys, monkeypatch
+):
+    assert command(tmp_path) == 0
+    monkeypatch.setattr(
+        "eval.rollout.worlds.LiberoSim", lambda task, **_: Interrupted(image_size=MODEL.image_size)
+    )
+    assert command(tmp_path, *ROLLOUTS, "--resume") == INTERRUPTED
+    assert f"Its rollouts were cut short; play them with {resuming(tmp_path)}" in capsys.readouterr().out
+    monkeypatch.setattr("eval.rollout.worlds.LiberoSim", solved_in_seven_steps)
+    assert command(tmp_path, *ROLLOUTS, "--resume") == 0
+    assert solved_at(tmp_path) == {STEPS: 100.0}
+    played = len(list((tmp_path / "rollouts").iterdir()))
+    assert command(tmp_path, *ROLLOUTS, "--resume") == 0
+    assert len(list((tmp_path / "rollouts").iterdir())) == played

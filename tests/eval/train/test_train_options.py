@@ -1,0 +1,244 @@
+"""The options of `python -m eval.train`: what they lead to, and what is refused before any training."""
+
+import dataclasses
+
+import pytest
+
+from configs.errors import UsageError
+from configs.load import load
+from configs.schema import LanguageTaskConfig
+from eval.policies.language_tasks import language_task
+from eval.train.__main__ import app
+from eval.train.training import Assignment, training_of
+from oxygen.tools import train_tokenizer
+from oxygen.training.recipe import RUN_FILE, Augmentation, Recipe
+from sim_envs.libero.tasks import get_task
+from sim_envs.libero.wordings import wordings
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--steps", "0"], "steps is 0"),
+        (["--minutes", "-1"], "--minutes is -1"),
+        (["--image-shift", "1"], "shift is 1"),
+        (["--text-rows", "99", "--batch", "8"], "text_rows is 99"),
+        (["--wordings", "held_out"], "unknown wordings 'held_out'.*training, benchmark"),
+        (["--eval-suite", "libero_goal", "--eval-wordings", "heldout"], "'heldout'.*did you mean 'held_out'"),
+        (["--resume"], "nothing to resume"),
+        (["--texts-only", "--draws", "2"], "`draws` is 2, but where only texts are learnt"),
+        (["--texts-only", "--norm-stats", "measured"], "`norm_stats` is 'measured', but .* it is from-start"),
+        (["--texts-only", "--text-rows", "8"], "text_rows is 8 of a batch of 64"),
+        (["--eval-task-ids", "0-4"], "--eval-task-ids 0 1 2 3 4 is for rollouts.* with --eval-suite"),
+        (["--log-every", "0"], "log_every is 0: .*greater than 0"),
+    ],
+)
+def test_nonsense_is_refused_before_anything_is_loaded(options, message, tmp_path):
+    with pytest.raises(UsageError, match=message):
+        run(["--data", "nowhere", "--output-dir", str(tmp_path), *options])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--embodiment", "liberoo"], "unknown embodiment 'liberoo'"),
+        (["--tokenizer", "nowhere.model"], "nowhere.model"),
+        (["--eval-suite", "libero_goals"], "unknown suite 'libero_goals'; did you mean 'libero_goal'"),
+        (["--eval-suite", "libero_goal", "--eval-task-ids", "12"], "12.*0 to 9"),
+        (["--eval-suite", "libero_goal", "--eval-init-ids", "50"], "init id 50.*0 to 49"),
+        (["--eval-suite", "libero_goal", "--eval-assets", "./nowhere"], "'.*nowhere'.*not a folder"),
+        (
+            ["--eval-suite", "libero_90", "--eval-task-ids", "88", "--eval-assets", "standins"],
+            "libero_90 task 88 needs .* no stand-ins.*--assets",
+        ),
+        (["--eval-suite", "libero_goal", "--embodiment", "droid"], "policy 'tiny'.*environment 'LIBERO'"),
+    ],
+)
+def test_what_rollouts_would_refuse_is_refused_before_demonstrations_are_read(options, message, tmp_path):
+    with pytest.raises(UsageError, match=message):
+        run(["--data", "nowhere", "--output-dir", str(tmp_path / "out"), *options])
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "wordings"), [([], "benchmark"), (["--eval-wordings", "held_out"], "held_out")]
+)
+def test_rollouts_are_told_their_tasks_in_the_words_asked_for(options, wordings, tmp_path, monkeypatch):
+    assigned = []
+    monkeypatch.setattr("eval.train.training.run_training", assigned.append)
+    run(["--data", "demos", "--eval-suite", "libero_goal", "--output-dir", str(tmp_path), *options])
+    (assignment,) = assigned
+    assert assignment.rollouts.wordings == wordings
+    assert assignment.wordings == "training"
+
+
+def test_images_move_as_far_in_training_as_asked(tmp_path, monkeypatch):
+    assigned = []
+    monkeypatch.setattr("eval.train.training.run_training", assigned.append)
+    for options in ([], ["--image-shift", "0.01"]):
+        run(["--data", "demos", "--output-dir", str(tmp_path), *options])
+    assert [assignment.recipe.augmentation.shift for assignment in assigned] == [Augmentation.shift, 0.01]
+
+
+@pytest.mark.parametrize(
+    ("options", "loaded"),
+    [
+        (["--model", "tiny"], []),
+        (["--model", "pi05_libero"], ["gs://big_vision/paligemma_tokenizer.model"]),
+        (["--model", "pi05_libero", "--tokenizer", "mine.model"], ["mine.model"]),
+    ],
+)
+def test_the_vocabulary_is_the_one_given_else_that_of_the_policy_called_as_the_model(
+    options, loaded, tmp_path, monkeypatch
+):
+    asked: list[str] = []
+    monkeypatch.setattr("oxygen.robots.tokenizer.load", asked.append)
+    with pytest.raises(UsageError, match="nowhere"):
+        run(["--data", "nowhere", "--output-dir", str(tmp_path / "out"), *options])
+    assert asked == loaded
+
+
+def test_a_folder_begun_before_options_were_kept_needs_them_again(tmp_path, monkeypatch):
+    assigned = []
+    monkeypatch.setattr("eval.train.training.run_training", assigned.append)
+    (tmp_path / RUN_FILE).write_text("{}")
+    with pytest.raises(
+        UsageError, match="begun before its options were kept, so all are to be given again: give folders"
+    ):
+        run(["--resume", "--output-dir", str(tmp_path)])
+    run(["--resume", "--output-dir", str(tmp_path), "--data", "demos", "--steps", "7"])
+    assert (assigned[0].data, assigned[0].recipe.steps) == (("demos",), 7)
+
+
+def test_a_training_is_not_begun_twice_in_one_folder(tmp_path):
+    (tmp_path / RUN_FILE).write_text("{}")
+    with pytest.raises(UsageError, match="--resume"):
+        run(["--data", "nowhere", "--output-dir", str(tmp_path)])
+
+
+def run(arguments):
+    app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
+
+
+@pytest.fixture
+def assignment(tmp_path) -> Assignment:
+    return Assignment(
+        folder=tmp_path,
+        data=(),
+        model="tiny",
+        embodiment="libero",
+        language_tasks=("narration", "memory"),
+        start_from=None,
+        norm_stats="measured",
+        wordings="training",
+        tokenizer=None,
+        recipe=Recipe(steps=1),
+        rollouts=None,
+        save_every=1,
+        log_every=1,
+        minutes=None,
+    )
+
+
+def test_a_policy_may_be_begun_with_by_its_name_and_its_statistics_kept(assignment):
+    named = dataclasses.replace(assignment, start_from="tiny", norm_stats="from-start")
+    assert training_of(named).start_from == training_of(named).norm_stats == "bundled://tiny"
+    base = training_of(dataclasses.replace(named, start_from="pi05_base"))
+    assert base.start_from == "gs://openpi-assets/checkpoints/pi05_base"
+    assert base.norm_stats.endswith("physical-intelligence/libero/norm_stats.json")
+    path = dataclasses.replace(named, start_from="some/checkpoint")
+    assert training_of(path).start_from == training_of(path).norm_stats == "some/checkpoint"
+    assert training_of(dataclasses.replace(path, norm_stats="measured")).norm_stats is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"start_from": "noop"}, "policy 'noop' has no weights"),
+        ({"norm_stats": "from-start"}, "nothing to start from"),
+    ],
+)
+def test_nothing_to_begin_with_is_refused(assignment, changes, message):
+    with pytest.raises(UsageError, match=message):
+        training_of(dataclasses.replace(assignment, **changes))
+
+
+def test_where_only_texts_are_learnt_all_learn_them_and_statistics_stay(tmp_path, monkeypatch):
+    assigned = []
+    monkeypatch.setattr("eval.train.training.run_training", assigned.append)
+    run(["--data", "demos", "--output-dir", str(tmp_path), "--texts-only", "--start-from", "tiny"])
+    (asked,) = assigned
+    assert asked.recipe.texts_only
+    assert asked.recipe.rows_with_text == asked.recipe.batch
+    assert training_of(asked).norm_stats == "bundled://tiny"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [({}, "nothing that acts already"), ({"start_from": "tiny", "language_tasks": ()}, "name some")],
+)
+def test_only_texts_need_a_policy_that_acts_and_some_texts(assignment, changes, message):
+    only = dataclasses.replace(assignment, recipe=Recipe(steps=1, texts_only=True), **changes)
+    with pytest.raises(UsageError, match=message):
+        training_of(only)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--model", "small"], "tiny has model tiny, not small: give --model tiny"),
+        (
+            ["--embodiment", "libero_state"],
+            "tiny has embodiment libero_compact, .*libero_state: give",
+        ),
+        (["--tokenizer", "{other}"], "tiny has another vocabulary: give --tokenizer"),
+        ([], "nowhere"),
+    ],
+)
+def test_only_texts_are_learnt_for_the_policy_as_it_was(options, message, tmp_path, monkeypatch):
+    monkeypatch.setattr(train_tokenizer, "VOCAB_SIZE", 700)
+    other = tmp_path / "other.model"
+    other.write_bytes(train_tokenizer.train())
+    start = ["--texts-only", "--start-from", "tiny", "--output-dir", str(tmp_path / "out")]
+    with pytest.raises(UsageError, match=message):
+        run(["--data", "nowhere", *start, *(option.format(other=other) for option in options)])
+
+
+@pytest.mark.parametrize(
+    ("options", "robot"),
+    [([], "libero_compact"), (["--model", "small"], "libero"), (["--embodiment", "libero"], "libero")],
+)
+def test_the_robot_suits_the_model_unless_told_otherwise(options, robot, tmp_path, monkeypatch):
+    assigned = []
+    monkeypatch.setattr("eval.train.training.run_training", assigned.append)
+    run(["--data", "demos", "--output-dir", str(tmp_path), *options])
+    assert assigned[0].embodiment == robot
+
+
+def test_what_has_no_flag_stands_in_a_file_which_flags_override(tmp_path, monkeypatch):
+    assigned = []
+    monkeypatch.setattr("eval.train.training.run_training", assigned.append)
+    file = tmp_path / "mine.yaml"
+    file.write_text(
+        "data: [demos]\ntext_weight: 0.3\nweight_decay: 0\nstate_noise: 0.1\nsteps: 7\nema: 0.5\n"
+    )
+    run(["--config", str(file), "--steps", "9", "--output-dir", str(tmp_path)])
+    recipe = assigned[0].recipe
+    assert (recipe.text_weight, recipe.weight_decay, recipe.steps, recipe.ema) == (0.3, 0.0, 9, 0.5)
+    assert recipe.augmentation == Augmentation(state=0.1)
+    file.write_text("emma: 0.5\n")
+    with pytest.raises(UsageError, match="unknown key 'emma'; did you mean 'ema'"):
+        run(["--config", str(file), "--output-dir", str(tmp_path)])
+
+
+def test_the_texts_to_learn_are_those_that_are_served(assignment):
+    served = tuple(language_task(load(LanguageTaskConfig, name)) for name in assignment.language_tasks)
+    assert training_of(assignment).tasks == served
+
+
+def test_a_training_says_in_which_words_it_is_told_its_tasks(assignment):
+    task = get_task("libero_object", 7)
+    described = training_of(assignment).described()
+    assert described["wordings"][task.language] == list(wordings(task.language, "training"))
+    plain = dataclasses.replace(assignment, wordings="benchmark")
+    assert training_of(plain).described()["wordings"] == {}

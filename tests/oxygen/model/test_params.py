@@ -1,0 +1,76 @@
+"""The parameter tree is openpi's, to the letter; random parameters are a function of seed and path."""
+
+import dataclasses
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from configs.errors import UsageError
+from oxygen.model import params
+from oxygen.model.config import PI05_LIBERO, TINY
+from oxygen.model.siglip import Stem
+from tests.oxygen.conftest import SMALL
+
+
+@pytest.mark.golden
+def test_the_published_policys_tree_is_met_to_the_last_key(golden):
+    theirs = json.loads((golden / "pi05_libero_param_tree.json").read_text())
+    ours = params.shapes(PI05_LIBERO)
+    assert ours == {path: tuple(leaf["shape"]) for path, leaf in theirs.items()}
+
+
+def test_the_tiny_policy_has_a_few_million_parameters():
+    assert 2e6 < sum(np.prod(shape) for shape in params.shapes(TINY).values()) < 6e6
+
+
+def test_a_patch_embedding_in_stages_merges_four_squares_at_a_time():
+    staged = dataclasses.replace(TINY, siglip=dataclasses.replace(TINY.siglip, patch=16, stem=(8, 24)))
+    ours = {path: shape for path, shape in params.shapes(staged).items() if path.endswith("kernel")}
+    assert ours["PaliGemma/img/stem/stage_0/kernel"] == (4, 4, 3, 8)
+    assert ours["PaliGemma/img/stem/stage_1/kernel"] == (2, 2, 8, 24)
+    assert ours["PaliGemma/img/embedding/kernel"] == (2, 2, 24, TINY.siglip.width)
+
+
+def test_what_a_staged_embedding_sees_of_a_square_depends_on_that_square_alone():
+    config = dataclasses.replace(TINY.siglip, patch=8, stem=(8,))
+    stem = Stem(config)
+    dark = jnp.zeros((1, 16, 16, 3), jnp.float32)
+    lit = dark.at[:, 8:, :8].set(1.0)
+    variables = stem.init(jax.random.key(0), dark)
+    changed = np.asarray(stem.apply(variables, lit) != stem.apply(variables, dark)).any(axis=(0, 3))
+    assert changed.nonzero()[0].min() == 2
+    assert changed.nonzero()[1].max() == 1
+
+
+def test_a_patch_that_cannot_be_halved_so_often_is_refused():
+    with pytest.raises(UsageError, match="multiple of 4"):
+        dataclasses.replace(TINY.siglip, patch=14, stem=(8, 24))
+
+
+def flat(tree):
+    import flax.traverse_util
+
+    return flax.traverse_util.flatten_dict(tree, sep="/")
+
+
+def test_random_parameters_fill_the_tree():
+    drawn = flat(params.random_params(SMALL, 3))
+    assert {path: array.shape for path, array in drawn.items()} == params.shapes(SMALL)
+    assert all(array.dtype == np.float32 and np.isfinite(array).all() for array in drawn.values())
+
+
+@given(st.integers(0, 2**32 - 1))
+@settings(max_examples=5)
+def test_an_array_depends_on_the_seed_and_on_its_path_alone(seed):
+    drawn = flat(params.random_params(SMALL, seed))
+    wider = dataclasses.replace(SMALL, vocab_size=SMALL.vocab_size + 1)
+    again = flat(params.random_params(wider, seed))
+    other = flat(params.random_params(SMALL, seed + 1))
+    for path, array in drawn.items():
+        assert path.endswith("input_embedding") or np.array_equal(array, again[path])
+        assert not np.array_equal(array, other[path])

@@ -1,0 +1,248 @@
+"""What language does to actions, and neighbours to each other: nothing, to the last bit."""
+
+import dataclasses
+import functools
+import hashlib
+import itertools
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import get_args
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from configs.errors import UsageError
+from oxygen.model import params, pi05
+from oxygen.serving.births import Birthing
+from oxygen.serving.kv_pool import KvPool
+from oxygen.serving.runner import ModelInput, Runner, Sizes
+from oxygen.serving.sampling import GREEDY, Sampling
+from tests.oxygen.conftest import SMALL
+from tests.oxygen.serving.devices import Where, traced_for
+
+ROBOTS, SLOTS, BATCH, LIMIT = 3, 6, 4, 8
+SUFFIXES = ((5, 9, 301), (44,), (8, 8))
+WARM = Sampling(temperature=0.9, top_k=20)
+
+
+@functools.cache
+def runner_of(dtype: str, *, top_k: int, where: Where = "cpu", births: int = 2) -> Runner:
+    config = dataclasses.replace(SMALL, dtype=dtype)
+    weights = pi05.prepare(params.random_params(config, 3), config)
+    sizes = Sizes(
+        robots=ROBOTS, slots=SLOTS, rows=(1, BATCH), births=(births,), suffix=3, limit=LIMIT, top_k=top_k
+    )
+    with traced_for(where):
+        return Runner(config, weights, sizes)
+
+
+@pytest.fixture(
+    scope="module", params=itertools.product(["float32", "bfloat16"], get_args(Where)), ids=" ".join
+)
+def served(request) -> Runner:
+    dtype, where = request.param
+    return runner_of(dtype, top_k=20, where=where)
+
+
+@pytest.fixture(scope="module")
+def greedy() -> Runner:
+    return runner_of("float32", top_k=0)
+
+
+def seen_by(numbers) -> ModelInput:
+    """An observation of each robot, each a function of its number."""
+    drawn = [np.random.default_rng(number) for number in numbers]
+    return ModelInput(
+        images=np.stack([rng.integers(0, 256, (2, 28, 28, 3), dtype=np.uint8) for rng in drawn]),
+        prompt=np.stack([rng.integers(4, 768, 24).astype(np.int32) for rng in drawn]),
+        length=np.array([5 + number % 20 for number in numbers], np.int32),
+    )
+
+
+def digest(tree) -> str:
+    return hashlib.sha256(b"".join(np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(tree))).hexdigest()
+
+
+def birthing(slot, *, task=0, parent=0, query=0, seed=7, ordinal=0, sampling=GREEDY) -> Birthing:
+    return Birthing(
+        slot=slot,
+        parent=parent,
+        suffix=SUFFIXES[task],
+        seed=seed,
+        query=query,
+        task=task,
+        ordinal=ordinal,
+        sampling=sampling,
+    )
+
+
+def poisoned(pool: KvPool, value: float) -> KvPool:
+    return jax.tree.map(lambda leaf: jnp.full_like(leaf, value), pool)
+
+
+def texts_of(served, births, *, batch=BATCH, company=(), prefix=None, poison=None, steps=LIMIT):
+    """The tokens of requests that are decoded together, beside company that is not asked for."""
+    prefix = served.prefill(seen_by(range(ROBOTS))) if prefix is None else prefix
+    pool, texts = served.empty()
+    pool = pool if poison is None else poisoned(pool, poison)
+    everyone = [*company, *births]
+    for start in range(0, len(everyone), 2):
+        pool, texts = served.fork(prefix, served.births(everyone[start : start + 2]), pool, texts)
+    for _ in range(steps):
+        pool, texts = served.decode([each.slot for each in everyone], pool, texts, batch=batch)
+    written = np.asarray(texts.written)
+    return [written[each.slot].tolist() for each in births]
+
+
+def test_a_robots_actions_do_not_depend_on_what_the_others_see(served):
+    alone = [np.asarray(served.denoise(served.prefill(seen_by([1, n, n + 1])), [7, n, 9], [3, 0, n]))[0]
+             for n in (10, 20, 30)]  # fmt: skip
+    assert len({each.tobytes() for each in alone}) == 1
+    moved = np.asarray(served.denoise(served.prefill(seen_by([5, 6, 1])), [0, 0, 7], [0, 0, 3]))
+    assert moved[0].tobytes() != alone[0].tobytes()
+
+
+def test_actions_are_the_same_bits_before_between_and_after_decoding_at_any_occupancy(served):
+    rng = np.random.default_rng(0)
+    pool, texts = served.empty()
+    pool = poisoned(pool, np.nan)
+    seen = seen_by([4, 5, 6])
+    wanted = digest(served.denoise(served.prefill(seen), [1, 2, 3], [9, 9, 9]))
+    prefix = served.prefill(seen)
+    checksum = digest(prefix)
+    for _ in range(6):
+        slots = rng.permutation(SLOTS)[: rng.integers(1, BATCH + 1)].tolist()
+        born = [
+            birthing(slot, task=int(rng.integers(3)), parent=int(rng.integers(ROBOTS)), sampling=WARM)
+            for slot in slots[:2]
+        ]
+        pool, texts = served.fork(prefix, served.births(born), pool, texts)
+        for _ in range(int(rng.integers(1, 4))):
+            pool, texts = served.decode(slots, pool, texts, batch=BATCH)
+            assert digest(served.denoise(prefix, [1, 2, 3], [9, 9, 9])) == wanted
+    assert digest(prefix) == checksum
+    assert digest(served.denoise(served.prefill(seen), [1, 2, 3], [9, 9, 9])) == wanted
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, WARM], ids=["greedy", "drawn"])
+def test_a_text_is_the_same_in_any_company_and_slot(served, sampling):
+    mine = birthing(2, task=0, parent=1, query=4, sampling=sampling)
+    alone = texts_of(served, [mine])
+    company = [birthing(0, task=1, parent=2, sampling=WARM), birthing(5, task=2), birthing(3, task=2)]
+    assert texts_of(served, [mine], company=company) == alone
+    assert texts_of(served, [dataclasses.replace(mine, slot=5)], company=company[:1]) == alone
+    assert all(token >= 0 for token in alone[0])
+
+
+@pytest.mark.parametrize("poison", [3e38, -1e30, np.nan])
+@pytest.mark.parametrize("batch", [BATCH, 1], ids=["all slots read", "own slot read"])
+def test_what_idle_slots_hold_changes_nothing_not_even_for_the_next_who_lives_there(served, batch, poison):
+    """A batch of half of the slots reads all of them, a smaller one its own alone."""
+    births = [birthing(4, task=1, parent=2), birthing(0, task=0, sampling=WARM)][-batch:]
+    assert texts_of(served, births, batch=batch, poison=poison) == texts_of(served, births, batch=batch)
+
+
+def test_greedy_rows_of_a_program_that_draws_take_the_greedy_programs_tokens(greedy):
+    draws = runner_of("float32", top_k=20)
+    births = [birthing(0, task=0), birthing(1, task=1, parent=2)]
+    warm = [birthing(2, task=2, sampling=WARM)]
+    assert texts_of(draws, births, company=warm) == texts_of(greedy, births, company=[birthing(2, task=2)])
+    best = [birthing(0, task=0, sampling=Sampling(temperature=5.0, top_k=1))]
+    assert texts_of(draws, best) == texts_of(greedy, births[:1])
+
+
+def test_what_is_drawn_is_a_function_of_episode_query_task_and_ordinal(served):
+    def drawn(**changed):
+        return texts_of(served, [birthing(1, sampling=Sampling(temperature=3.0), **changed)])[0]
+
+    assert drawn() == drawn()
+    others = [drawn(query=1), drawn(seed=8), drawn(seed=7 + 2**40), texts_of(served, [birthing(1)])[0]]
+    others += [drawn(ordinal=1), drawn(ordinal=2)]
+    assert len({tuple(each) for each in (drawn(), *others)}) == 7
+
+
+def test_sampling_that_was_not_compiled_is_refused(served, greedy):
+    with pytest.raises(UsageError, match="compiled greedy"):
+        greedy.births([birthing(0, sampling=Sampling(temperature=0.5))])
+    with pytest.raises(UsageError, match="top_k is 21"):
+        served.births([birthing(0, sampling=Sampling(temperature=0.5, top_k=21))])
+
+
+@pytest.mark.parametrize("wrong", [{"temperature": -1.0}, {"temperature": np.nan}, {"top_k": 0}])
+def test_sampling_refuses_what_means_nothing(wrong):
+    with pytest.raises(UsageError, match="must be"):
+        Sampling(**wrong)
+
+
+@pytest.mark.parametrize(("where", "births", "copied"), [("cpu", 1, 5), ("cpu", 2, 5), ("elsewhere", 2, 6)])
+def test_the_pool_is_written_in_place_and_nothing_of_its_size_is_held_beside_it(where, births, copied):
+    """Of a single birth too, whose loop XLA unrolls, and then copied the pool to read it after a write.
+
+    Not even a layer of the pool, which is 7 rows.
+    """
+    runner = runner_of("float32", top_k=0, where=where, births=births)
+    pool, _ = jax.eval_shape(runner.empty)
+    size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(pool))
+    row = size // (SMALL.trunk.depth * (SLOTS + 1))
+    for program in (*runner.programs.decode.values(), *runner.programs.fork.values()):
+        memory = program.memory_analysis()
+        assert memory.alias_size_in_bytes == size
+        assert memory.temp_size_in_bytes < copied * row, "at most a few of one layer's rows"
+
+
+def after_others(served):
+    """A pool that others have written in, and all else that serving them leaves behind."""
+    prefix = served.prefill(seen_by([40, 50, 60]))
+    served.denoise(prefix, [1, 2, 3], [4, 5, 6])
+    pool, texts = served.empty()
+    births = served.births([birthing(3, seed=99, sampling=WARM), birthing(0, task=2, parent=1)])
+    pool, texts = served.fork(prefix, births, pool, texts)
+    for batch in (1, BATCH, BATCH):
+        pool, texts = served.decode([3], pool, texts, batch=batch)
+    return pool, texts
+
+
+def digest_of_an_episode(served, pool, texts) -> str:
+    """Of all that three queries bring: prefixes, actions, and texts over two frames, greedy and drawn."""
+    brought = []
+    for query in range(3):
+        prefix = served.prefill(seen_by(range(query, query + ROBOTS)))
+        brought.append((prefix, served.denoise(prefix, [7, 8, 2**40], [query] * ROBOTS)))
+        first = 2 * query
+        births = [birthing(first, query=query), birthing(first + 1, task=1, parent=query, sampling=WARM)]
+        pool, texts = served.fork(prefix, served.births(births), pool, texts)
+        for _ in range(LIMIT // 2):
+            pool, texts = served.decode(range(max(0, first - 2), first + 2), pool, texts, batch=BATCH)
+    written = np.asarray(texts.written)[:SLOTS]
+    assert (written[:4] >= 0).all()
+    return digest((brought, written))
+
+
+@pytest.fixture(scope="module")
+def digests_of_another_process() -> dict[str, str]:
+    """Of one that hashes in another order and has served others before, by what it computes in."""
+    program = (
+        "from tests.oxygen.policy.test_exactness import *\n"
+        "for dtype in ('float32', 'bfloat16'):\n"
+        "    served = runner_of(dtype, top_k=20)\n"
+        "    print(dtype, digest_of_an_episode(served, *after_others(served)))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=Path(__file__).parents[3],
+        env={**os.environ, "PYTHONHASHSEED": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return dict(line.split() for line in done.stdout.splitlines())
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_two_processes_give_the_same_bytes(digests_of_another_process, dtype):
+    served = runner_of(dtype, top_k=20)
+    assert digest_of_an_episode(served, *served.empty()) == digests_of_another_process[dtype]

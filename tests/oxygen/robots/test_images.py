@@ -1,0 +1,83 @@
+"""Images reach the model as openpi's do, whatever their shape; what is no RGB image is refused in a line."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from configs.errors import UsageError
+from oxygen.robots import images
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize("name", ["square256", "droid", "tall", "small", "same"])
+def test_images_are_resized_as_openpi_does(golden, name):
+    with np.load(golden / "openpi_transforms.npz") as file:
+        image, expected = file[f"resize.{name}.in"], file[f"resize.{name}.out"]
+    ours = images.resize_with_pad(image, 224).astype(int)
+    assert np.abs(ours - expected).max() <= 1
+
+
+@given(st.integers(1, 70), st.integers(1, 70), st.integers(1, 50))
+def test_an_image_of_any_shape_fills_the_square_in_one_direction(height, width, side):
+    white = np.full((height, width, 3), 255, np.uint8)
+    square = images.resize_with_pad(white, side)
+    assert square.shape == (side, side, 3)
+    lit = (square == 255).all(axis=2)
+    assert max(lit.any(axis=0).sum(), lit.any(axis=1).sum()) >= side - 1, (
+        "openpi rounds down, to a pixel less"
+    )
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_floats_from_0_to_1_become_bytes_rounded_down(dtype):
+    grey = np.linspace(0, 1, 3 * 256, dtype=dtype).reshape(16, 16, 3)
+    assert (images.rgb(grey, "front") == (255 * grey).astype(np.uint8)).all()
+
+
+@given(st.integers(0, 255))
+def test_bytes_survive_the_way_over_floats(level):
+    image = np.full((2, 3, 3), level, np.uint8)
+    assert np.abs(images.rgb(image / 255, "front").astype(int) - level).max() <= 1
+
+
+def test_a_filters_overshoot_is_clipped():
+    image = np.array([[[-1e-4, 0.5, 1 + 1e-4]]], np.float32)
+    assert images.rgb(image, "front").tolist() == [[[0, 127, 255]]]
+
+
+@pytest.mark.parametrize(
+    ("image", "why"),
+    [
+        (np.zeros((4, 4), np.uint8), "grayscale"),
+        (np.zeros((4, 4, 1), np.uint8), "grayscale"),
+        (np.zeros((4, 4, 4), np.uint8), "alpha"),
+        (np.zeros((3, 8, 8), np.uint8), "channels first"),
+        (np.zeros((1, 4, 4, 3), np.uint8), "shape"),
+        (np.zeros((0, 4, 3), np.uint8), "shape"),
+        (np.zeros((4, 4, 3), np.int64), "int64"),
+        (np.zeros((4, 4, 3), bool), "bool"),
+        (np.full((4, 4, 3), 200.0), "from 200.0 to 200.0"),
+        (np.full((4, 4, 3), -1.0, np.float32), "floats from 0 to 1"),
+        (np.full((4, 4, 3), np.nan), "nan"),
+        (np.full((4, 4, 3), np.inf), "inf"),
+        ([[[0, 0, 0]]], "is a list"),
+        (None, "NoneType"),
+    ],
+)
+def test_what_is_no_rgb_image_is_refused_in_one_line(image, why):
+    with pytest.raises(UsageError, match=why) as caught:
+        images.camera_images({"front": image}, ["front"], 8)
+    assert "'front'" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_camera_is_named_with_those_there_are():
+    there = {"wrist_image": np.zeros((4, 4, 3), np.uint8)}
+    with pytest.raises(UsageError, match="unknown camera 'wrist'; did you mean 'wrist_image'"):
+        images.camera_images(there, ["wrist_image", "wrist"], 8)
+
+
+def test_cameras_come_in_the_policys_order_and_others_are_left_out():
+    levels = {name: np.full((5, 9, 3), level, np.uint8) for level, name in enumerate(["a", "b", "c"])}
+    assert images.camera_images(levels, ["c", "a"], 8).max(axis=(1, 2, 3)).tolist() == [2, 0]

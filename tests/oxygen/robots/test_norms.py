@@ -1,0 +1,215 @@
+"""Numbers are normalised as openpi does it; statistics that are none are refused, whatever they are."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from configs.errors import UsageError
+from oxygen.robots.norms import QuantileNorm, ZScoreNorm, checkpoint_norms, read_norms, unit_norms
+
+
+@pytest.fixture(scope="module")
+def reference(golden):
+    with np.load(golden / "openpi_transforms.npz") as file:
+        return {key.removeprefix("norm."): file[key] for key in file.files if key.startswith("norm.")}
+
+
+@pytest.mark.golden
+def test_quantiles_normalise_as_openpis_do(reference):
+    norm = QuantileNorm(q01=tuple(reference["q01"].tolist()), q99=tuple(reference["q99"].tolist()))
+    np.testing.assert_allclose(norm.normalise(reference["x"]), reference["quantile"], atol=1e-6)
+    np.testing.assert_allclose(norm.restore(reference["quantile"]), reference["quantile_back"], atol=1e-6)
+
+
+@pytest.mark.golden
+def test_z_scores_are_openpis(reference):
+    norm = ZScoreNorm(mean=tuple(reference["mean"].tolist()), std=tuple(reference["std"].tolist()))
+    np.testing.assert_allclose(norm.normalise(reference["x"]), reference["zscore"], atol=1e-6)
+    np.testing.assert_allclose(norm.restore(reference["zscore"]), reference["zscore_back"], atol=1e-6)
+
+
+finite = st.floats(-1e3, 1e3)
+channels = st.lists(st.tuples(finite, finite, finite), min_size=1, max_size=9)
+
+
+@given(channels)
+def test_what_is_normalised_is_restored(numbers):
+    lows, ranges, x = np.array(numbers).T
+    quantiles = QuantileNorm(q01=tuple(lows.tolist()), q99=tuple((lows + np.abs(ranges)).tolist()))
+    moments = ZScoreNorm(mean=tuple(lows.tolist()), std=tuple(np.abs(ranges).tolist()))
+    for norm in (quantiles, moments):
+        np.testing.assert_allclose(norm.restore(norm.normalise(x)), x, atol=1e-6)
+        np.testing.assert_allclose(norm.normalise(norm.restore(x)), x, atol=1e-3)
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False), st.floats(-1e6, 1e6), st.floats(0, 1e6))
+def test_the_largest_numbers_keep_their_order_and_are_no_nan(x, low, width):
+    for norm in (QuantileNorm(q01=(low,), q99=(low + width,)), ZScoreNorm(mean=(low,), std=(width,))):
+        (there,) = norm.normalise(np.array([x]))
+        (zero,) = norm.normalise(np.array([low]))
+        assert not np.isnan(there)
+        assert there >= zero if x >= low else there <= zero
+
+
+def test_unit_norms_leave_numbers_as_they_are():
+    x = np.linspace(-1, 1, 7)
+    np.testing.assert_allclose(unit_norms(8, 7).actions.restore(x), x, atol=1e-6)
+
+
+NONSENSE = [
+    (QuantileNorm, "as many finite", {"q01": (0.0,), "q99": (1.0, 2.0)}),
+    (QuantileNorm, "as many finite", {"q01": (float("nan"),), "q99": (1.0,)}),
+    (QuantileNorm, "no range", {"q01": (0.0, 1.0), "q99": (1.0, 0.5)}),
+    (QuantileNorm, "no range", {"q01": (-1.7e308,), "q99": (1.7e308,)}),
+    (ZScoreNorm, "as many finite", {"mean": (0.0,), "std": (float("inf"),)}),
+    (ZScoreNorm, "negative", {"mean": (0.0, 0.0), "std": (1.0, -1.0)}),
+]
+
+
+@pytest.mark.parametrize(("kind", "why", "numbers"), NONSENSE)
+def test_statistics_that_cannot_be_are_refused(kind, why, numbers):
+    with pytest.raises(UsageError, match=why):
+        kind(**numbers)
+
+
+def stats_of(size, **changes):
+    """One robot's worth of openpi's statistics."""
+    ramp = [0.1 * i for i in range(size)]
+    return {
+        "mean": ramp,
+        "std": [1.0 + x for x in ramp],
+        "q01": [x - 2.0 for x in ramp],
+        "q99": [x + 2.0 for x in ramp],
+        **changes,
+    }
+
+
+def written(path, content):
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return path
+
+
+def test_openpis_file_is_read(tmp_path):
+    path = written(
+        tmp_path / "norm_stats.json", {"norm_stats": {"state": stats_of(8), "actions": stats_of(7)}}
+    )
+    norms = read_norms(path, state=8, actions=7)
+    assert isinstance(norms.state, QuantileNorm)
+    assert norms.state.q01 == tuple(stats_of(8)["q01"])
+    assert norms.actions.size == 7
+    moments = read_norms(path, state=8, actions=7, kind=ZScoreNorm)
+    assert isinstance(moments.actions, ZScoreNorm)
+    assert moments.actions.std == tuple(stats_of(7)["std"])
+
+
+def test_padding_to_the_models_width_is_cut_off(tmp_path):
+    short = {"norm_stats": {"state": stats_of(8), "actions": stats_of(7)}}
+    padded = {"norm_stats": {"state": stats_of(32), "actions": stats_of(32)}}
+    paths = written(tmp_path / "short.json", short), written(tmp_path / "padded.json", padded)
+    one, other = (read_norms(path, state=8, actions=7) for path in paths)
+    assert one == other
+
+
+DAMAGED = {
+    "no JSON": ("{", "no readable JSON"),
+    "nested beyond reason": ("[" * 200_000, "no readable JSON"),
+    "an integer of many digits": ("9" * 5000, "no readable JSON"),
+    "a list": ("[]", "'norm_stats'"),
+    "no statistics": ({}, "lacks 'norm_stats'"),
+    "another robot": ({"norm_stats": {"state": stats_of(8)}}, "lacks 'actions'.*'state'"),
+    "no quantiles": (
+        {"norm_stats": {"state": stats_of(8, q01=None), "actions": stats_of(7)}},
+        "state lacks 'q01'",
+    ),
+    "too few channels": (
+        {"norm_stats": {"state": stats_of(7), "actions": stats_of(7)}},
+        "7 channels; this robot has 8",
+    ),
+    "words": (
+        {"norm_stats": {"state": stats_of(8, q99=["a"] * 8), "actions": stats_of(7)}},
+        "list of numbers",
+    ),
+    "truth": ({"norm_stats": {"state": stats_of(8, q99=[True] * 8), "actions": stats_of(7)}}, "list of num"),
+    "not a number": (
+        {"norm_stats": {"state": stats_of(8, q99=[float("nan")] * 8), "actions": stats_of(7)}},
+        "finite",
+    ),
+    "a huge integer": (
+        {"norm_stats": {"state": stats_of(8, q99=[10**400] * 8), "actions": stats_of(7)}},
+        "no float",
+    ),
+    "turned round": (
+        {"norm_stats": {"state": stats_of(8, q01=[9.0] * 8), "actions": stats_of(7)}},
+        "state: quantiles .* no range",
+    ),
+}
+
+
+@pytest.mark.parametrize(("content", "why"), DAMAGED.values(), ids=DAMAGED.keys())
+def test_a_damaged_file_says_what_is_wrong_in_one_line(tmp_path, content, why):
+    with pytest.raises(UsageError, match=why) as caught:
+        read_norms(written(tmp_path / "norm_stats.json", content), state=8, actions=7)
+    assert len(str(caught.value)) < 600
+    assert "\n" not in str(caught.value)
+
+
+def test_an_absent_file_or_one_that_is_no_text_is_refused(tmp_path):
+    (tmp_path / "bytes.json").write_bytes(b"\xff\xfe{}")
+    for name in ("absent.json", "bytes.json", "."):
+        with pytest.raises(UsageError, match="no readable JSON"):
+            read_norms(tmp_path / name, state=8, actions=7)
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+column = st.lists(st.floats() | st.integers(), min_size=1, max_size=3) | anything
+member = st.fixed_dictionaries({"q01": column, "q99": column}) | anything
+content = st.fixed_dictionaries({"norm_stats": st.fixed_dictionaries({"state": member, "actions": member})})
+
+
+@pytest.fixture(scope="module")
+def one_file(tmp_path_factory):
+    return tmp_path_factory.mktemp("fuzzed") / "norm_stats.json"
+
+
+@given(content | anything)
+def test_any_content_is_read_or_refused_in_one_line(one_file, content):
+    path = written(one_file, content)
+    try:
+        norms = read_norms(path, state=1, actions=2)
+    except UsageError as refused:
+        message = str(refused)
+        assert len(message.splitlines()) == 1
+    else:
+        assert np.isfinite(norms.state.normalise(np.zeros(1))).all()
+
+
+@given(st.binary(max_size=40))
+def test_any_bytes_are_refused_in_one_line(one_file, content):
+    one_file.write_bytes(content)
+    with pytest.raises(UsageError) as caught:
+        read_norms(one_file, state=1, actions=1)
+    assert "\n" not in str(caught.value)
+
+
+def test_statistics_are_found_beside_a_checkpoints_weights(tmp_path):
+    place = tmp_path / "assets" / "physical-intelligence" / "libero"
+    place.mkdir(parents=True)
+    path = written(place / "norm_stats.json", "{}")
+    assert checkpoint_norms(tmp_path, "physical-intelligence/libero") == path
+    assert checkpoint_norms(place, "droid") == path
+    (tmp_path / "model.safetensors").touch()
+    for weights in ("params", "model.safetensors"):
+        assert checkpoint_norms(tmp_path / weights, "physical-intelligence/libero") == path
+    with pytest.raises(
+        UsageError, match=r"'assets/droid'; did you mean 'assets/physical-intelligence/libero'"
+    ):
+        checkpoint_norms(tmp_path, "droid")
+    with pytest.raises(UsageError, match="there is none"):
+        checkpoint_norms(tmp_path / "assets" / "physical-intelligence" / "nowhere", "droid")

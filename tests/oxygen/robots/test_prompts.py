@@ -1,0 +1,131 @@
+"""Prompts are openpi's, letter for letter; one that is too long is cut and says so."""
+
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from configs.errors import UsageError
+from oxygen.robots import prompts, tokenizer
+from oxygen.robots.prompts import CompactStatePrompt, InstructionPrompt, StatePrompt
+
+VOCABULARY = tokenizer.tiny()
+(NEWLINE,) = VOCABULARY.encode("\n")
+STATE = np.linspace(-1.0, 1.0, 8)
+
+instructions = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0▁"), max_size=60)
+
+
+@pytest.fixture(scope="module")
+def reference(golden):
+    with np.load(golden / "openpi_transforms.npz") as file:
+        return {key.removeprefix("prompt."): file[key] for key in file.files if key.startswith("prompt.")}
+
+
+@pytest.mark.golden
+def test_both_prompts_are_openpis(reference):
+    task, state = str(reference["task"]), reference["state"]
+    assert prompts.clean_prompt(task) == str(reference["without_state"])
+    assert prompts.state_bins(state).tolist() == reference["bins"].tolist()
+    assert StatePrompt().text(task, state) == str(reference["with_state"])
+
+
+@given(st.floats(-1, 1, exclude_max=True))
+def test_a_bin_holds_its_number(x):
+    (number,) = prompts.state_bins(np.array([x]))
+    assert 0 <= number <= 255
+    assert -1 + number / 128 <= x < -1 + (number + 1) / 128
+
+
+@given(st.floats(allow_nan=False))
+def test_numbers_out_of_range_lie_in_the_last_bin_or_in_openpis_bin_below_the_first(x):
+    (number,) = prompts.state_bins(np.array([x]))
+    if x >= 1:
+        assert number == 255
+    if x < -1:
+        assert number == -1
+
+
+@pytest.mark.parametrize("language", ["", "  ", "Ünïcode 汉字 🤖", "pick_up\nthe bowl"])
+@pytest.mark.parametrize("prompt", [InstructionPrompt(), StatePrompt()], ids=["instruction", "state"])
+def test_a_prompt_is_one_line_break_after_its_words(prompt, language):
+    tokens = prompt.encode(language, STATE, VOCABULARY)
+    assert tokens[0] == VOCABULARY.bos
+    assert tokens.count(NEWLINE) == 1
+
+
+def test_the_published_libero_policys_prompt_ends_with_the_line_break_and_ignores_the_state():
+    tokens = InstructionPrompt().encode("pick up the bowl", STATE, VOCABULARY)
+    assert tokens[-1] == NEWLINE
+    assert VOCABULARY.decode(tokens[1:-1]) == "pick up the bowl"
+    assert InstructionPrompt().encode("pick up the bowl", -STATE, VOCABULARY) == tokens
+
+
+@given(instructions, st.lists(st.floats(-2, 2), min_size=1, max_size=8))
+def test_the_state_prompt_comes_back_from_its_tokens(language, state):
+    tokens = StatePrompt().encode(language, np.array(state), VOCABULARY)
+    assert VOCABULARY.decode(tokens[1:]) == StatePrompt().text(language, np.array(state))
+
+
+@given(st.lists(st.integers(0, 700), max_size=40), st.integers(1, 50))
+def test_a_prompt_is_cut_exactly_if_it_is_too_long(tokens, longest):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        kept = prompts.cut(tokens, longest, "pick up")
+    assert kept.tolist() == tokens[:longest]
+    assert len(caught) == (len(tokens) > longest)
+
+
+def test_a_long_prompt_says_by_how_much_it_is_cut():
+    tokens = InstructionPrompt().encode(" bowl" * 30, STATE, VOCABULARY)
+    with pytest.warns(UserWarning, match="prompt cut by 23 of its 33 tokens: .* bowl"):
+        prompts.cut(tokens, 10, " bowl" * 30)
+
+
+@pytest.mark.parametrize(("language", "why"), [(None, "NoneType"), (b"bowl", "bytes"), ("\ud800", "UTF-8")])
+def test_what_is_no_text_is_refused(language, why):
+    with pytest.raises(UsageError, match=why):
+        InstructionPrompt().encode(language, STATE, VOCABULARY)
+
+
+@given(instructions, st.lists(st.floats(-1, 1, exclude_max=True), min_size=8, max_size=8))
+def test_the_compact_prompt_says_each_number_in_one_token_of_its_own_bin(language, state):
+    said = InstructionPrompt().encode(language, STATE, VOCABULARY)
+    tokens = CompactStatePrompt().encode(language, np.array(state), VOCABULARY)
+    assert tokens[: len(said)] == said
+    assert tokens[len(said) :] == [
+        VOCABULARY.byte(level) for level in prompts.state_bins(np.array(state)).tolist()
+    ]
+
+
+def test_the_compact_prompt_takes_numbers_out_of_range_for_the_nearest_bin():
+    *_, below, above = CompactStatePrompt().encode("", np.array([-9.0, 9.0]), VOCABULARY)
+    assert (below, above) == (VOCABULARY.byte(0), VOCABULARY.byte(255))
+
+
+@given(st.text(st.sampled_from("abc bowl"), max_size=80), st.integers(10, 40))
+def test_a_compact_prompt_that_is_too_long_loses_the_instructions_end_and_never_the_state(language, longest):
+    whole = CompactStatePrompt().encode(language, STATE, VOCABULARY)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        kept = prompts.fitted(CompactStatePrompt(), language, STATE, VOCABULARY, longest=longest).tolist()
+    assert len(kept) == min(longest, len(whole))
+    assert kept[-9:] == whole[-9:] == [NEWLINE, *whole[-8:]]
+    assert kept[:-9] == whole[: len(kept) - 9]
+    assert len(caught) == (len(whole) > longest)
+
+
+@pytest.mark.parametrize("prompt", [InstructionPrompt(), StatePrompt()], ids=["instruction", "state"])
+def test_openpis_prompts_lose_their_end_as_in_openpi(prompt):
+    whole = prompt.encode(" bowl" * 30, STATE, VOCABULARY)
+    with pytest.warns(UserWarning, match="prompt cut by"):
+        kept = prompts.fitted(prompt, " bowl" * 30, STATE, VOCABULARY, longest=10)
+    assert kept.tolist() == whole[:10]
+
+
+def test_fewer_tokens_than_the_state_needs_are_not_exceeded():
+    with pytest.warns(UserWarning, match="prompt cut by"):
+        kept = prompts.fitted(CompactStatePrompt(), "bowl", STATE, VOCABULARY, longest=5)
+    assert kept.size == 5

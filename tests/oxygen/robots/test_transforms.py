@@ -1,0 +1,217 @@
+"""What goes into a policy is undone on the way out, for every robot it was trained on."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from configs.errors import UsageError
+from oxygen.policy.policy import OxyGenPolicy
+from oxygen.policy.vector_policy import VectorPolicy
+from oxygen.robots import tokenizer, transforms
+from oxygen.robots.norms import QuantileNorm, RobotNorms, unit_norms
+from oxygen.robots.transforms import DROID, LIBERO, LIBERO_STATE, Transform
+from oxygen.serving.scheduler import Mode
+from tests.oxygen.conftest import SMALL
+
+VOCABULARY = tokenizer.tiny()
+MODEL_DIM = 32
+EMBODIMENTS = transforms.EMBODIMENTS.values()
+
+
+def trained(embodiment):
+    """A transform whose channels all have ranges of their own."""
+
+    def norm(size):
+        lows = np.linspace(-0.9, 0.1, size)
+        highs = lows + np.linspace(0.3, 1.5, size)
+        return QuantileNorm(q01=tuple(lows.tolist()), q99=tuple(highs.tolist()))
+
+    interface = embodiment.interface
+    norms = RobotNorms(state=norm(interface.observation.state_size), actions=norm(interface.action.size))
+    return Transform(embodiment=embodiment, norms=norms)
+
+
+def model(embodiment):
+    """A small model that looks through the robot's cameras and reads long prompts."""
+    cameras = embodiment.interface.observation.camera_names
+    return dataclasses.replace(SMALL, cameras=cameras, prompt_buckets=(200,))
+
+
+def observation(embodiment, **changes):
+    interface = embodiment.interface
+    rng = np.random.default_rng(0)
+    images = {
+        name: rng.integers(0, 256, (30, 40, 3), np.uint8) for name in interface.observation.camera_names
+    }
+    state = rng.uniform(-1, 1, interface.observation.state_size)
+    return {"images": images, "state": state, "prompt": "open the drawer", **changes}
+
+
+def inputs(embodiment, **changes):
+    return trained(embodiment).inputs(observation(embodiment, **changes), VOCABULARY, model(embodiment))
+
+
+def chunks(size):
+    return arrays.arrays(np.float64, (3, size), elements=st.floats(-0.95, 0.95))
+
+
+@given(chunks(7))
+def test_libero_actions_come_back_as_they_went_in(actions):
+    transform = trained(LIBERO)
+    there = transform.targets(actions, MODEL_DIM)
+    assert there.shape == (3, MODEL_DIM)
+    assert not there[:, 7:].any()
+    np.testing.assert_allclose(transform.outputs(there), actions, atol=1e-9)
+
+
+@given(chunks(8))
+def test_droid_actions_come_back_with_the_gripper_fully_open_or_closed(actions):
+    transform = trained(DROID)
+    back = transform.outputs(transform.targets(actions, MODEL_DIM))
+    np.testing.assert_allclose(back[:, :7], actions[:, :7], atol=1e-9)
+    clear = np.abs(actions[:, 7] - 0.5) > 1e-9
+    assert (back[clear, 7] == (actions[clear, 7] > 0.5)).all()
+
+
+def test_a_gripper_at_the_threshold_opens():
+    gripper = np.zeros((3, MODEL_DIM))
+    gripper[:, 7] = 0.5, np.nextafter(0.5, 1), np.nextafter(0.5, 0)
+    norms = RobotNorms(state=AsIs(), actions=AsIs())
+    exact = Transform(embodiment=DROID, norms=norms)
+    assert exact.outputs(gripper)[:, 7].tolist() == [0.0, 1.0, 0.0]
+
+
+@dataclasses.dataclass(frozen=True)
+class AsIs:
+    """Eight channels, left as they are to the last bit."""
+
+    size: int = 8
+
+    def normalise(self, x):
+        return x
+
+    def restore(self, x):
+        return x.copy()
+
+
+@given(arrays.arrays(np.float32, (2, MODEL_DIM), elements=st.floats(-(2.0**99), 2.0**99, width=32)))
+def test_droid_actions_stay_within_limits_and_liberos_are_left_to_robosuite(actions):
+    assert np.abs(trained(DROID).outputs(actions)).max() <= 1
+    restored = trained(LIBERO).norms.actions.restore(actions[:, :7])
+    assert (trained(LIBERO).outputs(actions) == restored).all()
+
+
+@pytest.mark.parametrize("embodiment", EMBODIMENTS, ids=transforms.EMBODIMENTS.keys())
+@pytest.mark.parametrize("channel", [0, -1])
+def test_actions_that_are_no_numbers_are_not_hidden(embodiment, channel):
+    size = embodiment.interface.action.size
+    actions = np.zeros((2, MODEL_DIM), np.float32)
+    actions[1, channel % size] = np.nan
+    assert np.isnan(trained(embodiment).outputs(actions)).sum() == 1
+
+
+@pytest.mark.parametrize("embodiment", EMBODIMENTS, ids=transforms.EMBODIMENTS.keys())
+def test_an_observation_becomes_images_and_tokens(embodiment):
+    seen = inputs(embodiment)
+    assert seen.images.shape == (2, 28, 28, 3)
+    assert seen.tokens[0] == VOCABULARY.bos
+    assert "open the drawer" in VOCABULARY.decode(seen.tokens[1:].tolist())
+
+
+def test_the_prompt_tells_the_normalised_state():
+    state = np.array([-0.3, *[0.2] * 6, 0.5])
+    transform = trained(DROID)
+    bins = transforms.StatePrompt().text("open the drawer", transform.norms.state.normalise(state))
+    assert VOCABULARY.decode(inputs(DROID, state=state).tokens[1:].tolist()) == bins
+
+
+def test_a_state_may_be_given_by_its_channels_names():
+    together = np.linspace(-0.5, 0.5, 8)
+    by_name = {"gripper_position": together[7], "joint_position": together[:7].tolist()}
+    assert (inputs(DROID, state=together).tokens == inputs(DROID, state=by_name).tokens).all()
+    with pytest.raises(UsageError, match="lacks 'gripper_position'"):
+        inputs(DROID, state={"joint_position": together[:7]})
+    with pytest.raises(UsageError, match=r"'gripper_position' has shape \(2,\)"):
+        inputs(DROID, state={**by_name, "gripper_position": together[:2]})
+
+
+@given(st.integers(0, 7), st.sampled_from([np.nan, np.inf, -np.inf]))
+def test_a_state_that_is_not_finite_is_refused(channel, value):
+    state = np.zeros(8)
+    state[channel] = value
+    for embodiment in EMBODIMENTS:
+        with pytest.raises(UsageError, match=f"state holds {value} at {channel}"):
+            inputs(embodiment, state=state)
+
+
+@pytest.mark.parametrize(
+    "state", [np.zeros(7), np.zeros((1, 8)), [], "high", ["a"] * 8, None, [[1.0], 2.0], {}, object()]
+)
+def test_what_is_no_state_is_refused_in_one_line(state):
+    with pytest.raises(UsageError, match="state") as caught:
+        inputs(LIBERO, state=state)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_the_largest_state_is_told_as_out_of_range(sign):
+    state = np.full(8, sign * np.finfo(np.float64).max)
+    text = VOCABULARY.decode(inputs(LIBERO_STATE, state=state).tokens[1:].tolist())
+    assert ", State: " + " ".join(["255" if sign > 0 else "-1"] * 8) + ";" in text
+
+
+@pytest.mark.parametrize("key", ["images", "state", "prompt"])
+def test_an_observation_that_lacks_something_says_what(key):
+    partial = {name: value for name, value in observation(LIBERO).items() if name != key}
+    with pytest.raises(UsageError, match=f"lacks '{key}'"):
+        trained(LIBERO).inputs(partial, VOCABULARY, model(LIBERO))
+
+
+def test_a_prompt_longer_than_the_largest_bucket_is_cut():
+    with pytest.warns(UserWarning, match="prompt cut by"):
+        seen = inputs(LIBERO, prompt=" bowl" * 250)
+    assert len(seen.tokens) == model(LIBERO).max_prompt
+
+
+def test_statistics_come_from_the_checkpoint(tmp_path):
+    place = tmp_path / "assets" / DROID.asset_id
+    place.mkdir(parents=True)
+    stats = {"q01": [-1.0] * 32, "q99": [1.0] * 32}
+    (place / "norm_stats.json").write_text(json.dumps({"norm_stats": {"state": stats, "actions": stats}}))
+    assert transforms.of_checkpoint(DROID, tmp_path) == transforms.untrained(DROID)
+    with pytest.raises(UsageError, match=r"physical-intelligence/libero'; did you mean 'assets/droid'"):
+        transforms.of_checkpoint(LIBERO, tmp_path)
+
+
+def test_norms_of_another_robot_do_not_fit():
+    with pytest.raises(UsageError, match="7 actions do not fit 'DROID policy', which has 8 and 8"):
+        Transform(embodiment=DROID, norms=unit_norms(8, 7))
+
+
+def test_an_unknown_embodiment_is_told_the_nearest():
+    assert transforms.embodiment("droid") is DROID
+    with pytest.raises(UsageError, match="did you mean 'libero'"):
+        transforms.embodiment("libreo")
+
+
+def test_a_model_must_fit_the_robot():
+    trained(DROID).check_fits(model(DROID))
+    trained(LIBERO).check_fits(dataclasses.replace(model(LIBERO), cameras=("wrist_image",)))
+    with pytest.raises(UsageError, match="camera of small-for-tests for a DROID policy: 'image'"):
+        trained(DROID).check_fits(model(LIBERO))
+    with pytest.raises(UsageError, match="LIBERO policy has 7 action channels, small-for-tests 6"):
+        trained(LIBERO).check_fits(dataclasses.replace(model(LIBERO), action_dim=6))
+
+
+def test_a_policys_actions_are_in_its_robots_units(policy, observe):
+    engine = dataclasses.replace(policy.engine, mode=Mode.ACTIONS)
+    parts = dataclasses.replace(policy.parts, transform=trained(LIBERO))
+    in_units = OxyGenPolicy(VectorPolicy(parts, engine))
+    raw = policy.served(engine).act(observe(1)).actions
+    expected = in_units.transform.norms.actions.restore(raw)
+    np.testing.assert_allclose(in_units.act(observe(1)).actions, expected, atol=1e-5)

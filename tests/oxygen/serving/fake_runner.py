@@ -1,0 +1,96 @@
+"""A runner without a model: its device is told whether to be done, and notes what it was given."""
+
+import dataclasses
+
+import jax.numpy as jnp
+import numpy as np
+
+from oxygen.model.pi05 import Prefix
+from oxygen.serving.decoding import Births
+from oxygen.serving.kv_pool import KvPool, Texts
+from oxygen.serving.runner import Runner, Sizes
+from tests.oxygen.conftest import SMALL
+
+SIZES = Sizes(slots=6, rows=(1, 6), births=(2,), suffix=4, limit=30)
+
+
+class DeviceArray:
+    """An array on the device: the host's waits for it are noted, and refused where it is never ready."""
+
+    def __init__(self, value, *, ready=True, note=lambda: None):
+        self._value, self._ready, self._note = value, ready, note
+
+    def is_ready(self):
+        return self._ready
+
+    def copy_to_host_async(self):
+        pass
+
+    def block_until_ready(self):
+        assert self._ready, "the host waits for what the device has not done"
+        self._note()
+        return self
+
+    def __array__(self, dtype=None, copy=None):
+        self.block_until_ready()
+        return self._value
+
+
+class FakeRunner(Runner):
+    """Writes the tokens 2, 3, 4, … in every slot that it decodes.
+
+    Args:
+        decoded: Whether decoding is ever done.
+        queueing: Called for every decode step that is queued.
+    """
+
+    compiles_after_warm_up = 0
+
+    def __init__(self, sizes=SIZES, *, decoded=True, queueing=lambda: None):
+        self.config, self.sizes = SMALL, sizes
+        self._decoded, self._queueing = decoded, queueing
+        self.queued, self.read = [], []
+
+    def prefill(self, seen):
+        self.queued.append("prefill")
+        array = np.zeros((self.sizes.robots, 1, 1, 1), np.float32)
+        return Prefix(k=(array,), v=(array,), length=seen.length)
+
+    def denoise(self, prefix, seeds, queries):
+        self.queued.append("denoise")
+        shape = (self.sizes.robots, self.config.horizon, self.config.action_dim)
+        return jnp.zeros(shape)
+
+    def births(self, requests, *, batch=None):
+        slots = np.array([request.slot for request in requests], np.int32)
+        return Births(slots=slots, parents=slots, suffix=slots, suffix_length=slots, token=slots)
+
+    def fork(self, prefix, births, pool, texts):
+        self.queued.append("fork")
+        return pool, self._texts(texts, births.slots, 0)
+
+    def decode(self, slots, pool, texts, *, batch):
+        self.queued.append("decode")
+        self._queueing()
+        return pool, self._texts(texts, list(slots), 1)
+
+    def empty(self):
+        count = np.zeros(self.sizes.slots + 1, np.int32)
+        return KvPool(layers=()), Texts(
+            token=count, position=count, count=count, written=self._written(count)
+        )
+
+    def _texts(self, texts, slots, more):
+        count = texts.count.copy()
+        count[slots] = count[slots] + 1 if more else 0
+        return dataclasses.replace(texts, count=count, written=self._written(count))
+
+    def _written(self, count):
+        number = np.arange(self.sizes.limit)
+        tokens = np.where(number[None] < count[:, None], 2 + number[None], -1)
+        steps = self.queued.count("decode")
+        return DeviceArray(
+            tokens,
+            ready=self._decoded or not steps,
+            note=lambda: self.read.append((steps, self.queued.count("decode"))),
+        )

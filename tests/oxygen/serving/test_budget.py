@@ -1,0 +1,107 @@
+"""Budgets of tokens: fixed, or from a deadline by measured costs. The clock here is a fake one."""
+
+import dataclasses
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from configs.errors import UsageError
+from oxygen.serving.budget import Deadline, DecodeCosts, FixedTokens
+
+BATCH = 8
+
+
+@dataclasses.dataclass
+class Machine:
+    """A device whose time is told, not taken: actions, then forks and decode steps.
+
+    Attributes:
+        action_ms: Until the actions are there.
+        fork_ms: Of a frame's births.
+        step_ms: Of a decode step.
+        now_ms: The clock.
+    """
+
+    action_ms: float
+    fork_ms: float
+    step_ms: float
+    now_ms: float = 0.0
+
+    def frame(self, budget, costs):
+        """Run a frame; returns its decode steps and how long it took."""
+        came = self.now_ms
+        self.now_ms += self.action_ms
+        acted = self.now_ms
+        steps = budget.steps(batch=BATCH, spent_ms=acted - came, costs=costs)
+        self.now_ms += self.fork_ms + steps * self.step_ms
+        costs.took(BATCH, steps, self.now_ms - acted)
+        return steps, self.now_ms - came
+
+
+machines = st.builds(
+    Machine, action_ms=st.floats(1, 60), fork_ms=st.floats(0, 10), step_ms=st.floats(0.5, 20)
+)
+
+
+def test_a_fixed_budget_is_what_was_said():
+    assert FixedTokens(7).steps(batch=BATCH, spent_ms=1e9, costs=DecodeCosts()) == 7
+
+
+def test_before_anything_is_measured_a_deadline_affords_one_step():
+    assert Deadline(1e6).steps(batch=BATCH, spent_ms=0.0, costs=DecodeCosts()) == 1
+
+
+@given(machines, st.floats(20, 300))
+def test_a_deadline_is_kept_from_the_second_frame_on_unless_one_step_is_too_much(machine, deadline_ms):
+    costs = DecodeCosts()
+    least = machine.action_ms + machine.fork_ms + machine.step_ms
+    for number in range(60):
+        _, took = machine.frame(Deadline(deadline_ms), costs)
+        assert took <= max(deadline_ms, least) * (1 + 1e-9) or number == 0
+
+
+@given(machines, st.floats(20, 300))
+def test_in_the_end_nearly_all_of_the_time_is_used(machine, deadline_ms):
+    costs, budget = DecodeCosts(), Deadline(deadline_ms)
+    steps = took = 0.0
+    for _ in range(200):
+        steps, took = machine.frame(budget, costs)
+    room = 0.9 * deadline_ms
+    assert steps == 1 or room - 3 * machine.step_ms <= took <= room * (1 + 1e-9)
+
+
+def test_a_machine_that_becomes_slower_is_given_less_to_do():
+    machine, costs, budget = Machine(30.0, 4.0, 2.0), DecodeCosts(), Deadline(100.0)
+    before = [machine.frame(budget, costs)[0] for _ in range(50)][-1]
+    machine.step_ms = 10.0
+    after = [machine.frame(budget, costs) for _ in range(50)]
+    assert before > 20
+    assert after[-1][0] < 6
+    assert after[-1][1] <= 100.0
+
+
+def test_what_nobody_watched_can_only_lower_an_estimate():
+    costs = DecodeCosts()
+    costs.took(BATCH, 4, 40.0)
+    costs.took_at_most(BATCH, 4, 400.0)
+    assert costs.step_ms(BATCH) == 10.0
+    costs.took_at_most(BATCH, 4, 20.0)
+    assert 5.0 < costs.step_ms(BATCH) < 10.0
+    assert costs.step_ms(BATCH + 1) is None
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: FixedTokens(0), "tokens per frame is 0"),
+        (lambda: Deadline(0.0), "the deadline is 0.0 ms"),
+        (lambda: Deadline(math.nan), "the deadline is nan ms"),
+        (lambda: Deadline(10.0, reserve=1.0), "reserve is 1.0"),
+        (lambda: Deadline(10.0, least=0), "least is 0"),
+    ],
+)
+def test_budgets_that_make_no_sense_are_refused(make, message):
+    with pytest.raises(UsageError, match=message):
+        make()

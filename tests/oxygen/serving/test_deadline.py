@@ -1,0 +1,95 @@
+"""A deadline on a device that takes its time: what a frame affords follows what decoding takes by now."""
+
+import dataclasses
+
+from oxygen.serving.arrivals import EVERY_QUERY
+from oxygen.serving.budget import Deadline
+from oxygen.serving.engine import Asked, Engine
+from oxygen.serving.sampling import GREEDY
+from oxygen.serving.scheduler import Limits, Mode, Scheduler, Wanted
+from oxygen.serving.voice import LocalVoice, Suffix
+from tests.oxygen.serving.fake_runner import FakeRunner
+
+ACTION_MS, DEADLINE_MS = 30.0, 100.0
+
+
+class TimedArray:
+    """What a device writes until a moment; the host's clock runs while it waits for that."""
+
+    def __init__(self, value, device, until_ms):
+        self._value, self._device, self._until_ms = value, device, until_ms
+
+    def is_ready(self):
+        return self._device.now_ms >= self._until_ms
+
+    def copy_to_host_async(self):
+        pass
+
+    def block_until_ready(self):
+        self._device.now_ms = max(self._device.now_ms, self._until_ms)
+        return self
+
+    def __array__(self, dtype=None, copy=None):
+        self.block_until_ready()
+        return self._value
+
+
+class TimedRunner(FakeRunner):
+    """Answers with actions after `ACTION_MS`; then every decode step takes the device `step_ms`."""
+
+    def __init__(self, step_ms):
+        self.now_ms = self._busy_until_ms = 0.0
+        self.step_ms = step_ms
+        super().__init__()
+
+    def clock(self):
+        return 1e-3 * self.now_ms
+
+    def denoise(self, prefix, seeds, queries):
+        self.now_ms = max(self.now_ms, self._busy_until_ms) + ACTION_MS
+        return super().denoise(prefix, seeds, queries)
+
+    def decode(self, slots, pool, texts, *, batch):
+        self._busy_until_ms = max(self.now_ms, self._busy_until_ms) + self.step_ms
+        return super().decode(slots, pool, texts, batch=batch)
+
+    def _written(self, count):
+        tokens = super()._written(count)._value
+        return TimedArray(tokens, self, self._busy_until_ms)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Frame:
+    steps: int
+    took_ms: float
+
+
+def frames(device):
+    """Frames without end, a text of 30 tokens in each; the next comes once the device is idle."""
+    voice = LocalVoice(device, [Suffix(tokens=(5, 6), sampling=GREEDY)], clock=device.clock)
+    wanted = Wanted(arrivals=EVERY_QUERY, max_tokens=30, priority=0, stop_token=-1)
+    scheduler = Scheduler(mode=Mode.UNIFIED, wanted=[wanted], limits=Limits(slots=6, rows=6))
+    engine = Engine(device, scheduler, voice, Deadline(DEADLINE_MS), clock=device.clock)
+    query = 0
+    while True:
+        came = device.now_ms
+        engine.begin(device.blank(24), {0: Asked(seed=7, query=query)}, came=1e-3 * came)
+        acted = engine.act()
+        engine.finish()
+        engine.drain()
+        yield Frame(steps=acted.afforded.steps, took_ms=device.now_ms - came)
+        query += 1
+
+
+def test_a_device_that_becomes_slower_is_given_less_to_do_where_every_frame_is_drained():
+    """Nobody reads the tokens then; that it was waited for them is enough. And back again."""
+    device = TimedRunner(step_ms=3.9)
+    running = frames(device)
+    quick = [next(running) for _ in range(30)][-1]
+    device.step_ms = 11.0
+    slow = [next(running) for _ in range(30)][-1]
+    device.step_ms = 3.9
+    again = [next(running) for _ in range(60)][-1]
+    room_ms = 0.9 * DEADLINE_MS - ACTION_MS
+    assert (quick.steps, slow.steps, again.steps) == (room_ms // 3.9, room_ms // 11, room_ms // 3.9)
+    assert max(quick.took_ms, slow.took_ms, again.took_ms) <= DEADLINE_MS

@@ -1,0 +1,115 @@
+"""The compiled programs: they write in place, serve every bucket, and draw noise from seed and query."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from oxygen.model import params, pi05
+from oxygen.model.config import TINY
+from oxygen.serving import drawing
+from oxygen.serving.births import Birthing
+from oxygen.serving.engine_config import EngineConfig, sizes_for
+from oxygen.serving.language import LanguageTask
+from oxygen.serving.runner import Runner, Sizes
+from oxygen.serving.scheduler import Mode
+from tests.oxygen.conftest import SMALL
+
+
+def small_runner(config=SMALL):
+    weights = pi05.prepare(params.random_params(config, 0), config)
+    return Runner(config, weights, Sizes(slots=6, rows=(4,), births=(2,), suffix=3, limit=8))
+
+
+def test_programs_that_write_the_pool_do_so_in_place(policy):
+    pool, _ = policy.runner.empty()
+    size = sum(leaf.nbytes for leaf in jax.tree.leaves(pool))
+    programs = policy.runner.programs
+    for program in (*programs.decode.values(), *programs.fork.values()):
+        assert program.memory_analysis().alias_size_in_bytes == size
+
+
+def test_the_pool_that_was_given_is_used_up(policy):
+    served = policy.runner
+    pool, texts = served.empty()
+    prefix = served.prefill(served.blank(24))
+    longer, _ = served.fork(prefix, served.births(()), pool, texts)
+    jax.block_until_ready(longer)
+    assert all(leaf.is_deleted() for leaf in jax.tree.leaves(pool))
+    assert not texts.written.is_deleted()
+
+
+def test_steps_that_decode_the_same_rows_send_nothing_to_the_device(policy):
+    served = policy.runner
+    state = served.decode((2, 0), *served.empty(), batch=8)
+    with jax.transfer_guard_host_to_device("disallow_explicit"):
+        for _ in range(3):
+            state = served.decode([2, 0], *state, batch=8)
+        with pytest.raises(RuntimeError, match="host-to-device"):
+            served.decode([0, 2], *state, batch=8)
+
+
+def test_noise_is_normal_and_a_function_of_seed_and_query():
+    seeds = jnp.array([[0, 1], [1, 0], [0, 1], [0, 2]], jnp.uint32)
+    queries = jnp.array([0, 0, 1, 0], jnp.uint32)
+    drawn = np.asarray(drawing.noise(seeds, queries, (50, 32)))
+    assert len({rows.tobytes() for rows in drawn}) == 4
+    assert abs(drawn.mean()) < 0.05
+    assert abs(drawn.std() - 1) < 0.05
+    one = np.asarray(drawing.noise(seeds[2:3], queries[2:3], (50, 32)))
+    assert one.tobytes() == drawn[2:3].tobytes(), "company changes nothing"
+
+
+def test_every_bucket_is_served():
+    config = dataclasses.replace(SMALL, prompt_buckets=(8, 16))
+    served = small_runner(config)
+    for bucket in config.prompt_buckets:
+        actions = served.denoise(served.prefill(served.blank(bucket)), [7], [3])
+        assert np.isfinite(np.asarray(actions)).all()
+    assert served.compiles_after_warm_up == 0
+
+
+def test_actions_that_start_from_less_noise_owe_less_to_chance():
+    spread = []
+    for scale in (1.0, 0.5, 0.0):
+        served = small_runner(dataclasses.replace(SMALL, noise_scale=scale))
+        prefix = served.prefill(served.blank(24))
+        drawn = [np.asarray(served.denoise(prefix, [seed], [0])) for seed in range(4)]
+        spread.append(float(np.std(drawn, axis=0).mean()))
+    assert spread[0] > spread[1] > spread[2] == 0.0
+
+
+@pytest.mark.parametrize("config", [SMALL, TINY], ids=lambda config: config.name)
+def test_the_serving_layout_holds_every_parameter_but_those_worked_out(config):
+    tree = params.random_params(config, 0)
+    weights = pi05.prepare(tree, config)
+    assert len(weights.trunk) == len(weights.expert) == config.trunk.depth
+    assert weights.expert_norm.shape == (config.denoise_steps, 3 * config.expert.width)
+    assert weights.expert[0].before_mlp.shape == (config.denoise_steps, 3 * config.expert.width)
+
+
+def test_a_request_begins_alike_in_a_small_fork_and_in_a_large_one():
+    weights = pi05.prepare(params.random_params(SMALL, 0), SMALL)
+    served = Runner(SMALL, weights, Sizes(slots=3, rows=(1,), births=(1, 3), suffix=4, limit=4))
+    prefix = served.prefill(served.blank(SMALL.prompt_buckets[0]))
+    request = Birthing(slot=1, parent=0, suffix=(5, 6, 7, 8), seed=0, query=0, task=0)
+    written = []
+    for batch in (1, 3):
+        pool, texts = served.empty()
+        births = served.births([request], batch=batch)
+        assert len(births.slots) == batch
+        pool, texts = served.fork(prefix, births, pool, texts)
+        written.append([np.asarray(leaf[1]) for layer in pool.layers for leaf in (layer.k, layer.v)])
+        assert int(texts.position[1]) == int(prefix.length[0]) + 3
+    for small, large in zip(*written, strict=True):
+        np.testing.assert_allclose(small, large, atol=1e-5)
+        assert np.abs(small).max() > 0
+
+
+@pytest.mark.parametrize(("robots", "forks"), [(1, (1, 2)), (3, (3, 6))])
+def test_a_mode_with_one_text_of_each_robot_at_a_time_has_a_fork_for_that(robots, forks):
+    tasks = [LanguageTask(name=name, prompt=name, max_tokens=4) for name in ("narration", "memory")]
+    engine = EngineConfig(mode=Mode.ISOLATED, slots=2 * robots, robots=robots)
+    assert sizes_for(engine, tasks, ()).births == forks

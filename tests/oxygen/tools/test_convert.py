@@ -1,0 +1,152 @@
+"""The converter writes what loads to the same bits, and refuses in one line with exit code 2."""
+
+import json
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import yaml
+
+from oxygen.model import params
+from oxygen.model.config import PI05_BASE, PI05_DROID, PI05_LIBERO, TINY
+from oxygen.robots.norms import FILE_NAME
+from oxygen.tools.convert import _whose, main
+from oxygen.weights import load
+from oxygen.weights.card import CARD, RECORD, TOKENIZER
+from oxygen.weights.loading import open_checkpoint
+from tests.oxygen.conftest import SMALL
+from tests.oxygen.weights.test_weights import assert_equal, flat, save_orbax, save_safetensors
+
+
+@pytest.fixture(scope="module")
+def original():
+    return params.random_params(TINY, 1)
+
+
+@pytest.fixture(scope="module")
+def published(original, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("published") / "pi05_tiny"
+    save_orbax(folder / "params", original)
+    (folder / "assets/libero").mkdir(parents=True)
+    (folder / "assets/libero/norm_stats.json").write_text('{"norm_stats": {}}')
+    return folder
+
+
+def refusal(capsys, *arguments):
+    assert main([str(argument) for argument in arguments]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    return err
+
+
+def test_a_published_checkpoint_becomes_a_folder_that_loads_alike(published, original, tmp_path, capsys):
+    assert main([str(published), str(tmp_path / "ours")]) == 0
+    said, no_policy = capsys.readouterr().out.splitlines()
+    assert said == f"{tmp_path}/ours/model.safetensors: 9.7 MB"
+    assert no_policy.startswith("No policy.yaml: name a --model")
+    assert_equal(load(tmp_path / "ours", TINY), original, "float32")
+    description = json.loads((tmp_path / "ours/config.json").read_text())
+    assert description["fits"] == ["tiny"]
+    assert description["source"] == str(published)
+    assert description["sizes"]["trunk"]["width"] == TINY.trunk.width
+    assert (tmp_path / "ours/assets/libero/norm_stats.json").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["ours"]
+
+
+def test_a_single_bfloat16_file(published, original, tmp_path):
+    target = tmp_path / "tiny.safetensors"
+    assert main([str(published), str(target), "--dtype", "bfloat16"]) == 0
+    assert {tensor.dtype for tensor in open_checkpoint(target).tensors.values()} == {"bfloat16"}
+    assert_equal(load(target, TINY, dtype="bfloat16"), original, "bfloat16")
+
+
+def test_mixed_types_are_kept_and_aligned(original, tmp_path):
+    tree = flat(original)
+    tree["action_in_proj/bias"] = tree["action_in_proj/bias"].astype(jnp.bfloat16)
+    tree["time_mlp_in/bias"] = tree["time_mlp_in/bias"].astype(np.float64)
+    save_safetensors(tmp_path / "mixed.safetensors", params.nested(tree))
+    assert main([str(tmp_path / "mixed.safetensors"), str(tmp_path / "again.safetensors")]) == 0
+    again = open_checkpoint(tmp_path / "again.safetensors")
+    assert {path: tensor.dtype for path, tensor in again.tensors.items()} == {
+        path: array.dtype.name for path, array in tree.items()
+    }
+    assert all(again.offsets[path] % array.dtype.itemsize == 0 for path, array in tree.items())
+
+
+def test_what_an_interrupted_conversion_left_does_not_matter(published, original, tmp_path):
+    (tmp_path / "ours.partial").mkdir()
+    (tmp_path / "ours.partial" / "model.safetensors").write_bytes(b"half")
+    assert main([str(published), str(tmp_path / "ours")]) == 0
+    assert_equal(load(tmp_path / "ours", TINY), original, "float32")
+
+
+def test_nothing_is_overwritten(published, tmp_path, capsys):
+    assert "exists already" in refusal(capsys, published, tmp_path)
+
+
+def test_bad_arguments(published, tmp_path, capsys):
+    assert "did you mean 'bfloat16'" in refusal(capsys, published, tmp_path / "x", "--dtype", "bf16")
+    assert "See --help" in refusal(capsys, published)
+    assert "See --help" in refusal(capsys, published, tmp_path / "x", "--dtpe", "float32")
+    assert "no checkpoint at" in refusal(capsys, tmp_path / "absent", tmp_path / "x")
+    assert "unknown kind of URL 'gsx'" in refusal(capsys, "gsx://bucket/x", tmp_path / "x")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_checkpoint_of_no_known_policy_is_explained(tmp_path, capsys):
+    save_safetensors(tmp_path / "small.safetensors", params.random_params(SMALL, 1))
+    message = refusal(capsys, tmp_path / "small.safetensors", tmp_path / "x")
+    assert "does not hold the parameters of 'small'" in message
+    assert "nearest known configuration is 'small'" in message
+
+
+def card_of(folder):
+    return yaml.safe_load((folder / CARD).read_text(encoding="utf-8"))
+
+
+def test_the_card_says_whose_parameters_and_which_norm_stats(published, tmp_path):
+    """Statistics under a name of their own are those of whoever fine-tuned it."""
+    assert main([str(published), str(tmp_path / "my π0.5"), "--tokenizer", "gs://bucket/pieces.model"]) == 0
+    assert card_of(tmp_path / "my π0.5") == {
+        "name": "my--0.5",
+        "kind": "oxygen",
+        "description": "Converted, with the sizes of tiny.",
+        "model": "tiny",
+        "embodiment": "libero",
+        "weights": ".",
+        "tokenizer": "gs://bucket/pieces.model",
+        "language_tasks": {},
+        "norm_stats": "assets/libero/norm_stats.json",
+    }
+
+
+@pytest.mark.parametrize(
+    ("stats", "whose"),
+    [("droid", "pi05_droid"), ("physical-intelligence/libero", "pi05_libero"), ("mine", None)],
+)
+def test_of_policies_of_equal_sizes_the_norm_stats_tell_which_it_is(stats, whose, tmp_path):
+    file = tmp_path / "assets" / stats / FILE_NAME
+    file.parent.mkdir(parents=True)
+    file.touch()
+    assert _whose([PI05_LIBERO, PI05_DROID, PI05_BASE], tmp_path) == whose
+
+
+def test_what_training_says_of_a_checkpoint_goes_along(original, tmp_path):
+    source = tmp_path / "step_0000007"
+    source.mkdir()
+    save_safetensors(source / "model.safetensors", original)
+    for name in (CARD, TOKENIZER, RECORD):
+        (source / name).write_text(f"its {name}")
+    assert main([str(source), str(tmp_path / "half"), "--dtype", "bfloat16"]) == 0
+    assert [(tmp_path / "half" / name).read_text() for name in (CARD, TOKENIZER, RECORD)] == [
+        f"its {name}" for name in (CARD, TOKENIZER, RECORD)
+    ]
+
+
+def test_a_model_that_does_not_fit_is_refused(published, tmp_path, capsys):
+    assert "unknown model 'pi05_libero'" in refusal(
+        capsys, published, tmp_path / "x", "--model", "pi05_libero"
+    )
+    assert not list(tmp_path.iterdir())

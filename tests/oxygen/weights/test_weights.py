@@ -1,0 +1,237 @@
+"""Checkpoints of both formats load bit for bit, onto any device; what does not fit is refused in one line."""
+
+import io
+import json
+import math
+import tracemalloc
+
+import flax.traverse_util
+import jax
+import jax.numpy as jnp
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+import safetensors.flax
+import safetensors.numpy
+
+from configs.errors import UsageError
+from oxygen.model import params
+from oxygen.model.config import PI05_LIBERO, TINY
+from oxygen.weights import checkpoint, layout, load, orbax, zstd_chunk
+from oxygen.weights.checkpoint import Stored
+from oxygen.weights.loading import open_checkpoint
+from oxygen.weights.safetensors import write_safetensors
+from tests.oxygen.conftest import SMALL
+
+
+def flat(tree):
+    return flax.traverse_util.flatten_dict(tree, sep="/")
+
+
+def save_orbax(folder, tree, **options):
+    """Write a checkpoint as openpi's training does: under `params`, with `value` behind every key."""
+    values = params.nested({f"params/{path}/value": array for path, array in flat(tree).items()})
+    with ocp.Checkpointer(ocp.PyTreeCheckpointHandler(**options)) as checkpointer:
+        checkpointer.save(folder.resolve(), values)
+
+
+def save_safetensors(file, tree):
+    arrays = flat(tree)
+    stored = {path: Stored(shape=array.shape, dtype=array.dtype.name) for path, array in arrays.items()}
+
+    def read(path, out):
+        out[...] = arrays[path]
+
+    write_safetensors(file, stored, read, {})
+
+
+def assert_equal(loaded, original, dtype):
+    loaded, original = flat(loaded), flat(original)
+    assert loaded.keys() == original.keys()
+    for path, array in original.items():
+        wanted = np.asarray(array).astype(jnp.dtype(dtype))
+        found = np.asarray(loaded[path])
+        assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape), path
+        assert found.tobytes() == wanted.tobytes(), path
+
+
+@pytest.fixture(scope="module")
+def original():
+    return params.random_params(SMALL, 11)
+
+
+@pytest.fixture(scope="module", params=["orbax", "orbax, zarr3", "orbax, no ocdbt", "safetensors"])
+def saved(request, original, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("checkpoint")
+    match request.param:
+        case "orbax":
+            save_orbax(folder / "params", original)
+        case "orbax, zarr3":
+            save_orbax(folder / "params", original, use_zarr3=True)
+        case "orbax, no ocdbt":
+            save_orbax(folder / "params", original, use_ocdbt=False)
+        case "safetensors":
+            save_safetensors(folder / "model.safetensors", original)
+    return folder
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_what_was_saved_is_loaded_bit_for_bit_cast_if_asked_for(saved, original, dtype):
+    assert_equal(load(saved, SMALL, dtype=dtype), original, dtype)
+
+
+def test_the_inner_path_works_too(saved, original):
+    inner = saved / "params" if (saved / "params").exists() else saved / "model.safetensors"
+    assert_equal(load(str(inner), SMALL), original, "float32")
+
+
+def test_weights_go_straight_to_a_device(saved, original):
+    device = jax.devices()[0]
+    loaded = load(saved, SMALL, dtype="bfloat16", device=device)
+    assert all(isinstance(leaf, jax.Array) and leaf.devices() == {device} for leaf in jax.tree.leaves(loaded))
+    assert_equal(loaded, original, "bfloat16")
+
+
+def test_the_cpu_takes_host_arrays_over_without_a_copy(saved):
+    host = flat(load(saved, SMALL))
+    for path, array in host.items():
+        assert jax.device_put(array).unsafe_buffer_pointer() == array.ctypes.data, path
+
+
+def test_a_bfloat16_checkpoint_keeps_its_bits_and_widens_exactly(tmp_path, original):
+    halved = jax.tree.map(lambda array: array.astype(jnp.bfloat16), original)
+    save_orbax(tmp_path / "params", halved)
+    assert_equal(load(tmp_path, SMALL, dtype="bfloat16"), halved, "bfloat16")
+    assert_equal(load(tmp_path, SMALL, dtype="float32"), halved, "float32")
+
+
+def test_a_checkpoint_saved_without_nnx_or_in_many_chunks_loads_too(tmp_path, original, monkeypatch):
+    tree = {"params": original, "step": np.zeros((1,))}
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        args = jax.tree.map(lambda _: ocp.SaveArgs(chunk_byte_size=3000), tree)
+        checkpointer.save(tmp_path.resolve() / "params", tree, save_args=args)
+    assert_equal(load(tmp_path, SMALL, dtype="bfloat16"), original, "bfloat16")
+    monkeypatch.setattr(orbax, "PIECE_BYTES", 5000)
+    assert_equal(load(tmp_path, SMALL, dtype="bfloat16"), original, "bfloat16")
+
+
+@pytest.mark.parametrize("piece", [200, 4096])
+def test_streamed_pieces_make_up_the_same_numbers(tmp_path, original, monkeypatch, piece):
+    streamed = []
+    opened = zstd_chunk.open_chunk
+
+    def open_chunk(array, region):
+        stream = opened(array, region)
+        streamed.append(stream is not None)
+        return stream
+
+    monkeypatch.setattr(zstd_chunk, "open_chunk", open_chunk)
+    monkeypatch.setattr(zstd_chunk, "PIECE_BYTES", piece)
+    monkeypatch.setattr(checkpoint, "PIECE_BYTES", piece)
+    save_orbax(tmp_path / "params", original)
+    assert_equal(load(tmp_path, SMALL, dtype="bfloat16"), original, "bfloat16")
+    assert any(streamed)
+
+
+def test_casting_takes_a_piece_of_memory_beside_the_tensor(monkeypatch):
+    asked = []
+
+    class Source(io.BytesIO):
+        def readinto(self, buffer):
+            asked.append(len(buffer))
+            return super().readinto(buffer)
+
+    monkeypatch.setattr(checkpoint, "PIECE_BYTES", 64)
+    numbers = np.arange(45, dtype=np.float32).reshape(5, 9)
+    out = np.empty((5, 9), jnp.bfloat16)
+    checkpoint.fill(out, Source(numbers.tobytes()), "float32")
+    assert asked == [64, 64, 52]
+    assert np.array_equal(out, numbers.astype(jnp.bfloat16))
+
+
+@pytest.mark.parametrize("save", [save_orbax, save_safetensors])
+def test_a_float32_checkpoint_loads_in_little_more_memory_than_its_bfloat16_size(tmp_path, monkeypatch, save):
+    for module in (checkpoint, orbax, zstd_chunk):
+        monkeypatch.setattr(module, "PIECE_BYTES", 1 << 15)
+    save(tmp_path / ("params" if save is save_orbax else "model.safetensors"), params.random_params(TINY, 0))
+    layout.check(open_checkpoint(tmp_path).tensors, TINY, "x")  # so that imports and shapes are there already
+    tracemalloc.start()
+    loaded = load(tmp_path, TINY, dtype="bfloat16")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    size = sum(leaf.nbytes for leaf in jax.tree.leaves(loaded))
+    assert size < peak < 1.3 * size
+
+
+def test_the_dtype_is_the_configurations_unless_another_is_asked_for(saved):
+    assert {leaf.dtype.name for leaf in flat(load(saved, SMALL)).values()} == {"float32"}
+    with pytest.raises(UsageError, match=r"unknown dtype 'bfloat61'; did you mean 'bfloat16'"):
+        load(saved, SMALL, dtype="bfloat61")
+
+
+@pytest.mark.golden
+def test_the_published_tree_is_consumed_to_the_last_key(golden):
+    theirs = json.loads((golden / "pi05_libero_param_tree.json").read_text())
+    published = {
+        path: Stored(shape=tuple(leaf["shape"]), dtype=leaf["dtype"]) for path, leaf in theirs.items()
+    }
+    layout.check(published, PI05_LIBERO, "the published policy")
+    assert sum(math.prod(tensor.shape) for tensor in published.values()) == pytest.approx(3.35e9, rel=1e-2)
+    for path in (min(published), "PaliGemma/llm/layers/mlp_1/linear", max(published)):
+        with pytest.raises(UsageError, match=f"{path} is missing"):
+            layout.check({other: published[other] for other in published if other != path}, PI05_LIBERO, "x")
+
+
+def test_keys_that_differ_are_named_first_three_of_a_kind(tmp_path, original):
+    tree = flat(original)
+    del tree["time_mlp_in/bias"]
+    tree["lora_a"] = tree["lora_b"] = tree["lora_c"] = tree["lora_d"] = np.zeros(3, np.float32)
+    tree["action_in_proj/bias"] = np.zeros(7, np.float32)
+    save_orbax(tmp_path / "params", params.nested(tree))
+    with pytest.raises(UsageError) as caught:
+        load(tmp_path, SMALL)
+    message = str(caught.value)
+    assert f"{tmp_path} does not hold the parameters of 'small-for-tests'" in message
+    assert "time_mlp_in/bias is missing" in message
+    assert "lora_a, lora_b, lora_c and 1 more are not known" in message
+    assert "action_in_proj/bias [7] instead of [32] is of another shape" in message
+    assert "nearest known configuration is 'small'" in message
+    assert "\n" not in message
+
+
+def test_another_known_policys_checkpoint_is_recognised(tmp_path):
+    save_safetensors(tmp_path / "model.safetensors", params.random_params(TINY, 0))
+    with pytest.raises(UsageError, match=r"It holds those of 'tiny'"):
+        load(tmp_path, SMALL)
+
+
+def test_numbers_that_are_not_floating_point_are_refused(tmp_path, original):
+    tree = flat(original) | {"action_in_proj/bias": np.zeros(32, np.int8)}
+    save_safetensors(tmp_path / "model.safetensors", params.nested(tree))
+    with pytest.raises(UsageError, match="stores action_in_proj/bias as int8, not as one of bfloat16"):
+        load(tmp_path, SMALL)
+
+
+def test_where_there_is_no_checkpoint_the_neighbours_are_named(tmp_path):
+    (tmp_path / "pi05_libero").mkdir()
+    (tmp_path / "pi05_libero" / "notes.txt").touch()
+    with pytest.raises(UsageError, match=r"no checkpoint at .*pi05_librero; .* holds pi05_libero"):
+        load(tmp_path / "pi05_librero", SMALL)
+    with pytest.raises(UsageError, match=r"is no checkpoint: it holds notes.txt\. A checkpoint is"):
+        load(tmp_path / "pi05_libero", SMALL)
+    with pytest.raises(UsageError, match=r"is a file, but not one that ends in \.safetensors"):
+        load(tmp_path / "pi05_libero" / "notes.txt", SMALL)
+
+
+def test_the_safetensors_package_reads_what_we_write(tmp_path, original):
+    save_safetensors(tmp_path / "model.safetensors", original)
+    assert_equal(
+        params.nested(safetensors.numpy.load_file(tmp_path / "model.safetensors")), original, "float32"
+    )
+
+
+def test_we_read_what_the_safetensors_package_writes(tmp_path, original):
+    halved = {path: jnp.asarray(array, jnp.bfloat16) for path, array in flat(original).items()}
+    safetensors.flax.save_file(halved, tmp_path / "model.safetensors")
+    assert_equal(load(tmp_path, SMALL, dtype="bfloat16"), params.nested(halved), "bfloat16")
+    assert open_checkpoint(tmp_path).tensors["time_mlp_in/bias"] == Stored(shape=(32,), dtype="bfloat16")

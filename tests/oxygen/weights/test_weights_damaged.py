@@ -1,0 +1,160 @@
+"""Checkpoints cut short, damaged, or something else: always one line that says so, never a traceback."""
+
+import io
+import json
+import shutil
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from configs.errors import UsageError
+from oxygen.model import params
+from oxygen.weights import load
+from tests.oxygen.conftest import SMALL
+from tests.oxygen.weights.test_weights import save_orbax, save_safetensors
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    file = tmp_path_factory.mktemp("safetensors") / "model.safetensors"
+    save_safetensors(file, params.random_params(SMALL, 5))
+    return file
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("orbax")
+    save_orbax(folder / "params", params.random_params(SMALL, 5))
+    return folder
+
+
+def refused(source):
+    with pytest.raises(UsageError) as caught:
+        load(source, SMALL)
+    return str(caught.value)
+
+
+def is_refused(source):
+    try:
+        load(source, SMALL)
+    except UsageError:
+        return True
+    return False
+
+
+def refused_bytes(content):
+    with tempfile.TemporaryDirectory() as scratch:
+        (Path(scratch) / "model.safetensors").write_bytes(content)
+        return refused(scratch)
+
+
+@given(st.data())
+@settings(max_examples=40)
+def test_safetensors_cut_anywhere(file, data):
+    content = file.read_bytes()
+    refused_bytes(content[: data.draw(st.integers(0, len(content) - 1))])
+
+
+@given(st.binary(max_size=200))
+@settings(max_examples=40)
+def test_bytes_that_are_no_safetensors(content):
+    refused_bytes(content)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=12,
+)
+entries = st.fixed_dictionaries(
+    {
+        "dtype": st.sampled_from(["F32", "BF16", "I8", "X9", 3]),
+        "shape": st.lists(st.integers(-3, 2**40), max_size=4) | json_values,
+        "data_offsets": st.lists(st.integers(-9, 2**60), max_size=3) | json_values,
+    }
+)
+
+
+@given(st.dictionaries(st.text(max_size=12), entries | json_values, max_size=4) | json_values)
+@settings(max_examples=100)
+def test_a_header_that_says_anything_at_all(header):
+    text = json.dumps(header).encode()
+    refused_bytes(len(text).to_bytes(8, "little") + text + bytes(64))
+
+
+def test_an_archive_of_numpy_arrays_is_no_safetensors():
+    archive = io.BytesIO()
+    np.savez(archive, a=np.zeros(3))
+    assert "not a safetensors file" in refused_bytes(archive.getvalue())
+
+
+def damaged_copy(folder, scratch, name):
+    shutil.copytree(folder, scratch, dirs_exist_ok=True)
+    return Path(scratch) / name
+
+
+def files_of(folder):
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+NOT_NEEDED = ("_CHECKPOINT_METADATA", "commit_success.txt", "ocdbt.process_0/manifest.ocdbt", "_sharding")
+
+
+@given(st.data())
+@settings(max_examples=30)
+def test_orbax_with_a_file_cut_anywhere(folder, data):
+    name = data.draw(st.sampled_from([name for name in files_of(folder) if not name.endswith(NOT_NEEDED)]))
+    with tempfile.TemporaryDirectory() as scratch:
+        path = damaged_copy(folder, scratch, name)
+        content = path.read_bytes()
+        path.write_bytes(content[: data.draw(st.integers(0, len(content) - 1))])
+        # Orbax leaves behind parts of its index that nothing refers to any more.
+        assert is_refused(scratch) or "ocdbt.process_0" in name
+
+
+@given(st.data())
+@settings(max_examples=15)
+def test_orbax_with_a_file_lost(folder, data):
+    name = data.draw(st.sampled_from(["params/_METADATA", "params/manifest.ocdbt", largest(folder)]))
+    with tempfile.TemporaryDirectory() as scratch:
+        damaged_copy(folder, scratch, name).unlink()
+        refused(scratch)
+
+
+def largest(folder):
+    return max(files_of(folder), key=lambda name: (folder / name).stat().st_size)
+
+
+@given(st.data())
+@settings(max_examples=30)
+def test_orbax_with_bytes_changed_is_refused_or_keeps_its_shapes(folder, data):
+    name = data.draw(st.sampled_from(files_of(folder)))
+    with tempfile.TemporaryDirectory() as scratch:
+        path = damaged_copy(folder, scratch, name)
+        content = bytearray(path.read_bytes())
+        at = data.draw(st.integers(0, len(content) - 1))
+        for offset, byte in enumerate(data.draw(st.binary(min_size=1, max_size=8))):
+            content[(at + offset) % len(content)] = byte
+        path.write_bytes(content)
+        is_refused(scratch)
+
+
+@given(json_values)
+@settings(max_examples=50)
+def test_orbax_metadata_that_say_anything_at_all(document):
+    with tempfile.TemporaryDirectory() as scratch:
+        (Path(scratch) / "_METADATA").write_text(json.dumps(document))
+        refused(scratch)
+        (Path(scratch) / "_METADATA").write_text(json.dumps({"tree_metadata": document}))
+        refused(scratch)
+
+
+def test_an_array_that_was_never_finished_is_not_read_as_zeros(folder, tmp_path):
+    shutil.copytree(folder, tmp_path / "copy")
+    lost = tmp_path / "copy" / largest(folder)
+    lost.write_bytes(b"")
+    assert "cannot be read at" in refused(tmp_path / "copy")

@@ -1,0 +1,223 @@
+"""Downloads against a real server on this machine: resumed, checked, kept; clear when there is no network."""
+
+import base64
+import shutil
+import threading
+from pathlib import Path
+
+import pytest
+
+from configs.errors import UsageError
+from oxygen.model import params
+from oxygen.weights import checksum, download, fetch, load
+from oxygen.weights.checksum import Checksum
+from oxygen.weights.source import cached
+from tests.oxygen.conftest import SMALL
+from tests.oxygen.weights.test_weights import assert_equal, save_orbax, save_safetensors
+from tests.oxygen.weights.weights_server import Server
+
+
+@pytest.fixture
+def server(tmp_path):
+    (tmp_path / "served").mkdir()
+    with Server(tmp_path / "served") as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture(autouse=True)
+def surroundings(tmp_path, monkeypatch, request):
+    monkeypatch.setenv("OXYGEN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(download, "_FIRST_WAIT_S", 0.01)
+    if "server" in request.fixturenames:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", request.getfixturevalue("server").url)
+
+
+@pytest.fixture
+def content(server):
+    content = bytes(range(256)) * 24_000  # large beside what is in flight, and lost, when a connection breaks
+    (server.root / "model.bin").write_bytes(content)
+    return content
+
+
+def test_a_published_folder_comes_from_a_bucket_and_loads_bit_for_bit(server, tmp_path):
+    original = params.random_params(SMALL, 2)
+    save_orbax(server.root / "checkpoints/tiny/params", original)
+    for other in ("tiny/train_state/much", "tiny/assets/libero/norm_stats.json", "tiny_too/params/_METADATA"):
+        path = server.root / "checkpoints" / other
+        path.parent.mkdir(parents=True)
+        path.write_text("{}")
+    url = "gs://bucket/checkpoints/tiny"
+    assert_equal(load(url, SMALL, dtype="bfloat16"), original, "bfloat16")
+    assert (cached(url) / "assets/libero/norm_stats.json").read_text() == "{}"
+    assert not (cached(url) / "train_state").exists()
+    assert not list((tmp_path / "cache").rglob("*.partial*"))
+    assert not (cached(url).parent / "tiny_too").exists()
+
+
+def test_what_is_there_asks_nothing_of_the_network(server, content):
+    fetched = fetch(f"{server.url}/model.bin")
+    assert fetched.read_bytes() == content
+    asked = len(server.requests)
+    assert fetch(f"{server.url}/model.bin") == fetched
+    assert len(server.requests) == asked
+
+
+def test_a_folder_of_a_web_server_is_read_from_its_index(server):
+    original = params.random_params(SMALL, 2)
+    save_orbax(server.root / "tiny/params", original)
+    assert_equal(load(f"{server.url}/tiny", SMALL), original, "float32")
+
+
+def test_a_single_file_of_a_server_loads(server):
+    original = params.random_params(SMALL, 2)
+    save_safetensors(server.root / "some.safetensors", original)
+    assert_equal(load(f"{server.url}/some.safetensors", SMALL), original, "float32")
+
+
+@pytest.mark.parametrize("where", ["gs://bucket", "server"])
+def test_a_broken_connection_is_taken_up_where_it_broke(server, content, where):
+    server.cuts = [1_500_000] * 3
+    url = f"{where.replace('server', server.url)}/model.bin"
+    assert fetch(url).read_bytes() == content
+    first, *later = server.gets("model.bin")
+    assert first == 0
+    assert later == sorted(later)
+    assert all(0 < begun <= 1_500_000 * count for count, begun in enumerate(later, start=1))
+
+
+def test_a_later_try_goes_on_where_the_first_gave_up(server, content):
+    server.cuts = [3_000_000] + [0] * 99
+    url = f"{server.url}/model.bin"
+    partial = cached(url).with_name("model.bin.partial")
+    with pytest.raises(UsageError, match="goes on where it stopped"):
+        fetch(url)
+    begun = partial.stat().st_size
+    assert 0 < begun <= 3_000_000
+    assert not cached(url).exists()
+
+    server.cuts = []
+    server.requests.clear()
+    assert fetch(url).read_bytes() == content
+    assert server.gets("model.bin") == [begun]
+    assert not partial.exists()
+
+
+def test_a_server_that_knows_no_ranges_begins_again(server, content):
+    server.ranges = False
+    server.cuts = [1_500_000]
+    assert fetch(f"{server.url}/model.bin").read_bytes() == content
+
+
+def test_what_was_begun_of_another_version_is_begun_again(server, content):
+    url = f"{server.url}/model.bin"
+    server.cuts = [3_000_000] + [0] * 99
+    with pytest.raises(UsageError):
+        fetch(url)
+    newer = content[::-1]
+    (server.root / "model.bin").write_bytes(newer)
+    server.cuts = []
+    assert fetch(url).read_bytes() == newer
+
+
+@pytest.mark.parametrize(("where", "kind"), [("gs://bucket", "md5"), ("server", "sha256")])
+def test_a_file_with_another_checksum_is_refused_and_removed(server, content, where, kind):
+    server.sums["model.bin"] = {"md5": base64.b64encode(bytes(16)).decode(), "sha256": "0" * 64}[kind]
+    url = f"{where.replace('server', server.url)}/model.bin"
+    with pytest.raises(UsageError, match=f"came damaged .its {kind} is .* instead of 00000"):
+        fetch(url)
+    assert not cached(url).exists()
+    assert not list(cached(url).parent.glob("*.partial"))
+
+
+def test_a_copy_that_lost_bytes_since_is_completed(server, content):
+    fetched = fetch("gs://bucket/model.bin")
+    fetched.write_bytes(content[:1000])
+    assert fetch("gs://bucket/model.bin").read_bytes() == content
+
+
+def test_files_finished_by_a_try_that_failed_are_not_asked_for_again(server, content):
+    (server.root / "folder").mkdir()
+    (server.root / "folder/a.bin").write_bytes(b"a" * 100)
+    (server.root / "folder/b.bin").write_bytes(b"b" * 100)
+    (server.root / "folder/empty").touch()
+    server.sums["b.bin"] = base64.b64encode(bytes(16)).decode()
+    with pytest.raises(UsageError, match="came damaged"):
+        fetch("gs://bucket/folder")
+    server.sums.clear()
+    whole = fetch("gs://bucket/folder")
+    assert {path.name: path.read_bytes() for path in whole.iterdir()} == {
+        "a.bin": b"a" * 100,
+        "b.bin": b"b" * 100,
+        "empty": b"",
+    }
+
+
+def test_without_a_network_and_without_a_copy_one_line_says_so(tmp_path, monkeypatch):
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", "http://127.0.0.1:9")  # nobody listens there
+    with pytest.raises(UsageError) as caught:
+        load("gs://openpi-assets/checkpoints/pi05_libero", SMALL)
+    message = str(caught.value)
+    assert message.startswith("gs://openpi-assets/checkpoints/pi05_libero cannot be reached (ClientConnector")
+    assert str(tmp_path / "cache/gs/openpi-assets/checkpoints/pi05_libero") in message
+    assert "Connect and try again" in message
+
+
+def test_what_is_not_there_is_said_not_to_be(server):
+    for url in (f"{server.url}/nothing.safetensors", f"{server.url}/nothing", "gs://bucket/nothing"):
+        with pytest.raises(UsageError, match=f"there is nothing at {url}"):
+            fetch(url)
+
+
+def test_a_full_disk_is_noticed_before_it_is_full(server, content, monkeypatch):
+    usage = shutil.disk_usage("/")._replace(free=1000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    with pytest.raises(UsageError, match=r"needs 0\.0 GB more .* set OXYGEN_CACHE"):
+        fetch("gs://bucket/model.bin")
+
+
+@pytest.mark.parametrize(
+    ("url", "complaint"),
+    [
+        ("s3://bucket/model", "unknown kind of URL 's3'; did you mean 'gs'"),
+        ("gs://bucket", "names no file or folder"),
+        ("https://host/", "names no file or folder"),
+        ("https://host/a/../b", "is no plain path"),
+    ],
+)
+def test_urls_that_cannot_be_meant(url, complaint):
+    with pytest.raises(UsageError, match=complaint):
+        fetch(url)
+
+
+def test_the_cache_is_the_users_unless_another_is_named(monkeypatch):
+    monkeypatch.delenv("OXYGEN_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
+    whole = Path("/somewhere/oxygen-eval/checkpoints/gs/openpi-assets/checkpoints/pi05_libero")
+    assert cached("gs://openpi-assets/checkpoints/pi05_libero") == whole
+    asked = cached("https://host:81/a b/model.safetensors?download=true")
+    assert asked.parent == Path("/somewhere/oxygen-eval/checkpoints/https/host%3A81/a%20b")
+    assert asked.suffix == ".safetensors"
+
+
+def test_the_strongest_stated_sum_counts_and_an_etag_only_where_it_is_one():
+    sha = "ab" * 32
+    md5 = base64.b64encode(bytes(range(16))).decode()
+    assert checksum.of_headers([("ETag", '"abc"'), ("X-Linked-ETag", f'"{sha}"')]) == Checksum(
+        kind="sha256", value=sha
+    )
+    assert checksum.of_headers([("x-goog-hash", f"crc32c=AAAAAA==,md5={md5}")]) == Checksum(
+        kind="md5", value=bytes(range(16)).hex()
+    )
+    assert checksum.of_headers([("ETag", '"0123456789abcdef0123456789abcdef"')]) is None
+    assert checksum.of_headers([("Content-MD5", "no base64!")]) is None
+
+
+def test_crc32c_is_checked_where_it_is_all_there_is(tmp_path):
+    (tmp_path / "digits").write_bytes(b"123456789")
+    stated = checksum.of_bucket_object({"crc32c": base64.b64encode(bytes.fromhex("e3069283")).decode()})
+    assert stated == Checksum(kind="crc32c", value="e3069283")
+    assert stated.of(tmp_path / "digits") == stated.value
