@@ -27,7 +27,7 @@ from sim_envs.libero.assets import AssetSet, find_assets
 from sim_envs.libero.bootstrap import load_libero, use_assets
 from sim_envs.libero.cameras import CAMERAS, Cameras
 from sim_envs.libero.sim import SETTLE_ACTION, LiberoSim
-from sim_envs.libero.tasks import Task, get_init_state, get_task
+from sim_envs.libero.tasks import LiberoTask, get_init_state, get_task
 
 RESULTS = Path(__file__).parent / "results" / "libero_loop.json"
 SEED, SETTLE_STEPS, CAMERA_SIZE = 7, 10, 256
@@ -79,7 +79,7 @@ def _compare(options: argparse.Namespace) -> int:
     return 0
 
 
-def _race(sim: LiberoSim, usual: Any, task: Task, chunks: np.ndarray) -> dict[str, float]:
+def _race(sim: LiberoSim, usual: Any, task: LiberoTask, chunks: np.ndarray) -> dict[str, float]:
     """Seconds each loop takes for the same episode, chunk by chunk in turn.
 
     Raises:
@@ -122,7 +122,7 @@ def _breakdown(sim: LiberoSim, chunks: np.ndarray) -> dict[str, float]:
     return {name: round(1000 * value / len(chunks), 2) for name, value in seconds.items()}
 
 
-def _usual_reset(usual: Any, task: Task) -> Mapping[str, np.ndarray]:
+def _usual_reset(usual: Any, task: LiberoTask) -> Mapping[str, np.ndarray]:
     usual.seed(SEED)
     usual.reset()
     seen = usual.set_init_state(get_init_state(task, 0))
@@ -132,7 +132,7 @@ def _usual_reset(usual: Any, task: Task) -> Mapping[str, np.ndarray]:
 
 
 @contextlib.contextmanager
-def _usual_env(task: Task, assets: AssetSet) -> Iterator[Any]:
+def _usual_env(task: LiberoTask, assets: AssetSet) -> Iterator[Any]:
     envs = load_libero()
     with use_assets(assets.path):
         env = envs.OffScreenRenderEnv(

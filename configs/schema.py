@@ -1,6 +1,6 @@
 """The schema of every preset: suites' protocols, policies, language tasks, runs. Unknown keys are errors."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -23,21 +23,25 @@ class SuiteConfig(Preset):
 
     Attributes:
         name: Name of the suite.
+        world: The class that opens it, as `package.module:Class`.
         max_steps: Control steps after settling until an episode is a timeout.
         settle_steps: Control steps of doing nothing before the first query, while objects fall to rest.
         trials_per_task: Episodes per task, one per stored initial state.
         control_hz: Control steps per simulated second.
         camera_size: Height and width of a camera image, pixels.
         replan_steps: Control steps between two queries.
+        environment: What else its class takes.
     """
 
     name: Name
+    world: str
     max_steps: int = Field(gt=0)
     settle_steps: int = Field(ge=0)
     trials_per_task: int = Field(gt=0)
     control_hz: float = Field(gt=0)
     camera_size: int = Field(gt=0)
     replan_steps: int = Field(gt=0)
+    environment: dict[str, Any] = Field(default_factory=dict)
 
 
 class EveryNConfig(Preset):

@@ -12,7 +12,7 @@ from configs.errors import UsageError
 from configs.load import check
 from configs.overlay import overlay
 from eval.records.run_folders import find_unfinished, new_run
-from sim_envs.libero.gl import require_backend
+from sim_envs.gl import require_backend
 
 app = App(
     name="python -m eval.libero",

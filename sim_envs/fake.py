@@ -25,7 +25,6 @@ class FakeWorld:
     success_at: int | None = None
     fails_at: int | None = None
     image_size: int = 8
-    control_hz: float = 20.0
     language: str = "put the black bowl on the plate"
     steps: int = 0
     closed: bool = False
@@ -66,6 +65,10 @@ class FakeWorld:
         state = "on the table" if self.steps < _LIFT else HELD
         memory = Memory(facts=frozenset([Fact(subject=put.subject, state=state)]))
         return Truth(narration=_narration(self.steps), memory=memory)
+
+    def progress(self) -> float:
+        """The share of the steps to success that were taken; 0 if it never comes."""
+        return 0.0 if self.success_at is None else min(1.0, self.steps / self.success_at)
 
     def close(self) -> None:
         """Remember that it was closed."""

@@ -16,7 +16,7 @@ class EpisodeKey:
     """The identity of an episode: everything random about it is a function of these four.
 
     Attributes:
-        suite: Name of the task suite, e.g. `libero_object`.
+        suite: Name of the task suite.
         task_id: Index of the task in the suite's own order.
         init_id: Index of the stored initial state, or the number of a drawn one.
         seed: What the environment is seeded with before every episode, and the root of the policy's noise.
@@ -40,9 +40,9 @@ class Observation:
     """What a policy is shown at a query step.
 
     Attributes:
-        images: Camera name (`image`, `wrist_image`) to pixels, upright as the published policies expect them.
-        state: Proprioception; for LIBERO eef position (m), eef axis-angle (rad), two gripper joints (m).
-        language: The instruction, in LIBERO's own words.
+        images: Camera name to pixels, as the suite's interface declares them.
+        state: Proprioception, likewise.
+        language: The instruction, in the suite's own words.
     """
 
     images: Mapping[str, UInt8[np.ndarray, "height width 3"]]
@@ -63,24 +63,31 @@ class Advance:
     success: bool
 
 
+class PhysicsError(RuntimeError):
+    """The physics diverged under finite actions: a failure of the policy that chose them."""
+
+
 class World(Protocol):
     """A simulator with one task loaded: physics in `advance`, pictures in `observe`, nothing of a policy."""
-
-    @property
-    def control_hz(self) -> float:
-        """Control steps per simulated second."""
 
     def reset(self, *, init_id: int, seed: int, settle_steps: int) -> None:
         """Reseed, load the initial state `init_id` and let it settle. No image is rendered."""
 
     def advance(self, actions: Float64[np.ndarray, "steps action"]) -> Advance:
-        """Run the actions one control step each, without rendering, and stop at success."""
+        """Run the actions one control step each, without rendering, and stop at success.
+
+        Raises:
+            PhysicsError: The physics diverged.
+        """
 
     def observe(self) -> Observation:
         """Render the cameras once and read the state."""
 
     def truth(self) -> Truth | None:
         """The world's own account of this moment, or None if it gives none. Policies are not shown it."""
+
+    def progress(self) -> float:
+        """The share of the task's criteria that hold now, from 0 to 1."""
 
     def close(self) -> None:
         """Release the simulator and its renderer. A second call does nothing."""

@@ -9,7 +9,7 @@ from configs.cli import Names, Numbers, run_app
 from configs.load import check
 from configs.overlay import overlay
 from configs.schema import CollectConfig
-from sim_envs.libero.gl import require_backend
+from sim_envs.gl import require_backend
 
 app = App(
     name="python -m eval.collect",

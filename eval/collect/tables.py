@@ -10,8 +10,8 @@ import pyarrow as pa
 from jaxtyping import UInt8
 from PIL import Image
 
+from configs.interface import Channels
 from configs.schema import CollectConfig
-from configs.specs import Channels
 from oxygen.training import layout
 from oxygen.training.layout import Feature
 from sim_envs.libero.conventions import LIBERO_INTERFACE

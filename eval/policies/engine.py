@@ -10,9 +10,9 @@ from typing import Any, Protocol
 import numpy as np
 from jaxtyping import Float64
 
+from configs.interface import compare
 from configs.load import load
 from configs.schema import LanguageTaskConfig, PolicyConfig, RunConfig
-from configs.specs import compare
 from eval.policies.language_tasks import language_task
 from eval.policies.names import Wanted, check_learnt, read_policy, wanted_texts
 from eval.policies.oracle import Oracle
@@ -29,10 +29,10 @@ from oxygen.serving.language import LanguageTask
 from oxygen.serving.scheduler import Mode
 from oxygen.weights import fetch
 from oxygen.weights import load as load_weights
-from sim_envs.experts.controls import HORIZON, Noop, ScriptedPolicy
-from sim_envs.experts.policies import scripted_policy
 from sim_envs.libero.conventions import LIBERO_INTERFACE
+from sim_envs.libero.experts.policies import scripted_policy
 from sim_envs.libero.sim import LiberoSim
+from sim_envs.scripted.policy import HORIZON, Noop, ScriptedPolicy
 from sim_envs.world import EpisodeKey, Observation, World
 
 

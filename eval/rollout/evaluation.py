@@ -28,8 +28,8 @@ from eval.rollout.episode import Stage, run_episode
 from eval.rollout.interrupts import Interrupts
 from eval.rollout.plan import EpisodePlan, check_playable, make_plan
 from eval.rollout.worlds import WorldHolder
+from sim_envs.blas import KERNELS, pin_kernels
 from sim_envs.libero.assets import AssetSet, find_assets
-from sim_envs.libero.blas import KERNELS, pin_kernels
 from sim_envs.libero.tasks import is_drawn
 
 NOTHING_GRADED = 1

@@ -7,7 +7,7 @@ from configs.load import load
 from configs.schema import RunConfig, SuiteConfig, Wordings
 from sim_envs.libero.assets import AssetSet
 from sim_envs.libero.libero_env import require_assets
-from sim_envs.libero.tasks import FIRST_DRAWN, Task, get_task, init_states, is_drawn, list_tasks
+from sim_envs.libero.tasks import FIRST_DRAWN, LiberoTask, get_task, init_states, is_drawn, list_tasks
 from sim_envs.libero.wordings import wording_of
 from sim_envs.world import EpisodeKey
 
@@ -112,7 +112,7 @@ def _plan_suite(config: RunConfig, suite: str) -> list[TaskPlan]:
     ]
 
 
-def _init_ids(config: RunConfig, protocol: SuiteConfig, task: Task) -> tuple[int, ...]:
+def _init_ids(config: RunConfig, protocol: SuiteConfig, task: LiberoTask) -> tuple[int, ...]:
     stored = len(init_states(task))
     if config.init_ids:
         for init_id in config.init_ids:

@@ -13,7 +13,7 @@ from configs.schema import RunConfig
 from configs.training import TrainConfig
 from oxygen.training.claim import asked_in
 from oxygen.training.recipe import RUN_FILE, Augmentation, Recipe
-from sim_envs.libero.gl import require_backend
+from sim_envs.gl import require_backend
 
 if TYPE_CHECKING:
     from eval.train.training import Assignment

@@ -1,10 +1,12 @@
 """The conventions of the robots that published policies were trained on (openpi's LIBERO and DROID)."""
 
-from configs.specs import (
+from configs.interface import (
+    ActionChannels,
     ActionSpec,
     Camera,
     Channels,
     Gripper,
+    Hold,
     Interface,
     Motion,
     ObservationSpec,
@@ -27,13 +29,12 @@ LIBERO = Interface(
     ),
     action=ActionSpec(
         channels=(
-            Channels(name="eef_position", size=3, unit="1"),
-            Channels(name="eef_rotation", size=3, unit="1"),
-            Channels(name="gripper", size=1, unit="1"),
+            ActionChannels(name="eef_position", size=3, unit="1", motion=Motion.RELATIVE, hold=Hold.ZERO),
+            ActionChannels(name="eef_rotation", size=3, unit="1", motion=Motion.RELATIVE, hold=Hold.ZERO),
+            ActionChannels(name="gripper", size=1, unit="1", motion=Motion.ABSOLUTE, hold=Hold.LAST_COMMAND),
         ),
-        motion=Motion.DELTA,
         rotation=Rotation.AXIS_ANGLE,
-        gripper=Gripper(open=-1.0, closed=1.0),
+        grippers=(Gripper(name="gripper", open=-1.0, closed=1.0),),
         limits=(-1.0, 1.0),
         control_hz=20.0,
     ),
@@ -52,12 +53,11 @@ DROID = Interface(
     ),
     action=ActionSpec(
         channels=(
-            Channels(name="joint_velocity", size=7, unit="1"),
-            Channels(name="gripper", size=1, unit="1"),
+            ActionChannels(name="joint_velocity", size=7, unit="1", motion=Motion.VELOCITY, hold=Hold.ZERO),
+            ActionChannels(name="gripper", size=1, unit="1", motion=Motion.ABSOLUTE, hold=Hold.LAST_COMMAND),
         ),
-        motion=Motion.VELOCITY,
         rotation=Rotation.NONE,
-        gripper=Gripper(open=0.0, closed=1.0),
+        grippers=(Gripper(name="gripper", open=0.0, closed=1.0),),
         limits=(-1.0, 1.0),
         control_hz=15.0,
     ),

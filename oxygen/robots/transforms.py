@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from configs.errors import UsageError, unknown
-from configs.specs import Channels, Interface
+from configs.interface import Channels, Interface
 from oxygen.model.config import Pi05Config
 from oxygen.robots import conventions as specs
 from oxygen.robots.images import camera_images
@@ -164,12 +164,12 @@ class Transform:
         self, actions: Float64[np.ndarray, "horizon action"]
     ) -> Float64[np.ndarray, "horizon action"]:
         spec, above = self.embodiment.interface.action, self.embodiment.closes_above
-        if above is not None and spec.gripper is not None:
-            column = spec.channel("gripper")
+        for gripper in spec.grippers if above is not None else ():
+            column = spec.channel(gripper.name)
             asked = actions[:, column]
-            binary = np.where(asked > above, spec.gripper.closed, spec.gripper.open)
+            binary = np.where(asked > above, gripper.closed, gripper.open)
             actions[:, column] = np.where(np.isnan(asked), asked, binary)
-        return actions.clip(*spec.limits) if self.embodiment.clips else actions
+        return actions.clip(*spec.limits) if self.embodiment.clips and spec.limits else actions
 
 
 def untrained(embodiment: Embodiment) -> Transform:

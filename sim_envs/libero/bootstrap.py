@@ -19,8 +19,8 @@ from pathlib import Path
 import yaml
 
 from configs.errors import UsageError
-from sim_envs.libero.blas import environment_variable, pin_kernels
-from sim_envs.libero.gl import choose_backend
+from sim_envs.blas import environment_variable, pin_kernels
+from sim_envs.gl import choose_backend
 
 PINNED_VERSIONS = {"mujoco": "3.2.3", "robosuite": "1.4.0", "hf-libero": "0.1.4"}
 """LIBERO's published scores hold for these. Later MuJoCos move objects and darken floors without a word."""

@@ -10,7 +10,7 @@ import mujoco
 import numpy as np
 from jaxtyping import UInt8
 
-from sim_envs.libero.gl import context_class
+from sim_envs.gl import context_class
 
 CAMERAS = {"image": "agentview", "wrist_image": "robot0_eye_in_hand"}
 """What policies call a camera, and what LIBERO does."""

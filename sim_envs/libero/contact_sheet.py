@@ -12,7 +12,7 @@ from PIL import Image, ImageDraw
 from configs.cli import Names, run_app
 from sim_envs.libero.assets import AssetSet, find_assets
 from sim_envs.libero.sim import LiberoSim
-from sim_envs.libero.tasks import Task, get_task
+from sim_envs.libero.tasks import LiberoTask, get_task
 
 app = App(
     name="python -m sim_envs.libero.contact_sheet",
@@ -39,7 +39,7 @@ CAPTION = 18
 TASKS_PER_ROW = 2
 
 
-def view(task: Task, assets: AssetSet) -> Image.Image:
+def view(task: LiberoTask, assets: AssetSet) -> Image.Image:
     """What the two cameras see after the settle steps, agent view beside wrist view."""
     with LiberoSim(task, assets=assets, camera_size=SIZE) as sim:
         sim.reset(init_id=0, seed=7, settle_steps=10)
@@ -50,7 +50,7 @@ def view(task: Task, assets: AssetSet) -> Image.Image:
     return pair
 
 
-def sheet(tasks: Sequence[Task], sets: Sequence[AssetSet]) -> Image.Image:
+def sheet(tasks: Sequence[LiberoTask], sets: Sequence[AssetSet]) -> Image.Image:
     """One tile per task: its views with each of the asset sets, one below the other."""
     tile = (2 * SIZE, CAPTION + len(sets) * SIZE)
     rows = -(-len(tasks) // TASKS_PER_ROW)

@@ -1,6 +1,17 @@
 """What LIBERO means by its numbers, declared to be compared with what a policy means by them."""
 
-from configs.specs import ActionSpec, Camera, Channels, Gripper, Interface, Motion, ObservationSpec, Rotation
+from configs.interface import (
+    ActionChannels,
+    ActionSpec,
+    Camera,
+    Channels,
+    Gripper,
+    Hold,
+    Interface,
+    Motion,
+    ObservationSpec,
+    Rotation,
+)
 
 _SIZE = (256, 256)
 
@@ -20,13 +31,12 @@ LIBERO_INTERFACE = Interface(
     ),
     action=ActionSpec(
         channels=(
-            Channels(name="eef_position", size=3, unit="1"),
-            Channels(name="eef_rotation", size=3, unit="1"),
-            Channels(name="gripper", size=1, unit="1"),
+            ActionChannels(name="eef_position", size=3, unit="1", motion=Motion.RELATIVE, hold=Hold.ZERO),
+            ActionChannels(name="eef_rotation", size=3, unit="1", motion=Motion.RELATIVE, hold=Hold.ZERO),
+            ActionChannels(name="gripper", size=1, unit="1", motion=Motion.ABSOLUTE, hold=Hold.LAST_COMMAND),
         ),
-        motion=Motion.DELTA,
         rotation=Rotation.AXIS_ANGLE,
-        gripper=Gripper(open=-1.0, closed=1.0),
+        grippers=(Gripper(name="gripper", open=-1.0, closed=1.0),),
         limits=(-1.0, 1.0),
         control_hz=20.0,
     ),

@@ -9,7 +9,7 @@ import numpy as np
 
 from sim_envs.libero.assets import AssetSet
 from sim_envs.libero.bootstrap import load_libero, use_assets
-from sim_envs.libero.tasks import Task
+from sim_envs.libero.tasks import LiberoTask
 
 CONTROL_HZ = 20.0
 _PLACEMENT_ATTEMPTS = 100
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class SimulationError(RuntimeError):
-    """The physics left the realm of numbers; the episode cannot go on."""
+    """LIBERO cannot set up the episode."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,7 @@ class ResetState:
             getattr(env.sim.model._model, name)[:] = values
 
 
-def require_assets(task: Task, assets: AssetSet) -> None:
+def require_assets(task: LiberoTask, assets: AssetSet) -> None:
     """Refuse a task whose objects are not in the asset set, before anything is built.
 
     Raises:
@@ -63,7 +63,7 @@ def require_assets(task: Task, assets: AssetSet) -> None:
     assets.require(_categories(task), by=f"{task.suite} task {task.task_id}")
 
 
-def build_env(task: Task, assets: AssetSet) -> Any:
+def build_env(task: LiberoTask, assets: AssetSet) -> Any:
     """LIBERO's environment for the task, as its `OffScreenRenderEnv` makes it but without a renderer.
 
     Raises:
@@ -110,14 +110,14 @@ def reset_env(env: Any, blank: ResetState) -> None:
     env.visualize(vis_settings=dict.fromkeys(env._visualizations, False))
 
 
-def _categories(task: Task) -> Iterator[str]:
+def _categories(task: LiberoTask) -> Iterator[str]:
     """Of the task's objects and fixtures. Read when they are asked for: a whole tree never asks."""
     problem = _read_problem(task)
     yield from problem["objects"]
     yield from problem["fixtures"]
 
 
-def _read_problem(task: Task) -> dict[str, Any]:
+def _read_problem(task: LiberoTask) -> dict[str, Any]:
     load_libero()
     from libero.libero.envs.bddl_utils import robosuite_parse_problem
 

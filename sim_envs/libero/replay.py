@@ -24,8 +24,8 @@ from pathlib import Path
 import numpy as np
 
 from configs.errors import UsageError
+from sim_envs.blas import KERNELS, pin_kernels
 from sim_envs.libero.assets import AssetSet
-from sim_envs.libero.blas import KERNELS, pin_kernels
 from sim_envs.libero.sim import ACTION_SIZE, LiberoSim
 from sim_envs.libero.tasks import get_init_state, get_task, is_drawn
 

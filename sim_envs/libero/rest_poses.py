@@ -18,7 +18,7 @@ from jaxtyping import Float64
 from configs.cli import run_app
 from sim_envs.libero.assets import AssetSet, find_assets
 from sim_envs.libero.sim import LiberoSim
-from sim_envs.libero.tasks import Task, list_tasks
+from sim_envs.libero.tasks import LiberoTask, list_tasks
 
 app = App(
     name="python -m sim_envs.libero.rest_poses",
@@ -43,7 +43,7 @@ class Deviation:
     """How an object lies, compared with how it should.
 
     Attributes:
-        where: Task, initial state and object.
+        where: LiberoTask, initial state and object.
         distance_mm: Between the two positions.
         tilt_deg: Between the two directions of the body's own z axis; a turn about it does not count.
     """
@@ -63,7 +63,7 @@ def measure(sim: LiberoSim, init_id: int) -> Poses:
     }
 
 
-def deviations(task: Task, init_id: int, poses: Poses, expected: Poses) -> Iterator[Deviation]:
+def deviations(task: LiberoTask, init_id: int, poses: Poses, expected: Poses) -> Iterator[Deviation]:
     """How every object deviates from its expected pose."""
     for name, pose in expected.items():
         cosine = float(np.clip(_up(poses[name][3:]) @ _up(pose[3:]), -1.0, 1.0))
@@ -74,7 +74,7 @@ def deviations(task: Task, init_id: int, poses: Poses, expected: Poses) -> Itera
         )
 
 
-def load(file: Path, task: Task, init_id: int) -> Poses:
+def load(file: Path, task: LiberoTask, init_id: int) -> Poses:
     """The stored poses of one episode's beginning."""
     stored = json.loads(file.read_text(encoding="utf-8"))[f"{task.suite}.{task.task_id}"]
     scale = np.array([LENGTH] * 3 + [TURN] * 4)
@@ -86,7 +86,7 @@ def _up(quaternion: Float64[np.ndarray, " 4"]) -> Float64[np.ndarray, " 3"]:
     return np.array([2 * (x * z + w * y), 2 * (y * z - w * x), 1 - 2 * (x * x + y * y)])
 
 
-def _tasks() -> Iterator[Task]:
+def _tasks() -> Iterator[LiberoTask]:
     for suite in SUITES:
         yield from list_tasks(suite)
 

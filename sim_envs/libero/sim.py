@@ -16,15 +16,14 @@ from sim_envs.libero.contacts import ContactChecker
 from sim_envs.libero.libero_env import (
     CONTROL_HZ,
     ResetState,
-    SimulationError,
     build_env,
     numpy_seed,
     reset_env,
 )
-from sim_envs.libero.tasks import Task, get_init_state, is_drawn
+from sim_envs.libero.tasks import LiberoTask, get_init_state, is_drawn
+from sim_envs.libero.truth.tracker import TruthTracker
 from sim_envs.truth.account import Truth
-from sim_envs.truth.tracker import TruthTracker
-from sim_envs.world import Advance, Observation
+from sim_envs.world import Advance, Observation, PhysicsError
 
 ACTION_SIZE = 7
 SETTLE_ACTION = np.array([0.0, 0, 0, 0, 0, 0, -1])
@@ -57,7 +56,9 @@ class LiberoSim:
             stepped.
     """
 
-    def __init__(self, task: Task, *, assets: AssetSet | str | None = None, camera_size: int = 256) -> None:
+    def __init__(
+        self, task: LiberoTask, *, assets: AssetSet | str | None = None, camera_size: int = 256
+    ) -> None:
         """Build and compile the task's model. No renderer is opened before the first `observe`.
 
         Args:
@@ -80,11 +81,6 @@ class LiberoSim:
         self._tracker: TruthTracker | None = None
         self._state: Float64[np.ndarray, " 8"] = np.empty(8)
         self._closed = False
-
-    @property
-    def control_hz(self) -> float:
-        """Control steps per simulated second."""
-        return CONTROL_HZ
 
     def reset(self, *, init_id: int, seed: int, settle_steps: int) -> None:
         """Reseed, reset as LIBERO does, load the initial state and let it settle. No image is rendered.
@@ -121,7 +117,7 @@ class LiberoSim:
 
         Raises:
             ValueError: The shape is not [n, 7] or a value is not finite; nothing was run.
-            SimulationError: The physics diverged.
+            PhysicsError: The physics diverged.
             RuntimeError: Not reset yet.
         """
         actions = _checked(actions)
@@ -151,6 +147,16 @@ class LiberoSim:
         self._reset_arm()
         assert self._tracker is not None
         return self._tracker.truth()
+
+    def progress(self) -> float:
+        """The share of the goal's predicates that hold now.
+
+        Raises:
+            RuntimeError: Not reset yet.
+        """
+        self._reset_arm()
+        goals = self.env.parsed_problem["goal_state"]
+        return sum(bool(self.env._eval_predicate(goal)) for goal in goals) / len(goals)
 
     def policy_state(self) -> Float64[np.ndarray, " 8"]:
         """What `observe` returns as state, without rendering: eef position, axis-angle, two finger joints.
@@ -225,7 +231,7 @@ class LiberoSim:
             if step == _EXPOSED_STEP:
                 self._expose(arm)
         if self._data.warning[mujoco.mjtWarning.mjWARN_BADQACC].number:
-            raise SimulationError(
+            raise PhysicsError(
                 f"MuJoCo's accelerations diverged in {self.task.suite} task {self.task.task_id}"
             )
         success = self._judge()

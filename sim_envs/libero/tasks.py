@@ -1,7 +1,6 @@
 """LIBERO's 130 tasks as data: suites in LIBERO's own order, instructions, problem files, stored initial
 states."""
 
-import dataclasses
 import functools
 import importlib.util
 import io
@@ -16,6 +15,7 @@ from jaxtyping import Float64
 
 from configs.errors import UsageError, unknown
 from sim_envs.libero.bootstrap import package_root
+from sim_envs.suite import Task
 
 SUITES = ("libero_spatial", "libero_object", "libero_goal", "libero_10", "libero_90")
 """The suites in the order in which the literature reports them."""
@@ -24,22 +24,13 @@ FIRST_DRAWN = 1000
 """Initial states from this number on are not stored, see `is_drawn`."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Task:
-    """One of LIBERO's tasks.
+class LiberoTask(Task):
+    """One of LIBERO's tasks, in its task order 0, the one that is used for evaluation.
 
-    Attributes:
-        suite: Name of its suite.
-        task_id: Index in the suite's own order (LIBERO's task order 0, the one that is used for evaluation).
-        name: LIBERO's name of the task, which is the stem of its files.
-        language: The instruction as LIBERO's benchmark gives it to policies, derived from the name. (The
-            problem file holds a wording of its own, which published policies were not trained on.)
+    Its name is the stem of its files. Its instruction is the one that LIBERO's benchmark gives to policies,
+    derived from the name; the problem file holds a wording of its own, which published policies were not
+    trained on.
     """
-
-    suite: str
-    task_id: int
-    name: str
-    language: str
 
     @property
     def bddl_file(self) -> Path:
@@ -57,7 +48,7 @@ def list_suites() -> tuple[str, ...]:
     return SUITES
 
 
-def list_tasks(suite: str) -> tuple[Task, ...]:
+def list_tasks(suite: str) -> tuple[LiberoTask, ...]:
     """All tasks of a suite, by task id.
 
     Raises:
@@ -66,12 +57,12 @@ def list_tasks(suite: str) -> tuple[Task, ...]:
     if suite not in SUITES:
         raise unknown("suite", suite, SUITES)
     return tuple(
-        Task(suite=suite, task_id=task_id, name=name, language=instruction(name))
+        LiberoTask(suite=suite, task_id=task_id, name=name, language=instruction(name))
         for task_id, name in enumerate(_task_map()[suite])
     )
 
 
-def get_task(suite: str, task_id: int) -> Task:
+def get_task(suite: str, task_id: int) -> LiberoTask:
     """One task.
 
     Raises:
@@ -97,14 +88,14 @@ def is_drawn(init_id: int) -> bool:
 
 
 @functools.lru_cache(maxsize=16)
-def init_states(task: Task) -> Float64[np.ndarray, "init state"]:
+def init_states(task: LiberoTask) -> Float64[np.ndarray, "init state"]:
     """The task's stored initial states: time, joint positions, joint velocities. Read-only."""
     states = _read_torch_array(task.init_states_file).astype(np.float64)
     states.flags.writeable = False
     return states
 
 
-def get_init_state(task: Task, init_id: int) -> Float64[np.ndarray, " state"]:
+def get_init_state(task: LiberoTask, init_id: int) -> Float64[np.ndarray, " state"]:
     """One stored initial state.
 
     Raises:

@@ -5,7 +5,7 @@ from pathlib import Path
 from cyclopts import App
 
 from configs.cli import run_app
-from sim_envs.libero.gl import choose_backend
+from sim_envs.gl import choose_backend
 
 app = App(
     name="python -m sim_envs.libero.verify",

@@ -7,9 +7,9 @@ import pytest
 from cyclopts import App
 
 from configs.cli import run_app
-from sim_envs.experts.__main__ import app as experts
+from sim_envs.gl import choose_backend
 from sim_envs.libero.contact_sheet import app as contact_sheet
-from sim_envs.libero.gl import choose_backend
+from sim_envs.libero.experts.__main__ import app as experts
 from sim_envs.libero.rest_poses import app as rest_poses
 from sim_envs.libero.verify import app as verify
 
@@ -69,7 +69,7 @@ def test_help_says_what_every_option_is_for(app, capsys):
 
 def test_the_help_of_what_people_run_needs_no_simulator():
     code = (
-        "import sys, sim_envs.experts.__main__, sim_envs.libero.verify; "
+        "import sys, sim_envs.libero.experts.__main__, sim_envs.libero.verify; "
         "print([module for module in ('mujoco', 'robosuite', 'jax') if module in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -8,16 +8,16 @@ from typing import Any
 from hypothesis import strategies as st
 
 from sim_envs.libero.bootstrap import load_libero
-from sim_envs.libero.tasks import Task, list_suites, list_tasks
+from sim_envs.libero.tasks import LiberoTask, list_suites, list_tasks
+from sim_envs.libero.truth.names import Names
 from sim_envs.truth.account import ELSEWHERE, HELD, Deed, Fact, Memory, Narration, Phase, Verb
-from sim_envs.truth.names import Names
 from sim_envs.truth.places import DRAWERS, MOVABLE, PARTS, PLACES, SUBJECTS, phrase
 
 ALL_TASKS = [task for suite in list_suites() for task in list_tasks(suite)]
 
 
 @functools.cache
-def problem(task: Task) -> Mapping[str, Any]:
+def problem(task: LiberoTask) -> Mapping[str, Any]:
     load_libero()
     from libero.libero.envs.bddl_utils import robosuite_parse_problem
 
@@ -25,11 +25,11 @@ def problem(task: Task) -> Mapping[str, Any]:
     return parsed
 
 
-def names(task: Task) -> Names:
+def names(task: LiberoTask) -> Names:
     return Names.of(problem(task), task.language)
 
 
-def goals(task: Task) -> list[tuple[str, ...]]:
+def goals(task: LiberoTask) -> list[tuple[str, ...]]:
     """The task's goals in nouns: `("on", "black bowl", "plate")`."""
     nouns = names(task)
     return [(goal[0], *map(nouns.place, goal[1:])) for goal in problem(task)["goal_state"]]
@@ -82,7 +82,7 @@ def memories(draw: st.DrawFn) -> dict[str, Any]:
     return {"done": done, "facts": frozenset(facts)}
 
 
-def fullest_memories(task: Task) -> list[Memory]:
+def fullest_memories(task: LiberoTask) -> list[Memory]:
     """The longest that a task's memory can be: everything done, or nothing and all far from where it was."""
     done: list[Deed] = []
     for predicate, subject, *place in goals(task):
@@ -107,7 +107,7 @@ def fullest_memories(task: Task) -> list[Memory]:
     ]
 
 
-def things_and_places(task: Task) -> tuple[list[str], list[str]]:
+def things_and_places(task: LiberoTask) -> tuple[list[str], list[str]]:
     """The nouns of a task's things, and of everywhere they can be."""
     nouns = names(task)
     fixtures = [
@@ -119,7 +119,7 @@ def things_and_places(task: Task) -> tuple[list[str], list[str]]:
     return list(nouns.things.values()), sorted(places | {nouns.ground})
 
 
-def carried(task: Task) -> list[Narration]:
+def carried(task: LiberoTask) -> list[Narration]:
     """Every thing of a task on its way to every place of it."""
     things, places = things_and_places(task)
     phases = (Phase.CARRY, Phase.PLACE, Phase.PUSH)

@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from configs.errors import UsageError
-from configs.specs import compare
+from configs.interface import compare
 from oxygen.model.config import PI05_LIBERO
 from oxygen.robots import conventions as specs
 
@@ -22,8 +22,8 @@ def test_sizes_and_rates_are_the_published_ones(robot, state, action, hz):
 def test_the_gripper_is_the_last_channel_and_closes_upwards():
     for robot in ROBOTS:
         assert robot.action.channel("gripper") == robot.action.size - 1
-        assert robot.action.gripper is not None
-        assert robot.action.gripper.open < robot.action.gripper.closed == 1.0
+        (gripper,) = robot.action.grippers
+        assert gripper.open < gripper.closed == 1.0
 
 
 def test_no_policy_acts_on_another_robot():

@@ -1,0 +1,321 @@
+"""The interface of a policy or an environment: cameras, state, actions, rate. Both declare it."""
+
+import dataclasses
+import enum
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from configs.errors import UsageError, unknown
+
+
+class Rotation(enum.StrEnum):
+    """How three to six numbers stand for a rotation."""
+
+    NONE = "none"
+    AXIS_ANGLE = "axis-angle"
+    EULER_XYZ = "Euler angles xyz"
+    QUATERNION_WXYZ = "quaternion wxyz"
+    QUATERNION_XYZW = "quaternion xyzw"
+    SIX_D = "first two columns of the matrix"
+
+
+class Motion(enum.StrEnum):
+    """What a channel of an action asks for."""
+
+    RELATIVE = "relative"
+    """A change from where the robot is."""
+    ABSOLUTE = "absolute"
+    """A target."""
+    VELOCITY = "velocity"
+    EFFORT = "effort"
+    """A force or torque."""
+
+
+class Hold(enum.StrEnum):
+    """The value of a channel that keeps the robot as it is."""
+
+    ZERO = "zero"
+    STATE = "the current state"
+    LAST_COMMAND = "the last command"
+    """For grippers; an open one before the first command."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Channels:
+    """Neighbouring numbers that belong together.
+
+    Attributes:
+        name: What they are.
+        size: How many.
+        unit: What each is measured in; 1 where it is a share of some range.
+    """
+
+    name: str
+    size: int
+    unit: str
+
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            raise UsageError(f"channels {self.name!r} have size {self.size}; at least 1")
+
+    def __str__(self) -> str:
+        return f"{self.name}[{self.size}] in {self.unit}"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ActionChannels(Channels):
+    """Neighbouring numbers of an action that belong together.
+
+    Attributes:
+        motion: What they ask for.
+        hold: What keeps the robot as it is.
+        state: The channels of the state that they are held at; exactly if `hold` is the current state.
+    """
+
+    motion: Motion
+    hold: Hold
+    state: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if (self.hold is Hold.STATE) != (self.state is not None):
+            raise UsageError(
+                f"action channels {self.name!r} hold {self.hold.value}, with state {self.state!r}: name the "
+                "state channels exactly if they are held there"
+            )
+
+    def __str__(self) -> str:
+        return f"{super().__str__()} ({self.motion.value}, holds {self.state or self.hold.value})"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Gripper:
+    """The range of one gripper in an action.
+
+    Attributes:
+        name: The action channels that command it.
+        open: The value that opens it fully.
+        closed: The value that closes it fully.
+    """
+
+    name: str
+    open: float
+    closed: float
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.open) and math.isfinite(self.closed)) or self.open == self.closed:
+            raise UsageError(f"gripper {self.name!r} with {self} has no range")
+
+    def __str__(self) -> str:
+        return f"{self.name}: open {self.open:g}, closed {self.closed:g}"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Camera:
+    """One camera of an observation.
+
+    Attributes:
+        name: Its key among the images.
+        size: Height and width in pixels; None where any will do.
+        rotated_deg: By how much the image was turned after it was taken.
+    """
+
+    name: str
+    size: tuple[int, int] | None = None
+    rotated_deg: int = 0
+
+    def __str__(self) -> str:
+        pixels = "any size" if self.size is None else f"{self.size[0]} × {self.size[1]} pixels"
+        return f"{pixels}, rotated by {self.rotated_deg}°"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ObservationSpec:
+    """What is observed.
+
+    Attributes:
+        cameras: The cameras, in the policy's order.
+        state: The channels of proprioception, in order.
+        rotation: What stands for a rotation in the state.
+    """
+
+    cameras: tuple[Camera, ...]
+    state: tuple[Channels, ...]
+    rotation: Rotation
+
+    def __post_init__(self) -> None:
+        _each_named_once("camera", [camera.name for camera in self.cameras])
+        _each_named_once("state channels", [part.name for part in self.state])
+
+    @property
+    def state_size(self) -> int:
+        """Numbers in the state."""
+        return sum(part.size for part in self.state)
+
+    def channels(self, name: str) -> Channels:
+        """The state channels of that name."""
+        for part in self.state:
+            if part.name == name:
+                return part
+        raise unknown("state channels", name, [part.name for part in self.state])
+
+    def read(self, state: np.ndarray, name: str) -> np.ndarray:
+        """The numbers of the state channels of that name."""
+        start = 0
+        for part in self.state:
+            if part.name == name:
+                return state[start : start + part.size]
+            start += part.size
+        raise unknown("state channels", name, [part.name for part in self.state])
+
+    @property
+    def camera_names(self) -> tuple[str, ...]:
+        """The cameras' keys, in order."""
+        return tuple(camera.name for camera in self.cameras)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ActionSpec:
+    """What an action says.
+
+    Attributes:
+        channels: The numbers of an action, in order.
+        rotation: What stands for a rotation among them.
+        grippers: The range of every gripper.
+        limits: The least and the most that any channel may be; None where actions are not to be clipped.
+        control_hz: Actions per second.
+    """
+
+    channels: tuple[ActionChannels, ...]
+    rotation: Rotation
+    grippers: tuple[Gripper, ...]
+    limits: tuple[float, float] | None
+    control_hz: float
+
+    def __post_init__(self) -> None:
+        names = [part.name for part in self.channels]
+        _each_named_once("action channels", names)
+        for gripper in self.grippers:
+            if gripper.name not in names:
+                raise unknown("action channels of a gripper", gripper.name, names)
+        grippers = {gripper.name for gripper in self.grippers}
+        for part in self.channels:
+            if part.hold is Hold.LAST_COMMAND and part.name not in grippers:
+                raise UsageError(
+                    f"action channels {part.name!r} hold the last command, which only a gripper can: before "
+                    "the first one there is none; hold zero or a state"
+                )
+        if self.limits is not None and (
+            not all(map(math.isfinite, self.limits)) or self.limits[0] >= self.limits[1]
+        ):
+            raise UsageError(f"action limits {self.limits} are not a range")
+        if not 0 < self.control_hz < math.inf:
+            raise UsageError(f"control_hz is {self.control_hz}; give actions per second, above 0")
+
+    @property
+    def size(self) -> int:
+        """Numbers in an action."""
+        return sum(part.size for part in self.channels)
+
+    def channel(self, name: str) -> int:
+        """Where the channels called `name` begin."""
+        start = 0
+        for part in self.channels:
+            if part.name == name:
+                return start
+            start += part.size
+        raise unknown("action channels", name, [part.name for part in self.channels])
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Interface:
+    """The conventions of one side: what it observes or is shown, what actions it gives or takes.
+
+    Attributes:
+        name: Whose they are, for messages.
+        observation: What is observed.
+        action: What an action says.
+        horizon: Actions that a policy answers a query with; None for an environment.
+    """
+
+    name: str
+    observation: ObservationSpec
+    action: ActionSpec
+    horizon: int | None = None
+
+    def __post_init__(self) -> None:
+        for part in self.action.channels:
+            if part.state is not None and self.observation.channels(part.state).size != part.size:
+                raise UsageError(f"action channels {part} are held at a state of another size")
+
+    def hold_action(self, state: np.ndarray, last: np.ndarray | None) -> np.ndarray:
+        """The action [action] that keeps the robot as it is.
+
+        Args:
+            state: The current state [state].
+            last: The last action executed [action]; None before the first one.
+        """
+        action, start = np.zeros(self.action.size), 0
+        openings = {gripper.name: gripper.open for gripper in self.action.grippers}
+        for part in self.action.channels:
+            places = slice(start, start + part.size)
+            if part.state is not None:
+                action[places] = self.observation.read(state, part.state)
+            elif part.hold is Hold.LAST_COMMAND:
+                action[places] = openings[part.name] if last is None else last[places]
+            start += part.size
+        return action
+
+
+def compare(policy: Interface, env: Interface) -> None:
+    """Let a policy act in an environment only if both mean the same by their numbers.
+
+    The environment may have more cameras than the policy looks through.
+
+    Raises:
+        UsageError: Names the first convention that differs, and what each side means by it.
+    """
+    for label, wanted, given in [*_cameras(policy, env), *_conventions(policy, env)]:
+        if wanted != given:
+            raise UsageError(
+                f"{label}: policy {policy.name!r} has {_told(wanted)}, environment {env.name!r} has "
+                f"{_told(given)}. Choose a policy that was trained for this environment"
+            )
+
+
+def _cameras(policy: Interface, env: Interface) -> list[tuple[str, object, object]]:
+    there = {camera.name: camera for camera in env.observation.cameras}
+    pairs: list[tuple[str, object, object]] = []
+    for camera in policy.observation.cameras:
+        if camera.name not in there:
+            lacks = f"policy {policy.name!r} looks through what environment {env.name!r} lacks"
+            raise UsageError(f"{lacks}: {unknown('camera', camera.name, there)}")
+        given = there[camera.name]
+        wanted = dataclasses.replace(camera, size=camera.size or given.size)
+        pairs.append((f"camera {camera.name!r}", wanted, given))
+    return pairs
+
+
+def _conventions(policy: Interface, env: Interface) -> list[tuple[str, object, object]]:
+    ours, theirs = policy.observation, env.observation
+    gives, takes = policy.action, env.action
+    return [
+        ("state", ours.state, theirs.state),
+        ("rotation in the state", ours.rotation, theirs.rotation),
+        ("action", gives.channels, takes.channels),
+        ("rotation in an action", gives.rotation, takes.rotation),
+        ("grippers of an action", gives.grippers, takes.grippers),
+        ("limits of an action", gives.limits, takes.limits),
+        ("control rate, Hz", gives.control_hz, takes.control_hz),
+    ]
+
+
+def _told(value: object) -> str:
+    return f"({', '.join(map(str, value))})" if isinstance(value, tuple) else str(value)
+
+
+def _each_named_once(what: str, names: Sequence[str]) -> None:
+    if not names or len(set(names)) != len(names):
+        raise UsageError(f"{what} {list(names)}: name at least one, and each once")

@@ -1,0 +1,160 @@
+"""Skills for drawers, doors and knobs: to pull or turn what is held, and to push what is to be shut."""
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from sim_envs.libero.experts.holds import STAND_OFF, Push, backed_off, ways_to_hold, ways_to_push
+from sim_envs.libero.experts.joints import Joint
+from sim_envs.libero.experts.reaching import leave, reach, time_for
+from sim_envs.libero.experts.scene import Goal, Scene
+from sim_envs.scripted.motion import CLOSED, OPEN, Motion, Phase, Skill, Waypoint
+from sim_envs.scripted.poses import Pose
+
+_AHEAD = 0.25
+"""How far (rad) ahead on an arc the hand is told to go."""
+
+_BEYOND = {True: 0.012, False: 0.12}
+"""How far past the wanted value (m of a slide, rad of a hinge) the hand goes, for the arm gives way."""
+
+_INSIDE = 0.25
+"""Which part of the wanted range is crossed before its value is good enough."""
+
+_DEEPEST_INSIDE = {True: 0.015, False: 0.3}
+"""But no more of it than this (m of a slide, rad of a hinge)."""
+
+_ANOTHER = (0.01, 0.2)
+"""Poses this much apart (m, rad) are different tries."""
+
+_WAYS = 8
+"""How many ways to push are looked for, of which those that have failed are left out."""
+
+_CLOSING_STEPS = 20
+
+PHASES = {
+    "open": Phase.OPEN,
+    "close": Phase.CLOSE,
+    "turnon": Phase.TURN_ON,
+    "turnoff": Phase.TURN_OFF,
+}
+"""What the expert is busy with while it works on a predicate."""
+
+
+def pull(scene: Scene, goal: Goal) -> Skill:
+    """Take hold of the part that a goal is about and move it to where the goal holds; else push it there."""
+    tried: list[Pose] = []
+    while (travel := _travel(scene, goal)) != 0.0:
+        ways = ways_to_hold(scene, _joint(scene, goal), travel)
+        hold = next((hold for hold in ways if _differs(hold, tried)), None)
+        if hold is None:
+            yield from push(scene, goal)
+            return
+        tried.append(hold)
+        yield reach(scene, hold, backed_off(hold, STAND_OFF), OPEN)
+        yield _close_fingers(scene)
+        yield _lead(scene, goal)
+        yield _let_go(scene)
+        yield leave(scene, -STAND_OFF * scene.gripper.rotation[:, 2], OPEN)
+
+
+def push(scene: Scene, goal: Goal) -> Skill:
+    """Push the part that a goal is about, with closed fingers, to where the goal holds."""
+    tried: list[Pose] = []
+    while (travel := _travel(scene, goal)) != 0.0:
+        joint = _joint(scene, goal)
+        ways = list(itertools.islice(ways_to_push(scene, joint, travel), _WAYS))
+        fresh = [way for way in ways if _differs(way.pose, tried)]
+        if not fresh:
+            tried.clear()
+            yield _let_go(scene)
+            continue
+        tried.append(fresh[0].pose)
+        before = fresh[0].before(joint, travel)
+        yield reach(scene, before, before, CLOSED)
+        yield _shove(scene, goal, fresh[0])
+        yield leave(scene, before.position - fresh[0].pose.position, CLOSED)
+
+
+def _joint(scene: Scene, goal: Goal) -> Joint:
+    joint = scene.joint(goal.arguments[0])
+    assert joint is not None
+    return joint
+
+
+def _travel(scene: Scene, goal: Goal) -> float:
+    """How far the joint still has to go for the goal to hold with something to spare; 0 if it holds."""
+    joint = _joint(scene, goal)
+    wanted = scene.wanted(goal.predicate, joint)
+    assert wanted is not None
+    low, high = wanted
+    if scene.satisfied(goal):
+        return 0.0
+    inside = min(_INSIDE * (high - low), _DEEPEST_INSIDE[joint.slides])
+    aim = low + inside if joint.value < low + inside else high - inside
+    return aim - joint.value
+
+
+def _differs(pose: Pose, tried: Sequence[Pose]) -> bool:
+    """Whether a pose is worth a try after others have failed."""
+    twists = [pose.twist_to(other) for other in tried]
+    return all(np.linalg.norm(t[:3]) > _ANOTHER[0] or np.linalg.norm(t[3:]) > _ANOTHER[1] for t in twists)
+
+
+def _close_fingers(scene: Scene) -> Motion:
+    steps = _CLOSING_STEPS
+    return Motion(phase=Phase.GRASP, path=_here(scene), grip=CLOSED, steps=steps, dwell=steps)
+
+
+def _lead(scene: Scene, goal: Goal) -> Motion:
+    """Move what is held along its joint."""
+    begin, held = _joint(scene, goal), scene.gripper
+    return _along(scene, goal, lambda by: begin.carried(held, by))
+
+
+def _shove(scene: Scene, goal: Goal, push: Push) -> Motion:
+    """Move what is touched along its joint."""
+    begin = _joint(scene, goal)
+    return _along(scene, goal, lambda by: push.after(begin, by))
+
+
+def _along(scene: Scene, goal: Goal, pose_after: Callable[[float], Pose]) -> Motion:
+    """Lead the hand along a joint until it is where the goal wants it.
+
+    Args:
+        scene: The scene.
+        goal: What the motion is for.
+        pose_after: Where the hand has to be once the joint has moved by so much from where it is now.
+    """
+    begin = _joint(scene, goal)
+    aim = begin.value + _travel(scene, goal)
+    beyond = math.copysign(_BEYOND[begin.slides], aim - begin.value)
+    farthest = np.inf if begin.slides else _AHEAD
+
+    def path() -> Sequence[Waypoint]:
+        value = _joint(scene, goal).value
+        ahead = float(np.clip(aim + beyond - value, -farthest, farthest))
+        return (Waypoint(pose=pose_after(value + ahead - begin.value), near=0.0, aligned=0.0),)
+
+    return Motion(
+        phase=PHASES[goal.predicate],
+        path=path,
+        grip=CLOSED,
+        steps=_time_along(begin, pose_after(aim - begin.value), aim),
+        interrupted=lambda: (_joint(scene, goal).value - aim) * beyond >= 0.0,
+    )
+
+
+def _let_go(scene: Scene) -> Motion:
+    return Motion(phase=Phase.RETREAT, path=_here(scene), grip=OPEN, steps=8, dwell=8)
+
+
+def _here(scene: Scene) -> Callable[[], Sequence[Waypoint]]:
+    path = (Waypoint(pose=scene.gripper, near=np.inf, aligned=np.inf),)
+    return lambda: path
+
+
+def _time_along(joint: Joint, end: Pose, aim: float) -> int:
+    begin = joint.carried(end, joint.value - aim)
+    return time_for(begin, (Waypoint(pose=end),))

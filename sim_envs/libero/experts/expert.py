@@ -1,0 +1,162 @@
+"""The expert: turns a task's goals into skills and plays them, a chunk of actions at a time."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Float64
+from typing_extensions import override
+
+from sim_envs.libero.experts.scene import Scene, Simulator
+from sim_envs.libero.experts.skills import achieve, require_skills
+from sim_envs.libero.experts.steering import CONTROL_SECONDS, ArmModel, GripperState, Plan
+from sim_envs.scripted.motion import Motion, Outcome, Phase, Waypoint, progress
+from sim_envs.scripted.noise import Noise, Quirks, checked_level
+from sim_envs.scripted.policy import HORIZON, ScriptedPolicy, standing_still
+from sim_envs.world import EpisodeKey
+
+_STILL = (0.002, 0.02)
+_STILL_STEPS = 4
+"""Who moves less than this (m, rad) in this many control steps is stuck."""
+
+
+class Expert(ScriptedPolicy):
+    """A privileged-state controller, bound to the simulator it acts in.
+
+    Without noise its actions are a function of the states it has seen since the reset; with noise, of the
+    episode key and the noise level as well.
+    """
+
+    def __init__(self, sim: Simulator, noise: float = 0.0) -> None:
+        """Bind to a simulator, which is read and never written.
+
+        Args:
+            sim: A simulator with a task loaded.
+            noise: How much pace and path vary and how often something goes wrong, from 0 (never) to 1.
+
+        Raises:
+            NoSkillError: The task has a goal that no skill achieves.
+            UsageError: The noise is not between 0 and 1.
+        """
+        self._sim = sim
+        self._level = checked_level(noise)
+        self._noise: Noise | None = None
+        require_skills(sim.env)
+        self._playing: _Playing | None = None
+
+    @property
+    def phase(self) -> Phase:
+        """What the expert was busy with when it was last queried."""
+        return self._playing.phase if self._playing else Phase.APPROACH
+
+    @override
+    def reset(self, key: EpisodeKey) -> None:
+        self._playing = None
+        self._noise = Noise(self._level, key) if self._level > 0.0 else None
+
+    @override
+    def query(self) -> Float64[np.ndarray, "horizon 7"]:
+        if self._playing is None:
+            self._playing = _Playing(Scene(self._sim.env), self._noise)
+        return self._playing.chunk()
+
+    @property
+    @override
+    def intended(self) -> Float64[np.ndarray, "horizon 7"]:
+        return self._playing.intended if self._playing else standing_still()
+
+
+class _Playing:
+    """One episode: the skill under way, and the motion it asked for."""
+
+    def __init__(self, scene: Scene, noise: Noise | None) -> None:
+        self._scene = scene
+        self._noise = noise
+        self._skill = achieve(scene)
+        self._begun = self._begin(next(self._skill))
+        self.intended = standing_still()
+
+    @property
+    def phase(self) -> Phase:
+        return self._begun.motion.phase
+
+    def chunk(self) -> Float64[np.ndarray, "horizon 7"]:
+        """Look at the scene, go on to the next motion if one has ended, and plan the next steps."""
+        while (outcome := self._begun.outcome()) is not None:
+            self._begun = self._begin(self._skill.send(outcome))
+        self.intended = self._begun.actions()
+        if self._noise is None:
+            return self.intended
+        executed, astray = self._noise.disturb(self._begun.varied_actions(), self.phase)
+        if astray:
+            self._begun.forget_plan()
+        return executed
+
+    def _begin(self, motion: Motion) -> "_Begun":
+        return _Begun(self._scene, motion, self._noise.quirks(motion) if self._noise else None)
+
+
+class _Begun:
+    """A motion that has begun, and how far it has come."""
+
+    def __init__(self, scene: Scene, motion: Motion, quirks: Quirks | None) -> None:
+        self.motion = motion
+        self._scene = scene
+        self._quirks = quirks
+        self._began = self._planned = scene.seconds
+        self._arrived: float | None = None
+        self._plan: Plan | None = None
+        self._planned_at = scene.gripper
+        self._passed = 0
+
+    def outcome(self) -> Outcome | None:
+        """How the motion has ended, or None while it goes on."""
+        motion = self.motion
+        if motion.interrupted():
+            return Outcome.INTERRUPTED
+        if self._is_at_end():
+            self._arrived = self._scene.seconds if self._arrived is None else self._arrived
+            if self._steps_since(self._arrived) >= motion.dwell or motion.finished():
+                return Outcome.REACHED
+        elif self._is_stuck():
+            return Outcome.STUCK
+        return Outcome.TIMEOUT if self._steps_since(self._began) >= motion.steps else None
+
+    def actions(self) -> Float64[np.ndarray, "horizon 7"]:
+        """The next actions on the motion's path."""
+        return self._follow(self.motion.path(), pace=1.0)
+
+    def varied_actions(self) -> Float64[np.ndarray, "horizon 7"]:
+        """The next actions on the path as it is gone this time."""
+        assert self._quirks is not None
+        return self._follow(self._quirks.path(self.motion.path()), pace=self._quirks.pace)
+
+    def forget_plan(self) -> None:
+        """Something else is done than was planned: nothing of it counts as passed, or as being stuck."""
+        self._plan = None
+
+    def _follow(self, path: Sequence[Waypoint], *, pace: float) -> Float64[np.ndarray, "horizon 7"]:
+        scene = self._scene
+        state = GripperState(pose=scene.gripper, velocity=scene.gripper_velocity)
+        arm = ArmModel.near(scene.mobility)
+        self._plan = arm.follow(path, state, passed=self._passed, steps=HORIZON, pace=pace)
+        self._planned, self._planned_at = scene.seconds, scene.gripper
+        return self._plan.actions(self.motion.grip)
+
+    def _is_at_end(self) -> bool:
+        """Whether the last waypoint is reached; those before it count as passed if that was foreseen."""
+        path = self.motion.path()
+        if self._plan is not None:
+            steps = min(self._steps_since(self._planned), len(self._plan.deltas))
+            self._passed = min(int(self._plan.passed[steps]), len(path) - 1)
+        return progress(path, self._scene.gripper, self._passed) == len(path)
+
+    def _is_stuck(self) -> bool:
+        """Whether the gripper has not moved since the last plan, though it should have."""
+        if self._plan is None:
+            return False
+        twist = self._planned_at.twist_to(self._scene.gripper)
+        still = np.linalg.norm(twist[:3]) < _STILL[0] and np.linalg.norm(twist[3:]) < _STILL[1]
+        return bool(still) and self._steps_since(self._planned) >= _STILL_STEPS
+
+    def _steps_since(self, seconds: float) -> int:
+        return round((self._scene.seconds - seconds) / CONTROL_SECONDS)

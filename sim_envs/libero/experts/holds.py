@@ -1,0 +1,272 @@
+"""Where the moving part of a fixture can be taken hold of, or pushed: found from its shape and joint alone.
+
+There is no table of handles: every box of the part is tried from many directions, and what counts is that
+the hand has room before, during and after the part's way. So a drawer is pulled by its bar, a door by its
+handle, a knob is turned by its ridge, and all of them without being told which is which.
+"""
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from scipy.spatial.transform import Rotation
+
+from sim_envs.libero.experts.joints import Joint
+from sim_envs.libero.experts.scene import Scene
+from sim_envs.scripted.gripper import PANDA, downward
+from sim_envs.scripted.hand import FIST_HALF, FULLY_OPEN, fingers_have_room, has_room, near, thinned
+from sim_envs.scripted.poses import Box, Matrix3, Pose, Vector3
+
+RESTING = downward(math.pi / 2)
+"""How the hand is turned when the arm is at ease."""
+
+_CLOSE_BEHIND = 0.015
+"""How far (m) before the part the hand comes down where there is no room for more."""
+
+STAND_OFF = 0.06
+"""How far (m) before the part the hand stops on its way there."""
+
+_WIDEST = 0.066
+"""What is thicker (m) is not held: the open fingers are 0.076 apart."""
+
+_DEEPEST = 0.022
+"""How far (m) a part reaches from the grip site towards the palm, at most."""
+
+_SHALLOWER = (0.0, 0.004)
+"""A hand that finds no room with its pads on the middle (m) may hold on by the fingertips."""
+
+_MARGIN = 0.001
+_STEEP = 0.2
+"""Hands that point upwards by more than this sine are not considered: an arm that does is in its own way."""
+
+_FAN = np.arange(24) * math.pi / 12
+_TILTS = np.deg2rad([0.0, 15.0, -15.0, 30.0, -30.0])
+_LEANS = np.deg2rad([0.0, 15.0, 30.0, 45.0, 60.0])
+_SPOTS = (0.0, 0.75, -0.75)
+"""Where on a face it is pushed, as parts of half its sides."""
+
+_TOUCH = 0.001
+_AGAINST = 0.9
+"""Cosine from which on a face looks against the way that the part has to go."""
+
+_LEVER_WORTH = 4.0
+"""Radians of turning the hand that a metre of lever is worth."""
+
+_MOST_STRAIN = 2.2
+"""The hand is not turned further (rad) from rest."""
+
+_GRIP_WORTH = 20.0
+"""Radians of turning the hand that a metre of what lies between the pads is worth."""
+
+_LONG_ENOUGH = 0.03
+
+_REACH = 0.45
+_FINGERS_REACH = 0.065
+_FINE, _COARSE = 0.003, 0.007
+"""Cells (m) in which the surroundings are looked at: around the fingers, and around the rest of the hand."""
+
+
+def ways_to_hold(scene: Scene, joint: Joint, by: float) -> Iterator[Pose]:
+    """Poses of the open gripper from which closing it holds what a joint moves, easiest first.
+
+    Args:
+        scene: The scene.
+        joint: The joint as it is now.
+        by: How far it is going to be moved, with the hand holding on.
+    """
+    room = _Room(scene, joint)
+    tries = []
+    for box in scene.part_boxes(joint):
+        poses = [_turned_the_short_way(pose, joint, by) for pose in _around(box)]
+        poses = [pose for pose in poses if _strain(pose, joint, by) < _MOST_STRAIN]
+        free = room.with_fingers_free(poses, FULLY_OPEN)
+        tries += [(pose, _strain(pose, joint, by) - _GRIP_WORTH * _gripped(box, pose)) for pose in free]
+    tries.sort(key=lambda found: found[1])
+    for going in (room.beside_all, room.beside_fixtures):
+        for pose, _ in tries:
+            coming = [backed_off(pose, back) for back in (STAND_OFF, STAND_OFF / 2, 0.0)]
+            way = [joint.carried(pose, by * part) for part in (0.5, 1.0)]
+            if has_room(coming, FULLY_OPEN, room.before, margin=_MARGIN) and has_room(
+                way, FULLY_OPEN / 2, going, margin=_MARGIN
+            ):
+                yield pose
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Push:
+    """A closed hand that touches a part from behind, to push it.
+
+    Attributes:
+        pose: Of the grip site.
+        spot: Where the fingers touch.
+        back: How far (m) behind the spot the hand comes down.
+    """
+
+    pose: Pose
+    spot: Vector3
+    back: float = STAND_OFF
+
+    def before(self, joint: Joint, by: float) -> Pose:
+        """Where the hand comes down."""
+        way = math.copysign(1.0, by) * joint.direction_at(self.spot)
+        return Pose(position=self.pose.position - self.back * way, rotation=self.pose.rotation)
+
+    def after(self, joint: Joint, by: float) -> Pose:
+        """Where the hand is, unturned, when the joint has moved by so much."""
+        spot = joint.carried(Pose(position=self.spot, rotation=np.eye(3)), by).position
+        sign = math.copysign(1.0, by)
+        before, after = sign * joint.direction_at(self.spot), sign * joint.direction_at(spot)
+        gap = float((self.spot - self.pose.position) @ before)
+        beside = self.pose.position - self.spot + gap * before
+        return Pose(position=spot - gap * after + beside, rotation=self.pose.rotation)
+
+
+def ways_to_push(scene: Scene, joint: Joint, by: float) -> Iterator[Push]:
+    """Ways to push what a joint moves, easiest first; things in the way are pushed aside if need be.
+
+    Args:
+        scene: The scene.
+        joint: The joint as it is now.
+        by: How far it is going to be pushed.
+    """
+    room = _Room(scene, joint)
+    sign = math.copysign(1.0, by)
+    tries: list[Push] = []
+    for box in scene.part_boxes(joint):
+        for spot in _spots(box, joint, sign):
+            poses = list(_fists(spot, sign * joint.direction_at(spot)))
+            tries += [Push(pose=pose, spot=spot) for pose in room.with_fingers_free(poses, 0.0)]
+    tries.sort(key=lambda push: _push_cost(push, joint))
+    for before, going, back in (
+        (room.before, room.beside_all, STAND_OFF),
+        (room.before, room.beside_fixtures, STAND_OFF),
+        (room.before, room.beside_fixtures, _CLOSE_BEHIND),
+        (room.beside_fixtures, room.beside_fixtures, _CLOSE_BEHIND),
+    ):
+        for push in (dataclasses.replace(push, back=back) for push in tries):
+            after = [push.after(joint, by * part) for part in (0.5, 1.0)]
+            if has_room([push.before(joint, by), push.pose], 0.0, before, margin=0.0) and has_room(
+                after, 0.0, going, margin=0.0
+            ):
+                yield push
+
+
+class _Room:
+    """What a hand must keep clear of: before the part moves, and on the way."""
+
+    def __init__(self, scene: Scene, joint: Joint) -> None:
+        own = scene.part_surface(joint)
+        center = own.mean(axis=0)
+        others = near(scene.surroundings_of_part(joint), center, _REACH)
+        fixtures = near(scene.fixtures_beside(joint), center, _REACH)
+        self._closely = thinned(np.concatenate([own, others]), _FINE)
+        self.before = thinned(self._closely, _COARSE)
+        self.beside_all, self.beside_fixtures = thinned(others, _COARSE), thinned(fixtures, _COARSE)
+
+    def with_fingers_free(self, poses: Sequence[Pose], opening: float) -> list[Pose]:
+        """Those of some poses, all close together, at which the fingers fit in there."""
+        if not poses:
+            return []
+        reach = _FINGERS_REACH + max(np.abs(pose.position - poses[0].position).max() for pose in poses)
+        points = near(self._closely, poses[0].position, float(reach))
+        return [pose for pose in poses if fingers_have_room(pose, opening, points, margin=0.0)]
+
+
+def backed_off(pose: Pose, distance: float) -> Pose:
+    """The pose from which going straight ahead by a distance (m) leads to this one."""
+    return Pose(position=pose.position - distance * pose.rotation[:, 2], rotation=pose.rotation)
+
+
+def _around(box: Box) -> Iterator[Pose]:
+    """Every way to put the fingers on two sides of a box."""
+    longest = int(np.argmax(box.half))
+    for side in (axis for axis in range(3) if axis != longest):
+        for tilt in _TILTS:
+            turn = Rotation.from_rotvec(tilt * box.pose.rotation[:, longest]).as_matrix()
+            closing = turn @ box.pose.rotation[:, side]
+            if 2 * _support(box, closing) > _WIDEST:
+                continue
+            along = box.pose.rotation[:, longest]
+            across = np.cross(closing, along)
+            for angle in _FAN:
+                approach = math.cos(angle) * across + math.sin(angle) * along
+                if approach[2] < _STEEP:
+                    pose = Pose(position=box.pose.position, rotation=_rotation(closing, approach))
+                    back = max(0.0, _depth(box, approach) - _DEEPEST)
+                    yield from (backed_off(pose, back + more) for more in _SHALLOWER)
+
+
+def _support(box: Box, direction: Vector3) -> float:
+    """How far (m) a box reaches from its middle in a direction."""
+    return float(np.abs(direction @ box.pose.rotation) @ box.half)
+
+
+def _gripped(box: Box, pose: Pose) -> float:
+    """How far (m) a box reaches to either side of the pads' middle: a short one turns between them."""
+    return min(_support(box, pose.rotation[:, 1]), _LONG_ENOUGH)
+
+
+def _depth(box: Box, direction: Vector3) -> float:
+    """How far (m) below the surface the middle of a box is, seen along a direction."""
+    cosines = np.abs(direction @ box.pose.rotation)
+    return float((box.half / np.maximum(cosines, 1e-9)).min())
+
+
+def _spots(box: Box, joint: Joint, sign: float) -> Iterator[Vector3]:
+    """Places on the face of a box that looks against the way it has to go."""
+    way = sign * joint.direction_at(box.pose.position)
+    cosines = way @ box.pose.rotation
+    axis = int(np.argmax(np.abs(cosines)))
+    if abs(cosines[axis]) < _AGAINST:
+        return
+    first, second = (other for other in range(3) if other != axis)
+    for part, other in itertools.product(_SPOTS, _SPOTS):
+        local = np.zeros(3)
+        local[axis] = -math.copysign(box.half[axis], cosines[axis])
+        local[first], local[second] = part * box.half[first], other * box.half[second]
+        yield box.pose.to_world(local)
+
+
+def _fists(spot: Vector3, way: Vector3) -> Iterator[Pose]:
+    """Closed hands that touch a spot from behind, upright or leaning back, with either side of a finger."""
+    flat = np.array([way[0], way[1], 0.0]) / max(float(np.hypot(way[0], way[1])), 1e-9)
+    across = np.cross(np.array([0.0, 0.0, 1.0]), flat)
+    for lean in _LEANS:
+        approach = math.sin(lean) * flat - math.cos(lean) * np.array([0.0, 0.0, 1.0])
+        for closing, half in ((np.cross(across, approach), FIST_HALF[0]), (across, FIST_HALF[1])):
+            rotation = _nearest_half_turn(_rotation(closing, approach))
+            gap = half * math.cos(lean) + PANDA.tip * math.sin(lean) + _TOUCH
+            yield Pose(position=spot - gap * flat, rotation=rotation)
+
+
+def _rotation(closing: Vector3, approach: Vector3) -> Matrix3:
+    return np.stack([closing, np.cross(approach, closing), approach], axis=1)
+
+
+def _nearest_half_turn(rotation: Matrix3) -> Matrix3:
+    """Of the two rotations that are the same to a symmetric gripper, the one nearer to rest."""
+    return min((rotation, rotation @ np.diag([-1.0, -1.0, 1.0])), key=_turned)
+
+
+def _turned(rotation: Matrix3) -> float:
+    """How far (rad) a hand is turned from rest."""
+    return math.acos(min(1.0, max(-1.0, (float(np.sum(rotation * RESTING)) - 1) / 2)))
+
+
+def _turned_the_short_way(pose: Pose, joint: Joint, by: float) -> Pose:
+    halves: Sequence[Matrix3] = (pose.rotation, pose.rotation @ np.diag([-1.0, -1.0, 1.0]))
+    poses = [Pose(position=pose.position, rotation=half) for half in halves]
+    return min(poses, key=lambda pose: _strain(pose, joint, by))
+
+
+def _strain(pose: Pose, joint: Joint, by: float) -> float:
+    """How far (rad) from rest the hand is turned at most, from start to end."""
+    return max(_turned(pose.rotation), _turned(joint.carried(pose, by).rotation))
+
+
+def _push_cost(push: Push, joint: Joint) -> float:
+    """Turning the hand costs; so does a spot off the middle of a slide, or near the axis of a hinge."""
+    lever = float(np.linalg.norm(np.cross(joint.axis, push.spot - joint.anchor)[:2]))
+    return _turned(push.pose.rotation) + _LEVER_WORTH * (lever if joint.slides else -lever)

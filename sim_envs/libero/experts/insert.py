@@ -1,0 +1,115 @@
+"""The skill to bring a thing in from the side, under a ceiling."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from sim_envs.libero.experts.insertion import Insertion, insertions, is_roofed
+from sim_envs.libero.experts.pick_and_place import close, holds, let_go, squeeze, time_for
+from sim_envs.libero.experts.scene import Scene
+from sim_envs.scripted.clearance import Terrain, Underside
+from sim_envs.scripted.grasps import Grasp
+from sim_envs.scripted.gripper import PANDA
+from sim_envs.scripted.motion import CLOSED, OPEN, Motion, Phase, Skill, Waypoint
+from sim_envs.scripted.poses import Pose
+
+_MARGIN = 0.02
+"""Room (m) left under what travels."""
+
+_CORNER = 0.015
+"""Corners on the way are cut this much (m), which is less than the margin."""
+
+_DOWN = 0.03
+"""How far (m) a thing is lowered at most before it is let go: it stops at the ground."""
+
+_TURN_STRIDE = 0.3
+"""Angle (rad) between the turns looked at when the gripper turns as it travels."""
+
+
+def insertion(scene: Scene, thing: str, target: str, tried: Sequence[Grasp]) -> Insertion | None:
+    """How to bring a thing in from the side; None if there is no need, or nothing untried."""
+    if not is_roofed(scene, target) or holds(scene, thing):
+        return None
+    plans = insertions(scene, thing, target)
+    return next((plan for plan in plans if all(plan.grasp.differs_from(other) for other in tried)), None)
+
+
+def insert(scene: Scene, thing: str, plan: Insertion) -> Skill:
+    """Take a thing, bring it in from the side, let go, and come out the same way."""
+    yield _approach(scene, plan)
+    yield close(scene, thing)
+    yield squeeze(scene)
+    if holds(scene, thing):
+        yield _carry(scene, thing, plan)
+    if holds(scene, thing):
+        yield _enter(scene, thing, plan)
+        yield _lower(scene, thing)
+    yield let_go(scene, Phase.PLACE)
+    yield _leave(scene, plan)
+
+
+def _approach(scene: Scene, plan: Insertion) -> Motion:
+    start = scene.gripper
+    height = max(_travel_height(scene, plan.before), start.position[2])
+    path = (
+        Waypoint(pose=start.at_height(height), near=_CORNER, aligned=np.pi),
+        Waypoint(pose=plan.before.at_height(height), near=0.02),
+        Waypoint(pose=plan.before, near=0.01),
+        Waypoint(pose=plan.taking),
+    )
+    return Motion(phase=Phase.APPROACH, path=lambda: path, grip=OPEN, steps=time_for(start, path))
+
+
+def _carry(scene: Scene, thing: str, plan: Insertion) -> Motion:
+    height = _travel_height(scene, plan.outside, held=thing)
+    path = (
+        Waypoint(pose=scene.gripper.at_height(height), near=_CORNER, aligned=np.pi),
+        Waypoint(pose=plan.outside.at_height(height), near=0.01),
+        Waypoint(pose=plan.outside, near=0.005, aligned=0.06),
+    )
+    return _moving(scene, thing, Phase.CARRY, path)
+
+
+def _enter(scene: Scene, thing: str, plan: Insertion) -> Motion:
+    return _moving(scene, thing, Phase.PLACE, (Waypoint(pose=plan.inside, near=0.008),))
+
+
+def _lower(scene: Scene, thing: str) -> Motion:
+    down = scene.gripper.at_height(scene.gripper.position[2] - _DOWN)
+    return _moving(scene, thing, Phase.PLACE, (Waypoint(pose=down),))
+
+
+def _leave(scene: Scene, plan: Insertion) -> Motion:
+    start, out = scene.gripper, plan.outside.position - plan.inside.position
+    path = (Waypoint(pose=Pose(position=start.position + out, rotation=start.rotation), near=_CORNER),)
+    return Motion(phase=Phase.RETREAT, path=lambda: path, grip=OPEN, steps=time_for(start, path))
+
+
+def _moving(scene: Scene, thing: str, phase: Phase, path: Sequence[Waypoint]) -> Motion:
+    """A motion with something in the hand, which ends when it is lost."""
+    return Motion(
+        phase=phase,
+        path=lambda: path,
+        grip=CLOSED,
+        steps=time_for(scene.gripper, path),
+        interrupted=lambda: not holds(scene, thing),
+    )
+
+
+def _travel_height(scene: Scene, end: Pose, held: str | None = None) -> float:
+    """How high the gripper travels to a place above another pose, turning on the way."""
+    start, hidden = scene.gripper, [held] if held else []
+    local = start.to_local(scene.surface(held)) if held else np.zeros((0, 3))
+    terrain = Terrain(scene.surroundings(*hidden), start=start.position[:2], end=end.position[:2])
+    undersides = (
+        Underside.of(pose, opening=2 * PANDA.inner, held=pose.to_world(local))
+        for pose in _turning(start, end)
+    )
+    return max(map(terrain.lowest_along, undersides)) + _MARGIN
+
+
+def _turning(start: Pose, end: Pose) -> list[Pose]:
+    """Poses at one place, turned from one to another in small steps."""
+    turn = start.twist_to(end) * np.repeat([0.0, 1.0], 3)
+    shares = np.linspace(0.0, 1.0, int(np.linalg.norm(turn) / _TURN_STRIDE) + 2)
+    return [start.moved(share * turn) for share in shares]

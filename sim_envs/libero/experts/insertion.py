@@ -1,0 +1,227 @@
+"""How a thing is brought in from the side, under a ceiling, and how it must be held for that.
+
+Going in is coming down, turned on its side: with the way in taken for down, a height map of the scene says
+how deep a gripper and what it holds can go.
+"""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from sim_envs.libero.experts.scene import Scene
+from sim_envs.scripted.clearance import Terrain, Underside, gripper_surface
+from sim_envs.scripted.grasps import Grasp, grasps_turned
+from sim_envs.scripted.gripper import PANDA, pointing
+from sim_envs.scripted.kinematics import Holding
+from sim_envs.scripted.poses import Box, Matrix3, Pose, Vector3
+from sim_envs.scripted.surfaces import Points
+
+_TILTS = np.radians(np.arange(30.0, 91.0, 15.0))
+_HEADINGS = np.radians(np.arange(-180.0, 180.0, 30.0))
+_PER_TURN = 2
+"""Grasps of each rotation that are looked at closely: the best."""
+
+_WAYS = 4
+"""Ways into a region that are looked at: across its sides."""
+
+_HOVER = 0.012
+"""Height (m) above the ground at which a thing is moved in; points stand for neighbours 5 mm away."""
+
+_FROM_THE_EDGE = 0.012
+"""How far (m) inside a region's edge the middle of a thing is brought at least."""
+
+_FROM_THE_BACK = 0.01
+"""Room (m) left before what ends the way in."""
+
+_ASIDE = (0.015, 0.005, 0.0)
+"""Room (m) left at both sides, if there is so much; else the next."""
+
+_SPACING = 0.01
+
+_UP = np.array([0.0, 0.0, 1.0])
+
+_COLUMN = 0.012
+_CEILING = 0.02
+"""What is over the middle of a region, this near (m) in the plan and this much (m) higher, is a ceiling."""
+
+_FLAT = 0.01
+"""Regions less high than twice this (m) are surfaces, which lie in what they are the top of."""
+
+_BACK = 0.06
+"""How far (m) before a grasp the gripper is in line with it."""
+
+_FARTHEST_OUT = 0.4
+"""How far (m) before its end a way in may begin."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Insertion:
+    """How a thing is taken, and where it is brought with it.
+
+    Attributes:
+        grasp: Where it is held, in its own frame.
+        before: The gripper in line with the grasp.
+        taking: The gripper at the grasp.
+        outside: The gripper before the way in, at its height.
+        inside: The gripper at the end of the way in.
+    """
+
+    grasp: Grasp
+    before: Pose
+    taking: Pose
+    outside: Pose
+    inside: Pose
+
+
+def is_roofed(scene: Scene, target: str) -> bool:
+    """Whether a fixture is over the middle of a region, so that nothing gets into it from above."""
+    region = scene.region(target)
+    if region is None or _half_along(region, _UP) < _FLAT:
+        return False
+    points = scene.surroundings(*scene.movable - {scene.owner(target)})
+    over = points - region.pose.position
+    column = over[np.linalg.norm(over[:, :2], axis=1) < _COLUMN]
+    ceiling = max(_half_along(region, _UP) / 2, _CEILING)
+    return bool(len(column) and column[:, 2].max() > ceiling)
+
+
+def insertions(scene: Scene, thing: str, target: str) -> Iterator[Insertion]:
+    """All that are found to be within the arm's reach and clear of everything, good grasps first."""
+    region = scene.region(target)
+    assert region is not None
+    frame, reach, body = scene.pose(thing), scene.reach(), scene.body(thing)
+    ways = [way for heading in _ways_into(region) if (way := _Way(scene, thing, region, heading)).is_open()]
+    for grasp in _grasps(scene, thing) if ways else ():
+        taking = frame.after(grasp.pose)
+        before = _drawn_back(taking, _BACK)
+        arm = reach.along([before, taking], beside=body)
+        if arm is None:
+            continue
+        holding = Holding(body=body, grip=frame.seen_from(taking))
+        for way in ways:
+            if (inside := way.end(taking)) is None:
+                continue
+            outside = way.begin(inside, taking)
+            if reach.along([outside, inside], start=arm, holding=holding) is not None:
+                yield Insertion(grasp=grasp, before=before, taking=taking, outside=outside, inside=inside)
+
+
+class _Way:
+    """A straight way into a region, level and towards one heading."""
+
+    def __init__(self, scene: Scene, thing: str, region: Box, heading: float) -> None:
+        self._region, self._heading = region, heading
+        self._along = np.array([np.cos(heading), np.sin(heading), 0.0])
+        # Rows: what is across the way, up, and against the way, which takes the place of up.
+        self._aside = np.array([-self._along[1], self._along[0], 0.0])
+        self._turn = np.stack([self._aside, np.cross(-self._along, self._aside), -self._along])
+        self._frame, self._thing = scene.pose(thing), scene.surface(thing)
+        self._surroundings = scene.surroundings(thing)
+        middle = (self._turn @ region.pose.position)[:2]
+        self._terrain = Terrain(self._surroundings @ self._turn.T, start=middle, end=middle)
+
+    def is_open(self) -> bool:
+        """Whether the thing, as it is turned now, can get in alone."""
+        return self._end(self._frame.rotation, np.zeros((0, 3))) is not None
+
+    def end(self, taking: Pose) -> Pose | None:
+        """Where a gripper ends that took the thing like this, if it gets in, heading along the way."""
+        grip = taking.seen_from(self._frame)
+        rotation = _about_up(self._heading - _heading_of(taking)) @ self._frame.rotation
+        hand = Pose(position=np.zeros(3), rotation=rotation).after(grip)
+        end = self._end(rotation, hand.to_world(gripper_surface(opening=2 * PANDA.inner)))
+        return None if end is None else end.after(grip)
+
+    def begin(self, inside: Pose, taking: Pose) -> Pose:
+        """Where the gripper is when what it holds is out of the way of what comes from above."""
+        held = inside.to_world(taking.to_local(self._thing))
+        underside = Underside.of(inside, opening=2 * PANDA.inner, held=held)
+        end, height = inside.position[:2], inside.position[2]
+        start = end - _FARTHEST_OUT * self._along[:2]
+        terrain = Terrain(self._surroundings, start=start, end=end)
+        for distance in np.arange(0.0, _FARTHEST_OUT, _SPACING):
+            place = end - distance * self._along[:2]
+            if terrain.lowest(underside, place) <= height:
+                start = place - _SPACING * self._along[:2]
+                break
+        return Pose(position=np.array([*start, height]), rotation=inside.rotation)
+
+    def _end(self, rotation: Matrix3, hand: Points) -> Pose | None:
+        """The thing's pose at the end of the way, if it gets into the region.
+
+        Args:
+            rotation: The thing's.
+            hand: Points that come with it, from its own position, in world axes.
+        """
+        thing = self._frame.to_local(self._thing) @ rotation.T
+        height = self._ground(thing) + _HOVER
+        underside = Underside.around(np.concatenate([thing, hand]) @ self._turn.T)
+        position = self._nearest_to_the_middle(underside, height)
+        return None if position is None else Pose(position=position, rotation=rotation)
+
+    def _nearest_to_the_middle(self, underside: Underside, height: float) -> Vector3 | None:
+        middle = self._turn @ self._region.pose.position
+        wide, deep = (_half_along(self._region, axis) - _FROM_THE_EDGE for axis in (self._aside, self._along))
+        level = float((self._turn @ np.array([0.0, 0.0, height]))[1])
+        for gap in _ASIDE:
+            for aside in sorted(np.arange(-wide, wide + 1e-9, _SPACING), key=abs):
+                places = [np.array([middle[0] + aside + step, level]) for step in (-gap, 0.0, gap)]
+                depth = max(self._terrain.lowest(underside, place) for place in places) + _FROM_THE_BACK
+                depth = max(depth, middle[2])
+                if depth <= middle[2] + deep:
+                    return self._turn.T @ np.array([*places[1], depth])
+        return None
+
+    def _ground(self, thing: Points) -> float:
+        """How high the thing's own position is when it stands in the region."""
+        middle = self._region.pose.position
+        low = self._surroundings[self._surroundings[:, 2] < middle[2]]
+        terrain = Terrain(low, start=middle[:2], end=middle[:2])
+        return terrain.lowest(Underside.around(thing), middle[:2])
+
+
+def _grasps(scene: Scene, thing: str) -> list[Grasp]:
+    """Tilted grasps from all around, best first."""
+    frame, center = scene.pose(thing), scene.center_of_mass(thing)
+    surface, surroundings = scene.surface(thing), scene.surroundings(thing)
+    found: list[Grasp] = []
+    for tilt in _TILTS:
+        for heading in _HEADINGS:
+            turn = pointing(float(heading), float(tilt))
+            grasps = grasps_turned([turn], surface, surroundings, frame=frame, center_of_mass=center)
+            found += _best_different(grasps)
+    return sorted(found, key=lambda grasp: grasp.cost)
+
+
+def _best_different(grasps: Sequence[Grasp]) -> list[Grasp]:
+    """The first few that differ from each other."""
+    kept: list[Grasp] = []
+    for grasp in grasps:
+        if len(kept) < _PER_TURN and all(grasp.differs_from(other) for other in kept):
+            kept.append(grasp)
+    return kept
+
+
+def _ways_into(region: Box) -> list[float]:
+    first = region.pose.rotation[:, 0]
+    start = float(np.arctan2(first[1], first[0]))
+    return [start + 2 * np.pi * way / _WAYS for way in range(_WAYS)]
+
+
+def _half_along(region: Box, axis: Vector3) -> float:
+    """Half the extent (m) of a region along an axis of the world."""
+    return float(np.abs(axis @ region.pose.rotation) @ region.half)
+
+
+def _drawn_back(pose: Pose, distance: float) -> Pose:
+    return Pose(position=pose.position - distance * pose.rotation[:, 2], rotation=pose.rotation)
+
+
+def _heading_of(gripper: Pose) -> float:
+    return float(np.arctan2(gripper.rotation[1, 2], gripper.rotation[0, 2]))
+
+
+def _about_up(angle: float) -> Matrix3:
+    cos, sin = np.cos(angle), np.sin(angle)
+    return np.array([[cos, -sin, 0.0], [sin, cos, 0.0], [0.0, 0.0, 1.0]])

@@ -1,0 +1,93 @@
+"""Drawers, doors and knobs: the joint behind one of LIBERO's names, and which values a goal wants."""
+
+import dataclasses
+from typing import Any
+
+import mujoco
+import numpy as np
+from scipy.spatial.transform import Rotation
+
+from sim_envs.scripted.poses import Pose, Vector3
+
+_RANGES = {
+    "open": "default_open_ranges",
+    "close": "default_close_ranges",
+    "turnon": "default_turnon_ranges",
+    "turnoff": "default_turnoff_ranges",
+}
+"""Where LIBERO keeps, per kind of fixture, the joint values that count as open, closed, on and off."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Joint:
+    """A joint of a fixture as it is now; values are metres of a slide or radians of a hinge.
+
+    Attributes:
+        name: MuJoCo's name of it.
+        fixture: LIBERO's name of what it belongs to.
+        body: Which body it moves.
+        slides: Whether it is a slide; otherwise it is a hinge.
+        axis: Its direction in the world.
+        anchor: A point on the axis (m).
+        value: Where it is.
+    """
+
+    name: str
+    fixture: str
+    body: int
+    slides: bool
+    axis: Vector3
+    anchor: Vector3
+    value: float
+
+    def carried(self, pose: Pose, by: float) -> Pose:
+        """Where a pose that is fixed to the moving part gets to when the joint moves by so much."""
+        if self.slides:
+            return Pose(position=pose.position + by * self.axis, rotation=pose.rotation)
+        turn = Rotation.from_rotvec(by * self.axis).as_matrix()
+        position = self.anchor + turn @ (pose.position - self.anchor)
+        return Pose(position=position, rotation=turn @ pose.rotation)
+
+    def direction_at(self, point: Vector3) -> Vector3:
+        """Which way (unit vector) a point of the moving part goes as the joint's value grows."""
+        way = self.axis if self.slides else np.cross(self.axis, point - self.anchor)
+        return way / max(float(np.linalg.norm(way)), 1e-9)
+
+
+def read_joint(env: Any, name: str) -> Joint | None:
+    """The joint that opens, closes or turns what LIBERO calls `name`: a drawer's region, or a fixture with
+    one moving part. None if there is no such joint."""
+    region = env.object_sites_dict.get(name)
+    names = list(region.joints or ()) if region is not None else _joints_of_fixture(env, name)
+    if len(names) != 1:
+        return None
+    model, data = env.sim.model._model, env.sim.data._data
+    joint = int(mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_JOINT, names[0]))
+    return Joint(
+        name=names[0],
+        fixture=name if region is None else region.parent_name,
+        body=int(model.jnt_bodyid[joint]),
+        slides=bool(model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_SLIDE),
+        axis=data.xaxis[joint].copy(),
+        anchor=data.xanchor[joint].copy(),
+        value=float(data.qpos[model.jnt_qposadr[joint]]),
+    )
+
+
+def read_container(env: Any, region: str) -> Joint | None:
+    """The joint to be opened before anything can go into a region: a drawer's own, or the fixture's door."""
+    joint = read_joint(env, region)
+    if joint is None and region in env.object_sites_dict:
+        joint = read_joint(env, getattr(env.object_sites_dict[region], "parent_name", None) or "")
+    return joint if joint is not None and wanted_range(env, "open", joint) else None
+
+
+def wanted_range(env: Any, predicate: str, joint: Joint) -> tuple[float, float] | None:
+    """Between which values of the joint a predicate holds, by LIBERO's own table; None if it has none."""
+    table = env.get_object(joint.fixture).object_properties["articulation"]
+    values = table.get(_RANGES[predicate])
+    return (float(min(values)), float(max(values))) if values else None
+
+
+def _joints_of_fixture(env: Any, name: str) -> list[str]:
+    return list(env.fixtures_dict[name].joints) if name in env.fixtures_dict else []

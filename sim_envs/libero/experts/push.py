@@ -1,0 +1,91 @@
+"""To slide a flat thing over the table, with closed fingers set down on its inside."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from sim_envs.libero.experts.reaching import leave, reach
+from sim_envs.libero.experts.scene import Goal, Scene
+from sim_envs.scripted.clearance import XY
+from sim_envs.scripted.gripper import PANDA, downward
+from sim_envs.scripted.motion import CLOSED, Motion, Phase, Skill, Waypoint
+from sim_envs.scripted.poses import Pose, Vector3
+
+_FLAT = 0.035
+"""A thing lower than this (m) has no wall to be taken by."""
+
+_PRESS = 0.008
+"""How far (m) below the thing's inside the fingertips are told to go, for it to come along."""
+
+_CLOSE_ENOUGH = 0.008
+"""How near the middle of its spot (m) a thing is left."""
+
+_AHEAD = 0.025
+"""How far (m) ahead the fingers are told to go: slowly enough for a rim not to be climbed."""
+
+_SLIPPED = 0.07
+"""Farther than this (m) from its middle the fingers no longer move a thing."""
+
+_STEPS = 200
+"""Control steps after which sliding is begun anew."""
+
+_MIDDLE = 0.02
+"""How far (m) around its middle a thing's surface is looked at."""
+
+_UP = 0.08
+
+
+def is_pushed(scene: Scene, goal: Goal) -> bool:
+    """Whether a goal asks for something flat, too wide for the fingers, to lie on a spot of the table.
+
+    From above such a thing can be taken neither across its middle nor by a wall; it is on the table already,
+    so it is slid there.
+    """
+    if goal.predicate != "on" or scene.owner(goal.arguments[1]):
+        return False
+    size = np.ptp(scene.surface(goal.arguments[0]), axis=0)
+    return bool(size[2] < _FLAT and size[:2].min() > 2 * PANDA.inner)
+
+
+def slide(scene: Scene, goal: Goal) -> Skill:
+    """Slide the first argument to the middle of the second, as often as it takes."""
+    while not scene.satisfied(goal):
+        thing, target = goal.arguments
+        spot = _inside(scene, thing)
+        start = Pose(position=spot + np.array([0.0, 0.0, PANDA.tip]), rotation=downward(np.pi / 2))
+        yield reach(scene, start, start.at_height(start.position[2] + _UP), CLOSED)
+        yield _drag(scene, thing, target)
+        yield leave(scene, np.array([0.0, 0.0, _UP]), CLOSED)
+
+
+def _inside(scene: Scene, thing: str) -> Vector3:
+    """The top of a thing's surface at its middle (m)."""
+    surface, middle = scene.surface(thing), scene.center_of_mass(thing)
+    under = surface[np.linalg.norm(surface[:, :2] - middle[:2], axis=1) < _MIDDLE]
+    return np.array([*middle[:2], under[:, 2].max() if len(under) else middle[2]])
+
+
+def _drag(scene: Scene, thing: str, target: str) -> Motion:
+    start = scene.gripper
+    low = _inside(scene, thing)[2] + PANDA.tip - _PRESS
+
+    def missing() -> XY:
+        return (scene.position(target) - scene.position(thing))[:2]
+
+    def slipped_off() -> bool:
+        off = (scene.gripper.position - scene.position(thing))[:2]
+        return bool(np.linalg.norm(off) > _SLIPPED)
+
+    def path() -> Sequence[Waypoint]:
+        way = missing() * min(1.0, _AHEAD / max(float(np.linalg.norm(missing())), 1e-9))
+        position = np.array([*(scene.gripper.position[:2] + way), low])
+        pose = Pose(position=position, rotation=start.rotation)
+        return (Waypoint(pose=pose, near=0.0, aligned=0.0),)
+
+    return Motion(
+        phase=Phase.PUSH,
+        path=path,
+        grip=CLOSED,
+        steps=_STEPS,
+        interrupted=lambda: bool(np.linalg.norm(missing()) < _CLOSE_ENOUGH) or slipped_off(),
+    )

@@ -1,0 +1,252 @@
+"""What an expert may know and a policy may not: poses, shapes, contacts and goals, read from MuJoCo."""
+
+import dataclasses
+import functools
+from typing import Any, Protocol, runtime_checkable
+
+import mujoco
+import numpy as np
+from jaxtyping import Float64
+
+from sim_envs.libero.experts.joints import Joint, read_container, read_joint, wanted_range
+from sim_envs.scripted.collisions import Collisions
+from sim_envs.scripted.kinematics import Arm, Reach
+from sim_envs.scripted.poses import Box, Pose, Vector3, Vector6
+from sim_envs.scripted.surfaces import Points
+from sim_envs.world import Advance
+
+
+@runtime_checkable
+class Simulator(Protocol):
+    """What an expert is bound to: a simulator with one of LIBERO's tasks loaded."""
+
+    @property
+    def env(self) -> Any:
+        """LIBERO's own environment (`BDDLBaseDomain`) underneath."""
+
+    def advance(self, actions: Float64[np.ndarray, "steps action"]) -> Advance:
+        """Run the actions, one control step each, and stop at success."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Goal:
+    """One conjunct of a task's goal, as BDDL writes it: `on(bowl, plate)`, `open(drawer)`.
+
+    Attributes:
+        predicate: Its name, lower case.
+        arguments: Names of things and regions.
+    """
+
+    predicate: str
+    arguments: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.predicate}({', '.join(self.arguments)})"
+
+    @classmethod
+    def all_of(cls, env: Any) -> "tuple[Goal, ...]":
+        """The goals of a LIBERO environment, in BDDL's order."""
+        goals = env.parsed_problem["goal_state"]
+        return tuple(cls(predicate=goal[0].lower(), arguments=tuple(goal[1:])) for goal in goals)
+
+
+class Scene:
+    """A reading glass over one episode of a LIBERO environment; writes nothing.
+
+    LIBERO may rebuild MuJoCo's model at a reset, so a scene is made anew for each episode.
+    """
+
+    def __init__(self, env: Any) -> None:
+        self._env = env
+        self._model = env.sim.model._model
+        self._data = env.sim.data._data
+        self._grip_site = self._id(mujoco.mjtObj.mjOBJ_SITE, env.robots[0].controller.eef_name)
+        self._robot_root = int(self._model.body_rootid[self._model.site_bodyid[self._grip_site]])
+        fingers = env.robots[0].gripper.important_geoms
+        self._fingers = [self._geom_ids(fingers[side]) for side in ("left_finger", "right_finger")]
+        self.goals = Goal.all_of(env)
+
+    @property
+    def seconds(self) -> float:
+        """Simulated time since the model was reset."""
+        return float(self._data.time)
+
+    @property
+    def base(self) -> Pose:
+        """The pose of the robot's base."""
+        rotation = self._data.xmat[self._robot_root].reshape(3, 3).copy()
+        return Pose(position=self._data.xpos[self._robot_root].copy(), rotation=rotation)
+
+    @property
+    def gripper(self) -> Pose:
+        """The pose of the grip site: z points out of the hand, x from finger to finger."""
+        site = self._grip_site
+        rotation = self._data.site_xmat[site].reshape(3, 3).copy()
+        return Pose(position=self._data.site_xpos[site].copy(), rotation=rotation)
+
+    @property
+    def gripper_velocity(self) -> Vector6:
+        """Linear (m/s) and angular (rad/s) velocity of the grip site, in world axes."""
+        site, kind = self._grip_site, mujoco.mjtObj.mjOBJ_SITE
+        velocity = np.zeros(6)
+        mujoco.mj_objectVelocity(self._model, self._data, kind, site, velocity, 0)
+        return np.concatenate([velocity[3:], velocity[:3]])
+
+    @property
+    def mobility(self) -> Float64[np.ndarray, "6 6"]:
+        """How the grip site accelerates (m/s², rad/s²) per unit of wrench (N, Nm) on it: J M⁻¹ Jᵀ."""
+        size = self._model.nv
+        jacobian, inertia = np.zeros((6, size)), np.zeros((size, size))
+        mujoco.mj_jacSite(self._model, self._data, jacobian[:3], jacobian[3:], self._grip_site)
+        mujoco.mj_fullM(self._model, inertia, self._data.qM)
+        arm = np.asarray(self._env.robots[0]._ref_joint_vel_indexes)
+        jacobian = jacobian[:, arm]
+        return jacobian @ np.linalg.solve(inertia[np.ix_(arm, arm)], jacobian.T)
+
+    @property
+    def opening(self) -> float:
+        """Distance between the finger pads (m), 0.08 when fully open."""
+        joints = self._env.robots[0]._ref_gripper_joint_pos_indexes
+        return float(np.abs(self._data.qpos[joints]).sum())
+
+    def satisfied(self, goal: Goal) -> bool:
+        """Whether a goal holds now, by LIBERO's own predicate."""
+        return bool(self._env._eval_predicate([goal.predicate, *goal.arguments]))
+
+    def position(self, name: str) -> Vector3:
+        """Where a thing or a region is (m), by the point that LIBERO's predicates look at."""
+        if name in self._env.object_sites_dict:
+            site = self._id(mujoco.mjtObj.mjOBJ_SITE, name)
+            return self._data.site_xpos[site].copy()
+        return self.pose(name).position
+
+    def region(self, name: str) -> Box | None:
+        """The box of a region, as LIBERO's predicates see it; None for a thing."""
+        if name not in self._env.object_sites_dict:
+            return None
+        rotation = self._data.site_xmat[self._id(mujoco.mjtObj.mjOBJ_SITE, name)].reshape(3, 3).copy()
+        half = np.asarray(self._env.object_sites_dict[name].size, np.float64)
+        return Box(pose=Pose(position=self.position(name), rotation=rotation), half=half)
+
+    def reach(self) -> Reach:
+        """A copy of this moment in which the arm may be moved about."""
+        return Reach(self._model, self._data, self._arm)
+
+    def body(self, name: str) -> int:
+        """The number of a thing's body in MuJoCo's model."""
+        return int(self._env.obj_body_id[name])
+
+    @property
+    def movable(self) -> frozenset[str]:
+        """The things that can be carried; fixtures cannot."""
+        return frozenset(self._env.objects_dict)
+
+    def owner(self, name: str) -> str:
+        """The thing that a region is part of; a thing's own name; `` for regions of the floor or a table."""
+        region = self._env.object_sites_dict.get(name)
+        return name if region is None else region.parent_name or ""
+
+    def pose(self, name: str) -> Pose:
+        """The pose of a thing."""
+        body = self._env.obj_body_id[name]
+        rotation = self._data.xmat[body].reshape(3, 3).copy()
+        return Pose(position=self._data.xpos[body].copy(), rotation=rotation)
+
+    def center_of_mass(self, name: str) -> Vector3:
+        """The centre of mass of a thing (m)."""
+        return self._data.subtree_com[self._env.obj_body_id[name]].copy()
+
+    def surface(self, name: str) -> Points:
+        """Points on a thing's collision surface, in world coordinates."""
+        return self._surface_of({self._root(name)})
+
+    def surroundings(self, *without: str) -> Points:
+        """Points on all collision surfaces but the robot's and those of the things named."""
+        hidden = {self._root(name) for name in without}
+        return self._surface_of({int(root) for root in self._model.body_rootid} - hidden)
+
+    def joint(self, name: str) -> Joint | None:
+        """The joint behind a drawer's region, or behind a fixture with one moving part; None if none."""
+        return read_joint(self._env, name)
+
+    def container(self, region: str) -> Joint | None:
+        """The joint that has to be open before anything can go into a region; None if it is always open."""
+        return read_container(self._env, region)
+
+    def wanted(self, predicate: str, joint: Joint) -> tuple[float, float] | None:
+        """Between which values of a joint `open`, `close`, `turnon` or `turnoff` holds; None if nowhere."""
+        return wanted_range(self._env, predicate, joint)
+
+    def part_boxes(self, joint: Joint) -> list[Box]:
+        """The collision shapes of what a joint moves, each by its bounding box."""
+        return self._collisions.boxes(self._moved_by(joint))
+
+    def part_surface(self, joint: Joint) -> Points:
+        """Points on the surface of what a joint moves, in world coordinates."""
+        return self._collisions.surface(self._moved_by(joint))
+
+    def surroundings_of_part(self, joint: Joint) -> Points:
+        """Points on all surfaces but the robot's and those of what a joint moves."""
+        return self._collisions.surface(set(range(self._model.nbody)) - self._moved_by(joint))
+
+    def fixtures_beside(self, joint: Joint) -> Points:
+        """Those of them that stay where they are: on bodies that no free joint carries."""
+        free = {
+            int(self._model.jnt_bodyid[free])
+            for free in np.flatnonzero(self._model.jnt_type == mujoco.mjtJoint.mjJNT_FREE)
+        }
+        roots = {int(root) for root in self._model.body_rootid} - free
+        fixed = {body for body in range(self._model.nbody) if int(self._model.body_rootid[body]) in roots}
+        return self._collisions.surface(fixed - self._moved_by(joint))
+
+    def fingers_touching(self, name: str) -> int:
+        """How many of the two fingers touch a thing: 0, 1 or 2."""
+        root = self._root(name)
+        pairs = self._data.contact.geom[: self._data.ncon]
+        roots = self._model.body_rootid[self._model.geom_bodyid[pairs]]
+        beside = {int(geom) for geom in pairs[:, ::-1][roots == root]}
+        return sum(bool(finger & beside) for finger in self._fingers)
+
+    @functools.cached_property
+    def _collisions(self) -> Collisions:
+        return Collisions(self._model, self._data, robot=self._robot_root)
+
+    @functools.cached_property
+    def _arm(self) -> Arm:
+        robot = self._env.robots[0]
+        joints = [self._joint(name) for name in robot.robot_joints]
+        ranges = self._model.jnt_range[[self._joint(name) for name in robot.gripper.joints]]
+        return Arm(
+            root=self._robot_root,
+            site=self._grip_site,
+            qpos=np.asarray(robot._ref_joint_pos_indexes),
+            dof=np.asarray(robot._ref_joint_vel_indexes),
+            fingers=np.asarray(robot._ref_gripper_joint_pos_indexes),
+            open=np.where(np.abs(ranges[:, 0]) > np.abs(ranges[:, 1]), *ranges.T),
+            limits=self._model.jnt_range[joints],
+            resting=np.asarray(robot.controller.initial_joint),
+        )
+
+    def _id(self, kind: Any, name: str) -> int:
+        return int(mujoco.mj_name2id(self._model, kind, name))
+
+    def _joint(self, name: str) -> int:
+        return self._id(mujoco.mjtObj.mjOBJ_JOINT, name)
+
+    def _geom_ids(self, names: list[str]) -> frozenset[int]:
+        return frozenset(self._id(mujoco.mjtObj.mjOBJ_GEOM, name) for name in names)
+
+    def _root(self, name: str) -> int:
+        return int(self._model.body_rootid[self._env.obj_body_id[name]])
+
+    def _moved_by(self, joint: Joint) -> set[int]:
+        """The bodies that a joint moves."""
+        moved = {joint.body}
+        for body in range(joint.body + 1, self._model.nbody):
+            if int(self._model.body_parentid[body]) in moved:
+                moved.add(body)
+        return moved
+
+    def _surface_of(self, roots: set[int]) -> Points:
+        bodies = {body for body in range(self._model.nbody) if int(self._model.body_rootid[body]) in roots}
+        return self._collisions.surface(bodies)

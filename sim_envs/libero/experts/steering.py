@@ -1,0 +1,151 @@
+"""From waypoints to actions: LIBERO's operational-space controller, foreseen and steered for a few steps."""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Float64, Int64
+from scipy.linalg import expm, solve_discrete_are
+
+from sim_envs.scripted.motion import Waypoint, progress
+from sim_envs.scripted.poses import Pose, Vector6
+
+Matrix6 = Float64[np.ndarray, "6 6"]
+
+ACTION_SCALE = np.array([0.05, 0.05, 0.05, 0.5, 0.5, 0.5])
+"""Metres and radians per control step that an action of 1 asks for (robosuite's osc_pose.json)."""
+
+CONTROL_SECONDS = 0.05
+_STIFFNESS = 150.0
+_DAMPING = 2 * _STIFFNESS**0.5
+
+_LEAST_MOBILITY = 1e-3
+"""Acceleration per wrench, along any direction, is taken to be at least this (1/kg, 1/(kg m²)). With its
+elbow stretched the arm cannot move one way at all, and there is no best delta for that."""
+
+_FARTHEST = np.array([0.06, 0.3])
+"""Larger errors (m, rad) are steered at as if they were this large: the gripper travels at full speed."""
+
+_ERROR_COST = np.repeat([1.0, 0.05], 3)
+_VELOCITY_COST = np.repeat([1e-3, 1e-5], 3)
+_DELTA_COST = np.repeat([0.05, 0.002], 3)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GripperState:
+    """Pose and velocity (m/s, rad/s) of the grip site."""
+
+    pose: Pose
+    velocity: Vector6
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ArmModel:
+    """How the gripper answers a delta that is held for one control step, near one configuration of the arm.
+
+    Attributes:
+        moved_by_velocity: The way per velocity at the start of the step.
+        moved_by_delta: The way per delta.
+        velocity_kept: The velocity at the end of the step per velocity at its start.
+        velocity_by_delta: The velocity at the end of the step per delta.
+        gain: The best delta per what is missing of position and velocity.
+    """
+
+    moved_by_velocity: Matrix6
+    moved_by_delta: Matrix6
+    velocity_kept: Matrix6
+    velocity_by_delta: Matrix6
+    gain: Float64[np.ndarray, "6 12"]
+
+    @classmethod
+    def near(cls, mobility: Matrix6) -> "ArmModel":
+        """The model for an arm whose gripper accelerates by `mobility @ wrench`.
+
+        robosuite's controller divides forces and torques each by their own inertia, as if they did not meet
+        in the arm. They do; what is left is a coupled spring, here integrated exactly over a control step.
+        """
+        mobility = _without_dead_ends(mobility)
+        inertia = np.zeros((6, 6))
+        inertia[:3, :3] = np.linalg.inv(mobility[:3, :3])
+        inertia[3:, 3:] = np.linalg.inv(mobility[3:, 3:])
+        coupling = mobility @ inertia
+        rates = np.zeros((12, 12))
+        rates[:6, 6:] = np.eye(6)
+        rates[6:, :6] = -_STIFFNESS * coupling
+        rates[6:, 6:] = -_DAMPING * coupling
+        step = expm(rates * CONTROL_SECONDS)
+        moved_by_delta, velocity_by_delta = np.eye(6) - step[:6, :6], -step[6:, :6]
+        moved_by_velocity, velocity_kept = step[:6, 6:], step[6:, 6:]
+        gain = _regulator(
+            np.block([[np.eye(6), moved_by_velocity], [np.zeros((6, 6)), velocity_kept]]),
+            np.concatenate([moved_by_delta, velocity_by_delta]),
+        )
+        return cls(
+            moved_by_velocity=moved_by_velocity,
+            moved_by_delta=moved_by_delta,
+            velocity_kept=velocity_kept,
+            velocity_by_delta=velocity_by_delta,
+            gain=gain,
+        )
+
+    def delta_towards(self, target: Pose, state: GripperState, *, pace: float = 1.0) -> Vector6:
+        """The delta (m, rad) to command now, at a share of full speed; no part exceeds an action of 1."""
+        error = state.pose.twist_to(target).reshape(2, 3)
+        norms = np.linalg.norm(error, axis=1)
+        error *= np.minimum(1.0, pace * _FARTHEST / np.maximum(norms, 1e-12))[:, None]
+        delta = self.gain @ np.concatenate([error.ravel(), -state.velocity])
+        return delta / max(1.0, np.abs(delta / ACTION_SCALE).max())
+
+    def foresee(self, state: GripperState, delta: Vector6) -> GripperState:
+        """Where the gripper will be one control step after a delta is commanded, if nothing is in its way."""
+        moved = self.moved_by_velocity @ state.velocity + self.moved_by_delta @ delta
+        velocity = self.velocity_kept @ state.velocity + self.velocity_by_delta @ delta
+        return GripperState(pose=state.pose.moved(moved), velocity=velocity)
+
+    def follow(
+        self, path: Sequence[Waypoint], state: GripperState, *, passed: int, steps: int, pace: float = 1.0
+    ) -> "Plan":
+        """Follow a path from its first waypoint not yet `passed`, open loop for `steps` control steps."""
+        deltas, counts = np.zeros((steps, 6)), np.zeros(steps + 1, dtype=np.int64)
+        counts[0] = progress(path, state.pose, passed)
+        for step in range(steps):
+            deltas[step] = self.delta_towards(path[min(counts[step], len(path) - 1)].pose, state, pace=pace)
+            state = self.foresee(state, deltas[step])
+            counts[step + 1] = progress(path, state.pose, int(counts[step]))
+        return Plan(deltas=deltas, passed=counts)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What is to be commanded over the next control steps, and what is foreseen to come of it.
+
+    Attributes:
+        deltas: Metres and radians, one row per step.
+        passed: How many waypoints of the path are behind after 0, 1, … steps.
+    """
+
+    deltas: Float64[np.ndarray, "steps 6"]
+    passed: Int64[np.ndarray, " steps+1"]
+
+    def actions(self, grip: float) -> Float64[np.ndarray, "steps 7"]:
+        """LIBERO's actions, with one command to the fingers throughout."""
+        grips = np.full((len(self.deltas), 1), grip)
+        return np.clip(np.concatenate([self.deltas / ACTION_SCALE, grips], axis=1), -1.0, 1.0)
+
+
+def _without_dead_ends(mobility: Matrix6) -> Matrix6:
+    along, directions = np.linalg.eigh(mobility)
+    if along[0] >= _LEAST_MOBILITY:
+        return mobility
+    return (directions * np.maximum(along, _LEAST_MOBILITY)) @ directions.T
+
+
+def _regulator(
+    state_to_state: Float64[np.ndarray, "12 12"], delta_to_state: Float64[np.ndarray, "12 6"]
+) -> Float64[np.ndarray, "6 12"]:
+    """The gain that is optimal for the linear-quadratic costs above."""
+    costs = np.diag(np.concatenate([_ERROR_COST, _VELOCITY_COST]))
+    effort = np.diag(_DELTA_COST)
+    to_go = solve_discrete_are(state_to_state, delta_to_state, costs, effort)
+    curved = delta_to_state.T @ to_go
+    return np.linalg.solve(effort + curved @ delta_to_state, curved @ state_to_state)

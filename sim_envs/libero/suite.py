@@ -1,0 +1,93 @@
+"""LIBERO's suites: 130 tasks with stored initial states, under the published protocol."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from importlib.metadata import version
+from typing import Any
+
+from configs.interface import Interface
+from configs.schema import SuiteConfig, Wordings
+from sim_envs.gl import require_backend
+from sim_envs.libero.assets import find_assets
+from sim_envs.libero.bootstrap import PINNED_VERSIONS, check_versions
+from sim_envs.libero.conventions import LIBERO_INTERFACE
+from sim_envs.libero.tasks import FIRST_DRAWN, LiberoTask, get_task, init_states, list_tasks
+from sim_envs.libero.wordings import wording_of, wordings
+from sim_envs.scripted.policy import ScriptedPolicy
+from sim_envs.suite import Assets, InitIds, Task
+from sim_envs.world import EpisodeKey, World
+
+
+class LiberoSuite:
+    """One of LIBERO's suites. Implements `sim_envs.suite.Suite`."""
+
+    def __init__(self, protocol: SuiteConfig, *, assets: str = "auto") -> None:
+        """Find the suite's assets.
+
+        Args:
+            protocol: Its name is the suite's in LIBERO.
+            assets: LIBERO's asset tree: a folder, or the name of a source (auto, standins, download).
+
+        Raises:
+            UsageError: There is no such suite or asset source.
+        """
+        self.protocol = protocol
+        self.interface: Interface = LIBERO_INTERFACE
+        self._tasks = list_tasks(protocol.name)
+        self._asset_set = find_assets(assets)
+        self.assets = Assets(name=self._asset_set.name, digest=self._asset_set.digest)
+
+    def tasks(self) -> tuple[LiberoTask, ...]:
+        """All tasks, in LIBERO's task order 0."""
+        return self._tasks
+
+    def init_ids(self, task: Task) -> InitIds:
+        """The stored initial states; from 1000 on, states that LIBERO's own placement draws."""
+        return InitIds(stored=len(init_states(self._own(task))), drawn_from=FIRST_DRAWN)
+
+    def instruction(self, key: EpisodeKey, wordings: Wordings) -> str:
+        """The benchmark's own instruction, or one of the training or held-out wordings of it."""
+        return wording_of(key, self._tasks[key.task_id].language, wordings)
+
+    def check(self, tasks: Iterable[Task]) -> None:
+        """Refuse other versions than the pinned ones, missing assets, and a machine that cannot render."""
+        from sim_envs.libero.libero_env import require_assets  # imports LIBERO
+
+        check_versions()
+        require_backend()
+        for task in tasks:
+            require_assets(self._own(task), self._asset_set)
+
+    def open(self, task: Task) -> World:
+        """A simulator with the task loaded."""
+        from sim_envs.libero.sim import LiberoSim  # imports MuJoCo
+
+        return LiberoSim(self._own(task), assets=self._asset_set, camera_size=self.protocol.camera_size)
+
+    def describe(self, wordings: Wordings) -> Mapping[str, Any]:
+        """The pinned versions, and a digest of the wordings where they are not the benchmark's own."""
+        versions = {package: version(package) for package in PINNED_VERSIONS}
+        said = {} if wordings == "benchmark" else {"wordings": self._describe_wordings(wordings)}
+        return {"versions": versions, **said}
+
+    def expert(self, world: World, *, noise: float = 0.0) -> ScriptedPolicy:
+        """The expert that reads LIBERO's own environment.
+
+        Raises:
+            UsageError: It cannot do the world's task.
+        """
+        from sim_envs.libero.experts.expert import Expert
+        from sim_envs.libero.sim import LiberoSim
+
+        assert isinstance(world, LiberoSim), "a suite's expert is bound to worlds that the suite opened"
+        return Expert(world, noise)
+
+    def _own(self, task: Task) -> LiberoTask:
+        return get_task(task.suite, task.task_id)
+
+    def _describe_wordings(self, name: Wordings) -> dict[str, str]:
+        """Their name, and a digest that changes when any of them does."""
+        said = {task.language: wordings(task.language, name) for task in self._tasks}
+        canonical = json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+        return {"name": name, "digest": hashlib.sha256(canonical.encode()).hexdigest()[:16]}

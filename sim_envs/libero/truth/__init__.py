@@ -1,0 +1,1 @@
+"""LIBERO's account of an episode: phases, objects, facts, read from the simulator."""

@@ -1,0 +1,164 @@
+"""What truth tells of: things that can be moved, parts that open or switch, and which geoms are theirs."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import mujoco
+import numpy as np
+from jaxtyping import Float64
+
+from sim_envs.libero.truth.names import Names
+
+NOTHING = -1
+GROUNDS = {"table": -2, "floor": -3}
+"""Who a geom belongs to, where that is no item: what everything stands on, or nothing that is told of."""
+
+LEFT, RIGHT, HAND = 1, 2, 4
+"""Sides of the gripper: either finger, and the rest of the hand."""
+
+_AJAR = 0.05
+"""A drawer or door counts as closed up to this share of its way; LIBERO's own limit is exactly 0."""
+
+Vector3 = Float64[np.ndarray, " 3"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Articulation:
+    """A fixture's joint that opens or switches something.
+
+    Attributes:
+        address: Of its position in MuJoCo's `qpos`.
+        start: Position (m or rad) where it is closed or off.
+        end: Position from which on LIBERO calls it open or on.
+        switches: Whether it switches something on, rather than opening it.
+    """
+
+    address: int
+    start: float
+    end: float
+    switches: bool
+
+    def state(self, position: float) -> str:
+        """`open`, `closed` or `half open`; `on` or `off`."""
+        way = (position - self.start) / (self.end - self.start)
+        if self.switches:
+            return "on" if way >= 1 else "off"
+        return "open" if way > 1 else "closed" if way < _AJAR else "half open"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Item:
+    """A movable thing, or a part of a fixture that can be opened or turned on.
+
+    Attributes:
+        index: Its number among the scene's items.
+        name: LIBERO's name of the thing or of the fixture.
+        noun: What it is called.
+        body: MuJoCo's body that moves.
+        articulation: How it opens or switches; None for a thing.
+    """
+
+    index: int
+    name: str
+    noun: str
+    body: int
+    articulation: Articulation | None = None
+
+
+class Hulls:
+    """The boxes around the collision geoms of some items."""
+
+    def __init__(self, model: mujoco.MjModel, owner: np.ndarray, items: Sequence[Item]) -> None:
+        groups = [np.flatnonzero(owner == item.index) for item in items]
+        geoms = np.concatenate(groups)
+        rotations = np.zeros((len(geoms), 9))
+        for row, geom in zip(rotations, geoms, strict=True):
+            mujoco.mju_quat2Mat(row, model.geom_quat[geom])
+        self._rotations = rotations.reshape(-1, 3, 3)
+        offsets = np.einsum("gij,gj->gi", self._rotations, model.geom_aabb[geoms, :3])
+        self._centers, self._halves = model.geom_pos[geoms] + offsets, model.geom_aabb[geoms, 3:]
+        self._bodies = model.geom_bodyid[geoms]
+        self._first = np.cumsum([0, *map(len, groups[:-1])])
+        self._indices = [item.index for item in items]
+
+    def distances(self, point: Vector3, xpos: np.ndarray, xmat: np.ndarray) -> dict[int, float]:
+        """Item number to its squared distance from a point (m²)."""
+        frames = xmat[self._bodies].reshape(-1, 3, 3)
+        local = ((point - xpos[self._bodies])[:, None] @ frames)[:, 0] - self._centers
+        inside = (local[:, None] @ self._rotations)[:, 0]
+        beyond = np.maximum(np.abs(inside) - self._halves, 0.0)
+        squared = np.minimum.reduceat((beyond * beyond).sum(axis=1), self._first)
+        return dict(zip(self._indices, squared.tolist(), strict=True))
+
+
+def find_items(env: Any, model: mujoco.MjModel, names: Names) -> list[Item]:
+    """Every movable thing of an environment, then every part of a fixture that opens or switches."""
+    found: list[Item] = []
+    for name, noun in names.things.items():
+        root = int(model.body_rootid[env.obj_body_id[name]])
+        found.append(Item(index=len(found), name=name, noun=noun, body=root))
+    for name in names.fixtures:
+        ranges = getattr(env.get_object(name), "object_properties", {}).get("articulation", {})
+        for joint in _joints(env, name, ranges):
+            found.append(_part(model, names, len(found), name, joint, ranges))
+    return found
+
+
+def _joints(env: Any, fixture: str, ranges: dict[str, Sequence[float]]) -> list[str]:
+    return list(env.get_object(fixture).joints) if any(ranges.values()) else []
+
+
+def _part(
+    model: mujoco.MjModel,
+    names: Names,
+    index: int,
+    fixture: str,
+    joint: str,
+    ranges: dict[str, Sequence[float]],
+) -> Item:
+    switches = "default_turnon_ranges" in ranges
+    start, end = (
+        (ranges["default_turnoff_ranges"], ranges["default_turnon_ranges"])
+        if switches
+        else (ranges["default_close_ranges"], ranges["default_open_ranges"])
+    )
+    number = model.joint(joint).id
+    return Item(
+        index=index,
+        name=fixture,
+        noun=names.part(fixture, joint),
+        body=int(model.jnt_bodyid[number]),
+        articulation=Articulation(
+            address=int(model.jnt_qposadr[number]),
+            start=0.0 if 0.0 in start else min(start, key=abs),
+            end=min(end, key=abs),
+            switches=switches,
+        ),
+    )
+
+
+def owners(model: mujoco.MjModel, items: Sequence[Item]) -> np.ndarray:
+    """Geom to the number of the item it belongs to, or one of the numbers that are no item's."""
+    owner = np.full(model.nbody, GROUNDS["floor"])
+    of_body = {item.body: item.index for item in items}
+    for body in range(1, model.nbody):
+        parent = model.body_parentid[body]
+        inherited = owner[parent] if parent else _owner_of_root(model.body(body).name)
+        owner[body] = of_body.get(body, inherited)
+    collides = (model.geom_contype | model.geom_conaffinity) != 0
+    return np.where(collides, owner[model.geom_bodyid], NOTHING)
+
+
+def _owner_of_root(body: str) -> int:
+    return next((owner for noun, owner in GROUNDS.items() if noun in body), NOTHING)
+
+
+def sides(env: Any, model: mujoco.MjModel) -> np.ndarray:
+    """Geom to which side of the gripper it is on: a bit for either finger, one for the hand, 0 elsewhere."""
+    gripper = env.robots[0].gripper
+    side = np.zeros(model.ngeom, np.int64)
+    side[[model.geom(name).id for name in gripper.contact_geoms]] = HAND
+    for bit, finger in ((LEFT, "left_finger"), (RIGHT, "right_finger")):
+        side[[model.geom(name).id for name in gripper.important_geoms[finger]]] = bit
+    return side

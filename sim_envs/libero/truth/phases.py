@@ -1,0 +1,227 @@
+"""Which phase the robot is in, from what its gripper touches and how things move; no phase flickers."""
+
+import dataclasses
+import math
+from collections import deque
+from collections.abc import Sequence
+
+from sim_envs.libero.truth.items import Item, Vector3
+from sim_envs.libero.truth.scene import Aim, Moment, Touch, TruthScene
+from sim_envs.truth.account import Narration, Phase
+
+CONFIRM_S = 0.15
+"""A change must last this long to be believed, a lost grip likewise."""
+
+HOLD_S = 0.3
+"""A phase is told for at least this long."""
+
+_LOOK_AHEAD_S, _LOOK_BACK_S = 0.4, 0.25
+_ASK_EVERY = 3
+_LIFTED, _MOVED, _SLIDING, _TURNING = 0.015, 0.02, 0.005, 0.03
+"""Since it was gripped: risen (m), gone sideways (m). Within `_LOOK_BACK_S`: slid (m), share of its way."""
+
+_OVER, _LEFT_BEHIND, _NEARER = 0.03, 0.12, 0.01
+"""How near (m) above its place a thing is being placed; how far the gripper goes from what it let go before
+it is off to something else; how much nearer it must come to be on its way back to it."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Grip:
+    """A thing between the fingers, and how it has moved since.
+
+    Attributes:
+        item: The thing.
+        start: Where it was when it was gripped (m).
+        lifted: Whether it has been off what it stood on.
+        moved: Whether it has been brought anywhere.
+    """
+
+    item: Item
+    start: Vector3
+    lifted: bool = False
+    moved: bool = False
+
+    def at(self, position: Vector3) -> "Grip":
+        """The grip, when the thing has come to a position (m)."""
+        way = position - self.start
+        rise, slide = float(way[2]), math.hypot(way[0], way[1])
+        return dataclasses.replace(
+            self, lifted=self.lifted or rise > _LIFTED, moved=self.moved or rise > _LIFTED or slide > _MOVED
+        )
+
+
+class Steady:
+    """Passes a value on, but neither a change that does not last nor two changes in quick succession."""
+
+    def __init__(self, value: Narration, *, control_hz: float) -> None:
+        self.value = value
+        self._confirm, self._hold = round(CONFIRM_S * control_hz), round(HOLD_S * control_hz)
+        self._next, self._seen, self._told = value, 0, self._hold
+
+    def update(self, value: Narration) -> Narration:
+        """Take in the value of one more control step; `done` is told at once."""
+        self._seen = self._seen + 1 if value == self._next else 1
+        self._next = value
+        self._told += 1
+        believed = self._seen >= self._confirm and self._told > self._hold
+        if value != self.value and (believed or value.phase is Phase.DONE):
+            self.value, self._told = value, 1
+        return self.value
+
+
+class Phases:
+    """Follows one episode, a control step at a time.
+
+    Attributes:
+        grip: What is between the fingers, and how it has moved since it was gripped.
+        touch: What the gripper touches.
+        sliding: The thing that is pushed along, gripped or not.
+    """
+
+    def __init__(self, scene: TruthScene, *, control_hz: float) -> None:
+        self._scene = scene
+        self._lost_after = round(CONFIRM_S * control_hz)
+        self._past: deque[Moment] = deque(maxlen=round(_LOOK_BACK_S * control_hz) + 1)
+        self._loose = 0
+        self._left: Item | None = None
+        self._left_at = 0.0
+        self._bound_for: Item | None = None
+        self._asked = 0
+        self.grip: Grip | None = None
+        self.touch = Touch(any=frozenset(), both=frozenset())
+        self.sliding: Item | None = None
+
+    def update(self, moment: Moment, missing: Sequence[Aim]) -> Narration:
+        """The phase of one more control step, before it is steadied, given the goals that do not hold."""
+        self.touch = self._scene.touch(moment)
+        self._past.append(moment)
+        self.sliding = None
+        self._follow_grip()
+        if not missing:
+            return Narration(phase=Phase.DONE)
+        ways = (self._of_grip, self._of_part, self._of_touch)
+        return next((told for way in ways if (told := way(missing))), None) or self._of_way(missing)
+
+    def travelled(self, item: Item) -> float:
+        """How far a thing has come within the last moments (m)."""
+        now, before = self._past[-1].positions[item.index], self._past[0].positions[item.index]
+        return _length(now - before)
+
+    def _follow_grip(self) -> None:
+        if self.grip is not None:
+            held = self.grip.item.index
+            self._loose = 0 if held in self.touch.both else self._loose + 1
+            if self._loose < self._lost_after and held in self.touch.any:
+                self.grip = self.grip.at(self._past[-1].positions[held])
+                return
+            self._leave(self.grip.item)
+            self.grip = None
+        things = [item for item in self._scene.things if item.index in self.touch.both]
+        if things:
+            start = self._past[-1].positions[things[0].index]
+            self.grip, self._loose = Grip(item=things[0], start=start), 0
+
+    def _leave(self, item: Item) -> None:
+        """From here on the gripper goes away from an item, until it is off to something else."""
+        self._left, self._left_at = item, self._gap(item)
+
+    def _gap(self, item: Item) -> float:
+        return _length(self._past[-1].positions[item.index] - self._past[-1].gripper)
+
+    def _of_grip(self, missing: Sequence[Aim]) -> Narration | None:
+        if self.grip is None:
+            return None
+        item, aim = self.grip.item, self._aim(self.grip.item, missing)
+        if not self.grip.moved:
+            return Narration(phase=Phase.GRASP, object=item.noun)
+        if not self.grip.lifted:
+            self.sliding = item
+            return _moving(Phase.PUSH, item, aim)
+        near = aim is not None and self._scene.is_near(aim, self._past[-1].positions[item.index], _OVER)
+        return _moving(Phase.PLACE if near else Phase.CARRY, item, aim)
+
+    def _aim(self, item: Item, missing: Sequence[Aim]) -> Aim | None:
+        """Where a thing is to go: its first goal that does not hold, else its first."""
+        return next((aim for aim in (*missing, *self._scene.aims) if aim.item is item and aim.place), None)
+
+    def _of_part(self, missing: Sequence[Aim]) -> Narration | None:
+        """Opening, closing, turning: by how the part moves, else by what is wanted of it."""
+        for number, item in enumerate(self._scene.parts):
+            if item.index not in self.touch.any:
+                continue
+            phase = self._turning(item, number) or _wanted_of(item, missing)
+            if phase is not None:
+                self._leave(item)
+                return Narration(phase=phase, object=item.noun)
+        return None
+
+    def _turning(self, item: Item, number: int) -> Phase | None:
+        joint = item.articulation
+        assert joint is not None
+        way = (self._past[-1].joints[number] - self._past[0].joints[number]) / (joint.end - joint.start)
+        if abs(way) < _TURNING:
+            return None
+        there, back = (Phase.TURN_ON, Phase.TURN_OFF) if joint.switches else (Phase.OPEN, Phase.CLOSE)
+        return there if way > 0 else back
+
+    def _of_touch(self, missing: Sequence[Aim]) -> Narration | None:
+        """A thing touched and not gripped: just let go, pushed along, or about to be gripped."""
+        for item in self._scene.things if self.touch.any else ():
+            if item.index not in self.touch.any:
+                continue
+            if item is self._left:
+                return Narration(phase=Phase.RETREAT, object=item.noun)
+            if self.travelled(item) > _SLIDING:
+                self.sliding = item
+                return _moving(Phase.PUSH, item, self._aim(item, missing))
+            if any(aim.item is item for aim in missing):
+                return Narration(phase=Phase.GRASP, object=item.noun)
+        return None
+
+    def _of_way(self, missing: Sequence[Aim]) -> Narration:
+        """Touching nothing: away from what it has let go, or on the way to what it heads for."""
+        if self._left is not None:
+            gap = self._gap(self._left)
+            if self._left_at - _NEARER < gap < self._left_at + _LEFT_BEHIND:
+                return Narration(phase=Phase.RETREAT, object=self._left.noun)
+            self._left = None
+        wishes = [aim.item for aim in missing]
+        wishes += [aim.gate for aim in missing if aim.gate and self._scene.state(aim.gate) != "open"]
+        return Narration(phase=Phase.APPROACH, object=self._heading(wishes).noun)
+
+    def _heading(self, wishes: Sequence[Item]) -> Item:
+        """What the gripper goes to. Looked at every few steps: it is the dearest question of all."""
+        if len(wishes) == 1:
+            return wishes[0]
+        self._asked += 1
+        if self._bound_for is None or self._bound_for not in wishes or self._asked % _ASK_EVERY == 0:
+            here, before = self._past[-1].gripper, self._past[0].gripper
+            ahead = here + _LOOK_AHEAD_S / _LOOK_BACK_S * (here - before)
+            self._bound_for = self._scene.nearest(wishes, ahead)
+        return self._bound_for
+
+
+def _moving(phase: Phase, item: Item, aim: Aim | None) -> Narration:
+    return Narration(phase=phase, object=item.noun, target=None if aim is None else aim.place)
+
+
+def _wanted_of(item: Item, missing: Sequence[Aim]) -> Phase | None:
+    """What is to be done to a part."""
+    for aim in missing:
+        if aim.item is item:
+            return _WANTED[aim.goal.predicate]
+        if aim.gate is item:
+            return Phase.OPEN
+    return None
+
+
+_WANTED = {
+    "open": Phase.OPEN,
+    "close": Phase.CLOSE,
+    "turnon": Phase.TURN_ON,
+    "turnoff": Phase.TURN_OFF,
+}
+
+
+def _length(vector: Vector3) -> float:
+    return math.sqrt(vector.dot(vector))

@@ -1,0 +1,1 @@
+"""What scripted policies share on any MuJoCo model: grasps, clearance, kinematics, motion."""

@@ -1,0 +1,90 @@
+"""The room that a hand takes up, as boxes: does it fit somewhere, and what does it look like from below."""
+
+import functools
+from collections.abc import Iterable
+
+import numpy as np
+from jaxtyping import Float64
+
+from sim_envs.scripted.clearance import Underside
+from sim_envs.scripted.gripper import PANDA, GripperShape
+from sim_envs.scripted.poses import Pose, Vector3
+from sim_envs.scripted.surfaces import Points, box_surface
+
+FULLY_OPEN = 2 * PANDA.inner
+
+FIST_HALF = (PANDA.outer - PANDA.inner, PANDA.half_width)
+"""Half the sides (m) of two closed fingers, along the closing direction and across it."""
+
+_HAND_DEPTH = 0.066
+_WRIST_HALF = 0.05
+_WRIST_DEPTH = 0.11
+"""Of Franka's hand and of the last link above it (m)."""
+
+_SPACING = 0.01
+_FINGER_BOXES = 4
+
+_Bounds = Float64[np.ndarray, "boxes 2 3"]
+
+
+@functools.cache
+def hand_bounds(opening: float, shape: GripperShape = PANDA) -> _Bounds:
+    """Lower and upper corners (m) of boxes around fingers, hand and wrist, in the grip site's frame."""
+    inner = opening / 2
+    thin, thick = shape.outer - shape.inner, shape.thick_outer - shape.inner
+    hand_top, wrist_top = -shape.palm - _HAND_DEPTH, -shape.palm - _HAND_DEPTH - _WRIST_DEPTH
+    fingers = [
+        _finger(side, inner, inner + thickness, (-shape.palm, top), shape.half_width)
+        for side in (-1, 1)
+        for thickness, top in ((thin, shape.tip), (thick, shape.tip - shape.thick))
+    ]
+    hand = [(-shape.hand[0], -shape.hand[1], hand_top), (shape.hand[0], shape.hand[1], -shape.palm)]
+    wrist = [(-_WRIST_HALF, -_WRIST_HALF, wrist_top), (_WRIST_HALF, _WRIST_HALF, hand_top)]
+    return np.array([*fingers, hand, wrist])
+
+
+def has_room(poses: Iterable[Pose], opening: float, obstacles: Points, *, margin: float) -> bool:
+    """Whether no obstacle comes closer (m) than the margin to a hand at any of the poses."""
+    bounds = hand_bounds(opening) + np.array([[-margin], [margin]])
+    return not any(_is_hit(pose.to_local(obstacles), bounds) for pose in poses)
+
+
+def underside(pose: Pose, opening: float) -> Underside:
+    """A hand of any rotation, as a terrain sees it pass over."""
+    corners = hand_bounds(opening)
+    points = [box_surface((high - low) / 2, _SPACING) + (high + low) / 2 for low, high in corners]
+    return Underside(points=np.concatenate(points) @ pose.rotation.T)
+
+
+def fingers_have_room(pose: Pose, opening: float, obstacles: Points, *, margin: float) -> bool:
+    """Whether no obstacle comes closer (m) than the margin to the fingers: a quick first look."""
+    bounds = hand_bounds(opening)[:_FINGER_BOXES] + np.array([[-margin], [margin]])
+    return not _is_hit(pose.to_local(obstacles), bounds)
+
+
+def thinned(points: Points, cell: float) -> Points:
+    """One of the points in every cell (m) that holds any."""
+    cells = np.floor((points - points.min(axis=0)) / cell).astype(np.int64)
+    _, first = np.unique(np.ravel_multi_index(tuple(cells.T), cells.max(axis=0) + 1), return_index=True)
+    return points[first]
+
+
+def near(points: Points, center: Vector3, reach: float) -> Points:
+    """The points within reach (m) of a centre along every axis."""
+    return points[np.all(np.abs(points - center) < reach, axis=1)]
+
+
+def _finger(
+    side: int, inner: float, outer: float, depth: tuple[float, float], half_width: float
+) -> list[tuple[float, float, float]]:
+    low, high = sorted((side * inner, side * outer))
+    return [(low, -half_width, depth[0]), (high, half_width, depth[1])]
+
+
+def _is_hit(points: Points, bounds: _Bounds) -> bool:
+    x, y, z = points.T
+    for low, high in bounds:
+        inside = (x > low[0]) & (x < high[0]) & (y > low[1]) & (y < high[1]) & (z > low[2]) & (z < high[2])
+        if inside.any():
+            return True
+    return False

@@ -1,0 +1,137 @@
+"""What makes a noisy expert's episodes differ: its pace, its path, and disturbances it has to recover from.
+
+The noise is injected into what is executed, never into what is recorded as right, so that demonstrations show
+the way back from mistakes (after DART, Laskey et al., 2017, arXiv 1703.09327).
+"""
+
+import dataclasses
+import enum
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Float64
+
+from configs.errors import UsageError
+from sim_envs.scripted.motion import Motion, Phase, Waypoint
+from sim_envs.scripted.poses import Pose
+from sim_envs.world import EpisodeKey
+
+Actions = Float64[np.ndarray, "horizon 7"]
+
+_SLOWEST = 0.5
+"""Share of the full pace that noise of level 1 may take away."""
+
+_ROOMY = 0.015
+"""A waypoint that may be passed at this distance (m) has room around it."""
+
+_ASIDE, _HIGHER = 0.015, 0.06
+"""How far (m) such a waypoint is moved at level 1: standard deviation sideways, at most upwards."""
+
+_TREMBLE = np.array([0.1, 0.1, 0.1, 0.03, 0.03, 0.03, 0.0])
+"""Standard deviation of every executed action at level 1."""
+
+_DISTURBED = 0.08
+"""Probability per query that a disturbance begins, at level 1."""
+
+_MISSED = 0.3
+"""Probability per query that closing fingers open instead, at level 1."""
+
+_LONGEST = 2
+"""Queries that a disturbance lasts, at most."""
+
+_DRIFT = (0.2, 0.7)
+"""Size of the wrong way that a drift adds to every action."""
+
+
+class _Kind(enum.Enum):
+    PAUSE = enum.auto()
+    DRIFT = enum.auto()
+    MISSED_GRASP = enum.auto()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Quirks:
+    """How one motion is done this time.
+
+    Attributes:
+        pace: Share of the full speed.
+        shifts: By how much (m) each waypoint of the path is missed.
+    """
+
+    pace: float
+    shifts: Float64[np.ndarray, "waypoints 3"]
+
+    def path(self, path: Sequence[Waypoint]) -> list[Waypoint]:
+        """The waypoints as they are gone by."""
+        return [
+            dataclasses.replace(
+                point, pose=Pose(position=point.pose.position + shift, rotation=point.pose.rotation)
+            )
+            for point, shift in zip(path, self.shifts, strict=True)
+        ]
+
+
+class Noise:
+    """All that is random about one episode of a noisy expert: a function of level and episode key."""
+
+    def __init__(self, level: float, key: EpisodeKey) -> None:
+        """Begin an episode.
+
+        Args:
+            level: From 0 (none) to 1.
+            key: Which episode.
+        """
+        self._level = level
+        self._draws = np.random.default_rng([key.digest(), round(level * 1e6)])
+        self._kind, self._left = _Kind.PAUSE, 0
+        self._drift = np.zeros(7)
+
+    def quirks(self, motion: Motion) -> Quirks:
+        """How a motion that begins now is done."""
+        path = motion.path()
+        shifts = self._draws.normal(0.0, _ASIDE * self._level, (len(path), 3))
+        shifts[:, 2] = self._draws.uniform(0.0, _HIGHER * self._level, len(path))
+        for shift, waypoint in zip(shifts, path, strict=True):
+            shift[:] *= waypoint is not path[-1] and np.isfinite(waypoint.near) and waypoint.near >= _ROOMY
+        return Quirks(pace=1.0 - _SLOWEST * self._level * float(self._draws.uniform()), shifts=shifts)
+
+    def disturb(self, actions: Actions, phase: Phase) -> tuple[Actions, bool]:
+        """What is executed instead of some actions, and whether it leads somewhere else."""
+        self._begin_perhaps(phase)
+        trembling = actions + self._level * _TREMBLE * self._draws.normal(size=actions.shape)
+        if self._left == 0:
+            return np.clip(trembling, -1.0, 1.0), False
+        self._left -= 1
+        return np.clip(self._disturbed(trembling), -1.0, 1.0), True
+
+    def _begin_perhaps(self, phase: Phase) -> None:
+        chance, kind, length = self._draws.uniform(), self._draws.integers(2), self._draws.integers(_LONGEST)
+        way, size = self._draws.normal(size=3), self._draws.uniform(*_DRIFT)
+        if self._left:
+            return
+        if phase is Phase.GRASP:
+            self._kind, limit = _Kind.MISSED_GRASP, _MISSED
+        else:
+            self._kind, limit = (_Kind.PAUSE, _Kind.DRIFT)[kind], _DISTURBED
+        self._drift[:3] = size * way / np.linalg.norm(way)
+        self._left = 1 + int(length) if chance < limit * self._level else 0
+
+    def _disturbed(self, actions: Actions) -> Actions:
+        if self._kind is _Kind.DRIFT:
+            return actions + self._drift
+        still = actions.copy()
+        still[:, :6] = 0.0
+        if self._kind is _Kind.MISSED_GRASP:
+            still[:, 6] = -still[:, 6]
+        return still
+
+
+def checked_level(noise: float) -> float:
+    """A noise level, as given.
+
+    Raises:
+        UsageError: It is not between 0 and 1.
+    """
+    if not 0.0 <= noise <= 1.0:
+        raise UsageError(f"expert noise is {noise}, must be between 0 (none) and 1")
+    return noise

@@ -1,0 +1,189 @@
+"""A policy acts only where both sides mean the same by their numbers."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from configs.errors import UsageError
+from configs.interface import (
+    ActionChannels,
+    ActionSpec,
+    Camera,
+    Channels,
+    Gripper,
+    Hold,
+    Interface,
+    Motion,
+    ObservationSpec,
+    Rotation,
+    compare,
+)
+
+ARM = Interface(
+    name="arm",
+    observation=ObservationSpec(
+        cameras=(Camera(name="front", size=(64, 48)), Camera(name="wrist")),
+        state=(Channels(name="joints", size=6, unit="rad"), Channels(name="finger", size=1, unit="m")),
+        rotation=Rotation.NONE,
+    ),
+    action=ActionSpec(
+        channels=(
+            ActionChannels(name="joints", size=6, unit="rad", motion=Motion.RELATIVE, hold=Hold.ZERO),
+            ActionChannels(name="gripper", size=1, unit="1", motion=Motion.ABSOLUTE, hold=Hold.LAST_COMMAND),
+        ),
+        rotation=Rotation.NONE,
+        grippers=(Gripper(name="gripper", open=-1.0, closed=1.0),),
+        limits=(-1.0, 1.0),
+        control_hz=10.0,
+    ),
+)
+
+
+def changed(**action):
+    """Another arm, whose actions differ in this."""
+    return dataclasses.replace(ARM, name="other arm", action=dataclasses.replace(ARM.action, **action))
+
+
+def seen(**observation):
+    """Another arm, whose observations differ in this."""
+    return dataclasses.replace(
+        ARM, name="other arm", observation=dataclasses.replace(ARM.observation, **observation)
+    )
+
+
+GRIPPER = ARM.action.channels[1]
+
+
+def joints(**changes):
+    return dataclasses.replace(ARM.action.channels[0], **changes)
+
+
+def pose():
+    return ActionChannels(name="pose", size=6, unit="m", motion=Motion.RELATIVE, hold=Hold.ZERO)
+
+
+def test_the_same_conventions_agree():
+    compare(ARM, dataclasses.replace(ARM, name="its world"))
+
+
+DIFFERENCES = {
+    "a pose for joints": changed(channels=(pose(), GRIPPER)),
+    "absolute for relative": changed(channels=(joints(motion=Motion.ABSOLUTE), GRIPPER)),
+    "held where it is for held at zero": changed(channels=(joints(hold=Hold.STATE, state="joints"), GRIPPER)),
+    "another rotation": changed(rotation=Rotation.AXIS_ANGLE),
+    "a gripper the other way round": changed(grippers=(Gripper(name="gripper", open=1.0, closed=-1.0),)),
+    "a gripper of another range": changed(grippers=(Gripper(name="gripper", open=0.0, closed=1.0),)),
+    "no limits": changed(limits=None),
+    "other limits": changed(limits=(-2.0, 2.0)),
+    "another rate": changed(control_hz=20.0),
+    "degrees for radians": seen(
+        state=(Channels(name="joints", size=6, unit="deg"), ARM.observation.state[1])
+    ),
+    "the state in another order": seen(state=ARM.observation.state[::-1]),
+    "quaternions for axis-angle": seen(rotation=Rotation.QUATERNION_XYZW),
+    "a camera upside down": seen(
+        cameras=(Camera(name="front", size=(64, 48), rotated_deg=180), Camera(name="wrist"))
+    ),
+    "a camera of another size": seen(
+        cameras=(Camera(name="front", size=(48, 64)), Camera(name="wrist", size=(9, 9)))
+    ),
+    "a camera less": seen(cameras=(Camera(name="front", size=(64, 48)),)),
+}
+
+
+@pytest.mark.parametrize("other", DIFFERENCES.values(), ids=DIFFERENCES.keys())
+def test_a_difference_names_both_sides_in_one_line(other):
+    with pytest.raises(UsageError, match=r"policy 'arm'.*environment 'other arm'") as caught:
+        compare(ARM, other)
+    assert "\n" not in str(caught.value)
+
+
+def test_both_values_are_told():
+    message = r"gripper: open -1, closed 1\), environment 'other arm' has \(gripper: open 0, closed 1\)"
+    with pytest.raises(UsageError, match=message):
+        compare(ARM, changed(grippers=(Gripper(name="gripper", open=0.0, closed=1.0),)))
+
+
+def test_a_policy_need_not_look_through_every_camera_nor_mind_its_size():
+    compare(ARM, seen(cameras=(Camera(name="top"), *ARM.observation.cameras)))
+    compare(ARM, seen(cameras=(ARM.observation.cameras[0], Camera(name="wrist", size=(480, 640)))))
+
+
+def test_a_missing_camera_is_told_with_those_there_are():
+    with pytest.raises(UsageError, match=r"lacks: unknown camera 'wrist'.*'wrist_left'"):
+        compare(ARM, seen(cameras=(ARM.observation.cameras[0], Camera(name="wrist_left"))))
+
+
+def test_the_hold_action_keeps_each_channel_as_it_says():
+    """Two arms under position control, each with a gripper: joints where they are, grippers as last told."""
+    arms = Interface(
+        name="two arms",
+        observation=ObservationSpec(
+            cameras=(Camera(name="top"),),
+            state=(Channels(name="left", size=2, unit="rad"), Channels(name="right", size=2, unit="rad")),
+            rotation=Rotation.NONE,
+        ),
+        action=ActionSpec(
+            channels=(
+                held_at("left"),
+                dataclasses.replace(GRIPPER, name="left_gripper"),
+                held_at("right"),
+                dataclasses.replace(GRIPPER, name="right_gripper"),
+            ),
+            rotation=Rotation.NONE,
+            grippers=(
+                Gripper(name="left_gripper", open=1.0, closed=0.0),
+                Gripper(name="right_gripper", open=0.5, closed=0.0),
+            ),
+            limits=None,
+            control_hz=50.0,
+        ),
+    )
+    state = np.array([0.1, 0.2, 0.3, 0.4])
+    assert arms.hold_action(state, None).tolist() == [0.1, 0.2, 1.0, 0.3, 0.4, 0.5]
+    assert arms.hold_action(state, np.arange(6.0)).tolist() == [0.1, 0.2, 2.0, 0.3, 0.4, 5.0]
+    assert ARM.hold_action(np.ones(7), None).tolist() == [0.0] * 6 + [-1.0]
+
+
+def held_at(state):
+    return ActionChannels(
+        name=state, size=2, unit="rad", motion=Motion.ABSOLUTE, hold=Hold.STATE, state=state
+    )
+
+
+def test_sizes_and_places_follow_from_the_channels():
+    assert (ARM.observation.state_size, ARM.action.size, ARM.action.channel("gripper")) == (7, 7, 6)
+    with pytest.raises(UsageError, match="did you mean 'joints'"):
+        ARM.action.channel("joint")
+
+
+@pytest.mark.parametrize(
+    "declare",
+    [
+        lambda: Channels(name="joints", size=0, unit="rad"),
+        lambda: Gripper(name="gripper", open=1.0, closed=1.0),
+        lambda: changed(grippers=()),
+        lambda: changed(channels=ARM.action.channels[:1]),
+        lambda: joints(hold=Hold.STATE),
+        lambda: joints(state="joints"),
+        lambda: changed(channels=(joints(hold=Hold.LAST_COMMAND), GRIPPER)),
+        lambda: changed(channels=(joints(hold=Hold.STATE, state="finger"), GRIPPER)),
+        lambda: changed(channels=(joints(hold=Hold.STATE, state="elbow"), GRIPPER)),
+        lambda: changed(limits=(1.0, -1.0)),
+        lambda: seen(cameras=()),
+        lambda: seen(cameras=(Camera(name="front"), Camera(name="front"))),
+    ],
+)
+def test_conventions_that_contradict_themselves_are_refused(declare):
+    with pytest.raises(UsageError):
+        declare()
+
+
+@given(st.floats().filter(lambda hz: not 0 < hz < math.inf))
+def test_a_rate_is_a_positive_number(hz):
+    with pytest.raises(UsageError, match="control_hz"):
+        changed(control_hz=hz)

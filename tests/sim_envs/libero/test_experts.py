@@ -1,0 +1,187 @@
+"""The scripted policies: the expert solves real tasks, the controls do not, and both are reproducible."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from configs.load import load
+from configs.schema import SuiteConfig
+from sim_envs.libero.experts.__main__ import app
+from sim_envs.libero.experts.expert import Expert
+from sim_envs.libero.experts.measure import Attempt, attempt, summary
+from sim_envs.libero.experts.policies import scripted_policy
+from sim_envs.libero.experts.scene import Scene
+from sim_envs.libero.experts.steering import ArmModel, GripperState
+from sim_envs.libero.sim import LiberoSim
+from sim_envs.scripted.gripper import PANDA
+from sim_envs.scripted.motion import Phase, Waypoint
+from sim_envs.scripted.policy import Noop, Random
+from sim_envs.scripted.poses import Pose
+from sim_envs.world import EpisodeKey
+
+OpenSim = Callable[[str, int], LiberoSim]
+
+
+def _key(suite: str, task_id: int, init_id: int = 0) -> EpisodeKey:
+    return EpisodeKey(suite=suite, task_id=task_id, init_id=init_id, seed=7)
+
+
+def _play(sim: LiberoSim, policy: str, init_id: int = 0) -> Attempt:
+    key = _key(sim.task.suite, sim.task.task_id, init_id)
+    return attempt(sim, scripted_policy(policy, sim), key, load(SuiteConfig, sim.task.suite))
+
+
+@pytest.fixture(scope="module")
+def solved(open_sim: OpenSim) -> tuple[Attempt, np.ndarray]:
+    """An episode of the expert, and the simulator's state at its end."""
+    sim = open_sim("libero_object", 9)
+    return _play(sim, "expert"), sim.flat_state()
+
+
+@pytest.mark.assets
+def test_the_expert_puts_a_thing_into_a_basket(solved: tuple[Attempt, np.ndarray]) -> None:
+    done, _ = solved
+    assert done.success
+    assert [phase for _, phase in done.phases][:3] == [Phase.APPROACH, Phase.GRASP, Phase.CARRY]
+
+
+@pytest.mark.assets
+def test_the_expert_puts_a_bowl_on_a_plate(open_sim: OpenSim) -> None:
+    assert _play(open_sim("libero_spatial", 2), "expert").success
+
+
+@pytest.mark.assets
+def test_an_episode_is_a_function_of_its_key(open_sim: OpenSim, solved: tuple[Attempt, np.ndarray]) -> None:
+    sim = open_sim("libero_object", 9)
+    assert _play(sim, "expert") == solved[0]
+    np.testing.assert_array_equal(sim.flat_state(), solved[1])
+
+
+@pytest.mark.assets
+def test_standing_still_solves_nothing(open_sim: OpenSim) -> None:
+    done = _play(open_sim("libero_object", 9), "noop")
+    assert not done.success
+    assert done.steps == 280
+    assert done.phases == ()
+
+
+@pytest.mark.assets
+def test_the_expert_goes_on_from_any_state_of_its_task(open_sim: OpenSim) -> None:
+    sim = open_sim("libero_object", 9)
+    key = _key("libero_object", 9)
+    sim.reset(init_id=0, seed=7, settle_steps=10)
+    dropping = np.array([[0.0, 0.3, 1.0, 0.0, 0.0, 0.0, -1.0]])
+    expert = Expert(sim)
+    expert.reset(key)
+    dropped, solved = False, False
+    for _ in range(70):
+        actions = expert.query()[:5]
+        if expert.phase is Phase.CARRY and not dropped and Scene(sim.env).position("orange_juice_1")[2] > 0.1:
+            actions, dropped = np.repeat(dropping, 15, axis=0), True
+        if solved := sim.advance(actions).success:
+            break
+    assert dropped
+    assert solved
+
+
+@pytest.mark.assets
+def test_the_gripper_is_no_larger_than_assumed(open_sim: OpenSim) -> None:
+    sim = open_sim("libero_object", 9)
+    sim.reset(init_id=0, seed=7, settle_steps=10)
+    model, data, grip = sim.env.sim.model._model, sim.env.sim.data._data, Scene(sim.env).gripper
+
+    def extent(name: str) -> np.ndarray:
+        geom = model.geom(f"gripper0_{name}")
+        mesh = model.mesh(geom.dataid[0])
+        vertices = model.mesh_vert[mesh.vertadr[0] :][: mesh.vertnum[0]]
+        placed = data.geom(geom.id)
+        local = grip.to_local(vertices @ placed.xmat.reshape(3, 3).T + placed.xpos)
+        return np.stack([local.min(axis=0), local.max(axis=0)])
+
+    finger, hand = extent("finger2_collision"), extent("hand_collision")
+    assert finger[1, 2] == pytest.approx(PANDA.tip, abs=1e-3)
+    assert finger[1, 0] == pytest.approx(PANDA.thick_outer, abs=1e-3)
+    assert finger[1, 1] == pytest.approx(PANDA.half_width, abs=1e-3)
+    assert -hand[1, 2] == pytest.approx(PANDA.palm, abs=2e-3)
+    assert -hand[0, 2] == pytest.approx(PANDA.back, abs=2e-3)
+    assert np.abs(hand[:, :2]).max(axis=0) == pytest.approx(PANDA.hand, abs=5e-3)
+
+
+@pytest.mark.assets
+def test_the_arm_goes_where_it_is_foreseen_to_go(open_sim: OpenSim) -> None:
+    sim = open_sim("libero_object", 9)
+    sim.reset(init_id=0, seed=7, settle_steps=10)
+    scene = Scene(sim.env)
+    start = scene.gripper
+    target = start.moved(np.array([0.05, 0.08, -0.06, 0.0, 0.0, 0.2]))
+    for _ in range(6):
+        state = GripperState(pose=scene.gripper, velocity=scene.gripper_velocity)
+        arm = ArmModel.near(scene.mobility)
+        plan = arm.follow((Waypoint(pose=target),), state, passed=0, steps=5)
+        sim.advance(plan.actions(-1.0))
+        for delta in plan.deltas:
+            state = arm.foresee(state, delta)
+        assert np.linalg.norm(scene.gripper.position - state.pose.position) < 0.005
+    assert np.linalg.norm(scene.gripper.twist_to(target)[:3]) < 0.001
+
+
+@pytest.mark.parametrize("least", [0.0, 1e-9, 1e-6])
+@pytest.mark.parametrize("seed", range(6))
+def test_a_stretched_arm_that_cannot_move_one_way_is_steered_all_the_same(least: float, seed: int) -> None:
+    directions = np.linalg.qr(np.random.default_rng(seed).normal(size=(6, 6)))[0]
+    mobility = directions @ np.diag([1.3, 1.0, 0.7, 0.08, 0.06, least]) @ directions.T
+    assert np.abs(ArmModel.near(mobility).gain).max() < 10
+
+
+def test_actions_are_within_bounds_and_waypoints_are_passed_in_order() -> None:
+    arm = ArmModel.near(np.eye(6))
+    start = Pose(position=np.zeros(3), rotation=np.eye(3))
+    path = [
+        Waypoint(pose=start.moved(np.array([x, 0.0, z, 0.0, 0.0, 0.0]))) for x, z in ((0, 0.3), (0.3, 0.3))
+    ]
+    plan = arm.follow(path, GripperState(pose=start, velocity=np.zeros(6)), passed=0, steps=80)
+    assert np.abs(plan.actions(1.0)).max() <= 1.0
+    assert np.all(np.diff(plan.passed) >= 0)
+    assert plan.passed[-1] == 2
+
+
+def test_random_actions_belong_to_the_episode() -> None:
+    policy = Random()
+    drawn = []
+    for init_id in (0, 1, 0):
+        policy.reset(_key("libero_object", 0, init_id))
+        drawn.append(policy.query())
+    np.testing.assert_array_equal(drawn[0], drawn[2])
+    assert not np.array_equal(drawn[0], drawn[1])
+    assert np.abs(drawn).max() <= 1.0
+
+
+def test_noop_stands_still_with_an_open_gripper() -> None:
+    policy = Noop()
+    policy.reset(_key("libero_object", 0))
+    np.testing.assert_array_equal(policy.query(), np.tile([0, 0, 0, 0, 0, 0, -1], (10, 1)))
+
+
+def test_a_summary_names_what_failed() -> None:
+    won = Attempt(key=_key("libero_object", 0), success=True, steps=80, phases=())
+    lost = Attempt(key=_key("libero_object", 1), success=False, steps=280, phases=())
+    counts = summary([won, lost])["libero_object"]
+    assert (counts["successes"], counts["episodes"], counts["mean_steps"]) == (1, 2, 80)
+    assert counts["failed"] == [str(lost.key)]
+    assert counts["tasks"][1]["mean_steps"] is None
+
+
+@pytest.mark.assets
+def test_the_command_line_measures_and_records(
+    libero_assets: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output, results = tmp_path / "episodes.jsonl", tmp_path / "results.json"
+    which = ["--suite", "libero_object", "--task-ids", "9", "--init-ids", "2"]
+    where = ["--assets", str(libero_assets), "--output", str(output), "--results", str(results)]
+    app([*which, *where], result_action="return_value")
+    assert "libero_object  9   1/1" in capsys.readouterr().out
+    assert json.loads(output.read_text())["success"] is True
+    assert json.loads(results.read_text())["suites"]["libero_object"]["successes"] == 1

@@ -1,0 +1,253 @@
+"""The expert's skills for drawers, doors, knobs and flat things, the order of goals, and its noise."""
+
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from configs.errors import UsageError
+from configs.load import load
+from configs.schema import SuiteConfig
+from sim_envs.libero.assets import AssetSet
+from sim_envs.libero.experts.expert import Expert
+from sim_envs.libero.experts.joints import Joint
+from sim_envs.libero.experts.measure import Attempt, attempt, attempts, summary
+from sim_envs.libero.experts.order import in_working_order, opening_for
+from sim_envs.libero.experts.policies import scripted_policy
+from sim_envs.libero.experts.scene import Goal, Scene
+from sim_envs.libero.experts.skills import NoSkillError, require_skills
+from sim_envs.libero.sim import LiberoSim
+from sim_envs.libero.tasks import get_task
+from sim_envs.scripted.motion import Motion, Phase, Waypoint
+from sim_envs.scripted.noise import Noise
+from sim_envs.scripted.poses import Pose
+from sim_envs.world import EpisodeKey
+
+OpenSim = Callable[[str, int], LiberoSim]
+
+
+@pytest.fixture(scope="module")
+def open_sim(standins: AssetSet) -> Iterator[OpenSim]:
+    sims: dict[tuple[str, int], LiberoSim] = {}
+
+    def opened(suite: str, task_id: int) -> LiberoSim:
+        if (suite, task_id) not in sims:
+            sims[suite, task_id] = LiberoSim(get_task(suite, task_id), assets=standins, camera_size=32)
+        return sims[suite, task_id]
+
+    yield opened
+    for sim in sims.values():
+        sim.close()
+
+
+def _key(suite: str, task_id: int, init_id: int = 0) -> EpisodeKey:
+    return EpisodeKey(suite=suite, task_id=task_id, init_id=init_id, seed=7)
+
+
+def _goal(predicate: str, *arguments: str) -> Goal:
+    return Goal(predicate=predicate, arguments=arguments)
+
+
+def _solve(sim: LiberoSim, noise: float = 0.0) -> Attempt:
+    key = _key(sim.task.suite, sim.task.task_id)
+    return attempt(sim, scripted_policy("expert", sim, noise), key, load(SuiteConfig, sim.task.suite))
+
+
+@pytest.mark.parametrize(
+    ("suite", "task_id", "phase"),
+    [
+        ("libero_goal", 0, Phase.OPEN),
+        ("libero_goal", 5, Phase.PUSH),
+        ("libero_goal", 7, Phase.TURN_ON),
+        ("libero_10", 3, Phase.CLOSE),
+    ],
+    ids=["open a drawer", "push a plate", "turn a knob", "put in and close"],
+)
+def test_the_expert_solves_a_task(suite: str, task_id: int, phase: Phase, open_sim: OpenSim) -> None:
+    done = _solve(open_sim(suite, task_id))
+    assert done.success
+    assert done.phases[-1][1] == phase
+
+
+def _work_on(sim: LiberoSim, goal: Goal, steps: int, monkeypatch: pytest.MonkeyPatch) -> Scene:
+    """Let the expert work on a goal of ours instead of the task's, in the task's own scene."""
+    sim.reset(init_id=0, seed=7, settle_steps=10)
+    asked = dict(sim.env.parsed_problem, goal_state=[[goal.predicate, *goal.arguments]])
+    monkeypatch.setattr(sim.env, "parsed_problem", asked)
+    expert = Expert(sim)
+    expert.reset(_key(sim.task.suite, sim.task.task_id))
+    scene = Scene(sim.env)
+    for _ in range(steps // 5):
+        if sim.advance(expert.query()[:5]).success:
+            break
+    return scene
+
+
+def test_the_expert_closes_a_door(open_sim: OpenSim, monkeypatch: pytest.MonkeyPatch) -> None:
+    goal = _goal("close", "microwave_1")
+    assert _work_on(open_sim("libero_10", 9), goal, 120, monkeypatch).satisfied(goal)
+
+
+def test_the_expert_turns_off_what_it_has_turned_on(
+    open_sim: OpenSim, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sim = open_sim("libero_goal", 7)
+    on, off = _goal("turnon", "flat_stove_1"), _goal("turnoff", "flat_stove_1")
+    assert _work_on(sim, on, 150, monkeypatch).satisfied(on)
+    expert_asked = dict(sim.env.parsed_problem, goal_state=[[off.predicate, *off.arguments]])
+    monkeypatch.setattr(sim.env, "parsed_problem", expert_asked)
+    expert = Expert(sim)
+    expert.reset(_key("libero_goal", 7))
+    solved = any(sim.advance(expert.query()[:5]).success for _ in range(50))
+    assert solved
+
+
+def test_a_container_is_opened_first_though_no_goal_says_so(open_sim: OpenSim) -> None:
+    sim = open_sim("libero_goal", 3)
+    sim.reset(init_id=0, seed=7, settle_steps=10)
+    scene = Scene(sim.env)
+    assert opening_for(scene.goals[0], scene) == _goal("open", "wooden_cabinet_1_top_region")
+    assert opening_for(_goal("on", "akita_black_bowl_1", "plate_1"), scene) is None
+
+
+def test_an_open_container_is_not_opened_again(open_sim: OpenSim) -> None:
+    sim = open_sim("libero_10", 3)
+    sim.reset(init_id=0, seed=7, settle_steps=10)
+    scene = Scene(sim.env)
+    assert opening_for(_goal("in", "akita_black_bowl_1", "white_cabinet_1_bottom_region"), scene) is None
+
+
+def _joint(name: str) -> Joint:
+    zeros = np.zeros(3)
+    return Joint(name=name, fixture="f", body=1, slides=True, axis=zeros, anchor=zeros, value=0.0)
+
+
+class _Containers(Scene):
+    """A scene of which only is known that `drawer` and `oven_inside` are behind joints."""
+
+    def __init__(self) -> None:
+        self._joints = {"drawer": _joint("slide"), "oven": _joint("hinge")}
+        self._containers = {"drawer": self._joints["drawer"], "oven_inside": self._joints["oven"]}
+
+    def joint(self, name: str) -> Joint | None:
+        return self._joints.get(name)
+
+    def container(self, region: str) -> Joint | None:
+        return self._containers.get(region)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (["close drawer", "in bowl drawer"], ["in bowl drawer", "close drawer"]),
+        (["close oven", "in mug oven_inside"], ["in mug oven_inside", "close oven"]),
+        (["close drawer", "on bowl cabinet_top"], ["close drawer", "on bowl cabinet_top"]),
+        (["close oven", "in bowl drawer"], ["close oven", "in bowl drawer"]),
+        (["on bowl plate", "in plate tray"], ["in plate tray", "on bowl plate"]),
+        (["turnon stove", "on pot stove"], ["turnon stove", "on pot stove"]),
+        (["on a b", "on b a"], ["on a b", "on b a"]),
+        (
+            ["close drawer", "on cup bowl", "in bowl drawer"],
+            ["in bowl drawer", "close drawer", "on cup bowl"],
+        ),
+    ],
+)
+def test_goals_are_worked_through_in_an_order_that_can_succeed(given: list[str], expected: list[str]) -> None:
+    goals = [_goal(*text.split()) for text in given]
+    assert in_working_order(goals, _Containers()) == [_goal(*text.split()) for text in expected]
+
+
+def _roll(sim: LiberoSim, expert: Expert, queries: int) -> np.ndarray:
+    key = _key(sim.task.suite, sim.task.task_id)
+    sim.reset(init_id=0, seed=7, settle_steps=10)
+    expert.reset(key)
+    chunks = []
+    for _ in range(queries):
+        chunks.append(expert.query())
+        sim.advance(chunks[-1][:5])
+    return np.array(chunks)
+
+
+def test_without_noise_what_is_done_is_what_is_intended(open_sim: OpenSim) -> None:
+    sim = open_sim("libero_goal", 7)
+    plain, zero = Expert(sim), Expert(sim, noise=0.0)
+    actions = _roll(sim, plain, 8)
+    np.testing.assert_array_equal(plain.intended, actions[-1])
+    np.testing.assert_array_equal(actions, _roll(sim, zero, 8))
+
+
+def test_noise_is_a_function_of_level_and_episode(open_sim: OpenSim) -> None:
+    sim = open_sim("libero_goal", 7)
+    rolled = [_roll(sim, Expert(sim, noise=level), 6) for level in (0.5, 0.5, 0.4)]
+    np.testing.assert_array_equal(rolled[0], rolled[1])
+    assert not np.array_equal(rolled[0], rolled[2])
+    assert np.abs(rolled[0]).max() <= 1.0
+
+
+def test_a_noisy_expert_intends_what_a_calm_one_would_do_from_there(open_sim: OpenSim) -> None:
+    sim = open_sim("libero_goal", 7)
+    sim.reset(init_id=0, seed=7, settle_steps=10)
+    calm, noisy = Expert(sim), Expert(sim, noise=1.0)
+    for expert in (calm, noisy):
+        expert.reset(_key("libero_goal", 7))
+    done = noisy.query()
+    np.testing.assert_array_equal(noisy.intended, calm.query())
+    assert not np.array_equal(done, noisy.intended)
+
+
+def test_a_noisy_expert_still_succeeds(open_sim: OpenSim) -> None:
+    assert _solve(open_sim("libero_goal", 7), noise=0.5).success
+
+
+def test_only_waypoints_with_room_are_missed() -> None:
+    here = Pose(position=np.zeros(3), rotation=np.eye(3))
+    path = (Waypoint(pose=here, near=0.02), Waypoint(pose=here, near=0.005), Waypoint(pose=here, near=0.02))
+    motion = Motion(phase=Phase.APPROACH, path=lambda: path, grip=1.0, steps=10)
+    quirks = Noise(1.0, _key("libero_goal", 0)).quirks(motion)
+    assert np.any(quirks.shifts[0])
+    assert quirks.shifts[0, 2] >= 0.0
+    assert not np.any(quirks.shifts[1:])
+    assert 0.5 <= quirks.pace <= 1.0
+
+
+def test_closing_fingers_sometimes_miss_and_only_they_do() -> None:
+    closing = np.tile([0.0, 0, 0, 0, 0, 0, 1], (10, 1))
+
+    def grips(phase: Phase) -> set[float]:
+        noise = Noise(1.0, _key("libero_goal", 0))
+        return {float(noise.disturb(closing, phase)[0][0, 6]) for _ in range(60)}
+
+    assert grips(Phase.GRASP) == {-1.0, 1.0}
+    assert grips(Phase.CARRY) == {1.0}
+
+
+@pytest.mark.parametrize("noise", [-0.1, 1.5, float("nan")])
+def test_noise_beyond_its_range_is_refused(noise: float, open_sim: OpenSim) -> None:
+    with pytest.raises(UsageError, match=r"expert noise is .*, must be between 0"):
+        scripted_policy("expert", open_sim("libero_goal", 7), noise)
+
+
+def test_the_controls_take_no_noise(open_sim: OpenSim) -> None:
+    with pytest.raises(UsageError, match="'noop' takes none"):
+        scripted_policy("noop", open_sim("libero_goal", 7), 0.2)
+
+
+def test_a_goal_about_nothing_that_moves_is_refused(open_sim: OpenSim) -> None:
+    env = open_sim("libero_goal", 7).env
+    asked = {"goal_state": [["open", "wine_rack_1"]]}
+    rack = SimpleNamespace(
+        parsed_problem=asked, object_sites_dict=env.object_sites_dict, fixtures_dict=env.fixtures_dict
+    )
+    with pytest.raises(NoSkillError, match=r"open\(wine_rack_1\) is about nothing that moves"):
+        require_skills(rack)
+
+
+def test_a_task_without_a_skill_is_counted_and_says_why(
+    standins: AssetSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(__import__("sim_envs.libero.experts.skills", fromlist=["SKILLS"]).SKILLS, "turnon")
+    done = list(attempts("expert", [get_task("libero_goal", 7)], (0, 1), seed=7, assets=standins))
+    counts = summary(done)["libero_goal"]
+    assert (counts["successes"], counts["episodes"]) == (0, 2)
+    assert "no scripted skill achieves turnon(flat_stove_1)" in counts["no_skill"][0]

@@ -1,0 +1,188 @@
+"""Truth of LIBERO's simulator: of states made by hand, and of whole episodes of the expert on every suite."""
+
+import itertools
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+
+from configs.load import load
+from configs.schema import SuiteConfig
+from sim_envs.libero.experts.expert import Expert
+from sim_envs.libero.sim import LiberoSim
+from sim_envs.libero.tasks import get_task
+from sim_envs.libero.truth.phases import HOLD_S
+from sim_envs.truth.account import ELSEWHERE, Deed, Fact, Narration, Phase, Truth, Verb
+from sim_envs.truth.places import phrase
+from sim_envs.truth.wording import narrate, parse_memory, parse_narration, remember
+from sim_envs.world import EpisodeKey
+from tests.sim_envs.vocabulary import goals
+
+STILL = np.array([[0.0, 0, 0, 0, 0, 0, -1]])
+Open = Callable[[str, int], LiberoSim]
+
+
+@pytest.fixture(scope="module")
+def standing_in() -> Iterator[Open]:
+    """A task on stand-in assets, freshly reset; one model is open at a time."""
+    sims: list[LiberoSim] = []
+
+    def opened(suite: str, task_id: int) -> LiberoSim:
+        task = get_task(suite, task_id)
+        if not sims or sims[-1].task != task:
+            while sims:
+                sims.pop().close()
+            sims.append(LiberoSim(task, assets="standins"))
+        sims[0].reset(init_id=0, seed=7, settle_steps=10)
+        return sims[0]
+
+    yield opened
+    while sims:
+        sims.pop().close()
+
+
+def put_joint(sim: LiberoSim, joint: str, position: float) -> None:
+    """Move a drawer, a door or a knob, and let a control step go by."""
+    sim.env.sim.data.qpos[sim.env.sim.model.get_joint_qpos_addr(joint)] = position
+    sim.env.sim.forward()
+    sim.advance(STILL)
+
+
+def put_thing(sim: LiberoSim, thing: str, position: np.ndarray, steps: int = 10) -> bool:
+    """Move a thing and let it fall; whether that solves the task."""
+    pose = sim.env.sim.data.get_joint_qpos(f"{thing}_joint0").copy()
+    pose[:3] = position
+    sim.env.sim.data.set_joint_qpos(f"{thing}_joint0", pose)
+    sim.env.sim.forward()
+    return sim.advance(np.repeat(STILL, steps, axis=0)).success
+
+
+def state_of(truth: Truth, subject: str) -> str:
+    return {fact.subject: fact.state for fact in truth.memory.facts}[subject]
+
+
+def test_a_drawer_is_open_half_open_or_closed_and_closing_it_is_remembered(standing_in):
+    sim, drawer = standing_in("libero_10", 3), "bottom drawer of the cabinet"
+    assert state_of(sim.truth(), drawer) == "open"
+    assert sim.truth().memory.done == ()
+    put_joint(sim, "white_cabinet_1_bottom_level", -0.07)
+    assert state_of(sim.truth(), drawer) == "half open"
+    assert sim.truth().memory.done == ()
+    put_joint(sim, "white_cabinet_1_bottom_level", 0.005)
+    assert state_of(sim.truth(), drawer) == "closed"
+    assert sim.truth().memory.done == (Deed(verb=Verb.CLOSED, subject=drawer),)
+    put_joint(sim, "white_cabinet_1_bottom_level", -0.15)
+    done = (Deed(verb=Verb.CLOSED, subject=drawer), Deed(verb=Verb.OPENED, subject=drawer))
+    assert sim.truth().memory.done == done
+
+
+def test_a_thing_in_an_open_drawer_is_in_it(standing_in):
+    sim = standing_in("libero_10", 3)
+    assert state_of(sim.truth(), "black bowl") == "on the table"
+    put_thing(sim, "akita_black_bowl_1", sim.env.sim.data.get_site_xpos("white_cabinet_1_bottom_region"))
+    assert state_of(sim.truth(), "black bowl") == "in the bottom drawer of the cabinet"
+
+
+def test_a_drawer_that_is_in_the_way_is_a_thing_to_reach_for(standing_in):
+    sim = standing_in("libero_goal", 3)
+    assert state_of(sim.truth(), "top drawer of the cabinet") == "closed"
+    up = np.array([[-0.2, -1.0, 0.6, 0, 0, 0, -1]])
+    sim.advance(np.repeat(up, 20, axis=0))
+    assert sim.truth().narration == Narration(phase=Phase.APPROACH, object="top drawer of the cabinet")
+
+
+def test_a_stove_is_on_or_off_and_success_makes_it_done(standing_in):
+    sim = standing_in("libero_10", 2)
+    assert state_of(sim.truth(), "stove") == "off"
+    put_joint(sim, "flat_stove_1_button", 1.0)
+    assert state_of(sim.truth(), "stove") == "on"
+    burner = sim.env.sim.data.get_site_xpos("flat_stove_1_cook_region")
+    assert put_thing(sim, "moka_pot_1", burner + np.array([0, 0, 0.06]), steps=20)
+    truth = sim.truth()
+    assert truth.narration == Narration(phase=Phase.DONE)
+    assert state_of(truth, "moka pot") == "on the stove"
+    assert truth.memory.done == (Deed(verb=Verb.TURNED_ON, subject="stove"),)
+
+
+def test_a_microwave_opens_and_what_stands_on_the_floor_is_on_the_floor(standing_in):
+    sim = standing_in("libero_10", 9)
+    assert state_of(sim.truth(), "microwave") == "open"
+    assert "white mug" not in {fact.subject for fact in sim.truth().memory.facts}
+    put_joint(sim, "microwave_1_microjoint", 0.0)
+    assert state_of(sim.truth(), "microwave") == "closed"
+    put_thing(sim, "porcelain_mug_1", np.array([0.6, 1.1, 0.3]), steps=30)
+    assert state_of(sim.truth(), "white mug") == "on the floor"
+    put_thing(sim, "porcelain_mug_1", np.array([0.6, 1.1, 1.5]), steps=1)
+    assert state_of(sim.truth(), "white mug") == ELSEWHERE
+
+
+def test_reading_the_truth_changes_nothing(standing_in):
+    sim = standing_in("libero_10", 2)
+    put_joint(sim, "flat_stove_1_button", 1.0)
+    colours = sim.env.sim.model._model.site_rgba
+    before = sim.flat_state(), colours.copy()
+    assert sim.truth() == sim.truth()
+    np.testing.assert_array_equal(sim.flat_state(), before[0])
+    np.testing.assert_array_equal(colours, before[1])
+
+
+def test_there_is_no_truth_before_an_episode():
+    sim = LiberoSim(get_task("libero_object", 0), assets="standins")
+    with sim, pytest.raises(RuntimeError, match="reset it first"):
+        sim.truth()
+
+
+def play(sim: LiberoSim) -> list[Truth]:
+    """The truth after every control step of an episode of the expert, from a reset on."""
+    task = sim.task
+    expert = Expert(sim)
+    expert.reset(EpisodeKey(suite=task.suite, task_id=task.task_id, init_id=0, seed=7))
+    told, solved = [sim.truth()], False
+    while not solved and len(told) < load(SuiteConfig, task.suite).max_steps:
+        for action in expert.query()[:5]:
+            solved = solved or sim.advance(action[None]).success
+            told.append(sim.truth())
+    assert solved
+    return told
+
+
+def check_episode(sim: LiberoSim) -> None:
+    """What holds of any episode in which things are picked up and put where the goals want them."""
+    told, wanted = play(sim), goals(sim.task)
+    stretches = [
+        (said, len(list(group))) for said, group in itertools.groupby(truth.narration for truth in told)
+    ]
+    shortest = min(steps for _, steps in stretches[:-2])
+    assert shortest >= HOLD_S * sim.control_hz
+    assert told[-1].narration.phase is Phase.DONE
+    assert {said.object for said, _ in stretches[:-1]} <= {subject for _, subject, *_ in wanted}
+    for _, subject, place in wanted:
+        phases = [said.phase for said, _ in stretches if said.object == subject]
+        order = [phase for phase in dict.fromkeys(phases) if phase is not Phase.RETREAT]
+        assert order == [Phase.APPROACH, Phase.GRASP, Phase.CARRY, Phase.PLACE]
+        targets = {said.target for said, _ in stretches if said.object == subject} - {None}
+        assert targets == {place}
+        assert Fact(subject=subject, state=phrase(place)) in told[-1].memory.facts
+    last_carried = [said.object for said, _ in stretches if said.phase is Phase.CARRY]
+    done = [
+        Deed(verb=Verb.PUT, subject=noun, place={s: p for _, s, p in wanted}[noun]) for noun in last_carried
+    ]
+    assert list(told[-1].memory.done) == done
+    for truth in told[::5]:
+        assert parse_narration(narrate(truth.narration)) == truth.narration
+        assert parse_memory(remember(truth.memory)) == truth.memory
+
+
+@pytest.mark.parametrize(
+    ("suite", "task_id"),
+    [("libero_object", 0), ("libero_spatial", 4), ("libero_goal", 8), ("libero_10", 4)],
+)
+def test_an_episode_of_the_expert_is_told_as_it_is(standing_in, suite, task_id):
+    check_episode(standing_in(suite, task_id))
+
+
+@pytest.mark.assets
+def test_an_episode_with_the_real_assets_is_told_as_it_is(open_sim):
+    sim = open_sim("libero_90", 36)
+    sim.reset(init_id=0, seed=7, settle_steps=10)
+    check_episode(sim)

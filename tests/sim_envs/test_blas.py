@@ -1,0 +1,45 @@
+"""The kernels under the controller are the reference's, whatever the CPU would be given by default."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sim_envs.libero import blas
+
+_DIGEST = """
+import hashlib, sys
+import numpy as np, scipy.linalg
+from sim_envs.blas import pin_kernels
+if sys.argv[1] == "pinned":
+    assert pin_kernels()
+random = np.random.default_rng(0)
+matrices = random.standard_normal((200, 7, 7))
+results = [np.dot(scipy.linalg.inv(matrix), random.standard_normal((7, 40))) for matrix in matrices]
+print(hashlib.sha256(np.array(results).tobytes()).hexdigest())
+"""
+
+
+def _digest(kernels: str, how: str) -> str:
+    return subprocess.run(
+        [sys.executable, "-c", _DIGEST, how],
+        cwd=Path(__file__).resolve().parents[2],
+        env={"OPENBLAS_CORETYPE": kernels, "PATH": ""},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+
+
+@pytest.mark.skipif(not blas._cpu_can(), reason="this CPU has no AVX-512")
+@pytest.mark.parametrize("start", ["Haswell", "Nehalem"])
+def test_products_and_inverses_do_not_depend_on_the_kernels_a_process_starts_with(start: str) -> None:
+    reference = _digest(blas.KERNELS, "as it is")
+    assert _digest(start, "as it is") != reference
+    assert _digest(start, "pinned") == reference
+
+
+def test_a_cpu_that_cannot_run_them_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blas, "_cpu_can", lambda: False)
+    assert blas.pin_kernels.__wrapped__() is False
