@@ -115,8 +115,11 @@ class PolicyConfig(Preset):
 
     Attributes:
         name: Name of the policy.
-        kind: `oxygen` is a vision-language-action model served by the engine; the others need no model.
+        kind: `oxygen` is a vision-language-action model served by the engine; `python` a class, `websocket` a
+            server, both of one's own; the others are scripted.
         description: One line for tables.
+        target: For `python` the class, as `package.module:Class` or `file.py:Class`; for `websocket` the URL.
+        kwargs: What `python` and `websocket` take besides.
         speaks: For scripted policies, `truth`: reads the world's own account aloud. Silent if None.
         checkpoint: For `oxygen`, what training wrote, a folder or a URL: its own card says all that follows.
         model: For `oxygen` without one, the model configuration.
@@ -130,12 +133,14 @@ class PolicyConfig(Preset):
     """
 
     name: Name
-    kind: Literal["oxygen", "expert", "noop", "random"]
-    description: str
+    kind: Literal["oxygen", "expert", "noop", "random", "python", "websocket"]
+    description: str = ""
+    target: str | None = None
+    kwargs: dict[str, Any] = Field(default_factory=dict)
     speaks: Literal["truth"] | None = None
     checkpoint: str | None = None
     model: Name | None = None
-    embodiment: Name = "libero"
+    embodiment: Name | None = None
     weights: str | None = None
     weights_seed: int = 0
     norm_stats: str | None = None
@@ -146,8 +151,12 @@ class PolicyConfig(Preset):
     def _has_a_model_exactly_if_it_needs_one(self) -> Self:
         if (self.kind == "oxygen") != ((self.model or self.checkpoint) is not None):
             raise ValueError("`model` or `checkpoint` is for policies of kind `oxygen`, and these need one")
-        if self.kind == "oxygen" and self.speaks is not None:
-            raise ValueError("`speaks` is for scripted policies; one of kind `oxygen` speaks for itself")
+        if self.speaks is not None and self.kind in ("oxygen", "python", "websocket"):
+            raise ValueError("`speaks` is for scripted policies; others speak for themselves")
+        if (self.kind in ("python", "websocket")) != (self.target is not None):
+            raise ValueError("`target` is for policies of kind `python` and `websocket`, and these need one")
+        if (self.model is None) != (self.embodiment is None):
+            raise ValueError("`model` and `embodiment` belong together: say which robot its numbers are of")
         said = self.model_fields_set - {"name", "kind", "description", "checkpoint"}
         if self.checkpoint is not None and said:
             raise ValueError(f"`checkpoint` has a card that says `{min(said)}`: give one of them")
@@ -163,12 +172,14 @@ class EpisodesConfig(Preset):
         suites: Task suites, in the order they are run.
         task_ids: Tasks of every suite; all of them when empty.
         num_trials_per_task: Episodes per task, first stored states first; the suite's own number if None.
-        init_ids: Which stored initial states, instead of the first `num_trials_per_task`; from 1000 on,
-            states that LIBERO's placement draws, as many as you like.
-        policy: Name of a policy preset.
+        init_ids: Which initial states, instead of the first `num_trials_per_task` stored ones; a suite may
+            have drawn ones beyond those.
+        policy: A policy: the name of a preset or an entry point, a YAML file, a checkpoint's folder, a class,
+            or a server's URL.
+        policy_kwargs: What a class or a server takes besides.
         random_weights: Random weights instead of the policy's checkpoint: for latency, without a download.
         dtype: What the policy computes in; the policy's own if None.
-        assets: Where LIBERO's asset tree comes from: a folder, or the name of a source.
+        assets: Where the suites' assets come from: a folder, or the name of a source.
         language_tasks: Names of the language tasks wanted beside actions; those that the policy has learnt if
             None.
         tokens_per_frame: In mode `unified`, language tokens decoded per frame and request; with a deadline,
@@ -183,11 +194,12 @@ class EpisodesConfig(Preset):
         video: Which episodes leave a video.
     """
 
-    suites: tuple[str, ...] = ("libero_spatial", "libero_object", "libero_goal", "libero_10")
+    suites: tuple[str, ...] = ()
     task_ids: tuple[int, ...] = ()
     num_trials_per_task: int | None = Field(default=None, gt=0)
     init_ids: tuple[Annotated[int, Field(ge=0)], ...] = ()
     policy: str = "tiny"
+    policy_kwargs: dict[str, str] = Field(default_factory=dict)
     random_weights: bool = False
     dtype: Dtype | None = None
     assets: str = "auto"
@@ -204,8 +216,6 @@ class EpisodesConfig(Preset):
     @model_validator(mode="after")
     def _names_each_thing_once(self) -> Self:
         refuse_doubles(self, "suites", "task_ids", "init_ids", "language_tasks")
-        if not self.suites:
-            raise ValueError("`suites` is empty")
         return self
 
 
@@ -236,13 +246,13 @@ class CollectConfig(Preset):
         task_ids: Tasks of every suite; all of them when empty.
         num_trials_per_task: Episodes per task and seed, first stored states first; the suite's own number if
             None.
-        init_ids: Which stored initial states, instead of the first `num_trials_per_task`; from 1000 on,
-            states that LIBERO's placement draws, as many as you like.
+        init_ids: Which initial states, instead of the first `num_trials_per_task` stored ones; a suite may
+            have drawn ones beyond those.
         seeds: Every task and initial state is tried once with each.
         policy: Name of a policy preset.
         random_weights: Random weights instead of the policy's checkpoint.
         dtype: What the policy computes in; the policy's own if None.
-        assets: Where LIBERO's asset tree comes from: a folder, or the name of a source.
+        assets: Where the suites' assets come from: a folder, or the name of a source.
         expert_noise: How much pace and path of the expert vary and how often something goes wrong, from 0
             to 1: for demonstrations with recoveries.
         learner: Name of a policy preset with which the expert takes turns, but whose actions are not learnt.
@@ -256,9 +266,7 @@ class CollectConfig(Preset):
         images: How they are stored: `png` inside the tables, or as `video`.
     """
 
-    suites: tuple[str, ...] = Field(
-        default=("libero_spatial", "libero_object", "libero_goal", "libero_10"), min_length=1
-    )
+    suites: tuple[str, ...] = Field(min_length=1)
     task_ids: tuple[int, ...] = ()
     num_trials_per_task: int | None = Field(default=None, gt=0)
     init_ids: tuple[Annotated[int, Field(ge=0)], ...] = ()

@@ -105,6 +105,9 @@ class Suite(Protocol):
             UsageError: The suite has no such wordings.
         """
 
+    def training_wordings(self) -> Mapping[str, Sequence[str]]:
+        """Each instruction to the wordings that training may show; empty if there is but one of each."""
+
     def check(self, tasks: Iterable[Task]) -> None:
         """Refuse now what every episode of these tasks would fail of: versions, assets, renderer.
 

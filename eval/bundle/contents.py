@@ -192,7 +192,7 @@ def _data_of(lineage: Sequence[Path], given: Sequence[Path]) -> tuple[Demonstrat
 
 def _served(checkpoint: Path) -> tuple[str, ...]:
     """The files that a policy is made of, by their paths in the folder."""
-    robot = embodiment(read_policy(str(checkpoint)).embodiment)
+    robot = embodiment(str(read_policy(str(checkpoint)).embodiment))
     norms = checkpoint_norms(checkpoint, robot.asset_id).relative_to(checkpoint)
     return (SINGLE_FILE, norms.as_posix(), TOKENIZER, CARD)
 

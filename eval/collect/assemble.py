@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from configs.interface import Interface
 from configs.schema import CollectConfig
 from eval.collect import statistics
 from eval.collect.statistics import Histogram, Statistics
@@ -17,24 +18,29 @@ from eval.collect.store import Kept
 from eval.collect.tables import PLACED, arrow_schema, frame_features
 from eval.collect.video_files import VideoFiles
 from oxygen.training import layout
+from oxygen.training.layout import Feature
 from oxygen.training.tables import as_array
 
 _PARTS = ("data", "videos", "meta")
 """What a dataset consists of. `meta` is put in place last, and nothing is a dataset without it."""
 
 
-def assemble(kept: Sequence[Kept], dataset: Path, config: CollectConfig, *, fps: float) -> None:
+def assemble(
+    kept: Sequence[Kept], dataset: Path, config: CollectConfig, *, interface: Interface, fps: float
+) -> None:
     """Write the dataset anew, in place of what is there.
 
     Args:
         kept: The demonstrations, in order; at least one.
         dataset: Its folder.
         config: How it is written.
+        interface: The cameras, the state and the actions of its episodes.
         fps: Frames per second of simulated time.
     """
     draft = dataset / ".assembling"
     shutil.rmtree(draft, ignore_errors=True)
-    with _Writer(draft, config, tasks=_tasks(kept), fps=fps) as writer:
+    features = frame_features(config, interface)
+    with _Writer(draft, features, tasks=_tasks(kept), fps=fps) as writer:
         for episode in kept:
             writer.add(episode)
         writer.describe()
@@ -51,18 +57,24 @@ def _tasks(kept: Sequence[Kept]) -> dict[str, int]:
     return {language: number for number, language in enumerate(dict.fromkeys(each.language for each in kept))}
 
 
+def _has_videos(features: Mapping[str, Feature]) -> bool:
+    return any(feature["dtype"] == "video" for feature in features.values())
+
+
 class _Writer:
     """A dataset under construction; `add` takes the episodes in order, `describe` sums them up."""
 
-    def __init__(self, root: Path, config: CollectConfig, *, tasks: Mapping[str, int], fps: float) -> None:
+    def __init__(
+        self, root: Path, features: Mapping[str, Feature], *, tasks: Mapping[str, int], fps: float
+    ) -> None:
         self._root = root
         self._tasks = tasks
         self._fps = fps
-        self._features = frame_features(config)
+        self._features = dict(features)
         self._schema = arrow_schema(self._features)
         self._table = _DataTables(root, self._schema)
         cameras = layout.cameras_of(self._features)
-        self._videos = VideoFiles(root, cameras, fps) if config.images == "video" else None
+        self._videos = VideoFiles(root, cameras, fps) if _has_videos(features) else None
         self._episodes: list[dict[str, Any]] = []
         self._numbers: list[pa.Table] = []
         self._histograms: list[Mapping[str, Histogram]] = []

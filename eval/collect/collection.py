@@ -19,13 +19,13 @@ from eval.collect.assemble import assemble
 from eval.collect.console import Console
 from eval.collect.contact_sheet import write_contact_sheet
 from eval.collect.corrected import Corrected
-from eval.collect.demonstrator import Demonstrator, MeansWhatItDoes
+from eval.collect.demonstrator import MeansWhatItDoes, OpenDemonstrator, scripted_demonstrator
 from eval.collect.plan import Job, frame_rate, learner_config, make_jobs, run_config
 from eval.collect.store import EpisodeStore, Kept
 from eval.collect.workers import Report, Setting, Work, play_here, play_in_workers
-from eval.policies.engine import Scripted, open_policy, read_cast
 from eval.policies.names import weights_sha256
-from eval.policies.oracle import Oracle
+from eval.policies.opening import open_policies
+from eval.policies.resolved import resolve_policy
 from eval.records import provenance
 from eval.records.json_files import write_json
 from eval.records.schema import Outcome, RunFolder
@@ -34,32 +34,33 @@ from eval.rollout.plan import check_playable, make_plan
 from eval.rollout.worlds import WorldHolder
 from oxygen.training import layout
 from oxygen.training.demonstrations import Demonstrations
-from sim_envs.libero.assets import AssetSet, find_assets
 
 INCOMPLETE = 1
 """Exit code when an episode was an error, or none was kept."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class LiberoSetting:
-    """LIBERO's worlds and the configured policy, opened by the worker that uses them."""
+class Simulation:
+    """The suites' worlds and the configured policy, opened by the worker that uses them."""
 
     config: CollectConfig
-    assets: AssetSet
 
     def worlds(self) -> WorldHolder:
         """One simulator at a time."""
-        return WorldHolder(self.assets)
+        return WorldHolder()
 
-    def demonstrator(self) -> Demonstrator:
-        """Who acts."""
+    def demonstrator(self) -> OpenDemonstrator:
+        """The policy, ready to act in any of the worlds."""
         config = run_config(self.config, self.config.seeds[0])
-        cast = read_cast(config)
-        if cast.policy.kind == "oxygen":
-            return MeansWhatItDoes(open_policy(cast, config))
-        scripted = Scripted(cast.policy.kind, Oracle(()), noise=self.config.expert_noise)
-        learner = learner_config(self.config)
-        return Corrected(open_policy(read_cast(learner), learner), scripted) if learner else scripted
+        resolved, learner = resolve_policy(config), learner_config(self.config)
+        if resolved.policy.kind == "oxygen":
+            (policy,) = open_policies(resolved, [config])
+            return lambda suite, world: MeansWhatItDoes(policy.in_world(suite, world))
+        scripted = scripted_demonstrator(resolved.policy.kind, self.config.expert_noise)
+        if learner is None:
+            return scripted
+        (led,) = open_policies(resolve_policy(learner), [learner])
+        return lambda suite, world: Corrected(led.in_world(suite, world), scripted(suite, world))
 
 
 def worker_count(given: int | None) -> int:
@@ -74,7 +75,7 @@ def worker_count(given: int | None) -> int:
 
 
 def collect_demonstrations(config: CollectConfig, dataset: Path, *, workers: int) -> int:
-    """Collect LIBERO demonstrations into a folder.
+    """Collect demonstrations into a folder.
 
     Returns:
         The exit code: 0, or 1 if an episode was an error or none was kept.
@@ -84,42 +85,44 @@ def collect_demonstrations(config: CollectConfig, dataset: Path, *, workers: int
             needs, or the folder holds a dataset of other options, or another process is at it.
         KeyboardInterrupt: After what was played is safe on disk.
     """
-    _check_cast(config)
-    assets = find_assets(config.assets)
-    _check_playable(config, assets)
-    return collect_from(LiberoSetting(config=config, assets=assets), config, assets, dataset, workers=workers)
+    _check_policies(config)
+    _check_playable(config)
+    return collect_from(Simulation(config=config), config, dataset, workers=workers)
 
 
-def _check_cast(config: CollectConfig) -> None:
-    cast, learner = read_cast(run_config(config, config.seeds[0])), learner_config(config)
+def _check_policies(config: CollectConfig) -> None:
+    resolved, learner = resolve_policy(run_config(config, config.seeds[0])), learner_config(config)
     for_experts = {"--expert-noise": config.expert_noise, "--learner": config.learner}
     for option, value in for_experts.items():
-        if value and cast.policy.kind != "expert":
+        if value and resolved.policy.kind != "expert":
             raise UsageError(f"{option} {value} is for --policy expert, not {config.policy}")
-    if learner and read_cast(learner).policy.kind != "oxygen":
+    if learner and resolve_policy(learner).policy.kind != "oxygen":
         raise UsageError(f"--learner is {config.learner}, which learns nothing; give a policy with weights")
 
 
-def _check_playable(config: CollectConfig, assets: AssetSet) -> None:
+def _check_playable(config: CollectConfig) -> None:
     acting = run_config(config, config.seeds[0])
     plan = make_plan(acting)
     for run in (acting, learner_config(config)):
         if run:
-            cast = read_cast(run)
-            check_playable(plan, assets, policy=cast.policy.name, horizon=cast.horizon)
+            resolved = resolve_policy(run)
+            check_playable(
+                plan,
+                policy=resolved.policy.name,
+                interface=resolved.interface,
+                horizon=resolved.horizon,
+            )
 
 
-def collect_from(
-    setting: Setting, config: CollectConfig, assets: AssetSet, dataset: Path, *, workers: int
-) -> int:
+def collect_from(setting: Setting, config: CollectConfig, dataset: Path, *, workers: int) -> int:
     """Collect demonstrations in any setting. See `collect_demonstrations`."""
-    jobs = make_jobs(config, assets)
+    jobs = make_jobs(config)
     store = EpisodeStore(dataset)
     store.check(config)
     with RunFolder(dataset).claimed():
         store.begin(config)
         work = Work(setting=setting, store=store, config=config)
-        console = Console(config, assets, dataset)
+        console = Console(config, jobs, dataset)
         reports = _play(work, jobs, console, workers)
         return _conclude(work, jobs, reports, console)
 
@@ -157,7 +160,8 @@ def _conclude(work: Work, jobs: Sequence[Job], reports: Sequence[Report], consol
     sheet = dataset / "contact_sheet.png"
     if not _is_of(dataset, kept):
         console.assembling(len(kept))
-        assemble(kept, dataset, work.config, fps=frame_rate(jobs[0].plan))
+        plan = jobs[0].plan
+        assemble(kept, dataset, work.config, interface=plan.suite.interface, fps=frame_rate(plan))
         write_contact_sheet(Demonstrations(dataset), sheet)
     manifest = _manifest(work, jobs, kept)
     write_json(dataset / layout.MANIFEST, {**manifest, "errors": errors})
@@ -205,5 +209,5 @@ def _learner(config: CollectConfig) -> Mapping[str, str | None] | None:
 
 def _digest(run: RunConfig) -> str | None:
     """What tells the weights that act from all others; None where there are none, or random ones."""
-    policy = read_cast(run).policy
+    policy = resolve_policy(run).policy
     return weights_sha256(policy) if policy.kind == "oxygen" and not run.random_weights else None

@@ -13,7 +13,6 @@ from configs.schema import CollectConfig
 from eval.collect.plan import Job
 from eval.collect.workers import Report
 from eval.records.schema import Outcome
-from sim_envs.libero.assets import AssetSet
 
 _MEGABYTE = 1e6
 
@@ -21,7 +20,7 @@ _MEGABYTE = 1e6
 class Console:
     """The terminal of one collection."""
 
-    def __init__(self, config: CollectConfig, assets: AssetSet, dataset: Path) -> None:
+    def __init__(self, config: CollectConfig, jobs: Sequence[Job], dataset: Path) -> None:
         self._rich = RichConsole(highlight=False)
         self._dataset = dataset
         self._kept = " and are among them" if config.keep_failures else ""
@@ -29,7 +28,7 @@ class Console:
         learner = f", correcting {escape(config.learner)}" if config.learner else ""
         self._rich.print(
             f"Demonstrations of [bold]{escape(config.policy)}[/]{noise}{learner}, "
-            f"assets {escape(assets.name)} → {escape(str(dataset))}",
+            f"assets {escape(', '.join(sorted({job.key.assets for job in jobs})))} → {escape(str(dataset))}",
             soft_wrap=True,
             emoji=False,
         )

@@ -6,16 +6,15 @@ So demonstrations begin where the learner's own mistakes lead, which no other di
 """
 
 from collections import deque
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float64
 
+from configs.interface import Interface
 from eval.collect.demonstrator import Demonstrator
-from eval.policies.engine import Policy
+from eval.policies.base import Policy
 from oxygen.policy.reply import Reply, Tail
-from sim_envs.world import EpisodeKey, Observation, World
+from sim_envs.world import EpisodeKey, Observation
 
 _LEARNER_TURN = (3, 96)
 _EXPERT_TURN = (6, 14)
@@ -45,42 +44,50 @@ class Corrected:
         self._states: deque[Float64[np.ndarray, " state"]] = deque(maxlen=_STILL)
 
     @property
-    def inputs(self) -> Mapping[str, Any]:
-        """How the learner is shown the world."""
-        return self._learner.inputs
+    def interface(self) -> Interface:
+        """The learner's."""
+        return self._learner.interface
 
     @property
-    def intended(self) -> Float64[np.ndarray, "horizon 7"] | None:
+    def intended(self) -> Float64[np.ndarray, "horizon action"] | None:
         """What the expert held right at the last query; None if that was the learner's."""
         return None if self._learning else self._expert.intended
 
-    def reset(self, world: World, key: EpisodeKey) -> None:
+    def reset(self, key: EpisodeKey) -> None:
         """Begin an episode."""
-        self._world, self._key = world, key
+        self._key = key
         self._draws = np.random.default_rng([key.digest(), 1])
-        self._learner.reset(world, key)
+        self._learner.reset(key)
         self._learning, self._left = True, self._length(_LEARNER_TURN)
         self._states.clear()
 
-    def infer(self, observation: Observation) -> Reply:
+    def act(self, observation: Observation) -> np.ndarray:
         """Answer one query: whose turn it is does."""
         if self._left == 0 or (self._learning and self._hangs()):
             self._change_turns()
         self._states.append(observation.state)
         self._left -= 1
-        return (self._learner if self._learning else self._expert).infer(observation)
+        return self._acting.act(observation)
+
+    def settle(self) -> Reply:
+        """Complete the query."""
+        return self._acting.settle()
 
     def finish(self) -> Tail:
         """End the episode."""
         self._expert.finish()
         return self._learner.finish()
 
+    @property
+    def _acting(self) -> Policy:
+        return self._learner if self._learning else self._expert
+
     def _change_turns(self) -> None:
         self._learning = not self._learning
         self._states.clear()
         self._left = self._length(_LEARNER_TURN if self._learning else _EXPERT_TURN)
         if not self._learning:
-            self._expert.reset(self._world, self._key)
+            self._expert.reset(self._key)
 
     def _hangs(self) -> bool:
         """Whether nothing has moved for some queries of this turn: neither hand nor fingers."""

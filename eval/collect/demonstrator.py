@@ -1,13 +1,17 @@
 """Who demonstrates: a policy that can say what it held right, beside what it did."""
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Protocol
 
 import numpy as np
 from jaxtyping import Float64
 
-from eval.policies.engine import Policy
+from configs.interface import Interface
+from eval.policies.base import Policy
+from eval.policies.oracle import Oracle
+from eval.policies.scripted import Scripted, scripted_policy
 from oxygen.policy.reply import Reply, Tail
+from sim_envs.suite import Suite
 from sim_envs.world import EpisodeKey, Observation, World
 
 
@@ -15,7 +19,7 @@ class Demonstrator(Policy, Protocol):
     """A policy whose noise, if it has any, can be told from what it means."""
 
     @property
-    def intended(self) -> Float64[np.ndarray, "horizon 7"] | None:
+    def intended(self) -> Float64[np.ndarray, "horizon action"] | None:
         """What it held right in the state of the last query; None where nothing is to be learnt from it."""
 
 
@@ -24,28 +28,46 @@ class MeansWhatItDoes:
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
-        self._answered: Float64[np.ndarray, "horizon 7"] = np.empty((0, 7))
+        self._answered: Float64[np.ndarray, "horizon action"] = np.empty((0, 7))
 
     @property
-    def inputs(self) -> Mapping[str, Any]:
-        """How the policy is shown the world."""
-        return self._policy.inputs
+    def interface(self) -> Interface:
+        """The policy's own."""
+        return self._policy.interface
 
     @property
-    def intended(self) -> Float64[np.ndarray, "horizon 7"]:
+    def intended(self) -> Float64[np.ndarray, "horizon action"]:
         """What it answered last."""
         return self._answered
 
-    def reset(self, world: World, key: EpisodeKey) -> None:
+    def reset(self, key: EpisodeKey) -> None:
         """Begin an episode."""
-        self._policy.reset(world, key)
+        self._policy.reset(key)
 
-    def infer(self, observation: Observation) -> Reply:
+    def act(self, observation: Observation) -> np.ndarray:
         """Answer one query."""
-        reply = self._policy.infer(observation)
-        self._answered = np.asarray(reply.actions, np.float64)
-        return reply
+        self._answered = np.asarray(self._policy.act(observation), np.float64)
+        return self._answered
+
+    def settle(self) -> Reply:
+        """Complete the query."""
+        return self._policy.settle()
 
     def finish(self) -> Tail:
         """End the episode."""
         return self._policy.finish()
+
+
+OpenDemonstrator = Callable[[Suite, World], Demonstrator]
+"""A demonstrator that has been loaded, as it is in one world."""
+
+
+def scripted_demonstrator(kind: str, noise: float) -> OpenDemonstrator:
+    """A scripted policy that says nothing."""
+
+    def in_world(suite: Suite, world: World) -> Demonstrator:
+        return Scripted(
+            suite.interface, lambda: scripted_policy(kind, suite, world, noise), Oracle((), world)
+        )
+
+    return in_world

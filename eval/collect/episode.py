@@ -61,7 +61,7 @@ def demonstrate(
     """
     queries: list[Query] = []
     meant: list[np.ndarray | None] = []
-    for query in rollout(world, policy, job.key.episode, job.plan.protocol):
+    for query in rollout(world, policy, job.key.episode, job.plan.suite):
         queries.append(query)
         meant.append(policy.intended)
         interrupts.check()
@@ -80,7 +80,9 @@ def demonstrate(
         job=job,
         solved=solved,
         language=queries[0].observation.language,
-        rows=pa.Table.from_pydict(columns, schema=arrow_schema(row_features(config))),
+        rows=pa.Table.from_pydict(
+            columns, schema=arrow_schema(row_features(config, job.plan.suite.interface))
+        ),
         histograms=_histograms(queries),
     )
 
@@ -112,7 +114,7 @@ def _labels(queries: Sequence[Query], meant: Sequence[np.ndarray | None], horizo
     """What was meant; where nothing was, what was done, as something that is not to be learnt."""
     steps = [query.steps for query in queries]
     chunks = [
-        np.asarray(query.reply.actions, np.float64) if chunk is None else chunk
+        np.asarray(query.actions, np.float64) if chunk is None else chunk
         for query, chunk in zip(queries, meant, strict=True)
     ]
     actions, padded = stitched(chunks, steps, horizon=horizon)

@@ -6,8 +6,9 @@ from typing import Any
 
 from configs.errors import UsageError
 from configs.schema import CollectConfig, RunConfig
+from eval.records.protocol import NO_ASSETS
 from eval.rollout.plan import TaskPlan, make_plan
-from sim_envs.libero.assets import AssetSet
+from sim_envs.suite import Suite
 from sim_envs.world import EpisodeKey
 
 _AS_IN_A_RUN = (
@@ -64,16 +65,16 @@ class Job:
     key: DemonstrationKey
 
 
-def make_jobs(config: CollectConfig, assets: AssetSet) -> tuple[Job, ...]:
+def make_jobs(config: CollectConfig) -> tuple[Job, ...]:
     """Every episode that the configuration asks for, in the order of the keys.
 
     Raises:
         UsageError: A suite, a task or an initial state that does not exist, or suites at different rates.
     """
     jobs = [
-        Job(plan=_with_images(task, config), key=_key(episode, config, assets))
+        Job(plan=task, key=_key(episode, config, task.suite))
         for seed in config.seeds
-        for task in make_plan(run_config(config, seed)).tasks
+        for task in make_plan(run_config(config, seed), camera_size=config.image_size).tasks
         for episode in task.keys
     ]
     rates = {job.key.suite: frame_rate(job.plan) for job in jobs}
@@ -101,15 +102,11 @@ def frame_rate(plan: TaskPlan) -> float:
     return plan.protocol.control_hz / plan.protocol.replan_steps
 
 
-def _key(episode: EpisodeKey, config: CollectConfig, assets: AssetSet) -> DemonstrationKey:
+def _key(episode: EpisodeKey, config: CollectConfig, suite: Suite) -> DemonstrationKey:
+    assets = suite.assets or NO_ASSETS
     return DemonstrationKey(
         **dataclasses.asdict(episode),
         assets=assets.name,
         digest=assets.digest,
         noise=config.expert_noise,
     )
-
-
-def _with_images(task: TaskPlan, config: CollectConfig) -> TaskPlan:
-    protocol = task.protocol.model_copy(update={"camera_size": config.image_size})
-    return dataclasses.replace(task, protocol=protocol)

@@ -10,11 +10,10 @@ import pyarrow as pa
 from jaxtyping import UInt8
 from PIL import Image
 
-from configs.interface import Channels
+from configs.interface import Channels, Interface
 from configs.schema import CollectConfig
 from oxygen.training import layout
 from oxygen.training.layout import Feature
-from sim_envs.libero.conventions import LIBERO_INTERFACE
 
 PLACED = ("episode_index", "index", "task_index")
 """Columns that depend on an episode's place in the dataset."""
@@ -22,9 +21,8 @@ PLACED = ("episode_index", "index", "task_index")
 _IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 
 
-def frame_features(config: CollectConfig) -> dict[str, Feature]:
+def frame_features(config: CollectConfig, spec: Interface) -> dict[str, Feature]:
     """The columns of the dataset, as `info.json` lists them."""
-    spec = LIBERO_INTERFACE
     return layout.features(
         spec.observation.camera_names,
         image_size=config.image_size,
@@ -34,9 +32,9 @@ def frame_features(config: CollectConfig) -> dict[str, Feature]:
     )
 
 
-def row_features(config: CollectConfig) -> dict[str, Feature]:
+def row_features(config: CollectConfig, spec: Interface) -> dict[str, Feature]:
     """The columns of an episode that has no place in the dataset yet; its images are always in it."""
-    features = frame_features(config.model_copy(update={"images": "png"}))
+    features = frame_features(config.model_copy(update={"images": "png"}), spec)
     return {name: feature for name, feature in features.items() if name not in PLACED}
 
 

@@ -18,7 +18,7 @@ from typing import Protocol
 
 from configs.errors import UsageError
 from configs.schema import CollectConfig
-from eval.collect.demonstrator import Demonstrator
+from eval.collect.demonstrator import OpenDemonstrator
 from eval.collect.episode import Demonstration, demonstrate
 from eval.collect.plan import Job
 from eval.collect.store import EpisodeStore
@@ -47,8 +47,8 @@ class Setting(Protocol):
     def worlds(self) -> AbstractContextManager[Worlds]:
         """Opens worlds."""
 
-    def demonstrator(self) -> Demonstrator:
-        """Who acts, ready to act."""
+    def demonstrator(self) -> OpenDemonstrator:
+        """The policy, ready to act."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -222,13 +222,14 @@ class _Player:
         self._work = work
         self._worlds = worlds
         self._interrupts = interrupts
-        self._policy = work.setting.demonstrator()
+        self._demonstrator = work.setting.demonstrator()
 
     def play(self, job: Job) -> Report:
         """Play one. Whatever goes wrong in it becomes the report."""
         try:
             world = self._worlds.of(job.plan)
-            played = demonstrate(world, self._policy, job, self._work.config, self._interrupts)
+            policy = self._demonstrator(job.plan.suite, world)
+            played = demonstrate(world, policy, job, self._work.config, self._interrupts)
             if isinstance(played, Demonstration):
                 self._work.store.keep(played)
                 outcome = Outcome.SUCCESS if played.solved else Outcome.TIMEOUT

@@ -16,11 +16,13 @@ from eval.metrics.language_results import summarize_language
 from eval.metrics.statistics import quantiles, wilson_95
 from eval.records.reader import read_episodes, read_queries
 from eval.records.schema import EpisodeResult, Outcome, RunFolder
-from sim_envs.libero.tasks import instruction
 from sim_envs.world import EpisodeKey
 
 LATENCY_STAGES = ("action", "frame")
 """Until the actions were there, and until the whole query was done."""
+
+Results = Mapping[str, Any]
+"""The content of a run's `results.json`."""
 
 Timings = Mapping[EpisodeKey, Mapping[str, Sequence[float]]]
 
@@ -89,13 +91,13 @@ def _latency(episodes: Sequence[EpisodeResult], timings: Timings) -> dict[str, d
 def _task(episodes: Sequence[EpisodeResult], timings: Timings) -> dict[str, Any]:
     first = episodes[0]
     graded = graded_only(episodes)
-    # LIBERO rewards the step that solves the task with 1, and no other.
+    # As LeRobot counts: the step that solves the task with 1, and no other.
     rewards = [float(_solved(episode)) for episode in graded]
     return {
         "task_group": first.key.suite,
         "task_id": first.key.task_id,
         "task": first.task,
-        "language": instruction(first.task),
+        "language": first.instruction,
         "wordings": list(dict.fromkeys(episode.language for episode in episodes)),
         **aggregate(episodes, timings),
         "metrics": {

@@ -6,8 +6,8 @@ from typing import Any, get_args
 from configs.cli import spelt
 from configs.errors import UsageError
 from configs.schema import Mode, RunConfig
-from eval.policies.engine import Cast, read_cast
 from eval.policies.names import read_policy
+from eval.policies.resolved import ResolvedPolicy, resolve_policy
 
 _OF_A_FRAME = ("tokens_per_frame", "deadline_ms")
 _OF_TEXTS = ("language_tasks", *_OF_A_FRAME)
@@ -27,11 +27,11 @@ def refuse_idle(given: Mapping[str, Any], arms: Sequence[RunConfig]) -> None:
             or language task.
     """
     refuse_without_a_model(given, [arms[0].policy])
-    cast, modes = read_cast(arms[0]), [arm.mode for arm in arms]
+    resolved, modes = resolve_policy(arms[0]), [arm.mode for arm in arms]
     for option in _OF_TEXTS:
         if given.get(option):  # no language tasks at all are none to be heeded
             _refuse_in_modes(option, spelt(option, given[option]), modes)
-            _refuse_without_texts(spelt(option, given[option]), cast)
+            _refuse_without_texts(spelt(option, given[option]), resolved)
 
 
 def refuse_without_a_model(given: Mapping[str, Any], policies: Sequence[str]) -> None:
@@ -68,14 +68,14 @@ def _refuse_in_modes(option: str, said: str, modes: Sequence[Mode]) -> None:
         )
 
 
-def _refuse_without_texts(said: str, cast: Cast) -> None:
-    silent = cast.policy.kind != "oxygen" and cast.policy.speaks is None
+def _refuse_without_texts(said: str, resolved: ResolvedPolicy) -> None:
+    silent = resolved.policy.kind != "oxygen" and resolved.policy.speaks is None
     if silent:
         raise UsageError(
-            f"{said}: policy {cast.policy.name} says nothing; leave it out, or choose one that speaks, such "
-            "as --policy tiny or expert"
+            f"{said}: policy {resolved.policy.name} says nothing; leave it out, or choose one that speaks, "
+            "such as --policy tiny or expert"
         )
-    if not cast.tasks:
+    if not resolved.tasks:
         raise UsageError(
             f"{said} is for texts, and none is asked for; leave it out, or name some with --language-tasks"
         )

@@ -3,10 +3,12 @@
 import dataclasses
 import hashlib
 import os
+import re
 from collections.abc import Mapping, Sequence, Set
+from importlib.metadata import entry_points
 from pathlib import Path
 
-from configs.errors import UsageError
+from configs.errors import UsageError, unknown
 from configs.load import load, names
 from configs.schema import LanguageTaskConfig, PolicyConfig, RunConfig
 from eval.policies.checkpoints import check_sizes, no_checkpoint
@@ -14,23 +16,73 @@ from oxygen.weights import fetch
 from oxygen.weights.card import CARD
 from oxygen.weights.loading import SINGLE_FILE
 
+ENTRY_POINTS = "oxygen_eval.policies"
+"""The entry-point group of policies that other packages bring: policy name to its class."""
 
-def read_policy(name: str) -> PolicyConfig:
-    """A policy by the name of its preset, its YAML file, or the folder of a checkpoint.
+_A_URL = ("ws://", "wss://")
 
+
+def read_policy(name: str, kwargs: Mapping[str, str] | None = None) -> PolicyConfig:
+    """A policy by the name of its preset or entry point, its YAML file, its class, its URL, or a checkpoint.
+
+    A class is written `package.module:Class` or `path/to/file.py:Class`, a server `ws://host:port[/path]`.
     A preset may itself be of a checkpoint, such as the one in the package. Then it gives the policy its name
     and description, and the checkpoint's own card the rest: both ways lead to the same policy.
+
+    Args:
+        name: What was given as `--policy`.
+        kwargs: What a class or a server takes besides.
 
     Raises:
         UsageError: There is no such policy, its card does not fit the schema, or its model has changed.
     """
-    if name not in names(PolicyConfig) and _is_a_place(name):
-        return _of_checkpoint(name)
-    preset = load(PolicyConfig, name)
+    own = _of_ones_own(name)
+    if own is not None:
+        return own.model_copy(update={"kwargs": dict(kwargs or {})})
+    is_place = name not in names(PolicyConfig) and _is_a_place(name)
+    preset = _of_checkpoint(name) if is_place else _preset(name)
+    if kwargs:
+        preset = _with_kwargs(preset, kwargs)
     if preset.checkpoint is None:
         return preset
     named = {"name": preset.name, "description": preset.description}
     return _of_checkpoint(preset.checkpoint).model_copy(update=named)
+
+
+def _of_ones_own(name: str) -> PolicyConfig | None:
+    """A policy that nobody registered: a server, or a class; or one that an entry point names."""
+    if name.startswith(_A_URL):
+        return PolicyConfig(name=_as_name(name.partition("://")[2]), kind="websocket", target=name)
+    if ":" in name and "://" not in name:
+        return PolicyConfig(name=_as_name(name.rpartition(":")[2]), kind="python", target=name)
+    if name not in names(PolicyConfig):
+        for point in entry_points(group=ENTRY_POINTS):
+            if point.name == name:
+                return PolicyConfig(name=name, kind="python", target=point.value)
+    return None
+
+
+def _as_name(text: str) -> str:
+    """`text` with what no name may hold replaced."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", text).strip("-")
+
+
+def _preset(name: str) -> PolicyConfig:
+    known = (*names(PolicyConfig), *(point.name for point in entry_points(group=ENTRY_POINTS)))
+    if name not in known and not name.endswith((".yaml", ".yml")):
+        remedy = "Or give a YAML file, a checkpoint's folder, a class (module:Class) or a server (ws://…)."
+        raise unknown("policy", name, known, remedy=remedy)
+    return load(PolicyConfig, name)
+
+
+def _with_kwargs(preset: PolicyConfig, kwargs: Mapping[str, str]) -> PolicyConfig:
+    if preset.kind not in ("python", "websocket"):
+        given = " ".join(f"{key}={value}" for key, value in kwargs.items())
+        raise UsageError(
+            f"--policy-kwargs {given} is for a class or a server; {preset.name} is of kind {preset.kind}, "
+            "so leave it out"
+        )
+    return preset.model_copy(update={"kwargs": {**preset.kwargs, **kwargs}})
 
 
 _OF_ANY_POLICY = ("narration", "memory")
@@ -53,6 +105,8 @@ class Wanted:
 def wanted_texts(policy: PolicyConfig, config: RunConfig) -> Wanted:
     """The texts that a run asks for: those named, or else those that its policy has learnt."""
     asked = config.language_tasks
+    if policy.kind in ("python", "websocket"):
+        return Wanted(names=() if asked is None else asked)
     if policy.weights is None or config.random_weights:
         return Wanted(names=_OF_ANY_POLICY if asked is None else asked)
     learnt = policy.language_tasks or {}

@@ -23,20 +23,18 @@ class Oracle:
     wording of its own, a function of its key.
     """
 
-    def __init__(self, tasks: Sequence[LanguageTaskConfig]) -> None:
+    def __init__(self, tasks: Sequence[LanguageTaskConfig], world: World) -> None:
         self._tasks = [language_task(task) for task in tasks if task.name in _AUTHORS]
-        self._world: World | None = None
+        self._world = world
         self._wording = self._query = self._request = 0
 
-    def reset(self, world: World, key: EpisodeKey) -> None:
+    def reset(self, key: EpisodeKey) -> None:
         """Begin an episode."""
-        self._world = world
         self._wording = key.digest() % WORDINGS
         self._query = self._request = 0
 
     def speak(self) -> tuple[tuple[TextBorn, ...], tuple[TextFinished, ...]]:
         """The texts of the next query: born in it, and finished in it."""
-        assert self._world is not None, "the oracle is told its world at the reset of an episode"
         due = [task.name for task in self._tasks for _ in task.arrivals.due(0, self._query)]
         truth = self._world.truth() if due else None
         finished = tuple(self._text(task, truth) for task in due) if truth is not None else ()

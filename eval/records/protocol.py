@@ -1,42 +1,34 @@
-"""The world's protocol as a value with a hash: runs that differ in it are never compared or ranked together.
+"""A suite's protocol as a value with a hash: runs that differ in it are never compared or ranked together.
 
 What a policy is shown of that world (its prompt, its cameras) is its own affair and stands beside it.
 """
 
+import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping
-from importlib.metadata import version
 from typing import Any
 
-from configs.schema import SuiteConfig, Wordings
-from sim_envs.libero.bootstrap import PINNED_VERSIONS
-from sim_envs.libero.tasks import list_tasks
-from sim_envs.libero.wordings import wordings as wordings_of
+from configs.schema import Wordings
+from sim_envs.suite import Assets, Suite
+
+NO_ASSETS = Assets(name="none", digest="")
+"""What is recorded where the simulator brings all that it needs."""
 
 
-def describe_suite(
-    suite: SuiteConfig,
-    *,
-    assets: Mapping[str, str],
-    wordings: Wordings = "benchmark",
-    drawn: bool = False,
-) -> dict[str, Any]:
+def describe_suite(suite: Suite, *, wordings: Wordings = "benchmark", drawn: bool = False) -> dict[str, Any]:
     """Everything that decides what an episode of the suite is, apart from who acts in it and how often.
 
     Args:
-        suite: Limits, settle steps, replan steps, camera size.
-        assets: Name and digest of the asset set.
-        wordings: In which words it is told its task. The benchmark's own, as published, go without saying.
+        suite: Limits, settle steps, replan steps, camera size, conventions, assets.
+        wordings: In which words instructions are given. The benchmark's own, as published, go without saying.
         drawn: Whether its initial states are drawn. Stored ones, as published, go without saying.
     """
-    limits = suite.model_dump(exclude={"trials_per_task"})
-    versions = {package: version(package) for package in PINNED_VERSIONS}
     return {
-        "suite": limits,
-        "versions": versions,
-        "assets": dict(assets),
-        **({} if wordings == "benchmark" else {"wordings": _describe_wordings(suite.name, wordings)}),
+        "suite": suite.protocol.model_dump(exclude={"trials_per_task"}),
+        "interface": hash_of(dataclasses.asdict(suite.interface)),
+        "assets": dataclasses.asdict(suite.assets or NO_ASSETS),
+        **suite.describe(wordings),
         **({"initial_states": "drawn"} if drawn else {}),
     }
 
@@ -76,12 +68,6 @@ def _say_input(name: str, value: Any) -> str:
     if value is True:
         return name
     return f"{name} {', '.join(map(str, value)) if isinstance(value, list) else value}"
-
-
-def _describe_wordings(suite: str, wordings: Wordings) -> dict[str, str]:
-    """Their name, and a digest that changes when any of them does."""
-    said = {task.language: wordings_of(task.language, wordings) for task in list_tasks(suite)}
-    return {"name": wordings, "digest": hash_of(said)}
 
 
 def hash_of(description: Mapping[str, Any]) -> str:

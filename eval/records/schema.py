@@ -16,11 +16,19 @@ from sim_envs.world import EpisodeKey
 
 
 class Outcome(enum.StrEnum):
-    """How an episode ended. An error is never a failure of the policy: it is reported apart."""
+    """How an episode ended."""
 
     SUCCESS = "success"
     TIMEOUT = "timeout"
+    INVALID_ACTION = "invalid_action"
+    """The policy's actions could not be executed, or physics diverged under them: its own failure."""
     ERROR = "error"
+    """Simulator, renderer, connection or our code failed: none of the policy's doing, and not graded."""
+
+    @property
+    def has_traceback(self) -> bool:
+        """Whether something was raised."""
+        return self in (Outcome.INVALID_ACTION, Outcome.ERROR)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -39,8 +47,9 @@ class EpisodeResult:
 
     Attributes:
         key: The episode.
-        task: LIBERO's name of the task.
-        language: The instruction, in the words in which the policy was given it.
+        task: The suite's name of the task.
+        instruction: The suite's own instruction.
+        language: The instruction in the words in which the policy was given it.
         outcome: How it ended.
         steps: Control steps after settling.
         queries: Policy calls.
@@ -53,12 +62,13 @@ class EpisodeResult:
         wall_s: Seconds the episode took altogether.
         texts: Language task to how its texts were graded; empty where nothing was said.
         video: Path of the video, relative to the run's folder.
-        error: The exception in one line; exactly if the outcome is an error.
-        traceback: The whole of it; exactly if the outcome is an error.
+        error: The exception in one line; exactly if the outcome is an error or an invalid action.
+        traceback: The whole of it; likewise.
     """
 
     key: EpisodeKey
     task: str
+    instruction: str
     language: str
     outcome: Outcome
     steps: int
@@ -75,10 +85,11 @@ class EpisodeResult:
     traceback: str | None = None
 
     def __post_init__(self) -> None:
-        failed = self.outcome is Outcome.ERROR
-        if failed != bool(self.error) or failed != bool(self.traceback):
+        raised = self.outcome.has_traceback
+        if raised != bool(self.error) or raised != bool(self.traceback):
             raise ValueError(
-                f"outcome {self.outcome.value!r} with error {self.error!r}: only an error has both"
+                f"outcome {self.outcome.value!r} with error {self.error!r}: exactly an error and an invalid "
+                "action have one, and a traceback"
             )
 
     def to_json(self) -> dict[str, Any]:

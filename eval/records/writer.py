@@ -8,8 +8,6 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from configs.schema import RunConfig
 from eval.metrics.language import EpisodeGrader
 from eval.metrics.statistics import quantiles
@@ -77,6 +75,7 @@ class EpisodeRecorder:
         return EpisodeResult(
             key=self._key,
             task=self._plan.task.name,
+            instruction=self._plan.task.language,
             language=self._plan.instruction(self._key),
             outcome=outcome,
             steps=self._steps,
@@ -110,7 +109,7 @@ class EpisodeRecorder:
         if self._config.video == "failures" and outcome is Outcome.SUCCESS:
             self._video.discard()
             return None
-        if outcome is Outcome.ERROR:
+        if outcome.has_traceback:
             # The encoder may be what failed; the record of that must not fail as well.
             with contextlib.suppress(VideoError, OSError):
                 return self._video.close(outcome.value)
@@ -138,7 +137,7 @@ def _query_record(query: Query) -> dict[str, Any]:
         "steps": query.steps,
         "timings_ms": {stage: round(milliseconds, 4) for stage, milliseconds in query.timings_ms.items()},
         "tokens": query.reply.tokens,
-        "actions": np.asarray(query.reply.actions).tolist(),
+        "actions": query.actions.tolist(),
         "born": [dataclasses.asdict(text) for text in query.reply.born],
         "finished": [dataclasses.asdict(text) for text in query.reply.finished],
         "dropped": [dataclasses.asdict(text) for text in query.reply.dropped],

@@ -10,20 +10,20 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from configs.errors import UsageError
+from eval.metrics.success import Results
 from eval.records.run_folders import Run
 from eval.records.schema import EpisodeResult, Outcome
 from eval.report.best_video import find_best_video
 from eval.report.comparison import compare
 from eval.report.comparison_tables import show
-from eval.report.tables import MEANING, Results, arms_table, run_table, say_texts, tasks_table, text_notes
+from eval.report.tables import MEANING, arms_table, run_table, say_texts, tasks_table, text_notes
 from eval.rollout.plan import EpisodePlan
-from sim_envs.libero.assets import AssetSet
 
 
 class Console:
     """The terminal of an evaluation. Quiet but for the bars, the errors and what came of it."""
 
-    def __init__(self, runs: Sequence[Run], plan: EpisodePlan, assets: AssetSet) -> None:
+    def __init__(self, runs: Sequence[Run], plan: EpisodePlan) -> None:
         self._rich = RichConsole(highlight=False)
         self._runs = runs
         self._plan = plan
@@ -32,7 +32,7 @@ class Console:
         each = " each" if len(runs) > 1 else ""
         self._rich.print(
             f"[bold]{escape(runs[0].config.policy)}[/] in mode {modes}, {len(plan.keys)} episodes{each}, "
-            f"assets {escape(assets.name)} → {escape(self._where())}",
+            f"{_assets_in_words(plan)}→ {escape(self._where())}",
             soft_wrap=True,
             emoji=False,
         )
@@ -45,7 +45,7 @@ class Console:
             console=self._rich,
         )
         self._bars: dict[tuple[int, str], TaskID] = {}
-        for suite in plan.protocols:
+        for suite in plan.suites:
             total = sum(key.suite == suite for key in plan.keys)
             for arm, run in enumerate(runs):
                 label = suite if len(runs) == 1 else f"{suite} {run.config.mode}"
@@ -129,6 +129,11 @@ class Console:
 
     def _where(self) -> str:
         return ", ".join(str(run.folder.path) for run in self._runs)
+
+
+def _assets_in_words(plan: EpisodePlan) -> str:
+    names = dict.fromkeys(suite.assets.name for suite in plan.suites.values() if suite.assets)
+    return f"assets {escape(', '.join(names))} " if names else ""
 
 
 def _status(results: list[EpisodeResult]) -> str:

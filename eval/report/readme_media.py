@@ -7,14 +7,14 @@ from typing import Any
 
 from configs.errors import UsageError
 from eval.metrics.language import HEADLINES
-from eval.metrics.success import summarize
+from eval.metrics.success import Results, summarize
 from eval.records.attempts import seconds_played, sittings_of
 from eval.records.json_files import read_json_lines
 from eval.records.reader import RunIdentity, read_identity
 from eval.records.schema import Outcome, RunFolder
 from eval.report.best_video import BestVideo, find_best_video
 from eval.report.comparison import Comparison, compare
-from eval.report.tables import Results, solved_by_task, suites_of
+from eval.report.tables import solved_by_task, suites_of
 from videos.clip import read_pictures, save_clip, save_still
 
 CLIP_WIDTH = 960

@@ -7,9 +7,7 @@ from rich import box
 from rich.table import Table
 
 from eval.metrics.language import HEADLINES
-
-Results = Mapping[str, Any]
-"""The content of a run's `results.json`."""
+from eval.metrics.success import Results
 
 MEANING = (
     "action, frame: median milliseconds until a query's actions were there, and until all of it was done. "

@@ -2,14 +2,14 @@
 
 import dataclasses
 
-from eval.policies.engine import Policy
+from eval.policies.base import OpenPolicy, PolicyLostError
 from eval.records.schema import EpisodeResult, Outcome
 from eval.records.writer import EpisodeRecorder
 from eval.rollout.interrupts import Interrupts
 from eval.rollout.plan import TaskPlan
-from eval.rollout.rollout import rollout
+from eval.rollout.rollout import ActionError, rollout
 from eval.rollout.worlds import WorldHolder
-from sim_envs.world import EpisodeKey
+from sim_envs.world import EpisodeKey, PhysicsError
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -17,25 +17,34 @@ class Stage:
     """What all episodes of a run share: where they play, who acts, and who may stop them."""
 
     worlds: WorldHolder
-    policy: Policy
+    policy: OpenPolicy
     interrupts: Interrupts
 
 
 def run_episode(stage: Stage, plan: TaskPlan, key: EpisodeKey, recorder: EpisodeRecorder) -> EpisodeResult:
     """Run one episode and say how it ended. Never raises for what goes wrong inside it.
 
-    The world is thrown away after an error, since nothing is known about the state it was left in. Ctrl-C is
-    no error of the episode: it passes through, and leaves nothing of it.
+    Actions that cannot be executed, and physics that diverge under finite ones, are the policy's own failure;
+    everything else that goes wrong is an error, and none of the policy's. The world is thrown away after
+    either, since nothing is known about the state it was left in. Ctrl-C and a policy that is gone for good
+    are no ends of the episode: they pass through, and leave nothing of it.
     """
     try:
         success = False
         world, instruction = stage.worlds.of(plan), plan.instruction(key)
-        for query in rollout(world, stage.policy, key, plan.protocol, instruction):
+        policy = stage.policy.in_world(plan.suite, world)
+        for query in rollout(world, policy, key, plan.suite, instruction):
             recorder.add(query)
             success = query.success
             stage.interrupts.check()
-        recorder.add_tail(stage.policy.finish())
+        recorder.add_tail(policy.finish())
         return recorder.result(Outcome.SUCCESS if success else Outcome.TIMEOUT)
+    except PolicyLostError:
+        recorder.abandon()
+        raise
+    except (ActionError, PhysicsError) as error:
+        stage.worlds.discard()
+        return recorder.result(Outcome.INVALID_ACTION, error)
     except Exception as error:  # noqa: BLE001 - the one place where every failure becomes a record
         stage.worlds.discard()
         return recorder.result(Outcome.ERROR, error)

@@ -5,32 +5,33 @@ import dataclasses
 import datetime as dt
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, Self
 
 from rich.console import Console as RichConsole
 
 from configs.errors import UsageError
 from configs.schema import RunConfig
-from eval.metrics.success import summarize
-from eval.policies.engine import Cast, Policy, open_policies, read_cast
+from eval.metrics.success import Results, summarize
+from eval.policies.base import OpenPolicy, PolicyLostError
 from eval.policies.names import weights_sha256
+from eval.policies.opening import open_policies
+from eval.policies.resolved import ResolvedPolicy, resolve_policy
 from eval.records import provenance
 from eval.records.attempts import Sitting, past_sittings, sitting
 from eval.records.json_files import write_json
 from eval.records.protocol import describe_suite, policy_inputs, protocol_hash, say_inputs, suite_hash
 from eval.records.run_folders import Run, claimed
-from eval.records.schema import Outcome
+from eval.records.schema import EpisodeResult, Outcome
 from eval.records.writer import EpisodeRecorder
-from eval.report.console import Console
-from eval.report.tables import Results
 from eval.rollout.episode import Stage, run_episode
 from eval.rollout.interrupts import Interrupts
 from eval.rollout.plan import EpisodePlan, check_playable, make_plan
 from eval.rollout.worlds import WorldHolder
 from sim_envs.blas import KERNELS, pin_kernels
-from sim_envs.libero.assets import AssetSet, find_assets
-from sim_envs.libero.tasks import is_drawn
+
+MAX_ERRORS = 5
+"""Errors in a row after which an evaluation stops, unless told otherwise."""
 
 NOTHING_GRADED = 1
 """Exit code of a run in which every episode was an error."""
@@ -38,10 +39,10 @@ NOTHING_GRADED = 1
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Arm:
-    """A run, who acts in it, what its manifest says while it goes on, and when it was played before."""
+    """A run, its policy, what its manifest says while it goes on, and when it was played before."""
 
     run: Run
-    policy: Policy
+    policy: OpenPolicy
     manifest: Mapping[str, Any]
     before: Sequence[Sitting]
     began: str
@@ -60,7 +61,35 @@ class _Arm:
         )
 
 
-def run_evaluation(*runs: Run) -> list[Results]:
+class RepeatedErrorsError(RuntimeError):
+    """So many episodes in a row were errors that the rest would be, too."""
+
+
+class Monitor(Protocol):
+    """What shows an evaluation while it goes on."""
+
+    def __enter__(self) -> Self:
+        """Begin to show."""
+
+    def __exit__(self, *_: object) -> None:
+        """Stop."""
+
+    def episode(self, arm: int, result: EpisodeResult) -> None:
+        """An episode of a run has ended, or had ended before the run was resumed."""
+
+    def interrupted(self) -> None:
+        """The evaluation was stopped, and can be resumed."""
+
+    def conclude(self, results: Sequence[Results]) -> None:
+        """All episodes have ended."""
+
+
+MonitorFactory = Callable[[Sequence[Run], EpisodePlan], Monitor]
+
+
+def run_evaluation(
+    *runs: Run, monitor: MonitorFactory, command: Sequence[str], max_errors: int = MAX_ERRORS
+) -> list[Results]:
     """Run what is left of an evaluation, write the results of its arms, print their table and compare them.
 
     Every episode is played in all arms before the next one: in the same simulator, by one policy in
@@ -69,6 +98,9 @@ def run_evaluation(*runs: Run) -> list[Results]:
 
     Args:
         runs: The arms, which differ in nothing but their mode. The others are compared with the first.
+        monitor: Shows it.
+        command: The command line that asked for it, for the record.
+        max_errors: The evaluation stops when so many episodes in a row were errors.
 
     Returns:
         What each arm's `results.json` holds.
@@ -76,25 +108,29 @@ def run_evaluation(*runs: Run) -> list[Results]:
     Raises:
         UsageError: Before anything is written: a suite, task, policy or asset tree that does not exist;
             what every episode would fail of; or a run that another process is still at, or that began under
-            another protocol or with other weights.
+            another protocol or with other weights. Later: the policy is gone for good, or too many episodes
+            in a row were errors; what was done is safe on disk.
         KeyboardInterrupt: After what was done is safe on disk.
     """
     config = runs[0].config
     plan = make_plan(config)
-    cast = read_cast(config)
-    assets = find_assets(config.assets)
-    check_playable(plan, assets, policy=cast.policy.name, horizon=cast.horizon)
-    if remark := cast.remark_on([run.config for run in runs]):
+    resolved = resolve_policy(config)
+    name, variants = resolved.policy.name, [run.config for run in runs]
+    check_playable(plan, policy=name, interface=resolved.interface, horizon=resolved.horizon)
+    if remark := resolved.remark_on(variants):
         RichConsole(highlight=False, markup=False).print(remark, soft_wrap=True)
-    policies = open_policies(cast, [run.config for run in runs])
+    policies = open_policies(resolved, variants)
+    if resolved.interface is None:  # now its conventions are known
+        check_playable(plan, policy=name, interface=policies[0].interface, horizon=policies[0].horizon)
     described = [
-        _describe(run.config, plan, cast, assets, policy) for run, policy in zip(runs, policies, strict=True)
+        _describe(run.config, plan, resolved, policy, command)
+        for run, policy in zip(runs, policies, strict=True)
     ]
     for run, description in zip(runs, described, strict=True):
         _refuse_a_mixture(run, description)
     with contextlib.ExitStack() as claims:
         arms = _begin([claims.enter_context(claimed(run)) for run in runs], policies, described)
-        return _play(arms, plan, assets)
+        return _play(arms, plan, monitor, max_errors)
 
 
 def exit_code(results: Sequence[Results]) -> int:
@@ -103,7 +139,7 @@ def exit_code(results: Sequence[Results]) -> int:
 
 
 def _begin(
-    runs: Sequence[Run], policies: Sequence[Policy], described: Sequence[Mapping[str, Any]]
+    runs: Sequence[Run], policies: Sequence[OpenPolicy], described: Sequence[Mapping[str, Any]]
 ) -> list[_Arm]:
     """The arms, each with its manifest on disk, which names them all."""
     ids, began = [run.folder.run_id for run in runs], _now()
@@ -122,21 +158,43 @@ def _begin(
     return arms
 
 
-def _play(arms: Sequence[_Arm], plan: EpisodePlan, assets: AssetSet) -> list[Results]:
-    console = Console([arm.run for arm in arms], plan, assets)
+def _play(arms: Sequence[_Arm], plan: EpisodePlan, monitor: MonitorFactory, max_errors: int) -> list[Results]:
+    shown = monitor([arm.run for arm in arms], plan)
     try:
-        with WorldHolder(assets) as worlds, Interrupts() as interrupts, console:
+        with WorldHolder() as worlds, Interrupts() as interrupts, shown:
             stages = [Stage(worlds=worlds, policy=arm.policy, interrupts=interrupts) for arm in arms]
-            _run_all(plan, [arm.run for arm in arms], stages, console)
-    except KeyboardInterrupt:
+            _run_all(plan, [arm.run for arm in arms], stages, _watched(shown, max_errors))
+    except (KeyboardInterrupt, PolicyLostError, RepeatedErrorsError) as stopped:
         for arm in arms:
             arm.write_manifest("interrupted")
-        console.interrupted()
-        raise
-    return _conclude(arms, console)
+        shown.interrupted()
+        if isinstance(stopped, KeyboardInterrupt):
+            raise
+        raise UsageError(str(stopped)) from stopped
+    return _conclude(arms, shown)
 
 
-def _conclude(arms: Sequence[_Arm], console: Console) -> list[Results]:
+def _watched(shown: Monitor, max_errors: int) -> Callable[[int, EpisodeResult], None]:
+    """Shows every episode, and gives up when too many in a row were errors."""
+    in_a_row: list[EpisodeResult] = []
+
+    def ended(arm: int, result: EpisodeResult) -> None:
+        shown.episode(arm, result)
+        if result.outcome is not Outcome.ERROR:
+            in_a_row.clear()
+            return
+        in_a_row.append(result)
+        if len(in_a_row) >= max_errors:
+            sys.stderr.write(str(in_a_row[0].traceback))
+            raise RepeatedErrorsError(
+                f"stopped: {max_errors} episodes in a row were errors, the first with the traceback above "
+                f"({in_a_row[0].error}); mend it and go on with --resume, or allow more with --max-errors"
+            )
+
+    return ended
+
+
+def _conclude(arms: Sequence[_Arm], console: Monitor) -> list[Results]:
     results: list[Results] = []
     for arm in arms:
         arm.write_manifest("complete")
@@ -146,7 +204,12 @@ def _conclude(arms: Sequence[_Arm], console: Console) -> list[Results]:
     return results
 
 
-def _run_all(plan: EpisodePlan, runs: Sequence[Run], stages: Sequence[Stage], console: Console) -> None:
+def _run_all(
+    plan: EpisodePlan,
+    runs: Sequence[Run],
+    stages: Sequence[Stage],
+    ended: Callable[[int, EpisodeResult], None],
+) -> None:
     recorded = [run.folder.episodes() for run in runs]
     episodes = ((task, key) for task in plan.tasks for key in task.keys)
     for number, (task, key) in enumerate(episodes):
@@ -156,7 +219,7 @@ def _run_all(plan: EpisodePlan, runs: Sequence[Run], stages: Sequence[Stage], co
                 recorder = EpisodeRecorder(runs[arm].folder, task, key, runs[arm].config)
                 result = run_episode(stages[arm], task, key, recorder)
                 runs[arm].folder.append(result)
-            console.episode(arm, result)
+            ended(arm, result)
 
 
 def _turns(episode: int, arms: int) -> list[int]:
@@ -165,28 +228,27 @@ def _turns(episode: int, arms: int) -> list[int]:
 
 
 def _describe(
-    config: RunConfig, plan: EpisodePlan, cast: Cast, assets: AssetSet, policy: Policy
+    config: RunConfig,
+    plan: EpisodePlan,
+    resolved: ResolvedPolicy,
+    policy: OpenPolicy,
+    command: Sequence[str],
 ) -> dict[str, Any]:
     """All that a manifest says of a run but its name, its times and its status."""
-    asset_set = {"name": assets.name, "digest": assets.digest}
+    preset = resolved.policy
     protocol = {
-        name: describe_suite(
-            suite,
-            assets=asset_set,
-            wordings=config.wordings,
-            drawn=any(map(is_drawn, config.init_ids)),
-        )
-        for name, suite in plan.protocols.items()
+        name: describe_suite(suite, wordings=config.wordings, drawn=plan.draws_states(name))
+        for name, suite in plan.suites.items()
     }
     return {
-        "command": shlex.join(["python", "-m", "eval.libero", *sys.argv[1:]]),
+        "command": shlex.join(command),
         "mode": config.mode,
         "policy": config.policy,
-        "weights_sha256": None if config.random_weights else weights_sha256(cast.policy),
-        "random_weights": cast.policy.kind == "oxygen" and (config.random_weights or not cast.policy.weights),
-        "assets": asset_set,
+        "weights_sha256": None if config.random_weights else weights_sha256(preset),
+        "random_weights": preset.kind == "oxygen" and (config.random_weights or not preset.weights),
+        "assets": next(iter(protocol.values()))["assets"],
         "n_planned": len(plan.keys),
-        "config": config.model_copy(update={"language_tasks": cast.wanted.names}).model_dump(mode="json"),
+        "config": config.model_copy(update={"language_tasks": resolved.wanted.names}).model_dump(mode="json"),
         "protocol": protocol,
         "protocol_hash": protocol_hash(protocol),
         "suite_hashes": {name: suite_hash(description) for name, description in protocol.items()},

@@ -1,14 +1,12 @@
 """Which episodes a run consists of, as an ordered list of their keys, and whether they can be played."""
 
 import dataclasses
+from typing import Any
 
 from configs.errors import UsageError
-from configs.load import load
+from configs.interface import Interface, compare
 from configs.schema import RunConfig, SuiteConfig, Wordings
-from sim_envs.libero.assets import AssetSet
-from sim_envs.libero.libero_env import require_assets
-from sim_envs.libero.tasks import FIRST_DRAWN, LiberoTask, get_task, init_states, is_drawn, list_tasks
-from sim_envs.libero.wordings import wording_of
+from sim_envs.suite import Suite, Task, open_suite
 from sim_envs.world import EpisodeKey
 
 
@@ -17,20 +15,25 @@ class TaskPlan:
     """The episodes of one task, all run in one world.
 
     Attributes:
+        suite: The suite that opens the world, under the protocol that the configuration asks for.
         task: The task.
-        protocol: The suite's protocol, with what the configuration overrides.
         keys: The episodes, in the order they are run.
         wordings: In which words the policy is given the instruction.
     """
 
+    suite: Suite
     task: Task
-    protocol: SuiteConfig
     keys: tuple[EpisodeKey, ...]
     wordings: Wordings = "benchmark"
 
+    @property
+    def protocol(self) -> SuiteConfig:
+        """The suite's protocol, with what the configuration overrides."""
+        return self.suite.protocol
+
     def instruction(self, key: EpisodeKey) -> str:
-        """What the policy is told in that episode."""
-        return wording_of(key, self.task.language, self.wordings)
+        """The instruction that the policy is given in that episode."""
+        return self.suite.instruction(key, self.wordings)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -45,86 +48,106 @@ class EpisodePlan:
         return tuple(key for task in self.tasks for key in task.keys)
 
     @property
-    def protocols(self) -> dict[str, SuiteConfig]:
-        """The protocol of every suite that the run touches."""
-        return {plan.protocol.name: plan.protocol for plan in self.tasks}
+    def suites(self) -> dict[str, Suite]:
+        """Every suite that the run touches, by name."""
+        return {plan.protocol.name: plan.suite for plan in self.tasks}
+
+    def draws_states(self, suite: str) -> bool:
+        """Whether any initial state of the suite's episodes is drawn rather than stored."""
+        return any(
+            plan.suite.init_ids(plan.task).is_drawn(key.init_id)
+            for plan in self.tasks
+            for key in plan.keys
+            if key.suite == suite
+        )
 
 
-def make_plan(config: RunConfig) -> EpisodePlan:
+def make_plan(config: RunConfig, **overrides: Any) -> EpisodePlan:
     """The plan of a run.
 
+    Args:
+        config: The run.
+        overrides: Fields of the suites' protocols to change besides.
+
     Raises:
-        UsageError: A suite, a task or an initial state that does not exist.
+        UsageError: No suite is named, or a suite, an asset source, a task or an initial state does not exist.
     """
-    return EpisodePlan(tasks=tuple(plan for suite in config.suites for plan in _plan_suite(config, suite)))
+    if not config.suites:
+        raise UsageError("no suite is named: give one with --suite")
+    return EpisodePlan(
+        tasks=tuple(plan for suite in config.suites for plan in _plan_suite(config, suite, overrides))
+    )
 
 
-def check_playable(plan: EpisodePlan, assets: AssetSet, *, policy: str, horizon: int) -> None:
-    """Refuse now what would otherwise be an error in every episode.
+def check_playable(
+    plan: EpisodePlan, *, policy: str, interface: Interface | None, horizon: int | None
+) -> None:
+    """Refuse now what would otherwise fail in every episode.
 
     Args:
         plan: The episodes.
-        assets: What their worlds are built of.
-        policy: The name of who acts, for the message.
-        horizon: The number of actions that it answers a query with.
+        policy: The policy's name, for the message.
+        interface: The policy's conventions; None if it takes those of the suite.
+        horizon: The number of actions that it answers a query with; None if that is not known.
 
     Raises:
-        UsageError: There are more control steps between two queries than actions, or a task's objects are not
-            among the assets.
+        UsageError: The policy's conventions are not the suite's, there are more control steps between two
+            queries than actions, or the suite cannot run here.
     """
-    for name, suite in plan.protocols.items():
-        if suite.replan_steps > horizon:
+    for name, suite in plan.suites.items():
+        if interface is not None:
+            compare(interface, suite.interface)
+        if horizon is not None and suite.protocol.replan_steps > horizon:
             raise UsageError(
-                f"{suite.replan_steps} control steps between queries of {name}: policy {policy!r} "
+                f"{suite.protocol.replan_steps} control steps between queries of {name}: policy {policy!r} "
                 f"answers a query with {horizon} actions; give --replan-steps {horizon} or less"
             )
-    for each in plan.tasks:
-        require_assets(each.task, assets)
+        suite.check([each.task for each in plan.tasks if each.suite is suite])
 
 
-def suite_protocol(config: RunConfig, suite: str) -> SuiteConfig:
-    """The suite's published protocol with the overrides of `config` in it."""
-    overrides = {
+def overridden(config: RunConfig) -> dict[str, Any]:
+    """The fields of a suite's published protocol that a run's configuration overrides."""
+    given = {
         "max_steps": config.max_steps,
         "settle_steps": config.num_steps_wait,
         "replan_steps": config.replan_steps,
         "trials_per_task": config.num_trials_per_task,
     }
-    given = {key: value for key, value in overrides.items() if value is not None}
-    return load(SuiteConfig, suite).model_copy(update=given)
+    return {key: value for key, value in given.items() if value is not None}
 
 
-def _plan_suite(config: RunConfig, suite: str) -> list[TaskPlan]:
-    protocol = suite_protocol(config, suite)
-    task_ids = config.task_ids or range(len(list_tasks(suite)))
-    tasks = [get_task(suite, task_id) for task_id in task_ids]
+def _plan_suite(config: RunConfig, name: str, overrides: dict[str, Any]) -> list[TaskPlan]:
+    suite = open_suite(name, assets=config.assets, **overridden(config), **overrides)
+    tasks = {task.task_id: task for task in suite.tasks()}
     return [
         TaskPlan(
+            suite=suite,
             task=task,
-            protocol=protocol,
             keys=tuple(
-                EpisodeKey(suite=suite, task_id=task.task_id, init_id=init_id, seed=config.seed)
-                for init_id in _init_ids(config, protocol, task)
+                EpisodeKey(suite=suite.protocol.name, task_id=task.task_id, init_id=init_id, seed=config.seed)
+                for init_id in _init_ids(config, suite, task)
             ),
             wordings=config.wordings,
         )
-        for task in tasks
+        for task in [_task(tasks, name, task_id) for task_id in config.task_ids or tasks]
     ]
 
 
-def _init_ids(config: RunConfig, protocol: SuiteConfig, task: LiberoTask) -> tuple[int, ...]:
-    stored = len(init_states(task))
+def _task(tasks: dict[int, Task], suite: str, task_id: int) -> Task:
+    if task_id not in tasks:
+        raise UsageError(f"{suite} has no task {task_id}: its task ids are 0 to {max(tasks)}")
+    return tasks[task_id]
+
+
+def _init_ids(config: RunConfig, suite: Suite, task: Task) -> tuple[int, ...]:
+    known = suite.init_ids(task)
     if config.init_ids:
         for init_id in config.init_ids:
-            if init_id >= stored and not is_drawn(init_id):
-                raise UsageError(
-                    f"init id {init_id}: task {task.task_id} of {task.suite} has {stored} stored initial "
-                    f"states; give ids from 0 to {stored - 1}, or {FIRST_DRAWN} and more for drawn ones"
-                )
+            known.check(init_id, task)
         return config.init_ids
-    if protocol.trials_per_task > stored:
+    if suite.protocol.trials_per_task > known.stored:
         raise UsageError(
-            f"{protocol.trials_per_task} trials per task: task {task.task_id} of {task.suite} has {stored} "
-            f"stored initial states; give --num-trials-per-task {stored} or less"
+            f"{suite.protocol.trials_per_task} trials per task: task {task.task_id} of {task.suite} has "
+            f"{known.stored} stored initial states; give --num-trials-per-task {known.stored} or less"
         )
-    return tuple(range(protocol.trials_per_task))
+    return tuple(range(suite.protocol.trials_per_task))

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from jaxtyping import Float64
 
-from configs.schema import SuiteConfig
-from eval.policies.engine import Policy
+from eval.policies.base import Policy
 from oxygen.policy.reply import Reply
+from sim_envs.suite import Suite
 from sim_envs.truth.account import Truth
 from sim_envs.world import EpisodeKey, Observation, World
 
@@ -28,8 +28,9 @@ class Query:
         step: Control step at which the observation was taken.
         observation: What the policy was shown.
         truth: The world's own account of the moment it was shown, if it gives one.
-        reply: What it answered.
-        steps: Control steps of the answer that were executed.
+        actions: The chunk of actions it answered with.
+        reply: The texts and timings of the query.
+        steps: Control steps of the chunk that were executed.
         success: Whether the task's goal held afterwards.
         timings_ms: The policy's stages, and the world's: `observe` (render) and `advance` (physics).
     """
@@ -38,6 +39,7 @@ class Query:
     step: int
     observation: Observation
     truth: Truth | None
+    actions: np.ndarray
     reply: Reply
     steps: int
     success: bool
@@ -45,39 +47,44 @@ class Query:
 
 
 def rollout(
-    world: World, policy: Policy, key: EpisodeKey, protocol: SuiteConfig, instruction: str | None = None
+    world: World, policy: Policy, key: EpisodeKey, suite: Suite, instruction: str | None = None
 ) -> Iterator[Query]:
     """Run one episode, yielding after every query's actions were executed.
 
     Args:
         world: A world with the episode's task loaded.
-        policy: Who acts.
+        policy: The policy.
         key: The episode.
-        protocol: Limits; `replan_steps` actions of every answer are executed before the next query.
+        suite: Its protocol has the limits; `replan_steps` actions of every chunk are executed before the next
+            query.
         instruction: What the policy is told; what the world says if None. The world's truth is its own.
 
     Raises:
         ActionError: The policy's answer has a wrong shape or numbers that are not finite.
+        PhysicsError: The physics diverged under its actions.
     """
+    protocol, width = suite.protocol, suite.interface.action.size
     world.reset(init_id=key.init_id, seed=key.seed, settle_steps=protocol.settle_steps)
-    policy.reset(world, key)
+    policy.reset(key)
     step = 0
     for index in itertools.count():
         began = time.perf_counter()
         observation = _told(world.observe(), instruction)
         observed = time.perf_counter()
         truth = world.truth()
-        reply = policy.infer(observation)
         budget = min(protocol.replan_steps, protocol.max_steps - step)
-        chunk = executable(reply.actions, least=min(protocol.replan_steps, budget))[:budget]
-        answered = time.perf_counter()
+        actions = policy.act(observation)
+        chunk = executable(actions, least=min(protocol.replan_steps, budget), width=width)[:budget]
+        acted = time.perf_counter()
         advance = world.advance(chunk)
-        world_ms = {"observe": 1e3 * (observed - began), "advance": 1e3 * (time.perf_counter() - answered)}
+        world_ms = {"observe": 1e3 * (observed - began), "advance": 1e3 * (time.perf_counter() - acted)}
+        reply = policy.settle()
         yield Query(
             index=index,
             step=step,
             observation=observation,
             truth=truth,
+            actions=np.asarray(actions),
             reply=reply,
             steps=advance.steps,
             success=advance.success,
@@ -92,13 +99,16 @@ def _told(observation: Observation, instruction: str | None) -> Observation:
     return observation if instruction is None else dataclasses.replace(observation, language=instruction)
 
 
-def executable(actions: object, *, least: int, width: int = 7) -> Float64[np.ndarray, "horizon 7"]:
+def executable(actions: object, *, least: int, width: int) -> Float64[np.ndarray, "horizon action"]:
     """`actions` as an array a simulator may be given.
 
     Raises:
         ActionError: Fewer than `least` actions, another width, or numbers that are not finite.
     """
-    array = np.asarray(actions, dtype=np.float64)
+    try:
+        array = np.asarray(actions, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ActionError(f"actions are no array of numbers: {error}") from error
     if array.ndim != 2 or array.shape[1] != width or array.shape[0] < least:
         raise ActionError(f"actions have shape {array.shape}, should have (at least {least}, {width})")
     if not np.isfinite(array).all():

@@ -3,24 +3,22 @@
 from typing import Self
 
 from eval.rollout.plan import TaskPlan
-from sim_envs.libero.assets import AssetSet
-from sim_envs.libero.sim import LiberoSim
+from sim_envs.world import World
 
 
 class WorldHolder:
     """Opens worlds one at a time, since a simulator and its renderer hold hundreds of megabytes."""
 
-    def __init__(self, assets: AssetSet) -> None:
-        self._assets = assets
+    def __init__(self) -> None:
         self._task: tuple[str, int] | None = None
-        self._world: LiberoSim | None = None
+        self._world: World | None = None
 
-    def of(self, plan: TaskPlan) -> LiberoSim:
+    def of(self, plan: TaskPlan) -> World:
         """The world of that task: the one that is open, or a new one in its place."""
         wanted = (plan.task.suite, plan.task.task_id)
         if self._world is None or self._task != wanted:
             self.discard()
-            self._world = LiberoSim(plan.task, assets=self._assets, camera_size=plan.protocol.camera_size)
+            self._world = plan.suite.open(plan.task)
             self._task = wanted
         return self._world
 

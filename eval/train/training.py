@@ -2,9 +2,10 @@
 
 import dataclasses
 import datetime as dt
+import json
 import shlex
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,10 @@ from configs.cli import INTERRUPTED, spelt
 from configs.errors import UsageError
 from configs.load import load, names
 from configs.schema import LanguageTaskConfig, PolicyConfig, RunConfig, Wordings
-from eval.policies.engine import check_conventions
 from eval.policies.language_tasks import language_task
 from eval.policies.names import Start, policy_of, start_of
 from eval.records.run_folders import new_run
+from eval.report.console import Console
 from eval.rollout.evaluation import run_evaluation
 from eval.rollout.interrupts import Interrupts
 from eval.rollout.plan import check_playable, make_plan
@@ -25,15 +26,14 @@ from oxygen.model.compile_cache import use_compile_cache
 from oxygen.model.config import preset
 from oxygen.robots import tokenizer as tokenizers
 from oxygen.robots.transforms import embodiment
-from oxygen.training import checkpoint
+from oxygen.training import checkpoint, layout
 from oxygen.training.demonstrations import Demonstrations
 from oxygen.training.recipe import CHECKPOINTS, Recipe
 from oxygen.training.run import Training, train
 from oxygen.training.samples import Mixture
 from oxygen.training.sources import samples_of
 from oxygen.training.trainer import Schedule
-from sim_envs.libero.assets import find_assets
-from sim_envs.libero.wordings import training_wordings
+from sim_envs.suite import open_suite
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -134,9 +134,27 @@ def training_of(assignment: Assignment) -> Training:
         data=assignment.data,
         start_from=None if start is None else start.weights,
         norm_stats=_norm_stats(assignment.norm_stats, start),
-        wordings=training_wordings() if assignment.wordings == "training" else {},
+        wordings=_training_wordings(assignment.data) if assignment.wordings == "training" else {},
         asked=assignment.asked,
     )
+
+
+def _training_wordings(data: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """The wordings of every instruction of the suites that the demonstrations are of, as far as they say."""
+    suites = dict.fromkeys(suite for folder in data for suite in _suites_of(Path(folder)))
+    return {
+        instruction: tuple(said)
+        for suite in suites
+        for instruction, said in open_suite(suite).training_wordings().items()
+    }
+
+
+def _suites_of(demonstrations: Path) -> list[str]:
+    """The suites that demonstrations were collected in; none where somebody else has recorded them."""
+    manifest = demonstrations / layout.MANIFEST
+    if not manifest.is_file():
+        return []
+    return list(json.loads(manifest.read_text(encoding="utf-8"))["suites"])
 
 
 def _check_texts_only(assignment: Assignment) -> None:
@@ -202,9 +220,10 @@ def _check_rollouts(assignment: Assignment) -> None:
     if assignment.rollouts is None:
         embodiment(assignment.embodiment)
         return
-    check_conventions(assignment.model, assignment.embodiment)
-    plan, assets = make_plan(assignment.rollouts), find_assets(assignment.rollouts.assets)
-    check_playable(plan, assets, policy=assignment.model, horizon=preset(assignment.model).horizon)
+    horizon = preset(assignment.model).horizon
+    interface = dataclasses.replace(embodiment(assignment.embodiment).interface, name=assignment.model)
+    plan = make_plan(assignment.rollouts)
+    check_playable(plan, policy=assignment.model, interface=interface, horizon=horizon)
 
 
 def _time_is_up(assignment: Assignment, began: float) -> bool:
@@ -216,7 +235,8 @@ def _rolled_out(assignment: Assignment, saved: Path) -> Mapping[str, float]:
     if assignment.rollouts is None:
         return {}
     config = assignment.rollouts.model_copy(update={"policy": str(saved)})
-    (results,) = run_evaluation(new_run(assignment.folder / "rollouts", config))
+    run = new_run(assignment.folder / "rollouts", config)
+    (results,) = run_evaluation(run, monitor=Console, command=_resuming(assignment))
     rates = {suite: row["pc_success"] for suite, row in results["per_suite"].items()}
     return {f"{suite}_pc_success": rate for suite, rate in rates.items() if rate is not None}
 
@@ -238,16 +258,16 @@ def _say_how_to_go_on(console: RichConsole, assignment: Assignment, *, interrupt
     saved = checkpoint.newest(assignment.folder / CHECKPOINTS)
     if saved is None:
         return
-    step = checkpoint.step_of(saved)
+    step, resuming = checkpoint.step_of(saved), shlex.join(_resuming(assignment))
     if step < assignment.recipe.steps:
         console.print(
-            f"Stopped at step {step} of {assignment.recipe.steps}; go on with {_resuming(assignment)}",
+            f"Stopped at step {step} of {assignment.recipe.steps}; go on with {resuming}",
             soft_wrap=True,
         )
     elif interrupted and assignment.rollouts is not None:
-        console.print(f"Its rollouts were cut short; play them with {_resuming(assignment)}", soft_wrap=True)
+        console.print(f"Its rollouts were cut short; play them with {resuming}", soft_wrap=True)
     console.print(f"The policy: python -m eval.libero --policy {saved}", soft_wrap=True)
 
 
-def _resuming(assignment: Assignment) -> str:
-    return shlex.join(["python", "-m", "eval.train", "--resume", "--output-dir", str(assignment.folder)])
+def _resuming(assignment: Assignment) -> list[str]:
+    return ["python", "-m", "eval.train", "--resume", "--output-dir", str(assignment.folder)]

@@ -132,7 +132,7 @@ def _preset(model: str) -> "PolicyConfig":
 
 def _stats(draft: Path, preset: "PolicyConfig") -> bool:
     """Whether the norm stats of a policy's own robot are there."""
-    return (draft / _ASSETS / embodiment(preset.embodiment).asset_id / FILE_NAME).is_file()
+    return (draft / _ASSETS / embodiment(str(preset.embodiment)).asset_id / FILE_NAME).is_file()
 
 
 def _write_card(draft: Path, model: str | None, tokenizer: str | None, *, name: str) -> None:

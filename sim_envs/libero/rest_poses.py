@@ -43,7 +43,7 @@ class Deviation:
     """How an object lies, compared with how it should.
 
     Attributes:
-        where: LiberoTask, initial state and object.
+        where: Task, initial state and object.
         distance_mm: Between the two positions.
         tilt_deg: Between the two directions of the body's own z axis; a turn about it does not count.
     """

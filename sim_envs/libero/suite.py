@@ -50,6 +50,10 @@ class LiberoSuite:
         """The benchmark's own instruction, or one of the training or held-out wordings of it."""
         return wording_of(key, self._tasks[key.task_id].language, wordings)
 
+    def training_wordings(self) -> Mapping[str, tuple[str, ...]]:
+        """The training wordings of the suite's instructions."""
+        return {task.language: wordings(task.language, "training") for task in self._tasks}
+
     def check(self, tasks: Iterable[Task]) -> None:
         """Refuse other versions than the pinned ones, missing assets, and a machine that cannot render."""
         from sim_envs.libero.libero_env import require_assets  # imports LIBERO

@@ -1,22 +1,16 @@
-"""What scripted policies have in common, and the two that show that nothing is solved by chance."""
+"""The contract of a scripted policy, and the two controls that must score nothing."""
 
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float64
-from typing_extensions import override
 
+from configs.errors import UsageError
+from configs.interface import Interface
 from sim_envs.world import EpisodeKey
 
 HORIZON = 10
 """Actions per chunk."""
-
-_STAND_STILL = np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, -1.0])
-
-
-def standing_still() -> Float64[np.ndarray, "horizon 7"]:
-    """A chunk that keeps the arm where it is, with an open gripper."""
-    return np.tile(_STAND_STILL, (HORIZON, 1))
 
 
 @runtime_checkable
@@ -26,51 +20,56 @@ class ScriptedPolicy(Protocol):
     def reset(self, key: EpisodeKey) -> None:
         """Begin an episode. To be called after the simulator's own reset."""
 
-    def query(self) -> Float64[np.ndarray, "horizon 7"]:
-        """The next chunk of actions, each in [−1, 1]; any number of them may be carried out."""
+    def query(self, state: Float64[np.ndarray, " state"]) -> Float64[np.ndarray, "horizon action"]:
+        """The next chunk of actions; any number of them may be executed.
 
-    @property
-    def intended(self) -> Float64[np.ndarray, "horizon 7"]:
-        """What the policy holds right in the state of the last query: what a demonstration should teach.
-
-        Equal to what `query` returned, unless noise was put into that. At first: to stand still.
+        Args:
+            state: What an observation has as state.
         """
 
-
-class Noop(ScriptedPolicy):
-    """Stands still with an open gripper."""
-
-    @override
-    def reset(self, key: EpisodeKey) -> None:
-        pass
-
-    @override
-    def query(self) -> Float64[np.ndarray, "horizon 7"]:
-        return standing_still()
-
     @property
-    @override
-    def intended(self) -> Float64[np.ndarray, "horizon 7"]:
-        return standing_still()
+    def intended(self) -> Float64[np.ndarray, "horizon action"]:
+        """The actions that a demonstration should teach at the last query: those without noise."""
 
 
-class Random(ScriptedPolicy):
-    """Draws every action uniformly from [−1, 1]⁷; the episode key decides which."""
+class Noop:
+    """Holds still."""
 
-    def __init__(self) -> None:
-        self._drawn = standing_still()
+    def __init__(self, interface: Interface) -> None:
+        self._interface = interface
+        self.intended: Float64[np.ndarray, "horizon action"] = np.empty((0, interface.action.size))
 
-    @override
     def reset(self, key: EpisodeKey) -> None:
+        """Nothing to begin."""
+        del key
+
+    def query(self, state: Float64[np.ndarray, " state"]) -> Float64[np.ndarray, "horizon action"]:
+        """The interface's hold action, repeated."""
+        self.intended = np.tile(self._interface.hold_action(state, None), (HORIZON, 1))
+        return self.intended
+
+
+class Random:
+    """Draws every action uniformly within the interface's limits, as a function of the episode key."""
+
+    def __init__(self, interface: Interface) -> None:
+        """Draw for this interface.
+
+        Raises:
+            UsageError: It has no limits.
+        """
+        if interface.action.limits is None:
+            raise UsageError(f"policy random needs action limits, and {interface.name} has none; use noop")
+        self._limits, self._size = interface.action.limits, interface.action.size
+        self._draws = np.random.default_rng(0)
+        self.intended: Float64[np.ndarray, "horizon action"] = np.empty((0, self._size))
+
+    def reset(self, key: EpisodeKey) -> None:
+        """Seed the draws."""
         self._draws = np.random.default_rng(key.digest())
-        self._drawn = standing_still()
 
-    @override
-    def query(self) -> Float64[np.ndarray, "horizon 7"]:
-        self._drawn = self._draws.uniform(-1.0, 1.0, (HORIZON, 7))
-        return self._drawn
-
-    @property
-    @override
-    def intended(self) -> Float64[np.ndarray, "horizon 7"]:
-        return self._drawn
+    def query(self, state: Float64[np.ndarray, " state"]) -> Float64[np.ndarray, "horizon action"]:
+        """A new draw."""
+        del state
+        self.intended = self._draws.uniform(*self._limits, (HORIZON, self._size))
+        return self.intended

@@ -6,13 +6,17 @@ import numpy as np
 from jaxtyping import Float64
 from typing_extensions import override
 
+from sim_envs.libero.conventions import LIBERO_INTERFACE
 from sim_envs.libero.experts.scene import Scene, Simulator
 from sim_envs.libero.experts.skills import achieve, require_skills
 from sim_envs.libero.experts.steering import CONTROL_SECONDS, ArmModel, GripperState, Plan
 from sim_envs.scripted.motion import Motion, Outcome, Phase, Waypoint, progress
 from sim_envs.scripted.noise import Noise, Quirks, checked_level
-from sim_envs.scripted.policy import HORIZON, ScriptedPolicy, standing_still
+from sim_envs.scripted.policy import HORIZON, ScriptedPolicy
 from sim_envs.world import EpisodeKey
+
+_HOLD = np.tile(LIBERO_INTERFACE.hold_action(np.empty(8), None), (HORIZON, 1))
+"""Stands still with an open gripper."""
 
 _STILL = (0.002, 0.02)
 _STILL_STEPS = 4
@@ -54,7 +58,8 @@ class Expert(ScriptedPolicy):
         self._noise = Noise(self._level, key) if self._level > 0.0 else None
 
     @override
-    def query(self) -> Float64[np.ndarray, "horizon 7"]:
+    def query(self, state: Float64[np.ndarray, " state"]) -> Float64[np.ndarray, "horizon 7"]:
+        del state  # it reads the simulator
         if self._playing is None:
             self._playing = _Playing(Scene(self._sim.env), self._noise)
         return self._playing.chunk()
@@ -62,7 +67,7 @@ class Expert(ScriptedPolicy):
     @property
     @override
     def intended(self) -> Float64[np.ndarray, "horizon 7"]:
-        return self._playing.intended if self._playing else standing_still()
+        return self._playing.intended if self._playing else _HOLD.copy()
 
 
 class _Playing:
@@ -73,7 +78,7 @@ class _Playing:
         self._noise = noise
         self._skill = achieve(scene)
         self._begun = self._begin(next(self._skill))
-        self.intended = standing_still()
+        self.intended = _HOLD.copy()
 
     @property
     def phase(self) -> Phase:

@@ -47,7 +47,7 @@ def attempt(sim: LiberoSim, policy: ScriptedPolicy, key: EpisodeKey, protocol: S
     steps, success = 0, False
     phases: list[tuple[int, str]] = []
     while steps < protocol.max_steps and not success:
-        actions = policy.query()[: min(protocol.replan_steps, protocol.max_steps - steps)]
+        actions = policy.query(sim.policy_state())[: min(protocol.replan_steps, protocol.max_steps - steps)]
         if isinstance(policy, Expert) and (not phases or phases[-1][1] != policy.phase):
             phases.append((steps, str(policy.phase)))
         result = sim.advance(actions)

@@ -3,14 +3,15 @@
 from collections.abc import Callable, Mapping
 
 from configs.errors import UsageError, unknown
+from sim_envs.libero.conventions import LIBERO_INTERFACE
 from sim_envs.libero.experts.expert import Expert
 from sim_envs.libero.experts.scene import Simulator
 from sim_envs.scripted.policy import Noop, Random, ScriptedPolicy
 
 SCRIPTED_POLICIES: Mapping[str, Callable[[Simulator, float], ScriptedPolicy]] = {
     "expert": Expert,
-    "noop": lambda _, noise: _unvaried("noop", Noop(), noise),
-    "random": lambda _, noise: _unvaried("random", Random(), noise),
+    "noop": lambda _, noise: _unvaried("noop", Noop(LIBERO_INTERFACE), noise),
+    "random": lambda _, noise: _unvaried("random", Random(LIBERO_INTERFACE), noise),
 }
 
 

@@ -23,7 +23,7 @@ class Measurement:
     """What to play, and where to write it.
 
     Attributes:
-        suites: LiberoTask suites.
+        suites: Task suites.
         task_ids: Tasks of every suite; all if empty.
         init_ids: Initial states of every task.
         policy: Name of a scripted policy.

@@ -9,6 +9,7 @@ import pytest
 
 from configs.load import load
 from configs.schema import SuiteConfig
+from sim_envs.libero.conventions import LIBERO_INTERFACE
 from sim_envs.libero.experts.__main__ import app
 from sim_envs.libero.experts.expert import Expert
 from sim_envs.libero.experts.measure import Attempt, attempt, summary
@@ -78,7 +79,7 @@ def test_the_expert_goes_on_from_any_state_of_its_task(open_sim: OpenSim) -> Non
     expert.reset(key)
     dropped, solved = False, False
     for _ in range(70):
-        actions = expert.query()[:5]
+        actions = expert.query(np.empty(8))[:5]
         if expert.phase is Phase.CARRY and not dropped and Scene(sim.env).position("orange_juice_1")[2] > 0.1:
             actions, dropped = np.repeat(dropping, 15, axis=0), True
         if solved := sim.advance(actions).success:
@@ -149,20 +150,20 @@ def test_actions_are_within_bounds_and_waypoints_are_passed_in_order() -> None:
 
 
 def test_random_actions_belong_to_the_episode() -> None:
-    policy = Random()
+    policy = Random(LIBERO_INTERFACE)
     drawn = []
     for init_id in (0, 1, 0):
         policy.reset(_key("libero_object", 0, init_id))
-        drawn.append(policy.query())
+        drawn.append(policy.query(np.empty(8)))
     np.testing.assert_array_equal(drawn[0], drawn[2])
     assert not np.array_equal(drawn[0], drawn[1])
     assert np.abs(drawn).max() <= 1.0
 
 
 def test_noop_stands_still_with_an_open_gripper() -> None:
-    policy = Noop()
+    policy = Noop(LIBERO_INTERFACE)
     policy.reset(_key("libero_object", 0))
-    np.testing.assert_array_equal(policy.query(), np.tile([0, 0, 0, 0, 0, 0, -1], (10, 1)))
+    np.testing.assert_array_equal(policy.query(np.empty(8)), np.tile([0, 0, 0, 0, 0, 0, -1], (10, 1)))
 
 
 def test_a_summary_names_what_failed() -> None:

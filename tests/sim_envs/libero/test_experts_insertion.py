@@ -46,7 +46,7 @@ def _bring(sim: LiberoSim, *goals: Goal, monkeypatch: pytest.MonkeyPatch, steps:
     expert.reset(EpisodeKey(suite="libero_10", task_id=sim.task.task_id, init_id=0, seed=7))
     taken = 0
     while expert.phase is not Phase.DONE and taken < steps:
-        taken += sim.advance(expert.query()[:5]).steps
+        taken += sim.advance(expert.query(np.empty(8))[:5]).steps
     return Scene(sim.env)
 
 

@@ -79,7 +79,7 @@ def _work_on(sim: LiberoSim, goal: Goal, steps: int, monkeypatch: pytest.MonkeyP
     expert.reset(_key(sim.task.suite, sim.task.task_id))
     scene = Scene(sim.env)
     for _ in range(steps // 5):
-        if sim.advance(expert.query()[:5]).success:
+        if sim.advance(expert.query(np.empty(8))[:5]).success:
             break
     return scene
 
@@ -99,7 +99,7 @@ def test_the_expert_turns_off_what_it_has_turned_on(
     monkeypatch.setattr(sim.env, "parsed_problem", expert_asked)
     expert = Expert(sim)
     expert.reset(_key("libero_goal", 7))
-    solved = any(sim.advance(expert.query()[:5]).success for _ in range(50))
+    solved = any(sim.advance(expert.query(np.empty(8))[:5]).success for _ in range(50))
     assert solved
 
 
@@ -164,7 +164,7 @@ def _roll(sim: LiberoSim, expert: Expert, queries: int) -> np.ndarray:
     expert.reset(key)
     chunks = []
     for _ in range(queries):
-        chunks.append(expert.query())
+        chunks.append(expert.query(np.empty(8)))
         sim.advance(chunks[-1][:5])
     return np.array(chunks)
 
@@ -191,8 +191,8 @@ def test_a_noisy_expert_intends_what_a_calm_one_would_do_from_there(open_sim: Op
     calm, noisy = Expert(sim), Expert(sim, noise=1.0)
     for expert in (calm, noisy):
         expert.reset(_key("libero_goal", 7))
-    done = noisy.query()
-    np.testing.assert_array_equal(noisy.intended, calm.query())
+    done = noisy.query(np.empty(8))
+    np.testing.assert_array_equal(noisy.intended, calm.query(np.empty(8)))
     assert not np.array_equal(done, noisy.intended)
 
 

@@ -1,0 +1,67 @@
+"""What a run's configuration names: its policy and language tasks, by their presets."""
+
+import dataclasses
+from collections.abc import Sequence
+
+from configs.interface import Interface
+from configs.load import load
+from configs.schema import LanguageTaskConfig, PolicyConfig, RunConfig
+from eval.policies.names import Wanted, check_learnt, read_policy, wanted_texts
+from oxygen.model import config as model_configs
+from oxygen.model.config import Pi05Config
+from oxygen.robots.transforms import embodiment
+from sim_envs.scripted.policy import HORIZON
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ResolvedPolicy:
+    """A policy and the texts wanted of it.
+
+    Attributes:
+        policy: Its preset.
+        wanted: The language tasks by name.
+        tasks: The same as their presets.
+    """
+
+    policy: PolicyConfig
+    wanted: Wanted
+    tasks: tuple[LanguageTaskConfig, ...]
+
+    @property
+    def model(self) -> Pi05Config:
+        """The model configuration of a policy of kind `oxygen`."""
+        return model_configs.preset(self.policy.model or self.policy.name)
+
+    @property
+    def interface(self) -> Interface | None:
+        """Its conventions, as far as they are known before it is opened; a scripted one takes any suite's."""
+        if self.policy.kind != "oxygen":
+            return None
+        robot = embodiment(str(self.policy.embodiment))
+        return dataclasses.replace(robot.interface, name=self.policy.name, horizon=self.model.horizon)
+
+    @property
+    def horizon(self) -> int | None:
+        """The number of actions that a query is answered with; None if that is not known yet."""
+        if self.policy.kind == "oxygen":
+            return self.model.horizon
+        return None if self.policy.kind in ("python", "websocket") else HORIZON
+
+    def remark_on(self, variants: Sequence[RunConfig]) -> str | None:
+        """What to say about the texts before the first episode, if any variant speaks; None if nothing."""
+        return self.wanted.remark if any(each.mode != "actions" for each in variants) else None
+
+
+def resolve_policy(config: RunConfig) -> ResolvedPolicy:
+    """The presets that a run names; where it names no language tasks, those that its policy has learnt.
+
+    Raises:
+        UsageError: No such policy or language task, or one that the policy has not learnt.
+    """
+    policy = read_policy(config.policy, config.policy_kwargs)
+    wanted = wanted_texts(policy, config)
+    tasks = tuple(load(LanguageTaskConfig, name) for name in wanted.names)
+    check_learnt(policy, tasks)
+    resolved = ResolvedPolicy(policy=policy, wanted=wanted, tasks=tasks)
+    assert resolved.interface is not None or policy.kind != "oxygen"
+    return resolved

@@ -1,0 +1,98 @@
+"""Scripted policies: the expert and the two controls, with texts read from the world's own truth."""
+
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from configs.errors import UsageError
+from configs.interface import Interface
+from configs.schema import LanguageTaskConfig, PolicyConfig, RunConfig
+from eval.policies.base import OpenPolicy
+from eval.policies.oracle import Oracle
+from oxygen.policy.reply import Reply, Tail
+from sim_envs.scripted.policy import HORIZON, Noop, Random, ScriptedPolicy
+from sim_envs.suite import Suite
+from sim_envs.world import EpisodeKey, Observation, World
+
+
+def open_scripted(
+    policy: PolicyConfig, tasks: Sequence[LanguageTaskConfig], config: RunConfig, *, noise: float = 0.0
+) -> OpenPolicy:
+    """The expert, which a suite binds to its worlds, or a control.
+
+    Args:
+        policy: Its preset; with `speaks: truth` it reads the world's truth aloud, but for mode `actions`.
+        tasks: The language tasks that are read aloud.
+        config: The run.
+        noise: How much the expert's pace and path vary and how often something goes wrong, from 0 to 1.
+    """
+    speaks = policy.speaks == "truth" and config.mode != "actions"
+
+    def in_world(suite: Suite, world: World) -> Scripted:
+        return Scripted(
+            suite.interface,
+            lambda: scripted_policy(policy.kind, suite, world, noise),
+            Oracle(tasks if speaks else (), world),
+        )
+
+    return OpenPolicy(interface=None, horizon=HORIZON, inputs={"privileged_state": True}, in_world=in_world)
+
+
+def scripted_policy(kind: str, suite: Suite, world: World, noise: float = 0.0) -> ScriptedPolicy:
+    """A scripted policy of a kind: `expert`, `noop` or `random`.
+
+    Raises:
+        UsageError: The suite has no expert, or the expert cannot do the world's task.
+    """
+    if kind == "noop":
+        return Noop(suite.interface)
+    if kind == "random":
+        return Random(suite.interface)
+    expert = suite.expert(world, noise=noise)
+    if expert is None:
+        raise UsageError(f"suite {suite.protocol.name} has no expert; choose another policy, such as noop")
+    return expert
+
+
+class Scripted:
+    """A scripted policy as the rollout sees one."""
+
+    def __init__(self, interface: Interface, make: Callable[[], ScriptedPolicy], oracle: Oracle) -> None:
+        self.interface = interface
+        self._make = make
+        self._oracle = oracle
+        self._policy: ScriptedPolicy = Noop(interface)
+        self._reply: Reply | None = None
+
+    @property
+    def intended(self) -> np.ndarray:
+        """The actions [horizon, action] of the last query without noise."""
+        return self._policy.intended
+
+    def reset(self, key: EpisodeKey) -> None:
+        """Begin an episode, in the state that the world is in."""
+        self._policy = self._make()
+        self._policy.reset(key)
+        self._oracle.reset(key)
+
+    def act(self, observation: Observation) -> np.ndarray:
+        """The next chunk; the texts of the query are of the same moment."""
+        began = time.perf_counter()
+        actions = self._policy.query(observation.state)
+        milliseconds = 1e3 * (time.perf_counter() - began)
+        timings = {"action": milliseconds, "frame": milliseconds}
+        born, finished = self._oracle.speak()
+        self._reply = Reply(
+            actions=actions, timings_ms=timings, born=born, finished=finished, dropped=(), tokens=0
+        )
+        return actions
+
+    def settle(self) -> Reply:
+        """The texts of the query."""
+        assert self._reply is not None, "act() comes before settle()"
+        return self._reply
+
+    def finish(self) -> Tail:
+        """Nothing is under way."""
+        return Tail(cancelled=0, requests=(), reply=None)

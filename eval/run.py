@@ -1,0 +1,176 @@
+"""`python -m eval.run`: run a policy on a suite and leave records, videos and a success table behind."""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import App, Group, Parameter
+
+from configs.arms import ArmsConfig
+from configs.cli import Names, Numbers, Pairs, run_app
+from configs.errors import UsageError
+from configs.load import check
+from configs.overlay import overlay
+from eval.records.run_folders import find_unfinished, new_run
+
+_WHAT = Group("What to run", sort_key=1)
+_SERVING = Group("How it is served (the demo, too)", sort_key=2)
+_PROTOCOL = Group("Protocol (changes what may be compared)", sort_key=3)
+_OUTPUT = Group("Output (of the demo, too)", sort_key=4)
+
+_KEEPS_THE_DEMO = {"mode", "against", "language_tasks", "tokens_per_frame", "deadline_ms", "video"}
+"""Options of the demo. Any other means a run of one's own, with the defaults that its help names."""
+
+_DEMO = """\
+The demo: preset `demo`, since no option says what to run. Any that does, such as
+--policy, --suite or --assets, runs the published protocol instead; see --help.
+"""
+
+
+def build_app(
+    module: str, about: str, *, defaults: Mapping[str, Any] | None = None, demo: str | None = None
+) -> App:
+    """The command line of an evaluation.
+
+    Args:
+        module: How the command is called: `python -m MODULE`.
+        about: The head of its help.
+        defaults: Options that hold unless a flag or a preset says otherwise.
+        demo: The preset that runs if no option says what to run; None if one must.
+    """
+    app = App(name=f"python -m {module}", help=about)
+
+    @app.default
+    def evaluate(  # noqa: PLR0913 - one parameter per option of the command line
+        *,
+        suite: Annotated[Names | None, Parameter(group=_WHAT)] = None,
+        task_ids: Annotated[Numbers | None, Parameter(group=_WHAT)] = None,
+        num_trials_per_task: Annotated[int | None, Parameter(group=_WHAT)] = None,
+        init_ids: Annotated[Numbers | None, Parameter(group=_WHAT)] = None,
+        policy: Annotated[str | None, Parameter(group=_WHAT)] = None,
+        policy_kwargs: Annotated[Pairs | None, Parameter(group=_WHAT)] = None,
+        random_weights: Annotated[bool | None, Parameter(group=_WHAT, negative="")] = None,
+        dtype: Annotated[str | None, Parameter(group=_WHAT)] = None,
+        config: Annotated[str | None, Parameter(group=_WHAT)] = None,
+        smoke: Annotated[bool, Parameter(group=_WHAT, negative="")] = False,
+        mode: Annotated[Names | None, Parameter(group=_SERVING)] = None,
+        against: Annotated[str | None, Parameter(group=_SERVING)] = None,
+        language_tasks: Annotated[Names | None, Parameter(group=_SERVING)] = None,
+        tokens_per_frame: Annotated[int | None, Parameter(group=_SERVING)] = None,
+        deadline_ms: Annotated[float | None, Parameter(group=_SERVING)] = None,
+        assets: Annotated[str | None, Parameter(group=_PROTOCOL)] = None,
+        replan_steps: Annotated[int | None, Parameter(group=_PROTOCOL)] = None,
+        num_steps_wait: Annotated[int | None, Parameter(group=_PROTOCOL)] = None,
+        max_steps: Annotated[int | None, Parameter(group=_PROTOCOL)] = None,
+        wordings: Annotated[str | None, Parameter(group=_PROTOCOL)] = None,
+        seed: Annotated[int | None, Parameter(group=_PROTOCOL)] = None,
+        output_dir: Annotated[Path, Parameter(group=_OUTPUT)] = Path("runs"),
+        video: Annotated[str | None, Parameter(group=_OUTPUT)] = None,
+        max_errors: Annotated[int, Parameter(group=_OUTPUT)] = 5,
+        resume: Annotated[bool, Parameter(group=_OUTPUT, negative="")] = False,
+    ) -> int:
+        """Run the episodes and print the table.
+
+        Args:
+            suite: Task suites, several if you like, by name or as YAML files.
+            task_ids: Tasks of every suite, as `0 3 7`, `0,3,7` or `0-4`. Default: all.
+            num_trials_per_task: Episodes per task, one per stored initial state. Default: the suite's
+                published number.
+            init_ids: Which initial states, instead of the first `num_trials_per_task` stored ones. A
+                suite may have drawn ones beyond those.
+            policy: tiny (default), expert, noop, random or another preset; a YAML file; the folder of a
+                checkpoint that `eval.train` wrote; a class, as package.module:Class or file.py:Class; or
+                a server, ws://host:port.
+            policy_kwargs: What a class or a server takes besides: key=value.
+            random_weights: Random weights instead of the policy's checkpoint: latency without a download.
+            dtype: What the policy computes in: float32 or bfloat16. Default: the policy's own.
+            config: A YAML file with these options, or the name of a preset (demo, smoke). Flags override
+                it.
+            smoke: The whole chain on one short episode, in a minute on a laptop.
+            mode: How actions and language are scheduled: actions, isolated, shared, unified (default) or
+                parallel. Several are compared: each is an arm, a run of its own, and all play every
+                episode in turns.
+            against: One more arm, which the others are compared with. Default: the first in `mode`; in
+                the demo, isolated.
+            language_tasks: Texts wanted beside actions, or `none`. Default: those that the policy has
+                learnt.
+            tokens_per_frame: In mode unified, tokens decoded per query for every text under way. Default:
+                5.
+            deadline_ms: In mode unified, decode what fits between the actions and so many milliseconds
+                after the query, by measured costs. The batch is made for tokens_per_frame. Default: no
+                deadline.
+            assets: Where the suite's assets come from: a folder, or the name of a source (auto, standins,
+                download). Default: auto.
+            replan_steps: Control steps between two queries. Default: the suite's.
+            num_steps_wait: Settle steps before the first query. Default: the suite's.
+            max_steps: Step limit of an episode. Default: the suite's published limit.
+            wordings: In which words the policy is told its task: benchmark (default), training (several,
+                which `eval.train` shows), or held_out (others, which it never shows).
+            seed: The environment is seeded with it before every episode. Default: 7.
+            output_dir: Where the run's folder is made.
+            video: Which episodes leave a video: none, failures (default) or all (the demo's default).
+            max_errors: Stop when so many episodes in a row were errors.
+            resume: Complete the newest unfinished run that these options describe, and retry its errors.
+        """
+        given: dict[str, Any] = {
+            "mode": mode,
+            "against": against,
+            "suites": suite,
+            "task_ids": task_ids,
+            "num_trials_per_task": num_trials_per_task,
+            "init_ids": init_ids,
+            "policy": policy,
+            "policy_kwargs": policy_kwargs,
+            "language_tasks": () if language_tasks == ("none",) else language_tasks,
+            "tokens_per_frame": tokens_per_frame,
+            "deadline_ms": deadline_ms,
+            "random_weights": random_weights,
+            "dtype": dtype,
+            "assets": assets,
+            "replan_steps": replan_steps,
+            "num_steps_wait": num_steps_wait,
+            "max_steps": max_steps,
+            "wordings": wordings,
+            "seed": seed,
+            "video": video,
+        }
+        from eval.policies.given import refuse_idle  # slow: JAX; --help needs none
+        from eval.report.console import Console
+        from eval.rollout.evaluation import exit_code, run_evaluation
+
+        flags = {key: value for key, value in given.items() if value is not None}
+        preset = _preset_name(config, smoke=smoke)
+        how: Any = {
+            "monitor": Console,
+            "command": ["python", "-m", module, *sys.argv[1:]],
+            "max_errors": max_errors,
+        }
+        if resume:
+            unfinished = find_unfinished(output_dir, overlay(ArmsConfig, preset, flags))
+            return exit_code(run_evaluation(*unfinished, **how))
+        is_demo = demo is not None and preset is None and flags.keys() <= _KEEPS_THE_DEMO
+        asked = {**(defaults or {}), **overlay(ArmsConfig, demo if is_demo else preset, flags)}
+        variants = check(ArmsConfig, asked, source="the command line").arms()
+        refuse_idle(flags, variants)
+        if is_demo:
+            sys.stdout.write(_DEMO)
+        return exit_code(run_evaluation(*(new_run(output_dir, each) for each in variants), **how))
+
+    return app
+
+
+def _preset_name(config: str | None, *, smoke: bool) -> str | None:
+    if smoke and config is not None:
+        raise UsageError(f"--smoke and --config {config!r} are both presets: give one of them")
+    return "smoke" if smoke else config
+
+
+app = build_app(
+    "eval.run",
+    "Run a policy on any suite in one mode or several, and record success rates, latency, texts and videos."
+    "\n\nDefaults are the suite's published protocol.",
+)
+
+if __name__ == "__main__":
+    run_app(app)
