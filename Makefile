@@ -6,7 +6,7 @@ ifneq ($(LIBERO_ASSETS),)
 export OXYGEN_LIBERO_ASSETS := $(abspath $(LIBERO_ASSETS))
 endif
 
-.PHONY: setup demo test check bench lock train-tiny bundle-tiny
+.PHONY: setup demo test test-all check bench lock train-tiny bundle-tiny
 .DEFAULT_GOAL := check
 
 setup: .venv/.synced
@@ -18,8 +18,14 @@ setup: .venv/.synced
 demo: setup
 	$(PYTHON) -m eval.libero --mode unified
 
+# Modules stay on one worker, so that their fixtures are built once; `slow` tests are for `test-all`.
+PYTEST = $(PYTHON) -m pytest -n logical --dist loadfile --no-loadscope-reorder
+
 test: setup
-	$(PYTHON) -m pytest -n 2
+	$(PYTEST) -m "not slow"
+
+test-all: setup
+	$(PYTEST) --hypothesis-profile thorough
 
 check: setup
 	.venv/bin/ruff check .

@@ -22,8 +22,10 @@ os.environ |= {
     "JAX_PLATFORMS": "cpu",
 }
 
-hypothesis.settings.register_profile("unhurried", deadline=None)  # a busy machine is no failure
-hypothesis.settings.load_profile("unhurried")
+# No deadline: a busy machine is no failure. `make test-all` asks for the thorough profile.
+hypothesis.settings.register_profile("quick", deadline=None, max_examples=25)
+hypothesis.settings.register_profile("thorough", deadline=None)
+hypothesis.settings.load_profile("quick")
 install_import_hook(["oxygen", "sim_envs", "videos"], "beartype.beartype")
 
 _BESIDE = Path(__file__).resolve().parents[1].parent / "shared"

@@ -21,7 +21,13 @@ SLOTS, ROOM, STEPS = 7, 16, 6
 
 
 @pytest.fixture(
-    scope="module", params=[("float32", "cpu"), ("bfloat16", "cpu"), ("bfloat16", "elsewhere")], ids=" ".join
+    scope="module",
+    params=[
+        ("float32", "cpu"),
+        pytest.param(("bfloat16", "cpu"), marks=pytest.mark.slow),
+        pytest.param(("bfloat16", "elsewhere"), marks=pytest.mark.slow),
+    ],
+    ids=" ".join,
 )
 def model(request):
     dtype, where = request.param

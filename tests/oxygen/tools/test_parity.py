@@ -10,7 +10,10 @@ from oxygen.tools import parity
 
 
 @pytest.mark.golden
-@pytest.mark.parametrize("name", ["pi05_dummy_f32", "pi05_dummy_sharp_f32", "pi05_dummy_bf16"])
+@pytest.mark.parametrize(
+    "name",
+    ["pi05_dummy_f32", "pi05_dummy_sharp_f32", pytest.param("pi05_dummy_bf16", marks=pytest.mark.slow)],
+)
 def test_the_reference_is_met(golden, name):
     checks = parity.compare(parity.load(golden / f"{name}.npz"))
     compared = {check.name for check in checks if check.tolerance is not None}

@@ -46,7 +46,7 @@ def lessons():
     )
 
 
-@pytest.fixture(scope="module", params=["muon", "adamw"])
+@pytest.fixture(scope="module", params=["muon", pytest.param("adamw", marks=pytest.mark.slow)])
 def learnt(request, lessons):
     """The losses of a few steps, the parameters before them, and the state after."""
     recipe = dataclasses.replace(TEXTS_ONLY, optimiser=request.param)
@@ -120,6 +120,7 @@ def only_texts(start: str, **changes):
     return dataclasses.replace(training(), recipe=recipe, start_from=start, norm_stats=start)
 
 
+@pytest.mark.slow
 def test_texts_are_learnt_from_failures_alone_interrupted_or_not(start, tmp_path):
     """Of a policy that solves nothing every frame has a text, and none an action."""
     failed = samples(8, seed=5)
@@ -147,6 +148,7 @@ def test_they_need_a_policy_that_acts_already_and_texts(missing, nothing):
         dataclasses.replace(only_texts("some/checkpoint"), **{missing: nothing})
 
 
+@pytest.mark.slow
 def test_a_training_from_before_this_was_possible_does_not_become_one(start, tmp_path):
     mixture = Mixture((samples(8),))
     plain = only_texts(start, texts_only=False, steps=1)

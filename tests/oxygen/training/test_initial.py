@@ -5,6 +5,7 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from oxygen.model import params, pi05
 from oxygen.model.config import SMALL, TINY
@@ -30,6 +31,7 @@ def test_the_seed_decides():
     assert not np.array_equal(one["action_in_proj"]["kernel"], other["action_in_proj"]["kernel"])
 
 
+@pytest.mark.slow
 def test_what_passes_through_keeps_its_size_and_hears_the_observation():
     parameters = jax.tree.map(jnp.asarray, initial_params(MODEL, 0))
     weights = pi05.weights_at(parameters, MODEL, jnp.asarray([0.2, 0.9]))

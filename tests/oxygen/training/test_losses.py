@@ -150,8 +150,8 @@ def test_an_unknown_text_costs_nothing():
     ("reach", "reached"),
     [
         (Reach(actions=False, texts=True), True),
-        (Reach(actions=True, texts=False), True),
-        (Reach(actions=False, texts=False), False),
+        pytest.param(Reach(actions=True, texts=False), True, marks=pytest.mark.slow),
+        pytest.param(Reach(actions=False, texts=False), False, marks=pytest.mark.slow),
     ],
 )
 def test_gradients_reach_the_tower_through_whom_they_may(lessons, parameters, reach, reached):

@@ -99,6 +99,7 @@ def write_lerobot(root: Path, episodes: list[Recording]) -> None:
         pq.write_table(pa.table(columns), root / f"data/chunk-000/episode_{number:06d}.parquet")
 
 
+@pytest.mark.slow
 def test_the_documented_loop_trains_on_a_dataset_of_lerobots_and_says_how_it_goes(
     tmp_path, monkeypatch, capsys
 ):

@@ -96,6 +96,7 @@ def test_a_killed_and_resumed_training_equals_the_uninterrupted_one(trained, mix
     assert bits(resumed) == bits(uninterrupted)
 
 
+@pytest.mark.slow
 def test_what_was_not_saved_is_done_again(trained, mixture, tmp_path):
     """Killed while it wrote a checkpoint: the one before counts, and the log says nothing twice."""
     _, uninterrupted = trained
@@ -113,6 +114,7 @@ def test_what_was_not_saved_is_done_again(trained, mixture, tmp_path):
     assert steps == sorted(set(steps))
 
 
+@pytest.mark.slow
 def test_a_step_is_deterministic_and_another_seed_is_another_training(mixture, tmp_path):
     def two_steps(name, seed):
         schedule = Schedule(should_stop=StopAt(2))
@@ -146,6 +148,7 @@ def test_a_training_begins_with_the_weights_it_is_given_and_goes_on_without_them
     assert int(until(2).step) == 3
 
 
+@pytest.mark.slow
 def test_the_statistics_of_another_checkpoint_are_kept_and_then_gone_on_with(mixture, tmp_path):
     train(tmp_path / "other", training(steps=1), mixture, VOCABULARY)
     base = checkpoint.newest(tmp_path / "other/checkpoints")

@@ -50,6 +50,7 @@ def test_the_expert_puts_a_thing_into_a_basket(solved: tuple[Attempt, np.ndarray
 
 
 @pytest.mark.assets
+@pytest.mark.slow
 def test_the_expert_puts_a_bowl_on_a_plate(open_sim: OpenSim) -> None:
     assert _play(open_sim("libero_spatial", 2), "expert").success
 
@@ -176,6 +177,7 @@ def test_a_summary_names_what_failed() -> None:
 
 
 @pytest.mark.assets
+@pytest.mark.slow
 def test_the_command_line_measures_and_records(
     libero_assets: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

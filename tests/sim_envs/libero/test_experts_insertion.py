@@ -50,6 +50,7 @@ def _bring(sim: LiberoSim, *goals: Goal, monkeypatch: pytest.MonkeyPatch, steps:
     return Scene(sim.env)
 
 
+@pytest.mark.slow
 def test_a_mug_is_put_into_a_microwave_and_let_go(open_sim: OpenSim, monkeypatch: pytest.MonkeyPatch) -> None:
     goal = Goal(predicate="in", arguments=(MUG, MICROWAVE))
     scene = _bring(open_sim(9), goal, monkeypatch=monkeypatch, steps=250)
@@ -58,6 +59,7 @@ def test_a_mug_is_put_into_a_microwave_and_let_go(open_sim: OpenSim, monkeypatch
     assert scene.pose(MUG).rotation[2, 2] > 0.95
 
 
+@pytest.mark.slow
 def test_two_pots_stand_beside_each_other_on_one_stove(
     open_sim: OpenSim, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -105,6 +107,7 @@ def test_the_arm_reaches_what_is_near_and_free(open_sim: OpenSim) -> None:
     assert reach.along([in_the_table]) is None
 
 
+@pytest.mark.slow
 def test_what_is_held_must_be_clear_too(open_sim: OpenSim) -> None:
     scene = Scene(open_sim(9).env)
     reach, here = scene.reach(), scene.gripper

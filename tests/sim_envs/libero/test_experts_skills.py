@@ -57,10 +57,10 @@ def _solve(sim: LiberoSim, noise: float = 0.0) -> Attempt:
 @pytest.mark.parametrize(
     ("suite", "task_id", "phase"),
     [
-        ("libero_goal", 0, Phase.OPEN),
+        pytest.param("libero_goal", 0, Phase.OPEN, marks=pytest.mark.slow),
         ("libero_goal", 5, Phase.PUSH),
-        ("libero_goal", 7, Phase.TURN_ON),
-        ("libero_10", 3, Phase.CLOSE),
+        pytest.param("libero_goal", 7, Phase.TURN_ON, marks=pytest.mark.slow),
+        pytest.param("libero_10", 3, Phase.CLOSE, marks=pytest.mark.slow),
     ],
     ids=["open a drawer", "push a plate", "turn a knob", "put in and close"],
 )
@@ -89,6 +89,7 @@ def test_the_expert_closes_a_door(open_sim: OpenSim, monkeypatch: pytest.MonkeyP
     assert _work_on(open_sim("libero_10", 9), goal, 120, monkeypatch).satisfied(goal)
 
 
+@pytest.mark.slow
 def test_the_expert_turns_off_what_it_has_turned_on(
     open_sim: OpenSim, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -169,6 +170,7 @@ def _roll(sim: LiberoSim, expert: Expert, queries: int) -> np.ndarray:
     return np.array(chunks)
 
 
+@pytest.mark.slow
 def test_without_noise_what_is_done_is_what_is_intended(open_sim: OpenSim) -> None:
     sim = open_sim("libero_goal", 7)
     plain, zero = Expert(sim), Expert(sim, noise=0.0)
@@ -177,6 +179,7 @@ def test_without_noise_what_is_done_is_what_is_intended(open_sim: OpenSim) -> No
     np.testing.assert_array_equal(actions, _roll(sim, zero, 8))
 
 
+@pytest.mark.slow
 def test_noise_is_a_function_of_level_and_episode(open_sim: OpenSim) -> None:
     sim = open_sim("libero_goal", 7)
     rolled = [_roll(sim, Expert(sim, noise=level), 6) for level in (0.5, 0.5, 0.4)]
@@ -185,6 +188,7 @@ def test_noise_is_a_function_of_level_and_episode(open_sim: OpenSim) -> None:
     assert np.abs(rolled[0]).max() <= 1.0
 
 
+@pytest.mark.slow
 def test_a_noisy_expert_intends_what_a_calm_one_would_do_from_there(open_sim: OpenSim) -> None:
     sim = open_sim("libero_goal", 7)
     sim.reset(init_id=0, seed=7, settle_steps=10)
@@ -243,6 +247,7 @@ def test_a_goal_about_nothing_that_moves_is_refused(open_sim: OpenSim) -> None:
         require_skills(rack)
 
 
+@pytest.mark.slow
 def test_a_task_without_a_skill_is_counted_and_says_why(
     standins: AssetSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,5 @@
 """Tasks of every kind of scene load, reset and move; all 130 with OXYGEN_TEST_ALL_TASKS=1 (some minutes)."""
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -11,17 +10,15 @@ from sim_envs.libero.libero_env import CONTROL_HZ
 from sim_envs.libero.sim import LiberoSim
 from sim_envs.libero.tasks import SUITES, LiberoTask, get_task, init_states, list_tasks
 
-# Kitchens, a living room, a study; floor and table top are in other tests.
-_SAMPLE = [("libero_90", 0), ("libero_90", 35), ("libero_90", 61), ("libero_90", 83), ("libero_10", 8)]
+_SAMPLE = get_task("libero_90", 61)
+_OTHERS = [task for suite in SUITES for task in list_tasks(suite) if task != _SAMPLE]
 
 
-def _tasks() -> list[LiberoTask]:
-    if os.environ.get("OXYGEN_TEST_ALL_TASKS") == "1":
-        return [task for suite in SUITES for task in list_tasks(suite)]
-    return [get_task(suite, task_id) for suite, task_id in _SAMPLE]
-
-
-@pytest.mark.parametrize("task", _tasks(), ids=lambda task: f"{task.suite}.{task.task_id}")
+@pytest.mark.parametrize(
+    "task",
+    [_SAMPLE, *(pytest.param(task, marks=pytest.mark.slow) for task in _OTHERS)],
+    ids=lambda task: f"{task.suite}.{task.task_id}",
+)
 def test_a_task_loads_resets_and_moves(task: LiberoTask, libero_assets: Path) -> None:
     with LiberoSim(task, assets=find_assets(libero_assets)) as sim:
         last = len(init_states(task)) - 1

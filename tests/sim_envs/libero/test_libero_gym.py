@@ -153,6 +153,7 @@ print(json.dumps(counts))
 """
 
 
+@pytest.mark.slow
 def test_opening_and_closing_leaves_no_files_threads_or_memory(standins: AssetSet) -> None:
     """In a process of its own, since other tests' garbage would be counted."""
     done = subprocess.run(

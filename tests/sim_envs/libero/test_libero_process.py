@@ -47,6 +47,7 @@ def _episodes(assets: Path, init_ids: list[int], file: Path) -> dict[str, np.nda
         return dict(arrays)
 
 
+@pytest.mark.slow
 def test_processes_agree_stay_silent_and_leave_nothing_in_the_home_folder(
     libero_assets: Path, tmp_path: Path
 ) -> None:

@@ -16,7 +16,9 @@ OpenSim = Callable[[str, int], LiberoSim]
 
 
 @pytest.fixture(
-    scope="module", params=[("libero_goal", 7), ("libero_10", 3)], ids=lambda pair: f"{pair[0]}.{pair[1]}"
+    scope="module",
+    params=[("libero_goal", 7), pytest.param(("libero_10", 3), marks=pytest.mark.slow)],
+    ids=lambda pair: f"{pair[0]}.{pair[1]}",
 )
 def pair(request: pytest.FixtureRequest, open_sim: OpenSim) -> Iterator[tuple[LiberoSim, Any]]:
     """Our simulator and LIBERO's environment, same task. (One turns on a stove, one closes a drawer.)"""

@@ -45,7 +45,14 @@ def test_a_reference_agrees(short, tmp_path, libero_assets, capsys) -> None:
     assert "1 of 1 episodes agree" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("array", "change"), [("sim_state", 1e-8), ("policy_state", np.nan), ("done", True)])
+@pytest.mark.parametrize(
+    ("array", "change"),
+    [
+        ("sim_state", 1e-8),
+        pytest.param("policy_state", np.nan, marks=pytest.mark.slow),
+        pytest.param("done", True, marks=pytest.mark.slow),
+    ],
+)
 def test_a_difference_is_found(short, tmp_path, libero_assets, capsys, array: str, change: float) -> None:
     changed = short[f"{EPISODE}.{array}"].copy()
     changed.flat[0] += change

@@ -44,6 +44,7 @@ def test_the_cache_folder_is_the_default(tmp_path, monkeypatch):
     assert [child.name for child in root.parent.iterdir()] == [root.name]  # no drafts are left lying about
 
 
+@pytest.mark.slow
 def test_processes_that_build_at_once_agree(tree, tmp_path):
     root = tmp_path / "shared"
     with concurrent.futures.ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:

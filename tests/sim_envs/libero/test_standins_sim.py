@@ -113,6 +113,7 @@ def test_auto_takes_the_real_assets_where_they_are_configured(monkeypatch, tmp_p
     assert find_assets("auto").path == libero_assets.resolve()
 
 
+@pytest.mark.slow
 def test_auto_falls_back_on_the_stand_ins_and_says_so(monkeypatch, tmp_path):
     monkeypatch.delenv("OXYGEN_LIBERO_ASSETS", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))

@@ -176,7 +176,13 @@ def check_episode(sim: LiberoSim) -> None:
 
 @pytest.mark.parametrize(
     ("suite", "task_id"),
-    [("libero_object", 0), ("libero_spatial", 4), ("libero_goal", 8), ("libero_10", 4)],
+    [
+        ("libero_object", 0),
+        *(
+            pytest.param(*task, marks=pytest.mark.slow)
+            for task in (("libero_spatial", 4), ("libero_goal", 8), ("libero_10", 4))
+        ),
+    ],
 )
 def test_an_episode_of_the_expert_is_told_as_it_is(standing_in, suite, task_id):
     check_episode(standing_in(suite, task_id))
