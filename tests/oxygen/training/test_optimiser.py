@@ -32,7 +32,7 @@ def first_change(recipe, parameters):
         lambda leaf: jnp.asarray(rng.standard_normal(leaf.shape), jnp.float32), parameters
     )
     with jax.numpy_dtype_promotion("standard"):
-        change, _ = jax.jit(optimiser(recipe).update)(gradient, begin(parameters, recipe).optimiser, parameters)
+        change, _ = optimiser(recipe).update(gradient, begin(parameters, recipe).optimiser, parameters)
     return by_path(change)
 
 
@@ -73,7 +73,7 @@ def test_embeddings_and_biases_never_decay(parameters, name):
     still = jax.tree.map(jnp.zeros_like, parameters)
     recipe = dataclasses.replace(FLAT_OUT, optimiser=name, weight_decay=0.1)
     with jax.numpy_dtype_promotion("standard"):
-        change, _ = jax.jit(optimiser(recipe).update)(still, begin(parameters, recipe).optimiser, parameters)
+        change, _ = optimiser(recipe).update(still, begin(parameters, recipe).optimiser, parameters)
     moved = {path for path, delta in by_path(change).items() if delta.any()}
     assert {path for path in moved if path.endswith(("bias", "scale", "embedding"))} == set()
     assert "PaliGemma/llm/layers/mlp/linear" in moved
