@@ -1,0 +1,79 @@
+"""Conformance of a policy with the contract in `eval.policies.base`, for people who write one.
+
+    from eval.testing import check_policy
+
+    def test_my_policy_keeps_the_contract():
+        check_policy(MyPolicy(), observation)
+"""
+
+import copy
+import dataclasses
+
+import numpy as np
+
+from eval.policies.base import Policy
+from oxygen.policy.reply import Reply, Tail
+from sim_envs.world import EpisodeKey, Observation
+
+_ONE = EpisodeKey(suite="check", task_id=0, init_id=0, seed=7)
+_OTHER = dataclasses.replace(_ONE, init_id=1)
+_QUERIES = 3
+
+
+def check_policy(policy: Policy, observation: Observation, *, replan_steps: int = 1) -> None:
+    """Check that a policy keeps the contract.
+
+    Args:
+        policy: The policy, ready to act.
+        observation: One that it can answer, such as `world.observe()` of the world that it is for.
+        replan_steps: Actions of a chunk that a rollout executes, hence the fewest that it may answer.
+
+    Raises:
+        AssertionError: Says in one line what the policy does and what it should do.
+    """
+    before = copy.deepcopy(observation)
+    first = _episode(policy, _ONE, observation, replan_steps)
+    assert np.array_equal(observation.state, before.state), "act() changed the observation's state"
+    for camera, image in before.images.items():
+        assert np.array_equal(observation.images[camera], image), f"act() changed the image {camera!r}"
+    _episode(policy, _OTHER, observation, replan_steps)
+    _left_off(policy, observation)
+    again = _episode(policy, _ONE, observation, replan_steps)
+    for query, (one, other) in enumerate(zip(first, again, strict=True)):
+        assert np.array_equal(one, other), (
+            f"query {query} of the same episode was answered otherwise after other episodes: actions must be a "
+            "function of the episode key and its observations"
+        )
+
+
+def _episode(
+    policy: Policy, key: EpisodeKey, observation: Observation, replan_steps: int
+) -> list[np.ndarray]:
+    """The actions of an episode that sees the same thing again and again."""
+    policy.reset(key)
+    chunks = []
+    for _ in range(_QUERIES):
+        chunks.append(_checked(policy.act(observation), policy, replan_steps))
+        reply = policy.settle()
+        assert isinstance(reply, Reply), f"settle() returned {type(reply).__name__}, should return a Reply"
+        slow = {stage: taken for stage, taken in reply.timings_ms.items() if not 0 <= taken < np.inf}
+        assert not slow, f"timings_ms holds {slow}: milliseconds, 0 or more"
+    tail = policy.finish()
+    assert isinstance(tail, Tail), f"finish() returned {type(tail).__name__}, should return a Tail"
+    return chunks
+
+
+def _left_off(policy: Policy, observation: Observation) -> None:
+    """An episode that ends in the middle of a query, as one does whose simulator fails."""
+    policy.reset(_OTHER)
+    policy.act(observation)
+
+
+def _checked(actions: np.ndarray, policy: Policy, replan_steps: int) -> np.ndarray:
+    width = policy.interface.action.size
+    array = np.array(actions, np.float64)
+    assert array.ndim == 2, f"actions have shape {array.shape}, should have [horizon, {width}]"
+    assert array.shape[1] == width, f"an action has {array.shape[1]} numbers, its interface says {width}"
+    assert len(array) >= replan_steps, f"{len(array)} actions, a rollout executes {replan_steps}"
+    assert np.isfinite(array).all(), "actions hold numbers that are not finite"
+    return array
