@@ -12,6 +12,10 @@ from sim_envs.suite import Suite
 from sim_envs.world import EpisodeKey, Observation, World
 
 
+class PolicyLostError(RuntimeError):
+    """The policy cannot answer any more, such as one whose server stays away: the run ends, to be resumed."""
+
+
 class Policy(Protocol):
     """A policy. One object serves all episodes of a run, one after the other.
 
@@ -40,11 +44,17 @@ class OpenPolicy:
     """A policy that has been loaded for a run.
 
     Attributes:
-        interface: What it is shown and what actions it gives.
+        interface: What it is shown and what actions it gives; None if it takes the suite's.
+        horizon: Actions that it answers a query with; None if that is not known.
         inputs: How it is shown the world (prompt template, cameras), for the record.
         in_world: The policy for one episode. Only a scripted one is bound to the world, by its suite.
+        remark: What to say about it before the first episode, in one line; None if nothing.
+        close: Releases what it holds outside this process. A second call does nothing.
     """
 
-    interface: Interface
+    interface: Interface | None
+    horizon: int | None
     inputs: Mapping[str, Any]
     in_world: Callable[[Suite, World], Policy]
+    remark: str | None = None
+    close: Callable[[], None] = lambda: None
