@@ -1,11 +1,14 @@
-"""Shape-typed annotations: jaxtyping's where it is installed, else stand-ins that say nothing."""
+"""Shape-typed annotations: jaxtyping's where it is installed, else stand-ins that say nothing.
+
+JAX is imported by those who name its arrays, and not by what works on NumPy's alone.
+"""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from jax import Array
-
 if TYPE_CHECKING:
+    from jax import Array
+
     Leaf = Array
     from jaxtyping import Bool, Float, Float32, Float64, Int32, Int64, UInt8, UInt32
 else:
@@ -21,6 +24,13 @@ else:
                 return Any
 
         Bool = Float = Float32 = Float64 = Int32 = Int64 = UInt8 = UInt32 = _Unchecked
+
+    def __getattr__(name: str) -> Any:
+        if name != "Array":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from jax import Array
+
+        return Array
 
 # `Leaf` is an array in a pytree that programs take. JAX rebuilds such pytrees around whatever stands for an
 # array (shapes, donation marks), so at run time anything goes there; functions check what they are given.

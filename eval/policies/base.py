@@ -48,9 +48,13 @@ class OpenPolicy:
         horizon: Actions that it answers a query with; None if that is not known.
         inputs: How it is shown the world (prompt template, cameras), for the record.
         in_world: The policy for one episode. Only a scripted one is bound to the world, by its suite.
+        remark: What to say about it before the first episode, in one line; None if nothing.
+        close: Releases what it holds outside this process. A second call does nothing.
     """
 
     interface: Interface | None
     horizon: int | None
     inputs: Mapping[str, Any]
     in_world: Callable[[Suite, World], Policy]
+    remark: str | None = None
+    close: Callable[[], None] = lambda: None

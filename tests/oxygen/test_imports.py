@@ -20,13 +20,22 @@ for name in sys.argv[2].split():
 """
 
 
-def test_every_module_imports_with_jax_flax_and_numpy_alone():
-    modules = [module.name for module in pkgutil.walk_packages(oxygen.__path__, "oxygen.")]
-    assert "oxygen.policy.policy" in modules
+def _import_without(absent: str, modules: list[str]) -> None:
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", _PROGRAM, _ABSENT, " ".join(modules)],
+        [sys.executable, "-W", "error", "-c", _PROGRAM, absent, " ".join(modules)],
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_every_module_imports_with_jax_flax_and_numpy_alone():
+    modules = [module.name for module in pkgutil.walk_packages(oxygen.__path__, "oxygen.")]
+    assert "oxygen.policy.policy" in modules
+    _import_without(_ABSENT, modules)
+
+
+def test_what_a_client_of_a_policy_server_needs_imports_without_jax():
+    modules = ["oxygen.robots.conventions", "oxygen.robots.images", "oxygen.serve.msgpack_numpy"]
+    _import_without("jax flax", modules)

@@ -1,0 +1,43 @@
+"""What a policy of one's own is opened with: `key=value`, each value a YAML scalar."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import yaml
+
+from configs.errors import UsageError
+
+_EXPONENT = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+")
+"""Numbers such as 1e-3, which YAML 1.1 takes for words."""
+
+
+def read_kwargs(pairs: Sequence[str]) -> dict[str, Any]:
+    """The keyword arguments in some pairs: `scale=0.5 name=mine fast=true`.
+
+    Raises:
+        UsageError: One is no pair, has no name that Python would take, or is given twice.
+    """
+    kwargs: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key.isidentifier():
+            raise UsageError(f"policy argument {pair!r} is no pair; write key=value, such as scale=0.5")
+        if key in kwargs:
+            raise UsageError(f"policy argument {key!r} is given twice; give it once")
+        kwargs[key] = _scalar(key, value)
+    return kwargs
+
+
+def _scalar(key: str, text: str) -> str | int | float | bool | None:
+    if _EXPONENT.fullmatch(text):
+        return float(text)
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        value = ...
+    if isinstance(value, str | int | float | bool | None):
+        return value
+    raise UsageError(
+        f"policy argument {key!r} is {text!r}; give a number, true, false, null or a (quoted) word"
+    )

@@ -1,0 +1,144 @@
+"""A policy that is a Python class of yours: with openpi's two methods, or with this project's contract."""
+
+import contextlib
+import importlib.util
+import inspect
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from configs.errors import UsageError, unknown
+from configs.interface import Interface
+from eval.policies.base import OpenPolicy
+from eval.policies.openpi import ASSUMED, Keys, OpenpiPolicy, assumption, keys_for, keys_of, named, opened
+from sim_envs.suite import load_object
+
+_CONTRACT = ("act", "settle", "reset", "finish", "interface")
+_OPENPI = ("infer", "reset")
+
+
+def open_python(target: str, kwargs: Mapping[str, Any]) -> OpenPolicy:
+    """A policy from a class, or from a function that returns one.
+
+    A policy with `act` keeps the contract in `eval/policies/base.py`. Any other is openpi's: its attribute
+    `embodiment` names the robot it is for or its `interface` describes one, and `horizon` is the number of
+    actions that it answers with; it may have none of them.
+
+    Args:
+        target: `package.module:Class`, or `path/to/file.py:Class`.
+        kwargs: What the class is called with.
+
+    Raises:
+        UsageError: There is no such class, it cannot be made with these arguments, or is no policy.
+    """
+    policy = _made(target, kwargs)
+    if hasattr(policy, "act"):
+        _check_has(policy, target, _CONTRACT)
+        interface = _checked(policy.interface, target)
+        inputs = {"cameras": list(interface.observation.camera_names)}
+        return OpenPolicy(
+            interface=interface, horizon=interface.horizon, inputs=inputs, in_world=lambda *_: policy
+        )
+    _check_has(policy, target, _OPENPI)
+    keys = _keys(policy, target)
+    remedy = "for another, give the class an attribute `embodiment`, or an `interface`."
+    remark = None if keys else assumption(target, remedy)
+    keys = named(keys or ASSUMED, target, getattr(policy, "horizon", None))
+    return opened(OpenpiPolicy(policy, keys), remark=remark)
+
+
+def _made(target: str, kwargs: Mapping[str, Any]) -> Any:
+    with _in_one_line(f"policy {target} cannot be imported"):
+        make = _found(target)
+    if not callable(make):
+        raise UsageError(f"policy {target} is {make!r:.60}; give a class, or a function that makes a policy")
+    _check_takes(make, target, kwargs)
+    with _in_one_line(f"policy {target} cannot be made"):
+        return make(**kwargs)
+
+
+def _found(target: str) -> Any:
+    if target.endswith(".py"):
+        raise UsageError(f"policy {target} names no class; write {target}:Class")
+    place, _, name = target.rpartition(":")
+    if not place.endswith(".py"):
+        return load_object(target, what="policy")
+    module = _executed(Path(place))
+    if name not in vars(module):
+        there = [
+            each
+            for each, value in vars(module).items()
+            if getattr(value, "__module__", "") == module.__name__
+        ]
+        raise unknown(f"class in {place}:", name, there)
+    return vars(module)[name]
+
+
+def _executed(file: Path) -> ModuleType:
+    """The module in a file. Like a script's, its folder is where it imports from."""
+    if not file.is_file():
+        raise UsageError(f"there is no file {file}; give path/to/file.py:Class, or package.module:Class")
+    name = f"policy_{file.stem}"
+    spec = importlib.util.spec_from_file_location(name, file)
+    assert spec is not None
+    assert spec.loader is not None, "Python loads every file that ends in .py"
+    sys.path.append(str(file.parent.resolve()))
+    sys.modules[name] = module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _check_takes(make: Callable[..., Any], target: str, kwargs: Mapping[str, Any]) -> None:
+    try:
+        signature = inspect.signature(make)
+    except ValueError:  # some that are written in C have none
+        return
+    try:
+        signature.bind(**kwargs)
+    except TypeError as error:
+        takes = ", ".join(map(str, signature.parameters.values())) or "none"
+        raise UsageError(f"policy {target}: {error}; its arguments: {takes}") from None
+
+
+def _check_has(policy: Any, target: str, needed: tuple[str, ...]) -> None:
+    lacks = [name for name in needed if not hasattr(policy, name)]
+    if lacks:
+        raise UsageError(
+            f"policy {target} lacks {', '.join(lacks)}: give it infer(observation) and reset(), or "
+            f"{', '.join(_CONTRACT)}; docs/policies.md shows both"
+        )
+
+
+def _keys(policy: Any, target: str) -> Keys | None:
+    """How a policy of openpi's wants to be shown the world; None if it does not say."""
+    embodiment, interface = getattr(policy, "embodiment", None), getattr(policy, "interface", None)
+    if embodiment is not None and interface is not None:
+        raise UsageError(f"policy {target} has an `embodiment` and an `interface`; give one of them")
+    if interface is not None:
+        return keys_for(_checked(interface, target))
+    return None if embodiment is None else keys_of(embodiment)
+
+
+def _checked(interface: Any, target: str) -> Interface:
+    if not isinstance(interface, Interface):
+        kind = type(interface).__name__
+        raise UsageError(f"policy {target}: its interface is a {kind}; give a configs.interface.Interface")
+    return interface
+
+
+@contextlib.contextmanager
+def _in_one_line(what: str) -> Iterator[None]:
+    """Says in one line what somebody else's code has raised, and where."""
+    try:
+        yield
+    except UsageError:
+        raise
+    except SyntaxError as error:  # says itself where it is
+        raise UsageError(f"{what}: {type(error).__name__}: {error}") from error
+    except Exception as error:  # whatever it is, it is not ours to mend
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        said = f"{type(error).__name__}: {error}"
+        raise UsageError(f"{what}: {said} ({Path(where.filename).name}, line {where.lineno})") from error

@@ -1,0 +1,224 @@
+"""The client's side of openpi's WebSocket protocol: the server greets with metadata, then answers queries.
+
+A server that fails sends its traceback as a text frame and hangs up. Nothing marks the begin of an episode.
+"""
+
+import itertools
+import socket
+import struct
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from typing import Any
+
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
+from websockets.sync.client import ClientConnection, connect
+
+from eval.policies.base import PolicyLostError
+from eval.policies.openpi import BadAnswerError
+from oxygen.serve.msgpack_numpy import MessageError, pack, unpack
+
+MAX_ANSWER_MIB = 64
+DECLARED = ("embodiment", "horizon")
+"""What is heeded in a server's metadata."""
+
+_TOO_BIG = 1009  # RFC 6455's close code for a message beyond the limit
+_ATTEMPT_S = 10.0
+_LONGEST_PAUSE_S = 8.0
+_CLOSE_S = 2.0
+
+
+class PolicyServerError(RuntimeError):
+    """The policy server has failed to answer. Its text has the server's own traceback, if it sent one."""
+
+
+class PolicyClient:
+    """A connection to a policy server, made again for the next episode if it is lost in one.
+
+    Args:
+        url: `ws://` or `wss://`, host, port, path.
+        headers: Of the HTTP request that opens the connection.
+        answer_s: How long an answer may take.
+        connect_s: How long to go on trying to connect.
+        notify: Told in one line what is waited for, if the server is not there at once.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str],
+        answer_s: float,
+        connect_s: float,
+        notify: Callable[[str], None],
+    ) -> None:
+        self._metadata: Mapping[str, Any] | None = None
+        self._url = url
+        self._headers = headers
+        self._answer_s = answer_s
+        self._connect_s = connect_s
+        self._notify = notify
+        self._resources = ExitStack()
+        self._connection: ClientConnection | None = None
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """What the server says of itself; nothing before the first `reset()`."""
+        return self._metadata or {}
+
+    def reset(self) -> None:
+        """Make sure of a connection. Its server has nothing to say.
+
+        Raises:
+            PolicyLostError: There is no server at the address, or none of this protocol.
+        """
+        if not self._is_idle():
+            self.close()
+            self._connect()
+
+    def infer(self, obs: dict[str, Any], /) -> Mapping[str, Any]:
+        """The server's answer to an observation. The connection does not outlive a failure.
+
+        Raises:
+            PolicyServerError: The server has failed, hung up, or not answered in time.
+            BadAnswerError: The server answered with something else than a message of the protocol.
+        """
+        try:
+            return self._exchanged(pack(obs))
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Hang up. A second call does nothing."""
+        self._connection = None
+        self._resources.close()
+
+    def _is_idle(self) -> bool:
+        """Whether there is a connection, and nothing on it that nobody has asked for."""
+        if self._connection is None:
+            return False
+        try:
+            self._connection.recv(timeout=0)
+        except TimeoutError:
+            return True
+        except ConnectionClosed:
+            return False
+        return False
+
+    def _exchanged(self, query: bytes) -> Mapping[str, Any]:
+        if self._connection is None:
+            raise PolicyServerError(f"the connection to {self._url} was lost in this episode")
+        try:
+            self._connection.send(query)
+            answer = self._connection.recv(timeout=self._answer_s)
+        except TimeoutError as error:
+            raise PolicyServerError(
+                f"{self._url} has not answered a query within {self._answer_s:g} s"
+            ) from error
+        except ConnectionClosed as error:
+            raise PolicyServerError(f"{self._url} {_ending(error)}") from error
+        if isinstance(answer, str):
+            raise PolicyServerError(f"{self._url} failed, with this text:\n{answer}")
+        return _content(answer)
+
+    def _connect(self) -> None:
+        """Try until there is a server, with growing pauses."""
+        deadline = time.monotonic() + self._connect_s
+        for attempt in itertools.count():
+            reason = self._refusal(deadline)
+            if reason is None:
+                return
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise self._lost(f"has not answered within {self._connect_s:g} s: {reason}")
+            if attempt == 0:
+                self._notify(f"waiting up to {left:.0f} s for a policy server at {self._url}: {reason}")
+            time.sleep(min(left, _LONGEST_PAUSE_S, 0.5 * 2**attempt))
+
+    def _refusal(self, deadline: float) -> str | None:
+        """Why an attempt to connect has failed for now; None if it has not."""
+        try:
+            self._attempt(deadline)
+        except InvalidStatus as error:
+            status = error.response.status_code
+            if 400 <= status < 500:
+                raise self._lost(f"refuses the connection with HTTP status {status}") from error
+            return f"HTTP status {status}"
+        except (OSError, InvalidHandshake) as error:
+            return str(error) or type(error).__name__
+        except ConnectionClosed as error:
+            return f"it {_ending(error)}"
+        return None
+
+    def _attempt(self, deadline: float) -> None:
+        limit = max(0.1, min(_ATTEMPT_S, deadline - time.monotonic()))
+        with ExitStack() as resources:
+            connection = resources.enter_context(
+                connect(
+                    self._url,
+                    additional_headers=self._headers,
+                    compression=None,
+                    max_size=MAX_ANSWER_MIB * 2**20,
+                    open_timeout=limit,
+                    close_timeout=_CLOSE_S,
+                    ping_interval=None,  # servers that infer in their event loop do not answer pings
+                    proxy=None,  # its time would be taken for the policy's
+                )
+            )
+            _limit_sending(connection.socket, self._answer_s)
+            self._accept(self._greeting(connection, limit))
+            self._connection = connection
+            self._resources = resources.pop_all()
+
+    def _greeting(self, connection: ClientConnection, limit: float) -> Mapping[str, Any]:
+        try:
+            greeting = connection.recv(timeout=limit)
+        except TimeoutError:
+            raise TimeoutError(
+                "it sends no metadata, which a server of openpi's protocol begins with"
+            ) from None
+        if isinstance(greeting, str):
+            raise self._lost(f"begins with a text, not with metadata: {greeting[-200:]}")
+        try:
+            return _content(greeting)
+        except BadAnswerError as error:
+            raise self._lost(f"begins with something else than metadata: {error}") from error
+
+    def _accept(self, metadata: Mapping[str, Any]) -> None:
+        """Refuse a server that has come back with a policy for another robot."""
+        before = metadata if self._metadata is None else self._metadata
+        for name in DECLARED:
+            then, now = before.get(name), metadata.get(name)
+            if then != now:
+                raise self._lost(f"has come back with {name} {now!r}, not {then!r}")
+        self._metadata = metadata
+
+    def _lost(self, why: str) -> PolicyLostError:
+        return PolicyLostError(f"the policy server at {self._url} {why}")
+
+
+def _content(message: bytes) -> Mapping[str, Any]:
+    try:
+        content = unpack(message)
+    except MessageError as error:
+        raise BadAnswerError(f"the policy server sent {error}") from error
+    if not isinstance(content, dict):
+        raise BadAnswerError(f"the policy server sent {type(content).__name__}, not a map")
+    return content
+
+
+def _ending(error: ConnectionClosed) -> str:
+    """How a connection ended."""
+    if error.sent is not None and error.sent.code == _TOO_BIG:
+        return f"sent more than {MAX_ANSWER_MIB} MiB in one message"
+    if error.rcvd is None:
+        return f"broke off the connection ({error.__cause__ or error})"
+    return f"closed the connection ({error.rcvd})"
+
+
+def _limit_sending(connected: socket.socket, seconds: float) -> None:
+    """Let sending to a server that has stopped reading fail after that time."""
+    whole = int(seconds)
+    limit = struct.pack("ll", whole, int(1e6 * (seconds - whole)))
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)

@@ -1,0 +1,1 @@
+"""Policies over the network: openpi's WebSocket protocol."""

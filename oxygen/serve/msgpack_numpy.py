@@ -1,0 +1,104 @@
+"""Messages of openpi's WebSocket protocol: msgpack, with NumPy arrays as maps. Nothing is ever unpickled."""
+
+import math
+from typing import Any
+
+import msgpack
+import numpy as np
+
+_ARRAY, _SCALAR = b"__ndarray__", b"__npgeneric__"
+_DATA, _DTYPE, _SHAPE = b"data", b"dtype", b"shape"
+
+_REFUSED_KINDS = "OVc"
+"""Objects, which would have to be unpickled, structures, and complex numbers: as in openpi."""
+
+_OTHER_FORMS = {b"nd": "the msgpack-numpy package's", "__ndarray__": "vla-eval's"}
+"""How other protocols mark an array, and whose form it is."""
+
+
+class MessageError(ValueError):
+    """The bytes are no message of this protocol."""
+
+
+def pack(message: Any) -> bytes:
+    """A message as bytes: maps, lists, strings, bytes, numbers, and NumPy's arrays and scalars.
+
+    Raises:
+        TypeError: It holds something else, or an array of objects, structures or complex numbers.
+    """
+    packed = msgpack.packb(message, default=_encoded)
+    assert packed is not None, "msgpack packs whole messages"
+    return packed
+
+
+def unpack(data: bytes) -> Any:
+    """The message in some bytes. Its arrays are views of them and cannot be written to.
+
+    Raises:
+        MessageError: They are no msgpack, or an array in them is not what it says it is.
+    """
+    try:
+        return msgpack.unpackb(data, object_hook=_decoded)
+    except MessageError:
+        raise
+    except (ValueError, TypeError) as error:
+        said = str(error) or type(error).__name__
+        raise MessageError(f"{len(data)} bytes that are no msgpack: {said}") from error
+
+
+def _encoded(value: Any) -> dict[bytes, Any]:
+    if not isinstance(value, np.ndarray | np.generic):
+        raise TypeError(
+            f"{type(value).__name__} cannot be sent; give numbers, strings, arrays, maps or lists"
+        )
+    if value.dtype.kind in _REFUSED_KINDS:
+        raise TypeError(f"an array of {value.dtype} cannot be sent; give numbers, booleans or strings")
+    if isinstance(value, np.generic):
+        return {_SCALAR: True, _DATA: value.item(), _DTYPE: value.dtype.str}
+    return {_ARRAY: True, _DATA: value.tobytes(), _DTYPE: value.dtype.str, _SHAPE: value.shape}
+
+
+def _decoded(content: dict[Any, Any]) -> Any:
+    for key, whose in _OTHER_FORMS.items():
+        if key in content:
+            raise MessageError(f"an array in {whose} form; openpi's has the key {_ARRAY!r}")
+    if _ARRAY in content:
+        return _array(content)
+    return _scalar(content) if _SCALAR in content else content
+
+
+def _array(content: dict[Any, Any]) -> np.ndarray:
+    data, shape, dtype = content.get(_DATA), content.get(_SHAPE), _dtype(content)
+    if not isinstance(data, bytes) or not isinstance(shape, list) or not all(map(_is_length, shape)):
+        raise MessageError(f"an array of {dtype} and shape {shape!r} with {type(data).__name__} for data")
+    if math.prod(shape) * dtype.itemsize != len(data):
+        raise MessageError(f"an array of {dtype} and shape {shape} with {len(data)} bytes of data")
+    try:
+        return np.ndarray(tuple(shape), dtype, buffer=data)
+    except ValueError as error:  # more dimensions, or longer ones, than NumPy has
+        raise MessageError(f"an array of shape {shape}: {error}") from error
+
+
+def _scalar(content: dict[Any, Any]) -> Any:
+    dtype, data = _dtype(content), content.get(_DATA)
+    if not isinstance(data, bool | int | float | str | bytes):
+        raise MessageError(f"a number of {dtype} with {type(data).__name__} for data")
+    try:
+        return dtype.type(data)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise MessageError(f"a number of {dtype} that is {data!r}: {error}") from error
+
+
+def _dtype(content: dict[Any, Any]) -> np.dtype:
+    name = content.get(_DTYPE)
+    try:
+        dtype = np.dtype(name) if isinstance(name, str) else None
+    except (TypeError, ValueError, SyntaxError):
+        dtype = None
+    if dtype is None or dtype.kind in _REFUSED_KINDS:
+        raise MessageError(f"an array of {name!r}; numbers, booleans and strings are read, nothing else")
+    return dtype
+
+
+def _is_length(value: Any) -> bool:
+    return type(value) is int and value >= 0

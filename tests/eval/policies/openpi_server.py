@@ -1,0 +1,91 @@
+"""A policy server as openpi's: metadata first, then an answer for every query, tracebacks as text."""
+
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from threading import Thread
+from typing import Any
+
+import numpy as np
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.server import ServerConnection, serve
+
+from oxygen.serve.msgpack_numpy import pack, unpack
+
+ACTIONS = np.arange(70, dtype=np.float32).reshape(10, 7)
+
+
+def actions(query: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {"actions": ACTIONS}
+
+
+class OpenpiServer:
+    """Serves in a thread of its own until it is closed.
+
+    Args:
+        answer: What a query is answered with: a map, or bytes or a text that are sent as they are. What it
+            raises is sent as a traceback.
+        metadata: What a client is greeted with, or bytes or a text, or None for no greeting.
+        port: To come back at.
+    """
+
+    def __init__(
+        self,
+        answer: Callable[[Mapping[str, Any]], Any] = actions,
+        *,
+        metadata: Any = None,
+        port: int = 0,
+        **options: Any,
+    ) -> None:
+        self.queries: list[Mapping[str, Any]] = []
+        self.headers: list[Mapping[str, str]] = []
+        self.connections: list[ServerConnection] = []
+        self._answer = answer
+        self._metadata = {} if metadata is None else metadata
+        self._server = serve(self._serve, "127.0.0.1", port, compression=None, max_size=None, **options)
+        self.port = self._server.socket.getsockname()[1]
+        self._thread = Thread(target=self._server.serve_forever)
+        self._thread.start()
+
+    @property
+    def url(self) -> str:
+        return f"ws://127.0.0.1:{self.port}"
+
+    def __enter__(self) -> "OpenpiServer":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        for connection in self.connections:
+            connection.close()
+        self._thread.join()
+
+    def _serve(self, connection: ServerConnection) -> None:
+        self.connections.append(connection)
+        self.headers.append(connection.request.headers)
+        if self._metadata is not ...:
+            connection.send(_framed(self._metadata))
+        try:
+            while True:
+                self._reply(connection)
+        except ConnectionClosed:
+            pass
+
+    def _reply(self, connection: ServerConnection) -> None:
+        query = unpack(connection.recv())
+        self.queries.append(query)
+        began = time.perf_counter()
+        try:
+            answer = self._answer(query)
+        except ArithmeticError:
+            connection.send(traceback.format_exc())
+            connection.close(1011, "Internal server error. Traceback included in previous frame.")
+            return
+        if isinstance(answer, Mapping):
+            infer_ms = 1e3 * (time.perf_counter() - began)
+            answer = {"server_timing": {"infer_ms": infer_ms}, **answer}
+        connection.send(_framed(answer))
+
+
+def _framed(message: Any) -> bytes | str:
+    return message if isinstance(message, bytes | str) else pack(message)

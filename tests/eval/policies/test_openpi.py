@@ -1,0 +1,141 @@
+"""What openpi's policies are shown is what openpi's own robots send: keys, types, sizes, pixels."""
+
+import numpy as np
+import pytest
+
+from configs.errors import UsageError
+from eval.policies.openpi import EMBODIMENTS, BadAnswerError, OpenpiPolicy, keys_for, keys_of, named
+from oxygen.robots.conventions import DROID, LIBERO
+from sim_envs.fake import FakeWorld
+from sim_envs.world import Observation
+
+PROMPT = "put the black bowl on the plate"
+LIBERO_STATE = np.arange(8.0)
+
+
+def libero(image):
+    return Observation(images={"image": image, "wrist_image": image}, state=LIBERO_STATE, language=PROMPT)
+
+
+def droid(image):
+    images = {"wrist_image_left": image, "exterior_image_1_left": image}
+    return Observation(images=images, state=np.arange(8.0), language=PROMPT)
+
+
+class Constant:
+    def __init__(self, answer):
+        self.answer = answer
+
+    def infer(self, obs):
+        return self.answer
+
+    def reset(self):
+        pass
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize(
+    ("embodiment", "observed", "key", "name"),
+    [
+        ("libero", libero, "observation/image", "square256"),
+        ("libero", libero, "observation/wrist_image", "square256"),
+        ("droid", droid, "observation/exterior_image_1_left", "droid"),
+        ("droid", droid, "observation/wrist_image_left", "droid"),
+    ],
+)
+def test_images_are_padded_as_openpi_client_does(golden, embodiment, observed, key, name):
+    with np.load(golden / "openpi_transforms.npz") as file:
+        image, expected = file[f"resize.{name}.in"], file[f"resize.{name}.out"]
+    sent = keys_of(embodiment).query(observed(image))[key]
+    assert sent.dtype == np.uint8
+    assert np.abs(sent.astype(int) - expected).max() <= 1
+
+
+def test_liberos_observation_has_the_keys_of_openpis_example():
+    sent = keys_of("libero").query(libero(np.zeros((256, 256, 3), np.uint8)))
+    assert {key: np.shape(value) for key, value in sent.items()} == {
+        "observation/image": (224, 224, 3),
+        "observation/wrist_image": (224, 224, 3),
+        "observation/state": (8,),
+        "prompt": (),
+    }
+    assert (sent["observation/state"] == LIBERO_STATE).all()
+    assert sent["prompt"] == PROMPT
+
+
+def test_droids_observation_has_the_keys_of_openpis_example():
+    sent = keys_of("droid").query(droid(np.zeros((180, 320, 3), np.uint8)))
+    assert {key: np.shape(value) for key, value in sent.items()} == {
+        "observation/exterior_image_1_left": (224, 224, 3),
+        "observation/wrist_image_left": (224, 224, 3),
+        "observation/joint_position": (7,),
+        "observation/gripper_position": (1,),
+        "prompt": (),
+    }
+    assert sent["observation/joint_position"].tolist() == list(range(7))
+    assert sent["observation/gripper_position"].tolist() == [7]
+
+
+@pytest.mark.parametrize("embodiment", EMBODIMENTS)
+def test_an_embodiments_keys_show_all_of_its_interface(embodiment):
+    keys = keys_of(embodiment)
+    seen = keys.interface.observation
+    assert tuple(keys.images.values()) == seen.camera_names
+    assert [part for parts in keys.state.values() for part in parts] == [part.name for part in seen.state]
+
+
+def test_a_robot_without_a_table_is_shown_the_names_of_its_interface():
+    assert keys_for(DROID).names == keys_of("droid").names
+    assert "observation/gripper_joints" in keys_for(LIBERO).names
+
+
+def test_an_unknown_embodiment_is_one_line():
+    with pytest.raises(UsageError, match="unknown embodiment 'libro'; did you mean 'libero'"):
+        keys_of("libro")
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (None, "answered with NoneType"),
+        (np.zeros((10, 7)), "answered with ndarray"),
+        ({"action": np.zeros((10, 7))}, "no 'actions'; it has 'action'"),
+        ({"actions": np.zeros((10, 7), complex)}, "'actions' are ndarray"),
+        ({"actions": [[0.0], [0.0, 1.0]]}, "'actions' are list"),
+        ({"actions": {"arm": 1}}, "'actions' are dict"),
+        ({"actions": ["left"]}, "'actions' are list"),
+    ],
+)
+def test_an_answer_without_actions_is_refused(answer, why):
+    policy = OpenpiPolicy(Constant(answer), keys_of("libero"))
+    with pytest.raises(BadAnswerError, match=why):
+        policy.act(FakeWorld().observe())
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.int64])
+def test_actions_of_any_real_type_are_taken(dtype):
+    policy = OpenpiPolicy(Constant({"actions": np.ones((10, 7), dtype)}), keys_of("libero"))
+    acted = policy.act(FakeWorld().observe())
+    assert acted.dtype == np.float64
+    assert (acted == 1).all()
+
+
+def test_actions_are_a_copy_that_may_be_changed():
+    answer = np.ones((10, 7))
+    answer.flags.writeable = False
+    policy = OpenpiPolicy(Constant({"actions": answer}), keys_of("libero"))
+    policy.act(FakeWorld().observe())[:] = 0
+    assert (answer == 1).all()
+
+
+def test_a_query_is_timed_from_the_observation_to_the_actions():
+    policy = OpenpiPolicy(Constant({"actions": np.zeros((10, 7))}), keys_of("libero"))
+    policy.act(FakeWorld(image_size=256).observe())
+    timings = policy.settle().timings_ms
+    assert sorted(timings) == ["action", "frame", "preprocess"]
+    assert 0 < timings["preprocess"] < timings["action"] == timings["frame"]
+
+
+def test_a_horizon_is_taken_from_whoever_says_one():
+    assert named(keys_of("libero"), "mine", None).interface.horizon is None
+    assert named(keys_of("libero"), "mine", 10).interface.horizon == 10

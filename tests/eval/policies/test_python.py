@@ -1,0 +1,240 @@
+"""A class of one's own acts, in either style, from a module or a file; what is wrong with it is one line."""
+
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+from configs.errors import UsageError
+from configs.interface import compare
+from eval.policies.kwargs import read_kwargs
+from eval.policies.python import open_python
+from oxygen.robots.conventions import DROID, LIBERO
+from sim_envs.fake import FakeWorld
+from sim_envs.world import EpisodeKey
+
+KEY = EpisodeKey(suite="libero_object", task_id=0, init_id=0, seed=7)
+
+OPENPI = """
+    import numpy as np
+
+    class Mine:
+        def __init__(self, scale=1.0, horizon=None):
+            self.scale = scale
+            self.resets = 0
+            if horizon:
+                self.horizon = horizon
+
+        def infer(self, obs):
+            self.seen = obs
+            return {"actions": np.full((10, 7), self.scale)}
+
+        def reset(self):
+            self.resets += 1
+"""
+
+CONTRACT = """
+    import numpy as np
+    from oxygen.robots.conventions import LIBERO
+    from oxygen.policy.reply import Tail
+
+    class Mine:
+        interface = LIBERO
+
+        def reset(self, key):
+            self.key = key
+
+        def act(self, observation):
+            return np.tile(observation.state[:7], (10, 1))
+
+        def settle(self):
+            return "settled"
+
+        def finish(self):
+            return Tail(cancelled=0, requests=(), reply=None)
+"""
+
+
+@pytest.fixture
+def written(tmp_path, monkeypatch):
+    """Writes a file outside the project; what importing it leaves behind is undone."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(sys, "modules", dict(sys.modules))
+
+    def write(source, name="mine.py"):
+        file = tmp_path / name
+        file.write_text(textwrap.dedent(source))
+        return f"{file}:Mine"
+
+    return write
+
+
+def acted(opened):
+    policy = opened.in_world(None, None)
+    policy.reset(KEY)
+    return policy.act(FakeWorld().observe())
+
+
+def test_a_class_with_openpis_methods_in_a_file_acts(written):
+    opened = open_python(written(OPENPI), {"scale": 0.5})
+    assert (acted(opened) == np.full((10, 7), 0.5)).all()
+    assert "observation/wrist_image" in opened.inputs["keys"]
+
+
+def test_a_class_with_the_contracts_methods_in_a_file_is_used_as_it_is(written):
+    opened = open_python(written(CONTRACT), {})
+    policy = opened.in_world(None, None)
+    assert acted(opened).shape == (10, 7)
+    assert policy.key is KEY
+    assert policy.settle() == "settled"
+    assert opened.remark is None
+
+
+def test_a_class_in_a_module_acts(written, tmp_path, monkeypatch):
+    written(OPENPI, "package_of_mine.py")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert (acted(open_python("package_of_mine:Mine", {})) == 1).all()
+
+
+def test_one_object_serves_all_episodes_and_is_reset_for_each(written):
+    opened = open_python(written(OPENPI), {})
+    policies = {id(opened.in_world(None, None)) for _ in range(3)}
+    policy = opened.in_world(None, None)
+    for _ in range(3):
+        policy.reset(KEY)
+        policy.finish()
+    assert len(policies) == 1
+
+
+def test_a_file_imports_what_lies_beside_it(written):
+    written("SCALE = 0.25", "beside_mine.py")
+    source = OPENPI.replace("import numpy as np", "import numpy as np\n    from beside_mine import SCALE", 1)
+    target = written(source.replace("scale=1.0", "scale=SCALE"))
+    assert (acted(open_python(target, {})) == 0.25).all()
+
+
+def test_a_function_that_returns_a_policy_is_as_good_as_a_class(written):
+    target = written(OPENPI + "\n    def make(scale):\n        return Mine(scale)\n")
+    assert (acted(open_python(target.replace(":Mine", ":make"), {"scale": 2.0})) == 2).all()
+
+
+def test_a_class_that_names_its_robot_is_shown_that_robots_keys(written):
+    opened = open_python(
+        written(OPENPI.replace("class Mine:", "class Mine:\n        embodiment = 'droid'")), {}
+    )
+    assert opened.remark is None
+    assert opened.interface.observation == DROID.observation
+
+
+def test_a_class_that_names_no_robot_is_taken_for_liberos_and_told(written):
+    target = written(OPENPI)
+    opened = open_python(target, {})
+    compare(opened.interface, LIBERO)
+    assert opened.interface.name == target
+    assert "observation/image" in opened.remark
+    assert "embodiment" in opened.remark
+    assert "\n" not in opened.remark
+
+
+def test_an_interface_of_its_own_names_the_keys(written):
+    source = OPENPI.replace("class Mine:", "from oxygen.robots.conventions import LIBERO\n    class Mine:")
+    source = source.replace("self.resets = 0", "self.resets, self.interface = 0, LIBERO")
+    opened = open_python(written(source), {})
+    assert (acted(opened) == 1).all()
+    assert opened.remark is None
+    assert "observation/gripper_joints" in opened.inputs["keys"]
+
+
+def test_the_horizon_is_the_classs_or_not_known(written):
+    target = written(OPENPI)
+    assert open_python(target, {}).horizon is None
+    assert open_python(target, {"horizon": 10}).horizon == 10
+
+
+@pytest.mark.parametrize(
+    ("change", "kwargs", "why"),
+    [
+        (("def infer", "def predict"), {}, "lacks infer: give it infer"),
+        (("def reset", "def restart"), {}, "lacks reset: give it infer"),
+        (("def infer", "def act"), {}, "lacks settle, finish, interface: give it"),
+        (("self.resets = 0", "self.embodiment = 'libro'"), {}, "unknown embodiment 'libro'"),
+        (("self.resets = 0", "self.interface = 'libero'"), {}, "its interface is a str"),
+        (("self.resets = 0", "self.interface = self.embodiment = 1"), {}, "give one of them"),
+        (("self.resets = 0", "raise OSError('no weights')"), {}, r"OSError: no weights \(mine.py, line 7\)"),
+        (("self.resets = 0", "self.horizon = 'ten'"), {}, "horizon is 'ten'"),
+        (("import numpy as np", "import no_such_package"), {}, "no_such_package"),
+        (("import numpy as np", "1 / 0"), {}, r"ZeroDivisionError: division by zero \(mine.py, line 2\)"),
+        (
+            ("import numpy as np", "import numpy as"),
+            {},
+            r"cannot be imported: SyntaxError: [^()]+ \(mine.py, line 2\)$",
+        ),
+        (
+            ("class Mine", "class Yours"),
+            {},
+            "unknown class in .*'Mine'; did you mean 'Yours'",
+        ),
+        (("class Mine", "Mine = 3\n\n    class Yours"), {}, "Mine is 3; give a class"),
+        (("", ""), {"scael": 1}, "unexpected keyword argument 'scael'; its arguments: scale=1.0"),
+        (("scale=1.0", "scale"), {}, "missing a required argument: 'scale'"),
+    ],
+)
+def test_what_is_wrong_with_a_class_is_one_line(written, change, kwargs, why):
+    target = written(OPENPI.replace(*change, 1))
+    with pytest.raises(UsageError, match=why) as caught:
+        open_python(target, kwargs)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("target", "why"),
+    [
+        ("no/such/file.py:Mine", "there is no file no/such/file.py"),
+        ("mine.py", "mine.py names no class; write mine.py:Class"),
+        ("no_such_package:Mine", "'no_such_package:Mine', which cannot be imported"),
+        ("json:Decoder", "unknown object for policy in json"),
+    ],
+)
+def test_a_class_that_is_not_there_is_one_line(target, why):
+    with pytest.raises(UsageError, match=why):
+        open_python(target, {})
+
+
+@pytest.mark.parametrize(
+    ("pair", "value"),
+    [
+        ("x=3", 3),
+        ("x=-0.5", -0.5),
+        ("x=1e-3", 1e-3),
+        ("x=2E5", 2e5),
+        ("x=true", True),
+        ("x=null", None),
+        ("x=", None),
+        ("x=left", "left"),
+        ("x='3'", "3"),
+        ("x=a=b", "a=b"),
+        ("x=host:8000", "host:8000"),
+        ("x=/data/w.npz", "/data/w.npz"),
+    ],
+)
+def test_arguments_are_yaml_scalars(pair, value):
+    assert read_kwargs([pair]) == {"x": value}
+    assert type(read_kwargs([pair])["x"]) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "why"),
+    [
+        (["scale"], "'scale' is no pair"),
+        (["=3"], "'=3' is no pair"),
+        (["my-scale=3"], "'my-scale=3' is no pair"),
+        (["x=1", "x=2"], "'x' is given twice"),
+        (["x=[1, 2]"], "give a number"),
+        (["x={"], "give a number"),
+        (["x=2026-01-01"], "give a number"),
+    ],
+)
+def test_arguments_of_another_form_are_one_line(pairs, why):
+    with pytest.raises(UsageError, match=why):
+        read_kwargs(pairs)
