@@ -90,16 +90,8 @@ def _list_option(converter: Callable[[type, Sequence[Token]], Any]) -> Parameter
     return Parameter(converter=converter, consume_multiple=(1, None), negative_iterable=())
 
 
-def _pairs(_type: type, tokens: Sequence[Token]) -> dict[str, str]:
-    pairs = [piece.partition("=") for piece in _pieces(tokens)]
-    for key, equals, _value in pairs:
-        if not key or not equals:
-            raise UsageError(f"{key + equals!r} is not of the form key=value")
-    return {key: value for key, _, value in pairs}
-
-
-Pairs = Annotated[dict[str, str], _list_option(_pairs)]
-"""Settings by name: `--policy-kwargs a=1 b=2`."""
+Words = Annotated[tuple[str, ...], Parameter(consume_multiple=(1, None), negative_iterable=())]
+"""A list of words as they are given: `--policy-kwargs a=1 b=2`."""
 
 Names = Annotated[tuple[str, ...], _list_option(_names)]
 """A list of words: `--suite a b`, `--suite a --suite b` and `--suite a,b` are one; doubles count once."""

@@ -199,7 +199,7 @@ class EpisodesConfig(Preset):
     num_trials_per_task: int | None = Field(default=None, gt=0)
     init_ids: tuple[Annotated[int, Field(ge=0)], ...] = ()
     policy: str = "tiny"
-    policy_kwargs: dict[str, str] = Field(default_factory=dict)
+    policy_kwargs: dict[str, Any] = Field(default_factory=dict)
     random_weights: bool = False
     dtype: Dtype | None = None
     assets: str = "auto"

@@ -8,10 +8,11 @@ from typing import Annotated, Any
 from cyclopts import App, Group, Parameter
 
 from configs.arms import ArmsConfig
-from configs.cli import Names, Numbers, Pairs, run_app
+from configs.cli import Names, Numbers, Words, run_app
 from configs.errors import UsageError
 from configs.load import check
 from configs.overlay import overlay
+from eval.policies.kwargs import read_kwargs
 from eval.records.run_folders import find_unfinished, new_run
 
 _WHAT = Group("What to run", sort_key=1)
@@ -49,7 +50,7 @@ def build_app(
         num_trials_per_task: Annotated[int | None, Parameter(group=_WHAT)] = None,
         init_ids: Annotated[Numbers | None, Parameter(group=_WHAT)] = None,
         policy: Annotated[str | None, Parameter(group=_WHAT)] = None,
-        policy_kwargs: Annotated[Pairs | None, Parameter(group=_WHAT)] = None,
+        policy_kwargs: Annotated[Words | None, Parameter(group=_WHAT)] = None,
         random_weights: Annotated[bool | None, Parameter(group=_WHAT, negative="")] = None,
         dtype: Annotated[str | None, Parameter(group=_WHAT)] = None,
         config: Annotated[str | None, Parameter(group=_WHAT)] = None,
@@ -121,7 +122,7 @@ def build_app(
             "num_trials_per_task": num_trials_per_task,
             "init_ids": init_ids,
             "policy": policy,
-            "policy_kwargs": policy_kwargs,
+            "policy_kwargs": None if policy_kwargs is None else read_kwargs(policy_kwargs),
             "language_tasks": () if language_tasks == ("none",) else language_tasks,
             "tokens_per_frame": tokens_per_frame,
             "deadline_ms": deadline_ms,

@@ -1,9 +1,9 @@
 """Conformance of a policy with the contract in `eval.policies.base`, for people who write one.
 
-    from eval.testing import check_policy
+from eval.testing import check_policy
 
-    def test_my_policy_keeps_the_contract():
-        check_policy(MyPolicy(), observation)
+def test_my_policy_keeps_the_contract():
+    check_policy(MyPolicy(), observation)
 """
 
 import copy
@@ -41,8 +41,8 @@ def check_policy(policy: Policy, observation: Observation, *, replan_steps: int 
     again = _episode(policy, _ONE, observation, replan_steps)
     for query, (one, other) in enumerate(zip(first, again, strict=True)):
         assert np.array_equal(one, other), (
-            f"query {query} of the same episode was answered otherwise after other episodes: actions must be a "
-            "function of the episode key and its observations"
+            f"query {query} of the same episode was answered otherwise after other episodes: actions must be "
+            "a function of the episode key and its observations"
         )
 
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence, Set
 from importlib.metadata import entry_points
 from pathlib import Path
+from typing import Any
 
 from configs.errors import UsageError, unknown
 from configs.load import load, names
@@ -22,7 +23,7 @@ ENTRY_POINTS = "oxygen_eval.policies"
 _A_URL = ("ws://", "wss://")
 
 
-def read_policy(name: str, kwargs: Mapping[str, str] | None = None) -> PolicyConfig:
+def read_policy(name: str, kwargs: Mapping[str, Any] | None = None) -> PolicyConfig:
     """A policy by the name of its preset or entry point, its YAML file, its class, its URL, or a checkpoint.
 
     A class is written `package.module:Class` or `path/to/file.py:Class`, a server `ws://host:port[/path]`.
@@ -75,7 +76,7 @@ def _preset(name: str) -> PolicyConfig:
     return load(PolicyConfig, name)
 
 
-def _with_kwargs(preset: PolicyConfig, kwargs: Mapping[str, str]) -> PolicyConfig:
+def _with_kwargs(preset: PolicyConfig, kwargs: Mapping[str, Any]) -> PolicyConfig:
     if preset.kind not in ("python", "websocket"):
         given = " ".join(f"{key}={value}" for key, value in kwargs.items())
         raise UsageError(

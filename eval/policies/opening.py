@@ -1,17 +1,25 @@
 """Opens the policy of a run, whatever kind it is."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from configs.schema import RunConfig
 from eval.policies.base import OpenPolicy
+from eval.policies.python import open_python
 from eval.policies.resolved import ResolvedPolicy
 from eval.policies.scripted import open_scripted
 
 
-def open_policies(resolved: ResolvedPolicy, variants: Sequence[RunConfig]) -> list[OpenPolicy]:
+def open_policies(
+    resolved: ResolvedPolicy, variants: Sequence[RunConfig], *, notify: Callable[[str], None]
+) -> list[OpenPolicy]:
     """The policy in every variant of a run, ready to act.
 
     The variants differ in their modes alone: a model is loaded and compiled once, which takes seconds.
+
+    Args:
+        resolved: The policy and its texts.
+        variants: The runs.
+        notify: Told in one line what is waited for, if that may take a while.
 
     Raises:
         UsageError: Its checkpoint, class or server is not to be had.
@@ -21,4 +29,10 @@ def open_policies(resolved: ResolvedPolicy, variants: Sequence[RunConfig]) -> li
         from eval.policies.engine import open_engine  # imports JAX
 
         return open_engine(resolved, variants)
+    if policy.kind == "python":
+        return [open_python(str(policy.target), policy.kwargs)] * len(variants)
+    if policy.kind == "websocket":
+        from eval.policies.websocket import open_websocket  # imports the protocol's libraries
+
+        return [open_websocket(str(policy.target), policy.kwargs, notify=notify)] * len(variants)
     return [open_scripted(policy, resolved.tasks, variant) for variant in variants]

@@ -118,8 +118,10 @@ def run_evaluation(
     name, variants = resolved.policy.name, [run.config for run in runs]
     check_playable(plan, policy=name, interface=resolved.interface, horizon=resolved.horizon)
     if remark := resolved.remark_on(variants):
-        RichConsole(highlight=False, markup=False).print(remark, soft_wrap=True)
-    policies = open_policies(resolved, variants)
+        _say(remark)
+    policies = open_policies(resolved, variants, notify=_say)
+    for remark in dict.fromkeys(policy.remark for policy in policies if policy.remark):
+        _say(remark)
     if resolved.interface is None:  # now its conventions are known
         check_playable(plan, policy=name, interface=policies[0].interface, horizon=policies[0].horizon)
     described = [
@@ -129,8 +131,14 @@ def run_evaluation(
     for run, description in zip(runs, described, strict=True):
         _refuse_a_mixture(run, description)
     with contextlib.ExitStack() as claims:
+        for policy in policies:
+            claims.callback(policy.close)
         arms = _begin([claims.enter_context(claimed(run)) for run in runs], policies, described)
         return _play(arms, plan, monitor, max_errors)
+
+
+def _say(line: str) -> None:
+    RichConsole(highlight=False, markup=False).print(line, soft_wrap=True)
 
 
 def exit_code(results: Sequence[Results]) -> int:
