@@ -1,4 +1,4 @@
-"""`python scripts/action_digest.py RUN…`: a digest of all actions of a run, to see whether any has changed."""
+"""`python scripts/action_digest.py RUN…`: a digest of all actions of a run, to see if any has changed."""
 
 import hashlib
 import json
