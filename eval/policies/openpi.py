@@ -1,6 +1,7 @@
 """Policies that take observations in openpi's keys and answer with `{"actions": …}`, in process or remote."""
 
 import dataclasses
+import importlib
 import time
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -189,6 +190,7 @@ class OpenpiPolicy:
 
 def opened(policy: OpenpiPolicy, *, remark: str | None, **inputs: Any) -> OpenPolicy:
     """Such a policy for a run: one for all episodes. `inputs` are kept in its record."""
+    importlib.import_module("PIL.Image")  # or the first query would be timed with it
     inputs = {"keys": list(policy.keys.names), "image_size": IMAGE_SIZE, **inputs}
     return OpenPolicy(
         interface=policy.interface,

@@ -1,7 +1,9 @@
 """A class of one's own acts, in either style, from a module or a file; what is wrong with it is one line."""
 
+import re
 import sys
 import textwrap
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -70,6 +72,10 @@ def written(tmp_path, monkeypatch):
     return write
 
 
+DOCUMENT = Path(__file__).parents[3] / "docs/policies.md"
+DOCUMENTED = re.findall(r"```python\n(# my_.+?)```", DOCUMENT.read_text(), re.DOTALL)
+
+
 def acted(opened):
     policy = opened.in_world(None, None)
     policy.reset(KEY)
@@ -89,6 +95,14 @@ def test_a_class_with_the_contracts_methods_in_a_file_is_used_as_it_is(written):
     assert policy.key is KEY
     assert policy.settle() == "settled"
     assert opened.remark is None
+
+
+@pytest.mark.parametrize("source", DOCUMENTED, ids=["openpi", "contract"])
+def test_the_classes_in_the_documentation_act(written, source):
+    opened = open_python(written(source).replace(":Mine", ":MyPolicy"), {})
+    compare(opened.interface, LIBERO)
+    assert opened.remark is None
+    assert acted(opened).shape == (10, 7)
 
 
 def test_a_class_in_a_module_acts(written, tmp_path, monkeypatch):
