@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from eval.collect.demonstrator import Demonstrator
-from eval.policies.engine import Policy
+from eval.policies.engine import Actions, Policy
 from oxygen.policy.reply import Reply, Tail
 from sim_envs.world import EpisodeKey, Observation, World
 
@@ -62,18 +62,26 @@ class Corrected:
         self._learning, self._left = True, self._length(_LEARNER_TURN)
         self._states.clear()
 
-    def infer(self, observation: Observation) -> Reply:
-        """Answer one query: whose turn it is does."""
+    def act(self, observation: Observation) -> Actions:
+        """Answer a query: the policy whose turn it is does."""
         if self._left == 0 or (self._learning and self._hangs()):
             self._change_turns()
         self._states.append(observation.state)
         self._left -= 1
-        return (self._learner if self._learning else self._expert).infer(observation)
+        return self._acting.act(observation)
+
+    def settle(self) -> Reply:
+        """The rest of the query."""
+        return self._acting.settle()
 
     def finish(self) -> Tail:
         """End the episode."""
         self._expert.finish()
         return self._learner.finish()
+
+    @property
+    def _acting(self) -> Policy:
+        return self._learner if self._learning else self._expert
 
     def _change_turns(self) -> None:
         self._learning = not self._learning

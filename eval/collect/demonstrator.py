@@ -6,7 +6,7 @@ from typing import Any, Protocol
 import numpy as np
 from jaxtyping import Float64
 
-from eval.policies.engine import Policy
+from eval.policies.engine import Actions, Policy
 from oxygen.policy.reply import Reply, Tail
 from sim_envs.world import EpisodeKey, Observation, World
 
@@ -40,11 +40,15 @@ class MeansWhatItDoes:
         """Begin an episode."""
         self._policy.reset(world, key)
 
-    def infer(self, observation: Observation) -> Reply:
-        """Answer one query."""
-        reply = self._policy.infer(observation)
-        self._answered = np.asarray(reply.actions, np.float64)
-        return reply
+    def act(self, observation: Observation) -> Actions:
+        """Answer a query with its actions."""
+        actions = self._policy.act(observation)
+        self._answered = np.asarray(actions, np.float64)
+        return actions
+
+    def settle(self) -> Reply:
+        """The rest of the query."""
+        return self._policy.settle()
 
     def finish(self) -> Tail:
         """End the episode."""

@@ -112,7 +112,7 @@ def _labels(queries: Sequence[Query], meant: Sequence[np.ndarray | None], horizo
     """What was meant; where nothing was, what was done, as something that is not to be learnt."""
     steps = [query.steps for query in queries]
     chunks = [
-        np.asarray(query.reply.actions, np.float64) if chunk is None else chunk
+        np.asarray(query.actions, np.float64) if chunk is None else chunk
         for query, chunk in zip(queries, meant, strict=True)
     ]
     actions, padded = stitched(chunks, steps, horizon=horizon)

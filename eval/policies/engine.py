@@ -35,6 +35,8 @@ from sim_envs.libero.conventions import LIBERO_INTERFACE
 from sim_envs.libero.sim import LiberoSim
 from sim_envs.world import EpisodeKey, Observation, World
 
+Actions = Float64[np.ndarray, "horizon action"]
+
 
 class Policy(Protocol):
     """Who acts. One object serves all episodes of a run, one after the other."""
@@ -46,8 +48,11 @@ class Policy(Protocol):
     def reset(self, world: World, key: EpisodeKey) -> None:
         """Begin an episode; whatever was left of the one before is dropped."""
 
-    def infer(self, observation: Observation) -> Reply:
-        """Answer one query."""
+    def act(self, observation: Observation) -> Actions:
+        """Answer a query with its actions, as soon as they exist."""
+
+    def settle(self) -> Reply:
+        """The rest of the query: texts and timings."""
 
     def finish(self) -> Tail:
         """End the episode: cancel the texts still under way, and count them."""
@@ -152,11 +157,15 @@ class Served:
         del world
         self._policy.reset(key.digest())
 
-    def infer(self, observation: Observation) -> Reply:
-        """Answer one query."""
-        return self._policy.infer(
+    def act(self, observation: Observation) -> Actions:
+        """Answer a query with its actions."""
+        return self._policy.act(
             {"images": observation.images, "state": observation.state, "prompt": observation.language}
         )
+
+    def settle(self) -> Reply:
+        """The rest of the query."""
+        return self._policy.settle()
 
     def finish(self) -> Tail:
         """End the episode."""
@@ -173,6 +182,7 @@ class Scripted:
         self._noise = noise
         self._oracle = oracle
         self._policy: ScriptedPolicy = Noop()
+        self._reply = Reply(timings_ms={})
 
     def reset(self, world: World, key: EpisodeKey) -> None:
         """Begin an episode. An expert is bound to the simulator it reads."""
@@ -181,15 +191,20 @@ class Scripted:
         self._policy.reset(key)
         self._oracle.reset(world, key)
 
-    def infer(self, observation: Observation) -> Reply:
-        """Answer one query."""
+    def act(self, observation: Observation) -> Actions:
+        """Answer a query with its actions."""
         del observation
         began = time.perf_counter()
         actions = self._policy.query()
         milliseconds = 1e3 * (time.perf_counter() - began)
+        requested, finished = self._oracle.speak()
         timings = {"action": milliseconds, "frame": milliseconds}
-        born, finished = self._oracle.speak()
-        return Reply(actions=actions, timings_ms=timings, born=born, finished=finished, dropped=(), tokens=0)
+        self._reply = Reply(timings_ms=timings, requested=requested, finished=finished)
+        return actions
+
+    def settle(self) -> Reply:
+        """The rest of the query: its texts are about the state in which the actions were asked for."""
+        return self._reply
 
     @property
     def intended(self) -> Float64[np.ndarray, "horizon 7"]:
@@ -198,7 +213,7 @@ class Scripted:
 
     def finish(self) -> Tail:
         """End the episode."""
-        return Tail(cancelled=0, requests=(), reply=None)
+        return Tail()
 
 
 def engine_for(tasks: Sequence[LanguageTask], arms: Sequence[RunConfig]) -> EngineConfig:

@@ -28,7 +28,8 @@ class Query:
         step: Control step at which the observation was taken.
         observation: What the policy was shown.
         truth: The world's own account of the moment it was shown, if it gives one.
-        reply: What it answered.
+        actions: The chunk that it answered with.
+        reply: The rest of its answer.
         steps: Control steps of the answer that were executed.
         success: Whether the task's goal held afterwards.
         timings_ms: The policy's stages, and the world's: `observe` (render) and `advance` (physics).
@@ -38,6 +39,7 @@ class Query:
     step: int
     observation: Observation
     truth: Truth | None
+    actions: Float64[np.ndarray, "horizon action"]
     reply: Reply
     steps: int
     success: bool
@@ -67,17 +69,19 @@ def rollout(
         observation = _told(world.observe(), instruction)
         observed = time.perf_counter()
         truth = world.truth()
-        reply = policy.infer(observation)
+        actions = policy.act(observation)
         budget = min(protocol.replan_steps, protocol.max_steps - step)
-        chunk = executable(reply.actions, least=min(protocol.replan_steps, budget))[:budget]
+        chunk = executable(actions, least=min(protocol.replan_steps, budget))[:budget]
         answered = time.perf_counter()
         advance = world.advance(chunk)
         world_ms = {"observe": 1e3 * (observed - began), "advance": 1e3 * (time.perf_counter() - answered)}
+        reply = policy.settle()
         yield Query(
             index=index,
             step=step,
             observation=observation,
             truth=truth,
+            actions=actions,
             reply=reply,
             steps=advance.steps,
             success=advance.success,
