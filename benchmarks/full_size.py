@@ -38,8 +38,9 @@ def measure(name: str) -> dict[str, Any]:
     images = {
         camera: np.full((config.image_size, config.image_size, 3), 128, np.uint8) for camera in config.cameras
     }
-    reply = policy.infer({"images": images, "state": np.zeros(8), "prompt": "put the bowl on the plate"})
-    assert np.isfinite(reply.actions).all()
+    actions = policy.act({"images": images, "state": np.zeros(8), "prompt": "put the bowl on the plate"})
+    assert np.isfinite(actions).all()
+    reply = policy.settle()
     return {
         "policy": name,
         "dtype": config.dtype,

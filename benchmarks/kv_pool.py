@@ -23,7 +23,7 @@ from eval.bench.ratios import paired_ratio
 from oxygen.model import pi05
 from oxygen.model.config import Pi05Config, preset
 from oxygen.model.params import random_params
-from oxygen.serving.births import Birthing
+from oxygen.serving.requests import Request
 from oxygen.serving.runner import Runner, Sizes
 
 TURN = 5
@@ -36,14 +36,14 @@ class Pool:
     def __init__(
         self, config: Pi05Config, weights: pi05.Weights, *, slots: int, rows: int, limit: int
     ) -> None:
-        sizes = Sizes(slots=slots, rows=(rows,), births=(1,), suffix=4, limit=limit)
+        sizes = Sizes(slots=slots, rows=(rows,), forks=(1,), suffix=4, limit=limit)
         self.runner = Runner(config, weights, sizes)
         self.rows = rows
         self._state = self.runner.empty()
         prefix = self.runner.prefill(self.runner.blank(self.runner.config.prompt_buckets[0]))
         for slot in range(rows):
-            birth = Birthing(slot=slot, parent=0, suffix=(5, 6, 7), seed=slot, query=0, task=0)
-            self._state = self.runner.fork(prefix, self.runner.births([birth]), *self._state)
+            request = Request(slot=slot, robot=0, suffix=(5, 6, 7), seed=slot, query=0, task=0)
+            self._state = self.runner.fork(prefix, self.runner.new_requests([request]), *self._state)
 
     def turn(self) -> float:
         """Milliseconds of a decode step."""
@@ -60,7 +60,7 @@ class Pool:
         compiled = self.runner.programs
         programs = {
             **{f"decode_{rows}": program for rows, program in compiled.decode.items()},
-            **{f"fork_{prompt}_{births}": program for (prompt, births), program in compiled.fork.items()},
+            **{f"fork_{prompt}_{batch}": program for (prompt, batch), program in compiled.fork.items()},
         }
         row: dict[str, Any] = {
             "pool": sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))

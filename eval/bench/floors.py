@@ -69,8 +69,8 @@ def _sizes(robots: int, text_tokens: int) -> Sizes:
         robots=robots,
         slots=rows,
         rows=tuple(sorted({robots, rows})),
-        births=(robots,),
-        suffix=len(SUFFIX.tokens),
+        forks=(robots,),
+        suffix=len(SUFFIX),
         limit=text_tokens,
     )
 
@@ -87,11 +87,11 @@ def _measured(
     """Every stage by itself, and how a decode step grows from a text of each robot to N of each."""
     steps = workload.denoise_steps
     runner = bench.runners(steps, [sizes], cameras=workload.cameras)[sizes]
-    seen = runner.blank(subject.bucket)
-    programs = Stages(runner, seen, SUFFIX.tokens)
+    inputs = runner.blank(subject.bucket)
+    programs = Stages(runner, inputs, SUFFIX)
     programs.times()  # the first calls are slower
     each = [programs.times() for _ in range(repetitions)]
-    siglip_ms = roofline.siglip_ms(runner.config, bench.weights(steps), seen, calls=repetitions)
+    siglip_ms = roofline.siglip_ms(runner.config, bench.weights(steps), inputs, calls=repetitions)
     needs = roofline.needed(runner.config, sizes, subject.bucket)
     return roofline.stages(needs, most, _median(each), siglip_ms), decode_growth(
         [times.decode for times in each]

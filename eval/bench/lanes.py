@@ -11,9 +11,11 @@ import numpy as np
 from eval.bench.measurement import Query, Run, Text
 from eval.bench.workloads import Contender
 from oxygen.model.config import Pi05Config
-from oxygen.policy.reply import Reply
+from oxygen.policy.reply import Reply, TextTimes
 from oxygen.policy.vector_policy import VectorPolicy
-from oxygen.serving.language import TextTimes
+from oxygen.typing import Float64
+
+Actions = Float64[np.ndarray, "horizon action"]
 
 _DIFFERENT = 4  # observations that follow each other in turn
 
@@ -43,45 +45,38 @@ class PolicyLane:
         return self._compiles
 
     def run(self, queries: int) -> Run:
-        """Answer as many queries, each as soon as the device is done with the one before.
-
-        A query's reply comes with the next one's answer. The last is settled once the clock has stopped, as
-        the next query would read it back behind its own prefill.
-        """
+        """Answer as many queries, each as soon as the one before is settled."""
         compiled_before = self._policy.compiles_after_warm_up
-        frames_ms: list[float] = []
-        replies: list[Sequence[Reply]] = []
+        answers: list[tuple[float, Sequence[Actions], Sequence[Reply]]] = []
         first = began = time.perf_counter()
         for observations in itertools.islice(self._observations, queries):
-            answers = [answer for answer in self._policy.act(observations) if answer is not None]
-            replies.append([answer.before for answer in answers if answer.before is not None])
-            self._policy.drain()
+            actions = [chunk for chunk in self._policy.act(observations) if chunk is not None]
+            replies = [reply for reply in self._policy.settle() if reply is not None]
             now = time.perf_counter()
-            frames_ms.append(1e3 * (now - began))
+            answers.append((1e3 * (now - began), actions, replies))
             began = now
         self._turns.append((first, began))
-        replies.append([reply for reply in self._policy.settle() if reply is not None])
         self._compiles += self._policy.compiles_after_warm_up - compiled_before
-        return [self._query(ms, reply) for ms, reply in zip(frames_ms, replies[1:], strict=True)]
+        return [self._query(*answer) for answer in answers]
 
-    def _query(self, frame_ms: float, replies: Sequence[Reply]) -> Query:
+    def _query(self, frame_ms: float, actions: Sequence[Actions], replies: Sequence[Reply]) -> Query:
         """One query of all robots, who share its times."""
         finished = [text for reply in replies for text in reply.finished]
         return Query(
-            actions_sha256=hashlib.sha256(b"".join(reply.actions.tobytes() for reply in replies)).hexdigest(),
+            actions_sha256=hashlib.sha256(b"".join(chunk.tobytes() for chunk in actions)).hexdigest(),
             action_ms=replies[0].timings_ms["action"],
             frame_ms=frame_ms,
             tokens=sum(reply.tokens for reply in replies),
             decode_steps=max(reply.tokens_per_frame for reply in replies),
-            born=sum(len(reply.born) for reply in replies),
+            born=sum(len(reply.requested) for reply in replies),
             dropped=sum(len(reply.dropped) for reply in replies),
             finished=[self._text(text.times) for text in finished if text.times is not None],
         )
 
     def _text(self, times: TextTimes) -> Text:
         return Text(
-            first_token_ms=1e3 * self._ran_s(times.born_s, times.first_token_s),
-            request_ms=1e3 * self._ran_s(times.born_s, times.ended_s),
+            first_token_ms=1e3 * self._ran_s(times.requested_s, times.first_token_s),
+            request_ms=1e3 * self._ran_s(times.requested_s, times.finished_s),
         )
 
     def _ran_s(self, since: float, until: float) -> float:

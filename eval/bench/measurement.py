@@ -4,12 +4,10 @@ Clocks, the same in every mode. The loop has no world in it: a query follows the
 
 - *Action latency*: from the query's start until its actions are on the host.
 - *Frame latency*: from the query's start until the next query's start, which is when all language that
-  belongs to the query has been decoded. It is the period of the control loop in its steady state, and so
-  counts whatever the host does, once. In `isolated`, `shared` and `parallel` a query's language is its
-  texts to their ends; in `unified` it is k tokens of every text under way. `unified` reads its tokens back
-  behind the next query's prefill: that work is in the next period, and costs nothing where it hides there.
-  A turn begins with one query that does not count, so every one that does finds the tokens of a frame
-  before it to read back.
+  belongs to the query has been decoded and read back. It is the period of the control loop in its steady
+  state, and so counts whatever the host does. In `isolated`, `shared` and `parallel` a query's language is
+  its texts to their ends; in `unified` it is k tokens of every text under way. A turn begins with one query
+  that does not count.
 - *First token*, *whole request*: from the start of the query a text is born in until the host knows its
   first, or its last, token. The turns of other contenders in between are not counted.
 """

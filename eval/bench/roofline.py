@@ -12,8 +12,9 @@ from eval.bench.costs import Cost, Peaks
 from eval.bench.schedule import StageTimes
 from oxygen.model import pi05
 from oxygen.model.config import Pi05Config
+from oxygen.model.inputs import ModelInput
 from oxygen.model.pi05 import Weights
-from oxygen.serving.runner import ModelInput, Sizes
+from oxygen.serving.runner import Sizes
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -53,7 +54,7 @@ def needed(config: Pi05Config, sizes: Sizes, prompt: int) -> dict[str, Cost]:
         "trunk": trunk,
         "prefill": siglip + trunk,
         "denoise": costs.denoise(config, prefix=prefix, robots=robots),
-        "fork": costs.fork(config, prefix=prefix, suffix=sizes.suffix - 1, births=sizes.births[-1]),
+        "fork": costs.fork(config, prefix=prefix, suffix=sizes.suffix - 1, births=sizes.forks[-1]),
         **{f"decode {rows}": costs.decode(config, context=context, rows=rows) for rows in sizes.rows},
     }
 
@@ -82,14 +83,14 @@ def _stage(name: str, cost: Cost, peaks: Peaks, measured_ms: float | None) -> St
     )
 
 
-def siglip_ms(config: Pi05Config, weights: Weights, seen: ModelInput, *, calls: int) -> float:
+def siglip_ms(config: Pi05Config, weights: Weights, inputs: ModelInput, *, calls: int) -> float:
     """Median milliseconds of the vision tower and the prompt's embedding, compiled by themselves."""
     program = jax.jit(functools.partial(_embed, config))
-    jax.block_until_ready(program(weights, seen.images, seen.prompt))
+    jax.block_until_ready(program(weights, inputs.images, inputs.prompt))
     taken = []
     for _ in range(calls):
         began = time.perf_counter()
-        jax.block_until_ready(program(weights, seen.images, seen.prompt))
+        jax.block_until_ready(program(weights, inputs.images, inputs.prompt))
         taken.append(1e3 * (time.perf_counter() - began))
     return sorted(taken)[len(taken) // 2]
 

@@ -22,14 +22,12 @@ from oxygen.serving.budget import Deadline, FixedTokens
 from oxygen.serving.engine_config import EngineConfig
 from oxygen.serving.language import LanguageTask
 from oxygen.serving.runner import Runner, Sizes
-from oxygen.serving.sampling import GREEDY
 from oxygen.serving.scheduler import Mode
-from oxygen.serving.voice import Suffix
 from oxygen.weights.source_of import load_weights
 
 _ASKS = "Say: "
-SUFFIX = Suffix(tokens=tuple(Unending().encode(_ASKS)), sampling=GREEDY)
-"""What asks for every text."""
+SUFFIX = tuple(Unending().encode(_ASKS))
+"""The tokens that ask for every text."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -80,10 +78,10 @@ class Bench:
                 )
                 stack.callback(policy.close)
                 lanes.append(PolicyLane(contender, policy, self._observations(policy)))
-            seen = next(iter(runners.values())).blank(self._subject.bucket)
+            inputs = next(iter(runners.values())).blank(self._subject.bucket)
             yield Opened(
                 lanes=lanes,
-                stages=EveryStage(runners, seen, SUFFIX.tokens),
+                stages=EveryStage(runners, inputs, SUFFIX),
                 batches={contender: _batch(contender, size) for contender, size in sizes.items()},
                 program_bytes={
                     contender: self._program_bytes(contender, runner) for contender, runner in runners.items()
@@ -133,7 +131,6 @@ class Bench:
             runner=runner,
             tokenizer=Unending(),
             tasks=(task,),
-            suffixes=(SUFFIX,),
             transform=_transform(self._subject.config),
             weights=self._subject.weights,
         )
@@ -141,7 +138,7 @@ class Bench:
     def _program_bytes(self, contender: Contender, runner: Runner) -> dict[str, int] | None:
         batch = None if contender.mode is Mode.ACTIONS else runner.sizes.rows[-1]
         return memory.by_program(
-            runner, bucket=self._subject.bucket, births=runner.sizes.births[-1], batch=batch
+            runner, bucket=self._subject.bucket, births=runner.sizes.forks[-1], batch=batch
         )
 
     def _observations(self, policy: VectorPolicy) -> Iterator[Sequence[Mapping[str, Any]]]:
@@ -167,8 +164,8 @@ def sizes_of(workload: Workload, contender: Contender, queries: int) -> Sizes:
         robots=workload.robots,
         slots=slots,
         rows=tuple(sorted(batches)),
-        births=(at_once,),
-        suffix=len(SUFFIX.tokens),
+        forks=(at_once,),
+        suffix=len(SUFFIX),
         limit=workload.text_tokens,
     )
 

@@ -8,8 +8,9 @@ import jax
 
 from eval.bench.schedule import StageTimes
 from eval.bench.workloads import Contender
-from oxygen.serving.births import Birthing
-from oxygen.serving.runner import ModelInput, Runner
+from oxygen.model.inputs import ModelInput
+from oxygen.serving.requests import Request
+from oxygen.serving.runner import Runner
 
 _CALLS = 3
 
@@ -17,19 +18,19 @@ _CALLS = 3
 class Stages:
     """The programs of a runner, with a pool of its own to write in."""
 
-    def __init__(self, runner: Runner, seen: ModelInput, suffix: Sequence[int]) -> None:
+    def __init__(self, runner: Runner, inputs: ModelInput, suffix: Sequence[int]) -> None:
         self._runner = runner
-        self._seen = seen
+        self._inputs = inputs
         self._suffix = tuple(suffix)
         self._pool, self._texts = runner.empty()
-        self._prefix = runner.prefill(seen)
+        self._prefix = runner.prefill(inputs)
 
     def times(self) -> StageTimes:
         """Milliseconds of each; the device is idle before and after."""
-        runner, nobody = self._runner, [0] * self._runner.sizes.robots
+        runner, zeros = self._runner, [0] * self._runner.sizes.robots
         return self.language(
-            prefill=_mean_ms(lambda: runner.prefill(self._seen)),
-            denoise=_mean_ms(lambda: runner.denoise(self._prefix, nobody, nobody)),
+            prefill=_mean_ms(lambda: runner.prefill(self._inputs)),
+            denoise=_mean_ms(lambda: runner.denoise(self._prefix, zeros, zeros)),
         )
 
     def language(self, *, prefill: float, denoise: float) -> StageTimes:
@@ -38,22 +39,22 @@ class Stages:
         return StageTimes(
             prefill=prefill,
             denoise=denoise,
-            fork=_mean_ms(lambda: self._fork(min(runner.sizes.births[-1], runner.sizes.slots))),
+            fork=_mean_ms(lambda: self._fork(min(runner.sizes.forks[-1], runner.sizes.slots))),
             decode={batch: self._decode_ms(batch) for batch in runner.sizes.rows},
         )
 
     def _fork(self, texts: int) -> Any:
         """Begin texts in the first slots, a fork's fill at a time."""
-        most = self._runner.sizes.births[-1]
+        most = self._runner.sizes.forks[-1]
         for start in range(0, texts, most):
             slots = range(start, min(start + most, texts))
-            births = self._runner.births([self._birthing(slot) for slot in slots])
-            self._pool, self._texts = self._runner.fork(self._prefix, births, self._pool, self._texts)
+            new = self._runner.new_requests([self._request(slot) for slot in slots])
+            self._pool, self._texts = self._runner.fork(self._prefix, new, self._pool, self._texts)
         return self._texts
 
-    def _birthing(self, slot: int) -> Birthing:
-        parent = slot % self._runner.sizes.robots
-        return Birthing(slot=slot, parent=parent, suffix=self._suffix, seed=0, query=0, task=0)
+    def _request(self, slot: int) -> Request:
+        robot = slot % self._runner.sizes.robots
+        return Request(slot=slot, robot=robot, suffix=self._suffix, query=0, task=0)
 
     def _decode_ms(self, batch: int) -> float:
         """One step out of as many as a text has, queued at once, over a full batch of forked texts."""
@@ -70,9 +71,11 @@ class Stages:
 class EveryStage:
     """The programs of several contenders: prefill and denoise are the same ones, the others each runner's."""
 
-    def __init__(self, runners: Mapping[Contender, Runner], seen: ModelInput, suffix: Sequence[int]) -> None:
+    def __init__(
+        self, runners: Mapping[Contender, Runner], inputs: ModelInput, suffix: Sequence[int]
+    ) -> None:
         self._runners = runners
-        self._stages = {runner: Stages(runner, seen, suffix) for runner in runners.values()}
+        self._stages = {runner: Stages(runner, inputs, suffix) for runner in runners.values()}
 
     def times(self) -> Mapping[Contender, StageTimes]:
         """Milliseconds of each contender's programs."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import Any, Self
 
-from oxygen.serving.language import TextFinished
+from oxygen.policy.reply import TextFinished
 from sim_envs.truth.account import Deed, Memory, Narration, Truth
 from sim_envs.truth.wording import parse_memory, parse_narration
 
@@ -120,8 +120,8 @@ class EpisodeGrader:
         self._steps.append(step)
         for text in finished:
             if text.task in HEADLINES:
-                steps = self._steps[text.finished_query] - self._steps[text.born_query]
-                truths = self._truths[text.born_query], self._truths[text.finished_query]
+                steps = self._steps[text.finished_query] - self._steps[text.requested_query]
+                truths = self._truths[text.requested_query], self._truths[text.finished_query]
                 self._tasks[text.task].add(text, truths, steps / self._control_hz)
 
     def scores(self) -> dict[str, TextScores]:

@@ -70,7 +70,7 @@ class EnginePolicy:
         """Answer a query with its actions."""
         return self._policy.act(
             {"images": observation.images, "state": observation.state, "prompt": observation.language}
-        ).actions
+        )
 
     def settle(self) -> Reply:
         """Wait for the language of the query."""

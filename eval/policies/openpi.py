@@ -185,7 +185,7 @@ class OpenpiPolicy:
 
     def finish(self) -> Tail:
         """End the episode."""
-        return Tail(cancelled=0, requests=(), reply=None)
+        return Tail()
 
 
 def opened(policy: OpenpiPolicy, *, remark: str | None, **inputs: Any) -> OpenPolicy:
@@ -215,4 +215,4 @@ def _actions(answer: Any) -> np.ndarray:
 
 def _without_texts(timings_ms: Mapping[str, float]) -> Reply:
     frame = {**timings_ms, "frame": timings_ms["action"]}
-    return Reply(actions=np.empty((0, 0)), timings_ms=frame, born=(), finished=(), dropped=(), tokens=0)
+    return Reply(timings_ms=frame)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from configs.schema import LanguageTaskConfig
 from eval.metrics.language import ORACLE
 from eval.policies.language_tasks import language_task
-from oxygen.serving.language import TextBorn, TextFinished
+from oxygen.policy.reply import TextFinished, TextRequest
 from sim_envs.truth.account import Truth
 from sim_envs.truth.wording import WORDINGS, narrate, remember
 from sim_envs.world import EpisodeKey, World
@@ -17,7 +17,7 @@ _AUTHORS: Mapping[str, Callable[[Truth, int], str]] = {
 
 
 class Oracle:
-    """Writes its texts as often as the language tasks want them, each within the query it is born in.
+    """Writes its texts as often as the language tasks want them, each within the query it is requested in.
 
     Other language tasks than `narration` and `memory` have no truth, and get no text. Each episode has a
     wording of its own, a function of its key.
@@ -33,23 +33,24 @@ class Oracle:
         self._wording = key.digest() % WORDINGS
         self._query = self._request = 0
 
-    def speak(self) -> tuple[tuple[TextBorn, ...], tuple[TextFinished, ...]]:
-        """The texts of the next query: born in it, and finished in it."""
+    def speak(self) -> tuple[tuple[TextRequest, ...], tuple[TextFinished, ...]]:
+        """The texts of the next query: those requested, and the same finished."""
         due = [task.name for task in self._tasks for _ in task.arrivals.due(0, self._query)]
         truth = self._world.truth() if due else None
         finished = tuple(self._text(task, truth) for task in due) if truth is not None else ()
         self._query += 1
-        born = tuple(
-            TextBorn(task=text.task, request_id=text.request_id, query=text.born_query) for text in finished
+        requested = tuple(
+            TextRequest(task=text.task, request_id=text.request_id, query=text.requested_query)
+            for text in finished
         )
-        return born, finished
+        return requested, finished
 
     def _text(self, task: str, truth: Truth) -> TextFinished:
         self._request += 1
         return TextFinished(
             task=task,
             request_id=self._request - 1,
-            born_query=self._query,
+            requested_query=self._query,
             finished_query=self._query,
             text=_AUTHORS[task](truth, self._wording),
             tokens=0,

@@ -63,7 +63,7 @@ class Scripted:
         self._make = make
         self._oracle = oracle
         self._policy: ScriptedPolicy = Noop(interface)
-        self._reply: Reply | None = None
+        self._reply = Reply(timings_ms={})
 
     @property
     def intended(self) -> np.ndarray:
@@ -82,17 +82,14 @@ class Scripted:
         actions = self._policy.query(observation.state)
         milliseconds = 1e3 * (time.perf_counter() - began)
         timings = {"action": milliseconds, "frame": milliseconds}
-        born, finished = self._oracle.speak()
-        self._reply = Reply(
-            actions=actions, timings_ms=timings, born=born, finished=finished, dropped=(), tokens=0
-        )
+        requested, finished = self._oracle.speak()
+        self._reply = Reply(timings_ms=timings, requested=requested, finished=finished)
         return actions
 
     def settle(self) -> Reply:
         """The texts of the query."""
-        assert self._reply is not None, "act() comes before settle()"
         return self._reply
 
     def finish(self) -> Tail:
         """Nothing is under way."""
-        return Tail(cancelled=0, requests=(), reply=None)
+        return Tail()

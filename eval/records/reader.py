@@ -13,7 +13,7 @@ from configs.errors import UsageError
 from eval.records.json_files import read_json_lines
 from eval.records.protocol import policy_inputs, protocol_hash, suite_hash
 from eval.records.schema import EpisodeResult, RunFolder
-from oxygen.serving.language import TextBorn
+from oxygen.policy.reply import TextFinished, TextRequest, TextTimes
 from sim_envs.truth.account import Deed, Fact, Memory, Narration, Phase, Truth, Verb
 from sim_envs.world import EpisodeKey
 
@@ -76,34 +76,23 @@ class RunIdentity:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TextRecord:
-    """A finished text, as far as reports read it; `TextFinished` says what each part means."""
-
-    task: str
-    request_id: int
-    born_query: int
-    text: str
-    reason: str
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class QueryRecord:
     """One line of an episode's query file, as far as reports read it.
 
     Attributes:
         actions: The chunk the policy answered with; NaN where the file holds null.
         timings_ms: Stage to milliseconds.
-        born: Texts asked for in it.
+        requested: Texts requested in it.
         finished: Texts finished in it.
-        dropped: Texts given up in it for want of a slot.
+        dropped: Requests dropped in it for want of a slot.
         truth: The world's own account; None where it had none.
     """
 
     actions: Float64[np.ndarray, "horizon action"]
     timings_ms: Mapping[str, float]
-    born: Sequence[TextBorn] = ()
-    finished: Sequence[TextRecord] = ()
-    dropped: Sequence[TextBorn] = ()
+    requested: Sequence[TextRequest] = ()
+    finished: Sequence[TextFinished] = ()
+    dropped: Sequence[TextRequest] = ()
     truth: Truth | None = None
 
 
@@ -184,15 +173,18 @@ def _query(record: Mapping[str, Any]) -> QueryRecord:
     return QueryRecord(
         actions=np.atleast_2d(np.array(record["actions"], dtype=np.float64)),
         timings_ms=dict(record["timings_ms"]),
-        born=[TextBorn(**text) for text in record.get("born", ())],
+        requested=[TextRequest(**text) for text in record.get("requested", ())],
         finished=[_text(text) for text in record.get("finished", ())],
-        dropped=[TextBorn(**text) for text in record.get("dropped", ())],
+        dropped=[TextRequest(**text) for text in record.get("dropped", ())],
         truth=None if record.get("truth") is None else _truth(record["truth"]),
     )
 
 
-def _text(record: Mapping[str, Any]) -> TextRecord:
-    return TextRecord(**{field.name: record[field.name] for field in dataclasses.fields(TextRecord)})
+def _text(record: Mapping[str, Any]) -> TextFinished:
+    fields: dict[str, Any] = {**record}
+    if record["times"] is not None:
+        fields["times"] = TextTimes(**record["times"])
+    return TextFinished(**fields)
 
 
 def _truth(record: Mapping[str, Any]) -> Truth:

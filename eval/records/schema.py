@@ -35,7 +35,7 @@ class Outcome(enum.StrEnum):
 class RequestCounts:
     """What became of the texts asked for in an episode."""
 
-    born: int = 0
+    requested: int = 0
     finished: int = 0
     cancelled: int = 0
     dropped: int = 0

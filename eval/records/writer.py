@@ -33,7 +33,7 @@ class EpisodeRecorder:
         self._config = config
         self._began = time.perf_counter()
         self._latencies: defaultdict[str, list[float]] = defaultdict(list)
-        self._requests = {"born": 0, "finished": 0, "cancelled": 0, "dropped": 0}
+        self._requests = {"requested": 0, "finished": 0, "cancelled": 0, "dropped": 0}
         self._steps = self._queries = self._tokens = 0
         self._grader = EpisodeGrader(control_hz=plan.protocol.control_hz)
         self._compiles: int | None = None
@@ -54,7 +54,7 @@ class EpisodeRecorder:
         self._queries += 1
         self._steps += query.steps
         self._tokens += reply.tokens
-        self._requests["born"] += len(reply.born)
+        self._requests["requested"] += len(reply.requested)
         self._requests["finished"] += len(reply.finished)
         self._requests["dropped"] += len(reply.dropped)
         self._log.write(json_line(_query_record(query)))
@@ -130,7 +130,7 @@ class EpisodeRecorder:
 
 
 def _query_record(query: Query) -> dict[str, Any]:
-    """One line of the query log: timings, the chunk, texts born, finished and dropped, the truth."""
+    """One line of the query log: timings, the chunk, texts requested, finished and dropped, the truth."""
     return {
         "query": query.index,
         "step": query.step,
@@ -138,7 +138,7 @@ def _query_record(query: Query) -> dict[str, Any]:
         "timings_ms": {stage: round(milliseconds, 4) for stage, milliseconds in query.timings_ms.items()},
         "tokens": query.reply.tokens,
         "actions": query.actions.tolist(),
-        "born": [dataclasses.asdict(text) for text in query.reply.born],
+        "requested": [dataclasses.asdict(text) for text in query.reply.requested],
         "finished": [dataclasses.asdict(text) for text in query.reply.finished],
         "dropped": [dataclasses.asdict(text) for text in query.reply.dropped],
         "truth": None if query.truth is None else _truth_record(query.truth),

@@ -140,12 +140,12 @@ def _texts(task: str, queries: Sequence[QueryRecord]) -> dict[_When, _Text]:
         for query in queries
         for text in query.finished
         if text.task == task
-        for truths in [(queries[text.born_query].truth, query.truth)]
+        for truths in [(queries[text.requested_query].truth, query.truth)]
     }
     dropped = {text.request_id for query in queries for text in query.dropped if text.task == task}
     asked: defaultdict[int, list[int]] = defaultdict(list)
     for query in queries:
-        for text in query.born:
+        for text in query.requested:
             if text.task == task:
                 asked[text.query].append(text.request_id)
     return {

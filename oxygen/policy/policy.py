@@ -1,31 +1,34 @@
-"""The policy that an evaluation loop or a robot talks to: observations in, actions and finished texts out."""
+"""The policy for one robot: observations in, actions and finished texts out."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from configs.errors import UsageError
 from oxygen.model.config import Pi05Config
-from oxygen.policy.build import create_vector_policy
-from oxygen.policy.reply import Answer, Reply, Tail
+from oxygen.policy.factory import create_vector_policy
+from oxygen.policy.reply import Reply, Tail
 from oxygen.policy.vector_policy import Parts, VectorPolicy
 from oxygen.robots.tokenizer import Tokenizer
 from oxygen.robots.transforms import Transform
 from oxygen.serving.engine_config import EngineConfig
 from oxygen.serving.language import LanguageTask
 from oxygen.serving.runner import Runner
+from oxygen.typing import Float64
 from oxygen.weights.source_of import WeightsSource
 
-__all__ = ["Answer", "EngineConfig", "OxyGenPolicy", "Reply", "Tail", "create_policy"]
+__all__ = ["EngineConfig", "OxyGenPolicy", "Reply", "Tail", "create_policy"]
 
 
 class OxyGenPolicy:
-    """π0.5 for one robot: a `VectorPolicy` of one, without its brackets.
+    """π0.5 for one robot: a `VectorPolicy` of one robot, without the sequences.
 
     Actions are the same bits in every mode; texts may differ between modes where two tokens score almost
     alike, see `VectorPolicy`.
 
-    `infer` answers a query in one go. A robot that wants its actions before the language of the query is done
-    calls `act` and moves; the reply comes with the next `act`, or with `settle`.
+    A query is one `act`, which returns the actions as soon as they exist, then one `settle`, which returns
+    the rest. The caller may do something else in between: no stage time contains it.
     """
 
     def __init__(self, policy: VectorPolicy) -> None:
@@ -70,14 +73,22 @@ class OxyGenPolicy:
         """Begin an episode; see `VectorPolicy.reset`."""
         self._policy.reset(0, episode_seed)
 
-    def act(self, observation: Mapping[str, Any]) -> Answer:
-        """Answer a query with its actions, as soon as they are there; see `infer`."""
-        (answer,) = self._policy.act([observation])
-        assert answer is not None
-        return answer
+    def act(self, observation: Mapping[str, Any]) -> Float64[np.ndarray, "horizon action"]:
+        """Answer a query with its actions, in the robot's units, as soon as they exist.
+
+        Args:
+            observation: `images` (camera to uint8 [height, width, 3]), `state` (finite numbers), `prompt`.
+
+        Raises:
+            UsageError: The observation lacks something, or holds what the policy cannot take; or the query
+                before has not been settled.
+        """
+        (actions,) = self._policy.act([observation])
+        assert actions is not None
+        return actions
 
     def settle(self) -> Reply:
-        """Wait for the language of the query that `act` has answered, and tell what it brought.
+        """Wait for the language of the query that `act` has answered; returns the rest of the answer.
 
         Raises:
             UsageError: There is no such query, or its reply has been given.
@@ -87,20 +98,8 @@ class OxyGenPolicy:
             raise UsageError("no query is in progress; act() comes before settle()")
         return reply
 
-    def infer(self, observation: Mapping[str, Any]) -> Reply:
-        """Answer a query: `act` and `settle` in one.
-
-        Args:
-            observation: `images` (camera to uint8 [height, width, 3]), `state` (finite numbers), `prompt`.
-
-        Raises:
-            UsageError: The observation lacks something, or holds what the policy cannot take.
-        """
-        self.act(observation)
-        return self.settle()
-
     def finish(self) -> Tail:
-        """End the episode: give up the requests that are outstanding, and say which."""
+        """End the episode: settle its query, cancel its active requests, and return both."""
         return self._policy.finish(0)
 
     def close(self) -> None:

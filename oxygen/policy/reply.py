@@ -1,58 +1,95 @@
-"""What a policy answers: actions, the reply to a query, and what was left over at the end of an episode."""
+"""What a policy tells beside its actions: the reply to a query, its texts, and the tail of an episode.
+
+Needs NumPy alone, so that policies without a model, and readers of records, can use it.
+"""
 
 import dataclasses
 from collections.abc import Mapping
 
-import numpy as np
 
-from oxygen.serving.language import TextBorn, TextFinished
-from oxygen.typing import Float64
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TextRequest:
+    """A text that was requested.
+
+    Attributes:
+        task: Name of its language task.
+        request_id: Counts the requests of an episode.
+        query: The query it was requested in, whose observation it describes.
+    """
+
+    task: str
+    request_id: int
+    query: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TextTimes:
+    """Moments of a text, in seconds of `time.perf_counter`.
+
+    Attributes:
+        requested_s: When the query it was requested in came in.
+        first_token_s: When its first token was known.
+        finished_s: When its last token was known.
+    """
+
+    requested_s: float
+    first_token_s: float
+    finished_s: float
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TextFinished:
+    """A finished text.
+
+    Attributes:
+        task: Name of its language task.
+        request_id: Counts the requests of an episode.
+        requested_query: The query whose observation it describes.
+        finished_query: The robot's query in which its last token was decoded.
+        text: What was written.
+        tokens: Tokens decoded for it, the stop token included.
+        reason: `stop` (the model ended it), `length` (the task's limit did), or `oracle` (no model wrote it:
+            it states the world's own account).
+        latency_ms: End-to-end latency in time that the policy was busy; what its caller did in between is not
+            counted.
+        times: When it was requested, begun and finished; None where nothing was measured.
+    """
+
+    task: str
+    request_id: int
+    requested_query: int
+    finished_query: int
+    text: str
+    tokens: int
+    reason: str
+    latency_ms: float
+    times: TextTimes | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Reply:
-    """What a query brought.
+    """The rest of a query whose actions have been given.
 
     Attributes:
-        actions: The chunk, in the robot's units.
-        timings_ms: Wall time by stage, each measured at its own buffer on the host:
-            `preprocess` images resized and prompts tokenised; `prefill` until the prefix was ready; `denoise`
-            from there until the actions were on the host; `action` from the request until they were there in
-            the robot's units, all that the host does before that included; `decode` from then until the
-            language of this query was done, prefills of its own included; `frame` the whole query.
-            In modes `actions`, `unified` and `parallel`, `act()` returns after `action`. In `unified`,
-            `decode` goes on behind it; what is done between `act()` and `settle()`, or the next `act()`, is
-            in `decode` and `frame`. In `parallel`, language runs beside the actions, and `decode` is what is
-            left of it after them. In `isolated` and `shared`, a query returns when its texts have ended: its
-            caller has the actions after `frame`, though they were there after `action`.
-        born: Requests born in this query.
-        finished: Texts finished in it.
-        dropped: Requests given up for want of a slot since the reply before, newborn or waiting, also while
-            the robot sat out.
-        tokens: Tokens decoded in it, stop tokens included.
-        tokens_per_frame: Decode steps that its frame was given, in mode `unified`; else 0.
+        timings_ms: Time by stage, milliseconds. None contains what the caller did between `act` and `settle`.
+            `preprocess`: images resized and prompts tokenised. `prefill`: until the prefix was ready.
+            `denoise`: from there until the actions were on the host. `action`: from the request until the
+            actions were there in the robot's units, all of these included. `decode`: time after that for
+            which the engine was busy with this query's language, until the device was done. `frame`:
+            `action` and `decode`.
+        requested: Texts requested in this query.
+        finished: Texts finished since the reply before.
+        dropped: Requests dropped since the reply before for want of a slot.
+        tokens: Tokens decoded since the reply before, stop tokens included.
+        tokens_per_frame: Decode steps that the query was given, in mode `unified`; else 0.
     """
 
-    actions: Float64[np.ndarray, "horizon action"]
     timings_ms: Mapping[str, float]
-    born: tuple[TextBorn, ...]
-    finished: tuple[TextFinished, ...]
-    dropped: tuple[TextBorn, ...]
-    tokens: int
+    requested: tuple[TextRequest, ...] = ()
+    finished: tuple[TextFinished, ...] = ()
+    dropped: tuple[TextRequest, ...] = ()
+    tokens: int = 0
     tokens_per_frame: int = 0
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Answer:
-    """What `act()` returns.
-
-    Attributes:
-        actions: The chunk, in the robot's units.
-        before: The reply to the robot's query before, if it had not been settled.
-    """
-
-    actions: Float64[np.ndarray, "horizon action"]
-    before: Reply | None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -60,19 +97,19 @@ class Tail:
     """What was outstanding when an episode ended.
 
     Attributes:
-        cancelled: How many requests were given up.
+        cancelled: How many requests were cancelled.
         requests: Which.
-        reply: The reply to a last query that had acted and had not been settled.
-        finished: Texts finished after it, while the robot sat out and others went on.
-        dropped: Requests given up in that time for want of a slot.
+        reply: The reply to the last query, if that was not settled.
+        finished: Texts finished after the last reply, while the robot sat out and others went on.
+        dropped: Requests dropped in that time for want of a slot.
         tokens: Tokens decoded in that time.
-        compiles_after_warm_up: Compilations since the policy was ready; None if it has none to count.
+        compiles_after_warm_up: Compilations since the policy was ready; None if it compiles nothing.
     """
 
-    cancelled: int
-    requests: tuple[TextBorn, ...]
-    reply: Reply | None
+    cancelled: int = 0
+    requests: tuple[TextRequest, ...] = ()
+    reply: Reply | None = None
     finished: tuple[TextFinished, ...] = ()
-    dropped: tuple[TextBorn, ...] = ()
+    dropped: tuple[TextRequest, ...] = ()
     tokens: int = 0
     compiles_after_warm_up: int | None = None

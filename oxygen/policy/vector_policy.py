@@ -8,19 +8,19 @@ from typing import Any
 import numpy as np
 
 from configs.errors import UsageError
-from oxygen.model.config import Pi05Config
-from oxygen.policy.reply import Answer, Reply, Tail
-from oxygen.policy.robot import Query, Robot
+from oxygen.model.inputs import ModelInput, batched
+from oxygen.policy.reply import Reply, Tail
+from oxygen.policy.session import Session
 from oxygen.robots.tokenizer import Tokenizer
-from oxygen.robots.transforms import Seen, Transform
-from oxygen.serving.engine import Asked, Engine, Settled
+from oxygen.robots.transforms import Transform
+from oxygen.serving.engine import Engine, EngineStep
 from oxygen.serving.engine_config import EngineConfig, check_serves
-from oxygen.serving.language import LanguageTask, stop_token
-from oxygen.serving.runner import ModelInput, Runner
-from oxygen.serving.scheduler import Mode, Scheduler, Wanted
-from oxygen.serving.second_process import Recipe, RemoteVoice
-from oxygen.serving.voice import LocalVoice, Silence, Suffix, Voice
-from oxygen.serving.work_clock import WorkClock
+from oxygen.serving.language import LanguageTask, tokenized
+from oxygen.serving.runner import Runner
+from oxygen.serving.scheduler import Mode, Scheduler
+from oxygen.serving.second_process import RemoteTextDecoder
+from oxygen.serving.text_decoder import LocalTextDecoder, TextDecoder
+from oxygen.typing import Float64
 from oxygen.weights.source_of import Loadable, required
 
 Observations = Sequence[Mapping[str, Any] | None]
@@ -35,7 +35,6 @@ class Parts:
         runner: Its compiled programs.
         tokenizer: The vocabulary the weights were trained with.
         tasks: The texts wanted beside actions.
-        suffixes: What asks for them.
         transform: The robot's way in and out.
         weights: How another process loads the weights; None if it cannot.
     """
@@ -43,7 +42,6 @@ class Parts:
     runner: Runner
     tokenizer: Tokenizer
     tasks: tuple[LanguageTask, ...]
-    suffixes: tuple[Suffix, ...]
     transform: Transform
     weights: Loadable | None
 
@@ -51,25 +49,26 @@ class Parts:
 class VectorPolicy:
     """π0.5 for several robots, narrating and remembering beside their actions.
 
-    All act in one batch, and their texts share one pool and one batch. Actions are the same bits however it
-    is served, and what a robot does and says is the same in any company, slot and frame. For several robots
-    that takes programs of one prompt bucket, as `create_vector_policy` compiles them: of more, the longest
-    prompt of all would decide to how many positions each is padded, and so the last bits. The scores of a
+    All act in one batch, and their texts share one pool and one batch. Actions are the same bits however the
+    policy is served, and what a robot does and says is the same in any company, slot and engine step. For
+    several robots that takes programs of one prompt bucket, as `create_vector_policy` compiles them: with
+    more, the longest prompt of all would decide how far each is padded, and so the last bits. The scores of a
     text depend in theirs on the size of the batch it is decoded in (`EngineConfig.rows` in mode `unified`,
     fewer in the others): so texts of two modes may differ where two tokens score almost alike.
 
-    `infer` answers a query of each in one go. Robots that want their actions before the language of the query
-    is done call `act` and move; the replies come with the next `act`, or with `settle`.
+    A query is one `act`, which returns the actions as soon as they exist, then one `settle`, which returns
+    the rest. In modes `unified` and `parallel` language is decoded while the caller does something else in
+    between; in `isolated` and `shared` it is decoded in `settle`.
     """
 
     def __init__(self, parts: Parts, engine: EngineConfig) -> None:
         check_serves(engine, parts.runner.sizes)
         self._parts = parts
         self._engine_config = engine
-        self._clock = WorkClock()
-        self._voice = _voice(parts, engine)
-        self._engine = Engine(parts.runner, _scheduler(parts, engine), self._voice, engine.budget)
-        self._robots = [self._new_robot(robot, 0) for robot in range(engine.robots)]
+        decoder = _text_decoder(parts, engine)
+        self._engine = Engine(parts.runner, _scheduler(parts, engine), decoder, engine.budget)
+        self._sessions = [self._new_session(robot) for robot in range(engine.robots)]
+        self._given_s = 0.0
 
     @property
     def engine(self) -> EngineConfig:
@@ -94,7 +93,7 @@ class VectorPolicy:
     @property
     def compiles_after_warm_up(self) -> int:
         """Compilations since the policy's programs were ready, in all its processes; should stay 0."""
-        return self.runner.compiles_after_warm_up + self._voice.compiles_after_warm_up
+        return self.runner.compiles_after_warm_up + self._engine.compiles_in_second_process
 
     def served(self, engine: EngineConfig) -> "VectorPolicy":
         """The same policy served otherwise, on the same weights and the very same compiled programs.
@@ -109,146 +108,101 @@ class VectorPolicy:
 
         The noise of its actions is a function of the lowest 64 bits of the seed and the query's number.
         """
-        self._finish_frame()
-        self._engine.reset(robot)
-        self._robots[robot] = self._new_robot(robot, episode_seed)
+        self._settle()
+        self._engine.reset(robot, episode_seed % 2**64)
+        self._sessions[robot] = self._new_session(robot)
 
-    def act(self, observations: Observations) -> tuple[Answer | None, ...]:
-        """Answer a query of each robot with its actions, as soon as they are there.
+    def act(self, observations: Observations) -> tuple[Float64[np.ndarray, "horizon action"] | None, ...]:
+        """Answer a query of each robot with its actions, in the robot's units, as soon as they exist.
 
         Args:
             observations: Of each robot `images` (camera to uint8 [height, width, 3]), `state` (finite
                 numbers) and `prompt`; None for one that sits out.
 
         Raises:
-            UsageError: An observation lacks something, or holds what the policy cannot take.
+            UsageError: An observation lacks something, or holds what the policy cannot take; or the query
+                before has not been settled.
         """
-        with self._clock as came:
-            seen = self._model_input(observations)
-            asked = {
-                robot.index: Asked(seed=robot.seed, query=robot.next_query)
-                for robot, given in zip(self._robots, observations, strict=True)
-                if given is not None
-            }
-            ready = time.perf_counter()
-            before = self._engine.begin(seen, asked, came=came)
-            if before is not None:
-                self._note(before)
-            frame = self._engine.act()
-            chunks = {robot: self.transform.outputs(frame.actions[robot]) for robot in asked}
-            acted = time.perf_counter()
-            self._engine.finish()
-            return tuple(
-                self._answer(
-                    robot,
-                    Query(actions=chunks[robot.index], came=came, ready=ready, acted=acted, frame=frame),
-                )
-                if robot.index in asked
-                else None
-                for robot in self._robots
-            )
-
-    def drain(self) -> None:
-        """Wait until the language of the queries answered by `act` is done, and leave its replies for later.
-
-        A loop that does this before each `act` measures its own period: every query begins on an idle device.
-        """
-        self._engine.drain()
+        if any(session.is_open for session in self._sessions):
+            raise UsageError("the query before is not settled; call settle() after every act()")
+        came_s = time.perf_counter()
+        inputs = self._inputs(observations)
+        queries = {
+            robot: session.queries
+            for robot, session in enumerate(self._sessions)
+            if observations[robot] is not None
+        }
+        ready_s = time.perf_counter()
+        step = self._engine.act(inputs, queries, came_s=came_s)
+        chunks = tuple(
+            self.transform.outputs(chunk) if robot in queries else None
+            for robot, chunk in enumerate(step.actions)
+        )
+        self._given_s = time.perf_counter()
+        timings_ms = _timings_ms(step, ready_s, self._given_s)
+        for robot in queries:
+            self._sessions[robot].begin_query(timings_ms)
+        return chunks
 
     def settle(self) -> tuple[Reply | None, ...]:
-        """Wait for the language of the queries answered by `act`; the replies that are owed."""
-        self._finish_frame()
-        return tuple(robot.owed() for robot in self._robots)
-
-    def infer(self, observations: Observations) -> tuple[Reply | None, ...]:
-        """Answer a query of each robot: `act` and `settle` in one."""
-        self.act(observations)
-        return self.settle()
+        """Wait for the language of the queries that `act` has answered; None for a robot without a query."""
+        self._settle()
+        return tuple(session.take_reply() for session in self._sessions)
 
     def finish(self, robot: int) -> Tail:
-        """End a robot's episode: give up the requests that are outstanding, and say which."""
-        self._finish_frame()
-        return self._robots[robot].tail(self._engine.cancel(robot), self.compiles_after_warm_up)
+        """End a robot's episode: settle its query, cancel its active requests, and return both."""
+        self._settle()
+        return self._sessions[robot].tail(self._engine.cancel(robot), self.compiles_after_warm_up)
 
     def close(self) -> None:
         """End the second process of mode `parallel`; the other modes have none."""
-        self._voice.close()
+        self._engine.close()
 
-    def _answer(self, robot: Robot, query: Query) -> Answer:
-        answer = Answer(actions=query.actions, before=robot.owed())
-        robot.acted(query)
-        return answer
+    def _settle(self) -> None:
+        texts = self._engine.settle(given_s=self._given_s)
+        if texts is not None:
+            for session in self._sessions:
+                session.add(texts)
 
-    def _finish_frame(self) -> None:
-        with self._clock:
-            settled = self._engine.settle()
-            if settled is not None:
-                self._note(settled)
+    def _new_session(self, robot: int) -> Session:
+        return Session(robot, [task.name for task in self._parts.tasks], self._parts.tokenizer)
 
-    def _note(self, settled: Settled) -> None:
-        """Tell every robot what came of a frame."""
-        texts = {
-            ended.identity: self._parts.tokenizer.decode(ended.tokens).strip()
-            for ended in settled.committed.ended
-        }
-        for robot in self._robots:
-            robot.settled(settled, texts)
-
-    def _new_robot(self, index: int, seed: int) -> Robot:
-        return Robot(index, seed, tuple(task.name for task in self._parts.tasks), self._clock)
-
-    def _model_input(self, observations: Observations) -> ModelInput:
-        """What all robots see, padded to the bucket of the longest prompt; those that sit out see black."""
-        config = self.runner.config
-        if len(observations) != len(self._robots) or not any(given is not None for given in observations):
+    def _inputs(self, observations: Observations) -> ModelInput:
+        if len(observations) != len(self._sessions) or not any(one is not None for one in observations):
             raise UsageError(
-                f"{len(observations)} observations for {len(self._robots)} robots: give one for each, None "
+                f"{len(observations)} observations for {len(self._sessions)} robots: give one for each, None "
                 "for a robot that sits out, and not for all"
             )
-        seen = [
-            None if given is None else self.transform.inputs(given, self._parts.tokenizer, config)
-            for given in observations
-        ]
-        return _batched(seen, config)
+        config, tokenizer = self.runner.config, self._parts.tokenizer
+        return batched(
+            [None if one is None else self.transform.inputs(one, tokenizer, config) for one in observations],
+            config,
+        )
 
 
-def _batched(seen: Sequence[Seen | None], config: Pi05Config) -> ModelInput:
-    robots, side = len(seen), config.image_size
-    images = np.zeros((robots, len(config.cameras), side, side, 3), np.uint8)
-    length = np.ones((robots,), np.int32)
-    for robot, one in enumerate(seen):
-        if one is not None:
-            images[robot], length[robot] = one.images, len(one.tokens)
-    prompt = np.zeros((robots, config.bucket(int(length.max()))), np.int32)
-    for robot, one in enumerate(seen):
-        if one is not None:
-            prompt[robot, : len(one.tokens)] = one.tokens
-    return ModelInput(images=images, prompt=prompt, length=length)
+def _timings_ms(step: EngineStep, ready_s: float, given_s: float) -> dict[str, float]:
+    seconds = {
+        "preprocess": ready_s - step.came_s,
+        "prefill": step.prefilled_s - step.begun_s,
+        "denoise": step.acted_s - step.prefilled_s,
+        "action": given_s - step.came_s,
+    }
+    return {stage: 1e3 * duration for stage, duration in seconds.items()}
 
 
 def _scheduler(parts: Parts, engine: EngineConfig) -> Scheduler:
-    wanted = [
-        Wanted(
-            arrivals=task.arrivals,
-            max_tokens=task.max_tokens,
-            priority=task.priority,
-            stop_token=stop_token(task, parts.tokenizer),
-        )
-        for task in parts.tasks
-    ]
-    return Scheduler(mode=engine.mode, wanted=wanted, limits=engine.limits())
-
-
-def _voice(parts: Parts, engine: EngineConfig) -> Voice:
-    if engine.mode is Mode.ACTIONS or not parts.tasks:
-        return Silence()
-    if engine.mode is not Mode.PARALLEL:
-        return LocalVoice(parts.runner, parts.suffixes)
-    return RemoteVoice(
-        Recipe(
-            config=parts.runner.config,
-            weights=required(parts.weights),
-            sizes=parts.runner.sizes,
-            suffixes=parts.suffixes,
-        )
+    return Scheduler(
+        mode=engine.mode,
+        tasks=[tokenized(task, parts.tokenizer) for task in parts.tasks],
+        slots=engine.slots,
+        rows=engine.rows,
+        robots=engine.robots,
     )
+
+
+def _text_decoder(parts: Parts, engine: EngineConfig) -> TextDecoder | None:
+    if engine.mode is Mode.ACTIONS or not parts.tasks:
+        return None
+    if engine.mode is not Mode.PARALLEL:
+        return LocalTextDecoder(parts.runner)
+    return RemoteTextDecoder(parts.runner.config, required(parts.weights), parts.runner.sizes)

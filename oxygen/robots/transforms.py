@@ -10,25 +10,13 @@ import numpy as np
 from configs.errors import UsageError, unknown
 from configs.interface import Channels, Interface
 from oxygen.model.config import Pi05Config
+from oxygen.model.inputs import ModelInput
 from oxygen.robots import conventions as specs
 from oxygen.robots.images import camera_images
 from oxygen.robots.norms import RobotNorms, checkpoint_norms, read_norms, unit_norms
 from oxygen.robots.prompts import CompactStatePrompt, InstructionPrompt, Prompt, StatePrompt, fitted
 from oxygen.robots.tokenizer import Tokenizer
-from oxygen.typing import Float, Float64, Int32, UInt8
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Seen:
-    """An observation as the model takes it.
-
-    Attributes:
-        images: The cameras in the model's order; pixels are scaled to [-1, 1] by the model.
-        tokens: The prompt, not padded.
-    """
-
-    images: UInt8[np.ndarray, "camera side side 3"]
-    tokens: Int32[np.ndarray, " token"]
+from oxygen.typing import Float, Float64
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -119,8 +107,8 @@ class Transform:
                 f"a {interface.name} has {actions} action channels, {config.name} {config.action_dim}"
             )
 
-    def inputs(self, observation: Mapping[str, Any], tokenizer: Tokenizer, config: Pi05Config) -> Seen:
-        """An observation as the model takes it.
+    def inputs(self, observation: Mapping[str, Any], tokenizer: Tokenizer, config: Pi05Config) -> ModelInput:
+        """An observation as the model takes it, in a batch of one; its prompt is not padded.
 
         Args:
             observation: `images` (camera to [height, width, 3]), `state` (the interface's channels in one
@@ -143,7 +131,8 @@ class Transform:
         tokens = fitted(
             self.embodiment.prompt, observation["prompt"], state, tokenizer, longest=config.max_prompt
         )
-        return Seen(images=images, tokens=tokens)
+        length = np.array([len(tokens)], np.int32)
+        return ModelInput(images=images[None], prompt=tokens[None], length=length)
 
     def outputs(self, actions: Float[np.ndarray, "horizon model"]) -> Float64[np.ndarray, "horizon action"]:
         """The robot's actions among the model's channels, in its units, ready to be sent.

@@ -1,4 +1,4 @@
-"""When requests for text arrive, as objects: pure functions of robot and query, hence the same in any run."""
+"""When requests for text arrive: pure functions of robot and query, so every run has the same."""
 
 import dataclasses
 import math
@@ -10,7 +10,7 @@ import numpy as np
 from configs.errors import UsageError
 
 _MOST = 2**16
-"""Requests of a task that can be born in one query of a robot: 16 bits tell them apart."""
+"""Requests of a task that can arrive in one query of a robot: 16 bits tell them apart."""
 
 
 def _rng(*key: int) -> np.random.Generator:
@@ -25,17 +25,17 @@ def _at_least(bound: int, kind: str, /, **values: int) -> None:
 
 @runtime_checkable
 class Arrivals(Protocol):
-    """How often a robot asks for the texts of one language task, and how long they may be."""
+    """How often a robot requests texts of one language task, and how long they may be."""
 
     @property
     def longest(self) -> int | None:
         """The largest token limit that `due` can name; None if it names none."""
 
-    def due(self, stream: int, query: int) -> Sequence[int | None]:
-        """The requests born in a query of a robot: their token limits; None stands for the task's own."""
+    def due(self, robot: int, query: int) -> Sequence[int | None]:
+        """Token limits of the requests that arrive in a query of a robot; None is the task's own limit."""
 
     def within(self, queries: int) -> int:
-        """Requests to make room for among those born in so many successive queries of one robot."""
+        """Requests to make room for among those that arrive in so many successive queries of one robot."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,9 +48,9 @@ class EveryN:
     def __post_init__(self) -> None:
         _at_least(1, "EveryN", n=self.n)
 
-    def due(self, stream: int, query: int) -> Sequence[int | None]:
+    def due(self, robot: int, query: int) -> Sequence[int | None]:
         """See `Arrivals`."""
-        del stream
+        del robot
         return () if query % self.n else (None,)
 
     def within(self, queries: int) -> int:
@@ -74,9 +74,9 @@ class Burst:
         if self.n > _MOST:
             raise UsageError(f"Burst: n is {self.n}; it must be at most {_MOST}")
 
-    def due(self, stream: int, query: int) -> Sequence[int | None]:
+    def due(self, robot: int, query: int) -> Sequence[int | None]:
         """See `Arrivals`."""
-        del stream
+        del robot
         return () if query % self.every else (None,) * self.n
 
     def within(self, queries: int) -> int:
@@ -86,7 +86,7 @@ class Burst:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Poisson:
-    """As many as chance brings: `rate` requests a query in the mean, each query independent of all others."""
+    """A Poisson process: `rate` requests a query in the mean, each query independent of all others."""
 
     rate: float
     seed: int
@@ -97,9 +97,9 @@ class Poisson:
         if not 0 < self.rate <= _MOST / 2:
             raise UsageError(f"Poisson: rate is {self.rate}; it must be above 0 and at most {_MOST // 2}")
 
-    def due(self, stream: int, query: int) -> Sequence[int | None]:
+    def due(self, robot: int, query: int) -> Sequence[int | None]:
         """See `Arrivals`."""
-        return (None,) * int(_rng(self.seed, stream, query, 0).poisson(self.rate))
+        return (None,) * int(_rng(self.seed, robot, query, 0).poisson(self.rate))
 
     def within(self, queries: int) -> int:
         """Three standard deviations above the mean: more come about once in a thousand times."""
@@ -109,7 +109,7 @@ class Poisson:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RandomLength:
-    """Another process of arrivals, each of whose requests is given a limit of `least` to `most` tokens."""
+    """Other arrivals, each with a token limit drawn from `least` to `most`."""
 
     arrivals: Arrivals
     least: int
@@ -126,10 +126,10 @@ class RandomLength:
         """See `Arrivals`."""
         return self.most
 
-    def due(self, stream: int, query: int) -> Sequence[int | None]:
+    def due(self, robot: int, query: int) -> Sequence[int | None]:
         """See `Arrivals`."""
-        count = len(self.arrivals.due(stream, query))
-        drawn = _rng(self.seed, stream, query, 1).integers(self.least, self.most, count, endpoint=True)
+        count = len(self.arrivals.due(robot, query))
+        drawn = _rng(self.seed, robot, query, 1).integers(self.least, self.most, count, endpoint=True)
         return tuple(int(limit) for limit in drawn)
 
     def within(self, queries: int) -> int:

@@ -1,4 +1,4 @@
-"""How many tokens a frame decodes: as many as was said, or as many as fit before the robot's deadline."""
+"""How many tokens an engine step decodes: a fixed number, or as many as fit before a deadline."""
 
 import dataclasses
 import math
@@ -25,8 +25,7 @@ class RunningMean:
 class DecodeCosts:
     """A running estimate of what a decode step takes, for every size of batch.
 
-    What else a frame's language needs (the forks of newborn requests) is spread over its steps, so that steps
-    times cost is the time of the whole.
+    The forks of an engine step are spread over its decode steps, so that steps times cost is the whole time.
     """
 
     def __init__(self) -> None:
@@ -40,16 +39,10 @@ class DecodeCosts:
         """Note what `steps` steps took."""
         self._step_ms[batch].add(milliseconds / steps)
 
-    def took_at_most(self, batch: int, steps: int, milliseconds: float) -> None:
-        """Note that `steps` steps were over after so long, though nobody was there to see when."""
-        known = self.step_ms(batch)
-        if known is None or milliseconds / steps < known:
-            self.took(batch, steps, milliseconds)
-
 
 @runtime_checkable
 class Budget(Protocol):
-    """Decides, before the actions of a frame are there, how many decode steps are queued behind them."""
+    """Decides, before the actions are there, how many decode steps are queued behind them."""
 
     def steps(self, *, batch: int, spent_ms: float, costs: DecodeCosts) -> int:
         """Decode steps, at least 1.
@@ -63,7 +56,7 @@ class Budget(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class FixedTokens:
-    """The same number in every frame."""
+    """The same number in every engine step."""
 
     tokens: int = 5
 
@@ -79,15 +72,15 @@ class FixedTokens:
 
 @dataclasses.dataclass(frozen=True)
 class Deadline:
-    """What fits between the actions' end and the deadline, by measured costs.
+    """What fits between the actions and the deadline, by measured costs.
 
-    When the actions will be there is taken from the queries before, since language is queued behind them
-    while they are under way.
+    When the actions will be there is estimated from earlier queries, since decode steps are queued behind
+    them while they are computed.
 
     Attributes:
         ms: Time from one query to the next, milliseconds.
         reserve: The part of it that is left free, since measured costs and times are means.
-        least: Steps that are decoded in any case, so that every text ends: until a cost has been measured,
+        least: Steps that are decoded in any case, so that every text ends: before a cost has been measured,
             and when nothing fits.
     """
 

@@ -1,8 +1,8 @@
 """Which token comes next: the best, or one drawn at random. Runs inside the decode program.
 
-A request's random numbers are a function of its episode, its query, its task, which it is of those of its
-task born in that query, and how many tokens it has written: neither its slot nor its neighbours nor the
-frame's boundaries have a part in it.
+A request's random numbers are a function of its episode, its query, its task, its number among the requests
+of its task in that query, and how many tokens it has written; not of its slot, its neighbours in the batch or
+the boundaries of engine steps.
 """
 
 import flax.struct
@@ -17,14 +17,14 @@ _NOISE, _TEXTS = 0, 1  # roots of two families of keys
 
 @flax.struct.dataclass
 class Choice:
-    """How newborn requests want their tokens chosen.
+    """How new requests want their tokens chosen.
 
     Attributes:
-        origin: What a request's key is a function of, [birth, 4]: the high and the low word of its
+        origin: What a request's key is a function of, [row, 4]: the high and the low word of its
             episode's seed, its query, its language task in the low half of a word and its number among
-            those of that task born in that query in the high half (0 for the first).
-        temperature: 0 takes the best token, [birth].
-        top_k: Draw among so many of the best; 0 draws among all, [birth].
+            the requests of that task in that query in the high half (0 for the first).
+        temperature: 0 takes the best token, [row].
+        top_k: Draw among so many of the best; 0 draws among all, [row].
     """
 
     origin: Leaf
@@ -62,7 +62,7 @@ def noise(
     return jax.vmap(of_one)(seed, query)
 
 
-def _request_keys(origin: UInt32[Array, "birth 4"]) -> UInt32[Array, "birth 2"]:
+def _request_keys(origin: UInt32[Array, "row 4"]) -> UInt32[Array, "row 2"]:
     return jax.vmap(lambda data: jax.random.key_data(_folded(_TEXTS, *data)))(origin)
 
 

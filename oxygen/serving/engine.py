@@ -1,4 +1,4 @@
-"""A frame: see, act, and say what the frame affords. Actions first; language follows behind them."""
+"""The serving engine. A step is: plan, run, commit. Actions first; language is decoded behind them."""
 
 import dataclasses
 import time
@@ -7,217 +7,192 @@ from collections.abc import Callable, Mapping
 import jax
 import numpy as np
 
-from oxygen.model.pi05 import Prefix
+from oxygen.model.inputs import ModelInput
 from oxygen.serving.budget import Budget, DecodeCosts, RunningMean
-from oxygen.serving.plan import Committed, Identity, Plan, Request
-from oxygen.serving.runner import ModelInput, Runner
+from oxygen.serving.requests import Request, RequestState, StepPlan
+from oxygen.serving.runner import Runner
 from oxygen.serving.scheduler import Scheduler
-from oxygen.serving.voice import Heard, Turn, Voice, batch_of
-from oxygen.typing import Array, Float32
+from oxygen.serving.text_decoder import DecodeResult, TextDecoder
+from oxygen.typing import Float32
+
+_LEAST_S = 1e-6
+"""Time noted for decode steps that were done before the host had looked at the actions."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Asked:
-    """A robot's query: its episode's 64-bit seed and the query's number."""
-
-    seed: int
-    query: int
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Settled:
-    """A frame that is over.
+class EngineStep:
+    """A step whose actions are on the host, while its language may still be decoded.
 
     Attributes:
-        plan: What was planned.
-        committed: What it brought.
-        first_at: When the first token of a request was known, in seconds of the engine's clock.
-        ended_at: When a request was known to have ended.
-        at: When all was known.
-    """
-
-    plan: Plan
-    committed: Committed
-    first_at: Mapping[Identity, float]
-    ended_at: Mapping[Identity, float]
-    at: float
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Afforded:
-    """The decode steps of a frame whose texts do not run to their end, and the size of their batch."""
-
-    steps: int
-    batch: int
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Acted:
-    """A frame whose actions are there, while its language may still be on its way.
-
-    Attributes:
-        plan: What was planned.
+        plan: The language of the step.
         actions: Every robot's chunk, normalised as the model draws it.
-        begun: When the work began, in seconds of the engine's clock.
-        prefilled: When the prefix was ready.
-        acted: When the actions were on the host.
-        afforded: What was queued behind them.
+        came_s: When the queries came in, in seconds of the engine's clock.
+        begun_s: When the step began.
+        prefilled_s: When the prefix was ready.
+        acted_s: When the actions were on the host.
+        decode_steps: Decode steps queued behind the actions, where texts do not run to their end.
+        decode_batch: Size of their batch.
     """
 
-    plan: Plan
+    plan: StepPlan
     actions: Float32[np.ndarray, "robot horizon action"]
-    begun: float
-    prefilled: float
-    acted: float
-    afforded: Afforded
+    came_s: float
+    begun_s: float
+    prefilled_s: float
+    acted_s: float
+    decode_steps: int
+    decode_batch: int
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _Queued:
-    """A frame that the device is at."""
+class StepTexts:
+    """The language of a step that is over.
 
-    turn: Turn
-    prefix: Prefix
-    actions: Array
-    came: float
-    begun: float
-    afforded: Afforded
+    Attributes:
+        step: The step.
+        new_tokens: Number of new tokens of every request that has any.
+        decode_s: Seconds for which the engine was busy with it after the actions had been given.
+    """
+
+    step: EngineStep
+    new_tokens: Mapping[Request, int]
+    decode_s: float
 
 
 class Engine:
     """Serves the queries of some robots with a runner's programs, as a scheduler plans it.
 
-    A frame is one `begin`, one `act` and one `finish`, in this order; `settle` is the end of it, or the next
-    frame's `begin`.
+    A step is one `act`, then one `settle`.
     """
 
     def __init__(
         self,
         runner: Runner,
         scheduler: Scheduler,
-        voice: Voice,
+        decoder: TextDecoder | None,
         budget: Budget,
         *,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
+        """Bring the parts together.
+
+        Args:
+            runner: The programs.
+            scheduler: Plans the language; without a decoder it must plan none.
+            decoder: Produces the texts.
+            budget: Decides on the decode steps of a step in mode `unified`.
+            clock: Tells the time, in seconds.
+        """
         self._runner = runner
         self._scheduler = scheduler
-        self._voice = voice
+        self._decoder = decoder
         self._budget = budget
         self._clock = clock
         self._costs = DecodeCosts()
         self._acting_ms = RunningMean()
-        self._queued: _Queued | None = None
-        self._in_flight: Acted | None = None
+        self._busy_s = 0.0
+        self._step: EngineStep | None = None
+        self.compiles_in_second_process = 0
 
-    def begin(self, seen: ModelInput, asked: Mapping[int, Asked], *, came: float) -> Settled | None:
-        """Queue a frame: prefill, denoise, then what language it affords. Waits for nothing of it.
+    def act(self, inputs: ModelInput, queries: Mapping[int, int], *, came_s: float) -> EngineStep:
+        """Answer queries with actions, as soon as these are on the host.
 
-        While the device is at the prefix, the host reads back and commits the frame before (whose tokens have
-        mostly been there for long), plans this frame's language and queues it behind the actions. The device
-        takes things in this order, so language cannot delay the actions; and queueing it costs the host time
-        that it would else spend waiting for them. (Where host and device are the same cores, some of that
-        time is the actions'.)
+        While the device is at the prefix, the host plans the language and queues it behind the actions. The
+        device runs programs in the order they were queued in, so language cannot delay the actions, and
+        queueing it takes time that the host would else spend waiting. (Where host and device are the same
+        cores, some of that time is the actions'.)
 
         Args:
-            seen: What the robots see; a padded row for those that sit out.
-            asked: The queries of those that take part.
-            came: When these came in, in seconds of the engine's clock; the deadline counts from there.
-
-        Returns:
-            The frame before, if it had not been settled.
+            inputs: The robots' observations; a padded row for a robot that sits out.
+            queries: Robot to the number of its query.
+            came_s: When they came in, in seconds of the engine's clock; a deadline counts from there.
         """
-        seeds, queries = self._padded(asked)
-        begun = self._clock()
-        prefix = self._runner.prefill(seen)
-        actions = self._runner.denoise(prefix, seeds, queries)
+        assert self._step is None, "settle() comes before the next act()"
+        begun_s = self._clock()
+        prefix = self._runner.prefill(inputs)
+        numbers = [queries.get(robot, 0) for robot in range(self._runner.sizes.robots)]
+        actions = self._runner.denoise(prefix, self._scheduler.seeds, numbers)
         actions.copy_to_host_async()
-        before = self.settle()
-        plan = self._scheduler.plan({robot: query.query for robot, query in asked.items()})
-        turn = Turn(seen=seen, seeds=seeds, plan=plan)
-        afforded = self._afforded(plan, came)
-        self._voice.begin(turn, prefix, afforded.steps)
-        self._queued = _Queued(
-            turn=turn, prefix=prefix, actions=actions, came=came, begun=begun, afforded=afforded
+        plan = self._scheduler.plan(queries)
+        for request in plan.requested:
+            request.requested_s, request.requested_busy_s = came_s, self._busy_s
+        steps, batch = self._budgeted(plan, came_s)
+        if self._decoder is not None and plan.jobs:
+            self._decoder.begin(inputs, plan.jobs, prefix, steps)
+        jax.block_until_ready(prefix.k[-1])
+        prefilled_s = self._clock()
+        chunks = np.asarray(actions)
+        acted_s = self._clock()
+        self._acting_ms.add(1e3 * (acted_s - came_s))
+        self._step = EngineStep(
+            plan=plan,
+            actions=chunks,
+            came_s=came_s,
+            begun_s=begun_s,
+            prefilled_s=prefilled_s,
+            acted_s=acted_s,
+            decode_steps=steps,
+            decode_batch=batch,
         )
-        return before
+        return self._step
 
-    def act(self) -> Acted:
-        """Wait until the actions of the frame that has begun are on the host; its language is on its way."""
-        queued = self._queued
-        assert queued is not None, "begin() comes before act()"
-        jax.block_until_ready(queued.prefix.k[-1])
-        prefilled = self._clock()
-        chunk = np.asarray(queued.actions)
-        acted = self._clock()
-        self._acting_ms.add(1e3 * (acted - queued.came))
-        self._in_flight = Acted(
-            plan=queued.turn.plan,
-            actions=chunk,
-            begun=queued.begun,
-            prefilled=prefilled,
-            acted=acted,
-            afforded=queued.afforded,
-        )
-        return self._in_flight
+    def settle(self, *, given_s: float) -> StepTexts | None:
+        """Finish the language of the step that has acted, and commit it; None if there is no such step.
 
-    def finish(self) -> None:
-        """Let the texts that run to their end do so; the others decode on when this returns."""
-        queued, self._queued = self._queued, None
-        assert queued is not None, "act() comes before finish()"
-        self._voice.finish(queued.turn, queued.prefix)
-
-    def drain(self) -> None:
-        """Wait until the language of the frame that has acted is done; it is read back later."""
-        if self._in_flight is not None:
-            self._voice.drain()
-
-    def settle(self) -> Settled | None:
-        """Wait for the language of the frame that has acted, and commit it; None if none is in flight."""
-        frame = self._in_flight
-        if frame is None:
+        Args:
+            given_s: When its actions were ready for the caller, in seconds of the engine's clock.
+        """
+        step, self._step = self._step, None
+        if step is None:
             return None
-        self._in_flight = None
-        heard = self._voice.heard()
-        if frame.afforded.steps:
-            self._note_cost(frame, heard)
-        committed = self._scheduler.commit(heard.written)
-        ended = [ended.identity for ended in committed.ended]
-        return Settled(
-            plan=frame.plan,
-            committed=committed,
-            first_at={**dict.fromkeys(committed.first, heard.at), **heard.first_at},
-            ended_at={**dict.fromkeys(ended, heard.at), **heard.ended_at},
-            at=heard.at,
-        )
+        decoded = self._finished(step)
+        new_tokens = self._scheduler.commit(decoded.tokens)
+        began_s = max(given_s, decoded.began_s)
+        done_s = max(began_s, decoded.done_s)
 
-    def _note_cost(self, frame: Acted, heard: Heard) -> None:
-        """What the frame's decode steps took; where nobody was there when they were over, at most."""
-        batch, steps = frame.afforded.batch, frame.afforded.steps
-        if heard.decoded_at is None:
-            self._costs.took_at_most(batch, steps, 1e3 * (heard.at - frame.acted))
-        else:
-            self._costs.took(batch, steps, 1e3 * (heard.decoded_at - frame.acted))
+        def busy_s(moment_s: float) -> float:
+            """Time for which the engine has been busy until a moment of this step."""
+            return self._busy_s + (min(moment_s, given_s) - step.came_s) + max(0.0, moment_s - began_s)
 
-    def reset(self, robot: int) -> None:
+        for request, count in new_tokens.items():
+            if count == len(request.tokens):
+                request.first_token_s = decoded.first_token_s.get(request.slot, done_s)
+            if request.state is RequestState.FINISHED:
+                request.finished_s = decoded.finished_s.get(request.slot, done_s)
+                request.latency_s = busy_s(request.finished_s) - request.requested_busy_s
+        self._busy_s = busy_s(done_s)
+        return StepTexts(step=step, new_tokens=new_tokens, decode_s=done_s - began_s)
+
+    def reset(self, robot: int, seed: int) -> None:
         """Begin an episode of a robot. Its requests are forgotten; the pool is kept as it is."""
-        self._scheduler.reset(robot)
+        self._scheduler.reset(robot, seed)
 
     def cancel(self, robot: int) -> tuple[Request, ...]:
-        """Give up a robot's requests in progress and return them."""
+        """Cancel a robot's active requests and return them."""
         return self._scheduler.cancel(robot)
 
-    def _padded(self, asked: Mapping[int, Asked]) -> tuple[list[int], list[int]]:
-        """Seeds and queries of all robots; 0 for those that sit out."""
-        nobody = Asked(seed=0, query=0)
-        of_all = [asked.get(robot, nobody) for robot in range(self._runner.sizes.robots)]
-        return [query.seed for query in of_all], [query.query for query in of_all]
+    def close(self) -> None:
+        """Free the text decoder's resources."""
+        if self._decoder is not None:
+            self._decoder.close()
 
-    def _afforded(self, plan: Plan, came: float) -> Afforded:
-        for stretch in plan.stretches:
-            if not stretch.to_the_end:
-                batch = batch_of(stretch, self._runner.sizes)
-                spent_ms = max(1e3 * (self._clock() - came), self._acting_ms.value or 0.0)
+    def _finished(self, step: EngineStep) -> DecodeResult:
+        """Wait for the text decoder, and note what decode steps cost."""
+        if self._decoder is None or not step.plan.jobs:
+            return DecodeResult(tokens={})
+        decoded = self._decoder.finish()
+        self.compiles_in_second_process = decoded.compiles
+        if step.decode_steps:
+            decode_ms = 1e3 * max(_LEAST_S, decoded.done_s - step.acted_s)
+            self._costs.took(step.decode_batch, step.decode_steps, decode_ms)
+        return decoded
+
+    def _budgeted(self, plan: StepPlan, came_s: float) -> tuple[int, int]:
+        """Decode steps to queue behind the actions, and the size of their batch."""
+        for job in plan.jobs:
+            if not job.to_the_end:
+                batch = self._runner.sizes.batch_of(job.batch)
+                spent_ms = max(1e3 * (self._clock() - came_s), self._acting_ms.value or 0.0)
                 steps = self._budget.steps(batch=batch, spent_ms=spent_ms, costs=self._costs)
-                return Afforded(steps=min(steps, stretch.steps), batch=batch)
-        return Afforded(steps=0, batch=0)
+                return min(steps, job.steps), batch
+        return 0, 0

@@ -1,14 +1,13 @@
-"""How a policy is served: mode, budget of tokens, sizes. And which programs that takes."""
+"""How a policy is served: mode, token budget, sizes; and the programs that this takes."""
 
 import dataclasses
 from collections.abc import Sequence
 
 from configs.errors import UsageError
 from oxygen.serving.budget import Budget, FixedTokens
-from oxygen.serving.language import LanguageTask
+from oxygen.serving.language import TokenizedTask
 from oxygen.serving.runner import Sizes
-from oxygen.serving.scheduler import Limits, Mode
-from oxygen.serving.voice import Suffix
+from oxygen.serving.scheduler import Mode
 
 _FIVE_TOKENS = FixedTokens(5)
 
@@ -19,13 +18,13 @@ class EngineConfig:
 
     Attributes:
         mode: How language is scheduled beside the actions.
-        budget: In mode `unified`, decode steps in a frame.
-        slots: Requests that can be alive at once; the memory of the KV pool is proportional to it. Every
+        budget: In mode `unified`, decode steps in an engine step.
+        slots: Requests that can be active at once; the memory of the KV pool is proportional to it. Every
             language task of every robot needs one at least. Where texts may have to wait for a row, as
             under a deadline, `ample_slots` is how many make room for the newest one of every task.
         rows: Requests decoded in one batch; others wait in their slots. Mode `unified` always decodes so
-            many, `isolated` one of each robot, `shared` those born together: scores differ in their last bits
-            from one size of batch to another, and with them, where two tokens score almost alike, texts.
+            many, `isolated` one of each robot, `shared` those requested together: scores differ in their last
+            bits from one size of batch to another, and with them, where two tokens score almost alike, texts.
         robots: Observations that are read at once.
     """
 
@@ -36,55 +35,39 @@ class EngineConfig:
     robots: int = 1
 
     def __post_init__(self) -> None:
-        self.limits()
-
-    def limits(self) -> Limits:
-        """The sizes within which the scheduler works."""
-        return Limits(streams=self.robots, slots=self.slots, rows=self.rows)
+        for field in ("robots", "slots", "rows"):
+            if getattr(self, field) < 1:
+                raise UsageError(f"{field} is {getattr(self, field)}; it must be at least 1")
 
 
-def sizes_for(engine: EngineConfig, tasks: Sequence[LanguageTask], suffixes: Sequence[Suffix]) -> Sizes:
+def sizes_for(engine: EngineConfig, tasks: Sequence[TokenizedTask]) -> Sizes:
     """The shapes to compile, so that every mode finds forks and decode batches no larger than it needs.
 
-    `isolated` and `parallel` decode a text of each robot at a time, `shared` all births of a query, `unified`
-    as many as the engine's rows.
+    `isolated` and `parallel` decode a text of each robot at a time, `shared` all new requests of a query,
+    `unified` as many as the engine's rows.
     """
-    births = max(1, engine.robots * sum(task.arrivals.within(1) for task in tasks))
+    new = max(1, engine.robots * sum(task.arrivals.within(1) for task in tasks))
     drawn = [task.sampling for task in tasks if not task.sampling.greedy]
     return Sizes(
         robots=engine.robots,
         slots=engine.slots,
-        rows=tuple(sorted({engine.robots, min(births, engine.rows), engine.rows})),
-        births=tuple(sorted({min(births, engine.robots), births})),
-        suffix=max([1, *(len(suffix.tokens) for suffix in suffixes)]),
+        rows=tuple(sorted({engine.robots, min(new, engine.rows), engine.rows})),
+        forks=tuple(sorted({min(new, engine.robots), new})),
+        suffix=max([1, *(len(task.suffix) for task in tasks)]),
         limit=max([1, *(task.max_tokens for task in tasks)]),
         top_k=max([0, *(sampling.top_k or 1 for sampling in drawn)]),
     )
 
 
 def ample_slots(*, tasks: int, rows: int, robots: int = 1) -> int:
-    """Slots with which no request is dropped at its birth, however many wait: older ones are.
+    """Slots with which no request is dropped on arrival, however many wait; older ones are dropped instead.
 
-    Requests of one task and robot begin in the order of their birth, when all before them have a row: at most
-    as many have begun and live as there are rows. With one slot more for every task of every robot a slot is
-    free wherever none of a newborn's own waits, and nowhere two. Where all that is under way has a row, as
-    many slots as rows are enough.
+    Requests of one task and robot start in the order of their arrival, once all before them have a row: so no
+    more requests than there are rows have started and not ended. With one slot more for every task of every
+    robot, a slot is free wherever no request of the same queue waits and no other queue has two. Where every
+    active request has a row, as many slots as rows are enough.
     """
     return max(rows, robots * tasks * (rows + 1))
-
-
-def check_slots(engine: EngineConfig, tasks: int) -> None:
-    """Refuse fewer slots than every task of every robot needs one of.
-
-    Raises:
-        UsageError: Names both numbers.
-    """
-    needed = engine.robots * tasks
-    if engine.slots < needed:
-        raise UsageError(
-            f"{engine.slots} slots for {tasks} language tasks of {engine.robots} robots; "
-            f"each task needs one for every robot, {needed} at least"
-        )
 
 
 def check_serves(engine: EngineConfig, sizes: Sizes) -> None:

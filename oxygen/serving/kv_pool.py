@@ -1,7 +1,7 @@
-"""Where texts in progress keep their keys and values: one preallocated array each, and a slot per request.
+"""Keys and values of texts in progress: one preallocated array each, with a slot per request.
 
-A slot's positions hold the prefix of the query the request was born in, its suffix, then what was written.
-Programs that write the pool are given it for good (donated), so nothing is ever copied to be extended.
+A slot's positions hold the prefix of the request's query, its suffix, then what was written.
+Programs that write the pool take it over (donation), so nothing is ever copied to be extended.
 """
 
 import dataclasses
@@ -102,7 +102,7 @@ def turned(k: Float[Array, "*rows position kv_head dim"]) -> Float[Array, "*rows
     return jnp.moveaxis(k, -3, -1)
 
 
-def plant(layer: KvLayer, slot: Int32[Array, ""], k: Array, v: Array) -> KvLayer:
+def begin(layer: KvLayer, slot: Int32[Array, ""], k: Array, v: Array) -> KvLayer:
     """Begin a slot with [position, kv_head, dim], and clear what comes after it."""
     size = k.shape[0]
     rest = jnp.zeros((layer.v.shape[1] - size, *v.shape[1:]), v.dtype)
@@ -110,8 +110,8 @@ def plant(layer: KvLayer, slot: Int32[Array, ""], k: Array, v: Array) -> KvLayer
     return append(layer, (slot, jnp.int32(size)), rest, rest)
 
 
-def plant_all(layer: KvLayer, slots: Int32[Array, " birth"], k: Array, v: Array) -> KvLayer:
-    """The same for many slots at once, [birth, position, kv_head, dim]."""
+def begin_all(layer: KvLayer, slots: Int32[Array, " row"], k: Array, v: Array) -> KvLayer:
+    """The same for many slots at once, [row, position, kv_head, dim]."""
     rest = ((0, 0), (0, layer.v.shape[1] - v.shape[1]), (0, 0), (0, 0))
     k, v = jnp.pad(k, rest), jnp.pad(v, rest)
     return KvLayer(k=layer.k.at[slots].set(turned(k)), v=layer.v.at[slots].set(v))
@@ -150,7 +150,7 @@ def rows(layer: KvLayer, slots: Int32[Array, " row"]) -> tuple[Array, Array]:
 
 
 def start(
-    texts: Texts, slots: Int32[Array, " birth"], token: Array, position: Array, draws: Draws | None
+    texts: Texts, slots: Int32[Array, " row"], token: Array, position: Array, draws: Draws | None
 ) -> Texts:
     """Begin texts in `slots` with nothing written, to read `token` at `position` first."""
     return Texts(

@@ -1,4 +1,4 @@
-"""Language tasks as data, and what is told about the texts they bring forth."""
+"""Language tasks: the texts wanted beside actions, as they are configured and as the engine takes them."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -16,13 +16,13 @@ class LanguageTask:
     Attributes:
         name: Unique among a policy's tasks, e.g. `narration`.
         prompt: The suffix that follows the prefix and asks for the text.
-        arrivals: When a text is asked for; at every query, unless said otherwise.
+        arrivals: When a text is requested; in every query by default.
         max_tokens: The text ends here at the latest.
-        priority: Frames of head start when not all requests fit in one batch: a request goes before those of
-            lesser priority that are older by no more than the difference.
-        sampling: How its tokens are chosen; the best one each time, unless said otherwise.
-        stop: A text ends before this one, a single token of the vocabulary; unless said otherwise, with the
-            vocabulary's end token.
+        priority: Engine steps of head start when not all requests fit in one batch: a request goes before
+            those of lower priority that are older by no more than the difference.
+        sampling: How its tokens are chosen; greedy by default.
+        stop: The text ends before this one, a single token of the vocabulary; by default the vocabulary's
+            end token.
     """
 
     name: str
@@ -43,6 +43,46 @@ class LanguageTask:
             )
         if not self.prompt:
             raise UsageError(f"language task {self.name!r} has an empty prompt; say what to write")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TokenizedTask:
+    """A language task as the scheduler takes it: its texts are tokens.
+
+    Attributes:
+        suffix: Tokens that follow the prefix and ask for the text; at least one.
+        stop_token: A text ends with it; below 0, only the limit ends one.
+        max_tokens: The limit of requests that arrive without one.
+        arrivals: When requests arrive, and with which limits.
+        priority: Engine steps of head start in the line for rows.
+        sampling: How tokens are chosen.
+    """
+
+    suffix: tuple[int, ...]
+    stop_token: int
+    max_tokens: int
+    arrivals: Arrivals = EVERY_QUERY
+    priority: int = 0
+    sampling: Sampling = GREEDY
+
+
+def tokenized(task: LanguageTask, tokenizer: Tokenizer) -> TokenizedTask:
+    """A language task in the vocabulary's tokens.
+
+    Raises:
+        UsageError: Its prompt has no tokens, or its `stop` is not one token.
+    """
+    suffix = tuple(tokenizer.encode(task.prompt))
+    if not suffix:
+        raise UsageError(f"language task {task.name!r}: prompt {task.prompt!r} has no tokens")
+    return TokenizedTask(
+        suffix=suffix,
+        stop_token=stop_token(task, tokenizer),
+        max_tokens=task.max_tokens,
+        arrivals=task.arrivals,
+        priority=task.priority,
+        sampling=task.sampling,
+    )
 
 
 def check_draws(tasks: Sequence[LanguageTask], vocab_size: int) -> None:
@@ -76,55 +116,3 @@ def stop_token(task: LanguageTask, tokenizer: Tokenizer) -> int:
             "single one, or leave it out for the vocabulary's end token"
         )
     return tokens[0]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class TextBorn:
-    """A request and the query it belongs to."""
-
-    task: str
-    request_id: int
-    query: int
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class TextTimes:
-    """Moments of a text, in seconds of `time.perf_counter`. What is read back together is known at once.
-
-    Attributes:
-        born_s: When the query it was born in came in.
-        first_token_s: When its first token was known.
-        ended_s: When its end was known.
-    """
-
-    born_s: float
-    first_token_s: float
-    ended_s: float
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class TextFinished:
-    """A finished text.
-
-    Attributes:
-        task: Name of its language task.
-        request_id: Counts the requests of an episode.
-        born_query: The query whose observation it speaks of.
-        finished_query: The robot's query in which its last token was decoded.
-        text: What was written.
-        tokens: Decoded for it, a stop token included.
-        reason: `stop` (the model ended it), `length` (the task's limit did), or `oracle` (no model wrote it:
-            it was read aloud from the world's own account).
-        latency_ms: Time the policy worked from its birth to its end; the world's own time is not counted.
-        times: When it was born, begun and ended; None where nobody took the time.
-    """
-
-    task: str
-    request_id: int
-    born_query: int
-    finished_query: int
-    text: str
-    tokens: int
-    reason: str
-    latency_ms: float
-    times: TextTimes | None = None

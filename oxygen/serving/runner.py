@@ -1,6 +1,6 @@
 """The compiled programs: prefill, denoise, fork, decode. Compiled ahead of time, once, for fixed shapes.
 
-All modes call these same programs, so the same numbers come out whatever is scheduled around them.
+All modes call these same programs, so actions are the same bits whatever is scheduled around them.
 """
 
 import dataclasses
@@ -16,12 +16,13 @@ from configs.errors import UsageError
 from oxygen.model import pi05
 from oxygen.model.compile_counter import compile_counter
 from oxygen.model.config import Pi05Config
+from oxygen.model.inputs import ModelInput
 from oxygen.model.pi05 import Prefix, Weights
-from oxygen.serving import decoding, drawing, kv_pool
-from oxygen.serving.births import Birthing, births_of, words_of
-from oxygen.serving.decoding import Births
+from oxygen.serving import decode, drawing, kv_pool
 from oxygen.serving.kv_pool import KvPool, Texts
-from oxygen.typing import Array, Float32, Int32, UInt8
+from oxygen.serving.new_requests import NewRequests, new_requests, words_of
+from oxygen.serving.requests import Request
+from oxygen.typing import Array, Float32, Int32
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -32,7 +33,7 @@ class Sizes:
         robots: Observations read at once.
         slots: Places in the KV pool. It has a spare one behind them, numbered `slots`, for padding rows.
         rows: Requests decoded in one batch: the sizes to choose from, ascending.
-        births: Requests begun in one fork: the sizes to choose from, ascending.
+        forks: New requests begun in one fork: the sizes to choose from, ascending.
         suffix: Tokens of the longest suffix.
         limit: Tokens of the longest text.
         top_k: The largest `top_k` of a request; 0 where every request is greedy, and nothing is drawn.
@@ -41,30 +42,19 @@ class Sizes:
     robots: int = 1
     slots: int
     rows: tuple[int, ...]
-    births: tuple[int, ...]
+    forks: tuple[int, ...]
     suffix: int
     limit: int
     top_k: int = 0
 
     def __post_init__(self) -> None:
-        for what, sizes in (("decode batches", self.rows), ("forks of", self.births)):
+        for what, sizes in (("decode batches", self.rows), ("forks of", self.forks)):
             if not sizes or list(sizes) != sorted(set(sizes)):
                 raise UsageError(f"{what} {sizes} are not in ascending order")
 
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ModelInput:
-    """One observation of every robot, as the model takes it.
-
-    Attributes:
-        images: Pixels of every camera.
-        prompt: Tokens, padded to a bucket.
-        length: Valid tokens of each prompt.
-    """
-
-    images: UInt8[np.ndarray, "robot camera side side 3"]
-    prompt: Int32[np.ndarray, "robot token"]
-    length: Int32[np.ndarray, " robot"]
+    def batch_of(self, rows: int) -> int:
+        """The smallest decode batch with so many rows."""
+        return next(size for size in self.rows if size >= rows)
 
 
 def _prefill(config: Pi05Config, weights: Weights, images: Array, prompt: Array, length: Array) -> Prefix:
@@ -78,7 +68,7 @@ def _denoise(config: Pi05Config, weights: Weights, prefix: Prefix, seed: Array, 
 
 
 def _decode(top_k: int, weights: Weights, rows: Array, pool: KvPool, texts: Texts) -> tuple[KvPool, Texts]:
-    return decoding.decode(weights, rows, pool, texts, top_k)[:2]
+    return decode.decode(weights, rows, pool, texts, top_k)[:2]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -117,10 +107,10 @@ class Runner:
         """Compilations in this process since this runner was ready; 0 if nothing else compiles."""
         return compile_counter().count - self._compiles_at_warm_up
 
-    def prefill(self, seen: ModelInput) -> Prefix:
+    def prefill(self, inputs: ModelInput) -> Prefix:
         """Read an observation of every robot."""
-        program: Callable[..., Prefix] = self.programs.prefill[seen.prompt.shape[1]]
-        return program(self._weights, seen.images, seen.prompt, seen.length)
+        program: Callable[..., Prefix] = self.programs.prefill[inputs.prompt.shape[1]]
+        return program(self._weights, inputs.images, inputs.prompt, inputs.length)
 
     def denoise(
         self, prefix: Prefix, seeds: Sequence[int], queries: Sequence[int]
@@ -134,11 +124,11 @@ class Runner:
         program: Callable[..., Array] = self.programs.denoise[self._bucket(prefix)]
         return program(self._weights, prefix, words, which)
 
-    def fork(self, prefix: Prefix, births: Births, pool: KvPool, texts: Texts) -> tuple[KvPool, Texts]:
-        """Put newborn requests in their slots. The pool given is used up."""
-        sizes = self._bucket(prefix), len(births.slots)
+    def fork(self, prefix: Prefix, new: NewRequests, pool: KvPool, texts: Texts) -> tuple[KvPool, Texts]:
+        """Begin new requests in their slots. The pool given is used up."""
+        sizes = self._bucket(prefix), len(new.slots)
         program: Callable[..., tuple[KvPool, Texts]] = self.programs.fork[sizes]
-        return program(self._weights, prefix, births, pool, texts)
+        return program(self._weights, prefix, new, pool, texts)
 
     def decode(self, slots: Sequence[int], pool: KvPool, texts: Texts, *, batch: int) -> tuple[KvPool, Texts]:
         """Write one token in each of `slots`. The pool given is used up.
@@ -154,20 +144,20 @@ class Runner:
         program: Callable[..., tuple[KvPool, Texts]] = self.programs.decode[batch]
         return program(self._weights, rows, pool, texts)
 
-    def births(self, requests: Sequence[Birthing], *, batch: int | None = None) -> Births:
-        """Requests to fork. Rows left over are padding.
+    def new_requests(self, requests: Sequence[Request], *, batch: int | None = None) -> NewRequests:
+        """Send requests to the device, for `fork`. Rows left over are padding.
 
         Args:
             requests: At most `batch` of them.
-            batch: One of `Sizes.births`; the largest if None. What a text reads like may depend on it in the
-                last bits, but not on its company.
+            batch: One of `Sizes.forks`; the largest if None. A text's scores may depend on it in their last
+                bits, but not on its company.
 
         Raises:
-            UsageError: One wants its tokens drawn in a way that the programs were not compiled for.
+            UsageError: The programs were not compiled for the sampling of one of them.
         """
         size = self.sizes
-        rows = size.births[-1] if batch is None else batch
-        return births_of(requests, rows=rows, slots=size.slots, suffix=size.suffix, top_k=size.top_k)
+        rows = size.forks[-1] if batch is None else batch
+        return new_requests(requests, rows=rows, spare=size.slots, suffix=size.suffix, top_k=size.top_k)
 
     def empty(self) -> tuple[KvPool, Texts]:
         """A pool and texts with every slot idle."""
@@ -177,7 +167,7 @@ class Runner:
         return pool, texts
 
     def blank(self, bucket: int) -> ModelInput:
-        """An observation of nothing, with a prompt of that bucket: for warming up and for measuring."""
+        """Black images and a prompt that fills that bucket, for warming up and measuring."""
         side, cameras, robots = self.config.image_size, len(self.config.cameras), self.sizes.robots
         return ModelInput(
             images=np.zeros((robots, cameras, side, side, 3), np.uint8),
@@ -196,25 +186,25 @@ class Runner:
         forks, decodes = {}, {}
         for bucket, prefill in prefills.items():
             prefix = jax.tree.map(_abstract, prefill.out_info)
-            for batch in self.sizes.births:
-                births = jax.tree.map(_abstract, self.births((), batch=batch))
-                fork = jax.jit(decoding.fork, donate_argnames="pool")
-                forks[bucket, batch] = fork.lower(weights, prefix, births, pool, texts).compile()
+            for batch in self.sizes.forks:
+                new = jax.tree.map(_abstract, self.new_requests((), batch=batch))
+                fork = jax.jit(decode.fork, donate_argnames="pool")
+                forks[bucket, batch] = fork.lower(weights, prefix, new, pool, texts).compile()
         for batch in self.sizes.rows:
             rows = jax.ShapeDtypeStruct((batch,), jnp.int32)
-            decode = jax.jit(functools.partial(_decode, self.sizes.top_k), donate_argnames="pool")
-            decodes[batch] = decode.lower(weights, rows, pool, texts).compile()
+            step = jax.jit(functools.partial(_decode, self.sizes.top_k), donate_argnames="pool")
+            decodes[batch] = step.lower(weights, rows, pool, texts).compile()
         return Programs(prefill=prefills, denoise=denoises, fork=forks, decode=decodes)
 
     def _acting(self, weights: Weights) -> tuple[dict[int, Compiled], dict[int, Compiled]]:
-        """Prefill and denoise: what neither the pool nor a text has a part in."""
+        """Prefill and denoise, which use neither the pool nor a text."""
         robots = self.sizes.robots
         words = jax.ShapeDtypeStruct((robots, 2), jnp.uint32)
         which = jax.ShapeDtypeStruct((robots,), jnp.uint32)
         prefills, denoises = {}, {}
         for bucket in self.config.prompt_buckets:
-            seen = jax.tree.map(_abstract, dataclasses.astuple(self.blank(bucket)))
-            lowered = jax.jit(functools.partial(_prefill, self.config)).lower(weights, *seen)
+            inputs = jax.tree.map(_abstract, dataclasses.astuple(self.blank(bucket)))
+            lowered = jax.jit(functools.partial(_prefill, self.config)).lower(weights, *inputs)
             prefix = jax.tree.map(_abstract, lowered.out_info)
             prefills[bucket] = lowered.compile()
             lowered = jax.jit(functools.partial(_denoise, self.config)).lower(weights, prefix, words, which)
@@ -223,12 +213,12 @@ class Runner:
 
     def _run_everything_once(self) -> None:
         pool, texts = self.empty()
-        nobody = [0] * self.sizes.robots
+        zeros = [0] * self.sizes.robots
         for bucket in self.config.prompt_buckets:
             prefix = self.prefill(self.blank(bucket))
-            jax.block_until_ready(self.denoise(prefix, nobody, nobody))
-            for batch in self.sizes.births:
-                pool, texts = self.fork(prefix, self.births((), batch=batch), pool, texts)
+            jax.block_until_ready(self.denoise(prefix, zeros, zeros))
+            for batch in self.sizes.forks:
+                pool, texts = self.fork(prefix, self.new_requests((), batch=batch), pool, texts)
         for batch in self.sizes.rows:
             pool, texts = self.decode((), pool, texts, batch=batch)
         jax.block_until_ready((pool, texts))

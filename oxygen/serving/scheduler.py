@@ -1,37 +1,35 @@
-"""Which texts are decoded when: plain Python over integers, no JAX, no clock.
+"""Decides which texts are decoded when: plain Python over integers, no JAX, no clock.
 
-A frame is planned, run by somebody else, and committed with what came back. Robots share one pool of slots
-and one batch of rows. A request is given its slot at birth, since its prefix lives there; it waits in it for
-a row of the batch. The slots are therefore the queue, and its bound.
+A step is planned, run by the engine, and committed with what was written. All robots share one pool of slots
+and one batch of rows. A request gets its slot when it arrives, since its prefix lives there, and waits in it
+for a row of the decode batch. So the slots are the queue, and bound its length.
 
-Who decodes. Alive requests stand in one line, and in every frame of mode `unified` the first of them get the
-rows. Their order is that of birth, a priority counting as so many frames of head start. So a request waits
-only while all rows are held by requests born before it, or born later by fewer frames than their priority
-is larger: narration does not wait for memory unless that is older by more than the difference. To be left
-out of a frame costs a request nothing but time, since its keys and values stay in its slot.
+Order. All active requests stand in one line; in mode `unified` the first of them get the rows of a step. The
+line is in order of arrival, with a task's priority counting as so many steps of head start. So a request
+waits only while every row is held by requests that came before it, or came later by fewer steps than their
+priority is higher. A request that is left out of a step loses nothing but time: its keys and values stay in
+its slot.
 
-Nothing starves. Only requests born within D frames after it (D: by how much the largest priority exceeds its
-own) can ever get ahead of a request; there are S - 1 others with a slot then; each needs a row for at most L
-frames (the longest limit over the tokens of a frame), and R of them have one while it waits. So a request
-that is not dropped has ended D + (S - 1) L / R + L frames after its birth.
+No starvation. Only requests that arrive within D steps of a request can get ahead of it (D: the largest
+priority less its own). Then S - 1 others hold slots; each needs a row for at most L steps (the longest limit
+over the tokens of a step), and R of them have one while it waits. So a request that is not dropped has ended
+D + (S - 1) L / R + L steps after its arrival.
 
-When slots run out. One slot is kept for every task of every robot that has no request alive. A newborn that
-finds no other takes the place of the oldest one of its task and robot that waits, in the pool and in the
-line; that one is dropped. If none waits, it takes a slot where most wait of one task and robot, two at least:
-the oldest of these is dropped, the others move up in the line. Else the newborn is dropped itself. What has
-begun is never dropped. As places are inherited, of every task that a robot keeps asking for a text is
-finished within the same bound.
+Full pool. One slot is reserved for every task of every robot that has no active request. A new request that
+finds no other slot replaces the oldest waiting request of the same task and robot, in the pool and in the
+line; that one is dropped. If none waits, it takes a slot from the longest other queue of one task and robot
+(at least 2 waiting): the oldest of that queue is dropped, and the others move up in the line. Otherwise the
+new request itself is dropped. A running request is never dropped. Since places in the line are inherited,
+every task that a robot keeps requesting finishes a text within the same bound.
 """
 
-import dataclasses
 import enum
 import itertools
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from configs.errors import UsageError
-from oxygen.serving.arrivals import Arrivals
-from oxygen.serving.plan import Birth, Committed, Ended, Identity, Place, Plan, Request, Stretch
+from oxygen.serving.language import TokenizedTask
+from oxygen.serving.requests import DecodeJob, Request, RequestState, StepPlan
 
 
 class Mode(enum.StrEnum):
@@ -40,258 +38,222 @@ class Mode(enum.StrEnum):
     ACTIONS = "actions"
     """No language: the floor for latency, the reference for actions."""
     ISOLATED = "isolated"
-    """Every request has its own prefill and runs to its end, one by one, before the query returns."""
+    """Every request has its own prefill; they run to their end, one by one, before the next query."""
     SHARED = "shared"
-    """All requests share the prefill of the actions and run to their end, in one batch, before it returns."""
+    """All requests share the actions' prefill; they run to their end, in one batch, before the next query."""
     UNIFIED = "unified"
-    """All requests share it, and every frame decodes a few tokens of all those in progress, in one batch."""
+    """All requests share it; every query decodes a few tokens of all requests in progress, in one batch."""
     PARALLEL = "parallel"
     """As isolated, but in a second process that shares the device with the actions."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Wanted:
-    """What the scheduler knows of a language task.
+def check_slots(*, slots: int, tasks: int, robots: int) -> None:
+    """Refuse fewer slots than one for every language task of every robot.
 
-    Attributes:
-        arrivals: When requests are born, and with which limits.
-        max_tokens: The limit of those that are born without one.
-        priority: Frames of head start in the line for rows.
-        stop_token: A text ends with it, if it comes; below 0, nothing ends one early.
+    Raises:
+        UsageError: Names both numbers.
     """
-
-    arrivals: Arrivals
-    max_tokens: int
-    priority: int
-    stop_token: int
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Limits:
-    """The sizes within which requests are scheduled.
-
-    Attributes:
-        streams: Robots.
-        slots: Places in the KV pool, hence requests alive at once.
-        rows: Requests decoded in one batch.
-    """
-
-    streams: int = 1
-    slots: int
-    rows: int
-
-    def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            if getattr(self, field.name) < 1:
-                raise UsageError(f"{field.name} is {getattr(self, field.name)}; it must be at least 1")
+    if slots < robots * tasks:
+        raise UsageError(
+            f"{slots} slots for {tasks} language tasks of {robots} robots; "
+            f"each task needs one for every robot, {robots * tasks} at least"
+        )
 
 
 class Scheduler:
-    """The requests of all robots, and the slots they live in."""
+    """The active requests of all robots, and their slots."""
 
-    def __init__(self, *, mode: Mode, wanted: Sequence[Wanted], limits: Limits) -> None:
+    def __init__(
+        self, *, mode: Mode, tasks: Sequence[TokenizedTask], slots: int, rows: int, robots: int = 1
+    ) -> None:
+        """Start with every slot free.
+
+        Args:
+            mode: How language is scheduled; `actions` leaves the tasks alone.
+            tasks: The language tasks.
+            slots: Places in the KV pool, hence requests that can be active at once.
+            rows: Requests decoded in one batch.
+            robots: Robots that share them.
+        """
         self._mode = mode
-        self._wanted = () if mode is Mode.ACTIONS else tuple(wanted)
-        self._limits = limits
-        asked_for = limits.streams * len(self._wanted)
-        if limits.slots < asked_for:
-            raise UsageError(
-                f"{limits.slots} slots for {len(self._wanted)} language tasks of {limits.streams} robots; "
-                f"each task needs one for every robot: {asked_for}"
-            )
-        self._alive: list[Request] = []  # in order of birth
-        self._free = list(range(limits.slots))
-        self._frame = 0
+        self._tasks = () if mode is Mode.ACTIONS else tuple(tasks)
+        check_slots(slots=slots, tasks=len(self._tasks), robots=robots)
+        self._rows = rows
+        self._robots = robots
+        self._active: list[Request] = []  # in order of arrival
+        self._free = list(range(slots))
+        self._step = 0
         self._serials = itertools.count()
-        self._ids = [itertools.count() for _ in range(limits.streams)]
+        self._ids = [itertools.count() for _ in range(robots)]
+        self._seeds = [0] * robots
 
     @property
-    def alive(self) -> tuple[Request, ...]:
-        """Requests that have not ended, oldest first."""
-        return tuple(self._alive)
+    def active(self) -> tuple[Request, ...]:
+        """Requests that wait or run, oldest first."""
+        return tuple(self._active)
 
     @property
     def free_slots(self) -> int:
         """Slots that no request holds."""
         return len(self._free)
 
-    def reset(self, stream: int) -> None:
-        """Begin an episode of a robot: none of its requests is alive, its ids count from 0."""
-        self.cancel(stream)
-        self._ids[stream] = itertools.count()
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The episode seed of every robot."""
+        return tuple(self._seeds)
 
-    def plan(self, queries: Mapping[int, int]) -> Plan:
-        """Admit what is due, and say what the frame decodes.
+    def reset(self, robot: int, seed: int = 0) -> None:
+        """Begin an episode of a robot: its requests are cancelled, its request ids count from 0."""
+        self.cancel(robot)
+        self._ids[robot] = itertools.count()
+        self._seeds[robot] = seed
 
-        Args:
-            queries: Robot to its query. One that sits out asks for nothing; its texts go on all the same.
-        """
-        dropped: list[Identity] = []
-        births: list[Birth] = []
-        born = list(self._due(queries))
-        for identity, limit in born:
-            births += self._admit(identity, limit, dropped)
-        births = [birth for birth in births if birth.identity not in dropped]
-        stretches = tuple(self._stretches(births))
-        self._frame += 1
-        return Plan(born=tuple(identity for identity, _ in born), dropped=tuple(dropped), stretches=stretches)
-
-    def commit(self, written: Mapping[int, Sequence[int]]) -> Committed:
-        """Take in what the planned frame has brought and free the slots of the requests that ended.
+    def plan(self, queries: Mapping[int, int]) -> StepPlan:
+        """Admit the requests that are due, and say what the step decodes.
 
         Args:
-            written: Slot to all tokens written there since its request was born.
+            queries: Robot to the number of its query. A robot that sits out requests nothing; its texts
+                go on.
         """
-        decoded: Counter[int] = Counter()
-        first = []
-        for request in self._alive:
-            new = self._take(request, written.get(request.slot, ()))
-            decoded[request.identity.stream] += new
-            if new and new == len(request.tokens):
-                first.append(request.identity)
-        over = [request for request in self._alive if self._has_ended(request)]
-        for request in over:
-            self._release(request)
-        return Committed(decoded=decoded, first=tuple(first), ended=tuple(map(self._farewell, over)))
+        requested = tuple(self._due(queries))
+        dropped = tuple(loser for request in requested for loser in self._admit(request))
+        new = [request for request in requested if request.state is RequestState.WAITING]
+        jobs = tuple(self._jobs(new))
+        for job in jobs:
+            for request in job.rows:
+                request.state = RequestState.RUNNING
+        self._step += 1
+        return StepPlan(requested=requested, dropped=dropped, jobs=jobs)
 
-    def cancel(self, stream: int) -> tuple[Request, ...]:
-        """Give up a robot's requests, as at the end of its episode, and return them."""
-        cancelled = tuple(request for request in self._alive if request.identity.stream == stream)
+    def commit(self, written: Mapping[int, Sequence[int]]) -> dict[Request, int]:
+        """Take in what the planned step has written; requests that have ended free their slots.
+
+        Args:
+            written: Slot to all tokens written there since its request began.
+
+        Returns:
+            The number of new tokens of every request that has any.
+        """
+        new = {request: request.take(written.get(request.slot, ())) for request in self._active}
+        for request in self.active:
+            if request.is_over(request.tokens):
+                self._release(request, RequestState.FINISHED)
+        return {request: count for request, count in new.items() if count}
+
+    def cancel(self, robot: int) -> tuple[Request, ...]:
+        """Cancel a robot's active requests, as at the end of its episode, and return them."""
+        cancelled = tuple(request for request in self._active if request.robot == robot)
         for request in cancelled:
-            self._release(request)
+            self._release(request, RequestState.CANCELLED)
         return cancelled
 
-    def _due(self, queries: Mapping[int, int]) -> Iterable[tuple[Identity, int]]:
-        """The requests to be born, and their limits."""
-        for stream, query in queries.items():
-            for task, wanted in enumerate(self._wanted):
-                for ordinal, limit in enumerate(wanted.arrivals.due(stream, query)):
-                    identity = Identity(
-                        stream=stream,
-                        request_id=next(self._ids[stream]),
-                        task=task,
+    def _due(self, queries: Mapping[int, int]) -> Iterable[Request]:
+        for robot, query in queries.items():
+            for index, task in enumerate(self._tasks):
+                for ordinal, limit in enumerate(task.arrivals.due(robot, query)):
+                    yield Request(
+                        robot=robot,
+                        task=index,
                         query=query,
+                        suffix=task.suffix,
+                        sampling=task.sampling,
+                        seed=self._seeds[robot],
                         ordinal=ordinal,
+                        request_id=next(self._ids[robot]),
+                        limit=limit or task.max_tokens,
+                        stop_token=task.stop_token,
+                        order=(self._step - task.priority, next(self._serials)),
                     )
-                    yield identity, limit or wanted.max_tokens
 
-    def _admit(self, identity: Identity, limit: int, dropped: list[Identity]) -> list[Birth]:
-        """Find a slot and a place in the line; see the head of this file."""
-        wanted = self._wanted[identity.task]
-        place = Place(since=self._frame - wanted.priority, serial=next(self._serials))
-        if not self._has_room(identity):
-            own, longest = self._waiting(identity)
+    def _admit(self, request: Request) -> list[Request]:
+        """Give a request a slot by the rules above; returns the request that was dropped for it, if any."""
+        dropped = []
+        if not self._has_room(request):
+            own, longest = self._waiting(request)
             waiting = own or longest
             if not waiting:
-                dropped.append(identity)
-                return []
-            self._release(waiting[0])
-            dropped.append(waiting[0].identity)
-            last = _moved_up(waiting)
-            place = last if own else place
-        request = Request(identity=identity, slot=self._free.pop(0), place=place, limit=limit)
-        self._alive.append(request)
-        return [Birth(identity=identity, slot=request.slot, limit=limit, stop_token=wanted.stop_token)]
+                request.state = RequestState.DROPPED
+                return [request]
+            self._release(waiting[0], RequestState.DROPPED)
+            dropped = [waiting[0]]
+            last = _move_up(waiting)
+            request.order = last if own else request.order
+        request.slot = self._free.pop(0)
+        self._active.append(request)
+        return dropped
 
-    def _has_room(self, identity: Identity) -> bool:
-        """Whether a slot is free that is not kept for somebody else."""
-        pairs = {request.identity.pair for request in self._alive} | {identity.pair}
-        kept = self._limits.streams * len(self._wanted) - len(pairs)
-        return len(self._free) > kept
+    def _has_room(self, request: Request) -> bool:
+        """Whether a slot is free that is not reserved for another queue."""
+        queues = {other.queue for other in self._active} | {request.queue}
+        reserved = self._robots * len(self._tasks) - len(queues)
+        return len(self._free) > reserved
 
-    def _waiting(self, newborn: Identity) -> tuple[list[Request], list[Request]]:
-        """Who waits of its own task and robot, and where most do elsewhere, if two do; oldest first."""
-        lines: dict[tuple[int, int], list[Request]] = {newborn.pair: []}
-        for request in self._alive:
-            if not request.begun:
-                lines.setdefault(request.identity.pair, []).append(request)
-        own = lines.pop(newborn.pair)
-        others = [line for line in lines.values() if len(line) > 1]
+    def _waiting(self, request: Request) -> tuple[list[Request], list[Request]]:
+        """Waiting requests of the same task and robot, and the longest other queue (≥ 2); oldest first."""
+        queues: dict[tuple[int, int], list[Request]] = {request.queue: []}
+        for other in self._active:
+            if other.state is RequestState.WAITING:
+                queues.setdefault(other.queue, []).append(other)
+        own = queues.pop(request.queue)
+        others = [queue for queue in queues.values() if len(queue) > 1]
         return own, max(others, key=len, default=[])
 
-    def _stretches(self, births: Sequence[Birth]) -> list[Stretch]:
+    def _jobs(self, new: Sequence[Request]) -> list[DecodeJob]:
         match self._mode:
             case Mode.UNIFIED:
-                return self._one_frame(births)
+                return self._continuous(new)
             case Mode.SHARED:
-                size = self._limits.rows
-                parts = [births[start : start + size] for start in range(0, len(births), size)]
+                size = self._rows
+                parts = [new[start : start + size] for start in range(0, len(new), size)]
                 return [_to_the_end(part, batch=len(part), own_prefill=False) for part in parts]
             case _:
-                rounds = _one_of_each_robot(births)
-                return [_to_the_end(part, batch=self._limits.streams, own_prefill=True) for part in rounds]
+                rounds = _one_of_each_robot(new)
+                return [_to_the_end(part, batch=self._robots, own_prefill=True) for part in rounds]
 
-    def _one_frame(self, births: Sequence[Birth]) -> list[Stretch]:
-        running = sorted(self._alive, key=lambda request: request.place)[: self._limits.rows]
-        if not running:
+    def _continuous(self, new: Sequence[Request]) -> list[DecodeJob]:
+        rows = sorted(self._active, key=lambda request: request.order)[: self._rows]
+        if not rows:
             return []
-        for request in running:
-            request.begun = True
         return [
-            Stretch(
-                births=tuple(births),
+            DecodeJob(
+                new=tuple(new),
+                rows=tuple(rows),
                 own_prefill=False,
-                rows=tuple(request.slot for request in running),
-                batch=self._limits.rows,
-                steps=max(request.limit - len(request.tokens) for request in running),
+                batch=self._rows,
+                steps=max(request.limit - len(request.tokens) for request in rows),
                 to_the_end=False,
             )
         ]
 
-    def _take(self, request: Request, written: Sequence[int]) -> int:
-        """Keep the new tokens up to the limit and the stop token; returns how many."""
-        before = len(request.tokens)
-        if len(written) <= before:
-            return 0
-        tokens = list(written[: request.limit])
-        stop = self._wanted[request.identity.task].stop_token
-        request.tokens = tokens[: tokens.index(stop) + 1] if stop in tokens else tokens
-        return len(request.tokens) - before
-
-    def _has_ended(self, request: Request) -> bool:
-        return self._stopped(request) or len(request.tokens) >= request.limit
-
-    def _stopped(self, request: Request) -> bool:
-        stop = self._wanted[request.identity.task].stop_token
-        return bool(request.tokens) and request.tokens[-1] == stop
-
-    def _release(self, request: Request) -> None:
-        self._alive.remove(request)
+    def _release(self, request: Request, state: RequestState) -> None:
+        request.state = state
+        self._active.remove(request)
         self._free.append(request.slot)
 
-    def _farewell(self, request: Request) -> Ended:
-        stopped = self._stopped(request)
-        return Ended(
-            identity=request.identity,
-            tokens=tuple(request.tokens[:-1] if stopped else request.tokens),
-            decoded=len(request.tokens),
-            stopped=stopped,
-        )
 
-
-def _moved_up(waiting: Sequence[Request]) -> Place:
-    """The first leaves the line, the others each move up to the place before; returns the last one's."""
-    places = [request.place for request in waiting]
+def _move_up(waiting: Sequence[Request]) -> tuple[int, int]:
+    """The first request leaves the line, the others move up one place each; returns the last one's place."""
+    places = [request.order for request in waiting]
     for request, place in zip(waiting[1:], places, strict=False):
-        request.place = place
+        request.order = place
     return places[-1]
 
 
-def _one_of_each_robot(births: Sequence[Birth]) -> list[list[Birth]]:
+def _one_of_each_robot(requests: Sequence[Request]) -> list[list[Request]]:
     """Every robot's first request, then every robot's second one, and so on."""
-    of_robot: dict[int, list[Birth]] = {}
-    for birth in births:
-        of_robot.setdefault(birth.identity.stream, []).append(birth)
+    of_robot: dict[int, list[Request]] = {}
+    for request in requests:
+        of_robot.setdefault(request.robot, []).append(request)
     rounds = itertools.zip_longest(*of_robot.values())
-    return [[birth for birth in members if birth is not None] for members in rounds]
+    return [[request for request in members if request is not None] for members in rounds]
 
 
-def _to_the_end(births: Sequence[Birth], *, batch: int, own_prefill: bool) -> Stretch:
-    return Stretch(
-        births=tuple(births),
+def _to_the_end(requests: Sequence[Request], *, batch: int, own_prefill: bool) -> DecodeJob:
+    return DecodeJob(
+        new=tuple(requests),
+        rows=tuple(requests),
         own_prefill=own_prefill,
-        rows=tuple(birth.slot for birth in births),
         batch=batch,
-        steps=max(birth.limit for birth in births),
+        steps=max(request.limit for request in requests),
         to_the_end=True,
     )

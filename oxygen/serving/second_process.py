@@ -1,4 +1,4 @@
-"""Mode `parallel`: the language is spoken by a second process, with weights and programs of its own.
+"""Mode `parallel`: language is decoded in a second process, with weights and programs of its own.
 
 Both processes share one device, as the operating system or the device's driver lets them. The second one ends
 when it is told to, and at once when the first is gone, whatever it died of.
@@ -9,10 +9,9 @@ import multiprocessing
 import os
 import signal
 import threading
-import time
 import traceback
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from multiprocessing import connection
 from multiprocessing.process import BaseProcess
 from typing import Any
@@ -21,9 +20,11 @@ import jax
 
 from configs.errors import UsageError
 from oxygen.model.config import Pi05Config
+from oxygen.model.inputs import ModelInput
 from oxygen.model.pi05 import Prefix
+from oxygen.serving.requests import DecodeJob
 from oxygen.serving.runner import Runner, Sizes
-from oxygen.serving.voice import Heard, LocalVoice, Suffix, Turn
+from oxygen.serving.text_decoder import DecodeResult, LocalTextDecoder
 from oxygen.weights.source_of import Loadable, load_weights
 
 _PATIENCE_S = 5.0
@@ -43,33 +44,6 @@ class SecondProcessError(RuntimeError):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Recipe:
-    """All that the second process needs to know.
-
-    Attributes:
-        config: The model's sizes.
-        weights: A seed or a function that loads them; it is sent, they are not.
-        sizes: The shapes to compile.
-        suffixes: What asks for the texts of each task.
-        compile_cache: JAX's settings for the folder of compiled programs, those of the first process.
-    """
-
-    config: Pi05Config
-    weights: Loadable
-    sizes: Sizes
-    suffixes: tuple[Suffix, ...]
-    compile_cache: Mapping[str, Any] = dataclasses.field(default_factory=_compile_cache)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _Answer:
-    """What a turn has brought, and the compilations since the process was ready."""
-
-    heard: Heard
-    compiles: int
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class _Failure:
     """Why the second process could not go on; `ours` if a person can mend it."""
 
@@ -78,47 +52,44 @@ class _Failure:
     ours: bool
 
 
-class RemoteVoice:
-    """Has a second process speak, beside the actions."""
+class RemoteTextDecoder:
+    """Decodes in a second process, beside the actions."""
 
-    def __init__(self, recipe: Recipe, *, clock: Callable[[], float] = time.perf_counter) -> None:
-        self._clock = clock
+    def __init__(self, config: Pi05Config, weights: Loadable, sizes: Sizes) -> None:
+        """Start the process and wait until its programs are ready.
+
+        Args:
+            config: The model's sizes.
+            weights: A seed or a function that loads them; it is sent, they are not.
+            sizes: The shapes to compile.
+        """
         context = multiprocessing.get_context("spawn")
         self._connection, theirs = context.Pipe()
+        arguments = (theirs, _compile_cache(), config, weights, sizes)
         # A daemon is ended with its parent, even where nobody has called close().
-        self._process = context.Process(target=_serve, args=(theirs, recipe), name="language", daemon=True)
+        self._process = context.Process(target=_serve, args=arguments, name="language", daemon=True)
         self._process.start()
         theirs.close()
         self._finalizer = weakref.finalize(self, _end, self._process, self._connection)
-        self.compiles_after_warm_up = 0
         self._receive()  # it is ready, or says why it is not
 
-    def begin(self, turn: Turn, prefix: Prefix | None, steps: int) -> None:
-        """Send the turn; the second process sets to work on it at once, with a prefill of its own."""
+    def begin(self, inputs: ModelInput, jobs: Sequence[DecodeJob], prefix: Prefix | None, steps: int) -> None:
+        """Send the jobs; the second process starts on them at once, with a prefill of its own."""
         del prefix, steps
         try:
-            self._connection.send(turn)
+            self._connection.send((inputs, jobs))
         except OSError:
             raise self._gone() from None
 
-    def finish(self, turn: Turn, prefix: Prefix | None) -> None:
-        """Nothing: the second process is at it."""
-
-    def drain(self) -> None:
-        """Wait until the second process has answered, or is gone."""
-        connection.wait([self._connection, self._process.sentinel])
-
-    def heard(self) -> Heard:
-        """Wait for the second process."""
-        answer = self._receive()
-        self.compiles_after_warm_up = answer.compiles
-        return dataclasses.replace(answer.heard, at=self._clock())
+    def finish(self) -> DecodeResult:
+        """Wait for the second process. Its clock is the same, `time.perf_counter` of this machine."""
+        return dataclasses.replace(self._receive(), began_s=0.0)
 
     def close(self) -> None:
         """End the second process."""
         self._finalizer()
 
-    def _receive(self) -> _Answer:
+    def _receive(self) -> DecodeResult:
         connection.wait([self._connection, self._process.sentinel])
         try:
             answer = self._connection.recv() if self._connection.poll() else None
@@ -150,12 +121,14 @@ def _end(process: BaseProcess, pipe: connection.Connection) -> None:
         process.join()
 
 
-def _serve(pipe: connection.Connection, recipe: Recipe) -> None:
-    """The second process: compile, say so, and speak turn after turn until the pipe is closed."""
+def _serve(pipe: connection.Connection, compile_cache: Mapping[str, Any], *model: Any) -> None:
+    """The second process: compile, say so, and decode step after step until the pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches both; the first process decides
     threading.Thread(target=_die_with_parent, daemon=True).start()
     try:
-        _speak(pipe, recipe)
+        for name, value in compile_cache.items():
+            jax.config.update(name, value)
+        _decode(pipe, *model)
     except (EOFError, BrokenPipeError, ConnectionResetError):
         return
     except Exception as error:  # noqa: BLE001 - the boundary of the process: it is raised again in the first
@@ -165,16 +138,14 @@ def _serve(pipe: connection.Connection, recipe: Recipe) -> None:
         pipe.send(failure)
 
 
-def _speak(pipe: connection.Connection, recipe: Recipe) -> None:
-    for name, value in recipe.compile_cache.items():
-        jax.config.update(name, value)
-    runner = Runner(recipe.config, load_weights(recipe.weights, recipe.config), recipe.sizes)
-    voice = LocalVoice(runner, recipe.suffixes)
+def _decode(pipe: connection.Connection, config: Pi05Config, weights: Loadable, sizes: Sizes) -> None:
+    runner = Runner(config, load_weights(weights, config), sizes)
+    decoder = LocalTextDecoder(runner)
+    pipe.send(DecodeResult(tokens={}))
     while True:
-        pipe.send(_Answer(heard=voice.heard(), compiles=runner.compiles_after_warm_up))
-        turn = pipe.recv()
-        voice.begin(turn, None, 0)
-        voice.finish(turn, None)
+        inputs, jobs = pipe.recv()
+        decoder.begin(inputs, jobs, None, 0)
+        pipe.send(dataclasses.replace(decoder.finish(), compiles=runner.compiles_after_warm_up))
 
 
 def _die_with_parent() -> None:

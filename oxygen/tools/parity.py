@@ -18,7 +18,8 @@ import numpy as np
 from configs.errors import UsageError
 from oxygen.model import params, pi05
 from oxygen.model.config import GemmaConfig, Pi05Config, siglip_variant
-from oxygen.serving import decoding, kv_pool
+from oxygen.serving import decode, kv_pool
+from oxygen.serving.new_requests import NewRequests
 from oxygen.typing import Array, Params
 
 _CAMERAS = ("base_0_rgb", "left_wrist_0_rgb", "right_wrist_0_rgb")
@@ -33,8 +34,8 @@ _GROUPS = {  # of the tolerances: what is compared under them
 _embed = jax.jit(pi05.embed_prefix, static_argnames="config")
 _prefill = jax.jit(pi05.prefill)
 _denoise = jax.jit(pi05.denoise, static_argnames="steps")
-_fork = jax.jit(decoding.fork)
-_decode = jax.jit(decoding.decode)
+_fork = jax.jit(decode.fork)
+_decode = jax.jit(decode.decode)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -207,14 +208,14 @@ def continuation(
     pool = kv_pool.KvPool(layers=(empty,) * len(prefix.k))
     head = np.zeros(32 * -(-len(suffix) // 32), np.int32)
     head[: len(suffix) - 1] = suffix[:-1]
-    births = decoding.Births(
+    new = NewRequests(
         slots=jnp.zeros((1,), jnp.int32),
-        parents=jnp.full((1,), row, jnp.int32),
+        robots=jnp.full((1,), row, jnp.int32),
         suffix=jnp.asarray(head[None]),
         suffix_length=jnp.full((1,), len(suffix) - 1, jnp.int32),
         token=jnp.asarray(suffix[-1:]),
     )
-    pool, texts = _fork(weights, prefix, births, pool, kv_pool.no_texts(slots=1, limit=tokens))
+    pool, texts = _fork(weights, prefix, new, pool, kv_pool.no_texts(slots=1, limit=tokens))
     scores: list[Array] = []
     for _ in range(tokens):
         pool, texts, of_step = _decode(weights, jnp.zeros((1,), jnp.int32), pool, texts)

@@ -13,7 +13,7 @@ import numpy as np
 from oxygen.model import gemma, pi05, rotary
 from oxygen.model.config import Pi05Config
 from oxygen.model.pi05 import Prefix, Weights
-from oxygen.serving import decoding
+from oxygen.serving import decode
 from oxygen.typing import Array, Bool, Float32, Int32, UInt8
 
 
@@ -97,5 +97,5 @@ def text_scores(
 
         x, _ = gemma.trunk_layer(layer, x, by, attend)
     normed = gemma.rms_norm(x, weights.trunk_norm)
-    scores = decoding.logits(weights, normed.reshape(-1, normed.shape[-1]))
+    scores = decode.logits(weights, normed.reshape(-1, normed.shape[-1]))
     return scores.reshape(*tokens.shape, -1)

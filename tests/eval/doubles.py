@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from oxygen.policy.reply import Reply, Tail
-from oxygen.serving.language import TextBorn, TextFinished
+from oxygen.policy.reply import Reply, Tail, TextFinished, TextRequest
 from sim_envs.libero.assets import AssetSet
 from sim_envs.world import EpisodeKey, Observation, World
 
@@ -45,7 +44,7 @@ class FakePolicy:
         self.episodes.append(key)
         self._query = 0
 
-    def infer(self, observation: Observation) -> Reply:
+    def act(self, observation: Observation) -> Any:
         query, self._query = self._query, self._query + 1
         self.queries += 1
         if self.queries - 1 == self.interrupted_at:
@@ -53,24 +52,26 @@ class FakePolicy:
         if query == self.fails_at:
             raise FloatingPointError(self.complaint)
         self.answers += 1
+        return self.actions
+
+    def settle(self) -> Reply:
+        query = self._query - 1
         return Reply(
-            actions=self.actions,
             timings_ms={"action": 2.0, "frame": 5.0},
-            born=(TextBorn(task="narration", request_id=query, query=query),),
+            requested=(TextRequest(task="narration", request_id=query, query=query),),
             finished=(_text(query - 1),) if query else (),
-            dropped=(),
             tokens=3,
         )
 
     def finish(self) -> Tail:
-        return Tail(cancelled=1, requests=(), reply=None, compiles_after_warm_up=0)
+        return Tail(cancelled=1, compiles_after_warm_up=0)
 
 
 def _text(query: int) -> TextFinished:
     return TextFinished(
         task="narration",
         request_id=query,
-        born_query=query,
+        requested_query=query,
         finished_query=query + 1,
         text=f"I narrate query {query} — schön",
         tokens=3,

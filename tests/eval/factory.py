@@ -88,7 +88,17 @@ class RunBuilder:
 def said(query: int, text: str, *, task: str = "narration", request: int | None = None) -> dict[str, Any]:
     """A finished text that was asked for in a query, as a query file has it."""
     request_id = query if request is None else request
-    return {"task": task, "request_id": request_id, "born_query": query, "text": text, "reason": "stop"}
+    return {
+        "task": task,
+        "request_id": request_id,
+        "requested_query": query,
+        "finished_query": query,
+        "text": text,
+        "tokens": 3,
+        "reason": "stop",
+        "latency_ms": 5.0,
+        "times": None,
+    }
 
 
 def asked(query: int, *, task: str = "narration", request: int | None = None) -> dict[str, Any]:
@@ -101,7 +111,7 @@ def query(
 ) -> dict[str, Any]:
     """One line of a query file; a single number stands for a chunk [10, 7] of it.
 
-    `texts` may hold what was `born`, `finished` and `dropped` in the query, and its `truth`.
+    `texts` may hold what was `requested`, `finished` and `dropped` in the query, and its `truth`.
     """
     chunk = np.broadcast_to(actions, (10, 7)) if np.ndim(actions) == 0 else actions
     rows = np.asarray(chunk, dtype=object).tolist()

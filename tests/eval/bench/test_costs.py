@@ -42,7 +42,7 @@ def test_a_floor_is_set_by_whichever_takes_longer():
     assert peaks.floor_ms(Cost(flops=2e9, bytes=3e6)) == pytest.approx(3000)
 
 
-SIZES = Sizes(robots=2, slots=4, rows=(1,), births=(1,), suffix=5, limit=8)
+SIZES = Sizes(robots=2, slots=4, rows=(1,), forks=(1,), suffix=5, limit=8)
 """One text: texts are attended to in a loop, and XLA counts the body of a loop once."""
 
 

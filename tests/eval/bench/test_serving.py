@@ -23,7 +23,7 @@ def sizes(asked, mode, k=None) -> Sizes:
 @pytest.mark.parametrize(("k", "alive"), [(1, 30), (2, 15), (5, 6), (30, 1)])
 def test_the_pool_of_unified_holds_the_texts_that_are_under_way_and_a_step_decodes_them_all(k, alive):
     size = sizes(workload(), "unified", k)
-    assert (size.slots, size.rows, size.births) == (alive, (alive,), (1,))
+    assert (size.slots, size.rows, size.forks) == (alive, (alive,), (1,))
 
 
 def test_the_modes_that_take_text_by_text_need_the_same_and_share_their_programs():
@@ -50,10 +50,10 @@ def test_texts_born_together_have_a_slot_each_though_they_are_decoded_one_by_one
     burst = workload("burst:4:8", robots=2)
     assert sizes(burst, "isolated").slots == sizes(burst, "shared").slots == 8
     assert (sizes(burst, "isolated").rows, sizes(burst, "shared").rows) == ((2,), (2, 8))
-    assert (sizes(burst, "isolated").births, sizes(burst, "shared").births) == ((2,), (8,))
+    assert (sizes(burst, "isolated").forks, sizes(burst, "shared").forks) == ((2,), (8,))
     assert sizes(burst, "actions").slots == 2
     few = workload("burst:4:8", robots=2, slots=3, rows=1)
-    assert (sizes(few, "shared").rows, sizes(few, "shared").births) == ((1,), (3,))
+    assert (sizes(few, "shared").rows, sizes(few, "shared").forks) == ((1,), (3,))
 
 
 def test_isolated_drops_nothing_where_nobody_else_is_measured():

@@ -65,16 +65,18 @@ class Counting:
     def reset(self, world: World, key: EpisodeKey) -> None:
         self._query = 0
 
-    def infer(self, observation: Observation) -> Reply:
+    def act(self, observation: Observation) -> np.ndarray:
         actions = np.full((10, 7), self._query / 100) + np.arange(10)[:, None] / 10_000
         actions[:, 6] = 1.0
         self._query += 1
         self.intended = actions
-        disturbed = actions + np.array([NOISE, 0, 0, 0, 0, 0, 0])
-        return Reply(actions=disturbed, timings_ms={}, born=(), finished=(), dropped=(), tokens=0)
+        return actions + np.array([NOISE, 0, 0, 0, 0, 0, 0])
+
+    def settle(self) -> Reply:
+        return Reply(timings_ms={})
 
     def finish(self) -> Tail:
-        return Tail(cancelled=0, requests=(), reply=None)
+        return Tail()
 
 
 @dataclasses.dataclass

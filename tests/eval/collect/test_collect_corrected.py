@@ -38,12 +38,15 @@ class Constant:
     def reset(self, world: object, key: EpisodeKey) -> None:
         self.begun += 1
 
-    def infer(self, observation: Observation) -> Reply:
-        return Reply(actions=self.intended, timings_ms={}, born=(), finished=(), dropped=(), tokens=0)
+    def act(self, observation: Observation) -> np.ndarray:
+        return self.intended
+
+    def settle(self) -> Reply:
+        return Reply(timings_ms={})
 
     def finish(self) -> Tail:
         self.ended += 1
-        return Tail(cancelled=0, requests=(), reply=None)
+        return Tail()
 
 
 def turns(policy: Corrected, queries: int, init_id: int = 0, speed: float = 0.01) -> list[tuple[float, int]]:
@@ -51,7 +54,7 @@ def turns(policy: Corrected, queries: int, init_id: int = 0, speed: float = 0.01
     policy.reset(None, key(init_id))
     found: list[tuple[float, int]] = []
     for query in range(queries):
-        acted = float(np.asarray(policy.infer(seen(query, speed)).actions)[0, 0])
+        acted = float(policy.act(seen(query, speed))[0, 0])
         meant = policy.intended
         assert (meant is None) == (acted == LEARNER)
         assert meant is None or (meant == EXPERT).all()

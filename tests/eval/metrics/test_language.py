@@ -15,7 +15,7 @@ from eval.metrics.language import (
     grade_memory,
     grade_narration,
 )
-from oxygen.serving.language import TextFinished
+from oxygen.policy.reply import TextFinished
 from sim_envs.truth.account import Deed, Fact, Memory, Narration, Phase, Truth, Verb
 from sim_envs.truth.wording import WORDINGS, narrate, remember
 from tests.eval.factory import episode, key
@@ -44,7 +44,7 @@ def text(task: str, words: str, born: int, finished: int | None = None, **change
     whole = TextFinished(
         task=task,
         request_id=0,
-        born_query=born,
+        requested_query=born,
         finished_query=born if finished is None else finished,
         text=words,
         tokens=5,

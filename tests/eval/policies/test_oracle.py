@@ -33,8 +33,8 @@ def spoken(tasks, queries=6, key=KEY):
     oracle.reset(world, key)
     said = []
     for _ in range(queries):
-        born, finished = oracle.speak()
-        assert [text.request_id for text in born] == [text.request_id for text in finished]
+        requested, finished = oracle.speak()
+        assert [text.request_id for text in requested] == [text.request_id for text in finished]
         grader.add(world.steps, world.truth(), finished)
         said.append(finished)
         world.advance(np.zeros((3, 7)))
@@ -52,7 +52,7 @@ def test_every_text_is_born_and_finished_in_its_query_and_wholly_right():
         ["narration"],
     ]
     for query, texts in enumerate(said):
-        assert all(text.born_query == text.finished_query == query for text in texts)
+        assert all(text.requested_query == text.finished_query == query for text in texts)
         assert all((text.reason, text.tokens) == (ORACLE, 0) for text in texts)
     for task, row in scores.items():
         assert row.oracle == row.texts > row.not_graded == 0

@@ -64,7 +64,7 @@ def actions_of(config: RunConfig) -> np.ndarray:
     world = FakeWorld(image_size=64)
     world.reset(init_id=0, seed=7, settle_steps=0)
     policy.reset(world, KEY)
-    return policy.infer(world.observe()).actions
+    return policy.act(world.observe())
 
 
 def test_a_checkpoint_acts_as_the_weights_in_it_with_its_own_statistics(preset, tmp_path):

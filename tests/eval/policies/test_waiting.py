@@ -16,8 +16,6 @@ from oxygen.policy.vector_policy import Parts, VectorPolicy
 from oxygen.robots import tokenizer
 from oxygen.robots.transforms import LIBERO, untrained
 from oxygen.serving.runner import Sizes
-from oxygen.serving.sampling import GREEDY
-from oxygen.serving.voice import Suffix
 from tests.oxygen.serving.fake_runner import FakeRunner
 
 TASKS = tuple(language_task(load(LanguageTaskConfig, name)) for name in ("narration", "memory"))
@@ -42,15 +40,20 @@ class Afforded:
 def replies(config, steps):
     engine = engine_for(TASKS, [config])
     parts = Parts(
-        runner=FakeRunner(Sizes(slots=engine.slots, rows=(1, engine.rows), births=(2,), suffix=4, limit=48)),
+        runner=FakeRunner(Sizes(slots=engine.slots, rows=(1, engine.rows), forks=(2,), suffix=4, limit=48)),
         tokenizer=tokenizer.tiny(),
         tasks=TASKS,
-        suffixes=(Suffix(tokens=(5, 6), sampling=GREEDY),) * 2,
         transform=untrained(LIBERO),
         weights=None,
     )
     policy = VectorPolicy(parts, dataclasses.replace(engine, budget=Afforded(steps)))
-    return [policy.infer([SEEN])[0] for _ in steps]
+    return [answered(policy) for _ in steps]
+
+
+def answered(policy):
+    policy.act([SEEN])
+    (reply,) = policy.settle()
+    return reply
 
 
 spells = st.lists(st.tuples(st.integers(1, 12), st.integers(1, 30)), min_size=1, max_size=4)
@@ -60,7 +63,7 @@ spells = st.lists(st.tuples(st.integers(1, 12), st.integers(1, 30)), min_size=1,
 @example([(1, 40)])
 @example([(4, 30), (3, 15)])
 @settings(max_examples=4)
-def test_a_text_is_dropped_for_a_newer_one_and_never_at_its_birth(spells):
+def test_a_text_is_dropped_for_a_newer_one_and_never_on_arrival(spells):
     steps = list(itertools.chain.from_iterable([count] * frames for count, frames in spells))
     for query, reply in enumerate(replies(WITH_A_DEADLINE, steps)):
         assert all(text.query < query for text in reply.dropped)

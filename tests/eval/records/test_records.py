@@ -24,7 +24,7 @@ def episode(init_id: int = 0, outcome: Outcome = Outcome.SUCCESS, **changes) -> 
         "queries": 3,
         "latency_ms": {"action": {"p50": 1.0, "p95": 2.0, "p99": 3.0}},
         "tokens": 4,
-        "requests": RequestCounts(born=3, finished=2, cancelled=1),
+        "requests": RequestCounts(requested=3, finished=2, cancelled=1),
         "policy_s": 0.1,
         "wall_s": 0.2,
         "error": "ValueError: no" if failed else None,

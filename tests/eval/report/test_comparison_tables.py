@@ -30,7 +30,7 @@ def run(path, mode: str, *, right: int) -> RunFolder:
                     at,
                     action=1234.5,
                     frame=12345.6,
-                    texts={"born": [asked(at)], "finished": [said(at, text)], "truth": TRUTH},
+                    texts={"requested": [asked(at)], "finished": [said(at, text)], "truth": TRUTH},
                 )
                 for at, text in enumerate(texts[: 19 if mode == "unified" else 20])
             ]
@@ -73,7 +73,7 @@ def test_every_row_is_one_line(printed, row):
 
 def test_where_one_run_was_silent_there_is_no_table_of_language(tmp_path):
     speaks = RunBuilder.at(tmp_path / "a")
-    line = {"born": [asked(0)], "finished": [said(0, RIGHT)], "truth": TRUTH}
+    line = {"requested": [asked(0)], "finished": [said(0, RIGHT)], "truth": TRUTH}
     speaks.add(episode(key(0)), query(0, texts=line))
     silent = RunBuilder.at(tmp_path / "b").add(episode(key(0)), query(0))
     file = io.StringIO()

@@ -29,7 +29,7 @@ def run(path, *episodes) -> RunFolder:
             query(
                 at,
                 texts={
-                    "born": [asked(at)],
+                    "requested": [asked(at)],
                     "finished": [] if text is None else [said(at, text)],
                     "truth": truth(),
                 },
@@ -61,10 +61,10 @@ def test_why_a_text_has_no_counterpart_is_told_apart(tmp_path):
     a = run(tmp_path / "a", [RIGHT, RIGHT, RIGHT, RIGHT, RIGHT])
     b = RunBuilder.at(tmp_path / "b")
     lines = [
-        query(0, texts={"born": [asked(0)], "finished": [said(0, RIGHT)], "truth": truth()}),
-        query(1, texts={"born": [asked(1)], "finished": [said(1, BABBLE)], "truth": truth()}),
-        query(2, texts={"born": [asked(2)], "finished": [], "truth": truth()}),
-        query(3, texts={"born": [asked(3)], "finished": [], "dropped": [asked(3)], "truth": truth()}),
+        query(0, texts={"requested": [asked(0)], "finished": [said(0, RIGHT)], "truth": truth()}),
+        query(1, texts={"requested": [asked(1)], "finished": [said(1, BABBLE)], "truth": truth()}),
+        query(2, texts={"requested": [asked(2)], "finished": [], "truth": truth()}),
+        query(3, texts={"requested": [asked(3)], "finished": [], "dropped": [asked(3)], "truth": truth()}),
     ]
     b.add(episode(key(0)), *lines)
     texts = narrations(a, b.folder)
@@ -77,8 +77,8 @@ def test_why_a_text_has_no_counterpart_is_told_apart(tmp_path):
 def test_a_text_is_held_against_the_query_it_was_born_in_and_the_one_it_arrived_in(tmp_path):
     def late(path):
         lines = [
-            query(0, texts={"born": [asked(0)], "finished": [], "truth": truth(Phase.APPROACH)}),
-            query(1, texts={"born": [], "finished": [said(0, RIGHT)], "truth": truth(Phase.GRASP)}),
+            query(0, texts={"requested": [asked(0)], "finished": [], "truth": truth(Phase.APPROACH)}),
+            query(1, texts={"requested": [], "finished": [said(0, RIGHT)], "truth": truth(Phase.GRASP)}),
         ]
         return RunBuilder.at(path).add(episode(key(0)), *lines).folder
 
@@ -91,7 +91,7 @@ def test_several_texts_of_one_query_are_paired_in_their_order(tmp_path):
     def burst(path, first, second, ids):
         requests = [asked(0, request=request) for request in ids]
         finished = [said(0, second, request=ids[1]), said(0, first, request=ids[0])]
-        line = query(0, texts={"born": requests, "finished": finished, "truth": truth()})
+        line = query(0, texts={"requested": requests, "finished": finished, "truth": truth()})
         return RunBuilder.at(path).add(episode(key(0)), line).folder
 
     a = burst(tmp_path / "a", RIGHT, BABBLE, (0, 1))
@@ -112,7 +112,9 @@ def test_the_interval_is_over_episodes(tmp_path):
 def test_an_oracle_is_called_one(tmp_path):
     a, b = run(tmp_path / "a", [RIGHT]), RunBuilder.at(tmp_path / "b")
     read_aloud = {**said(0, RIGHT), "reason": "oracle"}
-    b.add(episode(key(0)), query(0, texts={"born": [asked(0)], "finished": [read_aloud], "truth": truth()}))
+    b.add(
+        episode(key(0)), query(0, texts={"requested": [asked(0)], "finished": [read_aloud], "truth": truth()})
+    )
     texts = narrations(a, b.folder)
     assert (texts.oracle_a, texts.oracle_b) == (False, True)
 

@@ -232,8 +232,11 @@ def test_one_model_serves_all_arms_with_the_same_actions_bit_for_bit():
         world = FakeWorld(image_size=64)
         world.reset(init_id=0, seed=7, settle_steps=0)
         policy.reset(world, key)
-        answers = [policy.infer(world.observe()) for _ in range(2)]
-        replies.append(([answer.actions.tobytes() for answer in answers], policy.finish()))
+        actions = []
+        for _ in range(2):
+            actions.append(policy.act(world.observe()).tobytes())
+            policy.settle()
+        replies.append((actions, policy.finish()))
     assert len({tuple(actions) for actions, _ in replies}) == 1
     assert [tail.compiles_after_warm_up for _, tail in replies] == [0, 0, 0, 0]
 

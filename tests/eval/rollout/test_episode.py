@@ -54,9 +54,9 @@ def run(tmp_path, plan, world, policy, video="all"):
 class Listener(FakePolicy):
     """Remembers what it was told."""
 
-    def infer(self, observation):
+    def act(self, observation):
         self.told = observation.language
-        return super().infer(observation)
+        return super().act(observation)
 
 
 def test_an_episode_in_held_out_words_is_told_and_recorded_in_them(tmp_path, plan):
@@ -84,7 +84,7 @@ def test_a_solved_episode(tmp_path, plan):
     result, worlds = run(tmp_path, plan, FakeWorld(success_at=12), FakePolicy())
     assert (result.outcome, result.steps, result.queries) == (Outcome.SUCCESS, 12, 3)
     assert result.tokens == 9
-    assert (result.requests.born, result.requests.finished, result.requests.cancelled) == (3, 2, 1)
+    assert (result.requests.requested, result.requests.finished, result.requests.cancelled) == (3, 2, 1)
     assert result.compiles_after_warm_up == 0
     assert result.latency_ms["action"] == {"p50": 2.0, "p95": 2.0, "p99": 2.0}
     assert result.policy_s == pytest.approx(0.015)
@@ -102,7 +102,7 @@ def test_the_query_log_holds_timings_chunks_and_texts(tmp_path, plan):
         (2, 10, 2),
     ]
     assert lines[0]["actions"] == [[0.1] * 7] * 10
-    assert lines[0]["born"] == [{"task": "narration", "request_id": 0, "query": 0}]
+    assert lines[0]["requested"] == [{"task": "narration", "request_id": 0, "query": 0}]
     assert lines[2]["finished"][0]["text"] == "I narrate query 1 — schön"
 
 

@@ -53,7 +53,8 @@ def test_it_speaks_of_what_it_has_learnt(folder):
     policy, world = open_policy(read_cast(config), config), FakeWorld(image_size=64)
     world.reset(init_id=0, seed=7, settle_steps=0)
     policy.reset(world, KEY)
-    reply = policy.infer(world.observe())
+    policy.act(world.observe())
+    reply = policy.settle()
     assert [text.task for text in reply.finished] == ["narration"]
     assert reply.tokens > 0
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from oxygen.model import config as presets
 from oxygen.model import params, pi05
-from oxygen.serving import decoding, kv_pool
+from oxygen.serving import decode, kv_pool
+from oxygen.serving.new_requests import NewRequests
 from tests.oxygen.conftest import SMALL
 from tests.oxygen.serving.devices import traced_for
 
@@ -41,8 +42,8 @@ class Model:
     def __init__(self, config):
         self.config = config
         self.weights = pi05.prepare(params.random_params(config, 1), config)
-        self.fork = jax.jit(functools.partial(decoding.fork, self.weights))
-        self.decode = jax.jit(functools.partial(decoding.decode, self.weights))
+        self.fork = jax.jit(functools.partial(decode.fork, self.weights))
+        self.decode = jax.jit(functools.partial(decode.decode, self.weights))
         self.embed = jax.jit(functools.partial(pi05.embed_prefix, self.weights, config))
         self.prefill = jax.jit(functools.partial(pi05.prefill, self.weights))
         self.prefix = self.read(seed=0)
@@ -58,13 +59,13 @@ class Model:
         pool = kv_pool.allocate(self.config, slots=slots, room=ROOM)
         return pool, kv_pool.no_texts(slots=slots, limit=STEPS)
 
-    def births(self, slots, parents=(0, 1, 0)):
+    def new_requests(self, slots, robots=(0, 1, 0)):
         suffix = np.zeros((3, 4), np.int32)
         for row, tokens in enumerate(SUFFIXES):
             suffix[row, : len(tokens) - 1] = tokens[:-1]
-        return decoding.Births(
+        return NewRequests(
             slots=jnp.asarray(slots, jnp.int32),
-            parents=jnp.asarray(parents, jnp.int32),
+            robots=jnp.asarray(robots, jnp.int32),
             suffix=jnp.asarray(suffix),
             suffix_length=jnp.asarray([len(tokens) - 1 for tokens in SUFFIXES], jnp.int32),
             token=jnp.asarray([tokens[-1] for tokens in SUFFIXES], jnp.int32),
@@ -78,7 +79,7 @@ class Model:
 
     def texts_in(self, slots, pool_and_texts=None, prefix=None):
         before = pool_and_texts or self.empty()
-        pool, texts = self.fork(prefix or self.prefix, self.births(slots), *before)
+        pool, texts = self.fork(prefix or self.prefix, self.new_requests(slots), *before)
         pool, texts, _ = self.write(pool, texts, [*slots, SLOTS, SLOTS])
         return np.asarray(texts.written)[np.asarray(slots)]
 
@@ -86,7 +87,7 @@ class Model:
 def test_a_text_is_the_same_alone_and_in_any_company(model):
     together = model.texts_in((0, 1, 2))
     for row, slot in enumerate((0, 1, 2)):
-        pool, texts = model.fork(model.prefix, model.births((0, 1, 2)), *model.empty())
+        pool, texts = model.fork(model.prefix, model.new_requests((0, 1, 2)), *model.empty())
         _, texts, _ = model.write(pool, texts, [slot, *[SLOTS] * 4])
         assert np.array_equal(texts.written[slot], together[row])
         others = [other for other in range(SLOTS) if other != slot]
@@ -118,7 +119,7 @@ def overwritten(pool, slot, value):
 
 def tokens_and_scores(model, slots, batch, poison=()):
     """Of the first texts, `batch` at most, while (step, slot, value) of `poison` befall the others' slots."""
-    pool, texts = model.fork(model.prefix, model.births(slots), *model.empty())
+    pool, texts = model.fork(model.prefix, model.new_requests(slots), *model.empty())
     at_work, scores = slots[:batch], []
     rows = jnp.asarray([*at_work, *[SLOTS] * (batch - len(at_work))], jnp.int32)
     for step in range(STEPS):
@@ -164,15 +165,15 @@ def test_a_text_has_the_same_scores_in_every_row_of_a_large_batch(dtype):
         position=jnp.asarray(rng.integers(1, 30, 31), jnp.int32),
     )
     weights = pi05.prepare(params.random_params(config, 1), config)
-    decode = jax.jit(functools.partial(decoding.decode, weights))
+    step = jax.jit(functools.partial(decode.decode, weights))
     rolled = [np.roll(np.arange(30, dtype=np.int32), by) for by in range(30)]
-    scores = [np.asarray(decode(jnp.asarray(rows), pool, texts)[2])[np.argsort(rows)] for rows in rolled]
+    scores = [np.asarray(step(jnp.asarray(rows), pool, texts)[2])[np.argsort(rows)] for rows in rolled]
     assert len({of.tobytes() for of in scores}) == 1
     assert len({row.tobytes() for row in scores[0]}) == 30
 
 
 def test_decoding_writes_its_own_positions_and_nothing_else(model):
-    pool, texts = model.fork(model.prefix, model.births((1, 2, 3)), *model.empty())
+    pool, texts = model.fork(model.prefix, model.new_requests((1, 2, 3)), *model.empty())
     longer, _, _ = model.write(pool, texts, [1, 3, SLOTS], steps=2)
     begin = np.asarray(texts.position)
     beside_slot_and_position = {"k": (0, 2, 3), "v": (0, 3, 4)}
@@ -188,7 +189,7 @@ def test_forking_leaves_other_slots_and_the_prefix_alone(model):
     before = [np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(model.prefix)]
     pool, texts = model.empty()
     pool = jax.tree.map(lambda leaf: leaf + 3, pool)
-    filled, _ = model.fork(model.prefix, model.births((1, SLOTS, 4)), pool, texts)
+    filled, _ = model.fork(model.prefix, model.new_requests((1, SLOTS, 4)), pool, texts)
     untouched = [0, 2, 3, 5, 6]
     for leaf in jax.tree.leaves(filled):
         assert (np.asarray(leaf)[untouched] == 3).all()
@@ -198,13 +199,13 @@ def test_forking_leaves_other_slots_and_the_prefix_alone(model):
 def test_a_larger_pool_changes_no_text(model):
     small = model.texts_in((0, 1, 2))
     pool, texts = model.empty(4 * SLOTS)
-    pool, texts = model.fork(model.prefix, model.births((9, 20, 27)), pool, texts)
+    pool, texts = model.fork(model.prefix, model.new_requests((9, 20, 27)), pool, texts)
     _, texts, _ = model.write(pool, texts, [9, 20, 27, 4 * SLOTS, 4 * SLOTS])
     assert np.array_equal(np.asarray(texts.written)[[9, 20, 27]], small)
 
 
 def test_decoding_beyond_the_room_is_harmless(model):
-    pool, texts = model.fork(model.prefix, model.births((0, 1, 2)), *model.empty())
+    pool, texts = model.fork(model.prefix, model.new_requests((0, 1, 2)), *model.empty())
     _, at_limit, _ = model.write(pool, texts, [0, 1, 2, SLOTS, SLOTS])
     pool, texts, _ = model.write(pool, texts, [0, 1, 2, SLOTS, SLOTS], steps=ROOM + 5)
     assert np.array_equal(texts.written[:3], at_limit.written[:3])

@@ -17,9 +17,10 @@ import pytest
 
 from configs.errors import UsageError
 from oxygen.model import params, pi05
-from oxygen.serving.births import Birthing
+from oxygen.model.inputs import ModelInput
 from oxygen.serving.kv_pool import KvPool
-from oxygen.serving.runner import ModelInput, Runner, Sizes
+from oxygen.serving.requests import Request
+from oxygen.serving.runner import Runner, Sizes
 from oxygen.serving.sampling import GREEDY, Sampling
 from tests.oxygen.conftest import SMALL
 from tests.oxygen.serving.devices import Where, traced_for
@@ -30,11 +31,11 @@ WARM = Sampling(temperature=0.9, top_k=20)
 
 
 @functools.cache
-def runner_of(dtype: str, *, top_k: int, where: Where = "cpu", births: int = 2) -> Runner:
+def runner_of(dtype: str, *, top_k: int, where: Where = "cpu", new: int = 2) -> Runner:
     config = dataclasses.replace(SMALL, dtype=dtype)
     weights = pi05.prepare(params.random_params(config, 3), config)
     sizes = Sizes(
-        robots=ROBOTS, slots=SLOTS, rows=(1, BATCH), births=(births,), suffix=3, limit=LIMIT, top_k=top_k
+        robots=ROBOTS, slots=SLOTS, rows=(1, BATCH), forks=(new,), suffix=3, limit=LIMIT, top_k=top_k
     )
     with traced_for(where):
         return Runner(config, weights, sizes)
@@ -67,10 +68,10 @@ def digest(tree) -> str:
     return hashlib.sha256(b"".join(np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(tree))).hexdigest()
 
 
-def birthing(slot, *, task=0, parent=0, query=0, seed=7, ordinal=0, sampling=GREEDY) -> Birthing:
-    return Birthing(
+def request_in(slot, *, task=0, robot=0, query=0, seed=7, ordinal=0, sampling=GREEDY) -> Request:
+    return Request(
         slot=slot,
-        parent=parent,
+        robot=robot,
         suffix=SUFFIXES[task],
         seed=seed,
         query=query,
@@ -84,18 +85,18 @@ def poisoned(pool: KvPool, value: float) -> KvPool:
     return jax.tree.map(lambda leaf: jnp.full_like(leaf, value), pool)
 
 
-def texts_of(served, births, *, batch=BATCH, company=(), prefix=None, poison=None, steps=LIMIT):
+def texts_of(served, requests, *, batch=BATCH, company=(), prefix=None, poison=None, steps=LIMIT):
     """The tokens of requests that are decoded together, beside company that is not asked for."""
     prefix = served.prefill(seen_by(range(ROBOTS))) if prefix is None else prefix
     pool, texts = served.empty()
     pool = pool if poison is None else poisoned(pool, poison)
-    everyone = [*company, *births]
+    everyone = [*company, *requests]
     for start in range(0, len(everyone), 2):
-        pool, texts = served.fork(prefix, served.births(everyone[start : start + 2]), pool, texts)
+        pool, texts = served.fork(prefix, served.new_requests(everyone[start : start + 2]), pool, texts)
     for _ in range(steps):
         pool, texts = served.decode([each.slot for each in everyone], pool, texts, batch=batch)
     written = np.asarray(texts.written)
-    return [written[each.slot].tolist() for each in births]
+    return [written[each.slot].tolist() for each in requests]
 
 
 def test_a_robots_actions_do_not_depend_on_what_the_others_see(served):
@@ -116,11 +117,11 @@ def test_actions_are_the_same_bits_before_between_and_after_decoding_at_any_occu
     checksum = digest(prefix)
     for _ in range(6):
         slots = rng.permutation(SLOTS)[: rng.integers(1, BATCH + 1)].tolist()
-        born = [
-            birthing(slot, task=int(rng.integers(3)), parent=int(rng.integers(ROBOTS)), sampling=WARM)
+        new = [
+            request_in(slot, task=int(rng.integers(3)), robot=int(rng.integers(ROBOTS)), sampling=WARM)
             for slot in slots[:2]
         ]
-        pool, texts = served.fork(prefix, served.births(born), pool, texts)
+        pool, texts = served.fork(prefix, served.new_requests(new), pool, texts)
         for _ in range(int(rng.integers(1, 4))):
             pool, texts = served.decode(slots, pool, texts, batch=BATCH)
             assert digest(served.denoise(prefix, [1, 2, 3], [9, 9, 9])) == wanted
@@ -130,9 +131,9 @@ def test_actions_are_the_same_bits_before_between_and_after_decoding_at_any_occu
 
 @pytest.mark.parametrize("sampling", [GREEDY, WARM], ids=["greedy", "drawn"])
 def test_a_text_is_the_same_in_any_company_and_slot(served, sampling):
-    mine = birthing(2, task=0, parent=1, query=4, sampling=sampling)
+    mine = request_in(2, task=0, robot=1, query=4, sampling=sampling)
     alone = texts_of(served, [mine])
-    company = [birthing(0, task=1, parent=2, sampling=WARM), birthing(5, task=2), birthing(3, task=2)]
+    company = [request_in(0, task=1, robot=2, sampling=WARM), request_in(5, task=2), request_in(3, task=2)]
     assert texts_of(served, [mine], company=company) == alone
     assert texts_of(served, [dataclasses.replace(mine, slot=5)], company=company[:1]) == alone
     assert all(token >= 0 for token in alone[0])
@@ -140,36 +141,38 @@ def test_a_text_is_the_same_in_any_company_and_slot(served, sampling):
 
 @pytest.mark.parametrize("poison", [3e38, -1e30, np.nan])
 @pytest.mark.parametrize("batch", [BATCH, 1], ids=["all slots read", "own slot read"])
-def test_what_idle_slots_hold_changes_nothing_not_even_for_the_next_who_lives_there(served, batch, poison):
+def test_what_idle_slots_hold_changes_nothing_not_even_for_the_next_request_there(served, batch, poison):
     """A batch of half of the slots reads all of them, a smaller one its own alone."""
-    births = [birthing(4, task=1, parent=2), birthing(0, task=0, sampling=WARM)][-batch:]
-    assert texts_of(served, births, batch=batch, poison=poison) == texts_of(served, births, batch=batch)
+    requests = [request_in(4, task=1, robot=2), request_in(0, task=0, sampling=WARM)][-batch:]
+    assert texts_of(served, requests, batch=batch, poison=poison) == texts_of(served, requests, batch=batch)
 
 
 def test_greedy_rows_of_a_program_that_draws_take_the_greedy_programs_tokens(greedy):
     draws = runner_of("float32", top_k=20)
-    births = [birthing(0, task=0), birthing(1, task=1, parent=2)]
-    warm = [birthing(2, task=2, sampling=WARM)]
-    assert texts_of(draws, births, company=warm) == texts_of(greedy, births, company=[birthing(2, task=2)])
-    best = [birthing(0, task=0, sampling=Sampling(temperature=5.0, top_k=1))]
-    assert texts_of(draws, best) == texts_of(greedy, births[:1])
+    requests = [request_in(0, task=0), request_in(1, task=1, robot=2)]
+    warm = [request_in(2, task=2, sampling=WARM)]
+    assert texts_of(draws, requests, company=warm) == texts_of(
+        greedy, requests, company=[request_in(2, task=2)]
+    )
+    best = [request_in(0, task=0, sampling=Sampling(temperature=5.0, top_k=1))]
+    assert texts_of(draws, best) == texts_of(greedy, requests[:1])
 
 
 def test_what_is_drawn_is_a_function_of_episode_query_task_and_ordinal(served):
     def drawn(**changed):
-        return texts_of(served, [birthing(1, sampling=Sampling(temperature=3.0), **changed)])[0]
+        return texts_of(served, [request_in(1, sampling=Sampling(temperature=3.0), **changed)])[0]
 
     assert drawn() == drawn()
-    others = [drawn(query=1), drawn(seed=8), drawn(seed=7 + 2**40), texts_of(served, [birthing(1)])[0]]
+    others = [drawn(query=1), drawn(seed=8), drawn(seed=7 + 2**40), texts_of(served, [request_in(1)])[0]]
     others += [drawn(ordinal=1), drawn(ordinal=2)]
     assert len({tuple(each) for each in (drawn(), *others)}) == 7
 
 
 def test_sampling_that_was_not_compiled_is_refused(served, greedy):
     with pytest.raises(UsageError, match="compiled greedy"):
-        greedy.births([birthing(0, sampling=Sampling(temperature=0.5))])
+        greedy.new_requests([request_in(0, sampling=Sampling(temperature=0.5))])
     with pytest.raises(UsageError, match="top_k is 21"):
-        served.births([birthing(0, sampling=Sampling(temperature=0.5, top_k=21))])
+        served.new_requests([request_in(0, sampling=Sampling(temperature=0.5, top_k=21))])
 
 
 @pytest.mark.parametrize("wrong", [{"temperature": -1.0}, {"temperature": np.nan}, {"top_k": 0}])
@@ -178,13 +181,13 @@ def test_sampling_refuses_what_means_nothing(wrong):
         Sampling(**wrong)
 
 
-@pytest.mark.parametrize(("where", "births", "copied"), [("cpu", 1, 5), ("cpu", 2, 5), ("elsewhere", 2, 6)])
-def test_the_pool_is_written_in_place_and_nothing_of_its_size_is_held_beside_it(where, births, copied):
-    """Of a single birth too, whose loop XLA unrolls, and then copied the pool to read it after a write.
+@pytest.mark.parametrize(("where", "new", "copied"), [("cpu", 1, 5), ("cpu", 2, 5), ("elsewhere", 2, 6)])
+def test_the_pool_is_written_in_place_and_nothing_of_its_size_is_held_beside_it(where, new, copied):
+    """Of a single request too, whose loop XLA unrolls, and then copied the pool to read it after a write.
 
     Not even a layer of the pool, which is 7 rows.
     """
-    runner = runner_of("float32", top_k=0, where=where, births=births)
+    runner = runner_of("float32", top_k=0, where=where, new=new)
     pool, _ = jax.eval_shape(runner.empty)
     size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(pool))
     row = size // (SMALL.trunk.depth * (SLOTS + 1))
@@ -199,8 +202,8 @@ def after_others(served):
     prefix = served.prefill(seen_by([40, 50, 60]))
     served.denoise(prefix, [1, 2, 3], [4, 5, 6])
     pool, texts = served.empty()
-    births = served.births([birthing(3, seed=99, sampling=WARM), birthing(0, task=2, parent=1)])
-    pool, texts = served.fork(prefix, births, pool, texts)
+    new = served.new_requests([request_in(3, seed=99, sampling=WARM), request_in(0, task=2, robot=1)])
+    pool, texts = served.fork(prefix, new, pool, texts)
     for batch in (1, BATCH, BATCH):
         pool, texts = served.decode([3], pool, texts, batch=batch)
     return pool, texts
@@ -213,8 +216,8 @@ def digest_of_an_episode(served, pool, texts) -> str:
         prefix = served.prefill(seen_by(range(query, query + ROBOTS)))
         brought.append((prefix, served.denoise(prefix, [7, 8, 2**40], [query] * ROBOTS)))
         first = 2 * query
-        births = [birthing(first, query=query), birthing(first + 1, task=1, parent=query, sampling=WARM)]
-        pool, texts = served.fork(prefix, served.births(births), pool, texts)
+        requests = [request_in(first, query=query), request_in(first + 1, task=1, robot=query, sampling=WARM)]
+        pool, texts = served.fork(prefix, served.new_requests(requests), pool, texts)
         for _ in range(LIMIT // 2):
             pool, texts = served.decode(range(max(0, first - 2), first + 2), pool, texts, batch=BATCH)
     written = np.asarray(texts.written)[:SLOTS]

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, example, given, settings
 
 from configs.errors import UsageError
 from oxygen.policy import vector_policy
-from oxygen.policy.build import create_vector_policy
+from oxygen.policy.factory import create_vector_policy
 from oxygen.policy.vector_policy import VectorPolicy
 from oxygen.robots import tokenizer
 from oxygen.serving.arrivals import Burst, EveryN
@@ -50,9 +50,9 @@ def served(policy, mode, scenario=None, **engine):
 @pytest.fixture(scope="module")
 def second_process(policy):
     """The second process of mode `parallel`, one for all scenarios: it keeps nothing of an episode."""
-    voice = served(policy, Mode.PARALLEL)._voice
-    yield voice
-    voice.close()
+    decoder = served(policy, Mode.PARALLEL)._engine._decoder
+    yield decoder
+    decoder.close()
 
 
 @given(scenarios)
@@ -72,12 +72,17 @@ def test_actions_are_equal_bit_for_bit_whatever_is_said_beside_them(
 
 
 @contextlib.contextmanager
-def served_by(voice):
-    """Policies made herein speak with this voice, unless it is None."""
+def served_by(decoder):
+    """Policies made herein have their texts from this decoder, unless it is None."""
     with pytest.MonkeyPatch.context() as patch:
-        if voice is not None:
-            patch.setattr(vector_policy, "_voice", lambda parts, engine: voice)
+        if decoder is not None:
+            patch.setattr(vector_policy, "_text_decoder", lambda parts, engine: decoder)
         yield
+
+
+def answered(policy, observations):
+    """The first robot's actions and reply."""
+    return policy.act(observations)[0], policy.settle()[0]
 
 
 def test_what_a_robot_does_and_says_does_not_depend_on_how_long_the_others_prompts_are(observe):
@@ -86,13 +91,15 @@ def test_what_a_robot_does_and_says_does_not_depend_on_how_long_the_others_promp
     engine = EngineConfig(slots=8, rows=8, robots=2, budget=FixedTokens(7))
     policy = create_vector_policy(config, weights=0, tokenizer=tokenizer.tiny(), tasks=TASKS, engine=engine)
     brief, wordy = observe(1), {**observe(1), "prompt": "put the mug " * 9}
-    lengths = [len(policy.transform.inputs(each, tokenizer.tiny(), config).tokens) for each in (brief, wordy)]
+    lengths = [
+        len(policy.transform.inputs(each, tokenizer.tiny(), config).prompt[0]) for each in (brief, wordy)
+    ]
     assert lengths[0] <= 24 < lengths[1] <= 40
     told_of = []
     for neighbour in (None, brief, wordy):
         policy.reset(0, 5)
-        reply = policy.infer([observe(0), neighbour])[0]
-        told_of.append((reply.actions.tobytes(), list(map(told, reply.finished))))
+        actions, reply = answered(policy, [observe(0), neighbour])
+        told_of.append((actions.tobytes(), list(map(told, reply.finished))))
         policy.finish(0)
         policy.finish(1)
     assert told_of[0][1]
@@ -101,8 +108,8 @@ def test_what_a_robot_does_and_says_does_not_depend_on_how_long_the_others_promp
 
 @given(scenarios)
 @few_examples
-def test_a_text_is_the_same_alone_and_in_any_company_slot_and_frame(policy, observe, scenario):
-    """Alone: the other robots sit out, and a frame decodes a text to its end before the next is born."""
+def test_a_text_is_the_same_alone_and_in_any_company_slot_and_step(policy, observe, scenario):
+    """Alone: the other robots sit out, and a step decodes a text to its end before the next is requested."""
     texts = play(served(policy, Mode.UNIFIED, scenario), scenario.frames, observe).texts
     unhurried = dataclasses.replace(scenario, slots=16, budget=FixedTokens(12))
     lone = served(policy, Mode.UNIFIED, unhurried)
@@ -119,7 +126,8 @@ def play_alone(policy, frames, observe, robot):
     for number, frame in enumerate(frames):
         if robot in frame.present:
             seen = [observe(10 * number + other) if other == robot else None for other in range(ROBOTS)]
-            for text in policy.infer(seen)[robot].finished:
+            policy.act(seen)
+            for text in policy.settle()[robot].finished:
                 texts[robot, episode, text.request_id] = told(text)
         if robot in frame.ending:
             policy.finish(robot)
@@ -132,8 +140,8 @@ def play_alone(policy, frames, observe, robot):
 @example(
     Scenario(
         frames=[
-            Frame(present=frozenset({0, 1}), ending=frozenset(), settled=False),
-            Frame(present=frozenset({1}), ending=frozenset(), settled=False),
+            Frame(present=frozenset({0, 1}), ending=frozenset(), early=True),
+            Frame(present=frozenset({1}), ending=frozenset(), early=True),
         ],
         narration=EveryN(n=1),
         memory=Burst(n=2, every=1),
@@ -145,13 +153,13 @@ def play_alone(policy, frames, observe, robot):
 @few_examples
 def test_every_request_of_every_robot_is_accounted_for_exactly_once(policy, observe, scenario):
     log = play(served(policy, Mode.UNIFIED, scenario, rows=scenario.rows), scenario.frames, observe)
-    assert sorted(log.ends) == sorted(log.born)
-    assert len(set(log.born)) == len(log.born)
+    assert sorted(log.ends) == sorted(log.requested)
+    assert len(set(log.requested)) == len(log.requested)
 
 
 def test_texts_are_many_and_different(policy, observe):
     """What the tests of exactness compare is not all the same."""
-    steady = [Frame(present=frozenset(range(ROBOTS)), ending=frozenset(), settled=True)] * QUERIES
+    steady = [Frame(present=frozenset(range(ROBOTS)), ending=frozenset(), early=False)] * QUERIES
     texts = play(served(policy, Mode.UNIFIED), steady, observe).texts
     assert len(texts) > 20
     assert len({told[2] for told in texts.values()}) > len(texts) / 2
@@ -160,9 +168,9 @@ def test_texts_are_many_and_different(policy, observe):
 def test_drawn_texts_differ_between_episodes_and_greedy_ones_do_not(policy, observe):
     def of_episode(seed):
         policy.reset(0, seed)
-        replies = [policy.infer([observe(number), None, None])[0] for number in range(QUERIES)]
+        replies = [answered(policy, [observe(number), None, None])[1] for number in range(QUERIES)]
         policy.finish(0)
-        return {(text.task, text.born_query): text.text for reply in replies for text in reply.finished}
+        return {(text.task, text.requested_query): text.text for reply in replies for text in reply.finished}
 
     once, again, other = of_episode(1), of_episode(1), of_episode(2)
     assert once == again
@@ -171,12 +179,12 @@ def test_drawn_texts_differ_between_episodes_and_greedy_ones_do_not(policy, obse
     assert not all(equal for (task, _), equal in same.items() if task == "narration")
 
 
-def test_drawn_texts_born_together_differ_and_the_first_is_that_of_a_birth_alone(policy, observe):
+def test_drawn_texts_requested_together_differ_and_the_first_is_that_of_a_request_alone(policy, observe):
     def narrated(arrivals):
         narration = dataclasses.replace(TASKS[0], arrivals=arrivals)
         parts = dataclasses.replace(policy.parts, tasks=(narration, TASKS[1]))
         engine = dataclasses.replace(policy.engine, budget=FixedTokens(12))
-        (reply, _, _) = VectorPolicy(parts, engine).infer([observe(0), None, None])
+        _, reply = answered(VectorPolicy(parts, engine), [observe(0), None, None])
         return [text.text for text in reply.finished if text.task == "narration"]
 
     together = narrated(Burst(n=4, every=9))
@@ -191,45 +199,27 @@ def test_a_robots_episode_ends_without_touching_the_others(policy, observe):
     tail = policy.finish(1)
     assert tail.reply is not None
     assert {request.task for request in tail.requests} == {"narration", "memory"}
+    with pytest.raises(UsageError, match="not settled"):
+        policy.act([observe(robot) for robot in range(ROBOTS)])
     replies = policy.settle()
     assert [reply is None for reply in replies] == [False, True, False]
-
-
-@pytest.mark.parametrize("mode", [Mode.SHARED, Mode.UNIFIED])
-def test_a_drained_frame_is_done_on_the_device_and_read_back_later(policy, observe, mode):
-    """The replies are those of a loop that never drains, in the same order."""
-
-    def replies(drained):
-        other = served(policy, mode)
-        other.drain()  # nothing has been asked yet
-        owed = []
-        for number in range(QUERIES):
-            owed.append(other.act([observe(number), None, None])[0].before)
-            if drained:
-                other.drain()
-                assert other._voice._texts.written.is_ready()
-        owed.append(other.settle()[0])
-        assert owed[0] is None
-        return [[(text.text, text.tokens) for text in reply.finished] for reply in owed[1:]]
-
-    assert replies(drained=True) == replies(drained=False)
 
 
 def test_times_of_a_text_are_in_their_order(policy, observe):
     policy.reset(0, 0)
     for number in range(QUERIES):
-        (reply, _, _) = policy.infer([observe(number), None, None])
+        _, reply = answered(policy, [observe(number), None, None])
         for text in reply.finished:
-            assert text.times.born_s < text.times.first_token_s <= text.times.ended_s
-            assert 0 < text.latency_ms <= 1e3 * (text.times.ended_s - text.times.born_s)
+            assert text.times.requested_s < text.times.first_token_s <= text.times.finished_s
+            assert 0 < text.latency_ms <= 1e3 * (text.times.finished_s - text.times.requested_s)
     for robot in range(ROBOTS):
         policy.finish(robot)
 
 
-def test_a_deadline_decides_how_many_tokens_a_frame_decodes(policy, observe):
+def test_a_deadline_decides_how_many_tokens_a_query_decodes(policy, observe):
     def tokens_per_frame(deadline_ms):
         other = served(policy, Mode.UNIFIED, budget=Deadline(deadline_ms))
-        replies = [other.infer([observe(number), None, None])[0] for number in range(QUERIES)]
+        replies = [answered(other, [observe(number), None, None])[1] for number in range(QUERIES)]
         return [reply.tokens_per_frame for reply in replies]
 
     assert set(tokens_per_frame(0.001)) == {1}, "nothing fits, and one is decoded all the same"
@@ -240,12 +230,12 @@ def test_a_deadline_decides_how_many_tokens_a_frame_decodes(policy, observe):
 
 def test_nothing_is_compiled_for_any_of_this(policy, observe):
     before = policy.compiles_after_warm_up
-    served(policy, Mode.SHARED, rows=5).infer([observe(robot) for robot in range(ROBOTS)])
+    answered(served(policy, Mode.SHARED, rows=5), [observe(robot) for robot in range(ROBOTS)])
     assert policy.compiles_after_warm_up == before
 
 
 @pytest.mark.parametrize("given", [[None] * ROBOTS, [None] * (ROBOTS - 1)])
-def test_a_frame_is_for_all_robots_and_not_for_none(policy, given):
+def test_a_query_is_for_all_robots_and_not_for_none(policy, given):
     with pytest.raises(UsageError, match=f"{len(given)} observations for 3 robots"):
         policy.act(given)
 

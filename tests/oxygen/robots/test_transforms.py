@@ -117,17 +117,18 @@ def test_actions_that_are_no_numbers_are_not_hidden(embodiment, channel):
 
 @pytest.mark.parametrize("embodiment", EMBODIMENTS, ids=transforms.EMBODIMENTS.keys())
 def test_an_observation_becomes_images_and_tokens(embodiment):
-    seen = inputs(embodiment)
-    assert seen.images.shape == (2, 28, 28, 3)
-    assert seen.tokens[0] == VOCABULARY.bos
-    assert "open the drawer" in VOCABULARY.decode(seen.tokens[1:].tolist())
+    given = inputs(embodiment)
+    assert given.images.shape == (1, 2, 28, 28, 3)
+    assert given.length == given.prompt.shape[1]
+    assert given.prompt[0, 0] == VOCABULARY.bos
+    assert "open the drawer" in VOCABULARY.decode(given.prompt[0, 1:].tolist())
 
 
 def test_the_prompt_tells_the_normalised_state():
     state = np.array([-0.3, *[0.2] * 6, 0.5])
     transform = trained(DROID)
     bins = transforms.StatePrompt().text("open the drawer", transform.norms.state.normalise(state))
-    assert VOCABULARY.decode(inputs(DROID, state=state).tokens[1:].tolist()) == bins
+    assert VOCABULARY.decode(inputs(DROID, state=state).prompt[0, 1:].tolist()) == bins
 
 
 def test_a_state_may_be_given_by_its_channels_names():
@@ -161,7 +162,7 @@ def test_what_is_no_state_is_refused_in_one_line(state):
 @pytest.mark.parametrize("sign", [-1, 1])
 def test_the_largest_state_is_told_as_out_of_range(sign):
     state = np.full(8, sign * np.finfo(np.float64).max)
-    text = VOCABULARY.decode(inputs(LIBERO_STATE, state=state).tokens[1:].tolist())
+    text = VOCABULARY.decode(inputs(LIBERO_STATE, state=state).prompt[0, 1:].tolist())
     assert ", State: " + " ".join(["255" if sign > 0 else "-1"] * 8) + ";" in text
 
 
@@ -212,6 +213,6 @@ def test_a_policys_actions_are_in_its_robots_units(policy, observe):
     engine = dataclasses.replace(policy.engine, mode=Mode.ACTIONS)
     parts = dataclasses.replace(policy.parts, transform=trained(LIBERO))
     in_units = OxyGenPolicy(VectorPolicy(parts, engine))
-    raw = policy.served(engine).act(observe(1)).actions
+    raw = policy.served(engine).act(observe(1))
     expected = in_units.transform.norms.actions.restore(raw)
-    np.testing.assert_allclose(in_units.act(observe(1)).actions, expected, atol=1e-5)
+    np.testing.assert_allclose(in_units.act(observe(1)), expected, atol=1e-5)

@@ -8,7 +8,7 @@ from typing import Literal
 import jax
 import pytest
 
-from oxygen.serving import decoding
+from oxygen.serving import decode
 
 Where = Literal["cpu", "elsewhere"]
 
@@ -20,5 +20,5 @@ def traced_for(where: Where) -> Iterator[None]:
         if where == "elsewhere":
             patch.setattr(jax.lax, "platform_dependent", lambda *args, **by: by["default"](*args))
             # JAX knows a function that it has traced; another one of the same content it traces anew.
-            patch.setattr(decoding, "fork", functools.partial(decoding.fork))
+            patch.setattr(decode, "fork", functools.partial(decode.fork))
         yield

@@ -1,17 +1,19 @@
 """A runner without a model: its device is told whether to be done, and notes what it was given."""
 
 import dataclasses
+import functools
+from concurrent.futures import Executor, Future
 
 import jax.numpy as jnp
 import numpy as np
 
 from oxygen.model.pi05 import Prefix
-from oxygen.serving.decoding import Births
 from oxygen.serving.kv_pool import KvPool, Texts
+from oxygen.serving.new_requests import NewRequests
 from oxygen.serving.runner import Runner, Sizes
 from tests.oxygen.conftest import SMALL
 
-SIZES = Sizes(slots=6, rows=(1, 6), births=(2,), suffix=4, limit=30)
+SIZES = Sizes(slots=6, rows=(1, 6), forks=(2,), suffix=4, limit=30)
 
 
 class DeviceArray:
@@ -51,23 +53,23 @@ class FakeRunner(Runner):
         self._decoded, self._queueing = decoded, queueing
         self.queued, self.read = [], []
 
-    def prefill(self, seen):
+    def prefill(self, inputs):
         self.queued.append("prefill")
         array = np.zeros((self.sizes.robots, 1, 1, 1), np.float32)
-        return Prefix(k=(array,), v=(array,), length=seen.length)
+        return Prefix(k=(array,), v=(array,), length=inputs.length)
 
     def denoise(self, prefix, seeds, queries):
         self.queued.append("denoise")
         shape = (self.sizes.robots, self.config.horizon, self.config.action_dim)
         return jnp.zeros(shape)
 
-    def births(self, requests, *, batch=None):
+    def new_requests(self, requests, *, batch=None):
         slots = np.array([request.slot for request in requests], np.int32)
-        return Births(slots=slots, parents=slots, suffix=slots, suffix_length=slots, token=slots)
+        return NewRequests(slots=slots, robots=slots, suffix=slots, suffix_length=slots, token=slots)
 
-    def fork(self, prefix, births, pool, texts):
+    def fork(self, prefix, new, pool, texts):
         self.queued.append("fork")
-        return pool, self._texts(texts, births.slots, 0)
+        return pool, self._texts(texts, new.slots, 0)
 
     def decode(self, slots, pool, texts, *, batch):
         self.queued.append("decode")
@@ -94,3 +96,12 @@ class FakeRunner(Runner):
             ready=self._decoded or not steps,
             note=lambda: self.read.append((steps, self.queued.count("decode"))),
         )
+
+
+class RunsWhenAsked(Executor):
+    """Runs what was submitted in the thread that asks for its result, so that a told clock has one reader."""
+
+    def submit(self, function, /, *args, **kwargs):
+        future = Future()
+        future.result = functools.partial(function, *args, **kwargs)
+        return future

@@ -37,16 +37,16 @@ arrivals = st.one_of(
 
 @dataclasses.dataclass(frozen=True)
 class Frame:
-    """Who takes part, whose episode ends afterwards, and whether the language is waited for."""
+    """Who takes part, whose episode ends, and whether it ends before the query is settled."""
 
     present: frozenset[int]
     ending: frozenset[int]
-    settled: bool
+    early: bool
 
 
 some = st.frozensets(st.integers(0, ROBOTS - 1))
 frames = st.lists(
-    st.builds(Frame, present=some.filter(bool), ending=some | st.just(frozenset()), settled=st.booleans()),
+    st.builds(Frame, present=some.filter(bool), ending=some | st.just(frozenset()), early=st.booleans()),
     min_size=1,
     max_size=10,
 )
@@ -87,16 +87,19 @@ class Log:
     def __init__(self, policy):
         self._policy = policy
         self._episodes = [0] * ROBOTS
-        self.actions, self.texts, self.born, self.ends = {}, {}, [], []
+        self.actions, self.texts, self.requested, self.ends = {}, {}, [], []
         for robot in range(ROBOTS):
             policy.reset(robot, seed_of(robot, 0))
 
-    def note(self, robot, reply):
-        if reply is not None:
+    def note_actions(self, robot, actions):
+        if actions is not None:
             name = (robot, self._episodes[robot])
             number = len([key for key in self.actions if key[:2] == name])
-            self.actions[(*name, number)] = reply.actions.tobytes()
-            self.born += self._names(robot, reply.born)
+            self.actions[(*name, number)] = actions.tobytes()
+
+    def note(self, robot, reply):
+        if reply is not None:
+            self.requested += self._names(robot, reply.requested)
             self.ends += self._names(robot, reply.dropped)
             self._note_texts(robot, reply.finished)
 
@@ -117,7 +120,7 @@ class Log:
 
 
 def told(text):
-    return text.task, text.born_query, text.text, text.tokens, text.reason
+    return text.task, text.requested_query, text.text, text.tokens, text.reason
 
 
 def play(policy, frames, observe):
@@ -125,11 +128,13 @@ def play(policy, frames, observe):
     log = Log(policy)
     for number, frame in enumerate(frames):
         seen = [observe(10 * number + robot) if robot in frame.present else None for robot in range(ROBOTS)]
-        for robot, answer in enumerate(policy.act(seen)):
-            log.note(robot, answer and answer.before)
-        for robot, reply in enumerate(policy.settle() if frame.settled else ()):
+        for robot, actions in enumerate(policy.act(seen)):
+            log.note_actions(robot, actions)
+        for robot in frame.ending if frame.early else ():
+            log.end(robot)
+        for robot, reply in enumerate(policy.settle()):
             log.note(robot, reply)
-        for robot in frame.ending:
+        for robot in frame.ending if not frame.early else ():
             log.end(robot)
     for robot in range(ROBOTS):
         log.end(robot)

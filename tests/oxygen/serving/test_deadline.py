@@ -1,14 +1,14 @@
-"""A deadline on a device that takes its time: what a frame affords follows what decoding takes by now."""
+"""A deadline on a device that takes its time: the decode steps of a query follow what a step takes by now."""
 
 import dataclasses
 
 from oxygen.serving.arrivals import EVERY_QUERY
 from oxygen.serving.budget import Deadline
-from oxygen.serving.engine import Asked, Engine
-from oxygen.serving.sampling import GREEDY
-from oxygen.serving.scheduler import Limits, Mode, Scheduler, Wanted
-from oxygen.serving.voice import LocalVoice, Suffix
-from tests.oxygen.serving.fake_runner import FakeRunner
+from oxygen.serving.engine import Engine
+from oxygen.serving.language import TokenizedTask
+from oxygen.serving.scheduler import Mode, Scheduler
+from oxygen.serving.text_decoder import LocalTextDecoder
+from tests.oxygen.serving.fake_runner import FakeRunner, RunsWhenAsked
 
 ACTION_MS, DEADLINE_MS = 30.0, 100.0
 
@@ -65,24 +65,21 @@ class Frame:
 
 
 def frames(device):
-    """Frames without end, a text of 30 tokens in each; the next comes once the device is idle."""
-    voice = LocalVoice(device, [Suffix(tokens=(5, 6), sampling=GREEDY)], clock=device.clock)
-    wanted = Wanted(arrivals=EVERY_QUERY, max_tokens=30, priority=0, stop_token=-1)
-    scheduler = Scheduler(mode=Mode.UNIFIED, wanted=[wanted], limits=Limits(slots=6, rows=6))
-    engine = Engine(device, scheduler, voice, Deadline(DEADLINE_MS), clock=device.clock)
+    """Queries without end, a text of 30 tokens in each; the next comes once the device is idle."""
+    decoder = LocalTextDecoder(device, clock=device.clock, waiting=RunsWhenAsked())
+    task = TokenizedTask(arrivals=EVERY_QUERY, suffix=(5, 6), max_tokens=30, stop_token=-1)
+    scheduler = Scheduler(mode=Mode.UNIFIED, tasks=[task], slots=6, rows=6)
+    engine = Engine(device, scheduler, decoder, Deadline(DEADLINE_MS), clock=device.clock)
     query = 0
     while True:
         came = device.now_ms
-        engine.begin(device.blank(24), {0: Asked(seed=7, query=query)}, came=1e-3 * came)
-        acted = engine.act()
-        engine.finish()
-        engine.drain()
-        yield Frame(steps=acted.afforded.steps, took_ms=device.now_ms - came)
+        step = engine.act(device.blank(24), {0: query}, came_s=1e-3 * came)
+        engine.settle(given_s=step.acted_s)
+        yield Frame(steps=step.decode_steps, took_ms=device.now_ms - came)
         query += 1
 
 
-def test_a_device_that_becomes_slower_is_given_less_to_do_where_every_frame_is_drained():
-    """Nobody reads the tokens then; that it was waited for them is enough. And back again."""
+def test_a_device_that_becomes_slower_is_given_less_to_do_and_a_quicker_one_more_again():
     device = TimedRunner(step_ms=3.9)
     running = frames(device)
     quick = [next(running) for _ in range(30)][-1]

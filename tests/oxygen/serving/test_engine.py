@@ -1,4 +1,4 @@
-"""A frame on a device that is told, not timed: what is queued, what is waited for, what is reported."""
+"""A query on a device that is told, not timed: what is queued, what is waited for, what is reported."""
 
 import dataclasses
 import time
@@ -6,16 +6,15 @@ import time
 import numpy as np
 import pytest
 
+from configs.errors import UsageError
 from oxygen.policy.vector_policy import Parts, VectorPolicy
 from oxygen.robots import tokenizer
 from oxygen.robots.transforms import LIBERO, untrained
 from oxygen.serving.budget import FixedTokens
 from oxygen.serving.engine_config import EngineConfig
 from oxygen.serving.language import LanguageTask
-from oxygen.serving.sampling import GREEDY
 from oxygen.serving.scheduler import Mode
-from oxygen.serving.voice import Suffix
-from tests.oxygen.serving.fake_runner import FakeRunner
+from tests.oxygen.serving.fake_runner import DeviceArray, FakeRunner
 
 NARRATION = LanguageTask(name="narration", prompt="Narrate: ", max_tokens=11)
 
@@ -25,18 +24,23 @@ def policy_of(runner, mode=Mode.UNIFIED, tokens_per_frame=3, tasks=(NARRATION,))
         runner=runner,
         tokenizer=tokenizer.tiny(),
         tasks=tasks,
-        suffixes=(Suffix(tokens=(5, 6), sampling=GREEDY),) * len(tasks),
         transform=untrained(LIBERO),
         weights=None,
     )
     return VectorPolicy(parts, EngineConfig(mode=mode, budget=FixedTokens(tokens_per_frame), slots=6, rows=6))
 
 
+def answered(policy, observation):
+    policy.act([observation])
+    (reply,) = policy.settle()
+    return reply
+
+
 def test_the_caller_has_actions_while_nothing_of_the_language_is_decoded(observe):
     """A wait for any of it would fail: the device never gets there."""
     runner = FakeRunner(decoded=False)
-    (answer,) = policy_of(runner).act([observe(0)])
-    assert answer.actions.shape == (10, 7)
+    (actions,) = policy_of(runner).act([observe(0)])
+    assert actions.shape == (10, 7)
     assert runner.queued == ["prefill", "denoise", "fork", "decode", "decode", "decode"]
     assert runner.read == []
 
@@ -54,20 +58,74 @@ def test_the_latency_of_actions_is_what_their_caller_waits(observe, mode):
 
 
 @pytest.mark.parametrize("mode", [Mode.ISOLATED, Mode.SHARED])
-def test_texts_that_run_to_their_end_begin_when_the_actions_are_there(observe, mode):
+def test_texts_that_run_to_their_end_are_decoded_in_settle(observe, mode):
     """And are no part of their latency."""
     runner = FakeRunner(queueing=lambda: time.sleep(0.02))
-    (reply,) = policy_of(runner, mode).infer([observe(0)])
+    policy = policy_of(runner, mode)
+    policy.act([observe(0)])
+    assert runner.queued == ["prefill", "denoise"]
+    (reply,) = policy.settle()
     assert runner.queued.count("decode") == 11
     assert reply.timings_ms["decode"] >= 11 * 20
     assert [text.tokens for text in reply.finished] == [11]
 
 
-def test_texts_are_those_of_the_frames_they_were_decoded_in(observe):
+def test_texts_are_those_of_the_queries_they_were_decoded_in(observe):
     policy = policy_of(FakeRunner(), tokens_per_frame=6)
-    replies = [policy.infer([observe(number)])[0] for number in range(3)]
+    replies = [answered(policy, observe(number)) for number in range(3)]
     assert [[text.request_id for text in reply.finished] for reply in replies] == [[], [0], [1]]
     np.testing.assert_array_equal([reply.tokens for reply in replies], [6, 11, 11])
+
+
+class SlowRunner(FakeRunner):
+    """Its device takes 20 ms for each decode step, from when the first one is queued."""
+
+    def __init__(self):
+        self._done_at = 0.0
+        super().__init__()
+
+    def decode(self, slots, pool, texts, *, batch):
+        self._done_at = max(self._done_at, time.perf_counter()) + 0.02
+        return super().decode(slots, pool, texts, batch=batch)
+
+    def _written(self, count):
+        return SlowArray(super()._written(count)._value, until=self._done_at)
+
+
+class SlowArray(DeviceArray):
+    def __init__(self, value, *, until):
+        super().__init__(value)
+        self._until = until
+
+    def block_until_ready(self):
+        time.sleep(max(0.0, self._until - time.perf_counter()))
+        return super().block_until_ready()
+
+
+@pytest.mark.parametrize("mode", [Mode.ACTIONS, Mode.UNIFIED, Mode.SHARED, Mode.ISOLATED])
+def test_no_time_contains_what_the_caller_did_between_act_and_settle(observe, mode):
+    """In `unified` the device is done long before the caller comes back, and a thread has seen when."""
+    policy, latencies_ms = policy_of(SlowRunner(), mode), []
+    for number in range(4):
+        policy.act([observe(number)])
+        time.sleep(0.3)
+        (reply,) = policy.settle()
+        steps = {Mode.ACTIONS: 0, Mode.UNIFIED: 3}.get(mode, 11)
+        assert 15 * steps <= reply.timings_ms["decode"] < 20 * steps + 40
+        assert reply.timings_ms["frame"] == reply.timings_ms["action"] + reply.timings_ms["decode"]
+        latencies_ms += [text.latency_ms for text in reply.finished]
+    assert mode is Mode.ACTIONS or latencies_ms
+    assert all(latency_ms < 11 * 20 + 200 for latency_ms in latencies_ms)
+
+
+def test_a_query_is_settled_before_the_next(observe):
+    policy = policy_of(FakeRunner())
+    policy.act([observe(0)])
+    with pytest.raises(UsageError, match="call settle\\(\\) after every act"):
+        policy.act([observe(1)])
+    (reply,) = policy.settle()
+    assert [text.query for text in reply.requested] == [0]
+    assert answered(policy, observe(1)).requested[0].query == 1
 
 
 @pytest.mark.parametrize("mode", [Mode.UNIFIED, Mode.SHARED, Mode.ISOLATED])
@@ -75,6 +133,6 @@ def test_every_task_has_a_stop_token_of_its_own(observe, mode):
     """In one batch, of texts that all are 2, 3, 4, 5, …"""
     stop = tokenizer.tiny().decode([4])
     tasks = (NARRATION, dataclasses.replace(NARRATION, name="line", stop=stop))
-    (reply,) = policy_of(FakeRunner(), mode, tokens_per_frame=12, tasks=tasks).infer([observe(0)])
+    reply = answered(policy_of(FakeRunner(), mode, tokens_per_frame=12, tasks=tasks), observe(0))
     told = {text.task: (text.tokens, text.reason) for text in reply.finished}
     assert told == {"narration": (11, "length"), "line": (3, "stop")}

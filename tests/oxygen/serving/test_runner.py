@@ -9,10 +9,11 @@ import pytest
 
 from oxygen.model import params, pi05
 from oxygen.model.config import TINY
+from oxygen.robots import tokenizer
 from oxygen.serving import drawing
-from oxygen.serving.births import Birthing
 from oxygen.serving.engine_config import EngineConfig, sizes_for
-from oxygen.serving.language import LanguageTask
+from oxygen.serving.language import LanguageTask, tokenized
+from oxygen.serving.requests import Request
 from oxygen.serving.runner import Runner, Sizes
 from oxygen.serving.scheduler import Mode
 from tests.oxygen.conftest import SMALL
@@ -20,7 +21,7 @@ from tests.oxygen.conftest import SMALL
 
 def small_runner(config=SMALL):
     weights = pi05.prepare(params.random_params(config, 0), config)
-    return Runner(config, weights, Sizes(slots=6, rows=(4,), births=(2,), suffix=3, limit=8))
+    return Runner(config, weights, Sizes(slots=6, rows=(4,), forks=(2,), suffix=3, limit=8))
 
 
 def test_programs_that_write_the_pool_do_so_in_place(policy):
@@ -35,7 +36,7 @@ def test_the_pool_that_was_given_is_used_up(policy):
     served = policy.runner
     pool, texts = served.empty()
     prefix = served.prefill(served.blank(24))
-    longer, _ = served.fork(prefix, served.births(()), pool, texts)
+    longer, _ = served.fork(prefix, served.new_requests(()), pool, texts)
     jax.block_until_ready(longer)
     assert all(leaf.is_deleted() for leaf in jax.tree.leaves(pool))
     assert not texts.written.is_deleted()
@@ -92,15 +93,15 @@ def test_the_serving_layout_holds_every_parameter_but_those_worked_out(config):
 
 def test_a_request_begins_alike_in_a_small_fork_and_in_a_large_one():
     weights = pi05.prepare(params.random_params(SMALL, 0), SMALL)
-    served = Runner(SMALL, weights, Sizes(slots=3, rows=(1,), births=(1, 3), suffix=4, limit=4))
+    served = Runner(SMALL, weights, Sizes(slots=3, rows=(1,), forks=(1, 3), suffix=4, limit=4))
     prefix = served.prefill(served.blank(SMALL.prompt_buckets[0]))
-    request = Birthing(slot=1, parent=0, suffix=(5, 6, 7, 8), seed=0, query=0, task=0)
+    request = Request(slot=1, robot=0, suffix=(5, 6, 7, 8), query=0, task=0)
     written = []
     for batch in (1, 3):
         pool, texts = served.empty()
-        births = served.births([request], batch=batch)
-        assert len(births.slots) == batch
-        pool, texts = served.fork(prefix, births, pool, texts)
+        new = served.new_requests([request], batch=batch)
+        assert len(new.slots) == batch
+        pool, texts = served.fork(prefix, new, pool, texts)
         written.append([np.asarray(leaf[1]) for layer in pool.layers for leaf in (layer.k, layer.v)])
         assert int(texts.position[1]) == int(prefix.length[0]) + 3
     for small, large in zip(*written, strict=True):
@@ -110,6 +111,9 @@ def test_a_request_begins_alike_in_a_small_fork_and_in_a_large_one():
 
 @pytest.mark.parametrize(("robots", "forks"), [(1, (1, 2)), (3, (3, 6))])
 def test_a_mode_with_one_text_of_each_robot_at_a_time_has_a_fork_for_that(robots, forks):
-    tasks = [LanguageTask(name=name, prompt=name, max_tokens=4) for name in ("narration", "memory")]
+    tasks = [
+        tokenized(LanguageTask(name=name, prompt=name, max_tokens=4), tokenizer.tiny())
+        for name in ("narration", "memory")
+    ]
     engine = EngineConfig(mode=Mode.ISOLATED, slots=2 * robots, robots=robots)
-    assert sizes_for(engine, tasks, ()).births == forks
+    assert sizes_for(engine, tasks).forks == forks

@@ -12,44 +12,44 @@ import pytest
 
 from configs.errors import UsageError
 from oxygen.model.params import random_params
-from oxygen.policy.build import create_vector_policy
+from oxygen.policy.factory import create_vector_policy
 from oxygen.robots.tokenizer import tiny
 from oxygen.serving.engine_config import EngineConfig
 from oxygen.serving.runner import Sizes
 from oxygen.serving.scheduler import Mode
-from oxygen.serving.second_process import Recipe, RemoteVoice, SecondProcessError
+from oxygen.serving.second_process import RemoteTextDecoder, SecondProcessError
 from oxygen.weights import load
 from tests.oxygen.conftest import SMALL, TASKS
 
 
-def recipe(weights):
-    sizes = Sizes(slots=2, rows=(1,), births=(1,), suffix=1, limit=1)
-    return Recipe(config=SMALL, weights=weights, sizes=sizes, suffixes=())
+def start(weights):
+    return RemoteTextDecoder(SMALL, weights, Sizes(slots=2, rows=(1,), forks=(1,), suffix=1, limit=1))
 
 
 def test_a_checkpoint_that_is_not_there_is_refused_as_in_one_process():
     absent = functools.partial(load, "/no/such/checkpoint", SMALL)
     with pytest.raises(UsageError, match="/no/such/checkpoint") as refusal:
-        RemoteVoice(recipe(absent))
+        start(absent)
     assert "\n" not in str(refusal.value)
 
 
 def test_a_process_that_is_gone_is_one_clear_error():
     with pytest.raises(SecondProcessError, match="the language process is gone \\(exit code 3\\)"):
-        RemoteVoice(recipe(functools.partial(os._exit, 3)))
+        start(functools.partial(os._exit, 3))
 
 
 def test_a_process_that_dies_between_two_queries_is_an_error_of_the_next(policy, observe):
     engine = EngineConfig(mode=Mode.PARALLEL, slots=10, rows=8)
     other = policy.served(engine)
     other.reset(7)
-    assert other.infer(observe(0)).tokens > 0
-    process = other._policy._voice._process
+    other.act(observe(0))
+    assert other.settle().tokens > 0
+    process = other._policy._engine._decoder._process
     os.kill(process.pid, signal.SIGKILL)
     process.join()
     for number in (1, 2):
         with pytest.raises(SecondProcessError, match="gone"):
-            other.infer(observe(number))
+            other.act(observe(number))
 
 
 def test_weights_that_are_arrays_cannot_be_sent():
@@ -62,13 +62,12 @@ def test_weights_that_are_arrays_cannot_be_sent():
 
 _PARENT = """
 import functools, multiprocessing, signal, sys, threading, time
-from oxygen.serving.second_process import RemoteVoice
-from tests.oxygen.serving.test_second_process import recipe
+from tests.oxygen.serving.test_second_process import start
 
 def main():
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    busy = recipe(functools.partial(time.sleep, 600))
-    threading.Thread(target=RemoteVoice, args=(busy,), daemon=True).start()
+    busy = functools.partial(time.sleep, 600)
+    threading.Thread(target=start, args=(busy,), daemon=True).start()
     while not multiprocessing.active_children():
         time.sleep(0.01)
     print(multiprocessing.active_children()[0].pid, flush=True)

@@ -7,7 +7,7 @@ import pytest
 from oxygen.policy.vector_policy import VectorPolicy
 from oxygen.serving.scheduler import Mode
 from tests.oxygen.serving.fake_runner import FakeRunner
-from tests.oxygen.serving.test_engine import policy_of
+from tests.oxygen.serving.test_engine import answered, policy_of
 
 
 class WithoutMemory(FakeRunner):
@@ -20,9 +20,9 @@ class WithoutMemory(FakeRunner):
 def test_mode_actions_allocates_no_pool(observe):
     policy = policy_of(WithoutMemory(), Mode.ACTIONS)
     for number in range(2):
-        (reply,) = policy.infer([observe(number)])
-        assert (reply.actions.shape, reply.tokens) == ((10, 7), 0)
-    policy.drain()
+        (actions,) = policy.act([observe(number)])
+        (reply,) = policy.settle()
+        assert (actions.shape, reply.tokens) == ((10, 7), 0)
     policy.close()
     with pytest.raises(MemoryError):
         policy_of(WithoutMemory(), Mode.SHARED)
@@ -30,6 +30,6 @@ def test_mode_actions_allocates_no_pool(observe):
 
 def test_nor_does_a_policy_without_language_tasks_in_any_mode(observe):
     speaking = policy_of(FakeRunner(), Mode.UNIFIED)
-    parts = dataclasses.replace(speaking.parts, runner=WithoutMemory(), tasks=(), suffixes=())
-    (reply,) = VectorPolicy(parts, speaking.engine).infer([observe(0)])
+    parts = dataclasses.replace(speaking.parts, runner=WithoutMemory(), tasks=())
+    reply = answered(VectorPolicy(parts, speaking.engine), observe(0))
     assert reply.tokens == 0

@@ -1,11 +1,15 @@
 """Everything that comes at a scheduler from outside, and what it then does, frame by frame."""
 
 import dataclasses
+from collections.abc import Mapping
+from typing import Any
 
 from hypothesis import strategies as st
 
 from oxygen.serving.arrivals import Burst, EveryN, Poisson, RandomLength
-from oxygen.serving.scheduler import Limits, Scheduler, Wanted
+from oxygen.serving.language import TokenizedTask
+from oxygen.serving.requests import RequestState
+from oxygen.serving.scheduler import Scheduler
 
 STOP = 1
 LONGEST = 9
@@ -18,47 +22,55 @@ regular = st.one_of(
 random_length = st.builds(
     RandomLength, arrivals=regular, least=st.integers(1, 3), most=st.integers(3, LONGEST), seed=st.just(0)
 )
-wanted = st.builds(
-    Wanted,
-    arrivals=regular | random_length,
-    max_tokens=st.just(LONGEST),
-    priority=st.integers(0, 6),
-    stop_token=st.just(STOP),
+wanted = st.fixed_dictionaries(
+    {
+        "arrivals": regular | random_length,
+        "max_tokens": st.just(LONGEST),
+        "priority": st.integers(0, 6),
+    }
 )
 
 
 @dataclasses.dataclass(frozen=True)
-class Frame:
-    """Who takes part in a frame, whose episode ends after it, and how many tokens it decodes."""
+class Step:
+    """Who takes part in an engine step, whose episode ends after it, and how many tokens it decodes."""
 
     present: frozenset[int]
     ending: frozenset[int]
-    steps: int
+    tokens: int
 
 
 @dataclasses.dataclass(frozen=True)
 class World:
     """Everything that comes at a scheduler from outside."""
 
-    tasks: tuple[Wanted, ...]
-    limits: Limits
+    wanted: tuple[Mapping[str, Any], ...]
+    robots: int
+    slots: int
+    rows: int
     lengths: int
-    frames: tuple[Frame, ...]
+    steps: tuple[Step, ...]
+
+    @property
+    def tasks(self):
+        """Made here, since checking their types draws random numbers, which a strategy must not."""
+        return tuple(TokenizedTask(suffix=(5,), stop_token=STOP, **each) for each in self.wanted)
 
 
 @st.composite
-def worlds(draw, frames=25):
-    tasks = tuple(draw(st.lists(wanted, min_size=1, max_size=3)))
-    streams = draw(st.integers(1, 3))
-    slots = streams * len(tasks) + draw(st.integers(0, 4))
-    limits = Limits(streams=streams, slots=slots, rows=draw(st.integers(1, slots)))
-    some = st.frozensets(st.integers(0, streams - 1))
-    frame = st.builds(Frame, present=some, ending=some | st.just(frozenset()), steps=st.integers(1, 4))
+def worlds(draw, most=25):
+    asked = tuple(draw(st.lists(wanted, min_size=1, max_size=3)))
+    robots = draw(st.integers(1, 3))
+    slots = robots * len(asked) + draw(st.integers(0, 4))
+    some = st.frozensets(st.integers(0, robots - 1))
+    step = st.builds(Step, present=some, ending=some | st.just(frozenset()), tokens=st.integers(1, 4))
     return World(
-        tasks=tasks,
-        limits=limits,
+        wanted=asked,
+        robots=robots,
+        slots=slots,
+        rows=draw(st.integers(1, slots)),
         lengths=draw(st.integers(0, 2**32 - 1)),
-        frames=tuple(draw(st.lists(frame, min_size=1, max_size=frames))),
+        steps=tuple(draw(st.lists(step, min_size=1, max_size=most))),
     )
 
 
@@ -70,46 +82,61 @@ class Texts:
         self._written = {}
         self._owner = {}
 
-    def length(self, identity):
-        return (self._lengths // (identity.request_id + 3 * identity.stream + 1)) % 12
+    def length(self, request):
+        return (self._lengths // (request.request_id + 3 * request.robot + 1)) % 12
 
     def run(self, plan, steps):
-        for stretch in plan.stretches:
-            for birth in stretch.births:
-                self._written[birth.slot], self._owner[birth.slot] = [], birth.identity
-            for slot in stretch.rows:
-                for _ in range(stretch.steps if stretch.to_the_end else min(steps, stretch.steps)):
+        for job in plan.jobs:
+            for request in job.new:
+                self._written[request.slot], self._owner[request.slot] = [], request
+            for slot in job.slots:
+                for _ in range(job.steps if job.to_the_end else min(steps, job.steps)):
                     tokens = self._written[slot]
                     over = len(tokens) == self.length(self._owner[slot])
                     tokens.append(STOP if over else 2 + len(tokens))
-        return {slot: self._written[slot] for slot in plan.rows}
+        return {slot: self._written[slot] for job in plan.jobs for slot in job.slots}
 
 
 @dataclasses.dataclass(frozen=True)
 class Happened:
-    """One frame: what was planned, who was alive then, what it brought, what its end cut off, who is left."""
+    """One engine step: what was planned, who was active then and in which order, what was written, and who
+    was finished by it, cancelled after it, and left."""
 
     number: int
     plan: object
-    alive: tuple
-    committed: object
+    active: tuple
+    order: dict
+    new_tokens: dict
+    finished: tuple
     cancelled: tuple
     left: tuple
 
+    @property
+    def slots(self):
+        return [slot for job in self.plan.jobs for slot in job.slots]
+
+    @property
+    def rows(self):
+        return [request for job in self.plan.jobs for request in job.rows]
+
 
 def play(world, mode):
-    """Every frame of a world, planned, run and committed. Episodes end, and begin again, in between."""
-    scheduler = Scheduler(mode=mode, wanted=world.tasks, limits=world.limits)
+    """Every step of a world, planned, run and committed. Episodes end, and begin again, in between."""
+    scheduler = Scheduler(
+        mode=mode, tasks=world.tasks, robots=world.robots, slots=world.slots, rows=world.rows
+    )
     texts = Texts(world.lengths)
-    queries = dict.fromkeys(range(world.limits.streams), 0)
-    for number, frame in enumerate(world.frames):
-        plan = scheduler.plan({stream: queries[stream] for stream in frame.present})
-        alive = tuple(dataclasses.replace(request) for request in scheduler.alive)
-        committed = scheduler.commit(texts.run(plan, frame.steps))
+    queries = dict.fromkeys(range(world.robots), 0)
+    for number, step in enumerate(world.steps):
+        plan = scheduler.plan({robot: queries[robot] for robot in step.present})
+        active = scheduler.active
+        order = {request: request.order for request in active}
+        new_tokens = scheduler.commit(texts.run(plan, step.tokens))
         cancelled = []
-        for stream in frame.present:
-            queries[stream] += 1
-        for stream in frame.ending:
-            cancelled += [request.identity for request in scheduler.cancel(stream)]
-        yield scheduler, Happened(number, plan, alive, committed, tuple(cancelled), scheduler.alive)
-    # Ids go on over these ends of episodes, so that a request has one name throughout.
+        for robot in step.present:
+            queries[robot] += 1
+        finished = tuple(request for request in active if request.state is RequestState.FINISHED)
+        for robot in step.ending:
+            cancelled += scheduler.cancel(robot)
+        left = scheduler.active
+        yield scheduler, Happened(number, plan, active, order, new_tokens, finished, tuple(cancelled), left)

@@ -69,14 +69,13 @@ def test_every_draw_has_a_time_of_its_own(flow):
 def test_the_served_texts_are_those_that_training_scores_highest(parameters, policy, observe):
     """Both language tasks side by side, token by token, against what the engine writes one after another."""
     vocabulary, observation = tokenizer.tiny(), observe(4)
-    seen = policy.transform.inputs(observation, vocabulary, SMALL)
+    inputs = policy.transform.inputs(observation, vocabulary, SMALL)
     layout = TextLayout(tuple(len(vocabulary.encode(task.prompt)) + task.max_tokens for task in TASKS))
 
     @jax.jit
     def best(tokens):
         weights = pi05.weights_at(parameters, SMALL, jnp.ones((1,)))
-        images, prompt = jnp.asarray(seen.images)[None], jnp.asarray(seen.tokens)[None]
-        prefix = read_prefix(weights, SMALL, images, prompt, jnp.full((1,), len(seen.tokens), jnp.int32))
+        prefix = read_prefix(weights, SMALL, *map(jnp.asarray, (inputs.images, inputs.prompt, inputs.length)))
         return jnp.argmax(text_scores(weights, prefix, tokens, layout), axis=-1)[0]
 
     tokens = np.zeros((1, layout.tokens), np.int32)
@@ -91,7 +90,8 @@ def test_the_served_texts_are_those_that_training_scores_highest(parameters, pol
                 tokens[0, start + len(suffix) + written] = found[start + len(suffix) + written - 1]
     served = policy.served(EngineConfig(mode=Mode.ISOLATED, slots=2, rows=2))
     served.reset(0)
-    said = {text.task: text.text for text in served.infer(observation).finished}
+    served.act(observation)
+    said = {text.task: text.text for text in served.settle().finished}
     assert len(said) == len(TASKS)
     for start, suffix, task in zip(starts, suffixes, TASKS, strict=False):
         row = tokens[0, start + len(suffix) : start + len(suffix) + task.max_tokens].tolist()

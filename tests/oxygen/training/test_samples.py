@@ -118,11 +118,11 @@ def test_a_batch_is_what_the_served_policy_would_see():
     transform = Transform(embodiment=LIBERO, norms=norms_of(measure(Mixture((part,)))))
     for place, row in enumerate(rows):
         images = dict(zip(MODEL.cameras, part.images[row], strict=True))
-        seen = transform.inputs(
+        served = transform.inputs(
             {"images": images, "state": part.state[row], "prompt": part.language[row]}, VOCABULARY, MODEL
         )
-        np.testing.assert_array_equal(batch.images[place], seen.images)
-        np.testing.assert_array_equal(batch.prompt[place][: batch.length[place]], seen.tokens)
+        np.testing.assert_array_equal(batch.images[place], served.images[0])
+        np.testing.assert_array_equal(batch.prompt[place][: batch.length[place]], served.prompt[0])
         restored = transform.outputs(np.asarray(batch.actions[place]))
         np.testing.assert_allclose(restored, part.actions[row, : MODEL.horizon], atol=1e-5)
 

@@ -1,4 +1,4 @@
-"""Text after a prefix: newborn requests are forked from it into their slots, then decoded token by token."""
+"""Text after a prefix: new requests are forked from it into their slots, then decoded token by token."""
 
 import functools
 
@@ -9,54 +9,33 @@ import jax.numpy as jnp
 from oxygen.model import gemma, pi05, rotary
 from oxygen.model.pi05 import Prefix, Weights
 from oxygen.serving import drawing, kv_pool
-from oxygen.serving.drawing import Choice
 from oxygen.serving.kv_pool import KvLayer, KvPool, Texts
+from oxygen.serving.new_requests import NewRequests
 from oxygen.typing import Array, Bool, Float, Float32, Int32, Leaf
 
 _TOGETHER = 2
 """Slots read at once on a CPU: each takes room for a layer of itself."""
 
 
-@flax.struct.dataclass
-class Births:
-    """Requests that begin in one query; rows of the spare slot are padding.
-
-    Attributes:
-        slots: Where each will live, [birth].
-        parents: The row of the prefix it follows, [birth].
-        suffix: Its suffix but for the last token, padded, [birth, token]; at least one column.
-        suffix_length: Valid tokens of that, [birth].
-        token: The suffix's last token, which decoding reads first, [birth].
-        choice: How their tokens are chosen, where any request does not simply take the best.
-    """
-
-    slots: Leaf
-    parents: Leaf
-    suffix: Leaf
-    suffix_length: Leaf
-    token: Leaf
-    choice: Choice | None = None
-
-
 def fork(
-    weights: Weights, prefix: Prefix, births: Births, pool: KvPool, texts: Texts
+    weights: Weights, prefix: Prefix, new: NewRequests, pool: KvPool, texts: Texts
 ) -> tuple[KvPool, Texts]:
-    """Give newborn requests their slots: the prefix's keys and values, then their suffix, read causally.
+    """Begin requests in their slots: the prefix's keys and values, then their suffix, read causally.
 
-    Whole rows are written, so that nothing of a slot's former life remains.
+    Whole rows are written, so that nothing of a slot's earlier request remains.
     """
-    position = prefix.length[births.parents]
-    x = pi05.embed_text(weights, births.suffix)
+    position = prefix.length[new.robots]
+    x = pi05.embed_text(weights, new.suffix)
     by = _table(weights, pool).at(_following(position, x.shape[1]))
     kept = []
     for layer, held, k, v in zip(weights.trunk, pool.layers, prefix.k, prefix.v, strict=True):
-        root = Root(parent=births.parents, k=k, v=v)
-        at = (births.slots, position)
-        x, filled = gemma.trunk_layer(layer, x, by, functools.partial(_begin, held, at, root))
+        begin = LayerPrefix(robot=new.robots, k=k, v=v)
+        at = (new.slots, position)
+        x, filled = gemma.trunk_layer(layer, x, by, functools.partial(_fork_layer, held, at, begin))
         kept.append(filled)
     pool = KvPool(layers=tuple(kept))
-    draws = births.choice.draws() if births.choice else None
-    return pool, kv_pool.start(texts, births.slots, births.token, position + births.suffix_length, draws)
+    draws = new.choice.draws() if new.choice else None
+    return pool, kv_pool.start(texts, new.slots, new.token, position + new.suffix_length, draws)
 
 
 def decode(
@@ -79,7 +58,7 @@ def decode(
     x = pi05.embed_text(weights, token[:, None])
     kept = []
     for layer, held in zip(weights.trunk, pool.layers, strict=True):
-        x, longer = gemma.trunk_layer(layer, x, by, functools.partial(_go_on, held, (rows, position)))
+        x, longer = gemma.trunk_layer(layer, x, by, functools.partial(_decode_layer, held, (rows, position)))
         kept.append(longer)
     pool = KvPool(layers=tuple(kept))
     scores = logits(weights, gemma.rms_norm(x, weights.trunk_norm)[:, 0])
@@ -91,15 +70,15 @@ def _table(weights: Weights, pool: KvPool) -> rotary.Turns:
 
 
 @flax.struct.dataclass
-class Root:
-    """One layer's prefix, which newborn rows begin with.
+class LayerPrefix:
+    """One layer's prefix, which new rows begin with.
 
     Attributes:
-        parent: The robot that each row follows, [row].
+        robot: The row of the prefix that each follows, [row].
         k, v: The prefix, [robot, position, kv_head, dim].
     """
 
-    parent: Leaf
+    robot: Leaf
     k: Leaf
     v: Leaf
 
@@ -109,7 +88,7 @@ class Tokens:
     """What every row reads in one layer.
 
     Attributes:
-        slot: Where its text lives, [row].
+        slot: The slot of its text, [row].
         position: Where in the slot its first token goes, [row].
         q, k, v: Of its tokens, [row, token, head, dim].
     """
@@ -121,10 +100,10 @@ class Tokens:
     v: Leaf
 
 
-def _begin(
-    held: KvLayer, at: tuple[Array, Array], root: Root, q: Array, k: Array, v: Array
+def _fork_layer(
+    held: KvLayer, at: tuple[Array, Array], prefix: LayerPrefix, q: Array, k: Array, v: Array
 ) -> tuple[Array, KvLayer]:
-    """Put rows that begin with `root` into their slots; the tokens after it see what is before them.
+    """Put rows that begin with `prefix` into their slots; the tokens after it see what is before them.
 
     The pool is written and never read: XLA would copy it to keep a read before the writes that follow.
     """
@@ -132,42 +111,44 @@ def _begin(
     return jax.lax.platform_dependent(
         held,
         Tokens(slot=slot, position=position, q=q, k=k, v=v),
-        root,
-        cpu=begin_slot_by_slot,
-        default=begin_all_at_once,
+        prefix,
+        cpu=fork_slot_by_slot,
+        default=fork_all_at_once,
     )
 
 
-def _go_on(held: KvLayer, at: tuple[Array, Array], q: Array, k: Array, v: Array) -> tuple[Array, KvLayer]:
-    """Write tokens into their slots; let them see what is before them."""
+def _decode_layer(
+    held: KvLayer, at: tuple[Array, Array], q: Array, k: Array, v: Array
+) -> tuple[Array, KvLayer]:
+    """Write tokens into their slots; each sees what is before it."""
     slot, position = at
     tokens = Tokens(slot=slot, position=position, q=q, k=k, v=v)
     if 2 * len(slot) >= len(held.v):
-        return go_on_in_place(held, tokens)
-    return jax.lax.platform_dependent(held, tokens, cpu=go_on_slot_by_slot, default=go_on_all_at_once)
+        return decode_in_place(held, tokens)
+    return jax.lax.platform_dependent(held, tokens, cpu=decode_slot_by_slot, default=decode_all_at_once)
 
 
-def begin_slot_by_slot(held: KvLayer, tokens: Tokens, root: Root) -> tuple[Array, KvLayer]:
+def fork_slot_by_slot(held: KvLayer, tokens: Tokens, prefix: LayerPrefix) -> tuple[Array, KvLayer]:
     """On a CPU: a slot at a time."""
 
     def one(held: KvLayer, of_row: tuple[Tokens, Array]) -> tuple[KvLayer, Array]:
-        token, parent = of_row
-        before_k, before_v = root.k[parent], root.v[parent]
-        held = kv_pool.plant(held, token.slot, before_k, before_v)
+        token, robot = of_row
+        before_k, before_v = prefix.k[robot], prefix.v[robot]
+        held = kv_pool.begin(held, token.slot, before_k, before_v)
         held = kv_pool.append(held, (token.slot, token.position), token.k, token.v)
-        seen = _before(token, root.k.shape[1])
+        seen = _before(token, prefix.k.shape[1])
         before = gemma.Keys(k=kv_pool.turned(before_k), v=before_v, mask=seen)
         own = gemma.Keys(k=kv_pool.turned(token.k), v=token.v, mask=jnp.tri(len(token.q), dtype=bool))
         return held, gemma.attention_of_one(token.q, before, own)
 
-    held, heads = jax.lax.scan(one, held, (tokens, root.parent))
+    held, heads = jax.lax.scan(one, held, (tokens, prefix.robot))
     return heads, held
 
 
-def begin_all_at_once(held: KvLayer, tokens: Tokens, root: Root) -> tuple[Array, KvLayer]:
+def fork_all_at_once(held: KvLayer, tokens: Tokens, prefix: LayerPrefix) -> tuple[Array, KvLayer]:
     """Elsewhere: in one batch."""
-    before_k, before_v = root.k[root.parent], root.v[root.parent]
-    held = kv_pool.plant_all(held, tokens.slot, before_k, before_v)
+    before_k, before_v = prefix.k[prefix.robot], prefix.v[prefix.robot]
+    held = kv_pool.begin_all(held, tokens.slot, before_k, before_v)
     held = kv_pool.append_all(held, (tokens.slot, tokens.position), tokens.k, tokens.v)
     before = jax.vmap(functools.partial(_before, size=before_k.shape[1]))(tokens)
     own = jnp.broadcast_to(jnp.tri(tokens.q.shape[1], dtype=bool), (*tokens.q.shape[:2], tokens.q.shape[1]))
@@ -185,11 +166,11 @@ def _before(token: Tokens, size: int) -> Bool[Array, "token position"]:
     return jnp.broadcast_to(seen[None], (token.q.shape[0], size))
 
 
-def go_on_in_place(held: KvLayer, tokens: Tokens) -> tuple[Array, KvLayer]:
-    """Where half of the slots or more are at work: all slots are read, and none is copied for it.
+def decode_in_place(held: KvLayer, tokens: Tokens) -> tuple[Array, KvLayer]:
+    """With half of the slots or more in use: all slots are read, and none is copied.
 
-    What idle slots come to is thrown away. Reading them as well takes less than copying those at work, which
-    are read for that, written, and read again.
+    The results of idle slots are thrown away. Reading these too takes less than copying those in use, which
+    would be read, written, and read again.
     """
     held = kv_pool.append_all(held, (tokens.slot, tokens.position), tokens.k, tokens.v)
     number = jnp.arange(len(tokens.slot), dtype=jnp.int32)
@@ -199,8 +180,8 @@ def go_on_in_place(held: KvLayer, tokens: Tokens) -> tuple[Array, KvLayer]:
     return heads[tokens.slot], held
 
 
-def go_on_slot_by_slot(held: KvLayer, tokens: Tokens) -> tuple[Array, KvLayer]:
-    """On a CPU where few slots are at work: a slot at a time, whose keys and values stay in the cache.
+def decode_slot_by_slot(held: KvLayer, tokens: Tokens) -> tuple[Array, KvLayer]:
+    """On a CPU with few slots in use: a slot at a time, whose keys and values stay in the cache.
 
     All is written before anything is read, so that several can be read at once without a copy of the pool.
     """
@@ -216,8 +197,8 @@ def go_on_slot_by_slot(held: KvLayer, tokens: Tokens) -> tuple[Array, KvLayer]:
     return heads, held
 
 
-def go_on_all_at_once(held: KvLayer, tokens: Tokens) -> tuple[Array, KvLayer]:
-    """Elsewhere, with few slots at work: in one batch, which takes a copy of one layer of those slots."""
+def decode_all_at_once(held: KvLayer, tokens: Tokens) -> tuple[Array, KvLayer]:
+    """Elsewhere, with few slots in use: in one batch, which takes a copy of one layer of those slots."""
     held = kv_pool.append_all(held, (tokens.slot, tokens.position), tokens.k, tokens.v)
     k, v = kv_pool.rows(held, tokens.slot)
     seen = _up_to(_following(tokens.position, tokens.q.shape[1]), v.shape[1])

@@ -1,20 +1,18 @@
-"""Builds a policy of its parts: checks that they fit, loads the weights, compiles and warms up."""
+"""Builds a policy from its parts: checks that they fit, loads the weights, compiles and warms up."""
 
 import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
 
-from configs.errors import UsageError
 from oxygen.model.config import Pi05Config
 from oxygen.policy.vector_policy import Parts, VectorPolicy
 from oxygen.robots.tokenizer import Tokenizer, check_fits
 from oxygen.robots.transforms import LIBERO, Transform, untrained
-from oxygen.serving.engine_config import EngineConfig, check_slots, sizes_for
-from oxygen.serving.language import LanguageTask, check_draws, stop_token
+from oxygen.serving.engine_config import EngineConfig, sizes_for
+from oxygen.serving.language import LanguageTask, check_draws, tokenized
 from oxygen.serving.runner import Runner
-from oxygen.serving.scheduler import Mode
-from oxygen.serving.voice import Suffix
+from oxygen.serving.scheduler import Mode, check_slots
 from oxygen.weights.source_of import WeightsSource, load_weights, loadable, required
 
 
@@ -44,21 +42,20 @@ def create_vector_policy(
         UsageError: The parts do not fit together.
     """
     engine = engine or EngineConfig()
-    config = _for_company(config, engine.robots)
+    config = _with_one_bucket(config) if engine.robots > 1 else config
     check_fits(tokenizer, config)
     check_draws(tasks, config.vocab_size)
     transform = transform or untrained(LIBERO)
     transform.check_fits(config)
-    suffixes = tuple(_suffix(task, tokenizer) for task in tasks)
-    check_slots(engine, len(tasks))
+    in_tokens = [tokenized(task, tokenizer) for task in tasks]
+    check_slots(slots=engine.slots, tasks=len(tasks), robots=engine.robots)
     if engine.mode is Mode.PARALLEL:
         required(loadable(weights))
-    runner = Runner(config, load_weights(weights, config), sizes_for(engine, tasks, suffixes))
+    runner = Runner(config, load_weights(weights, config), sizes_for(engine, in_tokens))
     parts = Parts(
         runner=runner,
         tokenizer=tokenizer,
         tasks=tuple(tasks),
-        suffixes=suffixes,
         transform=transform,
         weights=loadable(weights),
     )
@@ -67,26 +64,19 @@ def create_vector_policy(
     return policy
 
 
-def _for_company(config: Pi05Config, robots: int) -> Pi05Config:
-    """Robots that share a batch share a bucket: the longest, so that nobody's prompt decides for another."""
-    return config if robots == 1 else dataclasses.replace(config, prompt_buckets=(config.max_prompt,))
-
-
-def _suffix(task: LanguageTask, tokenizer: Tokenizer) -> Suffix:
-    tokens = tuple(tokenizer.encode(task.prompt))
-    if not tokens:
-        raise UsageError(f"language task {task.name!r}: prompt {task.prompt!r} has no tokens")
-    stop_token(task, tokenizer)  # refused here, it costs nobody the time to compile
-    return Suffix(tokens=tokens, sampling=task.sampling)
+def _with_one_bucket(config: Pi05Config) -> Pi05Config:
+    """Robots in one batch share the longest bucket, so that no prompt decides how far another is padded."""
+    return dataclasses.replace(config, prompt_buckets=(config.max_prompt,))
 
 
 def _warm_up(policy: VectorPolicy) -> None:
-    """Go the whole way once, so that the first query pays for no import and no allocation."""
+    """Answer one query, so that the first one of a caller pays for no import and no allocation."""
     config, robots = policy.runner.config, policy.engine.robots
     black = np.zeros((2 * config.image_size, config.image_size, 3), np.uint8)
     state = np.zeros(policy.transform.norms.state.size)
     observation = {"images": dict.fromkeys(config.cameras, black), "state": state, "prompt": ""}
-    policy.infer([observation] * robots)
+    policy.act([observation] * robots)
+    policy.settle()
     for robot in range(robots):
         policy.finish(robot)
         policy.reset(robot, 0)

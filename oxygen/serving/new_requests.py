@@ -1,68 +1,66 @@
-"""Requests on their way to the device: arrays of a fixed number of rows, with the key that each draws by."""
+"""New requests on their way to the device: arrays of a fixed number of rows, with the key each samples by."""
 
-import dataclasses
 from collections.abc import Sequence
 
+import flax.struct
 import jax
 import numpy as np
 
 from configs.errors import UsageError
-from oxygen.serving.decoding import Births
 from oxygen.serving.drawing import Choice
-from oxygen.serving.sampling import GREEDY, Sampling
+from oxygen.serving.requests import Request
+from oxygen.serving.sampling import Sampling
+from oxygen.typing import Leaf
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Birthing:
-    """A request to be begun.
+@flax.struct.dataclass
+class NewRequests:
+    """Requests to fork in one program; rows of the spare slot are padding.
 
     Attributes:
-        slot: Where it will live.
-        parent: The robot, a row of the prefix, whose observation it speaks of.
-        suffix: Tokens that ask for the text; at least one.
-        seed: The robot's episode seed, 64 bits.
-        query: The query it is born in.
-        task: Its language task, a number below 2^16.
-        ordinal: Which it is of the requests of its task that are born in that query, below 2^16. The
-            request's key is a function of seed, query, task and ordinal alone.
-        sampling: How its tokens are chosen.
+        slots: The slot of each, [row].
+        robots: The row of the prefix it follows, [row].
+        suffix: Its suffix but for the last token, padded, [row, token]; at least one column.
+        suffix_length: Valid tokens of that, [row].
+        token: The suffix's last token, which decoding reads first, [row].
+        choice: How their tokens are chosen; None where every request is greedy.
     """
 
-    slot: int
-    parent: int
-    suffix: Sequence[int]
-    seed: int
-    query: int
-    task: int
-    ordinal: int = 0
-    sampling: Sampling = GREEDY
+    slots: Leaf
+    robots: Leaf
+    suffix: Leaf
+    suffix_length: Leaf
+    token: Leaf
+    choice: Choice | None = None
 
 
-def births_of(requests: Sequence[Birthing], *, rows: int, slots: int, suffix: int, top_k: int) -> Births:
-    """Requests on the device.
+def new_requests(
+    requests: Sequence[Request], *, rows: int, spare: int, suffix: int, top_k: int
+) -> NewRequests:
+    """Send requests to the device.
 
     Args:
         requests: At most `rows` of them; rows left over are padding.
         rows: How many one fork takes.
-        slots: Places in the pool; padding goes to the spare one behind them.
+        spare: The slot of padding.
         suffix: Tokens of the longest suffix.
-        top_k: The largest of any request; 0 where nothing is drawn.
+        top_k: The largest of any request; 0 where every request is greedy.
 
     Raises:
-        UsageError: One wants its tokens drawn in a way that the programs were not compiled for.
+        UsageError: The programs were not compiled for the sampling of one of them.
     """
     heads = np.zeros((rows, max(1, suffix - 1)), np.int32)
     numbers = np.zeros((4, rows), np.int32)
-    places, parents, lengths, tokens = numbers
-    places[:] = slots
+    slots, robots, lengths, tokens = numbers
+    slots[:] = spare
     for row, request in enumerate(requests):
         *head, tokens[row] = request.suffix
         heads[row, : len(head)] = head
-        lengths[row], places[row], parents[row] = len(head), request.slot, request.parent
-    places, parents, lengths, tokens, heads = jax.device_put((places, parents, lengths, tokens, heads))
-    return Births(
-        slots=places,
-        parents=parents,
+        lengths[row], slots[row], robots[row] = len(head), request.slot, request.robot
+    slots, robots, lengths, tokens, heads = jax.device_put((slots, robots, lengths, tokens, heads))
+    return NewRequests(
+        slots=slots,
+        robots=robots,
         suffix=heads,
         suffix_length=lengths,
         token=tokens,
@@ -70,7 +68,7 @@ def births_of(requests: Sequence[Birthing], *, rows: int, slots: int, suffix: in
     )
 
 
-def _choice(requests: Sequence[Birthing], rows: int, most: int) -> Choice | None:
+def _choice(requests: Sequence[Request], rows: int, most: int) -> Choice | None:
     for request in requests:
         _check(request.sampling, most)
     if not most:

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from oxygen.model import params, pi05
-from oxygen.serving import decoding, kv_pool
+from oxygen.serving import decode, kv_pool
+from oxygen.serving.new_requests import NewRequests
 from tests.oxygen.conftest import SMALL
 from tests.oxygen.serving.devices import traced_for
 
@@ -36,13 +37,13 @@ def prefix_of(config, weights):
     return jax.jit(read)(images, prompt, length)
 
 
-def births():
+def new_requests():
     suffix = np.zeros((3, 4), np.int32)
     for row, tokens in enumerate(SUFFIXES):
         suffix[row, : len(tokens) - 1] = tokens[:-1]
-    return decoding.Births(
+    return NewRequests(
         slots=jnp.asarray(ROWS, jnp.int32),
-        parents=jnp.asarray([0, 1, 0], jnp.int32),
+        robots=jnp.asarray([0, 1, 0], jnp.int32),
         suffix=jnp.asarray(suffix),
         suffix_length=jnp.asarray([len(tokens) - 1 for tokens in SUFFIXES], jnp.int32),
         token=jnp.asarray([tokens[-1] for tokens in SUFFIXES], jnp.int32),
@@ -53,12 +54,12 @@ def texts_and_scores(model, slots):
     """The tokens of three requests, and the scores they were picked by; programs are traced anew."""
     config, weights = model
     pool = kv_pool.allocate(config, slots=slots, room=16)
-    fork, decode = (jax.jit(functools.partial(of, weights)) for of in (decoding.fork, decoding.decode))
+    fork, step = (jax.jit(functools.partial(of, weights)) for of in (decode.fork, decode.decode))
     texts = kv_pool.no_texts(slots=slots, limit=STEPS)
-    pool, texts = fork(prefix_of(config, weights), births(), pool, texts)
+    pool, texts = fork(prefix_of(config, weights), new_requests(), pool, texts)
     scores = []
     for _ in range(STEPS):
-        pool, texts, of_step = decode(jnp.asarray(ROWS, jnp.int32), pool, texts)
+        pool, texts, of_step = step(jnp.asarray(ROWS, jnp.int32), pool, texts)
         scores.append(np.asarray(of_step))
     return np.asarray(texts.written)[list(ROWS)], np.stack(scores)
 
@@ -80,8 +81,8 @@ def test_keys_and_values_of_a_crowded_pool_are_copied_on_no_device(slots, copied
     weights = pi05.prepare(params.random_params(SMALL, 1), SMALL)
     pool = kv_pool.allocate(SMALL, slots=slots, room=16)
     texts, rows = kv_pool.no_texts(slots=slots, limit=STEPS), jnp.asarray(ROWS, jnp.int32)
-    decode = jax.jit(functools.partial(decoding.decode, weights)).trace(rows, pool, texts)
-    program = decode.lower(lowering_platforms=(platform,)).as_text()
+    traced = jax.jit(functools.partial(decode.decode, weights)).trace(rows, pool, texts)
+    program = traced.lower(lowering_platforms=(platform,)).as_text()
     for leaf in (pool.layers[0].k, pool.layers[0].v):
         shape = "x".join(map(str, (len(ROWS), *leaf.shape[1:])))
         assert (f"tensor<{shape}xf32>" in program) == (platform in copied)

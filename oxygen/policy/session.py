@@ -1,0 +1,106 @@
+"""One robot's episode as the policy keeps it: its queries, and what its next reply will tell."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from oxygen.policy.reply import Reply, Tail, TextFinished, TextRequest, TextTimes
+from oxygen.robots.tokenizer import Tokenizer
+from oxygen.serving.engine import StepTexts
+from oxygen.serving.requests import Request, RequestState
+
+
+class Session:
+    """The state of one robot, from the start of its episode."""
+
+    def __init__(self, robot: int, tasks: Sequence[str], tokenizer: Tokenizer) -> None:
+        self._robot = robot
+        self._tasks = tasks
+        self._tokenizer = tokenizer
+        self.queries = 0
+        self._timings_ms: Mapping[str, float] | None = None
+        self._reply: Reply | None = None
+        self._finished: list[TextFinished] = []
+        self._dropped: list[TextRequest] = []
+        self._tokens = 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a query has its actions and its reply has not been taken."""
+        return self._timings_ms is not None or self._reply is not None
+
+    def begin_query(self, timings_ms: Mapping[str, float]) -> None:
+        """Note that a query has its actions, and what their stages took."""
+        self._timings_ms = timings_ms
+        self.queries += 1
+
+    def add(self, texts: StepTexts) -> None:
+        """Take in the language of an engine step; if it served a query of this robot, that gets its reply."""
+        for request, tokens in texts.new_tokens.items():
+            if request.robot == self._robot:
+                self._tokens += tokens
+                if request.state is RequestState.FINISHED:
+                    self._finished.append(self._text(request))
+        self._dropped += self._own(texts.step.plan.dropped)
+        if self._timings_ms is not None:
+            self._reply = self._answered(self._timings_ms, texts)
+            self._timings_ms = None
+
+    def take_reply(self) -> Reply | None:
+        """The reply to the last query; once."""
+        reply, self._reply = self._reply, None
+        return reply
+
+    def tail(self, cancelled: Sequence[Request], compiles: int) -> Tail:
+        """What is left at the end of the episode."""
+        finished, dropped, tokens = self._collected()
+        return Tail(
+            cancelled=len(cancelled),
+            requests=self._own(cancelled),
+            reply=self.take_reply(),
+            finished=finished,
+            dropped=dropped,
+            tokens=tokens,
+            compiles_after_warm_up=compiles,
+        )
+
+    def _answered(self, timings_ms: Mapping[str, float], texts: StepTexts) -> Reply:
+        finished, dropped, tokens = self._collected()
+        decode_ms = 1e3 * texts.decode_s
+        return Reply(
+            timings_ms={**timings_ms, "decode": decode_ms, "frame": timings_ms["action"] + decode_ms},
+            requested=self._own(texts.step.plan.requested),
+            finished=finished,
+            dropped=dropped,
+            tokens=tokens,
+            tokens_per_frame=texts.step.decode_steps,
+        )
+
+    def _collected(self) -> tuple[tuple[TextFinished, ...], tuple[TextRequest, ...], int]:
+        """Texts finished, requests dropped and tokens decoded since the last call."""
+        collected = tuple(self._finished), tuple(self._dropped), self._tokens
+        self._finished, self._dropped, self._tokens = [], [], 0
+        return collected
+
+    def _text(self, request: Request) -> TextFinished:
+        tokens = request.tokens[:-1] if request.stopped else request.tokens
+        return TextFinished(
+            task=self._tasks[request.task],
+            request_id=request.request_id,
+            requested_query=request.query,
+            finished_query=self.queries - 1,
+            text=self._tokenizer.decode(tokens).strip(),
+            tokens=len(request.tokens),
+            reason="stop" if request.stopped else "length",
+            latency_ms=1e3 * request.latency_s,
+            times=TextTimes(
+                requested_s=request.requested_s,
+                first_token_s=request.first_token_s,
+                finished_s=request.finished_s,
+            ),
+        )
+
+    def _own(self, requests: Iterable[Request]) -> tuple[TextRequest, ...]:
+        return tuple(
+            TextRequest(task=self._tasks[request.task], request_id=request.request_id, query=request.query)
+            for request in requests
+            if request.robot == self._robot
+        )

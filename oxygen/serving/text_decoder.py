@@ -1,0 +1,197 @@
+"""Produces the texts of an engine step as planned: forks new requests into their slots, then decodes."""
+
+import concurrent.futures
+import dataclasses
+import functools
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor, Future
+from typing import Protocol, runtime_checkable
+
+import jax
+import numpy as np
+
+from oxygen.model.inputs import ModelInput
+from oxygen.model.pi05 import Prefix
+from oxygen.serving.kv_pool import Texts
+from oxygen.serving.new_requests import NewRequests
+from oxygen.serving.requests import DecodeJob
+from oxygen.serving.runner import Runner
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DecodeResult:
+    """What the decode jobs of an engine step have written.
+
+    Attributes:
+        tokens: Slot to all tokens written there since its request began, for every slot decoded.
+        first_token_s: Slot to when its first token was known, in seconds of the clock; of requests that were
+            watched while they were decoded.
+        finished_s: Likewise, when its last token was known.
+        began_s: When the jobs began, if that was after the actions had been given; else 0.
+        done_s: When the device was done with all jobs.
+        compiles: Compilations since the decoder was ready, in a process of its own; 0 if it has none.
+    """
+
+    tokens: Mapping[int, Sequence[int]]
+    first_token_s: Mapping[int, float] = dataclasses.field(default_factory=dict)
+    finished_s: Mapping[int, float] = dataclasses.field(default_factory=dict)
+    began_s: float = 0.0
+    done_s: float = 0.0
+    compiles: int = 0
+
+
+@runtime_checkable
+class TextDecoder(Protocol):
+    """Runs the decode jobs of an engine step: one `begin`, then one `finish`."""
+
+    def begin(self, inputs: ModelInput, jobs: Sequence[DecodeJob], prefix: Prefix | None, steps: int) -> None:
+        """Start what can run behind or beside the actions; called once these are queued. Waits for nothing.
+
+        Args:
+            inputs: The observations of the step, for jobs with a prefill of their own.
+            jobs: What to run, in order; at least one.
+            prefix: The prefix of the actions; None if every job has a prefill of its own.
+            steps: Decode steps of jobs that do not run to their end.
+        """
+
+    def finish(self) -> DecodeResult:
+        """Run what is left of the jobs, wait for all of it, and read the tokens back."""
+
+    def close(self) -> None:
+        """Free its resources; it is not used after that."""
+
+
+class LocalTextDecoder:
+    """Decodes with the programs of the actions' own runner, behind the actions.
+
+    Jobs with a budget of steps are queued behind the actions at once. A thread waits for the device, so that
+    the time when it was done is known whatever the caller does meanwhile. Jobs that run to their end are
+    driven by the host, in `finish`.
+    """
+
+    def __init__(
+        self,
+        runner: Runner,
+        *,
+        clock: Callable[[], float] = time.perf_counter,
+        waiting: Executor | None = None,
+    ) -> None:
+        """Allocate the pool.
+
+        Args:
+            runner: The programs.
+            clock: Tells the time, in seconds.
+            waiting: Where the wait for the device runs; a thread of its own if None.
+        """
+        self._runner = runner
+        self._clock = clock
+        self._waiting = waiting or concurrent.futures.ThreadPoolExecutor(1, "waiting-for-the-device")
+        self._pool, self._texts = runner.empty()
+        self._jobs: Sequence[DecodeJob] = ()
+        self._left: list[Callable[[], None]] = []
+        self._queued: Future[float] | None = None
+        self._first_token_s: dict[int, float] = {}
+        self._finished_s: dict[int, float] = {}
+
+    def begin(self, inputs: ModelInput, jobs: Sequence[DecodeJob], prefix: Prefix | None, steps: int) -> None:
+        """Queue the jobs with a budget; of jobs that run to their end only send the new requests."""
+        self._jobs, self._left, self._queued = jobs, [], None
+        self._first_token_s, self._finished_s = {}, {}
+        for job in jobs:
+            new = self._sent(job)
+            if job.to_the_end:
+                source = inputs if job.own_prefill else prefix
+                self._left.append(functools.partial(self._run_to_the_end, job, new, source))
+            else:
+                self._queue(job, new, prefix, steps)
+
+    def finish(self) -> DecodeResult:
+        """Run the jobs that run to their end, then read back one small array."""
+        began_s = self._clock() if self._left else 0.0
+        for run in self._left:
+            run()
+        self._left = []  # they hold prefixes
+        done_s = self._queued.result() if self._queued else _done_at(self._texts, self._clock)
+        slots = [slot for job in self._jobs for slot in job.slots]
+        return DecodeResult(
+            tokens=_read(self._texts, slots),
+            first_token_s=self._first_token_s,
+            finished_s=self._finished_s,
+            began_s=began_s,
+            done_s=done_s,
+        )
+
+    def close(self) -> None:
+        """End the waiting thread; the programs are the policy's."""
+        self._waiting.shutdown()
+
+    def _sent(self, job: DecodeJob) -> list[NewRequests]:
+        """The new requests on the device, as many at a time as one fork takes: fewest for isolated jobs."""
+        forks = self._runner.sizes.forks
+        size = forks[0] if job.own_prefill else forks[-1]
+        return [
+            self._runner.new_requests(job.new[first : first + size], batch=size)
+            for first in range(0, len(job.new), size)
+        ]
+
+    def _fork(self, prefix: Prefix | None, new: Sequence[NewRequests]) -> None:
+        assert prefix is not None, "jobs without a prefill of their own follow the actions' prefix"
+        for some in new:
+            self._pool, self._texts = self._runner.fork(prefix, some, self._pool, self._texts)
+
+    def _queue(self, job: DecodeJob, new: Sequence[NewRequests], prefix: Prefix | None, steps: int) -> None:
+        self._fork(prefix, new)
+        for _ in range(min(steps, job.steps)):
+            self._decode(job)
+        self._texts.written.copy_to_host_async()
+        self._queued = self._waiting.submit(_done_at, self._texts, self._clock)
+
+    def _run_to_the_end(
+        self, job: DecodeJob, new: Sequence[NewRequests], source: ModelInput | Prefix | None
+    ) -> None:
+        """Decode until every text has ended, watched one step behind, so that no step waits for the host.
+
+        Tokens are read back after those steps alone that can begin or end a text: without a stop token, the
+        first step and the limits.
+        """
+        self._fork(self._runner.prefill(source) if isinstance(source, ModelInput) else source, new)
+        for written in range(job.steps):
+            before = self._texts
+            self._decode(job)
+            if _can_tell(job, written) and self._all_ended(job, before):
+                return
+        self._all_ended(job, self._texts)
+
+    def _all_ended(self, job: DecodeJob, texts: Texts) -> bool:
+        """Note which requests have begun or ended by now; returns whether all have ended."""
+        tokens, now = _read(texts, job.slots), self._clock()
+        for request in job.rows:
+            if tokens[request.slot]:
+                self._first_token_s.setdefault(request.slot, now)
+            if request.is_over(tokens[request.slot]):
+                self._finished_s.setdefault(request.slot, now)
+        return all(slot in self._finished_s for slot in job.slots)
+
+    def _decode(self, job: DecodeJob) -> None:
+        batch = self._runner.sizes.batch_of(job.batch)
+        self._pool, self._texts = self._runner.decode(job.slots, self._pool, self._texts, batch=batch)
+
+
+def _can_tell(job: DecodeJob, written: int) -> bool:
+    """Whether some text can have begun or ended with its so many tokens."""
+    return written > 0 and any(
+        request.stop_token >= 0 or written in (1, request.limit) for request in job.rows
+    )
+
+
+def _done_at(texts: Texts, clock: Callable[[], float]) -> float:
+    """Wait for the device; returns when it was done."""
+    jax.block_until_ready(texts.written)
+    return clock()
+
+
+def _read(texts: Texts, slots: Sequence[int]) -> dict[int, list[int]]:
+    """What has been written in some slots so far: one small array, waited for."""
+    written = np.asarray(texts.written)
+    return {slot: written[slot][written[slot] >= 0].tolist() for slot in slots}
