@@ -1,9 +1,10 @@
 """A recorded run, read back for reports. A file that cannot be read is a one-line error that names it."""
 
 import dataclasses
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from jaxtyping import Float64
@@ -16,6 +17,8 @@ from eval.records.schema import EpisodeResult, RunFolder
 from oxygen.serving.language import TextBorn
 from sim_envs.truth.account import Deed, Fact, Memory, Narration, Phase, Truth, Verb
 from sim_envs.world import EpisodeKey
+
+ManifestT = TypeVar("ManifestT")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -125,17 +128,30 @@ def read_identity(folder: RunFolder) -> RunIdentity:
         UsageError: if there is no manifest, or it is not one.
     """
     try:
-        return _identity(_MANIFEST.validate_json(folder.manifest_path.read_bytes()))
+        return _identity(read_manifest_as(_MANIFEST, folder))
+    except KeyError as error:
+        raise UsageError(f"{folder.manifest_path}: a suite's protocol lacks {error}") from None
+
+
+def read_manifest_as(shape: TypeAdapter[ManifestT], folder: RunFolder) -> ManifestT:
+    """The run's manifest, as far as `shape` reads it.
+
+    Raises:
+        UsageError: if there is no manifest, or it is not one.
+    """
+    try:
+        return shape.validate_json(folder.manifest_path.read_bytes())
     except OSError as error:
         raise UsageError(
             f"{folder.path} is not a run: cannot read {folder.manifest_path.name}: {error.strerror}"
         ) from None
-    except KeyError as error:
-        raise UsageError(f"{folder.manifest_path}: a suite's protocol lacks {error}") from None
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"])) or "the whole"
-        raise UsageError(f"{folder.manifest_path}: {place}: {first['msg']}") from None
+        raise UsageError(f"{folder.manifest_path}: {_first_problem(error)}") from None
+
+
+def pass_over(folder: RunFolder, why: UsageError) -> None:
+    """Say on stderr that a folder among others is left out, and why."""
+    sys.stderr.write(f"passed over {folder.path}: {why}\n")
 
 
 def _identity(manifest: _Manifest) -> RunIdentity:
@@ -163,7 +179,12 @@ def read_episodes(folder: RunFolder) -> dict[EpisodeKey, EpisodeResult]:
     """
     try:
         return folder.episodes()
-    except (ValueError, KeyError, TypeError) as error:
+    except OSError as error:
+        raise UsageError(f"cannot read {folder.episodes_path}: {error.strerror}") from None
+    except ValidationError as error:
+        problem = _first_problem(error)
+        raise UsageError(f"{folder.episodes_path} holds a line that is not an episode: {problem}") from None
+    except ValueError as error:
         raise UsageError(f"{folder.episodes_path} holds a line that is not an episode: {error!r}") from None
 
 
@@ -176,8 +197,15 @@ def read_queries(folder: RunFolder, key: EpisodeKey) -> list[QueryRecord]:
     path = folder.queries_path(key)
     try:
         return [_query(record) for record in read_json_lines(path)]
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None
     except (ValueError, KeyError, TypeError) as error:
         raise UsageError(f"{path} holds a line that is not a query: {error!r}") from None
+
+
+def _first_problem(error: ValidationError) -> str:
+    first = error.errors()[0]
+    return f"{'.'.join(map(str, first['loc'])) or 'the whole'}: {first['msg']}"
 
 
 def _query(record: Mapping[str, Any]) -> QueryRecord:

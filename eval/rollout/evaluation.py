@@ -19,7 +19,7 @@ from eval.records import provenance
 from eval.records.attempts import Sitting, past_sittings, sitting
 from eval.records.json_files import write_json
 from eval.records.protocol import describe_suite, policy_inputs, protocol_hash, say_inputs, suite_hash
-from eval.records.run_folders import Run, claimed
+from eval.records.run_folders import Run, begin, claimed
 from eval.records.schema import Outcome
 from eval.records.writer import EpisodeRecorder
 from eval.report.console import Console
@@ -47,17 +47,18 @@ class _Arm:
     began: str
 
     def write_manifest(self, status: str) -> None:
+        self.run.folder.write_manifest(self.manifest_with(status))
+
+    def manifest_with(self, status: str) -> dict[str, Any]:
         finished = None if status == "running" else _now()
         sittings = [*self.before, sitting(self.manifest, started=self.began, finished=finished)]
-        self.run.folder.write_manifest(
-            {
-                **self.manifest,
-                "started": sittings[0]["started"],
-                "status": status,
-                "finished": finished,
-                "sittings": sittings,
-            }
-        )
+        return {
+            **self.manifest,
+            "started": sittings[0]["started"],
+            "status": status,
+            "finished": finished,
+            "sittings": sittings,
+        }
 
 
 def run_evaluation(*runs: Run) -> list[Results]:
@@ -117,8 +118,7 @@ def _begin(
         )
         for run, policy, description in zip(runs, policies, described, strict=True)
     ]
-    for arm in arms:
-        arm.write_manifest("running")
+    begin(runs, [arm.manifest_with("running") for arm in arms])
     return arms
 
 
@@ -139,9 +139,9 @@ def _play(arms: Sequence[_Arm], plan: EpisodePlan, assets: AssetSet) -> list[Res
 def _conclude(arms: Sequence[_Arm], console: Console) -> list[Results]:
     results: list[Results] = []
     for arm in arms:
-        arm.write_manifest("complete")
         results.append(summarize(arm.run.folder.path))
         write_json(arm.run.folder.results_path, results[-1])
+        arm.write_manifest("complete")  # last: what a kill leaves incomplete is completed by --resume
     console.conclude(results)
     return results
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from configs.errors import UsageError
-from eval.records.run_folders import claimed, new_run
+from eval.records.run_folders import begin, claimed, new_run
 from eval.records.schema import RunFolder
 from eval.rollout import evaluation
 from eval.rollout.evaluation import exit_code, run_evaluation
@@ -155,6 +155,7 @@ def test_one_name_taken_by_many_at_once_becomes_as_many_folders(tmp_path):
     def claim(_):
         together.wait()
         with claimed(wanted) as run:
+            begin([run], [{"run_id": run.folder.run_id}])
             return run.folder.path
 
     with ThreadPoolExecutor(8) as pool:
@@ -166,6 +167,7 @@ def test_one_name_taken_by_many_at_once_becomes_as_many_folders(tmp_path):
 def test_a_policy_whose_name_looks_like_a_pattern_has_folders_too(tmp_path):
     wanted = new_run(tmp_path, CONFIG.model_copy(update={"policy": "mine/tiny[2].yaml"}))
     with claimed(wanted) as first, claimed(wanted) as second:
+        begin([first, second], [{}, {}])
         assert first.folder.path.is_dir()
         assert second.folder.path.is_dir()
         assert first.folder != second.folder
