@@ -7,11 +7,10 @@ from typing import Annotated, Any
 from cyclopts import App, Group, Parameter
 
 from configs.arms import ArmsConfig
-from configs.cli import Names, Numbers, run_app
+from configs.cli import Names, Numbers, run_app, usable_folder
 from configs.errors import UsageError
 from configs.load import check
 from configs.overlay import overlay
-from eval.records.run_folders import find_unfinished, new_run
 from sim_envs.libero.gl import require_backend
 
 app = App(
@@ -120,8 +119,10 @@ def evaluate(  # noqa: PLR0913 - one parameter per option of the command line
         "seed": seed,
         "video": video,
     }
+    usable_folder(output_dir, "--output-dir")
     require_backend()  # before anything imports MuJoCo, which answers a wrong MUJOCO_GL with a traceback
     from eval.policies.given import refuse_idle
+    from eval.records.run_folders import find_unfinished, new_run
     from eval.rollout.evaluation import (  # slow: a simulator and JAX; --help needs neither
         exit_code,
         run_evaluation,

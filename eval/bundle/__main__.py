@@ -6,7 +6,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 from rich.console import Console as RichConsole
 
-from configs.cli import Names, run_app, spelt
+from configs.cli import Names, run_app, spelt, usable_folder
 from configs.errors import UsageError
 from eval.bundle.bundling import Bundled, bundle
 from eval.bundle.card import CARD_FILE
@@ -44,7 +44,7 @@ def main(
         raise UsageError(
             f"{spelt('data', data)} is for a checkpoint that is bundled anew; leave it out, or give one"
         )
-    target = output or bundled("tiny")
+    target = usable_folder(output or bundled("tiny"), "--output")
     _tell(bundle(checkpoint, [*map(Path, results)], target, data=[*map(Path, data)]), target)
 
 
