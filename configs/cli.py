@@ -123,6 +123,11 @@ def spelt(option: str, value: Any) -> str:
     return flag if value is True else f"{flag} {value}"
 
 
+def counted(number: int, noun: str) -> str:
+    """`1 episode`, `2 episodes`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def _list_option(converter: Callable[[type, Sequence[Token]], Any]) -> Parameter:
     return Parameter(converter=converter, consume_multiple=(1, None), negative_iterable=())
 

@@ -65,7 +65,8 @@ def main(
     """Print recorded runs as Markdown tables: one for each suite and set of episodes.
 
     Args:
-        paths: Folders of runs, or of single runs. Default: runs.
+        paths: Folders of runs: every run in or beneath them counts, but for rollouts of a training, unless
+            its folder is the one named. Default: runs.
         error_budget: Percent of a run's episodes that may have ended in an error of the program.
     """
     text = leaderboard(paths or (Path("runs"),), error_budget=error_budget)
@@ -73,6 +74,7 @@ def main(
         sys.stdout.write(text)
     else:
         _write(output, text)
+        sys.stdout.write(f"{output}\n")
 
 
 def leaderboard(paths: Sequence[Path], *, error_budget: float = ERROR_BUDGET) -> str:
@@ -98,7 +100,7 @@ def leaderboard(paths: Sequence[Path], *, error_budget: float = ERROR_BUDGET) ->
         try:
             ranked, left_out = _read(folder, error_budget)
         except UsageError as error:
-            pass_over(folder, error)
+            pass_over(folder.path, error)
             ranked, left_out = [], [LeftOut(run_id=folder.run_id, reason=str(error))]
         entries += ranked
         unranked += left_out

@@ -2,7 +2,7 @@
 
 import dataclasses
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,6 +15,7 @@ from eval.records.json_files import read_json_lines
 from eval.records.protocol import policy_inputs, protocol_hash, suite_hash
 from eval.records.schema import EpisodeResult, RunFolder
 from oxygen.serving.language import TextBorn
+from oxygen.training.recipe import RUN_FILE
 from sim_envs.truth.account import Deed, Fact, Memory, Narration, Phase, Truth, Verb
 from sim_envs.world import EpisodeKey
 
@@ -149,9 +150,9 @@ def read_manifest_as(shape: TypeAdapter[ManifestT], folder: RunFolder) -> Manife
         raise UsageError(f"{folder.manifest_path}: {_first_problem(error)}") from None
 
 
-def pass_over(folder: RunFolder, why: UsageError) -> None:
+def pass_over(folder: Path, why: UsageError | str) -> None:
     """Say on stderr that a folder among others is left out, and why."""
-    sys.stderr.write(f"passed over {folder.path}: {why}\n")
+    sys.stderr.write(f"passed over {folder}: {why}\n")
 
 
 def _identity(manifest: _Manifest) -> RunIdentity:
@@ -233,9 +234,10 @@ def _truth(record: Mapping[str, Any]) -> Truth:
 
 
 def find_runs(paths: Sequence[Path]) -> list[RunFolder]:
-    """Every run in the paths: each is a run's folder, or a folder of such folders. None counts twice.
+    """Every run in the paths, or anywhere beneath them. None counts twice.
 
-    What else lies there is passed over: trainings, benchmarks, folders of one's own.
+    What else lies there is passed over: trainings with their rollouts, benchmarks, folders of one's own. The
+    rollouts of a training are found if its folder is among the paths.
 
     Raises:
         UsageError: if a path is not a folder.
@@ -244,11 +246,27 @@ def find_runs(paths: Sequence[Path]) -> list[RunFolder]:
     for path in paths:
         if not path.is_dir():
             raise UsageError(f"no folder {str(path)!r}; give a run's folder, or one that holds runs")
-        folders = [path] if _looks_like_a_run(path) else sorted(path.iterdir())
-        for folder in folders:
-            if _looks_like_a_run(folder) and not folder.name.startswith("."):
-                found.setdefault(folder.resolve(), RunFolder(folder))
+        for folder in _runs_in(path, seen=set()):
+            found.setdefault(folder.resolve(), RunFolder(folder))
     return list(found.values())
+
+
+def _runs_in(path: Path, seen: set[Path]) -> Iterator[Path]:
+    """The path itself if it is a run, else the runs beneath it. Links that lead back are followed once."""
+    if _looks_like_a_run(path):
+        yield path
+    elif path.resolve() not in seen:
+        seen.add(path.resolve())
+        try:
+            inside = sorted(
+                each for each in path.iterdir() if each.is_dir() and not each.name.startswith(".")
+            )
+        except OSError as error:
+            pass_over(path, f"cannot read it: {error.strerror}")
+            return
+        for folder in inside:
+            if not (folder / RUN_FILE).is_file():
+                yield from _runs_in(folder, seen)
 
 
 def _looks_like_a_run(path: Path) -> bool:

@@ -121,7 +121,7 @@ def find_unfinished(output_dir: Path, given: Mapping[str, Any]) -> tuple[Run, ..
         try:
             unfinished = any(map(_is_unfinished, arms))
         except UsageError as error:
-            pass_over(arms[0].folder, error)
+            pass_over(arms[0].folder.path, error)
             continue
         if unfinished:
             folders = [_appeared(arm.folder) for arm in arms]
@@ -202,7 +202,7 @@ def _recorded(folder: RunFolder) -> _Recorded | None:
     try:
         return _Recorded(folder=folder, manifest=read_manifest_as(_MANIFEST, folder))
     except UsageError as error:
-        pass_over(folder, error)
+        pass_over(folder.path, error)
         return None
 
 

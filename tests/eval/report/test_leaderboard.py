@@ -190,6 +190,18 @@ def test_what_is_no_evaluation_is_passed_over(tmp_path, capsys):
     assert [row["run"] for (row,) in tables(markdown)["libero_object"]] == ["run"]
     assert not_ranked(markdown) == {}
     assert command([tmp_path / "train"], capsys)[0] == 2
+    RunBuilder.at(checkpoints.parent / "rollouts" / "run").add_all("s")
+    assert leaderboard([tmp_path]) == markdown
+    assert list(tables(leaderboard([checkpoints.parent]))) == ["libero_object"]
+
+
+def test_runs_lie_anywhere_beneath(tmp_path):
+    for name in ("run", "here/run", "here/and/there"):
+        RunBuilder.at(tmp_path / name).add_all("s")
+    RunBuilder.at(tmp_path / "here" / ".draft").add_all("s")
+    (tmp_path / "here" / "back").symlink_to(tmp_path)
+    (rows,) = tables(leaderboard([tmp_path]))["libero_object"]
+    assert [row["run"] for row in rows] == ["there", "run", "run"]
 
 
 def test_a_suite_without_graded_episodes_does_not_hide_the_others(tmp_path):
@@ -220,7 +232,7 @@ def test_the_command_prints_or_writes(tmp_path, capsys):
     code, printed, err = command([tmp_path / "runs"], capsys)
     assert (code, err) == (0, "")
     code, out, _ = command([tmp_path / "runs", "--output", tmp_path / "board.md"], capsys)
-    assert (code, out) == (0, "")
+    assert (code, out) == (0, f"{tmp_path / 'board.md'}\n")
     assert (tmp_path / "board.md").read_text() == printed
 
 
