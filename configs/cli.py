@@ -124,8 +124,9 @@ def spelt(option: str, value: Any) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """`1 episode`, `2 episodes`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    """`1 episode`, `2 episodes`, `3 queries`."""
+    several = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{number} {noun if number == 1 else several}"
 
 
 def _list_option(converter: Callable[[type, Sequence[Token]], Any]) -> Parameter:
