@@ -33,6 +33,15 @@ def read_policy(name: str) -> PolicyConfig:
     return _of_checkpoint(preset.checkpoint).model_copy(update=named)
 
 
+def policy_name(given: str) -> str:
+    """What a policy goes by in records and tables: the name in its YAML file; anything else is one already.
+
+    Raises:
+        UsageError: There is no such file, or it does not fit the schema.
+    """
+    return load(PolicyConfig, given).name if given.endswith((".yaml", ".yml")) else given
+
+
 _OF_ANY_POLICY = ("narration", "memory")
 """The language tasks of policies that learn nothing: scripted ones, and random weights, which are a load."""
 

@@ -15,6 +15,7 @@ from configs.arms import ArmsConfig
 from configs.errors import UsageError
 from configs.load import check
 from configs.schema import RunConfig
+from eval.policies.names import policy_name
 from eval.records.reader import pass_over, read_episodes, read_manifest_as
 from eval.records.schema import Outcome, RunFolder
 
@@ -38,7 +39,8 @@ class Run:
 def new_run(output_dir: Path, config: RunConfig) -> Run:
     """A run to be, in a folder named by time, policy and mode that nobody has yet. Nothing is written."""
     now = dt.datetime.now().astimezone()
-    policy = config.policy if "/" not in config.policy else Path(config.policy).stem
+    policy = policy_name(config.policy)
+    policy = Path(policy).stem if "/" in policy else policy
     name = f"{now:%Y%m%d-%H%M%S}-{policy}-{config.mode}"
     taken = {path.name for path in output_dir.iterdir()} if output_dir.is_dir() else set()
     folders = (RunFolder(output_dir / _numbered(name, n)) for n in range(1, len(taken) + 2))

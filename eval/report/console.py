@@ -13,6 +13,7 @@ from rich.table import Column
 from configs.cli import counted
 from configs.errors import UsageError
 from eval.metrics.success import graded_only, solved
+from eval.policies.names import policy_name
 from eval.records.run_folders import Run
 from eval.records.schema import EpisodeResult, Outcome
 from eval.report.best_video import find_best_video
@@ -35,12 +36,13 @@ class Console:
     def __init__(self, runs: Sequence[Run], plan: EpisodePlan, assets: AssetSet) -> None:
         self._rich = RichConsole(highlight=False)
         self._runs = runs
+        self._policy = escape(policy_name(runs[0].config.policy))
         self._plan = plan
         self._results: list[list[EpisodeResult]] = [[] for _ in runs]
         modes = ", ".join(f"[bold]{run.config.mode}[/]" for run in runs)
         each = " each" if len(runs) > 1 else ""
         self._rich.print(
-            f"[bold]{escape(runs[0].config.policy)}[/] in mode {modes}, "
+            f"[bold]{self._policy}[/] in mode {modes}, "
             f"{counted(len(plan.keys), 'episode')}{each}, "
             f"assets {escape(assets.name)} → {escape(self._where())}",
             soft_wrap=True,
@@ -99,14 +101,12 @@ class Console:
         self._name_best_video()
 
     def _show_run(self, results: Results) -> None:
-        config = self._runs[0].config
-        title = escape(f"{config.policy}, mode {config.mode}")
+        title = f"{self._policy}, mode {self._runs[0].config.mode}"
         self._rich.print(run_table(title, results, width=self._rich.width))
         self._dim(MEANING, *text_notes([results["overall"]]), *say_texts(results["overall"]))
 
     def _show_arms(self, arms: Mapping[str, Results]) -> None:
-        policy = escape(self._runs[0].config.policy)
-        title = f"{policy}, {counted(len(self._plan.keys), 'episode')}: solved in each mode"
+        title = f"{self._policy}, {counted(len(self._plan.keys), 'episode')}: solved in each mode"
         self._rich.print(tasks_table(title, arms, width=self._rich.width))
         self._rich.print(arms_table(arms, width=self._rich.width))
         self._dim(MEANING, *text_notes([results["overall"] for results in arms.values()]))

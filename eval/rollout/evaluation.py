@@ -3,8 +3,6 @@
 import contextlib
 import dataclasses
 import datetime as dt
-import shlex
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,7 +12,7 @@ from configs.errors import UsageError
 from configs.schema import RunConfig
 from eval.metrics.success import summarize
 from eval.policies.engine import Cast, Policy, open_policies, read_cast
-from eval.policies.names import weights_sha256
+from eval.policies.names import policy_name, weights_sha256
 from eval.records import provenance
 from eval.records.attempts import Sitting, past_sittings, sitting
 from eval.records.json_files import write_json
@@ -179,9 +177,9 @@ def _describe(
         for name, suite in plan.protocols.items()
     }
     return {
-        "command": shlex.join(["python", "-m", "eval.libero", *sys.argv[1:]]),
+        "command": provenance.command(),
         "mode": config.mode,
-        "policy": config.policy,
+        "policy": policy_name(config.policy),
         "weights_sha256": None if config.random_weights else weights_sha256(cast.policy),
         "random_weights": cast.policy.kind == "oxygen" and (config.random_weights or not cast.policy.weights),
         "assets": asset_set,
