@@ -21,7 +21,8 @@ def ends_at_once() -> Iterator[None]:
     """
     waiting, noting = socket.socketpair()
     noting.setblocking(False)
-    handlers = {number: signal.signal(number, _end) for number in SIGNALS}
+    heeded = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    handlers = {number: signal.signal(number, _end) for number in heeded}
     descriptor = signal.set_wakeup_fd(noting.fileno(), warn_on_full_buffer=False)
     threading.Thread(target=_watch, args=(waiting,), name="signals", daemon=True).start()
     try:

@@ -96,16 +96,8 @@ def evaluate(monkeypatch, tmp_path):
 
     def run(policy: Path, *options: str, init_ids: str = "1,2") -> Path:
         folder = tmp_path / f"runs_{len(list(tmp_path.iterdir()))}"
-        what = [
-            "--policy",
-            str(policy),
-            "--suite",
-            "libero_object",
-            "--task-ids",
-            "0,1",
-            "--init-ids",
-            init_ids,
-        ]
+        where = ["--suite", "libero_object", "--task-ids", "0,1", "--init-ids", init_ids]
+        what = ["--policy", str(policy), *where]
         texts = [] if "--language-tasks" in options else ["--language-tasks", "narration"]
         how = [*texts, "--video", "none", "--output-dir", str(folder), *options]
         assert libero.app([*what, *how], result_action="return_value") == 0
