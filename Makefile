@@ -35,7 +35,8 @@ check: setup
 	.venv/bin/vulture
 
 # The bundled policy, from nothing: some hours on two cores, in nine stages, each from the weights of the one before. Of the stored
-# initial states, 30-49 stay unseen, and so do the held-out wordings. First what the expert shows; then more of it, LIBERO's own
+# initial states, 30-49 are in no demonstration, nor are the held-out wordings; but what failed there decided what was collected next, so they
+# are a development set. Drawn states 500000-500049 are the test set: nothing is collected there, and nothing looked at. First what the expert shows; then more of it, LIBERO's own
 # assets (downloaded unless they are there), and the expert's corrections of what the first policy does wrong; then both again, from
 # initial states that nobody stored; then corrections of each policy in turn, from the third to the seventh; last, texts alone, of what
 # the eighth does by itself. Interrupted, the same command goes on.

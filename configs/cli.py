@@ -1,31 +1,40 @@
 """What every command line here shares: one-line errors with exit code 2, lists, and how options are spelt."""
 
+import os
 import re
 import sys
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, NoReturn
+from pathlib import Path
+from typing import Annotated, Any, NoReturn, get_args
 
-from cyclopts import App, CycloptsError, Parameter, Token, UnknownOptionError
+from cyclopts import App, ArgumentCollection, CycloptsError, Parameter, Token, UnknownOptionError
 
 from configs.errors import UsageError, unknown
+from configs.signals import ends_at_once
 
 INPUT_ERROR = 2
 """Exit code for input that a person can mend."""
 INTERRUPTED = 130
 """Exit code after Ctrl-C: 128 + SIGINT, as shells have it."""
+MOST_NUMBERS = 100_000
+"""What a range may hold: more than any suite has states, and few enough to be written down."""
 
 
 def run_app(app: App, arguments: Sequence[str] | None = None) -> NoReturn:
     """Run a command line and exit: 0 or what the command returns, 2 for bad input (one line), 130 for Ctrl-C.
 
+    Until the command itself heeds them, Ctrl-C and SIGTERM (143) end it at once.
+
     Args:
         app: The commands. What they return is the exit code; None counts as 0.
         arguments: What to parse instead of the process's own arguments.
     """
+    app.config = (_refuse_fractions,)
     try:
-        code = app(
-            arguments, exit_on_error=False, print_error=False, verbose=False, result_action="return_value"
-        )
+        with ends_at_once():
+            code = app(
+                arguments, exit_on_error=False, print_error=False, verbose=False, result_action="return_value"
+            )
     except CycloptsError as error:
         _refuse(_one_line(error))
     except UsageError as error:
@@ -50,6 +59,15 @@ def _one_line(error: CycloptsError) -> str:
     return f"{' '.join(str(error).split())} {remedy}"
 
 
+def _refuse_fractions(_app: App, _commands: Sequence[str], arguments: ArgumentCollection) -> None:
+    """Whole numbers are whole: cyclopts would round 10.7 to 11."""
+    for argument in arguments:
+        if argument.parameter.converter is None and int in (argument.hint, *get_args(argument.hint)):
+            for token in argument.tokens:
+                if re.fullmatch(r"[+-]?\d+", token.value) is None:
+                    raise UsageError(f"{argument.name} {token.value!r}: give a whole number, such as 10")
+
+
 def _pieces(tokens: Sequence[Token]) -> list[str]:
     """The items of a list given as several values, several options, commas, or any mix of them."""
     pieces = [piece.strip() for token in tokens for piece in token.value.split(",")]
@@ -69,13 +87,32 @@ def _numbers(_: type, tokens: Sequence[Token]) -> tuple[int, ...]:
 
 def _range(piece: str) -> range:
     """`7` is 7 alone, `0-9` is 0 to 9 with both ends."""
-    match = re.fullmatch(r"(\d+)(?:-(\d+))?", piece)
+    match = re.fullmatch(r"(\d{1,18})(?:-(\d{1,18}))?", piece)
     if match is None:
         raise UsageError(f"{piece!r} is neither a number (7) nor a range (0-9)")
     first, last = int(match[1]), int(match[2] or match[1])
     if last < first:
         raise UsageError(f"the range {piece!r} runs backwards: write {last}-{first}")
+    if last - first >= MOST_NUMBERS:
+        raise UsageError(
+            f"the range {piece!r} holds {last - first + 1} numbers; at most {MOST_NUMBERS} may be given"
+        )
     return range(first, last + 1)
+
+
+def usable_folder(path: Path, option: str) -> Path:
+    """The path, if there is a folder that can be written, or one can be made.
+
+    Raises:
+        UsageError: What is there, or above it, is a file, a link to nothing, or not writable.
+    """
+    nearest = next(each for each in (path, *path.absolute().parents) if os.path.lexists(each))
+    if not nearest.is_dir():
+        what = "a link to nothing" if nearest.is_symlink() else "no folder"
+        raise UsageError(f"{option} {str(path)!r}: {nearest} is {what}; give another")
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        raise UsageError(f"{option} {str(path)!r}: {nearest} cannot be written; give another")
+    return path
 
 
 def spelt(option: str, value: Any) -> str:
@@ -84,6 +121,12 @@ def spelt(option: str, value: Any) -> str:
     if isinstance(value, list | tuple):
         return f"{flag} {' '.join(map(str, value)) or 'none'}"
     return flag if value is True else f"{flag} {value}"
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 episode`, `2 episodes`, `3 queries`."""
+    several = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{number} {noun if number == 1 else several}"
 
 
 def _list_option(converter: Callable[[type, Sequence[Token]], Any]) -> Parameter:

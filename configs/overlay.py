@@ -24,7 +24,7 @@ def overlay(schema: type[Preset], preset: str | None, flags: Mapping[str, Any]) 
         UsageError: There is no such preset, it does not fit the schema, or trials and initial states are
             given in the same place.
     """
-    below = read_mapping(schema, preset) if preset else {}
+    below = {} if preset is None else read_mapping(schema, preset)
     check(schema, below, source=preset or "")
     for given in (below, flags):
         _refuse_both(given)

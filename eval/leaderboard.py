@@ -10,7 +10,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 from jinja2 import Environment, StrictUndefined
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from configs.cli import run_app
 from configs.errors import UsageError
@@ -18,7 +18,7 @@ from eval.metrics.error_budget import ERROR_BUDGET, exceeds
 from eval.metrics.language import HEADLINES
 from eval.metrics.success import summarize
 from eval.records.protocol import say_inputs
-from eval.records.reader import find_runs, read_episodes, read_identity
+from eval.records.reader import find_runs, pass_over, read_episodes, read_identity
 from eval.records.schema import RunFolder
 from eval.report.leaderboard_rows import Entry, SuiteRow, language_cell, plain, policy_label, ranked_rows
 from sim_envs.world import EpisodeKey
@@ -28,12 +28,7 @@ app = App(name="python -m eval.leaderboard", version_flags=[])
 _TEMPLATE = importlib.resources.files("eval").joinpath("leaderboard.md.j2")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _Results:
-    per_suite: Mapping[str, SuiteRow]
-
-
-_RESULTS = TypeAdapter(_Results)
+_ROWS = TypeAdapter(Mapping[str, SuiteRow])
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -70,7 +65,8 @@ def main(
     """Print recorded runs as Markdown tables: one for each suite and set of episodes.
 
     Args:
-        paths: Folders of runs, or of single runs. Default: runs.
+        paths: Folders of runs: every run in or beneath them counts, but for rollouts of a training, unless
+            its folder is the one named. Default: runs.
         error_budget: Percent of a run's episodes that may have ended in an error of the program.
     """
     text = leaderboard(paths or (Path("runs"),), error_budget=error_budget)
@@ -78,6 +74,7 @@ def main(
         sys.stdout.write(text)
     else:
         _write(output, text)
+        sys.stdout.write(f"{output}\n")
 
 
 def leaderboard(paths: Sequence[Path], *, error_budget: float = ERROR_BUDGET) -> str:
@@ -103,6 +100,7 @@ def leaderboard(paths: Sequence[Path], *, error_budget: float = ERROR_BUDGET) ->
         try:
             ranked, left_out = _read(folder, error_budget)
         except UsageError as error:
+            pass_over(folder.path, error)
             ranked, left_out = [], [LeftOut(run_id=folder.run_id, reason=str(error))]
         entries += ranked
         unranked += left_out
@@ -119,7 +117,7 @@ def _read(folder: RunFolder, error_budget: float) -> tuple[list[Entry], list[Lef
         reason = f"{run.status}, {done} are recorded; complete it with --resume"
         return [], [LeftOut(run_id=run.run_id, reason=reason)]
     ranked, left_out = [], []
-    for suite, row in _results(folder).per_suite.items():
+    for suite, row in _ROWS.validate_python(summarize(folder.path)["per_suite"]).items():
         total = row.n_episodes + row.n_errors
         if exceeds(row.n_errors, total, budget=error_budget):
             errors = f"{row.n_errors} of {total} episodes on {suite} ended in an error"
@@ -131,18 +129,6 @@ def _read(folder: RunFolder, error_budget: float) -> tuple[list[Entry], list[Lef
     if not ranked and not left_out:
         left_out.append(LeftOut(run_id=run.run_id, reason="complete, but no episode is recorded"))
     return ranked, left_out
-
-
-def _results(folder: RunFolder) -> _Results:
-    """What the run summed up when it was complete; made anew if it did not come to that."""
-    try:
-        if folder.results_path.exists():
-            return _RESULTS.validate_json(folder.results_path.read_bytes())
-        return _RESULTS.validate_python(summarize(folder.path))
-    except ValidationError as error:
-        raise UsageError(
-            f"{folder.results_path} is not what a run writes: {error.errors()[0]['msg']}"
-        ) from None
 
 
 def _tables(entries: Sequence[Entry]) -> dict[str, list[RankedTable]]:

@@ -1,14 +1,15 @@
-"""`python -m eval.media RUN`: a finished run's picture, clip and table for the README."""
+"""`python -m eval.media RUN --readme FILE`: a finished run's picture, clip and table for a README."""
 
 import os
+import sys
 from pathlib import Path
 
 from cyclopts import App
 
-from configs.cli import run_app
+from configs.cli import run_app, usable_folder
 from configs.errors import UsageError
 from eval.records.schema import RunFolder
-from eval.report.readme_media import find_showcase, to_markdown, write_pictures
+from eval.report.readme_media import Showcase, find_showcase, to_markdown, write_pictures
 from videos.mp4 import VideoError
 
 BEGIN = "<!-- demo: begin. Written by python -m eval.media; edits are lost. -->"
@@ -18,25 +19,41 @@ app = App(name="python -m eval.media", version_flags=[])
 
 
 @app.default
-def main(run: Path, /, *, readme: Path = Path("README.md"), docs: Path = Path("docs")) -> None:
-    """Write the best video of a finished run as a picture and a clip, and the run's table into the README.
+def main(run: Path, /, *, readme: Path | None = None, docs: Path | None = None) -> None:
+    """Show the best video of a finished run in a README, as a picture and a clip, and the run's table.
+
+    Without --readme nothing is written: the command says what would be.
 
     Args:
         run: The folder of a run with videos, or of one of several arms; the others are found by it.
         readme: What stands between its two `demo` markers is replaced.
-        docs: Where `rollout.jpg` and `rollout.webp` go.
+        docs: Where `rollout.jpg` and `rollout.webp` go. Default: `docs` beside the README.
     """
-    page = _read(readme)
     showcase = find_showcase(RunFolder(run))
-    still, clip = docs / "rollout.jpg", docs / "rollout.webp"
+    if readme is None:
+        _say_what_would_be(showcase, docs)
+        return
+    folder = usable_folder(docs or readme.parent / "docs", "--docs")
+    still, clip = folder / "rollout.jpg", folder / "rollout.webp"
+    links = [Path(os.path.relpath(path, readme.parent)).as_posix() for path in (clip, still)]
+    picture = f"[![A rollout: both cameras, what is said, time and latency]({links[0]})]({links[1]})\n\n"
+    page = between(_read(readme), picture + to_markdown(showcase))  # refused before anything is written
     try:
         write_pictures(showcase, still=still, clip=clip)
     except VideoError as error:
         raise UsageError(str(error)) from None
-    links = [Path(os.path.relpath(path, readme.parent)).as_posix() for path in (clip, still)]
-    picture = f"[![A rollout: both cameras, what is said, time and latency]({links[0]})]({links[1]})\n\n"
-    readme.write_text(between(page, picture + to_markdown(showcase)), encoding="utf-8")
-    print(f"{showcase.best.why}\n{still}\n{clip}\n{readme}")  # noqa: T201 - what the command is for
+    readme.write_text(page, encoding="utf-8")
+    sys.stdout.write(f"{showcase.best.why}\n{still}\n{clip}\n{readme}\n")
+
+
+def _say_what_would_be(showcase: Showcase, docs: Path | None) -> None:
+    if docs is not None:
+        raise UsageError(f"--docs {docs} is for pictures beside a README; name that with --readme")
+    sys.stdout.write(
+        f"{showcase.best.why}\n{showcase.best.path}\n\n{to_markdown(showcase)}\n\n"
+        "Nothing is written. With --readme FILE this table is, between the markers of that file, and a "
+        "picture and a clip of the video: docs/rollout.jpg and docs/rollout.webp beside it.\n"
+    )
 
 
 def between(page: str, content: str) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from cyclopts import App, Group, Parameter
 
 from configs.arms import ArmsConfig
-from configs.cli import Names, Numbers, Words, run_app
+from configs.cli import Names, Numbers, Words, run_app, usable_folder
 from configs.errors import UsageError
 from configs.load import check
 from configs.overlay import overlay
@@ -136,17 +136,14 @@ def build_app(
             "seed": seed,
             "video": video,
         }
+        usable_folder(output_dir, "--output-dir")
         from eval.policies.given import refuse_idle  # slow: JAX; --help needs none
         from eval.report.console import Console
         from eval.rollout.evaluation import exit_code, run_evaluation
 
         flags = {key: value for key, value in given.items() if value is not None}
         preset = _preset_name(config, smoke=smoke)
-        how: Any = {
-            "monitor": Console,
-            "command": ["python", "-m", module, *sys.argv[1:]],
-            "max_errors": max_errors,
-        }
+        how: Any = {"monitor": Console, "max_errors": max_errors}
         if resume:
             unfinished = find_unfinished(output_dir, overlay(ArmsConfig, preset, flags))
             return exit_code(run_evaluation(*unfinished, **how))

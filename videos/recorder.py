@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import math
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -12,6 +13,9 @@ from jaxtyping import UInt8
 from videos import theme
 from videos.mp4 import Mp4Writer, VideoError
 from videos.panel import Caption, compose
+
+_OUTCOME_S = 1.5
+"""The last picture, which names the outcome, stands at least so long."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -24,11 +28,12 @@ class _Scene:
 
 
 class EpisodeVideo:
-    """Writes an episode's video while the episode goes on, in real time: it lasts as long as its steps.
+    """Writes an episode's video while the episode goes on, in real time.
 
     A picture is repeated for as many frames as control steps were taken on it, at `control_hz` frames a
     second. The newest one is held back until the next comes, or until `close`, which writes the outcome on
-    it. Drawing and encoding go on beside the simulation, at most one picture behind.
+    it and lets it stand long enough to be read. Drawing and encoding go on beside the simulation, at most one
+    picture behind.
 
     The file has a temporary name until it is whole. `with` abandons the video unless it was closed.
 
@@ -120,6 +125,9 @@ class EpisodeVideo:
         scene, self._newest = self._newest, None
         if scene is None:
             return
+        if outcome is not None:
+            held = math.ceil(_OUTCOME_S * self._control_hz)
+            scene = dataclasses.replace(scene, steps=max(scene.steps, held))
         writer = self._open(cameras=len(scene.images))
         self._wait()
         self._drawing = self._worker.submit(_draw, writer, scene, outcome)

@@ -1,4 +1,4 @@
-"""Colours and measures of the video's pictures, in RGB and pixels."""
+"""Colours and measures of the video's pictures, in RGB and pixels. Figures share the colours of modes."""
 
 from collections.abc import Mapping
 
@@ -12,11 +12,14 @@ DIMMED: Rgb = (178, 185, 198)
 MUTED: Rgb = (128, 137, 154)
 
 MODE_COLOURS: Mapping[str, Rgb] = {
-    "actions": (166, 174, 190),
-    "isolated": (240, 178, 92),
-    "shared": (116, 170, 255),
-    "unified": (84, 214, 186),
+    "actions": (122, 130, 146),
+    "isolated": (213, 94, 0),
+    "shared": (160, 118, 0),
+    "parallel": (184, 92, 152),
+    "unified": (0, 128, 200),
 }
+"""After Okabe and Ito's palette for colour-blind readers; legible as text on the video's card and on white,
+so that figures have the same."""
 OUTCOME_COLOURS: Mapping[str, Rgb] = {
     "success": (88, 204, 144),
     "timeout": (240, 178, 92),

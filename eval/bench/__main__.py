@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 
 from configs.errors import UsageError
+from configs.signals import ends_at_once
 from eval.bench.options import Options, read
 
 _INPUT_ERROR, _INTERRUPTED = 2, 130
@@ -18,11 +19,12 @@ def main(arguments: Sequence[str]) -> int:
     """
     began = time.perf_counter()
     try:
-        options = read(arguments)
-        # Two processes share the device's memory in `parallel`, so neither may take all of it when it starts.
-        # Whether that mode is asked for or not: how memory is had must not differ between measurements.
-        os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-        return _run(options, began)
+        with ends_at_once():
+            options = read(arguments)
+            # Two processes share the device's memory in `parallel`, so neither may take all of it when it
+            # starts. Whether that mode is asked for or not: how memory is had must not differ.
+            os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+            return _run(options, began)
     except UsageError as error:
         sys.stderr.write(f"error: {error}\n")
         return _INPUT_ERROR

@@ -8,18 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from eval.bench.row import Row
 from eval.bench.table import contender, heading, workload_of
+from videos.theme import MODE_COLOURS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_COLOURS = {  # Okabe and Ito's palette for colour-blind readers, the light ones darkened to carry text
-    "actions": "#555555",
-    "isolated": "#D55E00",
-    "shared": "#A87400",
-    "parallel": "#A04A82",
-    "unified": "#0072B2",
-}
+_COLOURS = {mode: "#{:02x}{:02x}{:02x}".format(*rgb) for mode, rgb in MODE_COLOURS.items()}
 _STYLE: Any = {
     "font.family": "DejaVu Sans",
     "font.size": 11,

@@ -6,7 +6,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 from rich.console import Console as RichConsole
 
-from configs.cli import Names, run_app, spelt
+from configs.cli import Names, counted, run_app, spelt, usable_folder
 from configs.errors import UsageError
 from eval.bundle.bundling import Bundled, bundle
 from eval.bundle.card import CARD_FILE
@@ -44,7 +44,7 @@ def main(
         raise UsageError(
             f"{spelt('data', data)} is for a checkpoint that is bundled anew; leave it out, or give one"
         )
-    target = output or bundled("tiny")
+    target = usable_folder(output or bundled("tiny"), "--output")
     _tell(bundle(checkpoint, [*map(Path, results)], target, data=[*map(Path, data)]), target)
 
 
@@ -52,11 +52,11 @@ def _tell(made: Bundled, target: Path) -> None:
     contents, console = made.contents, RichConsole(highlight=False)
     console.print(
         f"[bold]{contents.name}[/]: {contents.parameters:,} parameters after {contents.step} steps, "
-        f"{contents.bytes:,} of at most {MOST_BYTES:,} bytes, {len(made.results)} results",
+        f"{contents.bytes:,} of at most {MOST_BYTES:,} bytes, {counted(len(made.results), 'result')}",
         soft_wrap=True,
     )
     if made.dropped:
-        console.print(f"{made.dropped} results of the weights before are left out", soft_wrap=True)
+        console.print(f"Left out, of the weights before: {counted(made.dropped, 'result')}", soft_wrap=True)
     for gap in gaps(read_record(target), contents.data):
         console.print(f"Not known, and the card says so: {gap}", soft_wrap=True)
     console.print(f"The card: {target / CARD_FILE}", soft_wrap=True)

@@ -40,6 +40,7 @@ def bundle(checkpoint: Path | None, runs: Sequence[Path], target: Path, *, data:
     Raises:
         UsageError: See `eval.bundle.contents.take` and `eval.bundle.results.of_runs`.
     """
+    _put_back(target)
     before, kept = read_contents(target), read_results(target)
     draft = target.with_name(f".{target.name}.partial")
     shutil.rmtree(draft, ignore_errors=True)
@@ -63,6 +64,21 @@ def bundle(checkpoint: Path | None, runs: Sequence[Path], target: Path, *, data:
 
 
 def _put_in_place(draft: Path, target: Path) -> None:
+    """Replace the target by the draft. Killed on the way, the next bundling finds what was there."""
+    aside = _aside(target)
     if target.exists():
-        shutil.rmtree(target)
+        target.rename(aside)
     draft.rename(target)
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def _put_back(target: Path) -> None:
+    """Undo what a kill left half done: the target is set aside and not yet replaced, or not yet removed."""
+    aside = _aside(target)
+    if aside.exists() and not target.exists():
+        aside.rename(target)
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def _aside(target: Path) -> Path:
+    return target.with_name(f".{target.name}.before")

@@ -13,10 +13,12 @@ from eval.bundle.contents import Contents, read_contents
 from eval.bundle.data import begun_in
 from eval.bundle.history import BEFORE, gaps, stages_of, trainings_of, unknown_start, unlisted
 from eval.bundle.results import Result, TaskResult, read_results
+from eval.bundle.splits import TEST_STATES, is_test
 from eval.bundle.targets import TARGETS, reached
 from eval.metrics.statistics import wilson_95
 from eval.policies.checkpoints import read_record, served_only
 from eval.records.json_files import flattened
+from oxygen.model.config import preset
 from oxygen.weights.loading import SINGLE_FILE
 
 CARD_FILE = "MODEL_CARD.md"
@@ -38,6 +40,10 @@ def render(folder: Path) -> str:
     if contents is None:
         raise UsageError(f"nothing is bundled at {folder}; give the checkpoint of a training")
     results, targets = read_results(folder), TARGETS.get(contents.name)
+
+    def row(result: Result) -> dict[str, Any]:
+        return _row(result, contents, _seen(result, contents, record))
+
     environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {"ranges": ranges, "text": _text, "percentages": _percentages}
     template = environment.from_string(_TEMPLATE.read_text(encoding="utf-8"))
@@ -54,10 +60,13 @@ def render(folder: Path) -> str:
         unknown_start=unknown_start(record),
         gaps=gaps(record, contents.data),
         scripted=_is_taught_by_scripts(contents, record),
+        noise=preset(record["model"]["name"]).noise_scale,
         graded=list(dict.fromkeys(task for result in results for task in result.texts)),
         trials=targets.trials if targets else None,
         reached=reached(targets, results, lambda suite: begun_in(contents.data, suite)) if targets else (),
-        rows=[_row(result, contents, _seen(result, contents, record)) for result in results],
+        test_states=TEST_STATES,
+        test=[row(result) for result in results if is_test(result)],
+        development=[row(result) for result in results if not is_test(result)],
         weakest=_weakest(results),
         unmeasured=_unmeasured(contents, results),
     )

@@ -168,7 +168,7 @@ def _check_weights(folder: RunFolder, weights: str, checkpoint: Path | None) -> 
 
 def _of_run(folder: RunFolder) -> list[Result]:
     identity, manifest = read_identity(folder), folder.read_manifest()
-    results = _summary(folder)
+    results = summarize(folder.path)
     episodes = read_episodes(folder)
     return [
         Result(
@@ -189,14 +189,6 @@ def _of_run(folder: RunFolder) -> list[Result]:
         )
         for suite, row in results["per_suite"].items()
     ]
-
-
-def _summary(folder: RunFolder) -> dict[str, Any]:
-    """What the run summed up when it was complete; made anew if it did not come to that."""
-    if not folder.results_path.is_file():
-        return summarize(folder.path)
-    content: dict[str, Any] = json.loads(folder.results_path.read_text(encoding="utf-8"))
-    return content
 
 
 def _options(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -29,7 +29,7 @@ class Place:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Targets:
-    """What a policy is to reach from stored initial states and in wordings that training never saw.
+    """What a policy is to reach in development: from stored states, in wordings that training never saw.
 
     Attributes:
         success: Where, and the least percentage of episodes solved; None for as far as it gets.

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from cyclopts import App, Group, Parameter
 
-from configs.cli import Names, Numbers, run_app
+from configs.cli import Names, Numbers, run_app, usable_folder
 from configs.load import check
 from configs.overlay import overlay
 from configs.schema import CollectConfig
@@ -98,6 +98,7 @@ def collect(  # noqa: PLR0913 - one parameter per option of the command line
         "images": images,
         "horizon": horizon,
     }
+    usable_folder(output, "--output")
     require_backend()  # before anything imports MuJoCo, which answers a wrong MUJOCO_GL with a traceback
     from eval.collect.collection import collect_demonstrations, worker_count  # slow: a simulator and JAX
     from eval.policies.given import refuse_without_a_model

@@ -9,6 +9,7 @@ from rich.console import Console as RichConsole
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from configs.cli import counted
 from configs.schema import CollectConfig
 from eval.collect.plan import Job
 from eval.collect.workers import Report
@@ -45,12 +46,11 @@ class Console:
     def begin(self, jobs: Sequence[Job], *, there: int, workers: int) -> None:
         """Say what is to be done, and show the bar."""
         if there:
-            self._rich.print(f"{there} of {there + len(jobs)} episodes were played before.")
+            self._rich.print(f"Played before: {there} of {counted(there + len(jobs), 'episode')}.")
         if not jobs:
             return
         self._began = time.perf_counter()
-        word = "worker" if workers == 1 else "workers"
-        self._bar = self._progress.add_task(f"{workers} {word}", total=len(jobs), status="")
+        self._bar = self._progress.add_task(counted(workers, "worker"), total=len(jobs), status="")
 
     def __enter__(self) -> Self:
         self._progress.start()
@@ -70,7 +70,8 @@ class Console:
     def interrupted(self) -> None:
         """Say how to go on."""
         self._rich.print(
-            f"Interrupted: {len(self._reports)} episodes more are kept. The same command completes the rest."
+            f"Interrupted: {counted(len(self._reports), 'more episode')} kept. "
+            "The same command completes the rest."
         )
 
     def nothing(self) -> None:
@@ -79,16 +80,20 @@ class Console:
 
     def assembling(self, count: int) -> None:
         """Say what takes a moment now."""
-        self._rich.print(f"Writing {count} demonstrations …")
+        self._rich.print(f"Writing {counted(count, 'demonstration')} …")
 
     def conclude(self, counts: Mapping[str, int], errors: int, sheet: Path) -> None:
         """Say what there is now."""
         kept = counts["demonstrations"]
         size = sum(file.stat().st_size for file in _files(self._dataset)) / kept / _MEGABYTE
-        said = [f"[bold]{kept} demonstrations[/]", f"{counts['frames']} frames", f"{size:.2f} MB each"]
-        said.append(f"{counts['failures']} episodes failed{self._kept}")
+        said = [
+            f"[bold]{counted(kept, 'demonstration')}[/]",
+            counted(counts["frames"], "frame"),
+            f"{size:.2f} MB each",
+        ]
+        said.append(f"{counted(counts['failures'], 'episode')} failed{self._kept}")
         if errors:
-            said.append(f"[red]{errors} errors[/], which the same command tries again")
+            said.append(f"[red]{counted(errors, 'error')}[/], which the same command tries again")
         self._rich.print(", ".join(said))
         self._rich.print(f"A look at them: {sheet}", soft_wrap=True, markup=False, emoji=False)
 
@@ -101,7 +106,7 @@ class Console:
             f"{frames:.1f} frames/s",
         ]
         if len(graded) < len(self._reports):
-            parts.append(f"[red]{len(self._reports) - len(graded)} errors[/]")
+            parts.append(f"[red]{counted(len(self._reports) - len(graded), 'error')}[/]")
         return ", ".join(parts)
 
 

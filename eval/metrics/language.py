@@ -9,7 +9,7 @@ import dataclasses
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations
-from typing import Any, Self
+from typing import Any
 
 from oxygen.policy.reply import TextFinished
 from sim_envs.truth.account import Deed, Memory, Narration, Truth
@@ -58,16 +58,6 @@ class TextScores:
     arrived: Shares
     staleness_ms: float
     staleness_s: float
-
-    @classmethod
-    def from_json(cls, record: Mapping[str, Any]) -> Self:
-        """The inverse of `dataclasses.asdict`."""
-        shares = {
-            when: {measure: Share(**share) for measure, share in record[when].items()}
-            for when in ("born", "arrived")
-        }
-        fields: dict[str, Any] = {**record, **shares}
-        return cls(**fields)
 
 
 def grade_narration(said: Narration, truth: Truth) -> Shares:

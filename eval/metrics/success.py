@@ -51,7 +51,7 @@ def summarize(run: Path) -> dict[str, Any]:
 def aggregate(episodes: Sequence[EpisodeResult], timings: Timings) -> dict[str, Any]:
     """One row of a table: everything but `n_errors` is over graded episodes."""
     graded = graded_only(episodes)
-    successes = sum(map(_solved, graded))
+    successes = sum(map(solved, graded))
     interval = wilson_95(successes, len(graded))
     policy_s = sum(episode.policy_s for episode in graded)
     tokens = sum(episode.tokens for episode in graded)
@@ -91,8 +91,8 @@ def _latency(episodes: Sequence[EpisodeResult], timings: Timings) -> dict[str, d
 def _task(episodes: Sequence[EpisodeResult], timings: Timings) -> dict[str, Any]:
     first = episodes[0]
     graded = graded_only(episodes)
-    # As LeRobot counts: the step that solves the task with 1, and no other.
-    rewards = [float(_solved(episode)) for episode in graded]
+    # As LeRobot counts rewards: 1 at the step that solves the task.
+    rewards = [float(solved(episode)) for episode in graded]
     return {
         "task_group": first.key.suite,
         "task_id": first.key.task_id,
@@ -101,7 +101,7 @@ def _task(episodes: Sequence[EpisodeResult], timings: Timings) -> dict[str, Any]
         "wordings": list(dict.fromkeys(episode.language for episode in episodes)),
         **aggregate(episodes, timings),
         "metrics": {
-            "successes": [_solved(episode) for episode in graded],
+            "successes": [solved(episode) for episode in graded],
             "sum_rewards": rewards,
             "max_rewards": rewards,
             "video_paths": _videos(graded),
@@ -112,12 +112,12 @@ def _task(episodes: Sequence[EpisodeResult], timings: Timings) -> dict[str, Any]
 def _lerobot(episodes: Sequence[EpisodeResult]) -> dict[str, Any]:
     """A group as LeRobot has it."""
     graded = graded_only(episodes)
-    solved = sum(map(_solved, graded))
-    rate = solved / len(graded) if graded else None
+    successes = sum(map(solved, graded))
+    rate = successes / len(graded) if graded else None
     return {
         "avg_sum_reward": rate,
         "avg_max_reward": rate,
-        "pc_success": 100 * solved / len(graded) if graded else None,
+        "pc_success": 100 * successes / len(graded) if graded else None,
         "n_episodes": len(graded),
         "video_paths": _videos(graded),
     }
@@ -143,7 +143,8 @@ def graded_only(episodes: Sequence[EpisodeResult]) -> list[EpisodeResult]:
     return [episode for episode in episodes if episode.outcome is not Outcome.ERROR]
 
 
-def _solved(episode: EpisodeResult) -> bool:
+def solved(episode: EpisodeResult) -> bool:
+    """Whether the task was solved."""
     return episode.outcome is Outcome.SUCCESS
 
 

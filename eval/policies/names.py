@@ -3,7 +3,6 @@
 import dataclasses
 import hashlib
 import os
-import re
 from collections.abc import Mapping, Sequence, Set
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -13,6 +12,7 @@ from configs.errors import UsageError, unknown
 from configs.load import load, names
 from configs.schema import LanguageTaskConfig, PolicyConfig, RunConfig
 from eval.policies.checkpoints import check_sizes, no_checkpoint
+from eval.records.run_folders import policy_name
 from oxygen.weights import fetch
 from oxygen.weights.card import CARD
 from oxygen.weights.loading import SINGLE_FILE
@@ -53,19 +53,14 @@ def read_policy(name: str, kwargs: Mapping[str, Any] | None = None) -> PolicyCon
 def _of_ones_own(name: str) -> PolicyConfig | None:
     """A policy that nobody registered: a server, or a class; or one that an entry point names."""
     if name.startswith(_A_URL):
-        return PolicyConfig(name=_as_name(name.partition("://")[2]), kind="websocket", target=name)
+        return PolicyConfig(name=policy_name(name), kind="websocket", target=name)
     if ":" in name and "://" not in name:
-        return PolicyConfig(name=_as_name(name.rpartition(":")[2]), kind="python", target=name)
+        return PolicyConfig(name=policy_name(name), kind="python", target=name)
     if name not in names(PolicyConfig):
         for point in entry_points(group=ENTRY_POINTS):
             if point.name == name:
                 return PolicyConfig(name=name, kind="python", target=point.value)
     return None
-
-
-def _as_name(text: str) -> str:
-    """`text` with what no name may hold replaced."""
-    return re.sub(r"[^A-Za-z0-9_.-]+", "-", text).strip("-")
 
 
 def _preset(name: str) -> PolicyConfig:

@@ -62,10 +62,12 @@ def flattened(content: Mapping[str, Any], path: str = "") -> dict[str, Any]:
 
 
 def _drop_torn_line(path: Path) -> None:
-    """Cut what a kill in the middle of a write left behind the last newline."""
+    """Cut what a kill in the middle of a write left behind the last newline; then alone the file is read."""
     if not path.exists():
         return
-    content = path.read_bytes()
-    whole = content.rfind(b"\n") + 1
-    if whole < len(content):
-        os.truncate(path, whole)
+    with path.open("rb+") as lines:
+        if not lines.seek(0, os.SEEK_END):
+            return
+        lines.seek(-1, os.SEEK_END)
+        if lines.read(1) != b"\n":
+            lines.truncate(path.read_bytes().rfind(b"\n") + 1)

@@ -1,19 +1,33 @@
-"""Where a run came from: commit, versions, hardware."""
+"""Where a run came from: command, commit, versions, hardware."""
 
 import os
 import platform
+import shlex
 import subprocess
 import sys
+import tomllib
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 _PACKAGES = ("jax", "jaxlib", "flax", "numpy", "scipy", "mujoco", "robosuite", "hf-libero", "gymnasium")
+_PROJECT = "oxygen-eval"
 _ROOT = Path(__file__).resolve().parents[2]
 
 
+def command() -> str:
+    """What was typed, in shell's words: `python` and its own arguments."""
+    return shlex.join(["python", *sys.orig_argv[1:]])
+
+
 def git_state() -> dict[str, Any]:
-    """Commit of the code that runs and whether files differ from it; nulls outside a checkout."""
+    """Commit of the code that runs and whether files differ from it; nulls outside a checkout of it.
+
+    A package that is installed somewhere beneath somebody's repository, or copied into it, is not of its
+    commits.
+    """
+    if not _is_checkout(_ROOT):
+        return {"commit": None, "dirty": None}
     commit = _git("rev-parse", "HEAD")
     changes = _git("status", "--porcelain")
     return {"commit": commit, "dirty": None if changes is None else bool(changes)}
@@ -55,6 +69,15 @@ def _processor() -> str:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
+
+
+def _is_checkout(root: Path) -> bool:
+    """Whether a repository's root is the project's."""
+    top, project = _git("rev-parse", "--show-toplevel"), root / "pyproject.toml"
+    if top is None or Path(top).resolve() != root or not project.is_file():
+        return False
+    said = tomllib.loads(project.read_text(encoding="utf-8"))
+    return bool(said.get("project", {}).get("name") == _PROJECT)
 
 
 def _git(*arguments: str) -> str | None:

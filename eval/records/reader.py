@@ -1,9 +1,10 @@
 """A recorded run, read back for reports. A file that cannot be read is a one-line error that names it."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from jaxtyping import Float64
@@ -14,8 +15,11 @@ from eval.records.json_files import read_json_lines
 from eval.records.protocol import policy_inputs, protocol_hash, suite_hash
 from eval.records.schema import EpisodeResult, RunFolder
 from oxygen.policy.reply import TextFinished, TextRequest, TextTimes
+from oxygen.training.recipe import RUN_FILE
 from sim_envs.truth.account import Deed, Fact, Memory, Narration, Phase, Truth, Verb
 from sim_envs.world import EpisodeKey
+
+ManifestT = TypeVar("ManifestT")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -114,17 +118,30 @@ def read_identity(folder: RunFolder) -> RunIdentity:
         UsageError: if there is no manifest, or it is not one.
     """
     try:
-        return _identity(_MANIFEST.validate_json(folder.manifest_path.read_bytes()))
+        return _identity(read_manifest_as(_MANIFEST, folder))
+    except KeyError as error:
+        raise UsageError(f"{folder.manifest_path}: a suite's protocol lacks {error}") from None
+
+
+def read_manifest_as(shape: TypeAdapter[ManifestT], folder: RunFolder) -> ManifestT:
+    """The run's manifest, as far as `shape` reads it.
+
+    Raises:
+        UsageError: if there is no manifest, or it is not one.
+    """
+    try:
+        return shape.validate_json(folder.manifest_path.read_bytes())
     except OSError as error:
         raise UsageError(
             f"{folder.path} is not a run: cannot read {folder.manifest_path.name}: {error.strerror}"
         ) from None
-    except KeyError as error:
-        raise UsageError(f"{folder.manifest_path}: a suite's protocol lacks {error}") from None
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"])) or "the whole"
-        raise UsageError(f"{folder.manifest_path}: {place}: {first['msg']}") from None
+        raise UsageError(f"{folder.manifest_path}: {_first_problem(error)}") from None
+
+
+def pass_over(folder: Path, why: UsageError | str) -> None:
+    """Say on stderr that a folder among others is left out, and why."""
+    sys.stderr.write(f"passed over {folder}: {why}\n")
 
 
 def _identity(manifest: _Manifest) -> RunIdentity:
@@ -152,7 +169,12 @@ def read_episodes(folder: RunFolder) -> dict[EpisodeKey, EpisodeResult]:
     """
     try:
         return folder.episodes()
-    except (ValueError, KeyError, TypeError) as error:
+    except OSError as error:
+        raise UsageError(f"cannot read {folder.episodes_path}: {error.strerror}") from None
+    except ValidationError as error:
+        problem = _first_problem(error)
+        raise UsageError(f"{folder.episodes_path} holds a line that is not an episode: {problem}") from None
+    except ValueError as error:
         raise UsageError(f"{folder.episodes_path} holds a line that is not an episode: {error!r}") from None
 
 
@@ -165,8 +187,15 @@ def read_queries(folder: RunFolder, key: EpisodeKey) -> list[QueryRecord]:
     path = folder.queries_path(key)
     try:
         return [_query(record) for record in read_json_lines(path)]
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None
     except (ValueError, KeyError, TypeError) as error:
         raise UsageError(f"{path} holds a line that is not a query: {error!r}") from None
+
+
+def _first_problem(error: ValidationError) -> str:
+    first = error.errors()[0]
+    return f"{'.'.join(map(str, first['loc'])) or 'the whole'}: {first['msg']}"
 
 
 def _query(record: Mapping[str, Any]) -> QueryRecord:
@@ -197,9 +226,10 @@ def _truth(record: Mapping[str, Any]) -> Truth:
 
 
 def find_runs(paths: Sequence[Path]) -> list[RunFolder]:
-    """Every run in the paths: each is a run's folder, or a folder of such folders. None counts twice.
+    """Every run in the paths, or anywhere beneath them. None counts twice.
 
-    What else lies there is passed over: trainings, benchmarks, folders of one's own.
+    What else lies there is passed over: trainings with their rollouts, benchmarks, folders of one's own. The
+    rollouts of a training are found if its folder is among the paths.
 
     Raises:
         UsageError: if a path is not a folder.
@@ -208,11 +238,27 @@ def find_runs(paths: Sequence[Path]) -> list[RunFolder]:
     for path in paths:
         if not path.is_dir():
             raise UsageError(f"no folder {str(path)!r}; give a run's folder, or one that holds runs")
-        folders = [path] if _looks_like_a_run(path) else sorted(path.iterdir())
-        for folder in folders:
-            if _looks_like_a_run(folder) and not folder.name.startswith("."):
-                found.setdefault(folder.resolve(), RunFolder(folder))
+        for folder in _runs_in(path, seen=set()):
+            found.setdefault(folder.resolve(), RunFolder(folder))
     return list(found.values())
+
+
+def _runs_in(path: Path, seen: set[Path]) -> Iterator[Path]:
+    """The path itself if it is a run, else the runs beneath it. Links that lead back are followed once."""
+    if _looks_like_a_run(path):
+        yield path
+    elif path.resolve() not in seen:
+        seen.add(path.resolve())
+        try:
+            inside = sorted(
+                each for each in path.iterdir() if each.is_dir() and not each.name.startswith(".")
+            )
+        except OSError as error:
+            pass_over(path, f"cannot read it: {error.strerror}")
+            return
+        for folder in inside:
+            if not (folder / RUN_FILE).is_file():
+                yield from _runs_in(folder, seen)
 
 
 def _looks_like_a_run(path: Path) -> bool:

@@ -3,19 +3,21 @@
 import contextlib
 import dataclasses
 import datetime as dt
-import json
+import os
+import re
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from configs.arms import ArmsConfig
 from configs.errors import UsageError
-from configs.load import check
-from configs.schema import RunConfig
-from eval.records.reader import read_episodes
+from configs.load import check, load
+from configs.schema import PolicyConfig, RunConfig
+from eval.records.reader import pass_over, read_episodes, read_manifest_as
 from eval.records.schema import Outcome, RunFolder
-
-Manifest = dict[str, Any]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -24,8 +26,8 @@ class Run:
 
     Attributes:
         config: Everything the run is a function of.
-        folder: Its folder. A new run's is made when the run is claimed; it is another one if somebody else
-            was faster.
+        folder: Its folder. A new run's is named when the run is claimed, another one if somebody else was
+            faster, and appears when the run begins.
         resumed: Whether records may be there from before.
     """
 
@@ -34,37 +36,85 @@ class Run:
     resumed: bool = False
 
 
+def policy_name(given: str) -> str:
+    """A policy's name in records and tables: a YAML file's own, a class's, a server's address; else as given.
+
+    Raises:
+        UsageError: There is no such YAML file, or it does not fit the schema.
+    """
+    if given.endswith((".yaml", ".yml")):
+        return load(PolicyConfig, given).name
+    scheme, _, address = given.partition("://")
+    if scheme in ("ws", "wss"):
+        return re.sub(r"[^A-Za-z0-9_.-]+", "-", address).strip("-")
+    return given.rpartition(":")[2] if not address else given
+
+
 def new_run(output_dir: Path, config: RunConfig) -> Run:
     """A run to be, in a folder named by time, policy and mode that nobody has yet. Nothing is written."""
     now = dt.datetime.now().astimezone()
-    policy = config.policy if "/" not in config.policy else Path(config.policy).stem
+    policy = policy_name(config.policy)
+    policy = Path(policy).stem if "/" in policy else policy
     name = f"{now:%Y%m%d-%H%M%S}-{policy}-{config.mode}"
     taken = {path.name for path in output_dir.iterdir()} if output_dir.is_dir() else set()
-    number = next(n for n in range(1, len(taken) + 2) if _numbered(name, n) not in taken)
-    return Run(config=config, folder=RunFolder(output_dir / _numbered(name, number)))
+    folders = (RunFolder(output_dir / _numbered(name, n)) for n in range(1, len(taken) + 2))
+    return Run(
+        config=config,
+        folder=next(each for each in folders if taken.isdisjoint((each.run_id, _draft(each).run_id))),
+    )
 
 
 @contextlib.contextmanager
 def claimed(run: Run) -> Iterator[Run]:
-    """The run with its folder, which is this process's own until the end; a new run's is made now.
+    """The run with its folder, which is this process's own until the end; a new run's is named now.
 
     Raises:
         UsageError: The run is resumed, and another process is at it.
     """
-    own = run if run.resumed else _made(run)
-    with own.folder.claimed():
+    own = run if run.resumed else _reserved(run)
+    draft = _draft(own.folder)
+    with contextlib.ExitStack() as until_the_end:
+        if not run.resumed:
+            until_the_end.callback(_remove_unless_begun, draft)
+        until_the_end.enter_context((own.folder if run.resumed else draft).claimed())
         yield own
 
 
-def _made(run: Run) -> Run:
-    """The new run in a folder that no other process has: making one is what decides between them."""
+def begin(runs: Sequence[Run], manifests: Sequence[Mapping[str, Any]]) -> None:
+    """Write the first manifests of claimed runs. Of new ones the folders appear together with them.
+
+    A kill leaves nothing to be seen, or, once the first folder is there, an evaluation that can be resumed:
+    the others are whole under their hidden names.
+    """
+    for run, manifest in zip(runs, manifests, strict=True):
+        (run.folder if run.resumed else _draft(run.folder)).write_manifest(manifest)
+    for run in runs:
+        if not run.resumed:
+            _draft(run.folder).path.rename(run.folder.path)
+
+
+def _draft(folder: RunFolder) -> RunFolder:
+    """Where a new run's folder lies hidden until it has its manifest."""
+    return RunFolder(folder.path.with_name(f".{folder.run_id}.partial"))
+
+
+def _reserved(run: Run) -> Run:
+    """The new run by a name that no other process has: making its draft is what decides between them."""
+    output_dir = run.folder.path.parent
+    output_dir.mkdir(parents=True, exist_ok=True)
     while True:
-        try:
-            run.folder.path.mkdir(parents=True)
-        except FileExistsError:
-            run = new_run(run.folder.path.parent, run.config)
-        else:
-            return run
+        draft = _draft(run.folder).path
+        with contextlib.suppress(FileExistsError):
+            draft.mkdir()
+            if not os.path.lexists(run.folder.path):
+                return run
+            draft.rmdir()  # whoever had the name has begun meanwhile
+        run = new_run(output_dir, run.config)
+
+
+def _remove_unless_begun(draft: RunFolder) -> None:
+    if not draft.manifest_path.exists():
+        shutil.rmtree(draft.path, ignore_errors=True)
 
 
 def find_unfinished(output_dir: Path, given: Mapping[str, Any]) -> tuple[Run, ...]:
@@ -80,16 +130,22 @@ def find_unfinished(output_dir: Path, given: Mapping[str, Any]) -> tuple[Run, ..
     modes = asked.modes if given.keys() & {"mode", "against"} else ()
     others = {option: value for option, value in given.items() if option not in {"mode", "against"}}
     finished = []
-    for folders, manifests in _evaluations_newest_first(output_dir):
-        arms = [check(RunConfig, manifest["config"], source=folders[0].run_id) for manifest in manifests]
-        if not set(modes) <= {arm.mode for arm in arms} or not _agrees(arms, others):
+    for arms in _evaluations_newest_first(output_dir):
+        configs = [arm.manifest.config for arm in arms]
+        if not set(modes) <= {config.mode for config in configs} or not _agrees(configs, others):
             continue
-        if any(map(_is_unfinished, folders, manifests)):
+        try:
+            unfinished = any(map(_is_unfinished, arms))
+        except UsageError as error:
+            pass_over(arms[0].folder.path, error)
+            continue
+        if unfinished:
+            folders = [_appeared(arm.folder) for arm in arms]
             return tuple(
-                Run(config=arm, folder=folder, resumed=True)
-                for arm, folder in zip(arms, folders, strict=True)
+                Run(config=config, folder=folder, resumed=True)
+                for config, folder in zip(configs, folders, strict=True)
             )
-        finished.append(folders[0].run_id)
+        finished.append(arms[0].folder.run_id)
     if finished:
         raise UsageError(
             f"nothing to resume: {finished[0]} is complete and without errors; start another without --resume"
@@ -99,38 +155,87 @@ def find_unfinished(output_dir: Path, given: Mapping[str, Any]) -> tuple[Run, ..
     )
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Manifest:
+    """A manifest as far as resuming reads it."""
+
+    config: RunConfig
+    status: str
+    started: str
+    arms: tuple[str, ...] = ()
+
+
+_MANIFEST = TypeAdapter(_Manifest)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Recorded:
+    """A run by its manifest; the folder is its draft where a kill left it one."""
+
+    folder: RunFolder
+    manifest: _Manifest
+
+
 def _agrees(arms: Sequence[RunConfig], given: Mapping[str, Any]) -> bool:
-    before = ArmsConfig.of(arms)
-    return check(ArmsConfig, {**before.model_dump(), **given}, source="the command line") == before
+    try:
+        before = ArmsConfig.of(arms)
+        return check(ArmsConfig, {**before.model_dump(), **given}, source="the command line") == before
+    except (UsageError, ValidationError):  # what is given goes with other runs, not with this one
+        return False
 
 
-def _is_unfinished(folder: RunFolder, manifest: Manifest) -> bool:
-    if manifest["status"] != "complete":
+def _is_unfinished(run: _Recorded) -> bool:
+    """Whether there is anything left to do: episodes, those that were errors, or the results."""
+    if run.manifest.status != "complete" or not run.folder.results_path.exists():
         return True
-    return any(result.outcome is Outcome.ERROR for result in read_episodes(folder).values())
+    return any(result.outcome is Outcome.ERROR for result in read_episodes(run.folder).values())
 
 
-def _evaluations_newest_first(output_dir: Path) -> list[tuple[list[RunFolder], list[Manifest]]]:
-    """Every evaluation all of whose arms are there, with their manifests, the arm to compare with first."""
-    found = {path.parent.name: _read_manifest(path) for path in output_dir.glob("*/manifest.json")}
-    manifests = {name: manifest for name, manifest in found.items() if manifest is not None}
-    groups = {_arms(name, manifest) for name, manifest in manifests.items()}
-    whole = [names for names in groups if manifests.keys() >= set(names)]
-    whole.sort(key=lambda names: (manifests[names[0]]["started"], names), reverse=True)
-    return [([RunFolder(output_dir / n) for n in names], [manifests[n] for n in names]) for names in whole]
+def _evaluations_newest_first(output_dir: Path) -> list[list[_Recorded]]:
+    """Every evaluation all of whose arms are there, the arm to compare with first."""
+    folders = [RunFolder(path.parent) for path in sorted(output_dir.glob("*/manifest.json"))]
+    found = [_recorded(folder) for folder in folders if not folder.run_id.startswith(".")]
+    runs = {run.folder.run_id: run for run in found if run is not None}
+    evaluations = []
+    for names in {_arms(run) for run in runs.values()}:
+        arms = [runs.get(name) or _in_draft(output_dir / name) for name in names]
+        whole = [arm for arm in arms if arm is not None]
+        if len(whole) == len(names):
+            evaluations.append(whole)
+    return sorted(
+        evaluations, key=lambda arms: (arms[0].manifest.started, arms[0].folder.run_id), reverse=True
+    )
 
 
-def _arms(name: str, manifest: Manifest) -> tuple[str, ...]:
+def _arms(run: _Recorded) -> tuple[str, ...]:
     """The folders of the run's evaluation; itself alone if it has been renamed since."""
-    arms = tuple(manifest.get("arms", ()))
+    name, arms = run.folder.run_id, run.manifest.arms
     return arms if name in arms else (name,)
 
 
-def _read_manifest(path: Path) -> Manifest | None:
+def _recorded(folder: RunFolder) -> _Recorded | None:
+    """The run in a folder; None, and a line that says why, if it cannot be read."""
     try:
-        return RunFolder(path.parent).read_manifest()
-    except json.JSONDecodeError:
+        return _Recorded(folder=folder, manifest=read_manifest_as(_MANIFEST, folder))
+    except UsageError as error:
+        pass_over(folder.path, error)
         return None
+
+
+def _in_draft(path: Path) -> _Recorded | None:
+    """The run in a draft that a kill kept from becoming its folder."""
+    draft = _draft(RunFolder(path))
+    return _recorded(draft) if draft.manifest_path.exists() else None
+
+
+def _appeared(folder: RunFolder) -> RunFolder:
+    """The folder of a run that is to go on; a draft becomes it, unless its process is still at it."""
+    if not folder.run_id.startswith("."):
+        return folder
+    final = RunFolder(folder.path.with_name(folder.run_id.removeprefix(".").removesuffix(".partial")))
+    with folder.claimed():
+        folder.path.rename(final.path)
+    return final
 
 
 def _numbered(name: str, number: int) -> str:

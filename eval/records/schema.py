@@ -7,7 +7,9 @@ import fcntl
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
+
+from pydantic import TypeAdapter
 
 from configs.errors import UsageError
 from eval.metrics.language import TextScores
@@ -96,18 +98,8 @@ class EpisodeResult:
         """The record as plain JSON types."""
         return dataclasses.asdict(self)
 
-    @classmethod
-    def from_json(cls, record: Mapping[str, Any]) -> Self:
-        """The inverse of `to_json`."""
-        texts = {task: TextScores.from_json(scores) for task, scores in record.get("texts", {}).items()}
-        fields: dict[str, Any] = {
-            **record,
-            "texts": texts,
-            "key": EpisodeKey(**record["key"]),
-            "outcome": Outcome(record["outcome"]),
-            "requests": RequestCounts(**record["requests"]),
-        }
-        return cls(**fields)
+
+_EPISODES = TypeAdapter(list[EpisodeResult])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -171,6 +163,10 @@ class RunFolder:
         append_json_line(self.episodes_path, result.to_json())
 
     def episodes(self) -> dict[EpisodeKey, EpisodeResult]:
-        """Every recorded episode. Of an episode run twice (an error, then a retry) the last one counts."""
-        results = (EpisodeResult.from_json(record) for record in read_json_lines(self.episodes_path))
+        """Every recorded episode. Of an episode run twice (an error, then a retry) the last one counts.
+
+        Raises:
+            ValueError: A line is not JSON, or not an episode (`pydantic.ValidationError`).
+        """
+        results = _EPISODES.validate_python(list(read_json_lines(self.episodes_path)))
         return {result.key: result for result in results}

@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
+from configs.cli import counted
 from configs.errors import UsageError
 from eval.metrics.action_difference import ActionDifference, EpisodeQueries, action_difference
 from eval.metrics.statistics import Interval, holm, mcnemar_exact, paired_difference_95, quantiles, wilson_95
@@ -170,8 +171,8 @@ def _compare(run_a: RunFolder, run_b: RunFolder, pairs: Sequence[Pair]) -> Compa
 def _refuse_unfinished(run: RunIdentity) -> None:
     if run.status != "complete":
         raise UsageError(
-            f"{run.run_id} is {run.status}, of {run.n_planned} episodes; complete it with --resume, or give "
-            "--partial to compare the episodes that both have"
+            f"{run.run_id} is {run.status}, of {counted(run.n_planned, 'episode')}; complete it with "
+            "--resume, or give --partial to compare the episodes that both have"
         )
 
 

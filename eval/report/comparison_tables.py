@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from configs.cli import counted
 from eval.metrics.action_difference import ActionDifference
 from eval.records.protocol import say_inputs
 from eval.records.reader import RunIdentity
@@ -69,8 +70,8 @@ def _describe(name: str, run: RunIdentity, comparison: Comparison) -> str:
 def _say_partial(comparison: Comparison) -> str:
     a, b = comparison.a, comparison.b
     return (
-        f"Partial: only the {comparison.overall.n_episodes} episodes that both have; A is {a.status}, of "
-        f"{a.n_planned} episodes, B is {b.status}, of {b.n_planned}."
+        f"Partial: only the {counted(comparison.overall.n_episodes, 'episode')} that both have; A is "
+        f"{a.status}, of {counted(a.n_planned, 'episode')}, B is {b.status}, of {b.n_planned}."
     )
 
 
@@ -126,7 +127,7 @@ def _say_pairs(texts: TextPairs) -> str:
     """Of how many texts the scores are, which have no counterpart and why, and whose are no merit."""
     alone = [_say_alone("A", "B", texts.only_a), _say_alone("B", "A", texts.only_b)]
     oracles = [name for name, oracle in (("A", texts.oracle_a), ("B", texts.oracle_b)) if oracle]
-    parts = [f"{texts.task}: {texts.pairs} texts graded in both", *filter(None, alone)]
+    parts = [f"{texts.task}: {counted(texts.pairs, 'text')} graded in both", *filter(None, alone)]
     parts += [f"{name}'s are an oracle's" for name in oracles]
     return "; ".join(parts) + "."
 
@@ -171,7 +172,7 @@ def _say_actions(actions: ActionDifference) -> str:
     if actions.n_uneven and actions.first_uneven_counts:
         a, b = actions.first_uneven_counts
         parts.append(
-            f"numbers of queries differ in {actions.n_uneven} episodes "
+            f"numbers of queries differ in {counted(actions.n_uneven, 'episode')} "
             f"(first {actions.first_uneven}: {a} in A, {b} in B)"
         )
     return "Largest action difference: " + "; ".join(parts) + "."
@@ -180,7 +181,7 @@ def _say_actions(actions: ActionDifference) -> str:
 def _say_largest(actions: ActionDifference) -> str:
     if actions.largest is None:
         return "unknown, the runs recorded no common query"
-    over = f"over {actions.n_queries} queries"
+    over = f"over {counted(actions.n_queries, 'query')}"
     if actions.bitwise_equal:
         return f"[green]0, bitwise equal[/] {over}"
     if actions.largest == 0:

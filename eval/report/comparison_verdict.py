@@ -3,6 +3,7 @@
 import dataclasses
 import enum
 
+from configs.cli import counted
 from configs.errors import UsageError
 from eval.metrics.error_budget import ERROR_BUDGET, exceeds
 from eval.report.comparison import PairTable
@@ -49,7 +50,7 @@ def _judge(pairs: PairTable, margin: float) -> tuple[Verdict, str]:
     errors = max(pairs.n_errors_a, pairs.n_errors_b)
     if interval is None or difference is None or exceeds(errors, pairs.n_episodes):
         return Verdict.TOO_MANY_ERRORS, (
-            f"No verdict: {errors} of {pairs.n_episodes} episodes ended in an error, more than "
+            f"No verdict: {errors} of {counted(pairs.n_episodes, 'episode')} ended in an error, more than "
             f"{ERROR_BUDGET:g} %."
         )
     between = f"95 % from {interval.low:+.1f} to {interval.high:+.1f}"
@@ -61,6 +62,6 @@ def _judge(pairs: PairTable, margin: float) -> tuple[Verdict, str]:
     if interval.high < 0:
         return Verdict.WORSE, f"B is worse than A: {difference:+.1f} points, {between}."
     return Verdict.CANNOT_TELL, (
-        f"Whether B is worse than A by more than {margin:g} points: cannot tell with {pairs.graded} episodes "
-        f"(difference {difference:+.1f}, {between})."
+        f"Whether B is worse than A by more than {margin:g} points: cannot tell with "
+        f"{counted(pairs.graded, 'episode')} (difference {difference:+.1f}, {between})."
     )

@@ -1,17 +1,19 @@
-"""What a person sees while a run goes on: progress bars; then tables, and what to look at."""
+"""What a person sees while a run goes on: its progress; then tables, and what to look at."""
 
-from collections import defaultdict
+import datetime as dt
+import time
 from collections.abc import Mapping, Sequence
 from typing import Self
 
-import numpy as np
 from rich.console import Console as RichConsole
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Column
 
+from configs.cli import counted
 from configs.errors import UsageError
-from eval.metrics.success import Results
-from eval.records.run_folders import Run
+from eval.metrics.success import Results, graded_only, solved
+from eval.records.run_folders import Run, policy_name
 from eval.records.schema import EpisodeResult, Outcome
 from eval.report.best_video import find_best_video
 from eval.report.comparison import compare
@@ -19,37 +21,42 @@ from eval.report.comparison_tables import show
 from eval.report.tables import MEANING, arms_table, run_table, say_texts, tasks_table, text_notes
 from eval.rollout.plan import EpisodePlan
 
+_BAR = 16
+"""Characters of the bar, so that in 80 columns three modes have room beside it."""
+_PACE_S = 300.0
+"""The time left is told by the pace of so many seconds."""
+_TELL_EVERY_S = 60.0
+
 
 class Console:
-    """The terminal of an evaluation. Quiet but for the bars, the errors and what came of it."""
+    """The terminal of an evaluation. Quiet but for its progress, the errors and what came of it."""
 
     def __init__(self, runs: Sequence[Run], plan: EpisodePlan) -> None:
         self._rich = RichConsole(highlight=False)
         self._runs = runs
+        self._policy = escape(policy_name(runs[0].config.policy))
         self._plan = plan
-        self._results: defaultdict[tuple[int, str], list[EpisodeResult]] = defaultdict(list)
+        self._results: list[list[EpisodeResult]] = [[] for _ in runs]
         modes = ", ".join(f"[bold]{run.config.mode}[/]" for run in runs)
         each = " each" if len(runs) > 1 else ""
         self._rich.print(
-            f"[bold]{escape(runs[0].config.policy)}[/] in mode {modes}, {len(plan.keys)} episodes{each}, "
+            f"[bold]{self._policy}[/] in mode {modes}, "
+            f"{counted(len(plan.keys), 'episode')}{each}, "
             f"{_assets_in_words(plan)}→ {escape(self._where())}",
             soft_wrap=True,
             emoji=False,
         )
         self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[status]}"),
-            TimeRemainingColumn(),
+            BarColumn(bar_width=_BAR, table_column=Column(no_wrap=True)),
+            MofNCompleteColumn(table_column=Column(no_wrap=True)),
+            TimeRemainingColumn(table_column=Column(no_wrap=True)),
+            TextColumn("{task.fields[status]}", table_column=Column()),  # of many modes in two lines
             console=self._rich,
+            disable=not self._rich.is_terminal,  # in a file there is a line a minute instead
+            speed_estimate_period=_PACE_S,
         )
-        self._bars: dict[tuple[int, str], TaskID] = {}
-        for suite in plan.suites:
-            total = sum(key.suite == suite for key in plan.keys)
-            for arm, run in enumerate(runs):
-                label = suite if len(runs) == 1 else f"{suite} {run.config.mode}"
-                self._bars[arm, suite] = self._progress.add_task(label, total=total, status="")
+        self._bar = self._progress.add_task("", total=len(plan.keys) * len(runs), status="")
+        self._told = time.monotonic()
 
     def __enter__(self) -> Self:
         self._progress.start()
@@ -59,19 +66,21 @@ class Console:
         self._progress.stop()
 
     def episode(self, arm: int, result: EpisodeResult) -> None:
-        """Move the bar of the episode's suite in that run; an error is told at once, in one line."""
-        bar = (arm, result.key.suite)
-        self._results[bar].append(result)
-        self._progress.update(self._bars[bar], advance=1, status=_status(self._results[bar]))
+        """Move the bar, or say once a minute how far it is; an error is told at once, in one line."""
+        self._results[arm].append(result)
+        self._progress.update(self._bar, advance=1, status=self._status())
         if result.outcome is Outcome.ERROR:
             # What a policy says of itself is no markup: `[/INST]` is part of a prompt.
             self._rich.print(f"[red]error[/] in {result.key}: {escape(str(result.error))}", emoji=False)
+        if not self._rich.is_terminal and time.monotonic() - self._told >= _TELL_EVERY_S:
+            self._told = time.monotonic()
+            self._say(self._progress_line())
 
     def interrupted(self) -> None:
         """Say what is safe and how to go on."""
-        done = sum(map(len, self._results.values()))
+        total = len(self._plan.keys) * len(self._runs)
         self._rich.print(
-            f"Interrupted: {done} of {len(self._plan.keys) * len(self._runs)} episodes are recorded in "
+            f"Interrupted: {sum(map(len, self._results))} of {counted(total, 'episode')} are recorded in "
             f"{self._where()}. The same command with --resume completes them.",
             markup=False,
             emoji=False,
@@ -90,14 +99,12 @@ class Console:
         self._name_best_video()
 
     def _show_run(self, results: Results) -> None:
-        config = self._runs[0].config
-        title = escape(f"{config.policy}, mode {config.mode}")
+        title = f"{self._policy}, mode {self._runs[0].config.mode}"
         self._rich.print(run_table(title, results, width=self._rich.width))
         self._dim(MEANING, *text_notes([results["overall"]]), *say_texts(results["overall"]))
 
     def _show_arms(self, arms: Mapping[str, Results]) -> None:
-        policy = escape(self._runs[0].config.policy)
-        title = f"{policy}, {len(self._plan.keys)} episodes: solved in each mode"
+        title = f"{self._policy}, {counted(len(self._plan.keys), 'episode')}: solved in each mode"
         self._rich.print(tasks_table(title, arms, width=self._rich.width))
         self._rich.print(arms_table(arms, width=self._rich.width))
         self._dim(MEANING, *text_notes([results["overall"] for results in arms.values()]))
@@ -130,19 +137,26 @@ class Console:
     def _where(self) -> str:
         return ", ".join(str(run.folder.path) for run in self._runs)
 
+    def _status(self) -> str:
+        """What each mode solved so far, and how many errors there were."""
+        names = [run.config.mode for run in self._runs] if len(self._runs) > 1 else ["success"]
+        rates = ", ".join(
+            f"{name} {_rate(results)}" for name, results in zip(names, self._results, strict=True)
+        )
+        errors = sum(result.outcome is Outcome.ERROR for results in self._results for result in results)
+        return f"{rates}, {counted(errors, 'error')}" if errors else rates
+
+    def _progress_line(self) -> str:
+        (bar,) = self._progress.tasks
+        left = "" if bar.time_remaining is None else f", {dt.timedelta(seconds=bar.time_remaining)} left"
+        return f"{bar.completed:.0f} of {counted(int(bar.total or 0), 'episode')}, {self._status()}{left}"
+
 
 def _assets_in_words(plan: EpisodePlan) -> str:
     names = dict.fromkeys(suite.assets.name for suite in plan.suites.values() if suite.assets)
     return f"assets {escape(', '.join(names))} " if names else ""
 
 
-def _status(results: list[EpisodeResult]) -> str:
-    graded = [result for result in results if result.outcome is not Outcome.ERROR]
-    solved = sum(result.outcome is Outcome.SUCCESS for result in graded)
-    parts = [f"{100 * solved / len(graded):.0f} % success" if graded else "none graded"]
-    latencies = [result.latency_ms["action"]["p50"] for result in graded if "action" in result.latency_ms]
-    if latencies:
-        parts.append(f"action {np.median(latencies):.0f} ms")
-    if len(graded) < len(results):
-        parts.append(f"[red]{len(results) - len(graded)} errors[/]")
-    return ", ".join(parts)
+def _rate(results: Sequence[EpisodeResult]) -> str:
+    graded = graded_only(results)
+    return f"{100 * sum(map(solved, graded)) / len(graded):.0f} %" if graded else "–"

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from configs.cli import counted
 from configs.errors import UsageError
 from eval.metrics.language import HEADLINES
 from eval.metrics.success import Results, summarize
@@ -135,11 +136,12 @@ def _say(comparison: Comparison) -> str:
     pairs, actions = comparison.overall, comparison.actions
     turns = ", each played in both before the next" if comparison.in_turns else ""
     if actions.bitwise_equal:
-        equal = f"actions equal bit for bit over all {actions.n_queries} queries"
+        equal = f"actions equal bit for bit over all {counted(actions.n_queries, 'query')}"
     else:
-        equal = f"actions that differ by up to {actions.largest} over {actions.n_queries} queries"
+        equal = f"actions that differ by up to {actions.largest} over {counted(actions.n_queries, 'query')}"
+    same = f"the same {counted(pairs.graded, 'episode')}{turns}"
     return (
-        f"`{comparison.a.mode}` and `{comparison.b.mode}`: the same {pairs.graded} episodes{turns}; {equal}, "
+        f"`{comparison.a.mode}` and `{comparison.b.mode}`: {same}; {equal}, "
         f"outcomes that differ in {pairs.only_a + pairs.only_b} of {pairs.graded}."
     )
 

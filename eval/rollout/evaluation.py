@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import datetime as dt
-import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, Self
@@ -21,7 +20,7 @@ from eval.records import provenance
 from eval.records.attempts import Sitting, past_sittings, sitting
 from eval.records.json_files import write_json
 from eval.records.protocol import describe_suite, policy_inputs, protocol_hash, say_inputs, suite_hash
-from eval.records.run_folders import Run, claimed
+from eval.records.run_folders import Run, begin, claimed, policy_name
 from eval.records.schema import EpisodeResult, Outcome
 from eval.records.writer import EpisodeRecorder
 from eval.rollout.episode import Stage, run_episode
@@ -48,17 +47,18 @@ class _Arm:
     began: str
 
     def write_manifest(self, status: str) -> None:
+        self.run.folder.write_manifest(self.manifest_with(status))
+
+    def manifest_with(self, status: str) -> dict[str, Any]:
         finished = None if status == "running" else _now()
         sittings = [*self.before, sitting(self.manifest, started=self.began, finished=finished)]
-        self.run.folder.write_manifest(
-            {
-                **self.manifest,
-                "started": sittings[0]["started"],
-                "status": status,
-                "finished": finished,
-                "sittings": sittings,
-            }
-        )
+        return {
+            **self.manifest,
+            "started": sittings[0]["started"],
+            "status": status,
+            "finished": finished,
+            "sittings": sittings,
+        }
 
 
 class RepeatedErrorsError(RuntimeError):
@@ -87,9 +87,7 @@ class Monitor(Protocol):
 MonitorFactory = Callable[[Sequence[Run], EpisodePlan], Monitor]
 
 
-def run_evaluation(
-    *runs: Run, monitor: MonitorFactory, command: Sequence[str], max_errors: int = MAX_ERRORS
-) -> list[Results]:
+def run_evaluation(*runs: Run, monitor: MonitorFactory, max_errors: int = MAX_ERRORS) -> list[Results]:
     """Run what is left of an evaluation, write the results of its arms, print their table and compare them.
 
     Every episode is played in all arms before the next one: in the same simulator, by one policy in
@@ -99,7 +97,6 @@ def run_evaluation(
     Args:
         runs: The arms, which differ in nothing but their mode. The others are compared with the first.
         monitor: Shows it.
-        command: The command line that asked for it, for the record.
         max_errors: The evaluation stops when so many episodes in a row were errors.
 
     Returns:
@@ -125,8 +122,7 @@ def run_evaluation(
     if resolved.interface is None:  # now its conventions are known
         check_playable(plan, policy=name, interface=policies[0].interface, horizon=policies[0].horizon)
     described = [
-        _describe(run.config, plan, resolved, policy, command)
-        for run, policy in zip(runs, policies, strict=True)
+        _describe(run.config, plan, resolved, policy) for run, policy in zip(runs, policies, strict=True)
     ]
     for run, description in zip(runs, described, strict=True):
         _refuse_a_mixture(run, description)
@@ -161,8 +157,7 @@ def _begin(
         )
         for run, policy, description in zip(runs, policies, described, strict=True)
     ]
-    for arm in arms:
-        arm.write_manifest("running")
+    begin(runs, [arm.manifest_with("running") for arm in arms])
     return arms
 
 
@@ -205,9 +200,9 @@ def _watched(shown: Monitor, max_errors: int) -> Callable[[int, EpisodeResult], 
 def _conclude(arms: Sequence[_Arm], console: Monitor) -> list[Results]:
     results: list[Results] = []
     for arm in arms:
-        arm.write_manifest("complete")
         results.append(summarize(arm.run.folder.path))
         write_json(arm.run.folder.results_path, results[-1])
+        arm.write_manifest("complete")  # last: what a kill leaves incomplete is completed by --resume
     console.conclude(results)
     return results
 
@@ -236,11 +231,7 @@ def _turns(episode: int, arms: int) -> list[int]:
 
 
 def _describe(
-    config: RunConfig,
-    plan: EpisodePlan,
-    resolved: ResolvedPolicy,
-    policy: OpenPolicy,
-    command: Sequence[str],
+    config: RunConfig, plan: EpisodePlan, resolved: ResolvedPolicy, policy: OpenPolicy
 ) -> dict[str, Any]:
     """All that a manifest says of a run but its name, its times and its status."""
     preset = resolved.policy
@@ -249,9 +240,9 @@ def _describe(
         for name, suite in plan.suites.items()
     }
     return {
-        "command": shlex.join(command),
+        "command": provenance.command(),
         "mode": config.mode,
-        "policy": config.policy,
+        "policy": policy_name(config.policy),
         "weights_sha256": None if config.random_weights else weights_sha256(preset),
         "random_weights": preset.kind == "oxygen" and (config.random_weights or not preset.weights),
         "assets": next(iter(protocol.values()))["assets"],

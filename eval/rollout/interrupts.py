@@ -8,7 +8,7 @@ import signal
 from types import FrameType
 from typing import Self
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+from configs.signals import SIGNALS
 
 
 class Interrupts:
@@ -17,6 +17,7 @@ class Interrupts:
     def __init__(self) -> None:
         self._noted = False
         self._before: dict[signal.Signals, signal._HANDLER] = {}
+        self._descriptor = -1
 
     @property
     def noted(self) -> bool:
@@ -29,12 +30,14 @@ class Interrupts:
             raise KeyboardInterrupt
 
     def __enter__(self) -> Self:
-        self._before = {number: signal.signal(number, self._note) for number in _SIGNALS}
+        self._descriptor = signal.set_wakeup_fd(-1)
+        self._before = {number: signal.signal(number, self._note) for number in SIGNALS}
         return self
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
+        signal.set_wakeup_fd(self._descriptor, warn_on_full_buffer=False)
 
     def _note(self, number: int, _: FrameType | None) -> None:
         if self._noted:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Group, Parameter
 
-from configs.cli import Names, Numbers, run_app, spelt
+from configs.cli import Names, Numbers, run_app, spelt, usable_folder
 from configs.errors import UsageError
 from configs.load import check, read_mapping
 from configs.schema import RunConfig
@@ -141,7 +141,7 @@ def train(  # noqa: PLR0913 - one parameter per option of the command line
     if minutes is not None and not minutes > 0:
         raise UsageError(f"--minutes is {minutes}; give more than 0")
     _check_folder(output_dir, resume=resume)
-    preset = read_mapping(TrainConfig, config) if config else {}
+    preset = {} if config is None else read_mapping(TrainConfig, config)
     check(TrainConfig, preset, source=config or "")
     flags = {key: value for key, value in given.items() if value is not None}
     before = asked_in(output_dir) if resume else {}
@@ -256,7 +256,7 @@ def _early(folder: Path) -> str:
 
 
 def _check_folder(folder: Path, *, resume: bool) -> None:
-    begun = (folder / RUN_FILE).is_file()
+    begun = (usable_folder(folder, "--output-dir") / RUN_FILE).is_file()
     if begun and not resume:
         raise UsageError(f"{folder} holds a training; go on with --resume, or give another --output-dir")
     if resume and not begun:

@@ -236,7 +236,7 @@ def _rolled_out(assignment: Assignment, saved: Path) -> Mapping[str, float]:
         return {}
     config = assignment.rollouts.model_copy(update={"policy": str(saved)})
     run = new_run(assignment.folder / "rollouts", config)
-    (results,) = run_evaluation(run, monitor=Console, command=_resuming(assignment))
+    (results,) = run_evaluation(run, monitor=Console)
     rates = {suite: row["pc_success"] for suite, row in results["per_suite"].items()}
     return {f"{suite}_pc_success": rate for suite, rate in rates.items() if rate is not None}
 

@@ -1,11 +1,11 @@
 """Every command line refuses bad input in one line, and takes its lists in whatever way people write them."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import pytest
-from cyclopts import App
+from cyclopts import App, Parameter
 
-from configs.cli import Names, Numbers, run_app
+from configs.cli import Names, Numbers, run_app, usable_folder
 from configs.errors import UsageError
 
 
@@ -56,7 +56,12 @@ def test_a_list_of_numbers_takes_ranges_with_both_ends(capsys):
 
 
 def demo(
-    *, suite: Names = ("a",), task_ids: Numbers = (0,), trials: int = 1, mode: Literal["one", "two"] = "one"
+    *,
+    suite: Names = ("a",),
+    task_ids: Numbers = (0,),
+    trials: int = 1,
+    limit: Annotated[int | None, Parameter(name="--limit")] = None,
+    mode: Literal["one", "two"] = "one",
 ):
     """The options of a command that does nothing."""
 
@@ -72,6 +77,12 @@ def demo(
         (["--task-ids", "-1"], "-1"),
         (["--trials", "many"], "many"),
         (["--trials"], "--trials"),
+        (["--trials", "10.7"], "--trials '10.7': give a whole number"),
+        (["--trials", "10.0"], "--trials '10.0': give a whole number"),
+        (["--limit", "1.5"], "--limit '1.5': give a whole number"),
+        (["--limit", "0x10"], "--limit '0x10': give a whole number"),
+        (["--task-ids", "0-99999999999"], "100000000000 numbers; at most 100000"),
+        (["--task-ids", "9" * 5000], "is neither a number (7) nor a range"),
         (["--trials", "1", "--trials", "2"], "--trials"),
         (["--mode", "tow"], "two"),
         (["stray"], "stray"),
@@ -121,3 +132,34 @@ def test_help_goes_to_stdout_and_succeeds(capsys):
     code, out, err = outcome(demo, ["--help"], capsys)
     assert (code, err) == (0, "")
     assert "--task-ids" in out
+
+
+def test_whole_numbers_may_have_a_sign(capsys):
+    seen = []
+
+    def command(*, trials: int) -> None:
+        seen.append(trials)
+
+    for given in ("7", "+7", "-7"):
+        assert outcome(command, [f"--trials={given}"], capsys)[0] == 0
+    assert seen == [7, 7, -7]
+
+
+def test_a_folder_may_be_there_or_be_made(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path)
+    for path in (tmp_path, tmp_path / "a" / "b", tmp_path / "link" / "a"):
+        assert usable_folder(path, "--output-dir") == path
+    assert list(tmp_path.iterdir()) == [tmp_path / "link"]
+
+
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    for path, why in {
+        tmp_path / "file": "is no folder",
+        tmp_path / "file" / "a": "file is no folder",
+        tmp_path / "link": "is a link to nothing",
+        tmp_path / "link" / "a" / "b": "link is a link to nothing",
+    }.items():
+        with pytest.raises(UsageError, match=f"--output-dir .*{why}; give another"):
+            usable_folder(path, "--output-dir")

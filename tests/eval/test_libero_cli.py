@@ -1,8 +1,11 @@
 """`python -m eval.libero`: bad input is one line and exit code 2, and nothing is left behind."""
 
 import os
+import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 
@@ -215,6 +218,9 @@ def test_a_file_of_ones_own(started, tmp_path):
         ("--policy noop --max-steps 0", ["max_steps", "0"]),
         ("--policy noop --wordings held-out", ["'held-out'", "did you mean 'held_out'"]),
         ("--seed x", ["--seed", "x"]),
+        ("--policy noop --max-steps 10.7", ["--max-steps '10.7'", "whole number"]),
+        ("--policy noop --task-ids 0-99999999999", ["100000000000 numbers", "at most 100000"]),
+        ("--config=", ["unknown config ''"]),
         ("--smoke --config demo", ["--smoke", "--config"]),
         ("--language-tasks narate --policy tiny", ["'narate'", "did you mean 'narration'"]),
         ("--config absent.yaml", ["absent.yaml"]),
@@ -235,6 +241,30 @@ def test_bad_input_is_one_line_on_stderr(line, parts, tmp_path, capsys, monkeypa
     assert captured.err.count("\n") == 1
     for part in parts:
         assert part in captured.err
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_link_to_nothing_is_no_output_folder(tmp_path, capsys):
+    (tmp_path / "runs").symlink_to(tmp_path / "nowhere")
+    assert call("--policy", "noop", "--output-dir", str(tmp_path / "runs")) == 2
+    assert "runs is a link to nothing" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("loaded", "code"),
+    [("pydantic_core", -signal.SIGINT), ("jax", 130)],
+    ids=["while it is imported", "while the policy is loaded"],
+)
+def test_ctrl_c_before_the_first_episode_ends_the_program_at_once(tmp_path, loaded, code):
+    """Until then there is nothing to be kept whole. Shells show 130 either way."""
+    command = [sys.executable, "-m", "eval.libero", "--smoke", "--output-dir", str(tmp_path / "runs")]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while loaded not in (Path("/proc") / str(process.pid) / "maps").read_text():
+        time.sleep(0.02)
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=2)
+    assert (process.returncode, out, err) == (code, "", "")
     assert not (tmp_path / "runs").exists()
 
 

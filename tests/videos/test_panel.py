@@ -1,12 +1,14 @@
 """A picture shows what it is given, and nothing a model says can break it."""
 
 import dataclasses
+from typing import get_args
 
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from configs.schema import Mode
 from videos import theme
 from videos.panel import Caption, compose
 from videos.text import clean, load_font, wrap
@@ -45,6 +47,20 @@ _LEFT = theme.sidebar_left(2) + theme.PADDING
 MEMORY = (_LEFT, theme.MEMORY_TOP, _LEFT + theme.SIDEBAR_TEXT, theme.MEMORY_TOP + theme.MEMORY_HEIGHT)
 HEADER = (theme.MARGIN, 0, theme.picture_size(2)[0] - theme.MARGIN, theme.CAMERA_TOP)
 NUMBERS = (_LEFT, theme.NUMBERS_TOP, _LEFT + theme.SIDEBAR_TEXT, theme.MEMORY_TOP - theme.PADDING)
+
+
+def luminance(colour):
+    """Relative luminance, as WCAG has it."""
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in np.array(colour) / 255]
+    return np.dot([0.2126, 0.7152, 0.0722], linear)
+
+
+@pytest.mark.parametrize("mode", get_args(Mode))
+def test_every_mode_has_a_colour_that_can_be_read_on_the_card_and_in_a_figure(mode):
+    colour = luminance(theme.MODE_COLOURS[mode])
+    assert (colour + 0.05) / (luminance(theme.CARD) + 0.05) > 3.8
+    assert 1.05 / (colour + 0.05) > 3.8
+    assert len(set(theme.MODE_COLOURS.values())) == len(get_args(Mode))
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])

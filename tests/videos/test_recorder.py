@@ -45,16 +45,19 @@ def decode(path):
 
 
 @pytest.mark.parametrize(
-    ("control_hz", "pieces"), [(20.0, [5, 5, 3]), (20.0, [1]), (15.0, [8, 8, 8, 1]), (20.0, [5, 7, 1, 2])]
+    ("control_hz", "pieces", "held"),
+    [(20.0, [5, 5, 3], 30), (20.0, [1], 30), (15.0, [8, 8, 8, 1], 23), (20.0, [5, 7, 1, 40], 40)],
 )
-def test_the_video_has_one_frame_per_control_step_at_the_control_rate(tmp_path, control_hz, pieces):
+def test_the_video_has_one_frame_per_control_step_and_a_second_and_a_half_to_read_the_outcome(
+    tmp_path, control_hz, pieces, held
+):
     path = record(tmp_path / "task00_ep000", pieces, control_hz=control_hz)
     info, frames = decode(path)
-    assert len(frames) == sum(pieces)
+    assert len(frames) == sum(pieces[:-1]) + held
     assert f" {control_hz:g} fps" in info
     hours, minutes, seconds = re.search(r"Duration: (\d+):(\d+):([\d.]+)", info).groups()
     duration = 3600 * int(hours) + 60 * int(minutes) + float(seconds)
-    assert duration == pytest.approx(sum(pieces) / control_hz, abs=0.011)  # printed in hundredths
+    assert duration == pytest.approx(len(frames) / control_hz, abs=0.011)  # printed in hundredths
 
 
 def test_it_is_h264_in_yuv420p_with_its_index_in_front(tmp_path):

@@ -94,9 +94,10 @@ def evaluate(monkeypatch, tmp_path):
     monkeypatch.setattr(evaluation, "find_assets", lambda source: FakeAssets(name="no-physics", path=Path()))
     monkeypatch.setattr("eval.rollout.worlds.LiberoSim", lambda task, **_: FakeWorld(success_at=12))
 
-    def run(policy: Path, *options: str) -> Path:
+    def run(policy: Path, *options: str, init_ids: str = "1,2") -> Path:
         folder = tmp_path / f"runs_{len(list(tmp_path.iterdir()))}"
-        what = ["--policy", str(policy), "--suite", "libero_object", "--task-ids", "0,1", "--init-ids", "1,2"]
+        where = ["--suite", "libero_object", "--task-ids", "0,1", "--init-ids", init_ids]
+        what = ["--policy", str(policy), *where]
         texts = [] if "--language-tasks" in options else ["--language-tasks", "narration"]
         how = [*texts, "--video", "none", "--output-dir", str(folder), *options]
         assert libero.app([*what, *how], result_action="return_value") == 0

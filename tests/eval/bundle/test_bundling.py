@@ -1,6 +1,7 @@
 """`python -m eval.bundle`: what is served is put into the package, and nothing beside it."""
 
 import hashlib
+import itertools
 import json
 import math
 import shutil
@@ -11,6 +12,7 @@ import yaml
 
 from configs.errors import UsageError
 from configs.schema import RunConfig
+from eval.bundle import bundling
 from eval.bundle.__main__ import app
 from eval.bundle.bundling import bundle
 from eval.bundle.card import CARD_FILE
@@ -99,6 +101,39 @@ def test_what_cannot_be_bundled_is_refused_and_changes_nothing(tmp_path, checkpo
     with pytest.raises(UsageError, match="at most 16000000 are bundled"):
         bundle(other, [], target, data=[])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["other"]
+
+
+class Killed(BaseException):
+    """Nothing handles it."""
+
+
+@pytest.mark.parametrize("change", range(4))
+def test_a_kill_while_it_is_put_in_place_loses_nothing(shipped, checkpoint, evaluate, monkeypatch, change):
+    """What is bundled is whole where it was, or the next bundling puts it back."""
+    run, count = evaluate(shipped), itertools.count()
+
+    def dying(act):
+        def acted(*arguments, **options):
+            if next(count) >= change:
+                raise Killed
+            return act(*arguments, **options)
+
+        return acted
+
+    contents, put_in_place = read_contents(shipped), bundling._put_in_place
+    with monkeypatch.context() as dies:
+
+        def killed(*folders):
+            dies.setattr(Path, "rename", dying(Path.rename))
+            dies.setattr(bundling.shutil, "rmtree", dying(shutil.rmtree))
+            put_in_place(*folders)
+
+        dies.setattr(bundling, "_put_in_place", killed)
+        with pytest.raises(Killed):
+            bundle(None, [run], shipped, data=[])
+    made = bundle(None, [], shipped, data=[])
+    assert made.contents == contents
+    assert sorted(path.name for path in shipped.parent.iterdir()) == ["tiny"]
 
 
 @pytest.mark.parametrize("part", ["training.json", "model.safetensors", "tokenizer.model"])

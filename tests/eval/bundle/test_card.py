@@ -8,6 +8,7 @@ from eval.bundle.card import CARD_FILE, ranges, render
 from eval.bundle.contents import read_contents
 from eval.bundle.data import read_demonstrated
 from eval.bundle.results import merged, read_results
+from eval.bundle.splits import TEST_STATES
 from eval.policies.checkpoints import read_record
 from oxygen.training.recipe import Recipe
 from oxygen.weights.source import bundled
@@ -34,6 +35,7 @@ def test_the_card_tells_the_hash_the_parameters_the_data_and_the_recipe(shipped)
         "| recipe.reach.texts | yes |",
         "libero_goal: 0–1; 0–1, 3",
         "narration (`Narrate: `)",
+        "reserved: no demonstration",
         "None has been recorded for these weights yet.",
         "| success | libero_spatial, stand-ins | ≥ 80 % | – | – | – | – | not measured |",
         "| narration: target | libero_object, real assets | ≥ 95 % | – | – | – | – | not measured |",
@@ -87,6 +89,31 @@ def test_results_are_of_the_runs_with_intervals_and_what_training_has_seen(shipp
     assert "libero_goal on a, libero_object on a" in card
     born = json.loads((solved / "results.json").read_text())["per_suite"]["libero_object"]["texts"]
     assert f"phase {born['narration']['born']['phase']['pc']:.1f}" in card
+
+
+def test_reserved_states_are_the_test_set_and_all_others_are_development(shipped, evaluate):
+    words = ("--wordings", "held_out")
+    first, last = str(TEST_STATES[0]), str(TEST_STATES[-1] + 1)
+    for states, options in {
+        f"{first}-{TEST_STATES[19]}": words,  # the test set
+        f"{first},1000": words,  # a mixture
+        last: words,  # beyond it
+        TEST_STATES[1]: (),  # in words that training saw
+    }.items():
+        bundle(None, [evaluate(shipped, *options, init_ids=str(states))], shipped, data=[])
+    card = (shipped / CARD_FILE).read_text()
+    assert card.index("## Test") < card.index("## Targets") < card.index("## Development")
+    test, development = card.partition("## Targets")[::2]
+    assert "| libero_object | no-physics (00000000) | unified | 40 | 100.0 % |" in test
+    assert test.count("| 500000–500019 | none |") == 1
+    assert "500050" not in test
+    assert "500000–500019" not in development.partition("## Again")[0]
+    assert [each for each in ("1000, 500000", "500050 |", "500001 |") if each not in development] == []
+    assert f"--init-ids {first}-{TEST_STATES[19]} " in card
+
+
+def test_the_card_says_whether_noise_is_drawn(shipped):
+    assert "It draws no noise: the flow begins at zero" in render(shipped)
 
 
 def test_runs_of_one_name_on_other_episodes_are_results_of_their_own(shipped, evaluate):

@@ -152,7 +152,7 @@ def test_failures_are_kept_if_asked_for_and_teach_no_action(tmp_path, capsys):
     assert [f".{NEVER}.7." in key for key in about["failed"]] == [True]
     before = contents(tmp_path)
     assert collect(tmp_path, **both) == 0
-    assert "2 of 2 episodes were played before" in " ".join(capsys.readouterr().out.split())
+    assert "Played before: 2 of 2 episodes." in " ".join(capsys.readouterr().out.split())
     assert contents(tmp_path) == before
     with pytest.raises(UsageError, match="keep_failures True, not False"):
         collect(tmp_path, **{**both, "keep_failures": False})

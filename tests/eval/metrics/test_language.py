@@ -15,6 +15,7 @@ from eval.metrics.language import (
     grade_memory,
     grade_narration,
 )
+from eval.records.schema import RunFolder
 from oxygen.policy.reply import TextFinished
 from sim_envs.truth.account import Deed, Fact, Memory, Narration, Phase, Truth, Verb
 from sim_envs.truth.wording import WORDINGS, narrate, remember
@@ -167,13 +168,16 @@ def test_other_language_tasks_are_nobodys_business():
     assert graded([truth()], [text("poem", "All done.", born=0)]) == {}
 
 
-def test_scores_survive_the_record_and_records_without_them_still_load():
+def test_scores_survive_the_record_and_records_without_them_still_load(tmp_path):
     scores = graded([truth()], [text("narration", "All done.", born=0)])
     result = episode(key(), texts=scores)
-    record = json.loads(json.dumps(result.to_json()))
-    assert type(result).from_json(record) == result
+    folder = RunFolder(tmp_path)
+    folder.append(result)
+    record = json.loads(folder.episodes_path.read_text())
+    assert folder.episodes() == {result.key: result}
     del record["texts"]
-    assert type(result).from_json(record).texts == {}
+    folder.episodes_path.write_text(json.dumps(record) + "\n")
+    assert folder.episodes()[result.key].texts == {}
 
 
 @pytest.mark.parametrize(("hits", "of"), [(2, 1), (-1, 1), (1, 0)])

@@ -2,13 +2,14 @@
 
 import dataclasses
 import json
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from configs.errors import UsageError
-from eval.records.json_files import read_json_lines, write_json
+from eval.records.json_files import append_json_line, read_json_lines, write_json
 from eval.records.schema import EpisodeResult, Outcome, RequestCounts, RunFolder
 from sim_envs.world import EpisodeKey
 
@@ -88,3 +89,11 @@ def test_a_json_file_is_replaced_whole(tmp_path):
     write_json(path, {"a": "ü"})
     assert json.loads(path.read_text()) == {"a": "ü"}
     assert [file.name for file in tmp_path.iterdir()] == ["manifest.json"]
+
+
+def test_adding_a_line_reads_no_more_than_the_end_of_the_file(tmp_path, monkeypatch):
+    path = tmp_path / "episodes.jsonl"
+    append_json_line(path, {"n": 0})
+    monkeypatch.setattr(Path, "read_bytes", lambda self: pytest.fail(f"{self} is read whole"))
+    append_json_line(path, {"n": 1})
+    assert [record["n"] for record in read_json_lines(path)] == [0, 1]

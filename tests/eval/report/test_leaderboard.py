@@ -132,13 +132,12 @@ def test_the_protocol_of_other_suites_does_not_matter(tmp_path):
     assert len(tables(leaderboard([tmp_path]))["libero_object"]) == 1
 
 
-def test_what_cannot_be_ranked_is_listed_with_its_reason(tmp_path):
+def test_what_cannot_be_ranked_is_listed_with_its_reason(tmp_path, capsys):
     RunBuilder.at(tmp_path / "fine").add_all("s")
     RunBuilder.at(tmp_path / "stopped", status="interrupted", n_planned=40).add_all("stt")
     RunBuilder.at(tmp_path / "errors").add_all("ee")
     RunBuilder.at(tmp_path / "empty-but-complete")
     RunBuilder.at(tmp_path / "torn").folder.manifest_path.write_text('{"run_id": ')
-    RunBuilder.at(tmp_path / "garbled").add_all("s").folder.results_path.write_text('{"per_suite": 3}')
     RunBuilder.at(tmp_path / "nonsense").folder.episodes_path.write_text("nonsense\n")
     (tmp_path / "unsaid").mkdir()
     (tmp_path / "unsaid" / "results.json").write_text("{}")
@@ -151,13 +150,31 @@ def test_what_cannot_be_ranked_is_listed_with_its_reason(tmp_path):
         "errors": "2 of 2 episodes",
         "empty-but-complete": "no episode",
         "torn": "manifest.json",
-        "garbled": "results.json",
         "nonsense": "episodes.jsonl",
         "unsaid": "not a run: cannot read manifest.json",
     }
     assert set(reasons) == {f"`{name}`" for name in expected}
     for name, words in expected.items():
         assert words in reasons[f"`{name}`"]
+    said = capsys.readouterr().err.splitlines()
+    assert [line.split(":")[0] for line in said] == [
+        f"passed over {tmp_path / name}" for name in ("nonsense", "torn", "unsaid")
+    ]
+
+
+@pytest.mark.parametrize("content", [b"[]", b"\xff\xfe", b"3", b"null"])
+@pytest.mark.parametrize("file", ["manifest.json", "episodes.jsonl", "queries"])
+def test_a_damaged_run_does_not_keep_the_others_from_being_ranked(tmp_path, capsys, file, content):
+    RunBuilder.at(tmp_path / "fine").add_all("s")
+    damaged = RunBuilder.at(tmp_path / "damaged").add_all("s")
+    path = damaged.folder.queries_path(key()) if file == "queries" else damaged.path / file
+    path.write_bytes(content + b"\n")
+    markdown = leaderboard([tmp_path])
+    assert [row["run"] for (row,) in tables(markdown)["libero_object"]] == ["fine"]
+    assert list(not_ranked(markdown)) == ["`damaged`"]
+    said = capsys.readouterr().err
+    assert said.startswith(f"passed over {damaged.path}: ")
+    assert said.count("\n") == 1
 
 
 def test_what_is_no_evaluation_is_passed_over(tmp_path, capsys):
@@ -173,6 +190,18 @@ def test_what_is_no_evaluation_is_passed_over(tmp_path, capsys):
     assert [row["run"] for (row,) in tables(markdown)["libero_object"]] == ["run"]
     assert not_ranked(markdown) == {}
     assert command([tmp_path / "train"], capsys)[0] == 2
+    RunBuilder.at(checkpoints.parent / "rollouts" / "run").add_all("s")
+    assert leaderboard([tmp_path]) == markdown
+    assert list(tables(leaderboard([checkpoints.parent]))) == ["libero_object"]
+
+
+def test_runs_lie_anywhere_beneath(tmp_path):
+    for name in ("run", "here/run", "here/and/there"):
+        RunBuilder.at(tmp_path / name).add_all("s")
+    RunBuilder.at(tmp_path / "here" / ".draft").add_all("s")
+    (tmp_path / "here" / "back").symlink_to(tmp_path)
+    (rows,) = tables(leaderboard([tmp_path]))["libero_object"]
+    assert [row["run"] for row in rows] == ["there", "run", "run"]
 
 
 def test_a_suite_without_graded_episodes_does_not_hide_the_others(tmp_path):
@@ -182,11 +211,12 @@ def test_a_suite_without_graded_episodes_does_not_hide_the_others(tmp_path):
     assert "libero_goal" in not_ranked(markdown)["`run`"]
 
 
-def test_results_on_disk_and_results_made_anew_are_the_same_row(tmp_path):
-    run = RunBuilder.at(tmp_path / "run").add_all("stst")
-    before = leaderboard([tmp_path])
+def test_what_counts_are_the_episodes_whatever_the_results_on_disk_say(tmp_path):
+    run = RunBuilder.at(tmp_path / "run").add_all("tttttt")
     write_json(run.folder.results_path, summarize(run.path))
-    assert leaderboard([tmp_path]) == before
+    run.add(episode(key(5)))
+    (rows,) = tables(leaderboard([tmp_path]))["libero_object"]
+    assert rows[0]["success"] == "16.7 %"
 
 
 def test_several_paths_are_one_table_and_no_run_counts_twice(tmp_path):
@@ -202,7 +232,7 @@ def test_the_command_prints_or_writes(tmp_path, capsys):
     code, printed, err = command([tmp_path / "runs"], capsys)
     assert (code, err) == (0, "")
     code, out, _ = command([tmp_path / "runs", "--output", tmp_path / "board.md"], capsys)
-    assert (code, out) == (0, "")
+    assert (code, out) == (0, f"{tmp_path / 'board.md'}\n")
     assert (tmp_path / "board.md").read_text() == printed
 
 

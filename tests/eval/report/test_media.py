@@ -21,10 +21,14 @@ def readme(tmp_path):
     return path
 
 
-def call(run, readme) -> int:
+def command(*arguments) -> int:
     with pytest.raises(SystemExit) as stopped:
-        run_app(app, [str(run), "--readme", str(readme), "--docs", str(readme.parent / "docs")])
+        run_app(app, [str(argument) for argument in arguments])
     return stopped.value.code
+
+
+def call(run, readme) -> int:
+    return command(run, "--readme", readme)
 
 
 def took(arms, times) -> None:
@@ -82,6 +86,23 @@ def test_a_page_without_its_two_markers_is_left_as_it_is(tmp_path, readme, stage
     assert call(arms[0].folder.path, readme) == 2
     assert "demo: begin" in capsys.readouterr().err
     assert readme.read_text() == page
+    assert not (tmp_path / "docs").exists()
+
+
+def test_without_a_readme_the_command_says_what_it_would_write_and_writes_nothing(
+    tmp_path, readme, stage, capsys, monkeypatch
+):
+    arms = begin(tmp_path / "runs", ASKED.model_copy(update={"video": "all", "task_ids": (0,)}))
+    run_evaluation(*arms)
+    monkeypatch.chdir(tmp_path)  # where a README.md lies
+    capsys.readouterr()
+    assert command(arms[0].folder.path) == 0
+    printed = capsys.readouterr().out
+    assert "| `unified` | 2 of 2 |" in printed
+    assert "Nothing is written. With --readme FILE" in printed
+    assert readme.read_text() == PAGE
+    assert not (tmp_path / "docs").exists()
+    assert command(arms[0].folder.path, "--docs", "docs") == 2
 
 
 @pytest.mark.parametrize(

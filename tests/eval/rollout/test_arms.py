@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import itertools
 import json
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from configs.arms import ArmsConfig
 from configs.errors import UsageError
 from configs.schema import RunConfig
 from eval.policies.engine import Served, open_policies, read_cast
+from eval.records import run_folders
+from eval.records.reader import find_runs
 from eval.records.run_folders import Run, claimed, find_unfinished, new_run
 from eval.records.schema import RunFolder
 from eval.report.comparison import compare
@@ -145,10 +148,10 @@ def test_two_evaluations_that_begin_at_once_both_run_and_leave_nothing_empty(tmp
     with contextlib.ExitStack() as claims:
         theirs = [claims.enter_context(claimed(arm)) for arm in first]
         run_evaluation(*second)
-        assert [list(arm.folder.path.glob("*.json")) for arm in theirs] == [[], []]
+        assert [arm.folder.path.exists() for arm in theirs] == [False, False]
     left = {path.name: RunFolder(path) for path in tmp_path.iterdir()}
     ours = sorted(left.keys() - {arm.folder.run_id for arm in theirs})
-    assert len(left) == 4
+    assert len(ours) == len(left) == 2
     assert [left[name].read_manifest()["status"] for name in ours] == ["complete", "complete"]
     assert [sorted(left[name].read_manifest()["arms"]) for name in ours] == [ours, ours]
     assert not compare(*(left[name] for name in ours)).actions.n_uneven
@@ -210,6 +213,52 @@ def test_arms_with_a_deadline_are_found_again(tmp_path, stage):
     with pytest.raises(KeyboardInterrupt):
         run_evaluation(*begin(tmp_path, asked))
     assert [run.config for run in find_unfinished(tmp_path, {"deadline_ms": 90.0})] == recorded(asked)
+
+
+class Killed(BaseException):
+    """Nothing handles it, and after it nothing is written any more."""
+
+
+def kill_before(write: int, monkeypatch) -> None:
+    """Let the process die before its n-th change of the file system, the first being 0."""
+    begun = itertools.count()
+
+    def dying(change):
+        def changed(*arguments, **options):
+            if next(begun) >= write:
+                raise Killed
+            return change(*arguments, **options)
+
+        return changed
+
+    for owner, names in {
+        Path: ("mkdir", "rename", "replace", "rmdir", "unlink"),
+        run_folders.shutil: ("rmtree",),
+    }.items():
+        for name in names:
+            monkeypatch.setattr(owner, name, dying(getattr(owner, name)))
+
+
+@pytest.mark.parametrize("write", range(16))
+def test_a_kill_while_an_evaluation_begins_leaves_nothing_or_all_of_it(tmp_path, stage, monkeypatch, write):
+    output_dir = tmp_path / "runs"
+    output_dir.mkdir()
+    with monkeypatch.context() as dying:
+        kill_before(write, dying)
+        with pytest.raises(Killed):
+            run_evaluation(*begin(output_dir))
+    seen = [path for path in output_dir.iterdir() if not path.name.startswith(".")]
+    if seen:
+        again = find_unfinished(output_dir, {"mode": ("isolated", "unified")})
+        run_evaluation(*again)
+        assert [run.config for run in again] == recorded(ASKED)
+        assert [len(run.folder.episodes()) for run in again] == [4, 4]
+        assert {run.folder.path for run in again} == set(output_dir.iterdir())
+    else:
+        assert find_runs([output_dir]) == []
+        with pytest.raises(UsageError, match="nothing to resume"):
+            find_unfinished(output_dir, {})
+        run_evaluation(*begin(output_dir))
 
 
 def test_an_arm_that_was_renamed_goes_on_alone(tmp_path, stage):

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from configs.errors import UsageError
-from eval.records.run_folders import claimed, new_run
+from eval.leaderboard import leaderboard
+from eval.records.run_folders import begin, claimed, new_run
 from eval.records.schema import RunFolder
 from eval.rollout import evaluation
 from eval.rollout.evaluation import exit_code, run_evaluation
@@ -149,12 +150,26 @@ def test_runs_begun_in_the_same_second_have_folders_of_their_own(tmp_path, polic
     assert len([path for path in tmp_path.iterdir() if RunFolder(path).manifest_path.exists()]) == 3
 
 
+def test_a_policy_of_a_file_goes_by_the_name_in_it_and_what_was_typed_is_kept(tmp_path, policy, capsys):
+    file = tmp_path / "remote.yaml"
+    file.write_text("name: mine\nkind: noop\ndescription: does nothing\n")
+    config = CONFIG.model_copy(update={"policy": str(file), "task_ids": (0,)})
+    run = new_run(tmp_path / "runs", config)
+    run_evaluation(run)
+    manifest = run.folder.read_manifest()
+    assert run.folder.run_id.endswith("-mine-unified")
+    assert (manifest["policy"], manifest["config"]["policy"]) == ("mine", str(file))
+    assert capsys.readouterr().out.startswith("mine in mode unified")
+    assert "| mine |" in leaderboard([tmp_path / "runs"])
+
+
 def test_one_name_taken_by_many_at_once_becomes_as_many_folders(tmp_path):
     wanted, together = new_run(tmp_path, CONFIG), threading.Barrier(8)
 
     def claim(_):
         together.wait()
         with claimed(wanted) as run:
+            begin([run], [{"run_id": run.folder.run_id}])
             return run.folder.path
 
     with ThreadPoolExecutor(8) as pool:
@@ -164,8 +179,9 @@ def test_one_name_taken_by_many_at_once_becomes_as_many_folders(tmp_path):
 
 
 def test_a_policy_whose_name_looks_like_a_pattern_has_folders_too(tmp_path):
-    wanted = new_run(tmp_path, CONFIG.model_copy(update={"policy": "mine/tiny[2].yaml"}))
+    wanted = new_run(tmp_path, CONFIG.model_copy(update={"policy": "mine/tiny[2]"}))
     with claimed(wanted) as first, claimed(wanted) as second:
+        begin([first, second], [{}, {}])
         assert first.folder.path.is_dir()
         assert second.folder.path.is_dir()
         assert first.folder != second.folder

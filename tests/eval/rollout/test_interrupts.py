@@ -4,9 +4,11 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
+from configs.signals import ends_at_once
 from eval.rollout.interrupts import Interrupts
 
 
@@ -24,6 +26,15 @@ def test_the_handlers_from_before_are_back_afterwards():
     with Interrupts():
         assert signal.getsignal(signal.SIGINT) != before
     assert signal.getsignal(signal.SIGINT) == before
+
+
+def test_what_heeds_signals_between_queries_takes_them_from_what_ends_at_once():
+    with ends_at_once():
+        with Interrupts() as interrupts:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(0.05)  # the thread that ends the process has had its chance
+            assert interrupts.noted
+        assert signal.set_wakeup_fd(-1) >= 0
 
 
 def test_a_second_signal_stops_at_once():

@@ -1,5 +1,6 @@
 """An interrupted run is completed by resuming it, unless its episodes would then not be of one kind."""
 
+import errno
 import json
 from pathlib import Path
 
@@ -137,3 +138,62 @@ def test_resume_finds_only_what_agrees_with_the_options_given(tmp_path, policy):
     assert find_unfinished(tmp_path, {"suites": ("libero_object", "libero_goal")})[0].resumed
     with pytest.raises(UsageError, match="nothing to resume"):
         find_unfinished(tmp_path, {"seed": 8})
+
+
+def test_a_run_is_complete_only_once_its_results_are_on_disk(tmp_path, policy, monkeypatch):
+    run = new_run(tmp_path, CONFIG)
+    with monkeypatch.context() as failing:
+        failing.setattr(evaluation, "write_json", no_space)
+        with pytest.raises(OSError, match="no space"):
+            run_evaluation(run)
+    assert run.folder.read_manifest()["status"] == "running"
+    played = len(policy.episodes)
+    run_evaluation(*find_unfinished(tmp_path, {}))
+    assert run.folder.read_manifest()["status"] == "complete"
+    assert len(policy.episodes) == played
+    results = run.folder.results_path.read_bytes()
+    run.folder.results_path.unlink()  # as versions left it that said "complete" too early
+    run_evaluation(*find_unfinished(tmp_path, {}))
+    assert run.folder.results_path.read_bytes() == results
+
+
+def no_space(*_) -> None:
+    raise OSError(errno.ENOSPC, "no space left on device")
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("manifest.json", b"[]"),
+        ("manifest.json", b'{"status": "running"}'),
+        ("manifest.json", b"\xff\xfe"),
+        ("manifest.json", b'{"run_id": '),
+        ("episodes.jsonl", b"[]\n"),
+        ("episodes.jsonl", b'{"key": 3}\n'),
+        ("episodes.jsonl", b"\xff\n"),
+    ],
+)
+def test_resume_passes_over_what_it_cannot_read_and_names_it(tmp_path, policy, capsys, file, content):
+    wanted = new_run(tmp_path, CONFIG)
+    policy.interrupted_at = 3
+    with pytest.raises(KeyboardInterrupt):
+        run_evaluation(wanted)
+    damaged = new_run(tmp_path, CONFIG)
+    run_evaluation(damaged)
+    (damaged.folder.path / file).write_bytes(content)
+    capsys.readouterr()
+    (again,) = find_unfinished(tmp_path, {})
+    assert again.folder == wanted.folder
+    said = capsys.readouterr().err
+    assert said.startswith(f"passed over {damaged.folder.path}: ")
+    assert said.count("\n") == 1
+
+
+def test_resume_passes_over_a_run_with_which_an_option_does_not_go(tmp_path, policy):
+    policy.interrupted_at = 3
+    for mode in ("unified", "shared"):
+        with pytest.raises(KeyboardInterrupt):
+            run_evaluation(new_run(tmp_path, CONFIG.model_copy(update={"mode": mode})))
+        policy.interrupted_at += 4
+    with pytest.raises(UsageError, match="nothing to resume"):
+        find_unfinished(tmp_path, {"deadline_ms": 90.0})

@@ -132,6 +132,7 @@ def test_every_checkpoint_is_rolled_out_and_the_last_line_names_the_policy(whole
     runs = [RunFolder(run).read_manifest() for run in sorted((whole.folder / "rollouts").iterdir())]
     saved = sorted((whole.folder / "checkpoints").iterdir())
     assert [run["config"]["policy"] for run in runs] == [str(each) for each in saved]
+    assert not any("eval.libero" in run["command"] for run in runs)  # which nobody typed
     assert f"The policy: python -m eval.libero --policy {saved[-1]}" in whole.printed
 
 

@@ -1,0 +1,54 @@
+"""Instructions in few characters: what all rows share is left out, what tells them apart is kept."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+ELLIPSIS = "…"
+
+
+def shortened(labels: Sequence[str], width: int) -> list[str]:
+    """The labels in at most `width` characters each; as they are where all of them fit.
+
+    Words that all of them begin or end with are left out first. What is still too long loses words in its
+    middle: those after which it could not be taken for another row.
+    """
+    if max(map(len, labels), default=0) <= width:
+        return list(labels)
+    ways = [_ways(label, width) for label in _without_shared_words(labels)]
+    rows_of = Counter(way for label in ways for way in dict.fromkeys(label))
+    return [min(label, key=lambda way: rows_of[way]) for label in ways]
+
+
+def _ways(label: str, width: int) -> list[str]:
+    """The label in at most `width` characters, the best way first: whole words, a gap near the middle."""
+    heads = sorted(range(width), key=lambda head: abs(2 * head - width))
+    return [_cut(label, width, head, whole_words=whole) for whole in (True, False) for head in heads]
+
+
+def _without_shared_words(labels: Sequence[str]) -> list[str]:
+    words = [label.split() for label in labels]
+    before = _shared(words)
+    after = _shared([each[before:][::-1] for each in words])
+    return [
+        f"{ELLIPSIS if before else ''}{' '.join(each[before : len(each) - after])}{ELLIPSIS if after else ''}"
+        for each in words
+    ]
+
+
+def _shared(words: Sequence[Sequence[str]]) -> int:
+    """The number of words that all begin with, where each has at least one more; none of a single row."""
+    count = 0
+    while len(words) > 1 and all(len(each) > count + 1 and each[count] == words[0][count] for each in words):
+        count += 1
+    return count
+
+
+def _cut(label: str, width: int, head: int, *, whole_words: bool) -> str:
+    """The label without its middle: at most `head` characters before the gap, and what has room after it."""
+    if len(label) <= width:
+        return label
+    if not whole_words:
+        return f"{label[:head]}{ELLIPSIS}{label[len(label) - (width - head - len(ELLIPSIS)) :]}"
+    first = label[: head + 1].rpartition(" ")[0]
+    last = label[len(label) - (width - len(first) - len(ELLIPSIS)) - 1 :].partition(" ")[2]
+    return f"{first}{ELLIPSIS}{last}"
