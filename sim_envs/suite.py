@@ -4,7 +4,7 @@ import dataclasses
 import importlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import entry_points
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from configs.errors import UsageError, unknown
 from configs.interface import Interface
@@ -77,6 +77,7 @@ class Assets:
         return f"{self.name} ({self.digest[:8]})"
 
 
+@runtime_checkable
 class Suite(Protocol):
     """A suite of tasks under one protocol. Opening it loads no simulator; opening a world does."""
 

@@ -3,7 +3,7 @@
 import dataclasses
 import hashlib
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float64, UInt8
@@ -67,6 +67,7 @@ class PhysicsError(RuntimeError):
     """The physics diverged under finite actions: a failure of the policy that chose them."""
 
 
+@runtime_checkable
 class World(Protocol):
     """A simulator with one task loaded: physics in `advance`, pictures in `observe`, nothing of a policy."""
 

@@ -16,7 +16,15 @@ from eval.records.schema import EpisodeResult, Outcome
 from eval.report.best_video import find_best_video
 from eval.report.comparison import compare
 from eval.report.comparison_tables import show
-from eval.report.tables import MEANING, arms_table, run_table, say_texts, tasks_table, text_notes
+from eval.report.tables import (
+    MEANING,
+    arms_table,
+    run_table,
+    say_invalid_actions,
+    say_texts,
+    tasks_table,
+    text_notes,
+)
 from eval.rollout.plan import EpisodePlan
 
 
@@ -59,13 +67,14 @@ class Console:
         self._progress.stop()
 
     def episode(self, arm: int, result: EpisodeResult) -> None:
-        """Move the bar of the episode's suite in that run; an error is told at once, in one line."""
+        """Move the bar of the episode's suite in that run; what was raised is told at once, in one line."""
         bar = (arm, result.key.suite)
         self._results[bar].append(result)
         self._progress.update(self._bars[bar], advance=1, status=_status(self._results[bar]))
-        if result.outcome is Outcome.ERROR:
+        if result.error is not None:
             # What a policy says of itself is no markup: `[/INST]` is part of a prompt.
-            self._rich.print(f"[red]error[/] in {result.key}: {escape(str(result.error))}", emoji=False)
+            outcome = result.outcome.value.replace("_", " ")
+            self._rich.print(f"[red]{outcome}[/] in {result.key}: {escape(result.error)}", emoji=False)
 
     def interrupted(self) -> None:
         """Say what is safe and how to go on."""
@@ -93,7 +102,8 @@ class Console:
         config = self._runs[0].config
         title = escape(f"{config.policy}, mode {config.mode}")
         self._rich.print(run_table(title, results, width=self._rich.width))
-        self._dim(MEANING, *text_notes([results["overall"]]), *say_texts(results["overall"]))
+        overall = results["overall"]
+        self._dim(MEANING, *say_invalid_actions(overall), *text_notes([overall]), *say_texts(overall))
 
     def _show_arms(self, arms: Mapping[str, Results]) -> None:
         policy = escape(self._runs[0].config.policy)
@@ -102,7 +112,8 @@ class Console:
         self._rich.print(arms_table(arms, width=self._rich.width))
         self._dim(MEANING, *text_notes([results["overall"] for results in arms.values()]))
         for mode, results in arms.items():
-            self._dim(*(f"{mode}: {line}" for line in say_texts(results["overall"])))
+            said = [*say_invalid_actions(results["overall"]), *say_texts(results["overall"])]
+            self._dim(*(f"{mode}: {line}" for line in said))
         for run in self._runs[1:]:
             self._rich.print()
             try:

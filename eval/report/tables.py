@@ -112,6 +112,13 @@ def say_texts(row: Mapping[str, Any]) -> list[str]:
     return [_say_task(row, task) for task in row["texts"]]
 
 
+def say_invalid_actions(row: Mapping[str, Any]) -> list[str]:
+    """A line if episodes ended in actions that could not be executed."""
+    count = f"{row['n_invalid_actions']} of {row['n_episodes']}"
+    line = f"invalid actions: {count} episodes ended in actions that could not be executed, unsolved."
+    return [line] if row["n_invalid_actions"] else []
+
+
 def _table(title: str | None, first: str, texts: Sequence[str], width: int) -> Table:
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=0)
     room = width - sum(_NUMBERS.values()) - len(_NUMBERS) - 3 - (_TEXT_WIDTH + 1) * len(texts)
