@@ -266,7 +266,7 @@ class CollectConfig(Preset):
         images: How they are stored: `png` inside the tables, or as `video`.
     """
 
-    suites: tuple[str, ...] = Field(min_length=1)
+    suites: tuple[str, ...] = ()
     task_ids: tuple[int, ...] = ()
     num_trials_per_task: int | None = Field(default=None, gt=0)
     init_ids: tuple[Annotated[int, Field(ge=0)], ...] = ()

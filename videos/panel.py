@@ -214,7 +214,7 @@ def _draw_outcome(canvas: Image.Image, outcome: str, cameras: int) -> None:
     colour = theme.OUTCOME_COLOURS.get(outcome, theme.TEXT)
     for index in range(cameras):
         canvas.paste(colour, _camera_corner(index), ring_mask(theme.CAMERA, theme.CORNER, 5))
-    text = f"{theme.OUTCOME_SIGNS.get(outcome, '')} {clean(outcome)}".strip()
+    text = f"{theme.OUTCOME_SIGNS.get(outcome, '')} {clean(outcome.replace('_', ' '))}".strip()
     font = load_font(28, bold=True)
     width, height = round(font.getlength(text)) + 56, 58
     left = theme.MARGIN + (theme.cameras_width(cameras) - width) // 2

@@ -23,9 +23,10 @@ so that figures have the same."""
 OUTCOME_COLOURS: Mapping[str, Rgb] = {
     "success": (88, 204, 144),
     "timeout": (240, 178, 92),
+    "invalid_action": (240, 132, 200),
     "error": (242, 104, 98),
 }
-OUTCOME_SIGNS: Mapping[str, str] = {"success": "✓", "timeout": "◔", "error": "✕"}
+OUTCOME_SIGNS: Mapping[str, str] = {"success": "✓", "timeout": "◔", "invalid_action": "✕", "error": "✕"}
 
 CAMERA_LABELS: Mapping[str, str] = {"image": "agent view", "wrist_image": "wrist"}
 """What the cameras that every policy sees are called on the picture; others keep their names."""

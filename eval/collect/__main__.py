@@ -51,11 +51,11 @@ def collect(  # noqa: PLR0913 - one parameter per option of the command line
     """Play, keep, write.
 
     Args:
-        suite: Task suites. Default: the four that papers report.
+        suite: Task suites, several if you like, by name or as YAML files.
         task_ids: Tasks of every suite, as `0 3 7`, `0,3,7` or `0-4`. Default: all.
         num_trials_per_task: Episodes per task and seed, one per stored initial state. Default: 50.
-        init_ids: Which stored initial states, instead of the first `num_trials_per_task`; from 1000 on,
-            states that LIBERO's placement draws, as many as you like.
+        init_ids: Which initial states, instead of the first `num_trials_per_task` stored ones. A suite may
+            have drawn ones beyond those.
         seeds: Every task and initial state is played once with each. Default: 7.
         policy: Who acts: expert (default), tiny, pi05_libero, …; a checkpoint's folder; or a YAML file.
         random_weights: Random weights instead of the policy's checkpoint.
@@ -67,8 +67,8 @@ def collect(  # noqa: PLR0913 - one parameter per option of the command line
         keep_failures: Keep episodes that fail, too, to learn from them what there is to say; none of their
             actions is to be learnt.
         config: A YAML file with these options, or the name of a preset (smoke). Flags override it.
-        assets: LIBERO's asset tree: a folder, or the name of a source (auto, standins, download). Default:
-            auto.
+        assets: Where the suites' assets come from: a folder, or the name of a source (auto, standins,
+            download). Default: auto.
         replan_steps: Control steps between two queries, 1 to 10; every query is a frame. Default: 5.
         num_steps_wait: Settle steps before the first query. Default: 10.
         max_steps: Step limit of an episode. Default: the suite's published limit.

@@ -153,9 +153,10 @@ def _kept(path: Path) -> Kept:
 
 
 def _refuse_others(dataset: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    begun = {**_options(CollectConfig()), **before}  # an option that did not exist then was not used
     for name, value in now.items():
-        if before.get(name) != value:
+        if begun[name] != value:
             raise UsageError(
-                f"{str(dataset)!r} was begun with {name} {before.get(name)!r}, not {value!r}: give "
+                f"{str(dataset)!r} was begun with {name} {begun[name]!r}, not {value!r}: give "
                 "the same, or another folder with --output"
             )

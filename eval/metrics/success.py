@@ -3,8 +3,9 @@
 LeRobot's `eval_info.json` has `overall`, `per_group` and `per_task`; its tools read `overall.pc_success`,
 `overall.n_episodes` and `per_task[i].metrics.successes`. They are here under the same names. One thing
 differs: an episode that ended in an error of the program is no failure of the policy. It is in `n_errors` and
-in the seconds spent, and in no other number. A task's `language` is the benchmark's instruction;
-the words in which its episodes were told are in `wordings`.
+in the seconds spent, and in no other number. One that ended in actions that could not be executed is one: it
+is in `n_invalid_actions`, and in `n_episodes` as not solved. A task's `language` is the benchmark's
+instruction; the words in which its episodes were told are in `wordings`.
 """
 
 from collections import defaultdict
@@ -58,6 +59,7 @@ def aggregate(episodes: Sequence[EpisodeResult], timings: Timings) -> dict[str, 
     return {
         "n_episodes": len(graded),
         "n_success": successes,
+        "n_invalid_actions": sum(episode.outcome is Outcome.INVALID_ACTION for episode in graded),
         "n_errors": len(episodes) - len(graded),
         "pc_success": 100 * successes / len(graded) if graded else None,
         "pc_success_ci95": None if interval is None else [100 * interval.low, 100 * interval.high],

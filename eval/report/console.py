@@ -18,7 +18,15 @@ from eval.records.schema import EpisodeResult, Outcome
 from eval.report.best_video import find_best_video
 from eval.report.comparison import compare
 from eval.report.comparison_tables import show
-from eval.report.tables import MEANING, arms_table, run_table, say_texts, tasks_table, text_notes
+from eval.report.tables import (
+    MEANING,
+    arms_table,
+    run_table,
+    say_invalid_actions,
+    say_texts,
+    tasks_table,
+    text_notes,
+)
 from eval.rollout.plan import EpisodePlan
 
 _BAR = 16
@@ -69,9 +77,10 @@ class Console:
         """Move the bar, or say once a minute how far it is; an error is told at once, in one line."""
         self._results[arm].append(result)
         self._progress.update(self._bar, advance=1, status=self._status())
-        if result.outcome is Outcome.ERROR:
+        if result.error is not None:
             # What a policy says of itself is no markup: `[/INST]` is part of a prompt.
-            self._rich.print(f"[red]error[/] in {result.key}: {escape(str(result.error))}", emoji=False)
+            outcome = result.outcome.value.replace("_", " ")
+            self._rich.print(f"[red]{outcome}[/] in {result.key}: {escape(result.error)}", emoji=False)
         if not self._rich.is_terminal and time.monotonic() - self._told >= _TELL_EVERY_S:
             self._told = time.monotonic()
             self._say(self._progress_line())
@@ -101,7 +110,8 @@ class Console:
     def _show_run(self, results: Results) -> None:
         title = f"{self._policy}, mode {self._runs[0].config.mode}"
         self._rich.print(run_table(title, results, width=self._rich.width))
-        self._dim(MEANING, *text_notes([results["overall"]]), *say_texts(results["overall"]))
+        overall = results["overall"]
+        self._dim(MEANING, *say_invalid_actions(overall), *text_notes([overall]), *say_texts(overall))
 
     def _show_arms(self, arms: Mapping[str, Results]) -> None:
         title = f"{self._policy}, {counted(len(self._plan.keys), 'episode')}: solved in each mode"
@@ -109,7 +119,8 @@ class Console:
         self._rich.print(arms_table(arms, width=self._rich.width))
         self._dim(MEANING, *text_notes([results["overall"] for results in arms.values()]))
         for mode, results in arms.items():
-            self._dim(*(f"{mode}: {line}" for line in say_texts(results["overall"])))
+            said = [*say_invalid_actions(results["overall"]), *say_texts(results["overall"])]
+            self._dim(*(f"{mode}: {line}" for line in said))
         for run in self._runs[1:]:
             self._rich.print()
             try:

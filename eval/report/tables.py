@@ -125,6 +125,13 @@ def say_texts(row: Mapping[str, Any]) -> list[str]:
     return [_say_task(row, task) for task in row["texts"]]
 
 
+def say_invalid_actions(row: Mapping[str, Any]) -> list[str]:
+    """A line if episodes ended in actions that could not be executed."""
+    count = f"{row['n_invalid_actions']} of {counted(row['n_episodes'], 'episode')}"
+    line = f"invalid actions: {count} ended in actions that could not be executed, unsolved."
+    return [line] if row["n_invalid_actions"] else []
+
+
 def _labels(tasks: Sequence[Mapping[str, Any]], room: int | None) -> list[str]:
     """The tasks by number and instruction, in at most `room` characters."""
     languages = [task["language"] for task in tasks]

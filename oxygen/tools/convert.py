@@ -34,6 +34,7 @@ def convert(
     *,
     dtype: str | None = None,
     model: str | None = None,
+    robot: str | None = None,
     tokenizer: str | None = None,
 ) -> Path:
     """Write a checkpoint's parameters as safetensors, one tensor at a time.
@@ -46,6 +47,7 @@ def convert(
         dtype: `float32` or `bfloat16`; None keeps every tensor's own.
         model: The policy whose parameters these are, or were before they were trained on. By default the one
             that they fit; of several, the one for whose robot the source has norm stats.
+        robot: The embodiment it acts in; by default that policy's own.
         tokenizer: The SentencePiece model: a file or a URL; by default that policy's own.
 
     Returns:
@@ -70,7 +72,7 @@ def convert(
     if not single:
         draft.mkdir()
         _copy_beside(local, draft)
-        _write_card(draft, model or _whose(fits, draft), tokenizer, name=target.name)
+        _write_card(draft, model or _whose(fits, draft), robot, tokenizer, name=target.name)
         (draft / CONFIG_FILE).write_text(json.dumps(_description(source, fits), indent=2) + "\n")
     _write(checkpoint, draft if single else draft / SINGLE_FILE, dtype, fits)
     draft.rename(target)
@@ -119,23 +121,31 @@ def _whose(fits: Sequence[Pi05Config], draft: Path) -> str | None:
     if len(fits) == 1:
         return fits[0].name
     presets = [_preset(config.name) for config in fits]
-    likely = [preset.model for preset in presets if preset.norm_stats is None and _stats(draft, preset)]
+    likely = [each.model for each in presets if each.norm_stats is None and _stats(draft, _robot(each))]
     return likely[0] if len(likely) == 1 else None
 
 
-def _preset(model: str) -> "PolicyConfig":
+def _preset(name: str) -> "PolicyConfig":
     from configs.load import load  # needs pydantic, which the policy does not
     from configs.schema import PolicyConfig
 
-    return load(PolicyConfig, model)
+    return load(PolicyConfig, name)
 
 
-def _stats(draft: Path, preset: "PolicyConfig") -> bool:
-    """Whether the norm stats of a policy's own robot are there."""
-    return (draft / _ASSETS / embodiment(str(preset.embodiment)).asset_id / FILE_NAME).is_file()
+def _robot(preset: "PolicyConfig") -> str:
+    """The embodiment of a policy; its card says it where the preset names a checkpoint."""
+    card = preset if preset.checkpoint is None else _preset(str(fetch(preset.checkpoint) / CARD))
+    return str(card.embodiment)
 
 
-def _write_card(draft: Path, model: str | None, tokenizer: str | None, *, name: str) -> None:
+def _stats(draft: Path, robot: str) -> bool:
+    """Whether a robot's norm stats are there."""
+    return (draft / _ASSETS / embodiment(robot).asset_id / FILE_NAME).is_file()
+
+
+def _write_card(
+    draft: Path, model: str | None, robot: str | None, tokenizer: str | None, *, name: str
+) -> None:
     """Write the card, unless training has written one, or nobody knows the policy or its vocabulary."""
     if model is None or (draft / CARD).is_file():
         return
@@ -143,17 +153,18 @@ def _write_card(draft: Path, model: str | None, tokenizer: str | None, *, name: 
     vocabulary = tokenizer or preset.tokenizer
     if vocabulary is None:
         return
+    robot = robot or _robot(preset)
     content = {
         "name": re.sub(r"[^A-Za-z0-9_.-]", "-", name),
         "kind": "oxygen",
         "description": f"Converted, with the sizes of {model}.",
         "model": model,
-        "embodiment": preset.embodiment,
+        "embodiment": robot,
         "weights": ".",
         "tokenizer": vocabulary,
         "language_tasks": {},
     }
-    stats = None if _stats(draft, preset) else _only_stats(draft) or preset.norm_stats
+    stats = None if _stats(draft, robot) else _only_stats(draft) or preset.norm_stats
     (draft / CARD).write_text(card_text(content | ({"norm_stats": stats} if stats else {})), encoding="utf-8")
 
 
@@ -188,6 +199,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--model", help="the policy it is, or was fine-tuned from; by default what sizes and norm stats tell"
     )
+    parser.add_argument("--embodiment", help="the robot it acts in; by default that policy's own")
     parser.add_argument("--tokenizer", help="a file or URL; by default that policy's own")
     try:
         options = parser.parse_args(arguments)
@@ -196,6 +208,7 @@ def main(arguments: Sequence[str]) -> int:
             options.target,
             dtype=options.dtype,
             model=options.model,
+            robot=options.embodiment,
             tokenizer=options.tokenizer,
         )
     except UsageError as error:

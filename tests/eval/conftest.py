@@ -1,13 +1,13 @@
-"""A whole run on worlds without physics: what is run, and whoever acts in it."""
-
-from pathlib import Path
+"""A whole run on worlds without physics: what is run, who acts in it, and how it is told to run."""
 
 import pytest
 
 from configs.schema import RunConfig
+from eval.metrics.success import Results
+from eval.records.run_folders import Run
+from eval.report.console import Console
 from eval.rollout import evaluation
-from sim_envs.fake import FakeWorld
-from tests.eval.doubles import FakeAssets, FakePolicy
+from tests.eval.doubles import FakePolicy, opened, without_physics
 
 CONFIG = RunConfig(
     suites=("libero_object", "libero_goal"),
@@ -18,11 +18,17 @@ CONFIG = RunConfig(
 )
 
 
+def evaluate(*runs: Run, **how: int) -> list[Results]:
+    """Run what is left of an evaluation, as the command line does."""
+    return evaluation.run_evaluation(*runs, monitor=Console, command=["evaluate"], **how)
+
+
 @pytest.fixture
 def policy(monkeypatch) -> FakePolicy:
     """The policy of every run in the test; worlds are solved after seven steps."""
     fake = FakePolicy()
-    monkeypatch.setattr(evaluation, "open_policies", lambda cast, arms: [fake for _ in arms])
-    monkeypatch.setattr(evaluation, "find_assets", lambda source: FakeAssets(name="none", path=Path()))
-    monkeypatch.setattr("eval.rollout.worlds.LiberoSim", lambda task, **_: FakeWorld(success_at=7))
+    monkeypatch.setattr(
+        evaluation, "open_policies", lambda resolved, variants: [opened(fake, fake.inputs) for _ in variants]
+    )
+    without_physics(monkeypatch)
     return fake

@@ -1,21 +1,32 @@
-"""A policy that does as it is told and assets without a file, for tests of the loop around policies."""
+"""A policy that does as it is told, and LIBERO's suites without LIBERO, for tests of the loop around both."""
 
 import dataclasses
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
+from configs.interface import Interface
+from eval.policies.base import OpenPolicy, Policy
 from oxygen.policy.reply import Reply, Tail, TextFinished, TextRequest
+from sim_envs.fake import FakeWorld
 from sim_envs.libero.assets import AssetSet
+from sim_envs.libero.conventions import LIBERO_INTERFACE
+from sim_envs.libero.suite import LiberoSuite
+from sim_envs.suite import Suite, Task, open_suite
 from sim_envs.world import EpisodeKey, Observation, World
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class FakeAssets(AssetSet):
-    @property
-    def digest(self) -> str:
-        return "0" * 12
+    """Assets without a file, told apart by their digest alone."""
+
+    name: str = "none"
+    path: Path = Path()
+    digest: str = "0" * 12
 
 
 @dataclasses.dataclass
@@ -25,22 +36,25 @@ class FakePolicy:
     Attributes:
         actions: What every query is answered with.
         fails_at: Query in which it raises; never if None.
-        complaint: What it says then.
+        fails_with: What it raises then.
         interrupted_at: Query (counted over all episodes) in which Ctrl-C arrives; never if None.
         answers: Queries that it has answered.
     """
 
     actions: Any = dataclasses.field(default_factory=lambda: np.zeros((10, 7)))
     fails_at: int | None = None
-    complaint: str = "the fake policy fails as it was told to"
+    fails_with: Exception = dataclasses.field(
+        default_factory=lambda: FloatingPointError("the fake policy fails as it was told to")
+    )
     interrupted_at: int | None = None
     inputs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    interface: Interface = LIBERO_INTERFACE
     queries: int = 0
     answers: int = 0
     episodes: list[EpisodeKey] = dataclasses.field(default_factory=list)
     _query: int = 0
 
-    def reset(self, world: World, key: EpisodeKey) -> None:
+    def reset(self, key: EpisodeKey) -> None:
         self.episodes.append(key)
         self._query = 0
 
@@ -50,13 +64,13 @@ class FakePolicy:
         if self.queries - 1 == self.interrupted_at:
             signal.raise_signal(signal.SIGINT)
         if query == self.fails_at:
-            raise FloatingPointError(self.complaint)
+            raise self.fails_with
         self.answers += 1
         return self.actions
 
     def settle(self) -> Reply:
         query = self._query - 1
-        return Reply(
+        return reply(
             timings_ms={"action": 2.0, "frame": 5.0},
             requested=(TextRequest(task="narration", request_id=query, query=query),),
             finished=(_text(query - 1),) if query else (),
@@ -65,6 +79,11 @@ class FakePolicy:
 
     def finish(self) -> Tail:
         return Tail(cancelled=1, compiles_after_warm_up=0)
+
+
+def reply(**parts: Any) -> Reply:
+    """A reply without texts, tokens or timings, but for the parts given."""
+    return Reply(**{"timings_ms": {}, **parts})
 
 
 def _text(query: int) -> TextFinished:
@@ -78,3 +97,33 @@ def _text(query: int) -> TextFinished:
         reason="stop",
         latency_ms=5.0,
     )
+
+
+def opened(policy: Policy, inputs: Mapping[str, Any] | None = None) -> OpenPolicy:
+    """The policy as a run is handed it, the same in every world."""
+    return OpenPolicy(interface=policy.interface, horizon=10, inputs=inputs or {}, in_world=lambda *_: policy)
+
+
+def libero_object(**protocol: Any) -> Suite:
+    """A suite of LIBERO's, whose worlds are not to be opened, with changes to its protocol."""
+    with pytest.MonkeyPatch.context() as patch:
+        without_physics(patch)
+        return open_suite("libero_object", **protocol)
+
+
+def without_physics(
+    patch: pytest.MonkeyPatch,
+    open_world: Callable[[Task], World] = lambda task: FakeWorld(success_at=7),
+    *,
+    find_assets: Callable[[str], AssetSet] = lambda source: FakeAssets(),
+) -> None:
+    """Let LIBERO's suites open worlds without physics, of no assets.
+
+    Args:
+        patch: Undoes it.
+        open_world: Opens a task's world.
+        find_assets: From what a configuration calls them to what the worlds are said to be of.
+    """
+    patch.setattr("sim_envs.libero.suite.find_assets", find_assets)
+    patch.setattr(LiberoSuite, "check", lambda suite, tasks: None)
+    patch.setattr(LiberoSuite, "open", lambda suite, task: open_world(task))

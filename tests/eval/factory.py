@@ -17,10 +17,11 @@ def key(init_id: int = 0, task_id: int = 0, suite: str = "libero_object", seed: 
 
 
 def episode(at: EpisodeKey, outcome: str = "success", **changes: Any) -> EpisodeResult:
-    failed = outcome == "error"
+    failed = Outcome(outcome).has_traceback
     made = EpisodeResult(
         key=at,
         task=f"do_task_{at.task_id}",
+        instruction=f"do task {at.task_id}",
         language=f"do task {at.task_id}",
         outcome=Outcome(outcome),
         steps=100,
@@ -76,8 +77,8 @@ class RunBuilder:
         return self
 
     def add_all(self, outcomes: str, *, suite: str = "libero_object", latency: float = 60.0) -> "RunBuilder":
-        """One episode per letter: `s`uccess, `t`imeout or `e`rror, on initial states 0, 1, 2 …"""
-        words = {"s": "success", "t": "timeout", "e": "error"}
+        """One episode per letter (`s`uccess, `t`imeout, `i`nvalid action, `e`rror), on states 0, 1, 2 …"""
+        words = {"s": "success", "t": "timeout", "i": "invalid_action", "e": "error"}
         for init_id, letter in enumerate(outcomes):
             self.add(
                 episode(key(init_id, suite=suite), words[letter]), query(0, action=latency, frame=latency)

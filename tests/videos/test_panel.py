@@ -127,7 +127,7 @@ def test_the_newest_memories_are_shown_when_there_are_too_many():
     assert changed(compose(cameras(), newest), compose(cameras(), newest_differs)) is not None
 
 
-@pytest.mark.parametrize("outcome", ["success", "timeout", "error"])
+@pytest.mark.parametrize("outcome", ["success", "timeout", "invalid_action", "error"])
 def test_an_outcome_is_drawn_in_its_colour_over_the_cameras_alone(outcome):
     marked = compose(cameras(), CAPTION, outcome=outcome)
     box = changed(compose(cameras(), CAPTION), marked)

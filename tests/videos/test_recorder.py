@@ -80,7 +80,7 @@ def test_the_outcome_is_on_the_last_picture_alone_and_colours_survive(tmp_path):
     assert np.abs(plain.astype(int) - marked).mean() > 2
 
 
-@pytest.mark.parametrize("outcome", ["success", "timeout", "error"])
+@pytest.mark.parametrize("outcome", ["success", "timeout", "invalid_action", "error"])
 def test_the_finished_file_carries_the_outcome_and_nothing_else_is_left(tmp_path, outcome):
     path = record(tmp_path / "libero_object" / "task00_ep000", [5], outcome=outcome)
     assert path == tmp_path / "libero_object" / f"task00_ep000_{outcome}.mp4"

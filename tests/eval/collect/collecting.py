@@ -3,33 +3,27 @@
 import dataclasses
 import os
 import time
-from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+import pytest
 from jaxtyping import Float64
 
 from configs.errors import UsageError
 from configs.schema import CollectConfig
 from eval.collect.collection import collect_from
 from eval.collect.corrected import Corrected
-from eval.collect.demonstrator import Demonstrator
+from eval.collect.demonstrator import OpenDemonstrator
 from eval.rollout.plan import TaskPlan
 from oxygen.policy.reply import Reply, Tail
 from sim_envs.fake import FakeWorld
-from sim_envs.libero.assets import AssetSet
+from sim_envs.libero.conventions import LIBERO_INTERFACE
 from sim_envs.world import Advance, EpisodeKey, Observation, World
+from tests.eval.doubles import FakeAssets, reply, without_physics
 
 NEVER, BROKEN, FATAL = 3, 4, 5
 """Initial states of `Errand` that are never solved, break the simulator, and end the process."""
-
-
-class FakeAssets(AssetSet):
-    @property
-    def digest(self) -> str:
-        return f"{self.name:0<12}"[:12]
 
 
 @dataclasses.dataclass
@@ -60,9 +54,9 @@ NOISE = 0.5
 class Counting:
     """It means, at row `j` of query `i`, `i` hundredths and `j` ten-thousandths; the gripper closes."""
 
-    inputs: Mapping[str, Any] = MappingProxyType({})
+    interface = LIBERO_INTERFACE
 
-    def reset(self, world: World, key: EpisodeKey) -> None:
+    def reset(self, key: EpisodeKey) -> None:
         self._query = 0
 
     def act(self, observation: Observation) -> np.ndarray:
@@ -73,7 +67,7 @@ class Counting:
         return actions + np.array([NOISE, 0, 0, 0, 0, 0, 0])
 
     def settle(self) -> Reply:
-        return Reply(timings_ms={})
+        return reply()
 
     def finish(self) -> Tail:
         return Tail()
@@ -107,18 +101,18 @@ class FakeSetting:
     def worlds(self) -> FakeWorlds:
         return FakeWorlds(Errand(pause_s=self.pause_s, mended=self.mended, image_size=self.image_size))
 
-    def demonstrator(self) -> Counting:
+    def demonstrator(self) -> OpenDemonstrator:
         if self.no_policy is not None:
             raise UsageError(self.no_policy)
-        return Counting()
+        return lambda suite, world: Counting()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FakeCorrections(FakeSetting):
     """An expert corrects a learner, whose turn is first: short episodes are the learner's alone."""
 
-    def demonstrator(self) -> Demonstrator:
-        return Corrected(super().demonstrator(), super().demonstrator())
+    def demonstrator(self) -> OpenDemonstrator:
+        return lambda suite, world: Corrected(Counting(), Counting())
 
 
 def config(**changes: Any) -> CollectConfig:
@@ -142,8 +136,14 @@ def collect(
     **changes: Any,
 ) -> int:
     """Collect into a folder; the exit code."""
-    found = FakeAssets(name=assets, path=Path())
-    return collect_from(setting, config(**changes), found, dataset, workers=workers)
+    with pytest.MonkeyPatch.context() as patch:
+        without_physics(patch, find_assets=_named)
+        return collect_from(setting, config(assets=assets, **changes), dataset, workers=workers)
+
+
+def _named(source: str) -> FakeAssets:
+    """Assets by their name, each of a content of its own."""
+    return FakeAssets(name=source, digest=f"{source:0<12}")
 
 
 def contents(dataset: Path) -> dict[str, bytes]:

@@ -1,14 +1,14 @@
 """A learner and an expert by turns: who acts when, and what of it is to be learnt."""
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any, ClassVar
 
 import numpy as np
 
 from eval.collect.corrected import Corrected
 from oxygen.policy.reply import Reply, Tail
+from sim_envs.libero.conventions import LIBERO_INTERFACE
 from sim_envs.world import EpisodeKey, Observation
+from tests.eval.doubles import reply
 
 LEARNER, EXPERT = 0.25, -0.5
 
@@ -28,21 +28,25 @@ class Constant:
 
     action: float
     begun: int = 0
+    acted: int = 0
+    settled: int = 0
     ended: int = 0
-    inputs: ClassVar[Mapping[str, Any]] = {}
+    interface = LIBERO_INTERFACE
 
     @property
     def intended(self) -> np.ndarray:
         return np.full((10, 7), self.action)
 
-    def reset(self, world: object, key: EpisodeKey) -> None:
+    def reset(self, key: EpisodeKey) -> None:
         self.begun += 1
 
     def act(self, observation: Observation) -> np.ndarray:
+        self.acted += 1
         return self.intended
 
     def settle(self) -> Reply:
-        return Reply(timings_ms={})
+        self.settled += 1
+        return reply()
 
     def finish(self) -> Tail:
         self.ended += 1
@@ -51,10 +55,11 @@ class Constant:
 
 def turns(policy: Corrected, queries: int, init_id: int = 0, speed: float = 0.01) -> list[tuple[float, int]]:
     """Who acted, and for how many queries, turn after turn."""
-    policy.reset(None, key(init_id))
+    policy.reset(key(init_id))
     found: list[tuple[float, int]] = []
     for query in range(queries):
         acted = float(policy.act(seen(query, speed))[0, 0])
+        policy.settle()
         meant = policy.intended
         assert (meant is None) == (acted == LEARNER)
         assert meant is None or (meant == EXPERT).all()
@@ -98,6 +103,14 @@ def test_turns_are_a_function_of_the_episode():
         turns(policy, 100) == turns(policy, 100) == turns(Corrected(Constant(LEARNER), Constant(EXPERT)), 100)
     )
     assert turns(policy, 100, init_id=1) != turns(policy, 100, init_id=2)
+
+
+def test_a_query_is_settled_by_the_one_who_acted_in_it():
+    learner, expert = Constant(LEARNER), Constant(EXPERT)
+    turns(Corrected(learner, expert), queries=100)
+    assert (learner.settled, expert.settled) == (learner.acted, expert.acted)
+    assert learner.acted + expert.acted == 100
+    assert min(learner.acted, expert.acted) > 0
 
 
 def test_both_are_told_the_end():

@@ -18,6 +18,15 @@ def test_an_error_is_never_a_failure(tmp_path):
     assert 0 < low < 75 < high < 100
 
 
+def test_an_invalid_action_is_a_failure_shown_apart(tmp_path):
+    results = summarize(RunBuilder.at(tmp_path / "run").add_all("sitsei").path)
+    for row in (results["overall"], results["per_suite"]["libero_object"], results["per_task"][0]):
+        assert (row["n_episodes"], row["n_success"]) == (5, 2)
+        assert (row["n_invalid_actions"], row["n_errors"]) == (2, 1)
+        assert row["pc_success"] == 40.0
+    assert results["per_task"][0]["metrics"]["successes"] == [True, False, False, True, False]
+
+
 def test_nothing_graded_has_no_success_rate_rather_than_zero(tmp_path):
     overall = summarize(RunBuilder.at(tmp_path / "run").add_all("ee").path)["overall"]
     assert (overall["n_episodes"], overall["n_errors"]) == (0, 2)
@@ -48,7 +57,7 @@ def test_rows_add_up_over_tasks_and_suites(tmp_path):
         ("libero_object", 0, 1),
         ("libero_object", 1, 2),
     ]
-    for name in ("n_episodes", "n_success", "n_errors", "tokens"):
+    for name in ("n_episodes", "n_success", "n_invalid_actions", "n_errors", "tokens"):
         total = results["overall"][name]
         assert total == sum(row[name] for row in results["per_suite"].values())
         assert total == sum(row[name] for row in results["per_task"])
@@ -57,10 +66,10 @@ def test_rows_add_up_over_tasks_and_suites(tmp_path):
 
 def test_a_task_is_called_by_its_instruction_beside_the_words_it_was_told_in(tmp_path):
     run = RunBuilder.at(tmp_path / "run")
-    name = "KITCHEN_SCENE4_close_the_drawer"
+    named = {"task": "KITCHEN_SCENE4_close_the_drawer", "instruction": "close the drawer"}
     for init_id, told in enumerate(("shut the drawer", "push the drawer shut", "shut the drawer")):
-        run.add(episode(key(init_id), task=name, language=told))
-    run.add(episode(key(0, 1), task="open_it", language="open it"))
+        run.add(episode(key(init_id), language=told, **named))
+    run.add(episode(key(0, 1), task="open_it", instruction="open it", language="open it"))
     rows = [(row["language"], row["wordings"]) for row in summarize(run.path)["per_task"]]
     assert rows == [
         ("close the drawer", ["shut the drawer", "push the drawer shut"]),

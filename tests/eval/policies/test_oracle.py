@@ -7,20 +7,20 @@ import pytest
 
 from configs.errors import UsageError
 from configs.load import check, load
-from configs.schema import LanguageTaskConfig, PolicyConfig, RunConfig, SuiteConfig
+from configs.schema import LanguageTaskConfig, PolicyConfig, RunConfig
 from eval.metrics.language import HEADLINES, ORACLE, EpisodeGrader
-from eval.policies.engine import open_policy, read_cast
+from eval.policies.opening import open_policies
 from eval.policies.oracle import Oracle
+from eval.policies.resolved import resolve_policy
 from eval.records.schema import Outcome, RunFolder
 from eval.records.writer import EpisodeRecorder
 from eval.rollout.plan import TaskPlan
 from eval.rollout.rollout import rollout
 from sim_envs.fake import FakeWorld
-from sim_envs.libero.sim import LiberoSim
-from sim_envs.libero.tasks import get_task
+from sim_envs.suite import open_suite
 from sim_envs.truth.wording import parse_narration
 from sim_envs.world import EpisodeKey
-from tests.eval.doubles import FakePolicy
+from tests.eval.doubles import FakePolicy, libero_object
 
 KEY = EpisodeKey(suite="libero_object", task_id=0, init_id=0, seed=7)
 TASKS = [load(LanguageTaskConfig, name) for name in HEADLINES]
@@ -28,9 +28,10 @@ TASKS = [load(LanguageTaskConfig, name) for name in HEADLINES]
 
 def spoken(tasks, queries=6, key=KEY):
     """What the oracle says in each query of an episode of the fake world, and its scores."""
-    world, oracle, grader = FakeWorld(), Oracle(tasks), EpisodeGrader(control_hz=20.0)
+    world = FakeWorld()
+    oracle, grader = Oracle(tasks, world), EpisodeGrader(control_hz=20.0)
     world.reset(init_id=0, seed=7, settle_steps=0)
-    oracle.reset(world, key)
+    oracle.reset(key)
     said = []
     for _ in range(queries):
         requested, finished = oracle.speak()
@@ -76,31 +77,37 @@ def test_the_oracle_says_nothing_that_has_no_truth_and_nothing_unasked():
 
 def test_only_scripted_policies_can_be_told_to_speak():
     wrong = {"name": "x", "kind": "oxygen", "description": "x", "model": "tiny", "speaks": "truth"}
-    with pytest.raises(UsageError, match="speaks for itself"):
+    with pytest.raises(UsageError, match="others speak for themselves"):
         check(PolicyConfig, wrong, source="x")
 
 
 @pytest.fixture(scope="module")
-def sim():
-    with LiberoSim(get_task("libero_object", 0), assets="standins", camera_size=32) as opened:
-        yield opened
+def suite():
+    return open_suite("libero_object", assets="standins", camera_size=32, max_steps=15)
 
 
-def record(tmp_path, sim, **changes):
+@pytest.fixture(scope="module")
+def sim(suite):
+    world = suite.open(suite.tasks()[0])
+    yield world
+    world.close()
+
+
+def record(tmp_path, suite, sim, **changes):
     """The record of a few queries of the expert, and what its query log says."""
     config = RunConfig(policy="expert", video="none", **changes)
-    protocol = load(SuiteConfig, "libero_object").model_copy(update={"max_steps": 15})
-    plan = TaskPlan(task=sim.task, protocol=protocol, keys=(KEY,))
+    plan = TaskPlan(suite=suite, task=suite.tasks()[0], keys=(KEY,))
     recorder = EpisodeRecorder(RunFolder(tmp_path), plan, KEY, config)
-    for query in rollout(sim, open_policy(read_cast(config), config), KEY, protocol):
+    (expert,) = open_policies(resolve_policy(config), [config])
+    for query in rollout(sim, expert.in_world(suite, sim), KEY, suite):
         recorder.add(query)
     result = recorder.result(Outcome.TIMEOUT)
     log = RunFolder(tmp_path).queries_path(KEY).read_text()
     return result, [json.loads(line) for line in log.splitlines()]
 
 
-def test_the_expert_reads_the_simulators_truth_aloud(tmp_path, sim):
-    result, log = record(tmp_path, sim)
+def test_the_expert_reads_the_simulators_truth_aloud(tmp_path, suite, sim):
+    result, log = record(tmp_path, suite, sim)
     narration = result.texts["narration"]
     assert (narration.texts, narration.oracle, narration.not_graded) == (3, 3, 0)
     assert narration.born["all"].hits == 3
@@ -112,15 +119,14 @@ def test_the_expert_reads_the_simulators_truth_aloud(tmp_path, sim):
     }
 
 
-def test_in_mode_actions_nobody_speaks(tmp_path, sim):
-    result, log = record(tmp_path, sim, mode="actions")
+def test_in_mode_actions_nobody_speaks(tmp_path, suite, sim):
+    result, log = record(tmp_path, suite, sim, mode="actions")
     assert result.texts == {}
     assert log[0]["finished"] == []
 
 
 def test_a_query_has_the_truth_of_its_observation_and_the_policy_is_not_shown_it():
-    protocol = load(SuiteConfig, "libero_object").model_copy(update={"max_steps": 15})
-    queries = list(rollout(FakeWorld(success_at=11), FakePolicy(), KEY, protocol))
+    queries = list(rollout(FakeWorld(success_at=11), FakePolicy(), KEY, libero_object(max_steps=15)))
     world = FakeWorld(success_at=11)
     for query in queries:
         world.steps = query.step

@@ -9,12 +9,17 @@ import yaml
 
 from configs.errors import UsageError
 from configs.schema import RunConfig
-from eval.policies.engine import Served, open_policy, read_cast
+from eval.policies.base import Policy
+from eval.policies.engine import EnginePolicy
+from eval.policies.opening import open_policies
+from eval.policies.resolved import resolve_policy
+from eval.rollout.plan import EpisodePlan, TaskPlan, check_playable
 from oxygen.model import params
 from oxygen.model.config import TINY
 from oxygen.tools.convert import main
 from sim_envs.fake import FakeWorld
 from sim_envs.world import EpisodeKey
+from tests.eval.doubles import libero_object, without_physics
 from tests.oxygen.weights.test_weights import save_orbax
 
 KEY = EpisodeKey(suite="libero_object", task_id=0, init_id=0, seed=7)
@@ -43,6 +48,7 @@ def preset(tmp_path_factory):
         "kind": "oxygen",
         "description": "A checkpoint on disk.",
         "model": "tiny",
+        "embodiment": "libero",
         "weights": str(folder),
         "tokenizer": "oxygen/assets/tiny.model",
     }
@@ -53,17 +59,23 @@ def preset(tmp_path_factory):
 def untrained(folder: Path) -> str:
     """A preset of the same sizes that has learnt nothing, written into `folder`."""
     file = folder / "untrained.yaml"
-    content = {"name": "untrained", "kind": "oxygen", "description": "Random weights.", "model": "tiny"}
+    content = {"name": "untrained", "kind": "oxygen", "model": "tiny", "embodiment": "libero"}
     file.write_text(yaml.safe_dump(content))
     return str(file)
 
 
+def policy_of(config: RunConfig) -> Policy:
+    """The policy, in a world that it does not read."""
+    (served,) = open_policies(resolve_policy(config), [config])
+    return served.in_world(libero_object(), FakeWorld())
+
+
 def actions_of(config: RunConfig) -> np.ndarray:
-    policy = open_policy(read_cast(config), config)
-    assert isinstance(policy, Served)
-    world = FakeWorld(image_size=64)
+    """What a policy with a model does in the first query of an episode."""
+    policy, world = policy_of(config), FakeWorld(image_size=64)
+    assert isinstance(policy, EnginePolicy)
     world.reset(init_id=0, seed=7, settle_steps=0)
-    policy.reset(world, KEY)
+    policy.reset(KEY)
     return policy.act(world.observe())
 
 
@@ -76,17 +88,24 @@ def test_a_checkpoint_acts_as_the_weights_in_it_with_its_own_statistics(preset, 
 
 def test_a_checkpoint_of_openpis_is_refused_with_two_ways_to_use_it(preset):
     folder = Path(preset).parent
-    with pytest.raises(UsageError, match=rf"oxygen\.convert {folder} TARGET.*weights: {folder}"):
-        read_cast(RunConfig(policy=str(folder)))
+    with pytest.raises(UsageError, match=rf"oxygen\.tools\.convert {folder} TARGET.*weights: {folder}"):
+        resolve_policy(RunConfig(policy=str(folder)))
 
 
 def test_what_was_converted_is_a_policy_by_its_folder(preset, tmp_path, capsys):
     folder = tmp_path / "ours"
-    options = ["--model", "tiny", "--tokenizer", str(Path("oxygen/assets/tiny.model").resolve())]
+    options = [
+        "--model",
+        "tiny",
+        "--embodiment",
+        "libero",
+        "--tokenizer",
+        str(Path("oxygen/assets/tiny.model").resolve()),
+    ]
     assert main([str(Path(preset).parent), str(folder), *options]) == 0
     assert capsys.readouterr().out.endswith(f"The policy: python -m eval.libero --policy {folder}\n")
-    cast = read_cast(RunConfig(policy=str(folder)))
-    assert (cast.policy.name, cast.policy.embodiment, cast.tasks) == ("ours", "libero", ())
+    resolved = resolve_policy(RunConfig(policy=str(folder)))
+    assert (resolved.policy.name, resolved.policy.embodiment, resolved.tasks) == ("ours", "libero", ())
     config = {"mode": "actions", "language_tasks": ()}
     np.testing.assert_array_equal(
         actions_of(RunConfig(policy=str(folder), **config)), actions_of(RunConfig(policy=preset, **config))
@@ -115,14 +134,23 @@ def test_statistics_may_lie_elsewhere_than_the_weights(preset, tmp_path):
     np.testing.assert_allclose(ours, 2 * actions_of(RunConfig(mode="actions", policy=preset)), atol=1e-5)
 
 
+def check_on_libero(name: str) -> None:
+    """Hold a policy against LIBERO, before either is loaded."""
+    suite, resolved = libero_object(), resolve_policy(RunConfig(policy=name))
+    plan = EpisodePlan(tasks=(TaskPlan(suite=suite, task=suite.tasks()[0], keys=(KEY,)),))
+    with pytest.MonkeyPatch.context() as patch:
+        without_physics(patch)
+        check_playable(plan, policy=name, interface=resolved.interface, horizon=resolved.horizon)
+
+
 def test_a_policy_of_another_robot_is_refused_before_anything_is_loaded():
     with pytest.raises(UsageError, match=r"'pi05_droid'.*'LIBERO'"):
-        read_cast(RunConfig(policy="pi05_droid"))
+        check_on_libero("pi05_droid")
 
 
 @pytest.mark.parametrize("name", ["tiny", "small", "pi05_libero", "pi05_base"])
 def test_policies_for_libero_mean_by_their_numbers_what_libero_does(name):
-    assert read_cast(RunConfig(policy=name)).policy.name == name
+    check_on_libero(name)
 
 
 @pytest.mark.parametrize(
@@ -137,11 +165,11 @@ def test_policies_for_libero_mean_by_their_numbers_what_libero_does(name):
     ],
 )
 def test_a_policy_is_asked_for_what_it_has_learnt_and_random_weights_for_a_load(options, names):
-    assert read_cast(RunConfig(**options)).wanted.names == names
+    assert resolve_policy(RunConfig(**options)).wanted.names == names
 
 
 def test_what_is_to_be_known_of_the_texts_is_told_where_a_mode_speaks():
-    cast = read_cast(RunConfig(policy="pi05_libero"))
+    resolved = resolve_policy(RunConfig(policy="pi05_libero"))
     arms = [RunConfig(mode="actions"), RunConfig(mode="unified")]
-    assert "pi05_libero has learnt no texts, so none are asked for" in cast.remark_on(arms)
-    assert cast.remark_on(arms[:1]) is None
+    assert "pi05_libero has learnt no texts, so none are asked for" in resolved.remark_on(arms)
+    assert resolved.remark_on(arms[:1]) is None

@@ -15,11 +15,12 @@ from sim_envs.world import EpisodeKey
 
 
 def episode(init_id: int = 0, outcome: Outcome = Outcome.SUCCESS, **changes) -> EpisodeResult:
-    failed = outcome is Outcome.ERROR
+    failed = outcome.has_traceback
     fields = {
         "key": EpisodeKey(suite="libero_object", task_id=1, init_id=init_id, seed=7),
         "task": "pick_up_the_milk",
-        "language": "pick up the milk",
+        "instruction": "pick up the milk",
+        "language": "get the milk",
         "outcome": outcome,
         "steps": 12,
         "queries": 3,
@@ -41,10 +42,13 @@ def test_a_record_is_read_back_as_it_was_written(tmp_path, outcome):
     assert list(folder.episodes().values()) == [episode(outcome=outcome)]
 
 
-def test_an_error_without_its_traceback_is_refused():
-    with pytest.raises(ValueError, match="only an error has both"):
-        dataclasses.replace(episode(outcome=Outcome.ERROR), traceback=None)
-    with pytest.raises(ValueError, match="only an error has both"):
+@pytest.mark.parametrize("outcome", [Outcome.ERROR, Outcome.INVALID_ACTION])
+def test_what_was_raised_has_its_traceback_and_nothing_else_has_one(outcome):
+    with pytest.raises(ValueError, match="exactly an error and an invalid action have one"):
+        dataclasses.replace(episode(outcome=outcome), traceback=None)
+    with pytest.raises(ValueError, match="exactly an error and an invalid action have one"):
+        dataclasses.replace(episode(outcome=outcome), error=None)
+    with pytest.raises(ValueError, match="exactly an error and an invalid action have one"):
         dataclasses.replace(episode(), error="x")
 
 

@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import itertools
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,17 +11,20 @@ import pytest
 from configs.arms import ArmsConfig
 from configs.errors import UsageError
 from configs.schema import RunConfig
-from eval.policies.engine import Served, open_policies, read_cast
+from eval.policies.engine import EnginePolicy
+from eval.policies.opening import open_policies
+from eval.policies.resolved import resolve_policy
 from eval.records import run_folders
 from eval.records.reader import find_runs
 from eval.records.run_folders import Run, claimed, find_unfinished, new_run
 from eval.records.schema import RunFolder
 from eval.report.comparison import compare
-from eval.rollout import evaluation, worlds
-from eval.rollout.evaluation import exit_code, run_evaluation
+from eval.rollout import evaluation
+from eval.rollout.evaluation import exit_code
 from sim_envs.fake import FakeWorld
 from sim_envs.world import EpisodeKey
-from tests.eval.doubles import FakeAssets, FakePolicy
+from tests.eval.conftest import evaluate
+from tests.eval.doubles import FakePolicy, libero_object, opened, without_physics
 
 ASKED = ArmsConfig(
     mode=("isolated", "unified"),
@@ -42,8 +44,8 @@ class NotingPolicy(FakePolicy):
         self.mode = mode
         self.turns = turns
 
-    def reset(self, world, key):
-        super().reset(world, key)
+    def reset(self, key):
+        super().reset(key)
         self.turns.append((self.mode, key))
 
 
@@ -55,13 +57,13 @@ class Stage:
         self.worlds: list[FakeWorld] = []
         self.policies: dict[str, NotingPolicy] = {}
 
-    def open_policies(self, cast, arms):
-        return [self.policy(arm.mode) for arm in arms]
+    def open_policies(self, resolved, variants):
+        return [opened(self.policy(variant.mode)) for variant in variants]
 
     def policy(self, mode, **changes) -> NotingPolicy:
         return self.policies.setdefault(mode, NotingPolicy(mode, self.turns, **changes))
 
-    def open_world(self, task, **_):
+    def open_world(self, task):
         self.worlds.append(FakeWorld(success_at=7))
         return self.worlds[-1]
 
@@ -70,8 +72,7 @@ class Stage:
 def stage(monkeypatch) -> Stage:
     stage = Stage()
     monkeypatch.setattr(evaluation, "open_policies", stage.open_policies)
-    monkeypatch.setattr(evaluation, "find_assets", lambda source: FakeAssets(name="none", path=Path()))
-    monkeypatch.setattr(worlds, "LiberoSim", stage.open_world)
+    without_physics(monkeypatch, stage.open_world)
     return stage
 
 
@@ -84,7 +85,7 @@ def manifests(runs) -> list[dict]:
 
 
 def test_every_episode_is_played_in_all_arms_before_the_next_and_no_arm_is_always_first(tmp_path, stage):
-    assert exit_code(run_evaluation(*begin(tmp_path))) == 0
+    assert exit_code(evaluate(*begin(tmp_path))) == 0
     pairs = [stage.turns[n : n + 2] for n in range(0, len(stage.turns), 2)]
     assert len(pairs) == 4
     for first, second in pairs:
@@ -94,16 +95,16 @@ def test_every_episode_is_played_in_all_arms_before_the_next_and_no_arm_is_alway
 
 
 def test_arms_share_the_simulator_of_a_task(tmp_path, stage):
-    run_evaluation(*begin(tmp_path))
+    evaluate(*begin(tmp_path))
     assert len(stage.worlds) == len(ASKED.task_ids)
 
 
 def test_an_arm_leaves_what_the_same_run_by_itself_leaves(tmp_path, stage):
     arms = begin(tmp_path / "together")
-    run_evaluation(*arms)
+    evaluate(*arms)
     for arm in arms:
         alone = new_run(tmp_path / "alone", arm.config)
-        run_evaluation(alone)
+        evaluate(alone)
         assert list(alone.folder.episodes()) == list(arm.folder.episodes())
         ours, theirs = manifests([arm, alone])
         assert ours["config"] == theirs["config"]
@@ -115,9 +116,9 @@ def test_an_arm_leaves_what_the_same_run_by_itself_leaves(tmp_path, stage):
 
 def test_arms_know_each_other_and_their_comparison_says_that_they_took_turns(tmp_path, stage):
     arms = begin(tmp_path)
-    run_evaluation(*arms)
+    evaluate(*arms)
     later = begin(tmp_path)
-    run_evaluation(*later)
+    evaluate(*later)
     ids = [arm.folder.run_id for arm in arms]
     assert [manifest["arms"] for manifest in manifests(arms)] == [ids, ids]
     assert compare(arms[0].folder, arms[1].folder).in_turns
@@ -126,7 +127,7 @@ def test_arms_know_each_other_and_their_comparison_says_that_they_took_turns(tmp
 
 def test_the_terminal_shows_the_arms_side_by_side_and_compares_them_with_the_first(tmp_path, stage, capsys):
     stage.policy("unified", actions=np.full((10, 7), 0.25))
-    run_evaluation(*begin(tmp_path))
+    evaluate(*begin(tmp_path))
     printed = " ".join(capsys.readouterr().out.split())
     for part in ("2/2 2/2", "McNemar", "0.25 over 8 queries", "played in both before the next one"):
         assert part in printed
@@ -135,7 +136,7 @@ def test_the_terminal_shows_the_arms_side_by_side_and_compares_them_with_the_fir
 def test_arms_without_a_graded_pair_are_not_compared_and_nothing_else_is_lost(tmp_path, stage, capsys):
     stage.policy("unified", fails_at=0)
     arms = begin(tmp_path)
-    assert exit_code(run_evaluation(*arms)) == evaluation.NOTHING_GRADED
+    assert exit_code(evaluate(*arms)) == evaluation.NOTHING_GRADED
     assert "Not compared: " in capsys.readouterr().out
     assert json.loads(arms[0].folder.results_path.read_text())["overall"]["n_success"] == 4
     assert json.loads(arms[1].folder.results_path.read_text())["overall"]["n_errors"] == 4
@@ -147,8 +148,8 @@ def test_two_evaluations_that_begin_at_once_both_run_and_leave_nothing_empty(tmp
     second = [dataclasses.replace(arm, folder=rival.folder) for arm, rival in zip(second, first, strict=True)]
     with contextlib.ExitStack() as claims:
         theirs = [claims.enter_context(claimed(arm)) for arm in first]
-        run_evaluation(*second)
-        assert [arm.folder.path.exists() for arm in theirs] == [False, False]
+        evaluate(*second)
+        assert [list(arm.folder.path.glob("*.json")) for arm in theirs] == [[], []]
     left = {path.name: RunFolder(path) for path in tmp_path.iterdir()}
     ours = sorted(left.keys() - {arm.folder.run_id for arm in theirs})
     assert len(ours) == len(left) == 2
@@ -166,13 +167,13 @@ def recorded(asked: ArmsConfig) -> list[RunConfig]:
 def test_resume_completes_all_arms_wherever_they_stopped(tmp_path, stage, capsys):
     stage.policy("isolated", interrupted_at=3)
     with pytest.raises(KeyboardInterrupt):
-        run_evaluation(*begin(tmp_path))
+        evaluate(*begin(tmp_path))
     assert "Interrupted: 3 of 8 episodes" in " ".join(capsys.readouterr().out.split())
     again = find_unfinished(tmp_path, {})
     assert [manifest["status"] for manifest in manifests(again)] == ["interrupted", "interrupted"]
     assert [run.config for run in again] == recorded(ASKED)
     done = len(stage.turns)
-    assert exit_code(run_evaluation(*again)) == 0
+    assert exit_code(evaluate(*again)) == 0
     assert len(stage.turns) - done == 5
     assert [manifest["status"] for manifest in manifests(again)] == ["complete", "complete"]
     with pytest.raises(UsageError, match="is complete"):
@@ -192,7 +193,7 @@ def test_resume_finds_the_arms_by_the_command_that_began_them(tmp_path, stage, g
     stage.policy("unified", interrupted_at=0)
     arms = begin(tmp_path)
     with pytest.raises(KeyboardInterrupt):
-        run_evaluation(*arms)
+        evaluate(*arms)
     assert [run.folder for run in find_unfinished(tmp_path, given)] == [run.folder for run in arms]
 
 
@@ -202,7 +203,7 @@ def test_resume_finds_the_arms_by_the_command_that_began_them(tmp_path, stage, g
 def test_resume_passes_over_arms_that_do_not_agree(tmp_path, stage, given):
     stage.policy("unified", interrupted_at=0)
     with pytest.raises(KeyboardInterrupt):
-        run_evaluation(*begin(tmp_path))
+        evaluate(*begin(tmp_path))
     with pytest.raises(UsageError, match="nothing to resume: no unfinished run"):
         find_unfinished(tmp_path, given)
 
@@ -211,7 +212,7 @@ def test_arms_with_a_deadline_are_found_again(tmp_path, stage):
     asked = ASKED.model_copy(update={"deadline_ms": 90.0})
     stage.policy("unified", interrupted_at=0)
     with pytest.raises(KeyboardInterrupt):
-        run_evaluation(*begin(tmp_path, asked))
+        evaluate(*begin(tmp_path, asked))
     assert [run.config for run in find_unfinished(tmp_path, {"deadline_ms": 90.0})] == recorded(asked)
 
 
@@ -265,22 +266,21 @@ def test_an_arm_that_was_renamed_goes_on_alone(tmp_path, stage):
     stage.policy("unified", interrupted_at=0)
     arms = begin(tmp_path)
     with pytest.raises(KeyboardInterrupt):
-        run_evaluation(*arms)
+        evaluate(*arms)
     renamed = arms[1].folder.path.rename(tmp_path / "mine")
     assert [run.folder for run in find_unfinished(tmp_path, {})] == [RunFolder(renamed)]
 
 
 def test_one_model_serves_all_arms_with_the_same_actions_bit_for_bit():
     asked = ArmsConfig(mode=("isolated", "shared", "unified", "actions"), policy="tiny", random_weights=True)
-    cast = read_cast(asked.arms()[0])
-    policies = open_policies(cast, asked.arms())
-    assert all(isinstance(policy, Served) for policy in policies)
+    suite, world = libero_object(), FakeWorld(image_size=64)
+    world.reset(init_id=0, seed=7, settle_steps=0)
     key = EpisodeKey(suite="libero_object", task_id=0, init_id=0, seed=7)
     replies = []
-    for policy in policies:
-        world = FakeWorld(image_size=64)
-        world.reset(init_id=0, seed=7, settle_steps=0)
-        policy.reset(world, key)
+    for served in open_policies(resolve_policy(asked.arms()[0]), asked.arms()):
+        policy = served.in_world(suite, world)
+        assert isinstance(policy, EnginePolicy)
+        policy.reset(key)
         actions = []
         for _ in range(2):
             actions.append(policy.act(world.observe()).tobytes())

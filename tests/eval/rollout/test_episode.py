@@ -6,18 +6,17 @@ import json
 import numpy as np
 import pytest
 
-from configs.load import load
-from configs.schema import RunConfig, SuiteConfig
+from configs.schema import RunConfig
+from eval.policies.base import PolicyLostError
 from eval.records.schema import Outcome, RunFolder
 from eval.records.writer import EpisodeRecorder
 from eval.rollout.episode import Stage, run_episode
 from eval.rollout.interrupts import Interrupts
 from eval.rollout.plan import TaskPlan
 from sim_envs.fake import FakeWorld
-from sim_envs.libero.tasks import get_task
 from sim_envs.libero.wordings import wordings
-from sim_envs.world import EpisodeKey
-from tests.eval.doubles import FakePolicy
+from sim_envs.world import EpisodeKey, PhysicsError
+from tests.eval.doubles import FakePolicy, libero_object, opened
 
 KEY = EpisodeKey(suite="libero_object", task_id=0, init_id=3, seed=7)
 
@@ -38,8 +37,8 @@ class OneWorld:
 
 @pytest.fixture
 def plan() -> TaskPlan:
-    protocol = load(SuiteConfig, "libero_object").model_copy(update={"max_steps": 20})
-    return TaskPlan(task=get_task("libero_object", 0), protocol=protocol, keys=(KEY,))
+    suite = libero_object(max_steps=20)
+    return TaskPlan(suite=suite, task=suite.tasks()[0], keys=(KEY,))
 
 
 def run(tmp_path, plan, world, policy, video="all"):
@@ -47,7 +46,7 @@ def run(tmp_path, plan, world, policy, video="all"):
     worlds = OneWorld(world)
     recorder = EpisodeRecorder(folder, plan, KEY, RunConfig(video=video))
     with Interrupts() as interrupts:
-        stage = Stage(worlds=worlds, policy=policy, interrupts=interrupts)
+        stage = Stage(worlds=worlds, policy=opened(policy), interrupts=interrupts)
         return run_episode(stage, plan, KEY, recorder), worlds
 
 
@@ -63,6 +62,7 @@ def test_an_episode_in_held_out_words_is_told_and_recorded_in_them(tmp_path, pla
     plan, policy = dataclasses.replace(plan, wordings="held_out"), Listener()
     result, _ = run(tmp_path, plan, FakeWorld(success_at=12), policy)
     assert policy.told == result.language == plan.instruction(KEY)
+    assert result.instruction == plan.task.language
     assert result.language in wordings(plan.task.language, "held_out")
 
 
@@ -116,17 +116,56 @@ def test_a_timeout(tmp_path, plan):
     [
         (FakeWorld(fails_at=7), FakePolicy(), "RuntimeError: the fake simulator fails at step 7"),
         (FakeWorld(), FakePolicy(fails_at=1), "FloatingPointError: the fake policy fails"),
-        (FakeWorld(), FakePolicy(actions=np.full((10, 7), np.nan)), "ActionError: action 0 holds nan"),
-        (FakeWorld(), FakePolicy(actions=np.zeros((10, 6))), "ActionError: actions have shape (10, 6)"),
     ],
 )
 def test_what_goes_wrong_is_recorded_as_an_error_with_its_traceback(tmp_path, plan, world, policy, complaint):
     result, worlds = run(tmp_path, plan, world, policy)
-    assert result.outcome is Outcome.ERROR
+    assert_raised(result, Outcome.ERROR, complaint)
+    assert worlds.discarded == 1
+
+
+@dataclasses.dataclass
+class Diverging(FakeWorld):
+    """Its physics do not survive the eighth step."""
+
+    def advance(self, actions):
+        if self.steps + len(actions) >= 8:
+            raise PhysicsError("an acceleration is not finite")
+        return super().advance(actions)
+
+
+@pytest.mark.parametrize(
+    ("world", "actions", "complaint", "steps"),
+    [
+        (FakeWorld(), np.full((10, 7), np.nan), "ActionError: action 0 holds nan", 0),
+        (FakeWorld(), np.zeros((10, 6)), "ActionError: actions have shape (10, 6)", 0),
+        (FakeWorld(), np.zeros((4, 7)), "ActionError: actions have shape (4, 7)", 0),
+        (Diverging(), np.zeros((10, 7)), "PhysicsError: an acceleration is not finite", 5),
+    ],
+)
+def test_actions_that_cannot_be_executed_are_the_policys_own_failure(
+    tmp_path, plan, world, actions, complaint, steps
+):
+    result, worlds = run(tmp_path, plan, world, FakePolicy(actions=actions))
+    assert_raised(result, Outcome.INVALID_ACTION, complaint)
+    assert result.steps == steps
+    assert worlds.discarded == 1
+    if steps:
+        assert result.video == "videos/libero_object/task00_ep003_invalid_action.mp4"
+
+
+def assert_raised(result, outcome, complaint):
+    assert result.outcome is outcome
     assert result.error.startswith(complaint)
     assert result.traceback.startswith("Traceback (most recent call last)")
     assert complaint.split(":")[0] in result.traceback
-    assert worlds.discarded == 1
+
+
+def test_a_policy_that_is_lost_ends_the_run_and_leaves_nothing_of_the_episode(tmp_path, plan):
+    policy = FakePolicy(fails_at=1, fails_with=PolicyLostError("the server stays away"))
+    with pytest.raises(PolicyLostError):
+        run(tmp_path, plan, FakeWorld(), policy)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
 def test_videos_of_failures_only(tmp_path, plan):

@@ -3,7 +3,6 @@
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
@@ -12,16 +11,16 @@ from eval.leaderboard import leaderboard
 from eval.records.run_folders import begin, claimed, new_run
 from eval.records.schema import RunFolder
 from eval.rollout import evaluation
-from eval.rollout.evaluation import exit_code, run_evaluation
+from eval.rollout.evaluation import exit_code
 from sim_envs.libero.assets import STANDINS
 from sim_envs.libero.tasks import FIRST_DRAWN
-from tests.eval.conftest import CONFIG
-from tests.eval.doubles import FakeAssets
+from tests.eval.conftest import CONFIG, evaluate
+from tests.eval.doubles import FakeAssets, without_physics
 
 
 def test_a_run_leaves_manifest_episodes_queries_and_results(tmp_path, policy, capsys):
     run = new_run(tmp_path, CONFIG)
-    assert exit_code(run_evaluation(run)) == 0
+    assert exit_code(evaluate(run)) == 0
     manifest = run.folder.read_manifest()
     assert manifest["status"] == "complete"
     assert manifest["config"]["suites"] == ["libero_object", "libero_goal"]
@@ -51,7 +50,7 @@ def test_other_words_are_another_protocol(tmp_path, policy):
     manifests = []
     for chosen in ("benchmark", "training", "held_out"):
         run = new_run(tmp_path, CONFIG.model_copy(update={"wordings": chosen}))
-        run_evaluation(run)
+        evaluate(run)
         manifests.append(run.folder.read_manifest())
     assert [manifest["config"]["wordings"] for manifest in manifests] == ["benchmark", "training", "held_out"]
     assert len({manifest["protocol_hash"] for manifest in manifests}) == 3
@@ -64,7 +63,7 @@ def test_every_mode_is_told_the_same(tmp_path, policy):
     said = []
     for mode in ("isolated", "unified"):
         run = new_run(tmp_path, CONFIG.model_copy(update={"wordings": "held_out", "mode": mode}))
-        run_evaluation(run)
+        evaluate(run)
         said.append({key: result.language for key, result in run.folder.episodes().items()})
     assert said[0] == said[1]
     assert len(said[0]) == 8
@@ -72,13 +71,14 @@ def test_every_mode_is_told_the_same(tmp_path, policy):
 
 def test_what_an_error_says_is_printed_as_it_is_and_the_run_goes_on(tmp_path, policy, capsys):
     """Square brackets are markup to the terminal's library; a closing one without an opening one kills."""
-    policy.fails_at, policy.complaint = 0, "template lacks [/INST], has [bold] and :smile:"
+    policy.fails_at, complaint = 0, "template lacks [/INST], has [bold] and :smile:"
+    policy.fails_with = FloatingPointError(complaint)
     run = new_run(tmp_path / "[red]", CONFIG.model_copy(update={"task_ids": (0,)}))
-    assert exit_code(run_evaluation(run)) == evaluation.NOTHING_GRADED
+    assert exit_code(evaluate(run)) == evaluation.NOTHING_GRADED
     assert run.folder.read_manifest()["status"] == "complete"
     assert len(run.folder.episodes()) == 4
     printed = "".join(capsys.readouterr().out.split())
-    assert printed.count("".join(policy.complaint.split())) == 4
+    assert printed.count("".join(complaint.split())) == 4
     assert printed.count("".join(str(run.folder.path).split())) == 2
 
 
@@ -87,22 +87,20 @@ def test_drawn_initial_states_are_another_protocol(tmp_path, policy):
     manifests = []
     for init_ids in ((1,), (FIRST_DRAWN,), (FIRST_DRAWN + 7, FIRST_DRAWN + 8)):
         run = new_run(tmp_path, CONFIG.model_copy(update={"init_ids": init_ids}))
-        run_evaluation(run)
+        evaluate(run)
         manifests.append(run.folder.read_manifest())
     stored, one, others = (manifest["protocol_hash"] for manifest in manifests)
     assert stored != one == others
     with pytest.raises(UsageError, match=f"init id {FIRST_DRAWN - 1}: .* or {FIRST_DRAWN} and more"):
-        run_evaluation(new_run(tmp_path, CONFIG.model_copy(update={"init_ids": (FIRST_DRAWN - 1,)})))
+        evaluate(new_run(tmp_path, CONFIG.model_copy(update={"init_ids": (FIRST_DRAWN - 1,)})))
 
 
 def test_the_same_assets_under_another_name_are_the_same_protocol(tmp_path, policy, monkeypatch):
     hashes = []
     for name in ("none", "renamed"):
-        monkeypatch.setattr(
-            evaluation, "find_assets", lambda source, name=name: FakeAssets(name=name, path=Path())
-        )
+        without_physics(monkeypatch, find_assets=lambda source, name=name: FakeAssets(name=name))
         run = new_run(tmp_path, CONFIG)
-        run_evaluation(run)
+        evaluate(run)
         assert run.folder.read_manifest()["assets"]["name"] == name
         hashes.append(run.folder.read_manifest()["protocol_hash"])
     assert hashes[0] == hashes[1]
@@ -112,7 +110,7 @@ def test_what_a_policy_is_shown_is_beside_the_protocol_and_not_in_it(tmp_path, p
     manifests = []
     for policy.inputs in ({"prompt": "{language}"}, {"privileged_state": True}):
         run = new_run(tmp_path, CONFIG)
-        run_evaluation(run)
+        evaluate(run)
         manifests.append(run.folder.read_manifest())
     assert manifests[0]["protocol_hash"] == manifests[1]["protocol_hash"]
     assert [manifest["policy_inputs"] for manifest in manifests] == [
@@ -124,7 +122,7 @@ def test_what_a_policy_is_shown_is_beside_the_protocol_and_not_in_it(tmp_path, p
 def test_what_cannot_be_run_leaves_no_folder(tmp_path, policy):
     for wrong in ({"task_ids": (10,)}, {"init_ids": (50,)}, {"num_trials_per_task": 51}):
         with pytest.raises(UsageError):
-            run_evaluation(new_run(tmp_path, CONFIG.model_copy(update=wrong)))
+            evaluate(new_run(tmp_path, CONFIG.model_copy(update=wrong)))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -132,21 +130,21 @@ def test_more_steps_than_a_query_is_answered_with_are_refused(tmp_path, policy):
     for name in ("tiny", "noop"):
         config = CONFIG.model_copy(update={"policy": name, "replan_steps": 11})
         with pytest.raises(UsageError, match=f"'{name}' answers .* 10 actions; give --replan-steps 10"):
-            run_evaluation(new_run(tmp_path, config))
+            evaluate(new_run(tmp_path, config))
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_task_whose_objects_the_assets_lack_is_refused(tmp_path, policy, monkeypatch):
-    monkeypatch.setattr(evaluation, "find_assets", lambda source: FakeAssets(name=STANDINS, path=Path()))
-    config = CONFIG.model_copy(update={"suites": ("libero_90",), "task_ids": (0, 88)})
+def test_a_task_whose_objects_the_assets_lack_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("sim_envs.libero.suite.find_assets", lambda source: FakeAssets(name=STANDINS))
+    config = CONFIG.model_copy(update={"suites": ("libero_90",), "task_ids": (0, 88), "policy": "noop"})
     with pytest.raises(UsageError, match=r"libero_90 task \d+ needs .*--assets"):
-        run_evaluation(new_run(tmp_path, config))
+        evaluate(new_run(tmp_path, config))
     assert list(tmp_path.iterdir()) == []
 
 
 def test_runs_begun_in_the_same_second_have_folders_of_their_own(tmp_path, policy):
     for _ in range(3):
-        run_evaluation(new_run(tmp_path, CONFIG.model_copy(update={"task_ids": (0,)})))
+        evaluate(new_run(tmp_path, CONFIG.model_copy(update={"task_ids": (0,)})))
     assert len([path for path in tmp_path.iterdir() if RunFolder(path).manifest_path.exists()]) == 3
 
 

@@ -2,7 +2,6 @@
 
 import errno
 import json
-from pathlib import Path
 
 import pytest
 
@@ -11,22 +10,16 @@ from eval.records import provenance
 from eval.records.reader import read_identity
 from eval.records.run_folders import find_unfinished, new_run
 from eval.rollout import evaluation
-from eval.rollout.evaluation import exit_code, run_evaluation
-from sim_envs.libero.assets import AssetSet
-from tests.eval.conftest import CONFIG
-
-
-class OtherAssets(AssetSet):
-    @property
-    def digest(self) -> str:
-        return "1" * 12
+from eval.rollout.evaluation import exit_code
+from tests.eval.conftest import CONFIG, evaluate
+from tests.eval.doubles import FakeAssets, without_physics
 
 
 def test_ctrl_c_leaves_a_run_that_resume_completes(tmp_path, policy, capsys):
     policy.interrupted_at = 5
     run = new_run(tmp_path, CONFIG)
     with pytest.raises(KeyboardInterrupt):
-        run_evaluation(run)
+        evaluate(run)
     assert policy.answers == policy.queries == 6, "the signal is heeded after the query, not within"
     assert run.folder.read_manifest()["status"] == "interrupted"
     assert len(run.folder.episodes()) == len(list((run.folder.path / "queries").iterdir())) == 2
@@ -35,10 +28,10 @@ def test_ctrl_c_leaves_a_run_that_resume_completes(tmp_path, policy, capsys):
     (again,) = find_unfinished(tmp_path, {"policy": "tiny"})
     assert again.folder == run.folder
     done = len(policy.episodes)
-    assert exit_code(run_evaluation(again)) == 0
+    assert exit_code(evaluate(again)) == 0
     assert len(policy.episodes) - done == 6
     uninterrupted = new_run(tmp_path, CONFIG)
-    run_evaluation(uninterrupted)
+    evaluate(uninterrupted)
     assert list(again.folder.episodes()) == list(uninterrupted.folder.episodes())
     with pytest.raises(UsageError, match="is complete"):
         find_unfinished(tmp_path, {"policy": "tiny"})
@@ -47,12 +40,12 @@ def test_ctrl_c_leaves_a_run_that_resume_completes(tmp_path, policy, capsys):
 def test_resume_retries_errors(tmp_path, policy, capsys):
     policy.fails_at = 0
     run = new_run(tmp_path, CONFIG)
-    assert exit_code(run_evaluation(run)) == evaluation.NOTHING_GRADED
+    assert exit_code(evaluate(run, max_errors=9)) == evaluation.NOTHING_GRADED
     assert json.loads(run.folder.results_path.read_text())["overall"]["n_errors"] == 8
     assert run.folder.read_manifest()["status"] == "complete"
     assert "with --resume plays" in capsys.readouterr().out
     policy.fails_at = None
-    assert exit_code(run_evaluation(*find_unfinished(tmp_path, {}))) == 0
+    assert exit_code(evaluate(*find_unfinished(tmp_path, {}))) == 0
     overall = json.loads(run.folder.results_path.read_text())["overall"]
     assert (overall["n_errors"], overall["n_success"]) == (0, 8)
     assert "with --resume plays" not in capsys.readouterr().out
@@ -63,10 +56,10 @@ def test_resume_retries_errors(tmp_path, policy, capsys):
 def test_resume_refuses_a_run_under_another_protocol(tmp_path, policy, monkeypatch):
     policy.interrupted_at = 3
     with pytest.raises(KeyboardInterrupt):
-        run_evaluation(new_run(tmp_path, CONFIG))
-    monkeypatch.setattr(evaluation, "find_assets", lambda source: OtherAssets(name="none", path=Path()))
+        evaluate(new_run(tmp_path, CONFIG))
+    without_physics(monkeypatch, find_assets=lambda source: FakeAssets(digest="1" * 12))
     with pytest.raises(UsageError, match="start a new run without --resume"):
-        run_evaluation(*find_unfinished(tmp_path, {}))
+        evaluate(*find_unfinished(tmp_path, {}))
 
 
 def test_resume_refuses_other_weights_than_the_run_began_with(tmp_path, policy, monkeypatch):
@@ -74,13 +67,13 @@ def test_resume_refuses_other_weights_than_the_run_began_with(tmp_path, policy, 
     policy.interrupted_at = 3
     run = new_run(tmp_path, CONFIG)
     with pytest.raises(KeyboardInterrupt):
-        run_evaluation(run)
+        evaluate(run)
     left = run.folder.read_manifest()
     monkeypatch.setattr(evaluation, "weights_sha256", lambda cast: "b" * 64)
     with pytest.raises(UsageError, match=r"weights a{12}, tiny now has b{12}; .* without --resume"):
-        run_evaluation(*find_unfinished(tmp_path, {}))
+        evaluate(*find_unfinished(tmp_path, {}))
     assert run.folder.read_manifest() == left
-    assert exit_code(run_evaluation(new_run(tmp_path, CONFIG))) == 0
+    assert exit_code(evaluate(new_run(tmp_path, CONFIG))) == 0
 
 
 def test_a_run_keeps_what_every_sitting_was_played_on(tmp_path, policy, monkeypatch):
@@ -89,9 +82,9 @@ def test_a_run_keeps_what_every_sitting_was_played_on(tmp_path, policy, monkeypa
     commits = iter(("first", "second"))
     monkeypatch.setattr(provenance, "git_state", lambda: {"commit": next(commits), "dirty": False})
     with pytest.raises(KeyboardInterrupt):
-        run_evaluation(run)
+        evaluate(run)
     (first,) = run.folder.read_manifest()["sittings"]
-    run_evaluation(*find_unfinished(tmp_path, {}))
+    evaluate(*find_unfinished(tmp_path, {}))
     manifest = run.folder.read_manifest()
     before, after = manifest["sittings"]
     assert before == first
@@ -105,17 +98,17 @@ def test_a_run_keeps_what_every_sitting_was_played_on(tmp_path, policy, monkeypa
 def test_resume_refuses_a_run_whose_policy_was_shown_something_else(tmp_path, policy):
     policy.interrupted_at = 3
     with pytest.raises(KeyboardInterrupt):
-        run_evaluation(new_run(tmp_path, CONFIG))
+        evaluate(new_run(tmp_path, CONFIG))
     policy.inputs = {"prompt": "another"}
     with pytest.raises(UsageError, match=r"another.*; start a new run without --resume"):
-        run_evaluation(*find_unfinished(tmp_path, {}))
+        evaluate(*find_unfinished(tmp_path, {}))
 
 
 def test_a_run_from_before_the_inputs_were_set_apart_is_resumed_and_compared(tmp_path, policy):
     """Its manifest has the policy's inputs within the protocol, and other hashes."""
     policy.inputs, policy.interrupted_at = {"prompt": "{language}"}, 3
     with pytest.raises(KeyboardInterrupt):
-        run_evaluation(new_run(tmp_path, CONFIG))
+        evaluate(new_run(tmp_path, CONFIG))
     (older,) = find_unfinished(tmp_path, {})
     manifest = older.folder.read_manifest()
     for description in manifest["protocol"].values():
@@ -123,9 +116,9 @@ def test_a_run_from_before_the_inputs_were_set_apart_is_resumed_and_compared(tmp
     del manifest["policy_inputs"]
     older.folder.write_manifest({**manifest, "protocol_hash": "0lder", "suite_hashes": {}})
     before = read_identity(older.folder)
-    run_evaluation(*find_unfinished(tmp_path, {}))
+    evaluate(*find_unfinished(tmp_path, {}))
     newer = new_run(tmp_path, CONFIG)
-    run_evaluation(newer)
+    evaluate(newer)
     assert before.policy_inputs == policy.inputs
     assert before.protocol_hash == read_identity(newer.folder).protocol_hash
     assert before.suite_hashes == read_identity(newer.folder).suite_hashes
@@ -134,7 +127,7 @@ def test_a_run_from_before_the_inputs_were_set_apart_is_resumed_and_compared(tmp
 def test_resume_finds_only_what_agrees_with_the_options_given(tmp_path, policy):
     policy.interrupted_at = 3
     with pytest.raises(KeyboardInterrupt):
-        run_evaluation(new_run(tmp_path, CONFIG))
+        evaluate(new_run(tmp_path, CONFIG))
     assert find_unfinished(tmp_path, {"suites": ("libero_object", "libero_goal")})[0].resumed
     with pytest.raises(UsageError, match="nothing to resume"):
         find_unfinished(tmp_path, {"seed": 8})

@@ -9,7 +9,7 @@ import yaml
 
 from configs.errors import UsageError
 from configs.schema import RunConfig
-from eval.policies.engine import open_policy, read_cast
+from eval.policies.resolved import resolve_policy
 from oxygen.model import params
 from oxygen.model.config import PRESETS, TINY
 from oxygen.robots import tokenizer
@@ -17,7 +17,7 @@ from oxygen.serving.language import LanguageTask
 from oxygen.training import checkpoint
 from oxygen.weights.card import CARD, RECORD
 from sim_envs.fake import FakeWorld
-from tests.eval.policies.test_policies import KEY, actions_of, untrained
+from tests.eval.policies.test_policies import KEY, actions_of, policy_of, untrained
 
 
 def moments(size, half_range):
@@ -50,9 +50,9 @@ def test_a_checkpoint_of_training_is_a_policy_by_its_folder(folder, tmp_path):
 
 def test_it_speaks_of_what_it_has_learnt(folder):
     config = RunConfig(mode="isolated", policy=str(folder), language_tasks=("narration",))
-    policy, world = open_policy(read_cast(config), config), FakeWorld(image_size=64)
+    policy, world = policy_of(config), FakeWorld(image_size=64)
     world.reset(init_id=0, seed=7, settle_steps=0)
-    policy.reset(world, KEY)
+    policy.reset(KEY)
     policy.act(world.observe())
     reply = policy.settle()
     assert [text.task for text in reply.finished] == ["narration"]
@@ -61,14 +61,14 @@ def test_it_speaks_of_what_it_has_learnt(folder):
 
 def test_a_language_task_it_has_not_learnt_is_refused(folder):
     with pytest.raises(UsageError, match=r"not learnt language task 'memory'.*it has learnt narration"):
-        read_cast(RunConfig(policy=str(folder), language_tasks=("narration", "memory")))
+        resolve_policy(RunConfig(policy=str(folder), language_tasks=("narration", "memory")))
 
 
 @pytest.mark.parametrize("mode", ["actions", "unified"])
 def test_it_is_asked_for_what_it_has_learnt_unless_told_otherwise(folder, mode):
-    cast = read_cast(RunConfig(mode=mode, policy=str(folder)))
-    assert [task.name for task in cast.tasks] == ["narration"]
-    assert cast.wanted.remark is None
+    resolved = resolve_policy(RunConfig(mode=mode, policy=str(folder)))
+    assert [task.name for task in resolved.tasks] == ["narration"]
+    assert resolved.wanted.remark is None
 
 
 def rewritten(folder, target, **changes):
@@ -81,26 +81,26 @@ def rewritten(folder, target, **changes):
 
 def test_a_text_that_no_preset_asks_for_is_left_to_whoever_has_its_file(folder, tmp_path):
     learnt = {"narration": "Tell: ", "poem": "Rhyme: "}
-    cast = read_cast(RunConfig(policy=rewritten(folder, tmp_path, language_tasks=learnt)))
-    assert cast.tasks == ()
-    assert "narration, poem: name its file with --language-tasks" in cast.wanted.remark
+    resolved = resolve_policy(RunConfig(policy=rewritten(folder, tmp_path, language_tasks=learnt)))
+    assert resolved.tasks == ()
+    assert "narration, poem: name its file with --language-tasks" in resolved.wanted.remark
 
 
 def test_one_that_has_learnt_no_texts_is_asked_for_none_but_as_a_load(folder, tmp_path):
     silent = rewritten(folder, tmp_path, language_tasks={})
-    cast = read_cast(RunConfig(policy=silent))
-    assert cast.tasks == ()
-    assert "learnt no texts, so none are asked for; --language-tasks" in cast.wanted.remark
-    loaded = read_cast(RunConfig(policy=silent, language_tasks=("memory",)))
+    resolved = resolve_policy(RunConfig(policy=silent))
+    assert resolved.tasks == ()
+    assert "learnt no texts, so none are asked for; --language-tasks" in resolved.wanted.remark
+    loaded = resolve_policy(RunConfig(policy=silent, language_tasks=("memory",)))
     assert [task.name for task in loaded.tasks] == ["memory"]
     assert "is noise" in loaded.wanted.remark
-    assert read_cast(RunConfig(policy=silent, language_tasks=())).wanted.remark is None
+    assert resolve_policy(RunConfig(policy=silent, language_tasks=())).wanted.remark is None
 
 
 def test_the_same_task_in_other_words_is_refused(folder, tmp_path):
     other = rewritten(folder, tmp_path, language_tasks={"narration": "Say: "})
     with pytest.raises(UsageError, match=r"with prompt 'Narrate: '.*'Say: '"):
-        read_cast(RunConfig(policy=other, language_tasks=("narration",)))
+        resolve_policy(RunConfig(policy=other, language_tasks=("narration",)))
 
 
 @pytest.mark.parametrize(
@@ -115,12 +115,12 @@ def test_the_same_task_in_other_words_is_refused(folder, tmp_path):
 def test_a_checkpoint_of_a_model_that_has_changed_since_is_refused(folder, monkeypatch, change, message):
     monkeypatch.setitem(PRESETS, "tiny", dataclasses.replace(TINY, **change))
     with pytest.raises(UsageError, match=f"was trained with {message}.*Train it anew"):
-        read_cast(RunConfig(policy=str(folder), language_tasks=()))
+        resolve_policy(RunConfig(policy=str(folder), language_tasks=()))
 
 
 def test_what_training_makes_no_use_of_may_be_another_in_serving(folder, monkeypatch):
     monkeypatch.setitem(PRESETS, "tiny", dataclasses.replace(TINY, noise_scale=0.5))
-    assert read_cast(RunConfig(policy=str(folder), language_tasks=())).policy.model == "tiny"
+    assert resolve_policy(RunConfig(policy=str(folder), language_tasks=())).policy.model == "tiny"
 
 
 @pytest.mark.parametrize(("content", "message"), [(None, "has no"), ("{", "not what training writes")])
@@ -129,12 +129,12 @@ def test_a_checkpoint_that_does_not_say_its_sizes_is_refused(folder, tmp_path, c
     if content is not None:
         (tmp_path / RECORD).write_text(content)
     with pytest.raises(UsageError, match=message):
-        read_cast(RunConfig(policy=str(tmp_path), language_tasks=()))
+        resolve_policy(RunConfig(policy=str(tmp_path), language_tasks=()))
 
 
 def test_a_folder_without_a_policy_is_told_in_one_line(tmp_path):
     with pytest.raises(UsageError, match=r"policy\.yaml"):
-        read_cast(RunConfig(policy=str(tmp_path)))
+        resolve_policy(RunConfig(policy=str(tmp_path)))
 
 
 @pytest.fixture
@@ -158,16 +158,16 @@ def trained(tmp_path):
 )
 def test_a_wrong_path_is_told_the_nearest_checkpoints(trained, tmp_path, place, nearest):
     with pytest.raises(UsageError, match=f"no checkpoint at .*{place}. Nearest: .*{nearest}"):
-        read_cast(RunConfig(policy=str(tmp_path / place)))
+        resolve_policy(RunConfig(policy=str(tmp_path / place)))
 
 
 @pytest.mark.parametrize("inside", [".", "checkpoints"])
 def test_a_trainings_folder_is_told_its_newest_checkpoint(trained, inside):
     with pytest.raises(UsageError, match=r"is the folder of a training; .*checkpoints/step_0001000$"):
-        read_cast(RunConfig(policy=str(trained / inside)))
+        resolve_policy(RunConfig(policy=str(trained / inside)))
 
 
 def test_a_file_that_is_no_preset_is_told_so(trained):
     (trained / "model.safetensors").touch()
     with pytest.raises(UsageError, match="is a file; give the folder"):
-        read_cast(RunConfig(policy=str(trained / "model.safetensors")))
+        resolve_policy(RunConfig(policy=str(trained / "model.safetensors")))

@@ -114,7 +114,7 @@ def test_the_card_says_whose_parameters_and_which_norm_stats(published, tmp_path
         "kind": "oxygen",
         "description": "Converted, with the sizes of tiny.",
         "model": "tiny",
-        "embodiment": "libero",
+        "embodiment": "libero_compact",
         "weights": ".",
         "tokenizer": "gs://bucket/pieces.model",
         "language_tasks": {},
