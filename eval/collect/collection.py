@@ -54,12 +54,12 @@ class Simulation:
         config = run_config(self.config, self.config.seeds[0])
         resolved, learner = resolve_policy(config), learner_config(self.config)
         if resolved.policy.kind == "oxygen":
-            (policy,) = open_policies(resolved, [config], notify=print)
+            (policy,) = open_policies(resolved, [config])
             return lambda suite, world: MeansWhatItDoes(policy.in_world(suite, world))
         scripted = scripted_demonstrator(resolved.policy.kind, self.config.expert_noise)
         if learner is None:
             return scripted
-        (led,) = open_policies(resolve_policy(learner), [learner], notify=print)
+        (led,) = open_policies(resolve_policy(learner), [learner])
         return lambda suite, world: Corrected(led.in_world(suite, world), scripted(suite, world))
 
 

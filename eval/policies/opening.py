@@ -10,7 +10,7 @@ from eval.policies.scripted import open_scripted
 
 
 def open_policies(
-    resolved: ResolvedPolicy, variants: Sequence[RunConfig], *, notify: Callable[[str], None]
+    resolved: ResolvedPolicy, variants: Sequence[RunConfig], *, notify: Callable[[str], None] = print
 ) -> list[OpenPolicy]:
     """The policy in every variant of a run, ready to act.
 

@@ -20,7 +20,7 @@ CONFIG = RunConfig(
 
 def evaluate(*runs: Run, **how: int) -> list[Results]:
     """Run what is left of an evaluation, as the command line does."""
-    return evaluation.run_evaluation(*runs, monitor=Console, command=["evaluate"], **how)
+    return evaluation.run_evaluation(*runs, monitor=Console, **how)
 
 
 @pytest.fixture
@@ -28,7 +28,9 @@ def policy(monkeypatch) -> FakePolicy:
     """The policy of every run in the test; worlds are solved after seven steps."""
     fake = FakePolicy()
     monkeypatch.setattr(
-        evaluation, "open_policies", lambda resolved, variants: [opened(fake, fake.inputs) for _ in variants]
+        evaluation,
+        "open_policies",
+        lambda resolved, variants, **_: [opened(fake, fake.inputs) for _ in variants],
     )
     without_physics(monkeypatch)
     return fake

@@ -6,8 +6,7 @@ import pytest
 
 from eval.records.run_folders import new_run
 from eval.report import console
-from eval.rollout.evaluation import run_evaluation
-from tests.eval.conftest import CONFIG
+from tests.eval.conftest import CONFIG, evaluate
 from tests.eval.rollout.test_arms import begin, stage
 
 __all__ = ["stage"]
@@ -26,7 +25,7 @@ def seconds_apart(monkeypatch):
 
 def test_a_redirected_run_says_once_a_minute_how_far_it_is(tmp_path, stage, capsys, seconds_apart):
     seconds_apart(20)
-    run_evaluation(*begin(tmp_path))
+    evaluate(*begin(tmp_path))
     said = [line for line in capsys.readouterr().out.splitlines() if " of 8 episodes, " in line]
     assert 1 < len(said) < 8
     assert said[0].split(" left")[0].startswith("3 of 8 episodes, isolated 100 %, unified 100 %")
@@ -34,7 +33,7 @@ def test_a_redirected_run_says_once_a_minute_how_far_it_is(tmp_path, stage, caps
 
 
 def test_a_run_that_is_short_says_nothing_in_between(tmp_path, stage, capsys):
-    run_evaluation(*begin(tmp_path))
+    evaluate(*begin(tmp_path))
     assert " of 8 episodes" not in capsys.readouterr().out
 
 
@@ -44,7 +43,7 @@ def test_a_terminal_shows_one_bar_for_all_episodes_with_each_modes_success(
     monkeypatch.setenv("TTY_COMPATIBLE", "1")
     monkeypatch.setenv("COLUMNS", "80")
     stage.policy("unified", fails_at=0)
-    run_evaluation(*begin(tmp_path))
+    evaluate(*begin(tmp_path))
     last = [line for line in capsys.readouterr().out.splitlines() if "8/8" in line][-1]
     assert "isolated 100 %, unified –, 4 errors" in last
 
@@ -53,7 +52,7 @@ def test_one_episode_is_no_plural(tmp_path, policy, capsys):
     config = CONFIG.model_copy(
         update={"suites": ("libero_goal",), "task_ids": (0,), "num_trials_per_task": 1}
     )
-    run_evaluation(new_run(tmp_path, config))
+    evaluate(new_run(tmp_path, config))
     printed = capsys.readouterr().out
     assert "1 episode, assets" in printed
     assert "1 episodes" not in printed

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import itertools
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -57,7 +58,7 @@ class Stage:
         self.worlds: list[FakeWorld] = []
         self.policies: dict[str, NotingPolicy] = {}
 
-    def open_policies(self, resolved, variants):
+    def open_policies(self, resolved, variants, **_):
         return [opened(self.policy(variant.mode)) for variant in variants]
 
     def policy(self, mode, **changes) -> NotingPolicy:
@@ -247,11 +248,11 @@ def test_a_kill_while_an_evaluation_begins_leaves_nothing_or_all_of_it(tmp_path,
     with monkeypatch.context() as dying:
         kill_before(write, dying)
         with pytest.raises(Killed):
-            run_evaluation(*begin(output_dir))
+            evaluate(*begin(output_dir))
     seen = [path for path in output_dir.iterdir() if not path.name.startswith(".")]
     if seen:
         again = find_unfinished(output_dir, {"mode": ("isolated", "unified")})
-        run_evaluation(*again)
+        evaluate(*again)
         assert [run.config for run in again] == recorded(ASKED)
         assert [len(run.folder.episodes()) for run in again] == [4, 4]
         assert {run.folder.path for run in again} == set(output_dir.iterdir())
@@ -259,7 +260,7 @@ def test_a_kill_while_an_evaluation_begins_leaves_nothing_or_all_of_it(tmp_path,
         assert find_runs([output_dir]) == []
         with pytest.raises(UsageError, match="nothing to resume"):
             find_unfinished(output_dir, {})
-        run_evaluation(*begin(output_dir))
+        evaluate(*begin(output_dir))
 
 
 def test_an_arm_that_was_renamed_goes_on_alone(tmp_path, stage):

@@ -153,7 +153,7 @@ def test_a_policy_of_a_file_goes_by_the_name_in_it_and_what_was_typed_is_kept(tm
     file.write_text("name: mine\nkind: noop\ndescription: does nothing\n")
     config = CONFIG.model_copy(update={"policy": str(file), "task_ids": (0,)})
     run = new_run(tmp_path / "runs", config)
-    run_evaluation(run)
+    evaluate(run)
     manifest = run.folder.read_manifest()
     assert run.folder.run_id.endswith("-mine-unified")
     assert (manifest["policy"], manifest["config"]["policy"]) == ("mine", str(file))

@@ -138,15 +138,15 @@ def test_a_run_is_complete_only_once_its_results_are_on_disk(tmp_path, policy, m
     with monkeypatch.context() as failing:
         failing.setattr(evaluation, "write_json", no_space)
         with pytest.raises(OSError, match="no space"):
-            run_evaluation(run)
+            evaluate(run)
     assert run.folder.read_manifest()["status"] == "running"
     played = len(policy.episodes)
-    run_evaluation(*find_unfinished(tmp_path, {}))
+    evaluate(*find_unfinished(tmp_path, {}))
     assert run.folder.read_manifest()["status"] == "complete"
     assert len(policy.episodes) == played
     results = run.folder.results_path.read_bytes()
     run.folder.results_path.unlink()  # as versions left it that said "complete" too early
-    run_evaluation(*find_unfinished(tmp_path, {}))
+    evaluate(*find_unfinished(tmp_path, {}))
     assert run.folder.results_path.read_bytes() == results
 
 
@@ -170,9 +170,9 @@ def test_resume_passes_over_what_it_cannot_read_and_names_it(tmp_path, policy, c
     wanted = new_run(tmp_path, CONFIG)
     policy.interrupted_at = 3
     with pytest.raises(KeyboardInterrupt):
-        run_evaluation(wanted)
+        evaluate(wanted)
     damaged = new_run(tmp_path, CONFIG)
-    run_evaluation(damaged)
+    evaluate(damaged)
     (damaged.folder.path / file).write_bytes(content)
     capsys.readouterr()
     (again,) = find_unfinished(tmp_path, {})
@@ -186,7 +186,7 @@ def test_resume_passes_over_a_run_with_which_an_option_does_not_go(tmp_path, pol
     policy.interrupted_at = 3
     for mode in ("unified", "shared"):
         with pytest.raises(KeyboardInterrupt):
-            run_evaluation(new_run(tmp_path, CONFIG.model_copy(update={"mode": mode})))
+            evaluate(new_run(tmp_path, CONFIG.model_copy(update={"mode": mode})))
         policy.interrupted_at += 4
     with pytest.raises(UsageError, match="nothing to resume"):
         find_unfinished(tmp_path, {"deadline_ms": 90.0})
