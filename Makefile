@@ -27,6 +27,7 @@ check: setup
 	.venv/bin/pyrefly check --summary=none
 	.venv/bin/lint-imports
 	.venv/bin/vulture
+	$(PYTHON) scripts/check_architecture.py
 
 # The bundled policy, from nothing: some hours on two cores, in nine stages, each from the weights of the one before. Of the stored
 # initial states, 30-49 stay unseen, and so do the held-out wordings. First what the expert shows; then more of it, LIBERO's own
