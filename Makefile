@@ -33,6 +33,7 @@ check: setup
 	.venv/bin/pyrefly check --summary=none
 	.venv/bin/lint-imports
 	.venv/bin/vulture
+	$(PYTHON) scripts/check_architecture.py
 
 # The bundled policy, from nothing: some hours on two cores, in nine stages, each from the weights of the one before. Of the stored
 # initial states, 30-49 are in no demonstration, nor are the held-out wordings; but what failed there decided what was collected next, so they

@@ -39,7 +39,8 @@ class Hold(enum.StrEnum):
     ZERO = "zero"
     STATE = "the current state"
     LAST_COMMAND = "the last command"
-    """For grippers; an open one before the first command."""
+    """For position control, where a target set anew at the measured state sags with every step, and for
+    grippers. Before the first command: the current state if the channels name one, else an open gripper."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -71,7 +72,7 @@ class ActionChannels(Channels):
     Attributes:
         motion: What they ask for.
         hold: What keeps the robot as it is.
-        state: The channels of the state that they are held at; exactly if `hold` is the current state.
+        state: The channels of the state that they are held at; of a last command, before there is one.
     """
 
     motion: Motion
@@ -80,14 +81,15 @@ class ActionChannels(Channels):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if (self.hold is Hold.STATE) != (self.state is not None):
+        if (self.hold is Hold.STATE and self.state is None) or (self.hold is Hold.ZERO and self.state):
             raise UsageError(
                 f"action channels {self.name!r} hold {self.hold.value}, with state {self.state!r}: name the "
                 "state channels exactly if they are held there"
             )
 
     def __str__(self) -> str:
-        return f"{super().__str__()} ({self.motion.value}, holds {self.state or self.hold.value})"
+        start = f" from {self.state}" if self.state else ""
+        return f"{super().__str__()} ({self.motion.value}, holds {self.hold.value}{start})"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -202,10 +204,10 @@ class ActionSpec:
                 raise unknown("action channels of a gripper", gripper.name, names)
         grippers = {gripper.name for gripper in self.grippers}
         for part in self.channels:
-            if part.hold is Hold.LAST_COMMAND and part.name not in grippers:
+            if part.hold is Hold.LAST_COMMAND and part.state is None and part.name not in grippers:
                 raise UsageError(
-                    f"action channels {part.name!r} hold the last command, which only a gripper can: before "
-                    "the first one there is none; hold zero or a state"
+                    f"action channels {part.name!r} hold the last command, but are no gripper and name no "
+                    "state to hold before the first one: name one, or hold zero"
                 )
         if self.limits is not None and (
             not all(map(math.isfinite, self.limits)) or self.limits[0] >= self.limits[1]
@@ -261,10 +263,12 @@ class Interface:
         openings = {gripper.name: gripper.open for gripper in self.action.grippers}
         for part in self.action.channels:
             places = slice(start, start + part.size)
-            if part.state is not None:
+            if part.hold is Hold.LAST_COMMAND and last is not None:
+                action[places] = last[places]
+            elif part.state is not None:
                 action[places] = self.observation.read(state, part.state)
             elif part.hold is Hold.LAST_COMMAND:
-                action[places] = openings[part.name] if last is None else last[places]
+                action[places] = openings[part.name]
             start += part.size
         return action
 

@@ -1,12 +1,31 @@
-"""A world without physics, for tests and for writing policies: solved after a given number of steps."""
+"""A suite and a world without physics, for tests and for writing policies: solved after some steps."""
 
 import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float64
+from pydantic import Field
 
+from configs.errors import UsageError
+from configs.interface import (
+    ActionChannels,
+    ActionSpec,
+    Camera,
+    Channels,
+    Gripper,
+    Hold,
+    Interface,
+    Motion,
+    ObservationSpec,
+    Rotation,
+)
+from configs.load import check
+from configs.schema import Preset, SuiteConfig, Wordings
+from sim_envs.suite import InitIds, Task
 from sim_envs.truth.account import HELD, Deed, Fact, Memory, Narration, Phase, Truth, Verb
-from sim_envs.world import Advance, Observation
+from sim_envs.world import Advance, EpisodeKey, Observation
 
 _CLOSE, _LIFT, _LOWER, _DONE = 3, 6, 9, 12
 """Control steps at which the story that the fake world tells goes on."""
@@ -80,3 +99,121 @@ def _narration(steps: int) -> Narration:
         return Narration(phase=Phase.APPROACH if steps < _CLOSE else Phase.GRASP, object="black bowl")
     phase = Phase.CARRY if steps < _LOWER else Phase.PLACE
     return Narration(phase=phase, object="black bowl", target="plate")
+
+
+class FakeEnvironment(Preset):
+    """What a fake suite's YAML has under `environment`.
+
+    Attributes:
+        instructions: Of its tasks, by task id.
+        init_ids: Initial states of a task.
+        success_at: Control steps after which a task counts as solved; never if None.
+        fails_at: Control steps after which the simulator raises; never if None.
+    """
+
+    instructions: tuple[str, ...] = ("put the black bowl on the plate",)
+    init_ids: int = Field(default=10, gt=0)
+    success_at: int | None = None
+    fails_at: int | None = None
+
+
+class FakeSuite:
+    """Tasks of `FakeWorld`. Implements `sim_envs.suite.Suite`.
+
+    Its conventions are those of an arm that takes end-effector steps, so that the policy in the box fits.
+
+    Attributes:
+        published: Its protocol where nobody gives another.
+    """
+
+    published: ClassVar[SuiteConfig] = SuiteConfig(
+        name="fake",
+        world="sim_envs.fake:FakeSuite",
+        max_steps=20,
+        settle_steps=2,
+        trials_per_task=2,
+        control_hz=20,
+        camera_size=8,
+        replan_steps=5,
+    )
+
+    def __init__(self, protocol: SuiteConfig = published, *, assets: str = "auto") -> None:
+        """Read its `environment`.
+
+        Args:
+            protocol: Of the suite.
+            assets: `auto`: there is nothing to choose.
+
+        Raises:
+            UsageError: `environment` does not fit `FakeEnvironment`, or assets are named.
+        """
+        if assets != "auto":
+            raise UsageError(f"assets {assets!r}: a fake suite has none; leave them out")
+        self.protocol = protocol
+        self.environment = check(FakeEnvironment, protocol.environment, source=f"suite {protocol.name}")
+        self.interface = _interface(protocol)
+        self.assets = None
+
+    def tasks(self) -> tuple[Task, ...]:
+        """A task for every instruction."""
+        return tuple(
+            Task(suite=self.protocol.name, task_id=number, name=f"task_{number}", language=instruction)
+            for number, instruction in enumerate(self.environment.instructions)
+        )
+
+    def init_ids(self, task: Task) -> InitIds:
+        """As many as `environment` says."""
+        return InitIds(stored=self.environment.init_ids)
+
+    def instruction(self, key: EpisodeKey, wordings: Wordings) -> str:
+        """The task's own, whatever the wordings."""
+        return self.environment.instructions[key.task_id]
+
+    def check(self, tasks: Iterable[Task]) -> None:
+        """Nothing can be missing."""
+
+    def open(self, task: Task) -> FakeWorld:
+        """A new world."""
+        return FakeWorld(
+            success_at=self.environment.success_at,
+            fails_at=self.environment.fails_at,
+            image_size=self.protocol.camera_size,
+            language=task.language,
+        )
+
+    def describe(self, wordings: Wordings) -> Mapping[str, Any]:
+        """Its `environment`."""
+        return self.environment.model_dump(mode="json")
+
+    def expert(self, world: object, *, noise: float = 0.0) -> None:
+        """There is none."""
+        return
+
+
+def _interface(protocol: SuiteConfig) -> Interface:
+    size = (protocol.camera_size, protocol.camera_size)
+    return Interface(
+        name=protocol.name,
+        observation=ObservationSpec(
+            cameras=tuple(Camera(name=name, size=size, rotated_deg=180) for name in ("image", "wrist_image")),
+            state=(
+                Channels(name="eef_position", size=3, unit="m"),
+                Channels(name="eef_rotation", size=3, unit="rad"),
+                Channels(name="gripper_joints", size=2, unit="m"),
+            ),
+            rotation=Rotation.AXIS_ANGLE,
+        ),
+        action=ActionSpec(
+            channels=(
+                ActionChannels(name="eef_position", size=3, unit="1", motion=Motion.RELATIVE, hold=Hold.ZERO),
+                ActionChannels(name="eef_rotation", size=3, unit="1", motion=Motion.RELATIVE, hold=Hold.ZERO),
+                ActionChannels(
+                    name="gripper", size=1, unit="1", motion=Motion.ABSOLUTE, hold=Hold.LAST_COMMAND
+                ),
+            ),
+            rotation=Rotation.AXIS_ANGLE,
+            grippers=(Gripper(name="gripper", open=-1.0, closed=1.0),),
+            limits=(-1.0, 1.0),
+            control_hz=protocol.control_hz,
+        ),
+    )

@@ -2,15 +2,20 @@
 
 import gymnasium
 
-from configs.load import names
+from configs.load import load, names
 from configs.schema import SuiteConfig
 
 NAMESPACE = "oxygen_eval"
 
 
 def register() -> None:
-    """Register `oxygen_eval/<suite>-v0` for every suite. A second call does nothing."""
+    """Register `oxygen_eval/<suite>-v0` for every suite that ships. A second call does nothing."""
     for suite in names(SuiteConfig):
         name = f"{NAMESPACE}/{suite}-v0"
         if name not in gymnasium.registry:
-            gymnasium.register(name, entry_point="sim_envs.libero.gym_env:LiberoEnv", kwargs={"suite": suite})
+            gymnasium.register(
+                name,
+                entry_point="sim_envs.gym_env:SuiteEnv",
+                kwargs={"suite": suite},
+                max_episode_steps=load(SuiteConfig, suite).max_steps,
+            )

@@ -8,7 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from configs.errors import UsageError, unknown
 from configs.interface import Interface
-from configs.load import load, names
+from configs.load import check, load, names
 from configs.schema import SuiteConfig, Wordings
 from sim_envs.scripted.policy import ScriptedPolicy
 from sim_envs.world import EpisodeKey, World
@@ -172,7 +172,7 @@ def open_suite(name: str, *, assets: str = "auto", **overrides: Any) -> Suite:
         UsageError: There is no such suite or asset source, or an override does not fit the schema.
     """
     protocol, factory = find_suite(name)
-    return factory(protocol.model_copy(update=overrides), assets=assets)
+    return factory(check(SuiteConfig, {**dict(protocol), **overrides}, source=name), assets=assets)
 
 
 def load_object(path: str, *, what: str) -> Any:

@@ -3,7 +3,7 @@
 import dataclasses
 import hashlib
 from collections.abc import Mapping
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float64, UInt8
@@ -92,3 +92,19 @@ class World(Protocol):
 
     def close(self) -> None:
         """Release the simulator and its renderer. A second call does nothing."""
+
+
+def checked_actions(actions: Any, *, size: int) -> Float64[np.ndarray, "steps action"]:
+    """The actions as an array that a simulator may be given.
+
+    Raises:
+        ValueError: The shape is not [steps, size], or a value is not finite.
+    """
+    actions = np.asarray(actions, np.float64)
+    if actions.ndim != 2 or actions.shape[1] != size:
+        raise ValueError(f"actions have shape {list(actions.shape)}, but must have [steps, {size}]")
+    finite = np.isfinite(actions).all(axis=1)
+    if not finite.all():
+        first = int(np.argmin(finite))
+        raise ValueError(f"action {first} of {len(actions)} is not finite: {actions[first].tolist()}")
+    return actions

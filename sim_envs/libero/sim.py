@@ -1,7 +1,6 @@
 """LIBERO's simulator with two verbs: `advance` runs physics and renders nothing, `observe` looks once."""
 
 import gc
-from typing import Any
 
 import mujoco
 import numpy as np
@@ -23,7 +22,7 @@ from sim_envs.libero.libero_env import (
 from sim_envs.libero.tasks import LiberoTask, get_init_state, is_drawn
 from sim_envs.libero.truth.tracker import TruthTracker
 from sim_envs.truth.account import Truth
-from sim_envs.world import Advance, Observation, PhysicsError
+from sim_envs.world import Advance, Observation, PhysicsError, checked_actions
 
 ACTION_SIZE = 7
 SETTLE_ACTION = np.array([0.0, 0, 0, 0, 0, 0, -1])
@@ -120,7 +119,7 @@ class LiberoSim:
             PhysicsError: The physics diverged.
             RuntimeError: Not reset yet.
         """
-        actions = _checked(actions)
+        actions = checked_actions(actions, size=ACTION_SIZE)
         arm = self._reset_arm()
         for taken, action in enumerate(actions, start=1):
             if self._control_step(arm, action):
@@ -248,14 +247,3 @@ class LiberoSim:
     def _expose(self, arm: Arm) -> None:
         self._cameras.expose(self._data)
         self._state = arm.policy_state()
-
-
-def _checked(actions: Any) -> Float64[np.ndarray, "steps 7"]:
-    actions = np.asarray(actions, np.float64)
-    if actions.ndim != 2 or actions.shape[1] != ACTION_SIZE:
-        raise ValueError(f"actions have shape {list(actions.shape)}, but must have [steps, {ACTION_SIZE}]")
-    finite = np.isfinite(actions).all(axis=1)
-    if not finite.all():
-        first = int(np.argmin(finite))
-        raise ValueError(f"action {first} of {len(actions)} is not finite: {actions[first].tolist()}")
-    return actions

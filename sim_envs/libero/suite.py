@@ -1,5 +1,6 @@
 """LIBERO's suites: 130 tasks with stored initial states, under the published protocol."""
 
+import dataclasses
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
@@ -33,7 +34,7 @@ class LiberoSuite:
             UsageError: There is no such suite or asset source.
         """
         self.protocol = protocol
-        self.interface: Interface = LIBERO_INTERFACE
+        self.interface = _seen_at(protocol.camera_size)
         self._tasks = list_tasks(protocol.name)
         self._asset_set = find_assets(assets)
         self.assets = Assets(name=self._asset_set.name, digest=self._asset_set.digest)
@@ -95,3 +96,10 @@ class LiberoSuite:
         said = {task.language: wordings(task.language, name) for task in self._tasks}
         canonical = json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
         return {"name": name, "digest": hashlib.sha256(canonical.encode()).hexdigest()[:16]}
+
+
+def _seen_at(camera_size: int) -> Interface:
+    """LIBERO's interface with square images of that many pixels a side."""
+    seen, size = LIBERO_INTERFACE.observation, (camera_size, camera_size)
+    cameras = tuple(dataclasses.replace(camera, size=size) for camera in seen.cameras)
+    return dataclasses.replace(LIBERO_INTERFACE, observation=dataclasses.replace(seen, cameras=cameras))

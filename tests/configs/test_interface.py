@@ -149,6 +149,18 @@ def test_the_hold_action_keeps_each_channel_as_it_says():
     assert ARM.hold_action(np.ones(7), None).tolist() == [0.0] * 6 + [-1.0]
 
 
+def test_a_target_is_held_from_the_first_one_on_and_the_state_before_it():
+    reach = dataclasses.replace(
+        ARM,
+        action=dataclasses.replace(
+            ARM.action, channels=(joints(hold=Hold.LAST_COMMAND, state="joints"), GRIPPER)
+        ),
+    )
+    state = np.full(7, 0.5)
+    assert reach.hold_action(state, None).tolist() == [0.5] * 6 + [-1.0]
+    assert reach.hold_action(state, np.ones(7)).tolist() == [1.0] * 7
+
+
 def held_at(state):
     return ActionChannels(
         name=state, size=2, unit="rad", motion=Motion.ABSOLUTE, hold=Hold.STATE, state=state

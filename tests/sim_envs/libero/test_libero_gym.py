@@ -10,9 +10,7 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from configs.errors import UsageError
 from sim_envs.libero.assets import AssetSet
-from sim_envs.registration import NAMESPACE
 
 STILL = np.array([0, 0, 0, 0, 0, 0, -1], np.float32)
 
@@ -22,14 +20,16 @@ def env(standins: AssetSet) -> Iterator[gymnasium.Env]:
     made = gymnasium.make(
         "oxygen_eval/libero_object-v0",
         task_id=2,
-        assets=standins,
+        assets=str(standins.path),
         max_steps=2,
         render_mode="rgb_array",
+        render_camera="image",
     )
     yield made
     made.close()
 
 
+@pytest.mark.filterwarnings("ignore:.*A Box observation space (minimum|maximum) value is")
 def test_gymnasium_finds_nothing_to_complain_about(env: gymnasium.Env) -> None:
     check_env(env.unwrapped)
 
@@ -50,7 +50,7 @@ def test_two_of_them_make_a_vector_environment(standins: AssetSet) -> None:
         num_envs=2,
         vectorization_mode="sync",
         task_id=2,
-        assets=standins,
+        assets=str(standins.path),
         max_steps=2,
     )
     try:
@@ -67,11 +67,6 @@ def test_two_of_them_make_a_vector_environment(standins: AssetSet) -> None:
         envs.close()
 
 
-def test_every_suite_is_registered() -> None:
-    ids = {name for name in gymnasium.registry if name.startswith(f"{NAMESPACE}/")}
-    assert ids == {f"oxygen_eval/libero_{suite}-v0" for suite in ("spatial", "object", "goal", "10", "90")}
-
-
 def test_an_episode_is_truncated_at_the_step_limit_without_success(env: gymnasium.Env) -> None:
     _, info = env.reset(seed=7, options={"init_id": 4})
     assert info["init_id"] == 4
@@ -86,7 +81,7 @@ def test_an_episode_is_truncated_at_the_step_limit_without_success(env: gymnasiu
 
 def test_an_episode_terminates_with_success_when_the_goal_holds(env: gymnasium.Env) -> None:
     env.reset(seed=7, options={"init_id": 0})
-    data = env.unwrapped._sim.env.sim.data
+    data = env.unwrapped.world.env.sim.data
     basket = data.get_body_xpos("basket_1_main").copy()
     above = basket + np.array([0, 0, 0.06])
     data.set_joint_qpos("salad_dressing_1_joint0", np.array([*above, 1, 0, 0, 0]))
@@ -112,19 +107,6 @@ def test_an_initial_state_may_be_drawn(env: gymnasium.Env) -> None:
     assert info["init_id"] == 1000
     np.testing.assert_array_equal(first["state"], again["state"])
     assert not np.array_equal(first["state"], other["state"])
-
-
-@pytest.mark.parametrize(
-    ("options", "complaint"),
-    [
-        ({"init": 3}, "did you mean 'init_id'"),
-        ({"init_id": 50}, "initial states are 0 to 49"),
-        ({"init_id": "three"}, "must be a whole number"),
-    ],
-)
-def test_wrong_reset_options_are_refused(env: gymnasium.Env, options: dict, complaint: str) -> None:
-    with pytest.raises(UsageError, match=complaint):
-        env.reset(seed=0, options=options)
 
 
 def test_an_action_that_is_not_finite_is_refused(env: gymnasium.Env) -> None:

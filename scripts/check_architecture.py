@@ -1,0 +1,132 @@
+"""Two rules that no linter has: only its own rooms name LIBERO, and no two public classes share a name.
+
+Lists say what still breaks them. They can only shrink: an entry that nobody needs any more is an error, too.
+"""
+
+import io
+import re
+import sys
+import tokenize
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Set
+from pathlib import Path
+
+PACKAGES = ("configs", "eval", "oxygen", "sim_envs", "videos")
+
+LIBERO_FREE = ("configs", "eval", "sim_envs", "videos")
+LIBERO_ROOMS = ("sim_envs/libero/", "eval/libero.py")
+LIBERO_STILL_IN: frozenset[str] = frozenset(
+    [
+        "configs/schema.py",
+        "eval/bundle/card.py",
+        "eval/bundle/targets.py",
+        "eval/collect/collection.py",
+        "eval/collect/console.py",
+        "eval/collect/plan.py",
+        "eval/collect/tables.py",
+        "eval/leaderboard.py",
+        "eval/metrics/success.py",
+        "eval/policies/checkpoints.py",
+        "eval/policies/engine.py",
+        "eval/records/protocol.py",
+        "eval/records/provenance.py",
+        "eval/report/console.py",
+        "eval/rollout/evaluation.py",
+        "eval/rollout/plan.py",
+        "eval/rollout/worlds.py",
+        "eval/train/__main__.py",
+        "eval/train/training.py",
+    ]
+)
+"""Files outside of LIBERO's rooms whose code names it."""
+
+STILL_DOUBLED: frozenset[str] = frozenset(
+    [
+        "Arm",
+        "Console",
+        "Episode",
+        "Joint",
+        "Memory",
+        "Motion",
+        "Outcome",
+        "Phase",
+        "Place",
+        "Plan",
+        "Policy",
+        "Query",
+        "Reach",
+        "Recipe",
+        "Recording",
+        "Scene",
+        "Served",
+        "Setting",
+        "Stage",
+        "Turns",
+        "Wanted",
+        "Work",
+    ]
+)
+"""Names that several public classes share."""
+
+_LIBERO = re.compile("libero", re.IGNORECASE)
+_PUBLIC_CLASS = re.compile(r"^class ([A-Za-z]\w*)", re.MULTILINE)
+_LAYOUT = {tokenize.NL, tokenize.COMMENT, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING}
+
+
+def check(root: Path, *, libero_still_in: Set[str], still_doubled: Set[str]) -> list[str]:
+    """What breaks the rules in a source tree, one line each."""
+    return [
+        *_differences("code that names LIBERO", libero_lines(root), libero_still_in),
+        *_differences("public classes of one name", public_classes(root), still_doubled),
+    ]
+
+
+def libero_lines(root: Path) -> dict[str, list[str]]:
+    """Where code outside of LIBERO's rooms names it, by file. Docstrings and comments may."""
+    found = {}
+    for path, text in _sources(root, LIBERO_FREE):
+        if not path.startswith(LIBERO_ROOMS) and _LIBERO.search(text):
+            lines = sorted({token.start[0] for token in _code(text) if _LIBERO.search(token.string)})
+            if lines:
+                found[path] = [f"{path}:{line}" for line in lines]
+    return found
+
+
+def public_classes(root: Path) -> dict[str, list[str]]:
+    """The files of every name that more than one public class has."""
+    found = defaultdict(list)
+    for path, text in _sources(root, PACKAGES):
+        for name in _PUBLIC_CLASS.findall(text):
+            found[name].append(path)
+    return {name: paths for name, paths in found.items() if len(paths) > 1}
+
+
+def _differences(what: str, found: Mapping[str, list[str]], allowed: Set[str]) -> Iterator[str]:
+    for key in sorted(found.keys() - allowed):
+        yield f"{key}: {what}: {', '.join(found[key])}"
+    for key in sorted(allowed - found.keys()):
+        yield f"{key}: no more {what}: take it off the list in {Path(__file__).name}"
+
+
+def _sources(root: Path, packages: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    for package in packages:
+        for path in sorted((root / package).rglob("*.py")):
+            yield path.relative_to(root).as_posix(), path.read_text(encoding="utf-8")
+
+
+def _code(text: str) -> Iterator[tokenize.TokenInfo]:
+    """The tokens of a module but for comments and docstrings."""
+    fresh = True
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type in _LAYOUT:
+            continue
+        if not (fresh and token.type == tokenize.STRING):
+            yield token
+        fresh = token.type == tokenize.NEWLINE
+
+
+if __name__ == "__main__":
+    complaints = check(
+        Path(__file__).resolve().parents[1], libero_still_in=LIBERO_STILL_IN, still_doubled=STILL_DOUBLED
+    )
+    sys.exit("\n".join(complaints) or None)

@@ -1,0 +1,241 @@
+"""Every suite as a Gymnasium environment: `gymnasium.make("oxygen_eval/libero_object-v0", task_id=3)`.
+
+Importing `sim_envs` registers them. One step is one control step and renders all cameras, as Gymnasium's
+interface has it; evaluation runs on `World`, which renders only at queries.
+"""
+
+from collections.abc import Mapping
+from typing import Any, SupportsFloat
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from jaxtyping import UInt8
+
+from configs.errors import UsageError, unknown
+from configs.interface import Interface
+from sim_envs.suite import Suite, Task, open_suite
+from sim_envs.world import Observation
+
+OBS_TYPES = ("flat", "pixels", "state", "pixels_agent_pos")
+"""What an observation is: cameras and `state` in one dictionary; `pixels` alone; the state's array alone;
+`pixels` and `agent_pos`, as LeRobot reads them."""
+
+
+class SuiteEnv(gymnasium.Env[Any, np.ndarray]):
+    """One task of a suite, under the suite's published protocol.
+
+    An episode terminates when the task is solved (`info["is_success"]`, reward 1). Where it is truncated is
+    Gymnasium's time limit, registered with the protocol's `max_steps`. The instruction is in
+    `info["language"]`.
+
+    Attributes:
+        task: The task's name.
+        task_description: Its instruction.
+        world: The world underneath.
+    """
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 20}  # noqa: RUF012  (Gymnasium's)
+
+    def __init__(  # noqa: PLR0913  (what `gymnasium.make` passes on)
+        self,
+        suite: str,
+        *,
+        task_id: int = 0,
+        init_id: int | None = None,
+        camera_size: int | None = None,
+        obs_type: str = "flat",
+        control_mode: str | None = None,
+        assets: str = "auto",
+        max_steps: int | None = None,
+        render_mode: str | None = None,
+        render_camera: str | None = None,
+    ) -> None:
+        """Open a task.
+
+        Args:
+            suite: Name of the suite, or the path of its YAML file.
+            task_id: Index of the task in the suite.
+            init_id: The initial state of every episode; if None, `seed` modulo their number, and a random one
+                where `reset` is given no seed.
+            camera_size: Height and width of a camera image, pixels; the protocol's if None.
+            obs_type: `flat`: cameras and `state`; `pixels`: `{"pixels": cameras}`; `state`: the array;
+                `pixels_agent_pos`: `{"pixels": cameras, "agent_pos": state}`.
+            control_mode: What actions ask for (`relative`, `absolute`); a suite has one.
+            assets: Where the suite's assets come from: a folder, or the name of a source.
+            max_steps: Control steps until an episode is truncated, fewer than the protocol's. For more, give
+                `max_episode_steps` to `gymnasium.make`.
+            render_mode: `rgb_array` for `render` to return an image, or None.
+            render_camera: The camera that `render` shows; all, side by side, if None.
+
+        Raises:
+            UsageError: There is no such suite, task, initial state or mode, or the world cannot be opened.
+        """
+        size = {} if camera_size is None else {"camera_size": camera_size}
+        opened = open_suite(suite, assets=assets, **size)
+        task = _task(opened, task_id)
+        _check_choices(opened.interface, obs_type, control_mode, render_mode, render_camera)
+        if init_id is not None:
+            opened.init_ids(task).check(init_id, task)
+        self._max_steps = _step_limit(max_steps, opened.protocol.max_steps)
+        self._truncates = max_steps is not None
+        self._suite, self._task, self._init_id = opened, task, init_id
+        self._obs_type, self._render_camera = obs_type, render_camera
+        self._steps = 0
+        self._picture: UInt8[np.ndarray, "height width 3"] | None = None
+        self.task, self.task_description = task.name, task.language
+        self.render_mode = render_mode
+        self.metadata = {**self.metadata, "render_fps": round(opened.interface.action.control_hz)}
+        self.observation_space = _observation_space(opened.interface, obs_type)
+        self.action_space = _action_space(opened.interface)
+        self.world = opened.open(task)
+
+    @property
+    def _max_episode_steps(self) -> int:
+        """Read by those who step an environment without Gymnasium's time limit."""
+        return self._max_steps
+
+    def reset(
+        self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Start an episode.
+
+        Args:
+            seed: Seeds the world for this episode, and this environment's choice of whatever is left open in
+                later ones.
+            options: `init_id`, the initial state of this episode.
+
+        Raises:
+            UsageError: Unknown options, or no such initial state.
+        """
+        super().reset(seed=seed)
+        init_id = self._choose(seed, dict(options or {}))
+        episode_seed = int(self.np_random.integers(2**32)) if seed is None else seed
+        self._steps = 0
+        self.world.reset(
+            init_id=init_id, seed=episode_seed % 2**32, settle_steps=self._suite.protocol.settle_steps
+        )
+        return self._observe(), self._info(is_success=False) | {"init_id": init_id, "seed": episode_seed}
+
+    def step(self, action: np.ndarray) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
+        """Take one control step; the reward is 1 at success, else 0.
+
+        Raises:
+            ValueError: The action has another shape or is not finite; nothing was run.
+        """
+        success = self.world.advance(np.asarray(action, np.float64)[None]).success
+        self._steps += 1
+        truncated = self._truncates and not success and self._steps >= self._max_steps
+        return self._observe(), float(success), success, truncated, self._info(is_success=success)
+
+    def render(self) -> UInt8[np.ndarray, "height width 3"] | None:
+        """The image of the last step; None without a render mode or before the first episode."""
+        return None if self._picture is None else self._picture.copy()
+
+    def close(self) -> None:
+        """Release the simulator and its renderer. A second call does nothing."""
+        self.world.close()
+
+    def _choose(self, seed: int | None, options: dict[str, Any]) -> int:
+        """The initial state of the episode that begins."""
+        init_id = options.pop("init_id", self._init_id)
+        if options:
+            raise unknown("reset option", next(iter(options)), ["init_id"])
+        ids = self._suite.init_ids(self._task)
+        if init_id is None:
+            return int(self.np_random.integers(ids.stored)) if seed is None else seed % ids.stored
+        if not isinstance(init_id, int | np.integer):
+            raise UsageError(f"init_id is {init_id!r}, but must be a whole number")
+        ids.check(int(init_id), self._task)
+        return int(init_id)
+
+    def _observe(self) -> Any:
+        observation = self.world.observe()
+        if self.render_mode is not None:
+            chosen = self._render_camera
+            shown = observation.images.values() if chosen is None else [observation.images[chosen]]
+            self._picture = _side_by_side(list(shown))
+        return _formatted(observation, self._obs_type)
+
+    def _info(self, *, is_success: bool) -> dict[str, Any]:
+        return {"is_success": is_success, "language": self.task_description, "steps": self._steps}
+
+
+def _task(suite: Suite, task_id: int) -> Task:
+    tasks = suite.tasks()
+    if not 0 <= task_id < len(tasks):
+        raise UsageError(
+            f"{suite.protocol.name} has no task {task_id}: its task ids are 0 to {len(tasks) - 1}"
+        )
+    return tasks[task_id]
+
+
+def _step_limit(max_steps: int | None, published: int) -> int:
+    if max_steps is None:
+        return published
+    if not 1 <= max_steps <= published:
+        raise UsageError(
+            f"max_steps is {max_steps}, but the protocol's limit is {published}: give 1 to {published}, or "
+            f"gymnasium.make(…, max_episode_steps={max_steps})"
+        )
+    return max_steps
+
+
+def _check_choices(
+    interface: Interface,
+    obs_type: str,
+    control_mode: str | None,
+    render_mode: str | None,
+    render_camera: str | None,
+) -> None:
+    grippers = {gripper.name for gripper in interface.action.grippers}
+    modes = {part.motion.value for part in interface.action.channels if part.name not in grippers}
+    cameras = interface.observation.camera_names
+    for kind, value, allowed in (
+        ("obs_type", obs_type, OBS_TYPES),
+        ("control mode", control_mode or next(iter(modes)), sorted(modes)),
+        ("render mode", render_mode or "rgb_array", SuiteEnv.metadata["render_modes"]),
+        ("render camera", render_camera or cameras[0], cameras),
+    ):
+        if value not in allowed:
+            raise unknown(kind, value, allowed, remedy=f"{interface.name} has no other.")
+
+
+def _observation_space(interface: Interface, obs_type: str) -> spaces.Space[Any]:
+    seen = interface.observation
+    assert all(camera.size is not None for camera in seen.cameras), "a world's cameras have sizes"
+    images: dict[str, spaces.Space[Any]] = {
+        camera.name: spaces.Box(0, 255, (*camera.size, 3), np.uint8) for camera in seen.cameras if camera.size
+    }
+    state = spaces.Box(-np.inf, np.inf, (seen.state_size,), np.float64)
+    return {
+        "flat": lambda: spaces.Dict({**images, "state": state}),
+        "pixels": lambda: spaces.Dict({"pixels": spaces.Dict(images)}),
+        "state": lambda: state,
+        "pixels_agent_pos": lambda: spaces.Dict({"pixels": spaces.Dict(images), "agent_pos": state}),
+    }[obs_type]()
+
+
+def _action_space(interface: Interface) -> spaces.Box:
+    low, high = interface.action.limits or (-np.inf, np.inf)
+    return spaces.Box(low, high, (interface.action.size,), np.float32)
+
+
+def _formatted(observation: Observation, obs_type: str) -> Any:
+    images = {name: image.copy() for name, image in observation.images.items()}
+    match obs_type:
+        case "flat":
+            return {**images, "state": observation.state}
+        case "pixels":
+            return {"pixels": images}
+        case "state":
+            return observation.state
+        case _:
+            return {"pixels": images, "agent_pos": observation.state}
+
+
+def _side_by_side(images: list[UInt8[np.ndarray, "_ _ 3"]]) -> UInt8[np.ndarray, "height width 3"]:
+    """In one row, with black below the lower ones."""
+    height = max(len(image) for image in images)
+    row = [np.pad(image, ((0, height - len(image)), (0, 0), (0, 0))) for image in images]
+    return np.concatenate(row, axis=1)

@@ -1,0 +1,301 @@
+"""Any Gymnasium environment as a world: a suite's YAML says what its numbers mean."""
+
+import contextlib
+import importlib
+from collections.abc import Iterable, Iterator, Mapping
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import gymnasium
+import numpy as np
+from jaxtyping import Float64, UInt8
+
+from configs.errors import UsageError, unknown
+from configs.interface import Camera
+from configs.load import check
+from configs.schema import SuiteConfig, Wordings
+from sim_envs.gl import choose_backend, require_backend
+from sim_envs.gym_config import RENDER, GymEnvironment, GymState
+from sim_envs.suite import InitIds, Task, load_object
+from sim_envs.world import Advance, EpisodeKey, Observation, PhysicsError, World, checked_actions
+
+
+class GymSuite:
+    """Gymnasium environments that share an interface. Implements `sim_envs.suite.Suite`.
+
+    Attributes:
+        protocol: Its published protocol.
+        interface: What its YAML declares.
+        assets: None: the environments bring their own.
+    """
+
+    def __init__(self, protocol: SuiteConfig, *, assets: str = "auto") -> None:
+        """Read the suite's `environment`.
+
+        Args:
+            protocol: Of the suite; its `environment` fits `sim_envs.gym_config.GymEnvironment`.
+            assets: `auto`: there is nothing to choose.
+
+        Raises:
+            UsageError: `environment` is wrong, or assets are named.
+        """
+        if assets != "auto":
+            raise UsageError(f"assets {assets!r}: {protocol.name} brings its own; leave them out")
+        self._config = check(
+            GymEnvironment, protocol.environment, source=f"environment of suite {protocol.name}"
+        )
+        self.protocol = protocol
+        self.interface = self._config.interface(protocol)
+        self.assets = None
+
+    def tasks(self) -> tuple[Task, ...]:
+        """All tasks, in the YAML's order."""
+        return tuple(
+            Task(suite=self.protocol.name, task_id=number, name=task.name, language=task.instruction)
+            for number, task in enumerate(self._config.tasks)
+        )
+
+    def init_ids(self, task: Task) -> InitIds:
+        """As many as the YAML declares."""
+        return InitIds(stored=self._config.init_ids)
+
+    def instruction(self, key: EpisodeKey, wordings: Wordings) -> str:
+        """The YAML's instruction, the only wording there is."""
+        if wordings != "benchmark":
+            raise UsageError(f"wordings {wordings!r}: {self.protocol.name} has none but 'benchmark'")
+        return self._config.tasks[key.task_id].instruction
+
+    def check(self, tasks: Iterable[Task]) -> None:
+        """Refuse missing packages, unknown ids, and a machine that cannot render MuJoCo's pictures."""
+        self._load()
+        if "mujoco" in self._config.packages:
+            require_backend()
+        for task in tasks:
+            self._require_id(task)
+
+    def open(self, task: Task) -> World:
+        """The task's environment, without Gymnasium's time limit: the protocol has its own."""
+        self._load()
+        self._require_id(task)
+        chosen = self._config.tasks[task.task_id]
+        options: dict[str, Any] = dict.fromkeys(self._config.size_arguments, self.protocol.camera_size)
+        if self._config.renders:
+            options["render_mode"] = "rgb_array"
+        try:
+            env = gymnasium.make(
+                chosen.id, **chosen.kwargs, **options, max_episode_steps=-1, disable_env_checker=True
+            )
+        except gymnasium.error.DependencyNotInstalled as error:
+            raise UsageError(f"{chosen.id} of {task.suite}: {error}; {self._config.remedy}") from error
+        return GymWorld(env, suite=self, language=chosen.instruction)
+
+    def describe(self, wordings: Wordings) -> Mapping[str, Any]:
+        """The environments' ids, arguments and initial states, what success is, and the versions."""
+        decides = {"tasks", "init_ids", "size_arguments", "success"}
+        packages = ("gymnasium", *self._config.packages)
+        return {
+            **self._config.model_dump(mode="json", include=decides),
+            "versions": {package: version(package) for package in packages},
+        }
+
+    def expert(self, world: World, *, noise: float = 0.0) -> None:
+        """There is none."""
+        return
+
+    @property
+    def environment(self) -> GymEnvironment:
+        """What the YAML says."""
+        return self._config
+
+    def _load(self) -> None:
+        """Import what registers the environments."""
+        try:
+            for package in self._config.packages:
+                version(package)
+            if "mujoco" in self._config.packages:
+                choose_backend()  # MuJoCo reads it when it is imported
+            if self._config.module is not None:
+                importlib.import_module(self._config.module)
+        except (PackageNotFoundError, ModuleNotFoundError) as error:
+            raise UsageError(
+                f"suite {self.protocol.name} needs {error.name}, which is not installed: run "
+                f"{self._config.remedy}"
+            ) from error
+
+    def _require_id(self, task: Task) -> None:
+        name = self._config.tasks[task.task_id].id
+        if name not in gymnasium.registry:
+            raise unknown("Gymnasium environment", name, gymnasium.registry)
+
+
+class GymWorld:
+    """One Gymnasium environment. Implements `sim_envs.world.World`.
+
+    An environment that terminates (or truncates itself) without success is not stepped any more: control
+    steps pass, nothing moves, and the episode ends at the protocol's limit. `advance` itself renders nothing,
+    but an environment whose observations hold pictures renders them at every step.
+
+    Attributes:
+        env: The environment, for controllers with privileged access.
+    """
+
+    def __init__(self, env: gymnasium.Env[Any, Any], *, suite: GymSuite, language: str) -> None:
+        """Take over an environment, which is closed with the world.
+
+        Args:
+            env: Made without Gymnasium's time limit.
+            suite: Says what its numbers mean.
+            language: The instruction.
+
+        Raises:
+            UsageError: Its actions are not what the suite declares.
+        """
+        self.env = env
+        self._config = suite.environment
+        self._interface = suite.interface
+        self._language = language
+        self._diverged: tuple[type[Exception], ...] = ()
+        if self._config.physics_error is not None:
+            self._diverged = (load_object(self._config.physics_error, what="physics_error"),)
+        self._observed: Any = None
+        self._finished = self._solved = self._closed = False
+        self._last: Float64[np.ndarray, " action"] | None = None
+        size = self._interface.action.size
+        space = env.action_space
+        if not isinstance(space, gymnasium.spaces.Box) or space.shape != (size,):
+            raise UsageError(f"{self._interface.name} declares {size} numbers an action, but takes {space}")
+
+    def reset(self, *, init_id: int, seed: int, settle_steps: int) -> None:
+        """Seed and reset the environment, and hold still for `settle_steps`.
+
+        Raises:
+            UsageError: Its observations are not what the suite declares.
+            PhysicsError: The physics diverged.
+        """
+        self._require_open()
+        number = int(np.random.SeedSequence((init_id, seed)).generate_state(1)[0])
+        self._observed, _ = self.env.reset(seed=number)
+        self._finished = self._solved = False
+        self._last = None
+        for _ in range(settle_steps):
+            if not self._finished:
+                self._control_step(self._interface.hold_action(self._state(), self._last))
+
+    def advance(self, actions: Float64[np.ndarray, "steps action"]) -> Advance:
+        """Run the actions, one control step each, clipped to the limits if there are any; stop at success.
+
+        Raises:
+            ValueError: An action has another size or is not finite; nothing was run.
+            PhysicsError: The physics diverged.
+            RuntimeError: Not reset yet.
+        """
+        actions = checked_actions(actions, size=self._interface.action.size)
+        self._require_reset()
+        for taken, action in enumerate(actions, start=1):
+            if not self._finished:
+                self._control_step(action)
+            if self._solved:
+                return Advance(steps=taken, success=True)
+        return Advance(steps=len(actions), success=False)
+
+    def observe(self) -> Observation:
+        """Read the last observation; cameras that are `render` are rendered now.
+
+        Raises:
+            UsageError: A picture is not what the suite declares.
+            RuntimeError: Not reset yet.
+        """
+        self._require_reset()
+        cameras = zip(self._config.cameras, self._interface.observation.cameras, strict=True)
+        images = {declared.name: self._image(source.key, declared) for source, declared in cameras}
+        return Observation(images=images, state=self._state(), language=self._language)
+
+    def truth(self) -> None:
+        """None: an environment does not say what is going on in it."""
+
+    def progress(self) -> float:
+        """1 if the task is solved, else 0."""
+        return float(self._solved)
+
+    def close(self) -> None:
+        """Close the environment. A second call does nothing."""
+        if not self._closed:
+            self._closed = True
+            self.env.close()
+
+    def _control_step(self, action: Float64[np.ndarray, " action"]) -> None:
+        self._last = action
+        limits = self._interface.action.limits
+        told = action if limits is None else np.clip(action, *limits)
+        with self._divergence():
+            self._observed, reward, terminated, truncated, info = self.env.step(
+                np.asarray(told, self.env.action_space.dtype)
+            )
+        if not np.isfinite(self._state()).all():
+            raise PhysicsError(f"{self._interface.name}: the state is not finite any more")
+        self._solved = self._config.success.holds(
+            reward=float(reward), terminated=bool(terminated), info=info
+        )
+        self._finished = self._solved or bool(terminated) or bool(truncated)
+
+    @contextlib.contextmanager
+    def _divergence(self) -> Iterator[None]:
+        try:
+            yield
+        except self._diverged as error:
+            raise PhysicsError(f"{self._interface.name}: {error}") from error
+
+    def _state(self) -> Float64[np.ndarray, " state"]:
+        return np.concatenate([self._numbers(part) for part in self._config.state])
+
+    def _numbers(self, part: GymState) -> Float64[np.ndarray, " channels"]:
+        whole = np.asarray(self._at(part.key), np.float64).ravel()
+        numbers = whole if part.slice is None else whole[slice(*part.slice)]
+        size = part.channels().size
+        if len(numbers) != size:
+            raise UsageError(
+                f"state {part.name!r} of {self._interface.name} is declared with {size} numbers; the "
+                f"environment gives {len(numbers)} of {len(whole)} at {part.key or 'the observation'}"
+            )
+        return numbers
+
+    def _image(self, key: str, camera: Camera) -> UInt8[np.ndarray, "height width 3"]:
+        pixels = np.asarray(self.env.render() if key == RENDER else self._at(key))
+        if pixels.ndim != 3:
+            raise UsageError(f"camera {camera.name!r} of {self._interface.name} gives {_told(pixels)}")
+        image = np.rot90(pixels, camera.rotated_deg // 90)
+        assert camera.size is not None
+        if image.dtype != np.uint8 or image.shape != (*camera.size, 3):
+            raise UsageError(
+                f"camera {camera.name!r} of {self._interface.name} is declared with {camera.size[0]} × "
+                f"{camera.size[1]} pixels; the environment gives {_told(image)}"
+            )
+        return np.array(image, order="C")
+
+    def _at(self, key: str | None) -> Any:
+        """What the observation holds at a path; the whole of it if there is none."""
+        found = self._observed
+        for part in [] if key is None else key.replace(".", "/").split("/"):
+            if not isinstance(found, Mapping) or part not in found:
+                keys = found if isinstance(found, Mapping) else ()
+                raise unknown(f"observation key ({key}) of {self._interface.name}:", part, keys)
+            found = found[part]
+        if isinstance(found, Mapping):
+            raise UsageError(
+                f"{key or 'the observation'} of {self._interface.name} holds several arrays: give the key of "
+                f"one of {', '.join(map(str, found))}"
+            )
+        return found
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise RuntimeError("the world is closed")
+
+    def _require_reset(self) -> None:
+        self._require_open()
+        if self._observed is None:
+            raise RuntimeError("the world has no episode yet: reset it first")
+
+
+def _told(pixels: np.ndarray) -> str:
+    return f"{pixels.dtype} {list(pixels.shape)}"

@@ -1,0 +1,309 @@
+"""Conformance checks for a suite or a world of one's own: an AssertionError says what breaks the contract.
+
+from sim_envs.suite import open_suite
+from sim_envs.testing import check_suite
+
+check_suite(open_suite("my_suite.yaml"))
+"""
+
+import contextlib
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
+from unittest import mock
+
+import numpy as np
+from jaxtyping import Float64
+
+from configs.errors import UsageError
+from configs.interface import Interface
+from sim_envs.suite import InitIds, Suite, Task
+from sim_envs.world import EpisodeKey, Observation, World
+
+Actions = Float64[np.ndarray, "steps action"]
+
+_SEED = 7
+_STEPS = 6
+"""Control steps of an episode that is played for comparison."""
+
+
+@runtime_checkable
+class Solver(Protocol):
+    """Brings a world that has just been reset near success; for `check_world`."""
+
+    def __call__(self, world: Any) -> Actions:
+        """Actions that reach success before the last of them. It may move things in the simulator first."""
+
+
+def check_suite(
+    suite: Suite,
+    *,
+    task_ids: Iterable[int] = (0,),
+    solve: Solver | None = None,
+    still: Mapping[str, float] | None = None,
+    renders_in_step: bool = False,
+) -> None:
+    """Check the contract `sim_envs.suite.Suite`, and that of the worlds that it opens.
+
+    Args:
+        suite: The suite.
+        task_ids: The tasks whose worlds are checked.
+        solve: See `check_world`.
+        still: See `check_world`.
+        renders_in_step: See `check_world`.
+
+    Raises:
+        AssertionError: One line: what breaks the contract.
+    """
+    tasks = suite.tasks()
+    assert tasks, f"{suite.protocol.name} has no tasks"
+    for number, task in enumerate(tasks):
+        _check_task(suite, task, number)
+    rate, declared = suite.protocol.control_hz, suite.interface.action.control_hz
+    assert rate == declared, f"the protocol's control_hz is {rate}, the interface's {declared}"
+    _check_description(suite)
+    chosen = [tasks[task_id] for task_id in task_ids]
+    suite.check(chosen)
+    for task in chosen:
+        ids = suite.init_ids(task)
+        world = suite.open(task)
+        try:
+            check_world(
+                world,
+                suite.interface,
+                init_ids=range(min(2, ids.stored)),
+                solve=solve,
+                still=still,
+                renders_in_step=renders_in_step,
+            )
+        finally:
+            world.close()
+
+
+def check_world(
+    world: World,
+    interface: Interface,
+    *,
+    init_ids: Sequence[int] = (0, 1),
+    solve: Solver | None = None,
+    still: Mapping[str, float] | None = None,
+    renders_in_step: bool = False,
+) -> None:
+    """Check the contract `sim_envs.world.World`; the world is closed afterwards.
+
+    Args:
+        world: The world, just opened.
+        interface: What its suite declares.
+        init_ids: Initial states to begin from; they have to differ.
+        solve: Brings the world to success, without which what happens there is not checked.
+        still: By how much state channels may move while the hold action is executed, by their name; channels
+            that are not named may move at will.
+        renders_in_step: Whether the simulator cannot but render at every control step.
+
+    Raises:
+        AssertionError: One line: what breaks the contract.
+    """
+    player = _Player(world, interface, renders_in_step=renders_in_step)
+    first = player.begin(init_ids[0])
+    _check_observation(first, interface)
+    _check_observing_changes_nothing(world, first)
+    _check_episodes(player, init_ids)
+    if solve is not None:
+        _check_success(player, init_ids[0], solve)
+    _check_chunks(player, init_ids[0])
+    _check_reading_changes_nothing(player, init_ids[0])
+    if still is not None:
+        _check_holding_still(player, init_ids[0], still)
+    world.close()
+    world.close()
+
+
+class _Player:
+    """Plays short episodes of a world; `advance` of an episode may not render."""
+
+    def __init__(self, world: World, interface: Interface, *, renders_in_step: bool) -> None:
+        self.world = world
+        self.interface = interface
+        self._renders_in_step = renders_in_step
+
+    def begin(self, init_id: int, *, seed: int = _SEED, settle_steps: int = 1) -> Observation:
+        self.world.reset(init_id=init_id, seed=seed, settle_steps=settle_steps)
+        return self.world.observe()
+
+    def play(self, init_id: int, *, seed: int = _SEED, chunk: int = _STEPS) -> list[Observation]:
+        """The first and the last observation of an episode whose actions depend on the seed alone."""
+        first = self.begin(init_id, seed=seed)
+        actions = _some_actions(self.interface, first.state, seed)
+        for start in range(0, len(actions), chunk):
+            given = actions[start : start + chunk]
+            outcome = self.advance(given)
+            assert outcome.success or outcome.steps == len(given), (
+                f"advance took {outcome.steps} of {len(given)} actions without success"
+            )
+            if outcome.success:
+                break
+        return [first, self.world.observe()]
+
+    def advance(self, actions: Actions) -> Any:
+        if self._renders_in_step:
+            return self.world.advance(actions)
+        with _no_rendering(self.world):
+            return self.world.advance(actions)
+
+
+def _check_task(suite: Suite, task: Task, number: int) -> None:
+    name = suite.protocol.name
+    assert (task.suite, task.task_id) == (name, number), (
+        f"task {number} of {name} says that it is task {task.task_id} of {task.suite}"
+    )
+    ids = suite.init_ids(task)
+    assert ids.stored > 0, f"task {number} of {name} has no stored initial states"
+    with contextlib.suppress(UsageError):
+        ids.check(-1, task)
+        raise AssertionError(f"task {number} of {name} accepts init id -1")
+    _check_instruction(suite, task, ids)
+
+
+def _check_instruction(suite: Suite, task: Task, ids: InitIds) -> None:
+    for init_id in range(min(2, ids.stored)):
+        key = EpisodeKey(suite=task.suite, task_id=task.task_id, init_id=init_id, seed=_SEED)
+        told = suite.instruction(key, "benchmark")
+        assert told == task.language, (
+            f"the benchmark's instruction of task {task.task_id} is {told!r}, its language {task.language!r}"
+        )
+
+
+def _check_description(suite: Suite) -> None:
+    once, again = (json.dumps(dict(suite.describe("benchmark")), sort_keys=True) for _ in range(2))
+    assert once == again, f"describe() gives {once}, then {again}"
+
+
+def _check_observation(observation: Observation, interface: Interface) -> None:
+    declared = interface.observation
+    images = observation.images
+    assert list(images) == list(declared.camera_names), (
+        f"the cameras are {list(images)}, declared {list(declared.camera_names)}"
+    )
+    for camera in declared.cameras:
+        image = images[camera.name]
+        assert camera.size is not None, f"camera {camera.name!r} is declared without a size"
+        assert (image.dtype, image.shape) == (np.uint8, (*camera.size, 3)), (
+            f"camera {camera.name!r} gives {image.dtype} {list(image.shape)}, declared uint8 "
+            f"{[*camera.size, 3]}"
+        )
+    state = observation.state
+    assert (state.dtype, state.shape) == (np.float64, (declared.state_size,)), (
+        f"the state is {state.dtype} {list(state.shape)}, declared float64 [{declared.state_size}]"
+    )
+    assert np.isfinite(state).all(), f"the state is not finite: {state.tolist()}"
+    assert observation.language.strip(), "the instruction is empty"
+
+
+def _check_observing_changes_nothing(world: World, first: Observation) -> None:
+    _assert_same(first, world.observe(), "observe() gives something else when it is called again")
+
+
+def _check_episodes(player: _Player, init_ids: Sequence[int]) -> None:
+    before = player.play(init_ids[0])
+    player.play(init_ids[-1], seed=_SEED + 1)
+    after = player.play(init_ids[0])
+    for moment, one, other in zip(("begins", "goes on"), before, after, strict=True):
+        _assert_same(one, other, f"an episode {moment} otherwise after others were played")
+    for init_id in init_ids[1:]:
+        assert _difference(player.begin(init_id), before[0]), (
+            f"initial states {init_ids[0]} and {init_id} look the same"
+        )
+
+
+def _check_chunks(player: _Player, init_id: int) -> None:
+    whole, single = (player.play(init_id, chunk=chunk)[-1] for chunk in (_STEPS, 1))
+    _assert_same(whole, single, "actions given one by one lead elsewhere than in one piece")
+
+
+def _check_reading_changes_nothing(player: _Player, init_id: int) -> None:
+    def played(look: Callable[[], object]) -> Observation:
+        state = player.begin(init_id).state
+        for action in _some_actions(player.interface, state, _SEED):
+            look()
+            player.advance(action[None])
+        return player.world.observe()
+
+    world = player.world
+    alone = played(lambda: None)
+    readers: tuple[Callable[[], object], ...] = (world.truth, world.progress)
+    for name, reader in zip(("truth", "progress"), readers, strict=True):
+        _assert_same(alone, played(reader), f"{name}() changes how an episode goes on")
+    share = world.progress()
+    assert 0.0 <= share <= 1.0, f"progress() is {share}, should be from 0 to 1"
+
+
+def _check_success(player: _Player, init_id: int, solve: Solver) -> None:
+    player.begin(init_id)
+    actions = solve(player.world)
+    outcome = player.advance(actions)
+    assert outcome.success, f"advance tells no success within the {len(actions)} actions that reach it"
+    assert outcome.steps < len(actions), (
+        f"advance does not stop at success: it took all {len(actions)} actions"
+    )
+    stopped = player.world.observe()
+    share = player.world.progress()
+    assert share == 1.0, f"progress() is {share} at success, should be 1"
+    player.begin(init_id)
+    again = player.advance(solve(player.world)[: outcome.steps])
+    assert again == outcome, f"the same actions end with {again}, then with {outcome}"
+    _assert_same(stopped, player.world.observe(), "the world went on after success")
+
+
+def _check_holding_still(player: _Player, init_id: int, still: Mapping[str, float]) -> None:
+    seen = player.interface.observation
+    begin = player.begin(init_id).state
+    last: Float64[np.ndarray, " action"] | None = None
+    for _ in range(_STEPS):
+        last = player.interface.hold_action(player.world.observe().state, last)
+        player.advance(last[None])
+    end = player.world.observe().state
+    for name, tolerance in still.items():
+        moved = float(np.abs(seen.read(end, name) - seen.read(begin, name)).max())
+        assert moved <= tolerance, (
+            f"{name!r} moves by {moved:.3g} within {_STEPS} control steps of the hold action, tolerated "
+            f"{tolerance:g}"
+        )
+
+
+def _some_actions(interface: Interface, state: Float64[np.ndarray, " state"], seed: int) -> Actions:
+    """Within the limits; without limits, near the hold action."""
+    draws, shape = np.random.default_rng(seed), (_STEPS, interface.action.size)
+    if interface.action.limits is not None:
+        return draws.uniform(*interface.action.limits, shape)
+    return interface.hold_action(state, None) + draws.normal(scale=0.02, size=shape)
+
+
+@contextlib.contextmanager
+def _no_rendering(world: World) -> Iterator[None]:
+    """Refuse to observe, and to render with MuJoCo, meanwhile."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("advance renders: pictures are for observe() alone")
+
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(mock.patch.object(world, "observe", refuse))
+        if "mujoco" in sys.modules:
+            stack.enter_context(mock.patch.object(sys.modules["mujoco"], "mjr_render", refuse))
+        yield
+
+
+def _assert_same(one: Observation, other: Observation, complaint: str) -> None:
+    difference = _difference(one, other)
+    assert not difference, f"{complaint}: {difference}"
+
+
+def _difference(one: Observation, other: Observation) -> str:
+    """What two observations differ in; empty if in nothing."""
+    if not np.array_equal(one.state, other.state):
+        return f"state {one.state.round(6).tolist()}, then {other.state.round(6).tolist()}"
+    for name, image in one.images.items():
+        pixels = int((image != other.images[name]).any(axis=-1).sum())
+        if pixels:
+            return f"camera {name!r}, in {pixels} pixels"
+    return "" if one.language == other.language else f"{one.language!r}, then {other.language!r}"

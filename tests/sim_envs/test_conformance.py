@@ -1,0 +1,261 @@
+"""Our worlds keep the contract, and the checks that say so fail for every way to break it."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sim_envs.fake import FakeSuite, FakeWorld
+from sim_envs.libero.assets import AssetSet
+from sim_envs.suite import InitIds, Suite, Task, open_suite
+from sim_envs.testing import check_suite, check_world
+from sim_envs.world import Advance, Observation
+
+SETTINGS = {"success_at": 4, "instructions": ["put the black bowl on the plate", "open the drawer"]}
+
+
+def fake_suite(**settings: Any) -> FakeSuite:
+    environment = SETTINGS | settings
+    return FakeSuite(FakeSuite.published.model_copy(update={"environment": environment}))
+
+
+def solve_fake(world: FakeWorld) -> np.ndarray:
+    return np.zeros((8, 7))
+
+
+def solve_reacher(world: Any) -> np.ndarray:
+    """Put the target where the fingertip is, and do nothing."""
+    env = world.env.unwrapped
+    env.set_state(
+        np.concatenate([env.data.qpos[:2], env.get_body_com("fingertip")[:2]]), np.zeros_like(env.data.qvel)
+    )
+    return np.zeros((3, 2))
+
+
+def solve_libero(world: Any) -> np.ndarray:
+    """Put the thing into the basket, and do nothing."""
+    data = world.env.sim.data
+    above = data.get_body_xpos("basket_1_main") + np.array([0, 0, 0.06])
+    data.set_joint_qpos("salad_dressing_1_joint0", np.array([*above, 1, 0, 0, 0]))
+    return np.tile([0.0, 0, 0, 0, 0, 0, -1], (3, 1))
+
+
+def test_the_double_keeps_the_contract() -> None:
+    check_suite(fake_suite(), task_ids=(0, 1), solve=solve_fake, still={"eef_position": 0.0})
+
+
+def test_gymnasiums_own_environment_keeps_the_contract() -> None:
+    suite = open_suite("gym_reacher", camera_size=32)
+    check_suite(suite, solve=solve_reacher, still={"joint_velocities": 0.01, "joint_sines": 0.001})
+
+
+def test_libero_keeps_the_contract(standins: AssetSet) -> None:
+    suite = open_suite("libero_object", assets=str(standins.path), camera_size=32)
+    check_suite(suite, task_ids=(2,), solve=solve_libero, still={"eef_position": 0.01})
+
+
+@pytest.mark.parametrize("name", ["transfer_cube", "insertion"])
+def test_aloha_keeps_the_contract(name: str) -> None:
+    pytest.importorskip("gym_aloha", reason="uv pip install 'oxygen-eval[aloha]'")
+    suite = open_suite("gym_aloha")
+    task_id = [task.name for task in suite.tasks()].index(name)
+    still = {"left_joints": 0.01, "right_joints": 0.01, "left_gripper": 0.01, "right_gripper": 0.01}
+    check_suite(suite, task_ids=[task_id], still=still, renders_in_step=True)
+
+
+class Remembers(FakeWorld):
+    """Its reset keeps something of the episode before."""
+
+    def reset(self, *, init_id: int, seed: int, settle_steps: int) -> None:
+        before = self.steps
+        super().reset(init_id=init_id, seed=seed, settle_steps=settle_steps)
+        self._state[0] += before
+
+
+class IgnoresInitIds(FakeWorld):
+    def reset(self, *, init_id: int, seed: int, settle_steps: int) -> None:
+        super().reset(init_id=0, seed=seed, settle_steps=settle_steps)
+
+
+class IgnoresSuccess(FakeWorld):
+    def advance(self, actions: np.ndarray) -> Advance:
+        for action in actions:
+            super().advance(action[None])
+        return Advance(steps=len(actions), success=False)
+
+
+class GoesOnAfterSuccess(FakeWorld):
+    def advance(self, actions: np.ndarray) -> Advance:
+        outcome = super().advance(actions)
+        self._state[0] += len(actions) - outcome.steps
+        return outcome
+
+
+class TellsSuccessLate(FakeWorld):
+    def advance(self, actions: np.ndarray) -> Advance:
+        outcomes = [super(TellsSuccessLate, self).advance(action[None]) for action in actions]
+        return Advance(steps=len(actions), success=any(outcome.success for outcome in outcomes))
+
+
+class StopsHalfway(FakeWorld):
+    def advance(self, actions: np.ndarray) -> Advance:
+        return super().advance(actions[: (len(actions) + 1) // 2])
+
+
+class RendersInAdvance(FakeWorld):
+    def advance(self, actions: np.ndarray) -> Advance:
+        self.observe()
+        return super().advance(actions)
+
+
+class RendersWithMujocoInAdvance(FakeWorld):
+    def advance(self, actions: np.ndarray) -> Advance:
+        import mujoco
+
+        mujoco.mjr_render(None, None, None)
+        return super().advance(actions)
+
+
+class ChunksDiffer(FakeWorld):
+    def advance(self, actions: np.ndarray) -> Advance:
+        self._state[1] += 1
+        return super().advance(actions)
+
+
+class MovesWhenObserved(FakeWorld):
+    def observe(self) -> Observation:
+        self._state[0] += 1e-9
+        return super().observe()
+
+
+class MovesWhenAskedForTruth(FakeWorld):
+    def truth(self) -> Any:
+        self._state[0] += 1e-9
+        return super().truth()
+
+
+class MovesWhenAskedForProgress(FakeWorld):
+    def progress(self) -> float:
+        self._state[0] += 1e-9
+        return super().progress()
+
+
+class WrongStateSize(FakeWorld):
+    def observe(self) -> Observation:
+        return dataclasses.replace(super().observe(), state=np.zeros(7))
+
+
+class WrongImageSize(FakeWorld):
+    def observe(self) -> Observation:
+        image = np.zeros((8, 9, 3), np.uint8)
+        return dataclasses.replace(super().observe(), images={"image": image, "wrist_image": image})
+
+
+class LacksACamera(FakeWorld):
+    def observe(self) -> Observation:
+        observation = super().observe()
+        return dataclasses.replace(observation, images={"image": observation.images["image"]})
+
+
+class Drifts(FakeWorld):
+    def advance(self, actions: np.ndarray) -> Advance:
+        outcome = super().advance(actions)
+        self._state[2] += 0.01 * outcome.steps
+        return outcome
+
+
+class ClosesOnce(FakeWorld):
+    def close(self) -> None:
+        if self.closed:
+            raise AssertionError("closed twice")
+        super().close()
+
+
+class ProgressPastOne(FakeWorld):
+    def progress(self) -> float:
+        return 1.0 + self.steps
+
+
+class NeverWhole(FakeWorld):
+    def progress(self) -> float:
+        return 0.5
+
+
+DEFECTS = {
+    Remembers: "begins otherwise after others were played",
+    IgnoresInitIds: "initial states 0 and 1 look the same",
+    IgnoresSuccess: "tells no success",
+    GoesOnAfterSuccess: "the world went on after success",
+    TellsSuccessLate: "does not stop at success",
+    StopsHalfway: "without success",
+    RendersInAdvance: "advance renders",
+    RendersWithMujocoInAdvance: "advance renders",
+    ChunksDiffer: "one by one lead elsewhere",
+    MovesWhenObserved: r"observe\(\) gives something else",
+    MovesWhenAskedForTruth: r"truth\(\) changes how",
+    MovesWhenAskedForProgress: r"progress\(\) changes how",
+    WrongStateSize: r"state is float64 \[7\], declared float64 \[8\]",
+    WrongImageSize: r"gives uint8 \[8, 9, 3\], declared uint8 \[8, 8, 3\]",
+    LacksACamera: r"cameras are \['image'\]",
+    Drifts: "'eef_position' moves by 0.06",
+    ClosesOnce: "closed twice",
+    ProgressPastOne: r"progress\(\) is",
+    NeverWhole: r"progress\(\) is 0.5 at success",
+}
+
+
+@pytest.mark.parametrize("world", DEFECTS, ids=lambda world: world.__name__)
+def test_a_world_that_breaks_the_contract_is_told_in_a_line(world: Callable[..., FakeWorld]) -> None:
+    with pytest.raises(AssertionError, match=DEFECTS[world]) as caught:
+        check_world(
+            world(success_at=4), fake_suite().interface, solve=solve_fake, still={"eef_position": 0.0}
+        )
+    assert "\n" not in str(caught.value)
+
+
+class WrongTaskIds(FakeSuite):
+    def tasks(self) -> tuple[Task, ...]:
+        return super().tasks()[::-1]
+
+
+class NoInitialStates(FakeSuite):
+    def init_ids(self, task: Task) -> InitIds:
+        return InitIds(stored=0)
+
+
+class OtherInstruction(FakeSuite):
+    def instruction(self, key: Any, wordings: Any) -> str:
+        return "do something"
+
+
+class DescribesTheMoment(FakeSuite):
+    calls = 0
+
+    def describe(self, wordings: Any) -> dict[str, int]:
+        self.calls += 1
+        return {"calls": self.calls}
+
+
+class OtherRate(FakeSuite):
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        action = dataclasses.replace(self.interface.action, control_hz=10)
+        self.interface = dataclasses.replace(self.interface, action=action)
+
+
+SUITE_DEFECTS = {
+    WrongTaskIds: "task 0 of fake says that it is task 1",
+    NoInitialStates: "no stored initial states",
+    OtherInstruction: "instruction of task 0 is 'do something'",
+    DescribesTheMoment: "describe",
+    OtherRate: "control_hz is 20.0, the interface's 10",
+}
+
+
+@pytest.mark.parametrize("suite", SUITE_DEFECTS, ids=lambda suite: suite.__name__)
+def test_a_suite_that_breaks_the_contract_is_told_in_a_line(suite: Callable[..., Suite]) -> None:
+    broken = suite(FakeSuite.published.model_copy(update={"environment": SETTINGS}))
+    with pytest.raises(AssertionError, match=SUITE_DEFECTS[suite]):
+        check_suite(broken)

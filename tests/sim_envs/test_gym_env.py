@@ -1,0 +1,204 @@
+"""Every suite is a Gymnasium environment like others: Gymnasium's checks, its wrappers and its vectors."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import yaml
+from gymnasium.utils.env_checker import check_env
+
+from configs.errors import UsageError
+from configs.load import load, names
+from configs.schema import SuiteConfig
+from sim_envs.fake import FakeSuite
+from sim_envs.gym_env import SuiteEnv
+from sim_envs.registration import NAMESPACE, register
+
+REACHER = f"{NAMESPACE}/gym_reacher-v0"
+INFINITE = "ignore:.*A Box observation space (minimum|maximum) value is"
+
+
+@pytest.fixture
+def fake(tmp_path: Path) -> str:
+    """A suite whose tasks are solved after four steps, as a file."""
+    protocol = FakeSuite.published.model_dump() | {"environment": {"success_at": 4}}
+    path = tmp_path / "fake.yaml"
+    path.write_text(yaml.safe_dump(protocol))
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def reacher() -> Iterator[gymnasium.Env]:
+    made = gymnasium.make(REACHER, camera_size=32, render_mode="rgb_array")
+    yield made
+    made.close()
+
+
+@pytest.mark.filterwarnings(INFINITE)
+def test_gymnasium_finds_nothing_to_complain_about(reacher: gymnasium.Env) -> None:
+    check_env(reacher.unwrapped)
+
+
+def test_every_shipped_suite_is_registered_with_its_limit() -> None:
+    register()
+    specs = {name: spec for name, spec in gymnasium.registry.items() if name.startswith(f"{NAMESPACE}/")}
+    assert {name: spec.max_episode_steps for name, spec in specs.items()} == {
+        f"{NAMESPACE}/{suite}-v0": load(SuiteConfig, suite).max_steps for suite in names(SuiteConfig)
+    }
+
+
+def test_the_time_limit_is_gymnasiums_and_can_be_changed_there() -> None:
+    with gymnasium.make(REACHER, camera_size=32, max_episode_steps=150) as env:
+        env.reset(seed=0)
+        ends = [env.step(np.zeros(2, np.float32))[3] for _ in range(150)]
+        assert ends == [False] * 149 + [True]
+        assert env.get_wrapper_attr("_max_episode_steps") == 150
+        assert env.unwrapped._max_episode_steps == 100
+        assert env.metadata["render_fps"] == 50
+
+
+def test_fewer_steps_are_an_argument_and_more_are_refused(fake: str) -> None:
+    env = SuiteEnv(fake, max_steps=3)
+    env.reset(seed=0)
+    assert [env.step(np.zeros(7))[3] for _ in range(3)] == [False, False, True]
+    with pytest.raises(UsageError, match=r"gymnasium.make\(…, max_episode_steps=30\)"):
+        SuiteEnv(fake, max_steps=30)
+
+
+def test_an_episode_terminates_with_success(fake: str) -> None:
+    env = SuiteEnv(fake)
+    env.reset(seed=0)
+    outcomes = [env.step(np.zeros(7)) for _ in range(4)]
+    assert [(reward, done, info["is_success"]) for _, reward, done, _, info in outcomes] == [
+        (0.0, False, False),
+        (0.0, False, False),
+        (0.0, False, False),
+        (1.0, True, True),
+    ]
+    assert [info["steps"] for *_, info in outcomes] == [1, 2, 3, 4]
+
+
+def test_the_task_is_told_as_others_tell_it(fake: str) -> None:
+    env = SuiteEnv(fake)
+    assert (env.task, env.task_description) == ("task_0", "put the black bowl on the plate")
+    _, info = env.reset(seed=12)
+    assert info == {
+        "is_success": False,
+        "language": "put the black bowl on the plate",
+        "steps": 0,
+        "init_id": 2,
+        "seed": 12,
+    }
+
+
+def shapes(observation: Any) -> Any:
+    if isinstance(observation, dict):
+        return {key: shapes(value) for key, value in observation.items()}
+    return observation.shape
+
+
+@pytest.mark.parametrize(
+    ("obs_type", "expected"),
+    [
+        ("flat", {"image": (16, 16, 3), "wrist_image": (16, 16, 3), "state": (8,)}),
+        ("pixels", {"pixels": {"image": (16, 16, 3), "wrist_image": (16, 16, 3)}}),
+        ("state", (8,)),
+        (
+            "pixels_agent_pos",
+            {"pixels": {"image": (16, 16, 3), "wrist_image": (16, 16, 3)}, "agent_pos": (8,)},
+        ),
+    ],
+)
+def test_observations_are_of_the_type_asked_for(fake: str, obs_type: Any, expected: Any) -> None:
+    env = SuiteEnv(fake, obs_type=obs_type, camera_size=16)
+    for observation in (env.reset(seed=0)[0], env.step(np.zeros(7))[0]):
+        assert shapes(observation) == expected
+        assert observation in env.observation_space
+
+
+def test_all_cameras_are_rendered_side_by_side_unless_one_is_chosen(fake: str) -> None:
+    for camera, width in ((None, 16), ("wrist_image", 8)):
+        env = SuiteEnv(fake, render_mode="rgb_array", render_camera=camera)
+        assert env.render() is None
+        env.reset(seed=0)
+        assert env.render().shape == (8, width, 3)
+    assert SuiteEnv(fake).render() is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ({"task_id": 1}, "fake has no task 1: its task ids are 0 to 0"),
+        ({"init_id": 10}, "give ids from 0 to 9"),
+        ({"camera_size": 0}, "camera_size is 0"),
+        ({"obs_type": "pixel"}, "did you mean 'pixels'"),
+        ({"control_mode": "absolute"}, "unknown control mode 'absolute'; did you mean 'relative'"),
+        ({"render_mode": "human"}, "did you mean 'rgb_array'"),
+        ({"render_camera": "wrist"}, "did you mean 'wrist_image'"),
+        ({"assets": "standins"}, "has none"),
+    ],
+)
+def test_wrong_arguments_are_one_line(fake: str, arguments: dict, complaint: str) -> None:
+    with pytest.raises(UsageError, match=complaint) as caught:
+        SuiteEnv(fake, **arguments)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"init": 3}, "did you mean 'init_id'"),
+        ({"init_id": 10}, "give ids from 0 to 9"),
+        ({"init_id": "three"}, "must be a whole number"),
+    ],
+)
+def test_wrong_reset_options_are_one_line(fake: str, options: dict, complaint: str) -> None:
+    with pytest.raises(UsageError, match=complaint):
+        SuiteEnv(fake).reset(seed=0, options=options)
+
+
+def test_the_initial_state_is_an_option_else_an_argument_else_chosen_by_the_seed(fake: str) -> None:
+    env = SuiteEnv(fake, init_id=4)
+    assert env.reset(seed=3)[1]["init_id"] == 4
+    assert env.reset(options={"init_id": 5})[1]["init_id"] == 5
+    env = SuiteEnv(fake, control_mode="relative")
+    assert [env.reset(seed=seed)[1]["init_id"] for seed in (3, 13, 14)] == [3, 3, 4]
+    assert len({env.reset()[1]["init_id"] for _ in range(50)}) == 10
+
+
+@pytest.mark.parametrize("processes", [{}, {"context": "spawn"}], ids=["sync", "async"])
+def test_the_environments_of_a_vector_play_different_initial_states(processes: dict) -> None:
+    envs = gymnasium.make_vec(
+        REACHER,
+        num_envs=2,
+        vectorization_mode="async" if processes else "sync",
+        vector_kwargs=processes,
+        camera_size=32,
+    )
+    try:
+        observed, info = envs.reset(seed=8)
+        assert info["init_id"].tolist() == [8, 9]
+        assert observed["image"].shape == (2, 32, 32, 3)
+        assert envs.call("task_description") == ("reach the red ball with the fingertip",) * 2
+        assert envs.call("_max_episode_steps") == (100, 100)
+        ended = [envs.step(np.zeros((2, 2), np.float32))[3].tolist() for _ in range(100)]
+        assert ended[-2:] == [[False, False], [True, True]]
+        *_, info = envs.step(np.zeros((2, 2), np.float32))  # the next episodes begin
+        assert info["steps"].tolist() == [0, 0]
+    finally:
+        envs.close()
+
+
+def test_gymnasium_records_videos(tmp_path: Path) -> None:
+    pytest.importorskip("moviepy", reason="uv pip install 'oxygen-eval[video]'")
+    env = gymnasium.make(REACHER, camera_size=64, render_mode="rgb_array", max_episode_steps=5)
+    folder = tmp_path / "videos"
+    with gymnasium.wrappers.RecordVideo(env, str(folder), episode_trigger=lambda _: True) as recorded:
+        recorded.reset(seed=0)
+        for _ in range(5):
+            recorded.step(recorded.action_space.sample())
+    (video,) = folder.glob("*.mp4")
+    assert video.stat().st_size > 0

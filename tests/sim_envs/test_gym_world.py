@@ -1,0 +1,299 @@
+"""A Gymnasium environment as a world: what its YAML says is what is observed, executed and judged."""
+
+import copy
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import yaml
+
+from configs.errors import UsageError
+from configs.load import load
+from configs.schema import SuiteConfig
+from sim_envs.gym_world import GymSuite, GymWorld
+from sim_envs.suite import find_suite, open_suite
+from sim_envs.world import EpisodeKey, PhysicsError
+
+REACHER = load(SuiteConfig, "gym_reacher")
+ENDS_AT = 5
+
+
+class Counter(gymnasium.Env):
+    """Counts steps; observations, rewards and endings are as its arguments say."""
+
+    observation_space = gymnasium.spaces.Dict({})  # nobody asks
+    action_space = gymnasium.spaces.Box(-9, 9, (2,), np.float32)
+
+    def __init__(self, *, ends: str = "", size: int = 8, breaks_at: int = 0) -> None:
+        self.ends, self.size, self.breaks_at = ends, size, breaks_at
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict]:
+        super().reset(seed=seed)
+        self.steps, self.said = 0, np.zeros(2)
+        self.start = self.np_random.uniform()
+        return self.observe(), {}
+
+    def step(self, action: np.ndarray) -> tuple[Any, float, bool, bool, dict]:
+        assert self.steps < ENDS_AT or not self.ends, "stepped after its end"
+        self.steps += 1
+        self.said = action
+        if self.steps == self.breaks_at:
+            raise FloatingPointError("out of the world")
+        over = self.steps >= ENDS_AT
+        info = {"solved": np.bool_(over and self.ends == "solved")}
+        return self.observe(), float(self.steps), over and bool(self.ends), False, info
+
+    def observe(self) -> Any:
+        picture = np.zeros((self.size, self.size, 3), np.uint8)
+        picture[0, 0] = 255
+        return {"seen": {"front": picture}, "arm": np.array([self.start, self.steps, *self.said])}
+
+
+gymnasium.register("tests/Counter-v0", entry_point=Counter)
+
+COUNTER = {
+    "name": "counter",
+    "world": "sim_envs.gym_world:GymSuite",
+    "max_steps": 20,
+    "settle_steps": 0,
+    "trials_per_task": 3,
+    "control_hz": 10,
+    "camera_size": 8,
+    "replan_steps": 2,
+    "environment": {
+        "tasks": [{"name": "count", "id": "tests/Counter-v0", "instruction": "count to five"}],
+        "init_ids": 3,
+        "cameras": [{"name": "front", "key": "seen/front", "rotated_deg": 180}],
+        "state": [
+            {"name": "place", "key": "arm", "slice": [0, 2], "unit": "m"},
+            {"name": "told", "key": "arm", "slice": [2, 4], "unit": "m"},
+        ],
+        "action": [{"name": "told", "size": 2, "unit": "m", "motion": "absolute", "hold": "zero"}],
+        "limits": None,
+        "success": {"info": "solved"},
+    },
+}
+
+
+def counter(environment: dict | None = None, **kwargs: Any) -> GymSuite:
+    protocol = copy.deepcopy(COUNTER)
+    protocol["environment"] |= environment or {}
+    protocol["environment"]["tasks"][0]["kwargs"] = kwargs
+    return GymSuite(SuiteConfig.model_validate(protocol))
+
+
+def opened(environment: dict | None = None, **kwargs: Any) -> GymWorld:
+    suite = counter(environment, **kwargs)
+    world = suite.open(suite.tasks()[0])
+    world.reset(init_id=0, seed=0, settle_steps=0)
+    return world
+
+
+def test_cameras_are_turned_and_state_is_cut_as_the_yaml_says() -> None:
+    world = opened()
+    world.advance(np.array([[3.0, 4.0]]))
+    observation = world.observe()
+    assert observation.images["front"][7, 7].tolist() == [255, 255, 255]
+    assert observation.state[1:].tolist() == [1.0, 3.0, 4.0]
+    assert observation.language == "count to five"
+
+
+def test_the_initial_state_is_a_function_of_the_init_id_and_the_seed() -> None:
+    world = opened()
+
+    def start(init_id: int, seed: int) -> float:
+        world.reset(init_id=init_id, seed=seed, settle_steps=0)
+        return world.observe().state[0]
+
+    assert start(0, 0) == start(0, 0)
+    assert len({start(init_id, seed) for init_id in range(3) for seed in range(3)}) == 9
+
+
+def test_the_world_stops_at_success_and_is_not_stepped_any_more() -> None:
+    world = opened(ends="solved")
+    outcome = world.advance(np.zeros((8, 2)))
+    assert (outcome.steps, outcome.success, world.progress()) == (5, True, 1.0)
+    assert world.advance(np.zeros((8, 2))).success
+    assert world.observe().state[1] == 5
+
+
+def test_time_passes_in_an_environment_that_ended_without_success() -> None:
+    world = opened(ends="lost")
+    outcomes = [world.advance(np.zeros((4, 2))) for _ in range(3)]
+    assert [(outcome.steps, outcome.success) for outcome in outcomes] == [(4, False)] * 3
+    assert (world.observe().state[1], world.progress()) == (5, 0.0)
+    world.reset(init_id=0, seed=0, settle_steps=0)
+    assert world.observe().state[1] == 0
+
+
+@pytest.mark.parametrize(
+    ("success", "solved_at"), [({"terminated": True}, 5), ({"reward": 3.0}, 3), ({"info": "solved"}, 5)]
+)
+def test_success_is_an_info_key_a_termination_or_a_reward(success: dict, solved_at: int) -> None:
+    outcome = opened({"success": success}, ends="solved").advance(np.zeros((8, 2)))
+    assert (outcome.steps, outcome.success) == (solved_at, True)
+
+
+def test_actions_are_clipped_to_the_limits_if_there_are_any() -> None:
+    for limits, told in (([-1, 1], [1.0, -1.0]), (None, [3.0, -4.0])):
+        world = opened({"limits": limits})
+        world.advance(np.array([[3.0, -4.0]]))
+        assert world.observe().state[2:].tolist() == told
+
+
+def test_settling_executes_the_hold_action_of_which_only_the_first_is_read_off_the_state() -> None:
+    held = {"name": "told", "size": 2, "unit": "m", "motion": "absolute"}
+    ends = {}
+    for hold in ("state", "last_command"):
+        suite = counter({"action": [held | {"hold": hold, "state": "place"}]})
+        world = suite.open(suite.tasks()[0])
+        world.reset(init_id=0, seed=0, settle_steps=3)
+        ends[hold] = world.observe().state
+    assert ends["state"][1:].tolist() == [3, np.float32(ends["state"][0]), 2]
+    assert ends["last_command"][1:].tolist() == [3, np.float32(ends["state"][0]), 0]
+
+
+def test_divergence_is_a_physics_error_and_other_errors_are_not() -> None:
+    named = {"physics_error": "builtins:FloatingPointError"}
+    with pytest.raises(PhysicsError, match="out of the world"):
+        opened(named, breaks_at=2).advance(np.zeros((3, 2)))
+    with pytest.raises(FloatingPointError):
+        opened(breaks_at=2).advance(np.zeros((3, 2)))
+
+
+@pytest.mark.parametrize("actions", [np.zeros((2, 3)), np.array([[0.0, np.nan]])])
+def test_actions_of_another_size_or_not_finite_are_not_run(actions: np.ndarray) -> None:
+    world = opened()
+    with pytest.raises(ValueError, match=r"actions have shape|not finite"):
+        world.advance(actions)
+    assert world.observe().state[1] == 0
+
+
+@pytest.mark.parametrize(
+    ("environment", "kwargs", "complaint"),
+    [
+        ({}, {"size": 9}, "declared with 8 × 8 pixels; the environment gives uint8 [9, 9, 3]"),
+        ({"cameras": [{"name": "front", "key": "seen/frnt"}]}, {}, "did you mean 'front'"),
+        ({"state": [{"name": "all", "key": "arm", "size": 3, "unit": "m"}]}, {}, "with 3 numbers"),
+        ({"state": [{"name": "all", "slice": [0, 2], "unit": "m"}]}, {}, "give the key of one of seen, arm"),
+        ({"success": {"info": "sloved"}}, {}, "did you mean 'solved'"),
+        (
+            {"action": [{"name": "a", "size": 3, "unit": "m", "motion": "effort", "hold": "zero"}]},
+            {},
+            "declares 3 numbers an action",
+        ),
+    ],
+)
+def test_what_the_environment_gives_otherwise_than_declared_is_one_line(
+    environment: dict, kwargs: dict, complaint: str
+) -> None:
+    def play() -> None:
+        world = opened(environment, **kwargs)
+        world.observe()
+        world.advance(np.zeros((1, 2)))
+
+    with pytest.raises(UsageError, match=re.escape(complaint)):
+        play()
+
+
+@pytest.mark.parametrize(
+    ("environment", "complaint"),
+    [
+        ({"init_id": 3}, "unknown key 'init_id'; did you mean 'init_ids'"),
+        ({"cameras": [{"name": "a", "key": "b", "kye": "b"}]}, "did you mean 'key'"),
+        ({"cameras": []}, "cameras is []"),
+        ({"cameras": [{"name": "a", "key": "render", "size": [9, 9]}]}, "takes pictures of 9 × 9"),
+        ({"state": [{"name": "a", "unit": "m"}]}, "give `slice` or `size`"),
+        ({"state": [{"name": "a", "unit": "m", "slice": [2, 2]}]}, "not [first, last + 1]"),
+        ({"success": {"info": "a", "reward": 1}}, "`success` is one of"),
+        ({"success": {}}, "`success` is one of"),
+        (
+            {"action": [{"name": "a", "size": 2, "unit": "m", "motion": "relativ", "hold": "zero"}]},
+            "did you mean 'relative'",
+        ),
+        ({"grippers": [{"name": "a", "open": 1, "closed": 0}]}, "unknown action channels of a gripper 'a'"),
+    ],
+)
+def test_a_wrong_environment_is_one_line(environment: dict, complaint: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(complaint)):
+        counter(environment)
+
+
+def test_what_is_not_there_is_told_with_the_remedy() -> None:
+    suite = counter({"packages": ["no-such-package"], "extra": "aloha"})
+    with pytest.raises(UsageError, match=re.escape("run uv pip install 'oxygen-eval[aloha]'")):
+        suite.check(suite.tasks())
+    suite = counter({"module": "no_such_module"})
+    with pytest.raises(UsageError, match=re.escape("run uv pip install 'no_such_module'")):
+        suite.check(suite.tasks())
+    suite = counter({"tasks": [{"name": "count", "id": "Reacher-v55", "instruction": "reach"}]})
+    with pytest.raises(UsageError, match="did you mean 'Reacher-v5'"):
+        suite.check(suite.tasks())
+    with pytest.raises(UsageError, match="brings its own"):
+        GymSuite(REACHER, assets="standins")
+
+
+def test_a_suite_in_a_file_is_opened_by_its_path(tmp_path: Any) -> None:
+    path = tmp_path / "counter.yaml"
+    path.write_text(yaml.safe_dump(COUNTER))
+    protocol, factory = find_suite(str(path))
+    assert (protocol.name, factory) == ("counter", GymSuite)
+    key = EpisodeKey(suite="counter", task_id=0, init_id=0, seed=0)
+    suite = open_suite(str(path), max_steps=4)
+    assert suite.protocol.max_steps == 4
+    assert suite.instruction(key, "benchmark") == "count to five"
+    with pytest.raises(UsageError, match="none but 'benchmark'"):
+        suite.instruction(key, "training")
+    with pytest.raises(UsageError, match="max_steps is 0"):
+        open_suite(str(path), max_steps=0)
+
+
+def test_the_description_changes_with_what_decides_an_episode() -> None:
+    said = [suite.describe("benchmark") for suite in (counter(), counter(size=9), counter({"init_ids": 4}))]
+    assert said[0]["versions"]["gymnasium"] == gymnasium.__version__
+    assert said[0] != said[1]
+    assert said[0] != said[2]
+
+
+@pytest.fixture(scope="module")
+def reacher() -> Iterator[GymWorld]:
+    suite = open_suite("gym_reacher", camera_size=48)
+    suite.check(suite.tasks())
+    world = suite.open(suite.tasks()[0])
+    yield world
+    world.close()
+
+
+def steer(q: np.ndarray, velocity: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """Torques that bring the fingertip of Reacher's two links to the target."""
+    upper, lower = 0.1, 0.11
+    bend = np.arccos(np.clip((target @ target - upper**2 - lower**2) / (2 * upper * lower), -1, 1))
+    first = np.arctan2(target[1], target[0]) - np.arctan2(lower * np.sin(bend), upper + lower * np.cos(bend))
+    error = (np.array([first, bend]) - q + np.pi) % (2 * np.pi) - np.pi
+    return 0.5 * error - 0.1 * velocity
+
+
+def test_an_expert_solves_gymnasiums_reacher(reacher: GymWorld) -> None:
+    solved = []
+    for init_id in range(5):
+        reacher.reset(init_id=init_id, seed=7, settle_steps=0)
+        data = reacher.env.unwrapped.data
+        for _ in range(REACHER.max_steps):
+            torques = steer(data.qpos[:2], data.qvel[:2], data.qpos[2:])
+            if reacher.advance(torques[None]).success:
+                break
+        apart = reacher.env.unwrapped.get_body_com("fingertip") - reacher.env.unwrapped.get_body_com("target")
+        solved.append((reacher.progress(), bool(np.linalg.norm(apart) <= 0.01)))
+    assert solved == [(1.0, True)] * 5
+
+
+def test_a_picture_is_of_the_moment(reacher: GymWorld) -> None:
+    reacher.reset(init_id=0, seed=0, settle_steps=0)
+    before = reacher.observe().images["image"]
+    reacher.advance(np.ones((20, 2)))
+    after = reacher.observe().images["image"]
+    assert before.std() > 10
+    assert (before != after).any()

@@ -1,0 +1,53 @@
+"""The rules that `scripts/check_architecture.py` checks hold, and it finds what breaks them."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+_SPEC = importlib.util.spec_from_file_location("check_architecture", ROOT / "scripts/check_architecture.py")
+architecture = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(architecture)
+
+
+def test_only_its_own_rooms_name_libero_and_no_two_public_classes_share_a_name():
+    complaints = architecture.check(
+        ROOT, libero_still_in=architecture.LIBERO_STILL_IN, still_doubled=architecture.STILL_DOUBLED
+    )
+    assert complaints == []
+
+
+def complaints(tmp_path, files, *, libero=(), doubled=()):
+    for path, text in files.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    return architecture.check(tmp_path, libero_still_in=frozenset(libero), still_doubled=frozenset(doubled))
+
+
+@pytest.mark.parametrize(
+    "code", ["from sim_envs.libero import sim\n", 'x = "libero"\n', "def f(libero):\n    pass\n"]
+)
+def test_code_that_names_libero_is_found(tmp_path, code):
+    assert complaints(tmp_path, {"eval/a.py": code}) == ["eval/a.py: code that names LIBERO: eval/a.py:1"]
+    assert complaints(tmp_path, {}, libero=["eval/a.py"]) == []
+
+
+def test_its_own_rooms_docstrings_and_comments_may_name_it(tmp_path):
+    said = '"""About LIBERO."""\n\nx = 1  # as LIBERO has it\n"""LIBERO again."""\n'
+    files = {"eval/a.py": said, "sim_envs/libero/b.py": "libero = 1\n", "eval/libero.py": "libero = 1\n"}
+    assert complaints(tmp_path, files) == []
+
+
+def test_two_public_classes_of_one_name_are_found(tmp_path):
+    files = {"eval/a.py": "class Plan:\n    pass\n", "oxygen/b.py": "class Plan(dict):\n    pass\n"}
+    found = ["Plan: public classes of one name: eval/a.py, oxygen/b.py"]
+    assert complaints(tmp_path, files) == found
+    assert complaints(tmp_path, files, doubled=["Plan"]) == []
+    private = {"oxygen/b.py": "class _Plan(dict):\n    class Plan:\n        pass\n"}
+    assert complaints(tmp_path, private) == []
+
+
+def test_what_is_allowed_and_not_needed_any_more_is_found(tmp_path):
+    left = complaints(tmp_path, {"eval/a.py": "x = 1\n"}, libero=["eval/a.py"], doubled=["Plan"])
+    assert [line.split(":")[0] for line in left] == ["eval/a.py", "Plan"]
