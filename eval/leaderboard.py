@@ -91,7 +91,7 @@ def leaderboard(paths: Sequence[Path], *, error_budget: float = ERROR_BUDGET) ->
     folders = find_runs(paths)
     if not folders:
         raise UsageError(
-            f"no run in {', '.join(map(str, paths))}; make one with `python -m eval.libero`, "
+            f"no run in {', '.join(map(str, paths))}; make one with `python -m eval.run`, "
             "or give another folder"
         )
     entries: list[Entry] = []

@@ -3,10 +3,10 @@
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from configs.load import load
+from configs.schema import SuiteConfig
 from eval.bundle.results import Result
 from eval.metrics.statistics import wilson_95
-from sim_envs.libero.assets import STANDINS
-from sim_envs.libero.tasks import is_drawn
 
 _MAY_DIFFER = {"wordings", "language_tasks", "tokens_per_frame", "deadline_ms", "seed"}
 """Options that a run may have and still count; with any other it is not the whole suite as published."""
@@ -24,7 +24,7 @@ class Place:
 
     def has(self, result: Result) -> bool:
         """Whether the result is of this place."""
-        return result.suite == self.suite and (result.assets.name == STANDINS) == self.standins
+        return result.suite == self.suite and (result.assets.name == "standins") == self.standins
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -140,7 +140,8 @@ def reached(
 def _is_fair(result: Result) -> bool:
     """Whether it is of the whole suite as published, but in words and from states that were held out."""
     held_out = result.options.get("wordings") == "held_out"
-    return held_out and set(result.options) <= _MAY_DIFFER and not any(map(is_drawn, result.init_ids))
+    stored = load(SuiteConfig, result.suite).trials_per_task
+    return held_out and set(result.options) <= _MAY_DIFFER and max(result.init_ids) < stored
 
 
 def _found(results: Iterable[Result], place: Place, measure: _Measure) -> list[_Percentage]:

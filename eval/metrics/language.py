@@ -5,59 +5,18 @@ A text is read by `sim_envs.truth.wording`; one that cannot be read is not grade
 score is a share (so many right of so many), so that episodes, tasks and suites add up.
 """
 
-import dataclasses
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
+from eval.records.schema import Share, Shares, TextScores
 from oxygen.policy.reply import TextFinished
 from sim_envs.truth.account import Deed, Memory, Narration, Truth
 from sim_envs.truth.wording import parse_memory, parse_narration
 
 ORACLE = "oracle"
 """The reason of a text that was not generated but read aloud from the truth."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Share:
-    """So many of so many."""
-
-    hits: int = 0
-    of: int = 0
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.hits <= self.of:
-            raise ValueError(f"{self.hits} hits of {self.of}")
-
-    def __add__(self, other: "Share") -> "Share":
-        return Share(hits=self.hits + other.hits, of=self.of + other.of)
-
-
-Shares = Mapping[str, Share]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class TextScores:
-    """How the texts of one language task fared in one episode.
-
-    Attributes:
-        texts: Finished texts.
-        not_graded: Those that could not be read: outside the vocabulary, cut off, contradicting themselves.
-        oracle: Those that were read aloud from the truth: what they score is the ceiling, and no merit.
-        born: Measure to its share, against the truth at the query the text was born in.
-        arrived: The same against the truth at the query it was finished in.
-        staleness_ms: Sum over the texts of the time the policy worked on them, milliseconds.
-        staleness_s: Sum over the texts of the simulated time from birth to arrival, seconds.
-    """
-
-    texts: int
-    not_graded: int
-    oracle: int
-    born: Shares
-    arrived: Shares
-    staleness_ms: float
-    staleness_s: float
 
 
 def grade_narration(said: Narration, truth: Truth) -> Shares:

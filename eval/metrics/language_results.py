@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from eval.metrics.language import HEADLINES, Share, TextScores
+from eval.metrics.language import HEADLINES
 from eval.metrics.statistics import Interval, cluster_bootstrap_95
-from eval.records.schema import EpisodeResult
+from eval.records.schema import EpisodeResult, Share, TextScores
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

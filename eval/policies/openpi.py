@@ -24,7 +24,7 @@ PROMPT = "prompt"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Keys:
+class OpenpiKeys:
     """openpi's names for what a robot observes.
 
     Attributes:
@@ -54,12 +54,12 @@ class Keys:
 
 
 EMBODIMENTS = {
-    "libero": Keys(
+    "libero": OpenpiKeys(
         interface=LIBERO,
         images={"observation/image": "image", "observation/wrist_image": "wrist_image"},
         state={"observation/state": ("eef_position", "eef_rotation", "gripper_joints")},
     ),
-    "droid": Keys(
+    "droid": OpenpiKeys(
         interface=DROID,
         images={
             "observation/exterior_image_1_left": "exterior_image_1_left",
@@ -74,7 +74,7 @@ EMBODIMENTS = {
 """As openpi's `examples/libero` and `examples/droid` send them."""
 
 
-def keys_of(embodiment: str) -> Keys:
+def keys_of(embodiment: str) -> OpenpiKeys:
     """The keys of a published embodiment.
 
     Raises:
@@ -85,17 +85,17 @@ def keys_of(embodiment: str) -> Keys:
     return EMBODIMENTS[embodiment]
 
 
-def keys_for(interface: Interface) -> Keys:
+def keys_for(interface: Interface) -> OpenpiKeys:
     """The keys of a robot that openpi has none for: `observation/` and the names in its interface."""
     seen = interface.observation
-    return Keys(
+    return OpenpiKeys(
         interface=interface,
         images={f"observation/{name}": name for name in seen.camera_names},
         state={f"observation/{part.name}": (part.name,) for part in seen.state},
     )
 
 
-def named(keys: Keys, name: str, horizon: object) -> Keys:
+def named(keys: OpenpiKeys, name: str, horizon: object) -> OpenpiKeys:
     """The keys as those of one policy.
 
     Args:
@@ -140,7 +140,7 @@ class Infers(Protocol):
 class OpenpiPolicy:
     """A policy with openpi's two methods. It writes no texts."""
 
-    def __init__(self, policy: Infers, keys: Keys) -> None:
+    def __init__(self, policy: Infers, keys: OpenpiKeys) -> None:
         self._policy = policy
         self.keys = keys
         self._timings_ms: Mapping[str, float] = {}

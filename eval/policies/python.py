@@ -13,7 +13,16 @@ from typing import Any
 from configs.errors import UsageError, unknown
 from configs.interface import Interface
 from eval.policies.base import OpenPolicy
-from eval.policies.openpi import ASSUMED, Keys, OpenpiPolicy, assumption, keys_for, keys_of, named, opened
+from eval.policies.openpi import (
+    ASSUMED,
+    OpenpiKeys,
+    OpenpiPolicy,
+    assumption,
+    keys_for,
+    keys_of,
+    named,
+    opened,
+)
 from sim_envs.suite import load_object
 
 _CONTRACT = ("act", "settle", "reset", "finish", "interface")
@@ -112,7 +121,7 @@ def _check_has(policy: Any, target: str, needed: tuple[str, ...]) -> None:
         )
 
 
-def _keys(policy: Any, target: str) -> Keys | None:
+def _keys(policy: Any, target: str) -> OpenpiKeys | None:
     """How a policy of openpi's wants to be shown the world; None if it does not say."""
     embodiment, interface = getattr(policy, "embodiment", None), getattr(policy, "interface", None)
     if embodiment is not None and interface is not None:

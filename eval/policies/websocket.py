@@ -12,7 +12,16 @@ from websockets.uri import parse_uri
 
 from configs.errors import UsageError, unknown
 from eval.policies.base import OpenPolicy, PolicyLostError
-from eval.policies.openpi import ASSUMED, EMBODIMENTS, Keys, OpenpiPolicy, assumption, keys_of, named, opened
+from eval.policies.openpi import (
+    ASSUMED,
+    EMBODIMENTS,
+    OpenpiKeys,
+    OpenpiPolicy,
+    assumption,
+    keys_of,
+    named,
+    opened,
+)
 from eval.policies.remote import PolicyClient
 
 _DAY_S = 86400
@@ -22,7 +31,7 @@ _OF_ROBOARENA = {"action_space", "n_external_cameras"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options:
+class ServerOptions:
     """What can be said of a policy server.
 
     Attributes:
@@ -62,7 +71,7 @@ def open_websocket(url: str, kwargs: Mapping[str, Any], *, notify: Callable[[str
 
     Args:
         url: `ws://host:port`, or `wss://`, with or without a path.
-        kwargs: Fields of `Options`.
+        kwargs: Fields of `ServerOptions`.
         notify: Told in one line what is waited for, if the server cannot be reached at once.
 
     Raises:
@@ -101,7 +110,7 @@ class RemotePolicy(OpenpiPolicy):
         return {}
 
 
-def _opened(client: PolicyClient, url: str, options: Options) -> OpenPolicy:
+def _opened(client: PolicyClient, url: str, options: ServerOptions) -> OpenPolicy:
     metadata = client.metadata
     if metadata.keys() >= _OF_ROBOARENA:
         raise UsageError(
@@ -115,7 +124,7 @@ def _opened(client: PolicyClient, url: str, options: Options) -> OpenPolicy:
     return dataclasses.replace(policy, close=client.close)
 
 
-def _keys(url: str, served: object, said: str | None) -> Keys | None:
+def _keys(url: str, served: object, said: str | None) -> OpenpiKeys | None:
     """The keys of the robot that the server or the person names; None if neither does."""
     if said is not None and served in tuple(EMBODIMENTS) and said != served:
         raise UsageError(f"{url} serves embodiment {served!r}; leave out embodiment={said}")
@@ -123,12 +132,12 @@ def _keys(url: str, served: object, said: str | None) -> Keys | None:
     return None if name is None else keys_of(str(name))
 
 
-def _options(kwargs: Mapping[str, Any]) -> Options:
-    fields = [field.name for field in dataclasses.fields(Options)]
+def _options(kwargs: Mapping[str, Any]) -> ServerOptions:
+    fields = [field.name for field in dataclasses.fields(ServerOptions)]
     for name in kwargs:
         if name not in fields:
             raise unknown("argument of a policy server", name, fields)
-    return Options(**kwargs)
+    return ServerOptions(**kwargs)
 
 
 def _check(url: str) -> None:

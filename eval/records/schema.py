@@ -12,7 +12,6 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from configs.errors import UsageError
-from eval.metrics.language import TextScores
 from eval.records.json_files import append_json_line, read_json_lines, write_json
 from sim_envs.world import EpisodeKey
 
@@ -31,6 +30,47 @@ class Outcome(enum.StrEnum):
     def has_traceback(self) -> bool:
         """Whether something was raised."""
         return self in (Outcome.INVALID_ACTION, Outcome.ERROR)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Share:
+    """So many of so many."""
+
+    hits: int = 0
+    of: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.hits <= self.of:
+            raise ValueError(f"{self.hits} hits of {self.of}")
+
+    def __add__(self, other: "Share") -> "Share":
+        return Share(hits=self.hits + other.hits, of=self.of + other.of)
+
+
+Shares = Mapping[str, Share]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TextScores:
+    """How the texts of one language task fared in one episode.
+
+    Attributes:
+        texts: Finished texts.
+        not_graded: Those that could not be read: outside the vocabulary, cut off, contradicting themselves.
+        oracle: Those that were read aloud from the truth: what they score is the ceiling, and no merit.
+        born: Measure to its share, against the truth at the query the text was born in.
+        arrived: The same against the truth at the query it was finished in.
+        staleness_ms: Sum over the texts of the time the policy worked on them, milliseconds.
+        staleness_s: Sum over the texts of the simulated time from birth to arrival, seconds.
+    """
+
+    texts: int
+    not_graded: int
+    oracle: int
+    born: Shares
+    arrived: Shares
+    staleness_ms: float
+    staleness_s: float
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

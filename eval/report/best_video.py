@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from eval.metrics.language import HEADLINES, Share
+from eval.metrics.language import HEADLINES
 from eval.records.json_files import read_json_lines
 from eval.records.reader import read_episodes, read_identity
-from eval.records.schema import EpisodeResult, Outcome, RunFolder
+from eval.records.schema import EpisodeResult, Outcome, RunFolder, Share
 from sim_envs.truth.account import Narration, Phase
 from sim_envs.truth.wording import narrate
 

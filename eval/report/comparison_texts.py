@@ -7,9 +7,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from eval.metrics.action_difference import EpisodeQueries
-from eval.metrics.language import HEADLINES, ORACLE, Share, grade_text
+from eval.metrics.language import HEADLINES, ORACLE, grade_text
 from eval.metrics.language_results import difference, percentage
 from eval.records.reader import QueryRecord
+from eval.records.schema import Share
 from sim_envs.truth.account import Truth
 
 

@@ -4,9 +4,9 @@ import dataclasses
 
 from eval.policies.base import OpenPolicy, PolicyLostError
 from eval.records.schema import EpisodeResult, Outcome
-from eval.records.writer import EpisodeRecorder
 from eval.rollout.interrupts import Interrupts
 from eval.rollout.plan import TaskPlan
+from eval.rollout.recorder import EpisodeRecorder
 from eval.rollout.rollout import ActionError, rollout
 from eval.rollout.worlds import WorldHolder
 from sim_envs.world import EpisodeKey, PhysicsError

@@ -22,10 +22,10 @@ from eval.records.json_files import write_json
 from eval.records.protocol import describe_suite, policy_inputs, protocol_hash, say_inputs, suite_hash
 from eval.records.run_folders import Run, begin, claimed, policy_name
 from eval.records.schema import EpisodeResult, Outcome
-from eval.records.writer import EpisodeRecorder
 from eval.rollout.episode import Stage, run_episode
 from eval.rollout.interrupts import Interrupts
 from eval.rollout.plan import EpisodePlan, check_playable, make_plan
+from eval.rollout.recorder import EpisodeRecorder
 from eval.rollout.worlds import WorldHolder
 from sim_envs.blas import KERNELS, pin_kernels
 

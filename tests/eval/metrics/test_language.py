@@ -7,15 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eval.metrics.language import (
-    HEADLINES,
-    EpisodeGrader,
-    Share,
-    TextScores,
-    grade_memory,
-    grade_narration,
-)
-from eval.records.schema import RunFolder
+from eval.metrics.language import HEADLINES, EpisodeGrader, grade_memory, grade_narration
+from eval.records.schema import RunFolder, Share, TextScores
 from oxygen.policy.reply import TextFinished
 from sim_envs.truth.account import Deed, Fact, Memory, Narration, Phase, Truth, Verb
 from sim_envs.truth.wording import WORDINGS, narrate, remember

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from eval.leaderboard import leaderboard
-from eval.metrics.language import Share, TextScores
 from eval.metrics.language_results import difference, percentage, summarize_language
 from eval.metrics.statistics import cluster_bootstrap_95
 from eval.metrics.success import summarize
+from eval.records.schema import Share, TextScores
 from tests.eval.factory import RunBuilder, episode, key, query
 
 

@@ -13,8 +13,8 @@ from eval.policies.opening import open_policies
 from eval.policies.oracle import Oracle
 from eval.policies.resolved import resolve_policy
 from eval.records.schema import Outcome, RunFolder
-from eval.records.writer import EpisodeRecorder
 from eval.rollout.plan import TaskPlan
+from eval.rollout.recorder import EpisodeRecorder
 from eval.rollout.rollout import rollout
 from sim_envs.fake import FakeWorld
 from sim_envs.suite import open_suite

@@ -4,8 +4,7 @@ import dataclasses
 
 import pytest
 
-from eval.metrics.language import Share, TextScores
-from eval.records.schema import RequestCounts
+from eval.records.schema import RequestCounts, Share, TextScores
 from eval.report.best_video import find_best_video
 from tests.eval.factory import RunBuilder, episode, key, query
 

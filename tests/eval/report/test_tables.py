@@ -5,8 +5,8 @@ import io
 import pytest
 from rich.console import Console
 
-from eval.metrics.language import Share, TextScores
 from eval.metrics.success import summarize
+from eval.records.schema import Share, TextScores
 from eval.report.tables import run_table, tasks_table
 from sim_envs.libero.tasks import list_tasks
 from tests.eval.factory import RunBuilder, episode, key, query

@@ -9,10 +9,10 @@ import pytest
 from configs.schema import RunConfig
 from eval.policies.base import PolicyLostError
 from eval.records.schema import Outcome, RunFolder
-from eval.records.writer import EpisodeRecorder
 from eval.rollout.episode import Stage, run_episode
 from eval.rollout.interrupts import Interrupts
 from eval.rollout.plan import TaskPlan
+from eval.rollout.recorder import EpisodeRecorder
 from sim_envs.fake import FakeWorld
 from sim_envs.libero.wordings import wordings
 from sim_envs.world import EpisodeKey, PhysicsError
