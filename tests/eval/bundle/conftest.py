@@ -19,7 +19,7 @@ from sim_envs.fake import FakeWorld
 from sim_envs.truth.account import Narration, Phase
 from sim_envs.truth.wording import narrate
 from tests.eval.collect.collecting import NEVER, collect
-from tests.eval.doubles import FakeAssets, FakePolicy
+from tests.eval.doubles import FakeAssets, FakePolicy, opened, without_physics
 from tests.eval.train.test_train import moments
 
 STEP = 7
@@ -69,8 +69,8 @@ def write_checkpoint(
 class Narrator(FakePolicy):
     """Says at every query that the bowl is approached, which is true at the first one alone."""
 
-    def infer(self, observation):
-        reply = super().infer(observation)
+    def settle(self):
+        reply = super().settle()
         said = narrate(Narration(phase=Phase.APPROACH, object="black bowl"))
         texts = tuple(dataclasses.replace(text, text=said) for text in reply.finished)
         return dataclasses.replace(reply, finished=texts)
@@ -79,8 +79,8 @@ class Narrator(FakePolicy):
 class Silent(FakePolicy):
     """Says nothing."""
 
-    def infer(self, observation):
-        return dataclasses.replace(super().infer(observation), born=(), finished=())
+    def settle(self):
+        return dataclasses.replace(super().settle(), born=(), finished=())
 
 
 @pytest.fixture
@@ -89,10 +89,13 @@ def evaluate(monkeypatch, tmp_path):
     monkeypatch.setattr(
         evaluation,
         "open_policies",
-        lambda cast, arms: [Narrator() if cast.tasks else Silent() for _ in arms],
+        lambda resolved, variants: [opened(Narrator() if resolved.tasks else Silent()) for _ in variants],
     )
-    monkeypatch.setattr(evaluation, "find_assets", lambda source: FakeAssets(name="no-physics", path=Path()))
-    monkeypatch.setattr("eval.rollout.worlds.LiberoSim", lambda task, **_: FakeWorld(success_at=12))
+    without_physics(
+        monkeypatch,
+        lambda task: FakeWorld(success_at=12),
+        find_assets=lambda source: FakeAssets(name="no-physics"),
+    )
 
     def run(policy: Path, *options: str) -> Path:
         folder = tmp_path / f"runs_{len(list(tmp_path.iterdir()))}"

@@ -5,7 +5,7 @@ from PIL import Image
 
 from configs.cli import run_app
 from eval.media import BEGIN, END, app
-from eval.rollout.evaluation import run_evaluation
+from tests.eval.conftest import evaluate
 from tests.eval.factory import RunBuilder, episode, key
 from tests.eval.rollout.test_arms import ASKED, begin, stage
 
@@ -38,7 +38,7 @@ def took(arms, times) -> None:
 
 def test_how_long_the_run_took_is_told_in_short(tmp_path, readme, stage):
     arms = begin(tmp_path / "runs", ASKED.model_copy(update={"video": "all", "task_ids": (0,)}))[:1]
-    run_evaluation(*arms)
+    evaluate(*arms)
     for ended, told in {"10:00:41": "41 s", "10:59:59": "59 min 59 s", "12:03:59": "2 h 3 min"}.items():
         took(arms, ("2026-01-01T10:00:00+00:00", f"2026-01-01T{ended}+00:00"))
         assert call(arms[0].folder.path, readme) == 0
@@ -47,7 +47,7 @@ def test_how_long_the_run_took_is_told_in_short(tmp_path, readme, stage):
 
 def test_a_finished_run_becomes_picture_clip_and_table(tmp_path, readme, stage):
     arms = begin(tmp_path / "runs", ASKED.model_copy(update={"video": "all"}))
-    run_evaluation(*arms)
+    evaluate(*arms)
     took(arms, ("2026-01-01T10:00:00+00:00", "2026-01-01T10:02:40+00:00", "2026-01-01T11:02:41+01:00"))
     assert call(arms[0].folder.path, readme) == 0
     page = readme.read_text()
@@ -78,7 +78,7 @@ def test_a_finished_run_becomes_picture_clip_and_table(tmp_path, readme, stage):
 def test_a_page_without_its_two_markers_is_left_as_it_is(tmp_path, readme, stage, capsys, page):
     readme.write_text(page)
     arms = begin(tmp_path / "runs", ASKED.model_copy(update={"video": "all", "task_ids": (0,)}))
-    run_evaluation(*arms)
+    evaluate(*arms)
     assert call(arms[0].folder.path, readme) == 2
     assert "demo: begin" in capsys.readouterr().err
     assert readme.read_text() == page
