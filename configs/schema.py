@@ -155,11 +155,11 @@ class PolicyConfig(Preset):
             raise ValueError("`speaks` is for scripted policies; others speak for themselves")
         if (self.kind in ("python", "websocket")) != (self.target is not None):
             raise ValueError("`target` is for policies of kind `python` and `websocket`, and these need one")
-        if (self.model is None) != (self.embodiment is None):
-            raise ValueError("`model` and `embodiment` belong together: say which robot its numbers are of")
         said = self.model_fields_set - {"name", "kind", "description", "checkpoint"}
         if self.checkpoint is not None and said:
             raise ValueError(f"`checkpoint` has a card that says `{min(said)}`: give one of them")
+        if (self.model is None) != (self.embodiment is None):
+            raise ValueError("`model` and `embodiment` belong together: say which robot its numbers are of")
         if (self.weights is None) != (self.tokenizer is None):
             raise ValueError("`weights` and `tokenizer` belong together: give both or neither")
         return self

@@ -4,11 +4,12 @@ import dataclasses
 import functools
 import hashlib
 import os
+import types
 from collections.abc import Iterable
 from pathlib import Path
 
 from configs.errors import UsageError, unknown
-from sim_envs.libero import standins
+from sim_envs.gl import choose_backend
 from sim_envs.libero.bootstrap import load_libero, package_root
 
 STANDINS = "standins"
@@ -65,7 +66,7 @@ class AssetSet:
         Raises:
             UsageError: Some are missing; they are named.
         """
-        missing = standins.missing_for(categories) if self.name == STANDINS else []
+        missing = _generator().missing_for(categories) if self.name == STANDINS else []
         if missing:
             raise UsageError(
                 f"{by} needs {', '.join(missing)}, for which there are no stand-ins: "
@@ -108,7 +109,19 @@ def _at_hand() -> AssetSet:
 
 
 def _generated() -> AssetSet:
-    return AssetSet(name=STANDINS, path=standins.build())
+    return AssetSet(name=STANDINS, path=_generator().build())
+
+
+def _generator() -> types.ModuleType:
+    """What generates the stand-ins. It imports MuJoCo, which answers a wrong MUJOCO_GL with a traceback.
+
+    Raises:
+        UsageError: MUJOCO_GL is wrong.
+    """
+    choose_backend()
+    from sim_envs.libero import standins
+
+    return standins
 
 
 def _folder(path: Path, said_by: str) -> AssetSet:

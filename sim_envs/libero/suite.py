@@ -57,10 +57,10 @@ class LiberoSuite:
 
     def check(self, tasks: Iterable[Task]) -> None:
         """Refuse other versions than the pinned ones, missing assets, and a machine that cannot render."""
-        from sim_envs.libero.libero_env import require_assets  # imports LIBERO
-
         check_versions()
-        require_backend()
+        require_backend()  # before anything imports MuJoCo, which answers a wrong MUJOCO_GL with a traceback
+        from sim_envs.libero.libero_env import require_assets
+
         for task in tasks:
             require_assets(self._own(task), self._asset_set)
 

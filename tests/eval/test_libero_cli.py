@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,9 +20,15 @@ def started(monkeypatch) -> list[RunConfig]:
     """The configurations that the command line would have run."""
     runs: list[RunConfig] = []
     monkeypatch.setattr(
-        "eval.rollout.evaluation.run_evaluation", lambda *arms: runs.extend(arm.config for arm in arms) or []
+        "eval.rollout.evaluation.run_evaluation",
+        lambda *variants, **how: runs.extend(variant.config for variant in variants) or [],
     )
     return runs
+
+
+def papers(**changes: Any) -> RunConfig:
+    """A run of the suites that papers report."""
+    return RunConfig(suites=libero.SUITES, **changes)
 
 
 def call(*arguments: str) -> int:
@@ -75,7 +82,7 @@ def test_what_says_which_episodes_are_played_leaves_the_demo_for_the_defaults_of
     started, line, changes, capsys
 ):
     assert call("--mode", "unified", *line.split()) == 0
-    assert started == [RunConfig(**changes)]
+    assert started == [papers(**changes)]
     assert capsys.readouterr().out == ""
 
 
@@ -105,7 +112,7 @@ def test_the_demo_is_its_preset(started):
 )
 def test_every_mode_named_is_an_arm_and_the_one_to_compare_with_comes_first(started, line, modes):
     assert call("--policy", "expert", *line.split()) == 0
-    assert started == [RunConfig(policy="expert", mode=mode) for mode in modes]
+    assert started == [papers(policy="expert", mode=mode) for mode in modes]
 
 
 def test_a_deadline_is_for_the_arm_that_can_keep_it(started):
@@ -115,7 +122,7 @@ def test_a_deadline_is_for_the_arm_that_can_keep_it(started):
 
 def test_with_something_chosen_the_published_protocol_runs(started):
     assert call("--policy", "expert") == 0
-    assert started[0] == RunConfig(policy="expert")
+    assert started[0] == papers(policy="expert")
     assert started[0].suites == ("libero_spatial", "libero_object", "libero_goal", "libero_10")
 
 
@@ -150,7 +157,7 @@ def test_every_option_arrives(started):
 def test_a_deadline_and_the_parallel_mode_arrive(started):
     assert call("--policy", "tiny", "--deadline-ms", "87.5") == 0
     assert call("--policy", "tiny", "--mode", "parallel") == 0
-    assert started[0] == RunConfig(deadline_ms=87.5)
+    assert started[0] == papers(deadline_ms=87.5)
     assert started[1].mode == "parallel"
 
 

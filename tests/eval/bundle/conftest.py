@@ -19,7 +19,7 @@ from sim_envs.fake import FakeWorld
 from sim_envs.truth.account import Narration, Phase
 from sim_envs.truth.wording import narrate
 from tests.eval.collect.collecting import NEVER, collect
-from tests.eval.doubles import FakeAssets, FakePolicy
+from tests.eval.doubles import FakeAssets, FakePolicy, opened, without_physics
 from tests.eval.train.test_train import moments
 
 STEP = 7
@@ -89,10 +89,13 @@ def evaluate(monkeypatch, tmp_path):
     monkeypatch.setattr(
         evaluation,
         "open_policies",
-        lambda cast, arms: [Narrator() if cast.tasks else Silent() for _ in arms],
+        lambda resolved, variants, **_: [opened(Narrator() if resolved.tasks else Silent()) for _ in variants],
     )
-    monkeypatch.setattr(evaluation, "find_assets", lambda source: FakeAssets(name="no-physics", path=Path()))
-    monkeypatch.setattr("eval.rollout.worlds.LiberoSim", lambda task, **_: FakeWorld(success_at=12))
+    without_physics(
+        monkeypatch,
+        lambda task: FakeWorld(success_at=12),
+        find_assets=lambda source: FakeAssets(name="no-physics"),
+    )
 
     def run(policy: Path, *options: str, init_ids: str = "1,2") -> Path:
         folder = tmp_path / f"runs_{len(list(tmp_path.iterdir()))}"

@@ -16,7 +16,7 @@ from tests.eval.factory import RunBuilder, episode, key, query
 def test_instructions_are_whole_beside_what_two_modes_solved(tmp_path, modes):
     run = RunBuilder.at(tmp_path / "run")
     for task in list_tasks("libero_object"):
-        run.add(episode(key(0, task.task_id), task=task.name, language=task.language))
+        run.add(episode(key(0, task.task_id), task=task.name, instruction=task.language))
     results, file = summarize(run.path), io.StringIO()
     Console(file=file, width=80).print(tasks_table("tasks", dict.fromkeys(modes, results), width=80))
     lines = [" ".join(line.split()) for line in file.getvalue().splitlines()]

@@ -16,7 +16,6 @@ import safetensors.numpy
 from configs.cli import INTERRUPTED
 from configs.errors import UsageError
 from eval.records.schema import RunFolder
-from eval.rollout import evaluation
 from eval.train import training
 from eval.train.__main__ import app
 from oxygen.model.config import PRESETS
@@ -24,8 +23,10 @@ from oxygen.training import checkpoint
 from oxygen.training.logs import read_log
 from oxygen.weights.loading import SINGLE_FILE
 from sim_envs.fake import FakeWorld
+from sim_envs.suite import Task
 from sim_envs.world import Advance
-from tests.eval.collect.collecting import FakeAssets, FakeSetting, collect
+from tests.eval.collect.collecting import FakeSetting, collect
+from tests.eval.doubles import without_physics
 from tests.oxygen.training.conftest import MODEL as SMALL
 
 MODEL = dataclasses.replace(SMALL, name="small-for-eval-train", prompt_buckets=(32,))
@@ -35,7 +36,7 @@ STEPS = 4
 ROLLOUTS = ("--eval-suite", "libero_object", "--eval-task-ids", "0", "--eval-init-ids", "0")
 
 
-def solved_in_seven_steps(task, **_) -> FakeWorld:
+def solved_in_seven_steps(task: Task) -> FakeWorld:
     return FakeWorld(success_at=7, image_size=MODEL.image_size)
 
 
@@ -54,14 +55,12 @@ def in_a_world_without_physics() -> Iterator[None]:
     """A model that is trained in a moment, and worlds that are solved after seven steps whatever is done."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(PRESETS, MODEL.name, MODEL)
-        patch.setattr("eval.rollout.worlds.LiberoSim", solved_in_seven_steps)
-        for module in (evaluation, training):
-            patch.setattr(module, "find_assets", lambda source: FakeAssets(name="none", path=Path()))
+        without_physics(patch, solved_in_seven_steps)
         yield
 
 
 @pytest.fixture(autouse=True, scope="module")
-def without_physics():
+def in_no_world():
     with in_a_world_without_physics():
         yield
 
@@ -213,14 +212,12 @@ class Interrupted(FakeWorld):
 def test_ctrl_c_in_a_rollout_ends_it_with_the_checkpoint_that_was_rolled_out(
     command, tmp_path, capsys, monkeypatch
 ):
-    monkeypatch.setattr(
-        "eval.rollout.worlds.LiberoSim", lambda task, **_: Interrupted(image_size=MODEL.image_size)
-    )
+    without_physics(monkeypatch, lambda task: Interrupted(image_size=MODEL.image_size))
     assert command(tmp_path, *ROLLOUTS) == INTERRUPTED
     assert f"Stopped at step 2 of {STEPS}; go on with {resuming(tmp_path)}" in capsys.readouterr().out
     (run,) = (tmp_path / "rollouts").iterdir()
     assert RunFolder(run).read_manifest()["status"] == "interrupted"
-    monkeypatch.setattr("eval.rollout.worlds.LiberoSim", solved_in_seven_steps)
+    without_physics(monkeypatch, solved_in_seven_steps)
     assert command(tmp_path, *ROLLOUTS, "--resume") == 0
     assert solved_at(tmp_path) == {2: 100.0, STEPS: 100.0}
 
@@ -229,12 +226,10 @@ def test_rollouts_of_the_last_checkpoint_that_were_cut_short_are_played_when_it_
     command, tmp_path, capsys, monkeypatch
 ):
     assert command(tmp_path) == 0
-    monkeypatch.setattr(
-        "eval.rollout.worlds.LiberoSim", lambda task, **_: Interrupted(image_size=MODEL.image_size)
-    )
+    without_physics(monkeypatch, lambda task: Interrupted(image_size=MODEL.image_size))
     assert command(tmp_path, *ROLLOUTS, "--resume") == INTERRUPTED
     assert f"Its rollouts were cut short; play them with {resuming(tmp_path)}" in capsys.readouterr().out
-    monkeypatch.setattr("eval.rollout.worlds.LiberoSim", solved_in_seven_steps)
+    without_physics(monkeypatch, solved_in_seven_steps)
     assert command(tmp_path, *ROLLOUTS, "--resume") == 0
     assert solved_at(tmp_path) == {STEPS: 100.0}
     played = len(list((tmp_path / "rollouts").iterdir()))
