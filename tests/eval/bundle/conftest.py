@@ -89,7 +89,9 @@ def evaluate(monkeypatch, tmp_path):
     monkeypatch.setattr(
         evaluation,
         "open_policies",
-        lambda resolved, variants, **_: [opened(Narrator() if resolved.tasks else Silent()) for _ in variants],
+        lambda resolved, variants, **_: [
+            opened(Narrator() if resolved.tasks else Silent()) for _ in variants
+        ],
     )
     without_physics(
         monkeypatch,
