@@ -65,6 +65,7 @@ def counted(program) -> float:
     return program.cost_analysis()["flops"]
 
 
+@pytest.mark.slow
 def test_operations_are_those_that_xla_counts(programs):
     """XLA counts norms, softmax and the like too: hence more, by little."""
     config, compiled, tower = programs

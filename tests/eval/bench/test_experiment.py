@@ -35,6 +35,7 @@ def rows(tmp_path_factory):
     return RowFile(path).rows
 
 
+@pytest.mark.slow
 def test_every_mode_has_a_row_and_every_k_of_unified(rows):
     assert [(row.mode, row.tokens_per_frame) for row in rows] == [
         ("actions", None),
@@ -46,6 +47,7 @@ def test_every_mode_has_a_row_and_every_k_of_unified(rows):
     ]
 
 
+@pytest.mark.slow
 def test_whoever_compiles_something_is_flagged_and_nobody_else(tmp_path, monkeypatch):
     """As if `shared` met a shape it was not compiled for, in its last query but one."""
     ordinary = Bench._observations
@@ -128,6 +130,7 @@ def test_times_are_in_the_order_they_must_be(rows):
     assert unified.attained_fraction > 0
 
 
+@pytest.mark.slow
 def test_a_text_does_not_age_while_others_have_their_turns():
     workload = Workload(
         denoise_steps=1, text_tokens=6, robots=1, arrivals=parse("every:1"), spelled="every:1"
@@ -144,6 +147,7 @@ def test_a_text_does_not_age_while_others_have_their_turns():
     assert all(0 < text.first_token_ms < text.request_ms <= ran_ms for text in texts)
 
 
+@pytest.mark.slow
 def test_robots_and_bursts_are_served_and_a_resumed_run_leaves_out_what_is_there(tmp_path, capsys):
     path = tmp_path / "rows.jsonl"
     asked = ("--robots", "2", "--arrivals", "burst:2:2", "--modes", "isolated", "unified")
@@ -163,6 +167,7 @@ def test_robots_and_bursts_are_served_and_a_resumed_run_leaves_out_what_is_there
     assert "Of other code (0123456789; this is" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_too_few_slots_drop_texts_and_the_row_counts_them(tmp_path, capsys):
     path = tmp_path / "rows.jsonl"
     few = ("--slots", "2", "--rows", "1", "--modes", "unified")
@@ -176,6 +181,7 @@ def test_too_few_slots_drop_texts_and_the_row_counts_them(tmp_path, capsys):
     assert "were dropped" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_more_cameras_are_a_longer_prefix_of_the_same_policy(tmp_path, capsys):
     path = tmp_path / "rows.jsonl"
     asked = ("--modes", "actions", "unified", "--cameras", "1", "3")
@@ -224,6 +230,7 @@ def test_a_deadline_decides_how_much_a_frame_decodes(tmp_path):
     assert (hurried.deadline_missed_fraction, leisurely.deadline_missed_fraction) == (1, 0)
 
 
+@pytest.mark.slow
 def test_the_chunks_of_all_robots_count_and_what_the_run_took(tmp_path, capsys):
     path = tmp_path / "rows.jsonl"
     an_hour_ago = time.perf_counter() - 3600

@@ -10,6 +10,7 @@ from eval.bench.options import read
 from tests.eval.bench.small import SUBJECT, options
 
 
+@pytest.mark.slow
 def test_every_stage_is_held_against_its_floor(tmp_path, capsys):
     path = tmp_path / "roofline.json"
     assert report_floors(options(path), SUBJECT) == 0

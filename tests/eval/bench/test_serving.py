@@ -65,6 +65,7 @@ def test_isolated_drops_nothing_where_nobody_else_is_measured():
     assert sum(query.dropped for query in run) == 0
 
 
+@pytest.mark.slow
 def test_pools_of_several_sizes_are_written_behind_the_same_prefill_and_denoise():
     bench = Bench(SUBJECT)
     small = sizes(workload(text_tokens=4), "unified", 4)

@@ -56,6 +56,7 @@ def test_demonstrations_are_the_successes_in_the_order_of_their_keys(tmp_path, c
     assert (tmp_path / "contact_sheet.png").exists()
 
 
+@pytest.mark.slow
 def test_the_dataset_does_not_depend_on_the_number_of_workers(tmp_path):
     for workers in (1, 2):
         collect(tmp_path / str(workers), workers=workers)
@@ -70,6 +71,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_what_a_kill_interrupts_the_same_command_completes(tmp_path):
     killed, whole = tmp_path / "killed", tmp_path / "whole"
     process = subprocess.Popen(

@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pytest
 
 from configs.schema import CollectConfig
 from eval.collect.collection import collect_demonstrations
@@ -12,6 +13,7 @@ from oxygen.training.demonstrations import Demonstrations
 from sim_envs.truth.wording import parse_memory, parse_narration
 
 
+@pytest.mark.slow
 def test_an_expert_corrects_a_learner_and_only_its_own_turns_are_taught(tmp_path):
     config = CollectConfig(
         suites=("libero_object",),

@@ -153,6 +153,7 @@ def test_what_is_asked_for_besides_must_agree_where_it_changes_what_comes_out(co
     assert [line["step"] for line in read_log(tmp_path)] == [1, 2, 3, 4]
 
 
+@pytest.mark.slow
 def test_a_training_that_was_killed_and_resumed_equals_the_one_that_was_not(command, whole, tmp_path):
     """Killed after the note of step 3: what was saved at step 2 is gone on from."""
     folder = tmp_path / "killed"

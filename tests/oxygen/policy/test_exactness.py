@@ -42,7 +42,16 @@ def runner_of(dtype: str, *, top_k: int, where: Where = "cpu", new: int = 2) -> 
 
 
 @pytest.fixture(
-    scope="module", params=itertools.product(["float32", "bfloat16"], get_args(Where)), ids=" ".join
+    scope="module",
+    params=[
+        ("float32", "cpu"),
+        *(
+            pytest.param(each, marks=pytest.mark.slow)
+            for each in itertools.product(["float32", "bfloat16"], get_args(Where))
+            if each != ("float32", "cpu")
+        ),
+    ],
+    ids=" ".join,
 )
 def served(request) -> Runner:
     dtype, where = request.param
@@ -246,6 +255,7 @@ def digests_of_another_process() -> dict[str, str]:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.slow
 def test_two_processes_give_the_same_bytes(digests_of_another_process, dtype):
     served = runner_of(dtype, top_k=20)
     assert digest_of_an_episode(served, *served.empty()) == digests_of_another_process[dtype]

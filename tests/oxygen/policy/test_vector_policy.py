@@ -31,7 +31,7 @@ from tests.oxygen.serving.scenarios import (
 few_examples = settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
-@pytest.fixture(scope="module", params=["float32", "bfloat16"])
+@pytest.fixture(scope="module", params=["float32", pytest.param("bfloat16", marks=pytest.mark.slow)])
 def policy(request):
     config = dataclasses.replace(SMALL, dtype=request.param)
     engine = EngineConfig(slots=16, rows=12, robots=ROBOTS)
@@ -85,6 +85,7 @@ def answered(policy, observations):
     return policy.act(observations)[0], policy.settle()[0]
 
 
+@pytest.mark.slow
 def test_what_a_robot_does_and_says_does_not_depend_on_how_long_the_others_prompts_are(observe):
     """Alone it would fit a shorter bucket, and a prefix of another length has other last bits."""
     config = dataclasses.replace(SMALL, prompt_buckets=(24, 40))

@@ -78,7 +78,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("death", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("death", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_no_orphan_is_left_whatever_the_first_process_dies_of(death, tmp_path):
     """Even in the middle of loading weights, where it listens to nobody."""
     program = tmp_path / "parent.py"
