@@ -134,7 +134,7 @@ def test_the_prompt_tells_the_normalised_state():
 def test_a_state_may_be_given_by_its_channels_names():
     together = np.linspace(-0.5, 0.5, 8)
     by_name = {"gripper_position": together[7], "joint_position": together[:7].tolist()}
-    assert (inputs(DROID, state=together).tokens == inputs(DROID, state=by_name).tokens).all()
+    assert (inputs(DROID, state=together).prompt == inputs(DROID, state=by_name).prompt).all()
     with pytest.raises(UsageError, match="lacks 'gripper_position'"):
         inputs(DROID, state={"joint_position": together[:7]})
     with pytest.raises(UsageError, match=r"'gripper_position' has shape \(2,\)"):
@@ -175,8 +175,8 @@ def test_an_observation_that_lacks_something_says_what(key):
 
 def test_a_prompt_longer_than_the_largest_bucket_is_cut():
     with pytest.warns(UserWarning, match="prompt cut by"):
-        seen = inputs(LIBERO, prompt=" bowl" * 250)
-    assert len(seen.tokens) == model(LIBERO).max_prompt
+        given = inputs(LIBERO, prompt=" bowl" * 250)
+    assert given.prompt.shape[1] == model(LIBERO).max_prompt
 
 
 def test_statistics_come_from_the_checkpoint(tmp_path):
