@@ -91,14 +91,20 @@ def _list_option(converter: Callable[[type, Sequence[Token]], Any]) -> Parameter
 
 
 def _pairs(_type: type, tokens: Sequence[Token]) -> dict[str, str]:
-    pairs = [piece.partition("=") for piece in _pieces(tokens)]
-    for key, equals, _value in pairs:
-        if not key or not equals:
-            raise UsageError(f"{key + equals!r} is not of the form key=value")
-    return {key: value for key, _, value in pairs}
+    return dict(map(_pair, _pieces(tokens)))
 
 
-Pairs = Annotated[dict[str, str], _list_option(_pairs)]
+def _pair(piece: str) -> tuple[str, str]:
+    key, equals, value = piece.partition("=")
+    if not key or not equals:
+        raise UsageError(f"{piece!r} is not of the form key=value")
+    return key, value
+
+
+Pairs = Annotated[
+    dict[str, str],
+    Parameter(converter=_pairs, n_tokens=-1, consume_multiple=(1, None), negative_iterable=()),
+]
 """Settings by name: `--policy-kwargs a=1 b=2`."""
 
 Names = Annotated[tuple[str, ...], _list_option(_names)]

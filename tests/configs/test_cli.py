@@ -5,7 +5,7 @@ from typing import Literal
 import pytest
 from cyclopts import App
 
-from configs.cli import Names, Numbers, run_app
+from configs.cli import Names, Numbers, Pairs, run_app
 from configs.errors import UsageError
 
 
@@ -53,6 +53,30 @@ def test_a_list_of_numbers_takes_ranges_with_both_ends(capsys):
     assert outcome(command, ["--task-ids", "0-3,7", "9", "--task-ids", "2"], capsys)[0] == 0
     assert outcome(command, [], capsys)[0] == 0
     assert seen == [(0, 1, 2, 3, 7, 9), None]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--policy-kwargs", "host=a=b", "port=2"],
+        ["--policy-kwargs", "host=a=b", "--policy-kwargs", "port=2"],
+        ["--policy-kwargs", "host=a=b,port=2"],
+    ],
+)
+def test_settings_by_name_read_the_same_however_they_are_written(arguments, capsys):
+    seen = []
+
+    def command(*, policy_kwargs: Pairs | None = None) -> None:
+        seen.append(policy_kwargs)
+
+    assert outcome(command, arguments, capsys)[0] == 0
+    assert outcome(command, [], capsys)[0] == 0
+    assert seen == [{"host": "a=b", "port": "2"}, None]
+    for wrong in ("host", "=a"):
+        code, _, error = outcome(command, ["--policy-kwargs", wrong], capsys)
+        assert code == 2
+        assert f"{wrong!r} is not of the form key=value" in error
+        assert error.count("\n") == 1
 
 
 def demo(
