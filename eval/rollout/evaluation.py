@@ -64,6 +64,13 @@ class _Arm:
 class RepeatedErrorsError(RuntimeError):
     """So many episodes in a row were errors that the rest would be, too."""
 
+    def __init__(self, count: int, first: EpisodeResult) -> None:
+        super().__init__(
+            f"stopped: {count} episodes in a row were errors, the first with the traceback above "
+            f"({first.error}); mend it and go on with --resume, or allow more with --max-errors"
+        )
+        self.traceback = str(first.traceback)
+
 
 class Monitor(Protocol):
     """What shows an evaluation while it goes on."""
@@ -109,6 +116,8 @@ def run_evaluation(*runs: Run, monitor: MonitorFactory, max_errors: int = MAX_ER
             in a row were errors; what was done is safe on disk.
         KeyboardInterrupt: After what was done is safe on disk.
     """
+    if max_errors < 1:
+        raise UsageError(f"--max-errors is {max_errors}: give 1 or more")
     config = runs[0].config
     plan = make_plan(config)
     resolved = resolve_policy(config)
@@ -173,6 +182,8 @@ def _play(arms: Sequence[_Arm], plan: EpisodePlan, monitor: MonitorFactory, max_
         shown.interrupted()
         if isinstance(stopped, KeyboardInterrupt):
             raise
+        if isinstance(stopped, RepeatedErrorsError):
+            sys.stderr.write(stopped.traceback)
         raise UsageError(str(stopped)) from stopped
     return _conclude(arms, shown)
 
@@ -188,11 +199,7 @@ def _watched(shown: Monitor, max_errors: int) -> Callable[[int, EpisodeResult], 
             return
         in_a_row.append(result)
         if len(in_a_row) >= max_errors:
-            sys.stderr.write(str(in_a_row[0].traceback))
-            raise RepeatedErrorsError(
-                f"stopped: {max_errors} episodes in a row were errors, the first with the traceback above "
-                f"({in_a_row[0].error}); mend it and go on with --resume, or allow more with --max-errors"
-            )
+            raise RepeatedErrorsError(len(in_a_row), first=in_a_row[0])
 
     return ended
 

@@ -79,8 +79,8 @@ def train(  # noqa: PLR0913 - one parameter per option of the command line
         norm_stats: How states and actions are scaled: measured (by these demonstrations), from-start (as what
             it begins with has learnt them), or another checkpoint or norm_stats.json. Default: measured; with
             --texts-only always from-start.
-        wordings: In which words LIBERO's instructions are given: training (default; every sample in one of
-            several, drawn anew in every batch) or benchmark (as they are).
+        wordings: In which words instructions are given: training (default; where a suite has several, every
+            sample in one of them, drawn anew in every batch) or benchmark (as they are).
         tokenizer: A SentencePiece model. Default: the one of the policy preset named as the model.
         config: A YAML file with these options and others (text_weight, last_rate, weight_decay, clip,
             brightness, contrast, saturation, state_noise), or a preset's name (smoke). Flags override it.

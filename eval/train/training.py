@@ -13,8 +13,8 @@ from rich.console import Console as RichConsole
 
 from configs.cli import INTERRUPTED, spelt
 from configs.errors import UsageError
-from configs.load import load, names
-from configs.schema import LanguageTaskConfig, PolicyConfig, RunConfig, Wordings
+from configs.load import check, load, names
+from configs.schema import LanguageTaskConfig, PolicyConfig, RunConfig, SuiteConfig, Wordings
 from eval.policies.language_tasks import language_task
 from eval.policies.names import Start, policy_of, start_of
 from eval.records.run_folders import new_run
@@ -33,7 +33,7 @@ from oxygen.training.run import Training, train
 from oxygen.training.samples import Mixture
 from oxygen.training.sources import samples_of
 from oxygen.training.trainer import Schedule
-from sim_envs.suite import open_suite
+from sim_envs.suite import Suite, load_object, open_suite, suite_names
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -141,20 +141,30 @@ def training_of(assignment: Assignment) -> Training:
 
 def _training_wordings(data: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """The wordings of every instruction of the suites that the demonstrations are of, as far as they say."""
-    suites = dict.fromkeys(suite for folder in data for suite in _suites_of(Path(folder)))
+    suites = {name: protocol for folder in data for name, protocol in _suites_of(Path(folder)).items()}
     return {
         instruction: tuple(said)
-        for suite in suites
-        for instruction, said in open_suite(suite).training_wordings().items()
+        for name, protocol in suites.items()
+        for instruction, said in _open_recorded(name, protocol).training_wordings().items()
     }
 
 
-def _suites_of(demonstrations: Path) -> list[str]:
-    """The suites that demonstrations were collected in; none where somebody else has recorded them."""
+def _suites_of(demonstrations: Path) -> Mapping[str, Mapping[str, Any]]:
+    """The suites that demonstrations were collected in, by name; none where somebody else recorded them."""
     manifest = demonstrations / layout.MANIFEST
     if not manifest.is_file():
-        return []
-    return list(json.loads(manifest.read_text(encoding="utf-8"))["suites"])
+        return {}
+    suites: Mapping[str, Mapping[str, Any]] = json.loads(manifest.read_text(encoding="utf-8"))["suites"]
+    return suites
+
+
+def _open_recorded(name: str, protocol: Mapping[str, Any]) -> Suite:
+    """The suite of that name, or, of one from a YAML file, the class that its protocol names."""
+    if name in suite_names():
+        return open_suite(name)
+    recorded = check(SuiteConfig, protocol, source=f"suite {name} of the demonstrations")
+    suite: Suite = load_object(recorded.world, what=f"world of suite {name}")(recorded)
+    return suite
 
 
 def _check_texts_only(assignment: Assignment) -> None:

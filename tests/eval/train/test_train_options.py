@@ -1,16 +1,18 @@
 """The options of `python -m eval.train`: what they lead to, and what is refused before any training."""
 
 import dataclasses
+import json
 
 import pytest
 
 from configs.errors import UsageError
 from configs.load import load
-from configs.schema import LanguageTaskConfig
+from configs.schema import LanguageTaskConfig, SuiteConfig
 from eval.policies.language_tasks import language_task
 from eval.train.__main__ import app
 from eval.train.training import Assignment, training_of
 from oxygen.tools import train_tokenizer
+from oxygen.training import layout
 from oxygen.training.recipe import RUN_FILE, Augmentation, Recipe
 from sim_envs.libero.tasks import get_task
 from sim_envs.libero.wordings import wordings
@@ -236,9 +238,26 @@ def test_the_texts_to_learn_are_those_that_are_served(assignment):
     assert training_of(assignment).tasks == served
 
 
-def test_a_training_says_in_which_words_it_is_told_its_tasks(assignment):
-    task = get_task("libero_object", 7)
-    described = training_of(assignment).described()
-    assert described["wordings"][task.language] == list(wordings(task.language, "training"))
-    plain = dataclasses.replace(assignment, wordings="benchmark")
+@pytest.fixture
+def collected(assignment, tmp_path) -> Assignment:
+    """One on demonstrations of two suites, of which one has a YAML file of its own."""
+    protocol = load(SuiteConfig, "libero_goal").model_dump(mode="json")
+    suites = {"libero_object": protocol, "mine": protocol}
+    manifest = tmp_path / "collected" / layout.MANIFEST
+    manifest.parent.mkdir(parents=True)
+    manifest.write_text(json.dumps({"suites": suites}))
+    return dataclasses.replace(assignment, data=(str(tmp_path / "collected"), str(tmp_path / "recorded")))
+
+
+def test_a_training_says_in_which_words_it_is_told_its_tasks(collected):
+    described = training_of(collected).described()
+    for task in (get_task("libero_object", 7), get_task("libero_goal", 3)):
+        assert described["wordings"][task.language] == list(wordings(task.language, "training"))
+    assert get_task("libero_spatial", 0).language not in described["wordings"]
+    plain = dataclasses.replace(collected, wordings="benchmark")
     assert training_of(plain).described()["wordings"] == {}
+
+
+def test_demonstrations_of_somebody_elses_have_one_wording(assignment, tmp_path):
+    recorded = dataclasses.replace(assignment, data=(str(tmp_path),))
+    assert training_of(recorded).described()["wordings"] == {}

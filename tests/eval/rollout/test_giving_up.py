@@ -1,0 +1,117 @@
+"""What ends a run before its time: errors in a row, a policy that is lost. What was done can be resumed."""
+
+import pytest
+
+from configs.cli import INPUT_ERROR, run_app
+from configs.errors import UsageError
+from eval import libero
+from eval.policies.base import PolicyLostError
+from eval.records.run_folders import find_unfinished, new_run
+from eval.records.schema import Outcome, RunFolder
+from eval.rollout.evaluation import exit_code
+from sim_envs.fake import FakeWorld
+from sim_envs.world import PhysicsError
+from tests.eval.conftest import CONFIG, evaluate
+from tests.eval.doubles import without_physics
+
+WORLDS = ["--suite", "libero_object", "--task-ids", "0", "--init-ids", "0-7", "--max-steps", "20"]
+
+
+def call(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as stopped:
+        run_app(libero.app, [*WORLDS, "--policy", "noop", "--video", "none", *arguments])
+    return stopped.value.code
+
+
+class Moody(FakeWorld):
+    """Its simulator fails in those of its episodes that it is told, by number."""
+
+    def __init__(self, fails_in) -> None:
+        super().__init__(success_at=7)
+        self._fails_in, self._episode = fails_in, -1
+
+    def reset(self, **start):
+        super().reset(**start)
+        self._episode += 1
+        self.fails_at = 3 if self._episode in self._fails_in else None
+
+
+@pytest.fixture
+def fails_in(policy, monkeypatch) -> set[int]:
+    """The numbers of the episodes in which the simulator fails, to be filled."""
+    numbers: set[int] = set()
+    world = Moody(numbers)
+    without_physics(monkeypatch, lambda task: world)
+    return numbers
+
+
+def outcomes(run: RunFolder) -> list[Outcome]:
+    return [result.outcome for result in run.episodes().values()]
+
+
+def test_five_errors_in_a_row_stop_the_run_in_one_line_below_the_first_traceback(tmp_path, fails_in, capsys):
+    fails_in.update(range(1, 9))
+    assert call("--output-dir", str(tmp_path)) == INPUT_ERROR
+    *traceback, line = capsys.readouterr().err.splitlines()
+    assert traceback[0] == "Traceback (most recent call last):"
+    assert traceback[-1] == "RuntimeError: the fake simulator fails at step 3, as it was told to"
+    assert traceback.count(traceback[0]) == 1
+    assert line.startswith("error: stopped: 5 episodes in a row were errors")
+    assert "--resume" in line
+    assert "--max-errors" in line
+    (run,) = map(RunFolder, tmp_path.iterdir())
+    assert outcomes(run) == [Outcome.SUCCESS, *[Outcome.ERROR] * 5]
+    assert run.read_manifest()["status"] == "interrupted"
+
+
+def test_a_run_that_was_given_up_is_resumed_where_it_stopped(tmp_path, fails_in, policy):
+    fails_in.update(range(8))
+    with pytest.raises(UsageError, match="2 episodes in a row were errors"):
+        evaluate(new_run(tmp_path, CONFIG), max_errors=2)
+    assert len(policy.episodes) == 2
+    fails_in.clear()
+    (again,) = find_unfinished(tmp_path, {})
+    assert exit_code(evaluate(again)) == 0
+    assert outcomes(again.folder) == [Outcome.SUCCESS] * 8
+    assert len(policy.episodes) == 10
+
+
+def test_an_episode_without_an_error_starts_the_count_anew(tmp_path, fails_in):
+    fails_in.update({0, 1, 3, 4, 6, 7})
+    run = new_run(tmp_path, CONFIG)
+    assert exit_code(evaluate(run, max_errors=3)) == 0
+    assert outcomes(run.folder).count(Outcome.ERROR) == 6
+
+
+def test_an_invalid_action_is_no_error_to_be_counted(tmp_path, policy, capsys):
+    policy.fails_at, policy.fails_with = 0, PhysicsError("an acceleration is not finite")
+    run = new_run(tmp_path, CONFIG)
+    (results,) = evaluate(run, max_errors=1)
+    assert exit_code([results]) == 0
+    overall = results["overall"]
+    assert (overall["n_episodes"], overall["n_invalid_actions"], overall["n_errors"]) == (8, 8, 0)
+    assert overall["pc_success"] == 0.0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "invalid action in libero_object.0.0.7: PhysicsError: an acceleration is not finite" in printed
+    assert "invalid actions: 8 of 8 episodes" in printed
+
+
+@pytest.mark.parametrize("count", ["0", "-1"])
+def test_a_run_may_not_be_given_up_before_an_error(tmp_path, policy, capsys, count):
+    assert call("--output-dir", str(tmp_path), "--max-errors", count) == INPUT_ERROR
+    assert capsys.readouterr().err == f"error: --max-errors is {count}: give 1 or more\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_policy_that_is_lost_ends_the_run_to_be_resumed(tmp_path, policy, capsys):
+    policy.fails_at, policy.fails_with = 0, PolicyLostError("no answer from ws://robot:8000 for 60 s")
+    assert call("--output-dir", str(tmp_path)) == INPUT_ERROR
+    captured = capsys.readouterr()
+    assert captured.err == "error: no answer from ws://robot:8000 for 60 s\n"
+    assert "Interrupted: 0 of 8 episodes" in " ".join(captured.out.split())
+    (run,) = map(RunFolder, tmp_path.iterdir())
+    assert run.read_manifest()["status"] == "interrupted"
+    assert run.episodes() == {}
+    policy.fails_at = None
+    assert call("--output-dir", str(tmp_path), "--resume") == 0
+    assert outcomes(run) == [Outcome.SUCCESS] * 8

@@ -1,0 +1,154 @@
+"""`python -m eval.run`: any suite and any policy, by name; `eval.libero` is it with LIBERO's defaults."""
+
+from importlib.metadata import EntryPoint, EntryPoints
+
+import pytest
+from cyclopts import App
+
+from configs.cli import run_app
+from configs.errors import UsageError
+from configs.load import load
+from configs.schema import RunConfig, SuiteConfig
+from eval import libero, run
+from eval.policies.names import read_policy
+from eval.records.schema import RunFolder
+from sim_envs.fake import FakeWorld
+from sim_envs.libero.suite import LiberoSuite
+from sim_envs.suite import open_suite
+from tests.eval.doubles import without_physics
+
+ONE = ["--policy", "noop", "--mode", "actions", "--task-ids", "3", "--init-ids", "5", "--video", "none"]
+
+
+def call(app: App, *arguments: str) -> int:
+    with pytest.raises(SystemExit) as stopped:
+        run_app(app, arguments)
+    return stopped.value.code
+
+
+@pytest.fixture
+def started(monkeypatch) -> list[list[RunConfig]]:
+    """The configurations that command lines would have run, a list for each."""
+    commands: list[list[RunConfig]] = []
+    monkeypatch.setattr(
+        "eval.rollout.evaluation.run_evaluation",
+        lambda *variants, **how: commands.append([variant.config for variant in variants]) or [],
+    )
+    return commands
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "--policy expert --seed 3",
+        "--policy tiny --mode isolated unified --against actions --language-tasks memory --deadline-ms 90",
+        "--config demo --task-ids 0-2",
+        "--smoke",
+    ],
+)
+def test_both_commands_lead_to_the_same_runs(started, line):
+    assert call(libero.app, "--suite", "libero_object", *line.split()) == 0
+    assert call(run.app, "--suite", "libero_object", *line.split()) == 0
+    assert started[0] == started[1]
+    assert started[0][0].suites == ("libero_object",)
+
+
+def test_the_suites_that_papers_report_are_the_default_of_one_of_them(started):
+    assert call(libero.app, *ONE) == 0
+    assert call(run.app, *ONE, "--suite", *libero.SUITES) == 0
+    assert started[0] == started[1]
+
+
+def test_both_leave_the_same_records_but_for_how_they_were_called(tmp_path, monkeypatch):
+    without_physics(monkeypatch)
+    manifests = []
+    for name, app in (("eval.libero", libero.app), ("eval.run", run.app)):
+        assert call(app, *ONE, "--suite", "libero_object", "--output-dir", str(tmp_path / name)) == 0
+        (folder,) = map(RunFolder, (tmp_path / name).iterdir())
+        manifests.append(folder.read_manifest())
+        assert manifests[-1]["command"].startswith(f"python -m {name} ")
+        assert [str(key) for key in folder.episodes()] == ["libero_object.3.5.7"]
+    for part in ("config", "protocol", "protocol_hash", "policy_inputs"):
+        assert manifests[0][part] == manifests[1][part]
+
+
+@pytest.mark.parametrize(
+    ("line", "parts"),
+    [
+        ("--policy noop", ["no suite is named", "--suite"]),
+        ("", ["no suite is named", "--suite"]),
+        ("--suite libero_objct --policy noop", ["'libero_objct'", "did you mean 'libero_object'"]),
+        ("--suite libero_goal --policy tiny --policy-kwargs a=1", ["--policy-kwargs a=1", "tiny is of kind"]),
+        ("--suite libero_goal --policy noop --policy-kwargs a=1 b=2", ["--policy-kwargs a=1 b=2", "noop"]),
+        ("--suite libero_goal --policy noop --policy-kwargs a", ["'a'", "key=value"]),
+        ("--suite libero_goal --policy noop --replan-steps 11", ["11 control steps", "--replan-steps 10"]),
+        ("--suite libero_goal --policy pi05_droid --random-weights", ["'pi05_droid'", "'LIBERO'"]),
+    ],
+)
+def test_bad_input_is_one_line_on_stderr(line, parts, tmp_path, capsys, monkeypatch):
+    without_physics(monkeypatch)
+    assert call(run.app, *line.split(), "--output-dir", str(tmp_path / "runs")) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    for part in parts:
+        assert part in captured.err
+    assert not (tmp_path / "runs").exists()
+
+
+class Elsewhere(LiberoSuite):
+    """A suite that another package brings: it publishes its own protocol and opens its own worlds."""
+
+    published = load(SuiteConfig, "libero_object").model_copy(update={"max_steps": 9})
+
+    def check(self, tasks):
+        assert [task.task_id for task in tasks] == [3]
+
+    def open(self, task):
+        return FakeWorld(success_at=7, language=task.language)
+
+
+@pytest.fixture
+def installed(monkeypatch) -> None:
+    """A package that brings the suite and the policy `elsewhere`."""
+    points = EntryPoints(
+        [
+            EntryPoint("elsewhere", f"{__name__}:Elsewhere", "oxygen_eval.suites"),
+            EntryPoint("gone", f"{__name__}:Gone", "oxygen_eval.suites"),
+            EntryPoint("elsewhere", "their_package.policies:Policy", "oxygen_eval.policies"),
+        ]
+    )
+    for module in ("sim_envs.suite", "eval.policies.names"):
+        monkeypatch.setattr(f"{module}.entry_points", lambda group: points.select(group=group))
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_suite_of_another_package_is_run_by_its_name(tmp_path):
+    where = ["--assets", "standins", "--output-dir", str(tmp_path)]
+    assert call(run.app, "--suite", "elsewhere", *ONE, *where) == 0
+    (folder,) = map(RunFolder, tmp_path.iterdir())
+    manifest = folder.read_manifest()
+    assert manifest["config"]["suites"] == ["elsewhere"]
+    assert manifest["protocol"]["libero_object"]["suite"]["max_steps"] == 9
+    assert [result.outcome.value for result in folder.episodes().values()] == ["success"]
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_name_that_is_nearly_that_of_an_installed_one_is_told_it():
+    with pytest.raises(UsageError, match="'elswhere'; did you mean 'elsewhere'"):
+        open_suite("elswhere")
+    with pytest.raises(UsageError, match="'elswhere'; did you mean 'elsewhere'"):
+        read_policy("elswhere")
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_suite_whose_class_is_gone_is_the_users_to_mend():
+    with pytest.raises(UsageError, match=r"suite gone.*'Gone'"):
+        open_suite("gone")
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_policy_of_another_package_is_found_by_its_name_with_what_it_takes():
+    found = read_policy("elsewhere", {"device": "cpu"})
+    assert (found.name, found.kind, found.target) == ("elsewhere", "python", "their_package.policies:Policy")
+    assert found.kwargs == {"device": "cpu"}
