@@ -1,7 +1,7 @@
 """A suite and a world without physics, for tests and for writing policies: solved after some steps."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -168,6 +168,10 @@ class FakeSuite:
     def instruction(self, key: EpisodeKey, wordings: Wordings) -> str:
         """The task's own, whatever the wordings."""
         return self.environment.instructions[key.task_id]
+
+    def training_wordings(self) -> Mapping[str, Sequence[str]]:
+        """None: every instruction has one wording."""
+        return {}
 
     def check(self, tasks: Iterable[Task]) -> None:
         """Nothing can be missing."""

@@ -2,7 +2,7 @@
 
 import contextlib
 import importlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -64,6 +64,10 @@ class GymSuite:
         if wordings != "benchmark":
             raise UsageError(f"wordings {wordings!r}: {self.protocol.name} has none but 'benchmark'")
         return self._config.tasks[key.task_id].instruction
+
+    def training_wordings(self) -> Mapping[str, Sequence[str]]:
+        """None: every instruction has one wording."""
+        return {}
 
     def check(self, tasks: Iterable[Task]) -> None:
         """Refuse missing packages, unknown ids, and a machine that cannot render MuJoCo's pictures."""

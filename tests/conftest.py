@@ -26,9 +26,19 @@ os.environ |= {
 hypothesis.settings.register_profile("quick", deadline=None, max_examples=25)
 hypothesis.settings.register_profile("thorough", deadline=None)
 hypothesis.settings.load_profile("quick")
-install_import_hook(["oxygen", "sim_envs", "videos"], "beartype.beartype")
 
-_BESIDE = Path(__file__).resolve().parents[1].parent / "shared"
+_ROOT = Path(__file__).resolve().parents[1]
+_INNER_LOOP = _ROOT / "sim_envs/libero/arm.py"
+"""Called 25 times in a control step: run-time type checks would double the time that physics takes."""
+
+_WORLDS = [
+    ".".join(path.relative_to(_ROOT).with_suffix("").parts)
+    for path in (_ROOT / "sim_envs").rglob("*.py")
+    if path not in (_INNER_LOOP, _ROOT / "sim_envs/__init__.py", _ROOT / "sim_envs/libero/__init__.py")
+]
+install_import_hook(["oxygen", "videos", *_WORLDS], "beartype.beartype")
+
+_BESIDE = _ROOT.parent / "shared"
 
 
 def _required_or_skip(what: str) -> None:
