@@ -1,5 +1,6 @@
 """`python -m eval.run`: any suite and any policy, by name; `eval.libero` is it with LIBERO's defaults."""
 
+import sys
 from importlib.metadata import EntryPoint, EntryPoints
 
 import pytest
@@ -63,6 +64,7 @@ def test_both_leave_the_same_records_but_for_how_they_were_called(tmp_path, monk
     without_physics(monkeypatch)
     manifests = []
     for name, app in (("eval.libero", libero.app), ("eval.run", run.app)):
+        monkeypatch.setattr(sys, "orig_argv", ["python", "-m", name, *ONE])
         assert call(app, *ONE, "--suite", "libero_object", "--output-dir", str(tmp_path / name)) == 0
         (folder,) = map(RunFolder, (tmp_path / name).iterdir())
         manifests.append(folder.read_manifest())

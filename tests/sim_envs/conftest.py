@@ -1,5 +1,6 @@
 """Simulators that tests share, since compiling a model and opening a renderer take a while."""
 
+import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -9,6 +10,14 @@ from sim_envs.libero.assets import STANDINS, AssetSet, find_assets
 from sim_envs.libero.sim import LiberoSim
 from sim_envs.libero.standins import build
 from sim_envs.libero.tasks import get_task
+
+
+@pytest.fixture(scope="session", autouse=True)
+def closed_without_collecting() -> Iterator[None]:
+    """Closing a simulator looks for garbage in the whole heap, which takes seconds beside all that tests import."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sim_envs.libero.sim.gc", types.SimpleNamespace(collect=int))
+        yield
 
 
 @pytest.fixture(scope="session")

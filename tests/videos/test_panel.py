@@ -23,7 +23,7 @@ CAPTION = Caption(
     memory=("The bowl is beside the plate.", "The gripper is open."),
 )
 anything = st.text(st.characters(), max_size=400) | st.just("a" + "\u0301" * 300)  # a tower of accents
-few = settings(max_examples=30)
+few = settings(max_examples=15)
 
 
 def cameras(count=2, size=(256, 256), level=90):

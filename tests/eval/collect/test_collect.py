@@ -116,6 +116,7 @@ def test_errors_are_told_and_tried_again(tmp_path, capsys):
     assert len(Demonstrations(tmp_path).episodes) == 8
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_is_told_in_one_line_and_what_was_played_is_kept(tmp_path):
     with pytest.raises(UsageError, match=r"a worker died at libero_\w+\.\d\.5\.7 with exit code 3"):
         collect(tmp_path, init_ids=(0, FATAL), workers=2)

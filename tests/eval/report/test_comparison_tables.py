@@ -38,9 +38,10 @@ def run(path, mode: str, *, right: int) -> RunFolder:
     return builder.folder
 
 
-@pytest.fixture
-def printed(tmp_path) -> list[str]:
+@pytest.fixture(scope="module")
+def printed(tmp_path_factory) -> list[str]:
     """The lines of a comparison of two runs with long names, as a pipe gets them."""
+    tmp_path = tmp_path_factory.mktemp("runs")
     long = "20261121-113512-the_policy_of_a_long_name_and_its_step_0003300"
     a, b = run(tmp_path / f"{long}-a", "isolated", right=1), run(tmp_path / f"{long}-b", "unified", right=15)
     file = io.StringIO()

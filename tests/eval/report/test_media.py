@@ -77,7 +77,14 @@ def test_a_finished_run_becomes_picture_clip_and_table(tmp_path, readme, stage):
 
 
 @pytest.mark.parametrize(
-    "page", ["# No markers\n", f"{END}\n{BEGIN}\n", f"{BEGIN}\n{BEGIN}\n{END}\n", PAGE * 2]
+    "page",
+    [
+        "# No markers\n",
+        *(
+            pytest.param(page, marks=pytest.mark.slow)
+            for page in (f"{END}\n{BEGIN}\n", f"{BEGIN}\n{BEGIN}\n{END}\n", PAGE * 2)
+        ),
+    ],
 )
 def test_a_page_without_its_two_markers_is_left_as_it_is(tmp_path, readme, stage, capsys, page):
     readme.write_text(page)

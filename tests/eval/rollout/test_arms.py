@@ -241,7 +241,9 @@ def kill_before(write: int, monkeypatch) -> None:
             monkeypatch.setattr(owner, name, dying(getattr(owner, name)))
 
 
-@pytest.mark.parametrize("write", range(16))
+@pytest.mark.parametrize(
+    "write", [write if write % 5 == 0 else pytest.param(write, marks=pytest.mark.slow) for write in range(16)]
+)
 def test_a_kill_while_an_evaluation_begins_leaves_nothing_or_all_of_it(tmp_path, stage, monkeypatch, write):
     output_dir = tmp_path / "runs"
     output_dir.mkdir()

@@ -223,6 +223,7 @@ def test_ctrl_c_in_a_rollout_ends_it_with_the_checkpoint_that_was_rolled_out(
     assert solved_at(tmp_path) == {2: 100.0, STEPS: 100.0}
 
 
+@pytest.mark.slow
 def test_rollouts_of_the_last_checkpoint_that_were_cut_short_are_played_when_it_is_resumed(
     command, tmp_path, capsys, monkeypatch
 ):

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from oxygen.serving.arrivals import Burst, EveryN
@@ -93,7 +93,6 @@ def bound(world, task):
 
 
 @given(crowds())
-@settings(max_examples=50)
 def test_a_request_that_is_not_dropped_ends_within_the_bound(world):
     arrived = {}
     for _, step in play(world, Mode.UNIFIED):
@@ -103,7 +102,6 @@ def test_a_request_that_is_not_dropped_ends_within_the_bound(world):
 
 
 @given(crowds())
-@settings(max_examples=50)
 def test_a_task_that_keeps_asking_has_a_text_finished_within_the_bound(world):
     """Though each of its requests may be dropped for a newer one: places in the line are inherited."""
     waited = {}

@@ -26,6 +26,7 @@ def start(weights):
     return RemoteTextDecoder(SMALL, weights, Sizes(slots=2, rows=(1,), forks=(1,), suffix=1, limit=1))
 
 
+@pytest.mark.slow
 def test_a_checkpoint_that_is_not_there_is_refused_as_in_one_process():
     absent = functools.partial(load, "/no/such/checkpoint", SMALL)
     with pytest.raises(UsageError, match="/no/such/checkpoint") as refusal:
@@ -78,7 +79,8 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("death", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("death", [signal.SIGKILL, signal.SIGINT])
 def test_no_orphan_is_left_whatever_the_first_process_dies_of(death, tmp_path):
     """Even in the middle of loading weights, where it listens to nobody."""
     program = tmp_path / "parent.py"

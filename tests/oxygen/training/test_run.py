@@ -162,6 +162,7 @@ def test_the_statistics_of_another_checkpoint_are_kept_and_then_gone_on_with(mix
     assert transforms.of_checkpoint(LIBERO, kept).norms == norms_of(measure(mixture))
 
 
+@pytest.mark.slow
 def test_a_folder_says_how_it_was_asked_for_which_tells_it_from_no_other(mixture, tmp_path):
     one = dataclasses.replace(training(steps=1), asked={"steps": 1, "log_every": 50})
     train(tmp_path, one, mixture, VOCABULARY)

@@ -200,6 +200,7 @@ def test_a_noisy_expert_intends_what_a_calm_one_would_do_from_there(open_sim: Op
     assert not np.array_equal(done, noisy.intended)
 
 
+@pytest.mark.slow
 def test_a_noisy_expert_still_succeeds(open_sim: OpenSim) -> None:
     assert _solve(open_sim("libero_goal", 7), noise=0.5).success
 

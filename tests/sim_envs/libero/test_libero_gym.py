@@ -44,6 +44,7 @@ def test_what_is_observed_and_what_is_rendered_may_be_changed_by_whoever_got_it(
     np.testing.assert_array_equal(env.render(), image)
 
 
+@pytest.mark.slow
 def test_two_of_them_make_a_vector_environment(standins: AssetSet) -> None:
     envs = gymnasium.make_vec(
         "oxygen_eval/libero_object-v0",

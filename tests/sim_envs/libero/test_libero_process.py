@@ -58,6 +58,7 @@ def test_processes_agree_stay_silent_and_leave_nothing_in_the_home_folder(
     assert not (tmp_path / ".libero").exists()
 
 
+@pytest.mark.slow
 def test_physics_needs_no_renderer_and_pictures_say_so(libero_assets: Path, tmp_path: Path) -> None:
     done = _run(_EPISODE, str(libero_assets), "[0]", str(tmp_path / "never.npz"), MUJOCO_GL="disable")
     assert done.returncode == 1
@@ -68,7 +69,7 @@ def test_physics_needs_no_renderer_and_pictures_say_so(libero_assets: Path, tmp_
 
 def test_a_machine_on_which_nothing_renders_is_told_why_backend_by_backend() -> None:
     code = """
-from sim_envs.libero import gl
+from sim_envs import gl
 gl._failure = {"egl": "no answer within a minute", "osmesa": "it ended a process with code 1"}.get
 gl.require_backend()
 """

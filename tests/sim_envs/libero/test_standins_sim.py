@@ -16,7 +16,8 @@ from sim_envs.libero.tasks import get_task
 REST_POSES = Path(__file__).with_name("rest_poses.json")
 
 # Between them, these hold every category and every room of the four suites, and the bowl that LIBERO drops on
-# a ramekin's rim. All 40: `python -m sim_envs.libero.rest_poses tests/sim_envs/rest_poses.json --check`.
+# a ramekin's rim. All 40: `python -m sim_envs.libero.rest_poses FILE --check` with the file above.
+
 TASKS = [
     ("libero_object", 3),
     ("libero_spatial", 5),

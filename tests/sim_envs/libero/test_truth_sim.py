@@ -189,6 +189,7 @@ def test_an_episode_of_the_expert_is_told_as_it_is(standing_in, suite, task_id):
 
 
 @pytest.mark.assets
+@pytest.mark.slow
 def test_an_episode_with_the_real_assets_is_told_as_it_is(open_sim):
     sim = open_sim("libero_90", 36)
     sim.reset(init_id=0, seed=7, settle_steps=10)
