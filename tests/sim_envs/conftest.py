@@ -14,7 +14,7 @@ from sim_envs.libero.tasks import get_task
 
 @pytest.fixture(scope="session", autouse=True)
 def closed_without_collecting() -> Iterator[None]:
-    """Closing a simulator looks for garbage in the whole heap, which takes seconds beside all that tests import."""
+    """Closing a simulator collects garbage, which takes seconds beside all that tests import."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sim_envs.libero.sim.gc", types.SimpleNamespace(collect=int))
         yield

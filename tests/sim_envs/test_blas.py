@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sim_envs.libero import blas
+from sim_envs import blas
 
 _DIGEST = """
 import hashlib, sys

@@ -39,6 +39,7 @@ def test_a_process_that_is_gone_is_one_clear_error():
         start(functools.partial(os._exit, 3))
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_between_two_queries_is_an_error_of_the_next(policy, observe):
     engine = EngineConfig(mode=Mode.PARALLEL, slots=10, rows=8)
     other = policy.served(engine)

@@ -88,6 +88,7 @@ def test_what_was_learnt_is_what_the_policy_does_and_says(trained, mixture):
         assert said == {task.name: part.texts[task.name][row] for task in TASKS}
 
 
+@pytest.mark.slow
 def test_a_killed_and_resumed_training_equals_the_uninterrupted_one(trained, mixture, tmp_path):
     _, uninterrupted = trained
     for steps in (30, 57, None):

@@ -71,6 +71,7 @@ def test_standing_still_solves_nothing(open_sim: OpenSim) -> None:
 
 
 @pytest.mark.assets
+@pytest.mark.slow
 def test_the_expert_goes_on_from_any_state_of_its_task(open_sim: OpenSim) -> None:
     sim = open_sim("libero_object", 9)
     key = _key("libero_object", 9)

@@ -86,6 +86,7 @@ def test_what_has_a_ceiling_is_told_from_what_is_open_above(
     assert is_roofed(Scene(open_sim(task_id).env), target) is roofed
 
 
+@pytest.mark.slow
 def test_a_mug_goes_into_a_microwave_through_its_door_only(open_sim: OpenSim) -> None:
     scene = Scene(open_sim(9).env)
     plan = next(insertions(scene, MUG, MICROWAVE))
