@@ -50,7 +50,7 @@ class Sheet:
         width, height = self.image.size
         step = width // count
         for k in range(count):
-            column = Sheet(self.image.getpixel((k * step, 0)), size=(step, height))  # pyrefly: ignore[bad-argument-type]
+            column = Sheet(self.image.getpixel((k * step, 0)), size=(step, height))  # type: ignore[arg-type]
             draw(column, k)
             self.image.paste(column.image, (k * step, 0))
 
