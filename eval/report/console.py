@@ -49,8 +49,8 @@ class Console:
         each = " each" if len(runs) > 1 else ""
         self._rich.print(
             f"[bold]{self._policy}[/] in mode {modes}, "
-            f"{counted(len(plan.keys), 'episode')}{each}, "
-            f"{_assets_in_words(plan)}→ {escape(self._where())}",
+            f"{counted(len(plan.keys), 'episode')}{each}"
+            f"{_assets_in_words(plan)} → {escape(self._where())}",
             soft_wrap=True,
             emoji=False,
         )
@@ -165,7 +165,7 @@ class Console:
 
 def _assets_in_words(plan: EpisodePlan) -> str:
     names = dict.fromkeys(suite.assets.name for suite in plan.suites.values() if suite.assets)
-    return f"assets {escape(', '.join(names))} " if names else ""
+    return f", assets {escape(', '.join(names))}" if names else ""
 
 
 def _rate(results: Sequence[EpisodeResult]) -> str:
