@@ -1,0 +1,97 @@
+"""The conformance check of policies: it accepts every kind that ships, and finds what breaks the contract."""
+
+import numpy as np
+import pytest
+
+from configs.schema import PolicyConfig, RunConfig
+from eval.policies.opening import open_policies
+from eval.policies.python import open_python
+from eval.policies.resolved import resolve_policy
+from eval.policies.scripted import open_scripted
+from eval.testing import check_policy
+from sim_envs.fake import FakeWorld
+from tests.eval.doubles import FakePolicy, libero_object
+
+OPENPI = """
+import numpy as np
+
+class Still:
+    embodiment = "libero"
+
+    def infer(self, obs):
+        return {"actions": np.zeros((10, 7))}
+
+    def reset(self):
+        pass
+"""
+
+
+def world() -> FakeWorld:
+    made = FakeWorld(image_size=64)
+    made.reset(init_id=0, seed=7, settle_steps=0)
+    return made
+
+
+@pytest.mark.parametrize("kind", ["noop", "random"])
+def test_the_controls_keep_the_contract(kind):
+    opened = open_scripted(PolicyConfig(name=kind, kind=kind), (), RunConfig(mode="actions"))
+    check_policy(opened.in_world(libero_object(), world()), world().observe(), replan_steps=5)
+
+
+def test_a_class_with_openpis_methods_keeps_the_contract(tmp_path):
+    (tmp_path / "still.py").write_text(OPENPI)
+    opened = open_python(f"{tmp_path / 'still.py'}:Still", {})
+    check_policy(opened.in_world(libero_object(), world()), world().observe(), replan_steps=5)
+
+
+def test_a_policy_with_a_model_keeps_the_contract():
+    config = RunConfig(mode="unified", policy="tiny", random_weights=True)
+    (opened,) = open_policies(resolve_policy(config), [config])
+    check_policy(opened.in_world(libero_object(), world()), world().observe(), replan_steps=10)
+
+
+def test_the_double_keeps_the_contract():
+    check_policy(FakePolicy(), world().observe(), replan_steps=10)
+
+
+class Drifting(FakePolicy):
+    """Remembers earlier episodes."""
+
+    drift = 0.0
+
+    def act(self, observation):
+        self.drift += 0.01
+        return super().act(observation) + self.drift
+
+
+class Careless(FakePolicy):
+    """Writes into what it is shown."""
+
+    def act(self, observation):
+        observation.state[0] += 1
+        return super().act(observation)
+
+
+class Silent(FakePolicy):
+    """Has no reply."""
+
+    def settle(self):
+        return None
+
+
+@pytest.mark.parametrize(
+    ("policy", "said"),
+    [
+        (Drifting(), "answered otherwise after other episodes"),
+        (Careless(), "changed the observation's state"),
+        (Silent(), "should return a Reply"),
+        (FakePolicy(actions=np.zeros((10, 6))), "an action has 6 numbers"),
+        (FakePolicy(actions=np.zeros(7)), "actions have shape"),
+        (FakePolicy(actions=np.zeros((3, 7))), "3 actions, a rollout executes 5"),
+        (FakePolicy(actions=np.full((10, 7), np.nan)), "not finite"),
+    ],
+)
+def test_what_breaks_the_contract_is_told_in_one_line(policy, said):
+    with pytest.raises(AssertionError, match=said) as caught:
+        check_policy(policy, world().observe(), replan_steps=5)
+    assert "\n" not in str(caught.value).split("\nassert")[0]
