@@ -26,6 +26,7 @@ _TOO_BIG = 1009  # RFC 6455's close code for a message beyond the limit
 _ATTEMPT_S = 10.0
 _LONGEST_PAUSE_S = 8.0
 _CLOSE_S = 2.0
+_NOTICE_S = 0.05  # for a server's goodbye that is on its way between two episodes
 
 
 class PolicyServerError(RuntimeError):
@@ -99,7 +100,7 @@ class PolicyClient:
         if self._connection is None:
             return False
         try:
-            self._connection.recv(timeout=0)
+            self._connection.recv(timeout=_NOTICE_S)
         except TimeoutError:
             return True
         except ConnectionClosed:
