@@ -1,4 +1,4 @@
-"""Which policy a name stands for: a preset, a YAML file, or a checkpoint that training wrote."""
+"""Which policy a name stands for: preset, entry point, YAML file, checkpoint, class or server."""
 
 import dataclasses
 import hashlib

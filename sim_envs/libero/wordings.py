@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 
 from configs.errors import UsageError
 from configs.schema import Wordings
-from sim_envs.libero.tasks import list_suites, list_tasks
 from sim_envs.world import EpisodeKey
 
 
@@ -184,13 +183,6 @@ def wordings(instruction: str, name: Wordings) -> tuple[str, ...]:
     if name == "held_out":
         return _joined([clause.held_out for clause in clauses])
     return (instruction, *_joined([clause.training for clause in clauses])[1:])
-
-
-@functools.cache
-def training_wordings() -> dict[str, tuple[str, ...]]:
-    """Every instruction of the five suites to what training says in its place."""
-    tasks = [task for suite in list_suites() for task in list_tasks(suite)]
-    return {task.language: wordings(task.language, "training") for task in tasks}
 
 
 def wording_of(key: EpisodeKey, instruction: str, name: Wordings) -> str:
