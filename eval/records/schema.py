@@ -95,6 +95,10 @@ class EpisodeResult:
         outcome: How it ended.
         steps: Control steps after settling.
         queries: Policy calls.
+        simulated_s: Seconds of simulated time in those control steps.
+        held_steps: Control steps in which the robot was held still for want of an action.
+        continued_steps: Control steps in which a query was under way and the chunk before it went on.
+        skipped_actions: First actions of chunks that were left out, since the chunk before had gone on instead.
         latency_ms: Stage to its p50, p95 and p99 over the episode's queries, milliseconds.
         tokens: Language tokens decoded.
         requests: What became of the texts asked for.
@@ -120,6 +124,10 @@ class EpisodeResult:
     requests: RequestCounts
     policy_s: float
     wall_s: float
+    simulated_s: float | None = None
+    held_steps: int = 0
+    continued_steps: int = 0
+    skipped_actions: int = 0
     texts: Mapping[str, TextScores] = dataclasses.field(default_factory=dict)
     compiles_after_warm_up: int | None = None
     video: str | None = None
@@ -133,6 +141,16 @@ class EpisodeResult:
                 f"outcome {self.outcome.value!r} with error {self.error!r}: exactly an error and an invalid "
                 "action have one, and a traceback"
             )
+
+    @property
+    def success_s(self) -> float | None:
+        """Simulated seconds to success; None if the task was not solved."""
+        return self.simulated_s if self.outcome is Outcome.SUCCESS else None
+
+    @property
+    def query_hz(self) -> float | None:
+        """Queries per simulated second; None where no time has passed."""
+        return self.queries / self.simulated_s if self.simulated_s else None
 
     def to_json(self) -> dict[str, Any]:
         """The record as plain JSON types."""

@@ -6,6 +6,8 @@ Needs NumPy alone, so that policies without a model, and readers of records, can
 import dataclasses
 from collections.abc import Mapping
 
+from oxygen.serving.requests import DecodeWork
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextRequest:
@@ -52,6 +54,9 @@ class TextFinished:
             it states the world's own account).
         latency_ms: End-to-end latency in time that the policy was busy; what its caller did in between is not
             counted.
+        after_ms: The same from `finished_query` alone.
+        job: Index of its decode job in that query's `Reply.work`.
+        job_steps: Decode steps of that job after which its last token was known.
         times: When it was requested, begun and finished; None where nothing was measured.
     """
 
@@ -63,6 +68,9 @@ class TextFinished:
     tokens: int
     reason: str
     latency_ms: float
+    after_ms: float = 0.0
+    job: int = 0
+    job_steps: int = 0
     times: TextTimes | None = None
 
 
@@ -82,6 +90,8 @@ class Reply:
         dropped: Requests dropped since the reply before for want of a slot.
         tokens: Tokens decoded since the reply before, stop tokens included.
         tokens_per_frame: Decode steps that the query was given, in mode `unified`; else 0.
+        work: What the decode jobs of the query computed, in order, besides one prefill and one denoising;
+            None if the policy does not report it.
     """
 
     timings_ms: Mapping[str, float]
@@ -90,6 +100,7 @@ class Reply:
     dropped: tuple[TextRequest, ...] = ()
     tokens: int = 0
     tokens_per_frame: int = 0
+    work: tuple[DecodeWork, ...] | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

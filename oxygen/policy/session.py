@@ -72,6 +72,7 @@ class Session:
             dropped=dropped,
             tokens=tokens,
             tokens_per_frame=texts.step.decode_steps,
+            work=texts.work,
         )
 
     def _collected(self) -> tuple[tuple[TextFinished, ...], tuple[TextRequest, ...], int]:
@@ -91,6 +92,9 @@ class Session:
             tokens=len(request.tokens),
             reason="stop" if request.stopped else "length",
             latency_ms=1e3 * request.latency_s,
+            after_ms=1e3 * request.after_s,
+            job=request.job,
+            job_steps=request.job_steps,
             times=TextTimes(
                 requested_s=request.requested_s,
                 first_token_s=request.first_token_s,

@@ -9,7 +9,7 @@ import numpy as np
 
 from oxygen.model.inputs import ModelInput
 from oxygen.serving.budget import Budget, DecodeCosts, RunningMean
-from oxygen.serving.requests import Request, RequestState, StepPlan
+from oxygen.serving.requests import DecodeWork, Request, RequestState, StepPlan
 from oxygen.serving.runner import Runner
 from oxygen.serving.scheduler import Scheduler
 from oxygen.serving.text_decoder import DecodeResult, TextDecoder
@@ -52,11 +52,13 @@ class StepTexts:
         step: The step.
         new_tokens: Number of new tokens of every request that has any.
         decode_s: Seconds for which the engine was busy with it after the actions had been given.
+        work: What its decode jobs computed, in order.
     """
 
     step: EngineStep
     new_tokens: Mapping[Request, int]
     decode_s: float
+    work: tuple[DecodeWork, ...]
 
 
 class Engine:
@@ -160,8 +162,13 @@ class Engine:
             if request.state is RequestState.FINISHED:
                 request.finished_s = decoded.finished_s.get(request.slot, done_s)
                 request.latency_s = busy_s(request.finished_s) - request.requested_busy_s
+                request.after_s = busy_s(request.finished_s) - self._busy_s
+                request.job_steps = count
+        for number, job in enumerate(step.plan.jobs):
+            for request in job.rows:
+                request.job = number
         self._busy_s = busy_s(done_s)
-        return StepTexts(step=step, new_tokens=new_tokens, decode_s=done_s - began_s)
+        return StepTexts(step=step, new_tokens=new_tokens, decode_s=done_s - began_s, work=decoded.work)
 
     def reset(self, robot: int, seed: int) -> None:
         """Begin an episode of a robot. Its requests are forgotten; the pool is kept as it is."""

@@ -47,6 +47,9 @@ class Request:
         first_token_s: When its first token was known.
         finished_s: When its last token was known.
         latency_s: Time for which the engine was busy from its query to its end.
+        after_s: The same from the query that it ended in.
+        job: Index of its decode job among those of the engine step that it ended in.
+        job_steps: Decode steps of that job after which its last token was known.
     """
 
     robot: int
@@ -68,6 +71,9 @@ class Request:
     first_token_s: float = 0.0
     finished_s: float = 0.0
     latency_s: float = 0.0
+    after_s: float = 0.0
+    job: int = 0
+    job_steps: int = 0
 
     @property
     def queue(self) -> tuple[int, int]:
@@ -118,6 +124,23 @@ class DecodeJob:
     def slots(self) -> tuple[int, ...]:
         """The slots of its rows."""
         return tuple(request.slot for request in self.rows)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DecodeWork:
+    """What a decode job computed. A latency profile prices it.
+
+    Attributes:
+        prefills: Prefills of its own, which came first.
+        forks: Forks of a prefix into slots of the KV pool, which came next.
+        steps: Decode steps.
+        batch: Rows of each of them, padded ones included.
+    """
+
+    prefills: int
+    forks: int
+    steps: int
+    batch: int
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ from oxygen.model.inputs import ModelInput
 from oxygen.model.pi05 import Prefix
 from oxygen.serving.kv_pool import Texts
 from oxygen.serving.new_requests import NewRequests
-from oxygen.serving.requests import DecodeJob
+from oxygen.serving.requests import DecodeJob, DecodeWork
 from oxygen.serving.runner import Runner
 
 
@@ -30,6 +30,7 @@ class DecodeResult:
         finished_s: Likewise, when its last token was known.
         began_s: When the jobs began, if that was after the actions had been given; else 0.
         done_s: When the device was done with all jobs.
+        work: What each job computed, in order.
         compiles: Compilations since the decoder was ready, in a process of its own; 0 if it has none.
     """
 
@@ -38,6 +39,7 @@ class DecodeResult:
     finished_s: Mapping[int, float] = dataclasses.field(default_factory=dict)
     began_s: float = 0.0
     done_s: float = 0.0
+    work: tuple[DecodeWork, ...] = ()
     compiles: int = 0
 
 
@@ -90,13 +92,14 @@ class LocalTextDecoder:
         self._pool, self._texts = runner.empty()
         self._jobs: Sequence[DecodeJob] = ()
         self._left: list[Callable[[], None]] = []
+        self._work: list[DecodeWork] = []
         self._queued: Future[float] | None = None
         self._first_token_s: dict[int, float] = {}
         self._finished_s: dict[int, float] = {}
 
     def begin(self, inputs: ModelInput, jobs: Sequence[DecodeJob], prefix: Prefix | None, steps: int) -> None:
         """Queue the jobs with a budget; of jobs that run to their end only send the new requests."""
-        self._jobs, self._left, self._queued = jobs, [], None
+        self._jobs, self._left, self._work, self._queued = jobs, [], [], None
         self._first_token_s, self._finished_s = {}, {}
         for job in jobs:
             new = self._sent(job)
@@ -120,6 +123,7 @@ class LocalTextDecoder:
             finished_s=self._finished_s,
             began_s=began_s,
             done_s=done_s,
+            work=tuple(self._work),
         )
 
     def close(self) -> None:
@@ -142,8 +146,10 @@ class LocalTextDecoder:
 
     def _queue(self, job: DecodeJob, new: Sequence[NewRequests], prefix: Prefix | None, steps: int) -> None:
         self._fork(prefix, new)
-        for _ in range(min(steps, job.steps)):
+        steps = min(steps, job.steps)
+        for _ in range(steps):
             self._decode(job)
+        self._note(job, forks=len(new), steps=steps)
         self._texts.written.copy_to_host_async()
         self._queued = self._waiting.submit(_done_at, self._texts, self._clock)
 
@@ -156,12 +162,24 @@ class LocalTextDecoder:
         first step and the limits.
         """
         self._fork(self._runner.prefill(source) if isinstance(source, ModelInput) else source, new)
+        steps = self._decode_to_the_end(job)
+        self._note(job, forks=len(new), steps=steps)
+
+    def _decode_to_the_end(self, job: DecodeJob) -> int:
+        """Returns the number of decode steps."""
         for written in range(job.steps):
             before = self._texts
             self._decode(job)
             if _can_tell(job, written) and self._all_ended(job, before):
-                return
+                return written + 1
         self._all_ended(job, self._texts)
+        return job.steps
+
+    def _note(self, job: DecodeJob, *, forks: int, steps: int) -> None:
+        batch = self._runner.sizes.batch_of(job.batch)
+        self._work.append(
+            DecodeWork(prefills=int(job.own_prefill), forks=forks, steps=steps, batch=batch)
+        )
 
     def _all_ended(self, job: DecodeJob, texts: Texts) -> bool:
         """Note which requests have begun or ended by now; returns whether all have ended."""
