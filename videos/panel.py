@@ -10,6 +10,7 @@ from jaxtyping import UInt8
 from PIL import Image, ImageDraw
 
 from videos import theme
+from videos.lane import ThinkingLane, draw_lane
 from videos.shapes import draw_label, ring_mask, round_mask
 from videos.text import clean, cut, fit, load_font, wrap
 
@@ -26,6 +27,8 @@ class Caption:
         latency_ms: How long the query took; None where nothing was measured.
         narration: The newest narration; empty while there is none.
         memory: What the policy remembers, oldest first.
+        clock: Whose latency is charged, e.g. `as a jetson-thor`; empty where none is.
+        lane: Queries over simulated time; None where time stands still during a query.
     """
 
     task: str
@@ -35,6 +38,8 @@ class Caption:
     latency_ms: float | None = None
     narration: str = ""
     memory: tuple[str, ...] = ()
+    clock: str = ""
+    lane: ThinkingLane | None = None
 
 
 def compose(
@@ -54,14 +59,38 @@ def compose(
     canvas = _backdrop(caption.task, caption.episode, caption.mode, cameras).copy()
     for index, (name, pixels) in enumerate(images.items()):
         canvas.paste(_camera(name, pixels), _camera_corner(index), _camera_mask())
-    text_left = theme.sidebar_left(cameras) + theme.PADDING
-    _draw_numbers(ImageDraw.Draw(canvas), text_left, caption)
-    canvas.paste(_memory_block(caption.memory, caption.mode), (text_left, theme.MEMORY_TOP))
+    height = theme.MEMORY_HEIGHT if caption.lane is None else theme.MEMORY_HEIGHT_ABOVE_LANE
+    memory = _memory_block(caption.memory, caption.mode, height)
+    canvas.paste(memory, (_text_left(canvas.width), theme.MEMORY_TOP))
     narration = _narration_block(caption.narration, theme.cameras_width(cameras))
     canvas.paste(narration, (theme.MARGIN, theme.NARRATION_TOP))
     if outcome is not None:
         _draw_outcome(canvas, outcome, cameras)
-    return np.asarray(canvas)
+    picture = np.array(canvas)
+    draw_moment(picture, caption)
+    return picture
+
+
+def draw_moment(picture: UInt8[np.ndarray, "height width 3"], caption: Caption) -> None:
+    """Draw what changes with time alone, the numbers and the lane, over what a picture shows of them.
+
+    Args:
+        picture: What `compose` drew with the same caption at another time; written to.
+        caption: The caption with the time to show.
+    """
+    _replace(picture, theme.NUMBERS_TOP, _numbers_block(caption))
+    if caption.lane is not None:
+        _replace(picture, theme.LANE_TOP, draw_lane(caption.lane, caption.mode, time_s=caption.time_s))
+
+
+def _replace(picture: UInt8[np.ndarray, "height width 3"], top: int, block: Image.Image) -> None:
+    """Put a block of the card at its height."""
+    left = _text_left(picture.shape[1])
+    picture[top : top + block.height, left : left + block.width] = np.asarray(block)
+
+
+def _text_left(picture_width: int) -> int:
+    return picture_width - theme.MARGIN - theme.SIDEBAR + theme.PADDING
 
 
 @functools.lru_cache(maxsize=2)
@@ -99,19 +128,23 @@ def _draw_mode(canvas: Image.Image, left: int, mode: str) -> None:
     draw.text((left + 22, top + 32), cut(mode, font, theme.SIDEBAR_TEXT - 22), colour, font, anchor="lm")
 
 
-def _draw_numbers(draw: ImageDraw.ImageDraw, left: int, caption: Caption) -> None:
-    """Simulated time and latency, in two columns."""
+def _numbers_block(caption: Caption) -> Image.Image:
+    """Simulated time and latency, in two columns, and what clock the time is of."""
+    block = Image.new("RGB", (theme.SIDEBAR_TEXT, theme.NUMBERS_HEIGHT), theme.CARD)
+    draw = ImageDraw.Draw(block)
     latency = "—" if caption.latency_ms is None else _number(caption.latency_ms)
     columns = (("time", f"{caption.time_s:.2f}", "s"), ("latency", latency, "ms"))
     font = load_font(26, bold=True)
     for column, (label, value, unit) in enumerate(columns):
-        x = left + column * (theme.SIDEBAR_TEXT // 2)
-        draw_label(draw, x, theme.NUMBERS_TOP, label)
-        baseline = theme.NUMBERS_TOP + 46
+        x, baseline = column * (theme.SIDEBAR_TEXT // 2), 46
+        draw_label(draw, x, 0, label)
         draw.text((x, baseline), value, theme.TEXT, font, anchor="ls")
         draw.text(
             (x + round(font.getlength(value)) + 5, baseline), unit, theme.MUTED, load_font(15), anchor="ls"
         )
+    small = load_font(12)
+    draw.text((0, 66), cut(caption.clock, small, theme.SIDEBAR_TEXT), theme.DIMMED, small, anchor="ls")
+    return block
 
 
 def _number(milliseconds: float) -> str:
@@ -134,15 +167,15 @@ def _narration_block(narration: str, width: int) -> Image.Image:
 
 
 @functools.lru_cache(maxsize=4)
-def _memory_block(memory: tuple[str, ...], mode: str) -> Image.Image:
+def _memory_block(memory: tuple[str, ...], mode: str, height: int) -> Image.Image:
     """The list of memories, oldest first; where not all fit, the newest ones and how many came before."""
-    block = Image.new("RGB", (theme.SIDEBAR_TEXT, theme.MEMORY_HEIGHT), theme.CARD)
+    block = Image.new("RGB", (theme.SIDEBAR_TEXT, height), theme.CARD)
     draw = ImageDraw.Draw(block)
     draw_label(draw, 0, 0, "memory")
     font, indent, top = load_font(16), 18, 24
     wrapped = (wrap(text, font, width=theme.SIDEBAR_TEXT - indent, max_lines=3) for text in memory)
     items = [lines for lines in wrapped if lines]
-    shown = _newest_that_fit(items)
+    shown = _newest_that_fit(items, height)
     if not items:
         draw.text((0, top), "—", theme.LINE, font)
     if len(shown) < len(items):
@@ -164,9 +197,9 @@ _MEMORY_GAP = 12
 _LEADING = 6
 
 
-def _newest_that_fit(items: list[list[str]]) -> list[list[str]]:
+def _newest_that_fit(items: list[list[str]], height: int) -> list[list[str]]:
     """The longest tail of the list that fits below the heading and a line for those left out."""
-    room = theme.MEMORY_HEIGHT - 52
+    room = height - 52
     count = 0
     for lines in reversed(items):
         room -= len(lines) * _MEMORY_LINE + _MEMORY_GAP

@@ -28,6 +28,10 @@ OUTCOME_COLOURS: Mapping[str, Rgb] = {
 }
 OUTCOME_SIGNS: Mapping[str, str] = {"success": "✓", "timeout": "◔", "invalid_action": "✕", "error": "✕"}
 
+HELD: Rgb = (240, 228, 66)
+CONTINUED: Rgb = (112, 120, 137)
+"""Control steps in which the robot is held still (the palette's yellow), or goes on with old actions."""
+
 CAMERA_LABELS: Mapping[str, str] = {"image": "agent view", "wrist_image": "wrist"}
 """What the cameras that every policy sees are called on the picture; others keep their names."""
 
@@ -47,7 +51,22 @@ SIDEBAR = 296
 SIDEBAR_TEXT = SIDEBAR - 2 * PADDING
 NUMBERS_TOP = CAMERA_TOP + 92
 MEMORY_TOP = CAMERA_TOP + 186
+NUMBERS_HEIGHT = MEMORY_TOP - PADDING - NUMBERS_TOP
 MEMORY_HEIGHT = BOTTOM - PADDING - MEMORY_TOP
+
+LANE_HEIGHT = 164
+LANE_TOP = BOTTOM - PADDING - LANE_HEIGHT
+LANE_PIXELS_PER_S = 60
+"""A whole number of pixels for a control step at 10, 12, 15, 20 and 30 Hz: bars scroll without trembling."""
+LANE_S = SIDEBAR_TEXT / LANE_PIXELS_PER_S
+"""Seconds that the lane covers."""
+MEMORY_HEIGHT_ABOVE_LANE = LANE_TOP - PADDING - MEMORY_TOP
+
+
+def language_colour(mode: Rgb) -> Rgb:
+    """The quieter shade of a mode's colour: its language, beside its actions."""
+    red, green, blue = ((3 * ours + 2 * ground) // 5 for ours, ground in zip(mode, BACKGROUND, strict=True))
+    return red, green, blue
 
 
 def cameras_width(count: int) -> int:

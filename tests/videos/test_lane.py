@@ -1,0 +1,238 @@
+"""The lane shows every query where it belongs, nothing of the future, and what is going on now."""
+
+import dataclasses
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from videos import theme
+from videos.lane import (
+    BAR_HEIGHT,
+    BAR_TOP,
+    HELD_HEIGHT,
+    HELD_TOP,
+    QuerySpan,
+    ThinkingLane,
+    TimeSpan,
+    column_at,
+    draw_lane,
+)
+from videos.panel import Caption, compose, draw_moment
+
+HZ = 20
+STEP_PIXELS = theme.LANE_PIXELS_PER_S // HZ
+CAPTION = Caption(
+    task="pick up the bowl",
+    episode="libero_object · task 0 · init 0",
+    mode="isolated",
+    time_s=3.25,
+    latency_ms=912.0,
+    memory=("The gripper is open.",),
+)
+COLOUR = theme.MODE_COLOURS["isolated"]
+LANGUAGE = theme.language_colour(COLOUR)
+AXIS = [column_at(-float(seconds)) for seconds in range(1, 5)]
+few = settings(max_examples=25)
+
+# What the policy does in a row of control steps, and the robot: one letter per step.
+POLICY = {"a": COLOUR, "l": LANGUAGE, ".": theme.BACKGROUND}
+ROBOT = {"h": theme.HELD, "c": theme.CONTINUED, ".": theme.BACKGROUND}
+
+
+def cameras(count=2):
+    return {f"camera_{index}": np.full((64, 64, 3), 90, dtype=np.uint8) for index in range(count)}
+
+
+def runs(letters, letter):
+    """Where a letter stands in a row: first step, and the one behind the last."""
+    inside = [False, *(each == letter for each in letters), False]
+    edges = [index for index, (a, b) in enumerate(itertools.pairwise(inside)) if a != b]
+    return list(zip(edges[::2], edges[1::2], strict=True))
+
+
+def intervals(letters, letter):
+    return tuple(TimeSpan(start_s=a / HZ, end_s=b / HZ) for a, b in runs(letters, letter))
+
+
+# Control steps in which the policy is idle, computes actions, computes language; what the robot does in each.
+spells = st.lists(st.tuples(*[st.integers(0, 30)] * 3), min_size=1, max_size=8)
+robots = st.text("hc.", max_size=300)
+
+
+def lane_of(queries, robot):
+    """The lane, and what the policy did in every control step as letters."""
+    policy, spans = "", []
+    for idle, acting, speaking in queries:
+        policy += "." * idle
+        ends = [(len(policy) + steps) / HZ for steps in (0, acting, acting + speaking)]
+        spans.append(QuerySpan(issued_s=ends[0], actions_s=ends[1], free_s=ends[2]))
+        policy += "a" * acting + "l" * speaking
+    return ThinkingLane(
+        queries=tuple(spans), held=intervals(robot, "h"), continued=intervals(robot, "c")
+    ), policy
+
+
+def drawn(lane, step):
+    """The lane after so many control steps, their durations added up as inexactly as floats can."""
+    return np.asarray(draw_lane(lane, "isolated", time_s=sum([1 / HZ] * step, 0.0)))
+
+
+def lit(block, colour):
+    return bool((block[: BAR_TOP - 3] == colour).all(axis=2).any())
+
+
+@few
+@given(queries=spells, robot=robots, now=st.integers(0, 400))
+def test_every_control_step_has_the_colours_of_what_was_done_in_it(queries, robot, now):
+    lane, policy = lane_of(queries, robot)
+    block = drawn(lane, now)
+    for step in range(now):
+        # The last pixel of a control step: the first may be the gap before a query, or a mark of the axis.
+        column = column_at((step + 1 - now) / HZ) - 1
+        if column < 0 or column in AXIS:
+            continue
+        done, meanwhile = policy[step : step + 1] or ".", robot[step : step + 1] or "."
+        assert tuple(block[BAR_TOP + BAR_HEIGHT // 2, column]) == POLICY[done]
+        assert tuple(block[HELD_TOP + HELD_HEIGHT // 2, column]) == ROBOT[meanwhile]
+        assert (tuple(block[BAR_TOP, column]) == COLOUR) == (done == "a")
+        assert (tuple(block[HELD_TOP, column]) == theme.HELD) == (meanwhile == "h")
+
+
+@few
+@given(queries=spells, robot=robots, now=st.integers(0, 400))
+def test_the_words_are_lit_exactly_while_the_policy_computes_and_the_robot_is_held(queries, robot, now):
+    lane, policy = lane_of(queries, robot)
+    block = drawn(lane, now)
+    assert lit(block, COLOUR) == (policy[now : now + 1] in ("a", "l"))
+    assert lit(block, theme.HELD) == (robot[now : now + 1] == "h")
+
+
+def test_a_moment_that_is_a_sum_of_control_steps_is_the_one_that_was_meant():
+    for step in range(1, 80):
+        lane = ThinkingLane(held=(TimeSpan(start_s=step / HZ, end_s=(step + 1) / HZ),))
+        assert [lit(drawn(lane, now), theme.HELD) for now in (step - 1, step, step + 1)] == [
+            False,
+            True,
+            False,
+        ]
+
+
+@few
+@given(queries=spells, robot=robots, now=st.integers(0, 400))
+def test_nothing_of_the_future_is_shown(queries, robot, now):
+    lane, _ = lane_of(queries, robot)
+    now /= HZ
+
+    def unknown(seconds):
+        return seconds if seconds <= now else math.inf
+
+    known = ThinkingLane(
+        queries=tuple(
+            QuerySpan(
+                issued_s=query.issued_s,
+                actions_s=unknown(query.actions_s),
+                free_s=unknown(query.free_s),
+            )
+            for query in lane.queries
+            if query.issued_s <= now
+        ),
+        held=tuple(
+            dataclasses.replace(each, end_s=unknown(each.end_s)) for each in lane.held if each.start_s <= now
+        ),
+        continued=tuple(each for each in lane.continued if each.start_s < now),
+    )
+    pictures = [np.asarray(draw_lane(each, "isolated", time_s=now)) for each in (lane, known)]
+    assert (pictures[0] == pictures[1]).all()
+
+
+@few
+@given(
+    queries=spells,
+    robot=robots,
+    before=st.integers(0, 300),
+    after=st.integers(0, 300),
+    count=st.integers(1, 3),
+)
+def test_a_picture_at_which_time_went_on_is_the_picture_of_the_later_moment(
+    queries, robot, before, after, count
+):
+    lane, _ = lane_of(queries, robot)
+    at = [
+        dataclasses.replace(CAPTION, lane=lane, clock="as a test", time_s=step / HZ)
+        for step in (before, after)
+    ]
+    picture = compose(cameras(count), at[0])
+    draw_moment(picture, at[1])
+    assert (picture == compose(cameras(count), at[1])).all()
+
+
+def test_queries_in_a_row_are_a_pixel_apart():
+    queries = tuple(
+        QuerySpan(issued_s=step / HZ, actions_s=(step + 5) / HZ, free_s=(step + 5) / HZ)
+        for step in (0, 5, 10)
+    )
+    row = drawn(ThinkingLane(queries=queries), 15)[BAR_TOP, column_at(-15 / HZ) : column_at(0.0)]
+    gaps = np.flatnonzero((row != COLOUR).any(axis=1))
+    assert list(gaps) == [0, 5 * STEP_PIXELS, 10 * STEP_PIXELS]
+
+
+@pytest.mark.parametrize("control_hz", [10, 15, 20])
+def test_a_control_step_is_a_whole_number_of_pixels(control_hz):
+    columns = [column_at(-step / control_hz) for step in range(4 * control_hz)]
+    assert set(np.diff(columns)) == {-theme.LANE_PIXELS_PER_S // control_hz}
+
+
+def test_the_lane_has_its_place_on_the_card_and_leaves_the_rest_as_it_is():
+    plain = compose(cameras(), CAPTION)
+    with_lane = compose(cameras(), dataclasses.replace(CAPTION, lane=ThinkingLane()))
+    rows, columns = np.nonzero((plain != with_lane).any(axis=2))
+    left = theme.sidebar_left(2) + theme.PADDING
+    assert rows.min() == theme.LANE_TOP
+    assert rows.max() < theme.BOTTOM - theme.PADDING
+    assert left <= columns.min()
+    assert columns.max() < left + theme.SIDEBAR_TEXT
+
+
+def test_memories_take_the_lanes_place_only_where_there_is_none():
+    many = dataclasses.replace(CAPTION, memory=tuple(f"memory number {n}" for n in range(40)))
+    below = (slice(theme.LANE_TOP - theme.PADDING, theme.BOTTOM), slice(theme.sidebar_left(2) + 1, None))
+    assert (compose(cameras(), many)[below] == theme.TEXT).all(axis=2).any()
+    lanes = [
+        compose(cameras(), dataclasses.replace(each, lane=ThinkingLane()))[below] for each in (many, CAPTION)
+    ]
+    assert (lanes[0] == lanes[1]).all()
+
+
+@pytest.mark.parametrize("clock", ["as a jetson-thor", "as " + "a very long name " * 20])
+def test_the_clock_is_named_below_the_time(clock):
+    plain, named = (compose(cameras(), dataclasses.replace(CAPTION, clock=each)) for each in ("", clock))
+    rows, columns = np.nonzero((plain != named).any(axis=2))
+    left = theme.sidebar_left(2) + theme.PADDING
+    assert rows.min() > theme.NUMBERS_TOP + 48
+    assert rows.max() < theme.MEMORY_TOP - theme.PADDING
+    assert left <= columns.min()
+    assert columns.max() < left + theme.SIDEBAR_TEXT
+
+
+def luminance(colour):
+    """Relative luminance, as WCAG has it."""
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in np.array(colour) / 255]
+    return np.dot([0.2126, 0.7152, 0.0722], linear)
+
+
+def test_held_steps_stand_out_and_can_be_told_from_every_mode():
+    assert (luminance(theme.HELD) + 0.05) / (luminance(theme.CARD) + 0.05) > 7
+    for colour in (*theme.MODE_COLOURS.values(), theme.CONTINUED):
+        assert (luminance(theme.HELD) + 0.05) / (luminance(colour) + 0.05) > 2.5
+
+
+@pytest.mark.parametrize(
+    ("issued_s", "actions_s", "free_s"), [(1.0, 0.0, 2.0), (0.0, 2.0, 1.0), (0.0, math.nan, 1.0)]
+)
+def test_a_query_is_issued_before_its_actions_come_and_over_after(issued_s, actions_s, free_s):
+    with pytest.raises(ValueError, match="in this order"):
+        QuerySpan(issued_s=issued_s, actions_s=actions_s, free_s=free_s)

@@ -1,0 +1,180 @@
+"""The lane of a picture: when the policy computed and what the robot did, over the last four seconds."""
+
+import dataclasses
+import functools
+import math
+
+from PIL import Image, ImageDraw
+
+from videos import theme
+from videos.shapes import round_mask
+from videos.text import load_font
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class QuerySpan:
+    """One query on the clock of the simulation, in seconds; `math.inf` for what has not come about.
+
+    Attributes:
+        issued_s: When it was issued.
+        actions_s: From when its actions could be executed.
+        free_s: From when the next query could be issued.
+    """
+
+    issued_s: float
+    actions_s: float
+    free_s: float
+
+    def __post_init__(self) -> None:
+        """Check that nothing comes before what it follows from."""
+        if not self.issued_s <= self.actions_s <= self.free_s:
+            raise ValueError(f"a query must be issued, have actions and be over in this order: {self}")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TimeSpan:
+    """Control steps in a row: where the first begins and where the last ends, in simulated seconds."""
+
+    start_s: float
+    end_s: float
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ThinkingLane:
+    """What there is to see of an episode's queries. What lies after the moment shown is not drawn.
+
+    Attributes:
+        queries: The queries, those of the last `theme.LANE_S` seconds at least, the one under way included.
+        held: Where the robot was held still.
+        continued: Where it went on with the chunk before while a query was under way.
+    """
+
+    queries: tuple[QuerySpan, ...] = ()
+    held: tuple[TimeSpan, ...] = ()
+    continued: tuple[TimeSpan, ...] = ()
+
+
+BAR_TOP = 54
+BAR_HEIGHT = 26
+LANGUAGE_INSET = 7
+HELD_TOP = BAR_TOP + BAR_HEIGHT + 3
+HELD_HEIGHT = 14
+CONTINUED_INSET = 5
+"""Rows of the lane, pixels from its top; bars of language and of the chunk before are the thinner ones."""
+
+_TRACK_BOTTOM = HELD_TOP + HELD_HEIGHT
+_CURSOR = 2
+_PILL_TOP = 19
+_PILL_HEIGHT = 24
+_AXIS_TOP = _TRACK_BOTTOM + 5
+_LEGEND_TOP = _AXIS_TOP + 22
+_LEGEND_LINE = 20
+_SAME_MOMENT_S = 1e-6
+"""Moments are sums of control steps' durations: those this close are one."""
+
+
+def draw_lane(lane: ThinkingLane, mode: str, *, time_s: float) -> Image.Image:
+    """Draw the lane as it is at one moment.
+
+    Args:
+        lane: The queries and what the robot did meanwhile.
+        mode: Its colour is that of the bars.
+        time_s: The moment, simulated seconds: the lane's right edge.
+
+    Returns:
+        A block as wide as the card's text, `theme.LANE_HEIGHT` high.
+    """
+    thinking = any(_is_within(query.issued_s, query.free_s, time_s) for query in lane.queries)
+    held = any(_is_within(interval.start_s, interval.end_s, time_s) for interval in lane.held)
+    block = _base(mode, thinking=thinking, held=held).copy()
+    draw = ImageDraw.Draw(block)
+    colour = theme.MODE_COLOURS.get(mode, theme.TEXT)
+    for query in lane.queries:
+        actions, free = min(query.actions_s, time_s), min(query.free_s, time_s)
+        language = (BAR_TOP + LANGUAGE_INSET, BAR_HEIGHT - 2 * LANGUAGE_INSET)
+        _draw_bar(draw, actions - time_s, free - time_s, language, theme.language_colour(colour))
+        # A pixel apart, so that queries in a row can be counted.
+        _draw_bar(draw, query.issued_s - time_s, actions - time_s, (BAR_TOP, BAR_HEIGHT), colour, gap=1)
+    quiet = (HELD_TOP + CONTINUED_INSET, HELD_HEIGHT - 2 * CONTINUED_INSET)
+    for intervals, rows, fill in (
+        (lane.continued, quiet, theme.CONTINUED),
+        (lane.held, (HELD_TOP, HELD_HEIGHT), theme.HELD),
+    ):
+        for interval in intervals:
+            end = min(interval.end_s, time_s)
+            _draw_bar(draw, interval.start_s - time_s, end - time_s, rows, fill)
+    return block
+
+
+def column_at(seconds: float) -> int:
+    """The lane's column for what lies so many seconds from the moment shown; negative ones are past."""
+    return theme.SIDEBAR_TEXT - _CURSOR + round(seconds * theme.LANE_PIXELS_PER_S)
+
+
+def _is_within(start_s: float, end_s: float, time_s: float) -> bool:
+    return start_s <= time_s + _SAME_MOMENT_S < end_s
+
+
+def _draw_bar(
+    draw: ImageDraw.ImageDraw,
+    start: float,
+    end: float,
+    rows: tuple[int, int],
+    fill: theme.Rgb,
+    *,
+    gap: int = 0,
+) -> None:
+    """A bar between two moments, seconds from the one shown; `rows` are its top and its height."""
+    if end * theme.LANE_PIXELS_PER_S < -theme.SIDEBAR_TEXT:
+        return
+    left, right = max(column_at(start) + gap, 0), column_at(end)
+    if left < right:
+        top, height = rows
+        draw.rectangle((left, top, right - 1, top + height - 1), fill)
+
+
+@functools.lru_cache(maxsize=8)
+def _base(mode: str, *, thinking: bool, held: bool) -> Image.Image:
+    """All but the bars."""
+    block = Image.new("RGB", (theme.SIDEBAR_TEXT, theme.LANE_HEIGHT), theme.CARD)
+    draw = ImageDraw.Draw(block)
+    draw.line((0, 0, theme.SIDEBAR_TEXT, 0), theme.LINE)
+    colour = theme.MODE_COLOURS.get(mode, theme.TEXT)
+    right = _draw_pill(block, 0, "thinking", colour if thinking else None)
+    _draw_pill(block, right + 8, "held", theme.HELD if held else None)
+    for top, bottom in ((BAR_TOP, HELD_TOP - 3), (HELD_TOP, _TRACK_BOTTOM)):
+        draw.rectangle((0, top, theme.SIDEBAR_TEXT - 1, bottom - 1), theme.BACKGROUND)
+    for seconds in range(1, math.floor(theme.LANE_S) + 1):
+        x = column_at(-float(seconds))
+        draw.line((x, BAR_TOP, x, _TRACK_BOTTOM - 1), theme.LINE)
+        draw.text((x, _AXIS_TOP), f"−{seconds} s", theme.MUTED, load_font(11), anchor="ma")
+    draw.text((theme.SIDEBAR_TEXT, _AXIS_TOP), "now", theme.MUTED, load_font(11), anchor="ra")
+    left = theme.SIDEBAR_TEXT - _CURSOR
+    draw.rectangle((left, BAR_TOP - 3, theme.SIDEBAR_TEXT - 1, _TRACK_BOTTOM + 1), theme.TEXT)
+    _draw_legend(draw, colour)
+    return block
+
+
+def _draw_pill(block: Image.Image, left: int, word: str, lit: theme.Rgb | None) -> int:
+    """A word on a plate, which has a colour while it is lit; returns the plate's right edge."""
+    font = load_font(14, bold=True)
+    width = round(font.getlength(word)) + 22
+    plate = round_mask(width, _PILL_HEIGHT, _PILL_HEIGHT // 2)
+    block.paste(lit or theme.BACKGROUND, (left, _PILL_TOP), plate)
+    centre = (left + width // 2, _PILL_TOP + _PILL_HEIGHT // 2)
+    ImageDraw.Draw(block).text(centre, word, theme.BACKGROUND if lit else theme.MUTED, font, anchor="mm")
+    return left + width
+
+
+def _draw_legend(draw: ImageDraw.ImageDraw, colour: theme.Rgb) -> None:
+    """What the bars are, in two columns: the policy's above, the robot's below."""
+    entries = (
+        (("actions", colour, 10), ("language", theme.language_colour(colour), 6)),
+        (("held", theme.HELD, 10), ("old chunk", theme.CONTINUED, 4)),
+    )
+    for row, columns in enumerate(entries):
+        for column, (word, fill, height) in enumerate(columns):
+            left, middle = column * 112, _LEGEND_TOP + row * _LEGEND_LINE + 7
+            top = middle - height // 2
+            draw.rectangle((left, top, left + 15, top + height - 1), fill)
+            draw.text((left + 23, middle), word, theme.DIMMED, load_font(13), anchor="lm")
