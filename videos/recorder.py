@@ -12,7 +12,7 @@ from jaxtyping import UInt8
 
 from videos import theme
 from videos.mp4 import Mp4Writer, VideoError
-from videos.panel import Caption, compose
+from videos.panel import Caption, compose, draw_moment
 
 _OUTCOME_S = 1.5
 """The last picture, which names the outcome, stands at least so long."""
@@ -20,7 +20,7 @@ _OUTCOME_S = 1.5
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Scene:
-    """A query's pictures, and for how many control steps they stood."""
+    """The cameras' pictures at one moment, and for how many control steps they stand."""
 
     images: Mapping[str, UInt8[np.ndarray, "_ _ 3"]]
     steps: int
@@ -31,9 +31,9 @@ class EpisodeVideo:
     """Writes an episode's video while the episode goes on, in real time.
 
     A picture is repeated for as many frames as control steps were taken on it, at `control_hz` frames a
-    second. The newest one is held back until the next comes, or until `close`, which writes the outcome on
-    it and lets it stand long enough to be read. Drawing and encoding go on beside the simulation, at most one
-    picture behind.
+    second; where it has a lane, time goes on from frame to frame. The newest one is held back until the next
+    comes, or until `close`, which writes the outcome on it and lets it stand long enough to be read. Drawing
+    and encoding go on beside the simulation, at most one picture behind.
 
     The file has a temporary name until it is whole. `with` abandons the video unless it was closed.
 
@@ -53,12 +53,13 @@ class EpisodeVideo:
         self._drawing: Future[None] | None = None
 
     def add(self, images: Mapping[str, UInt8[np.ndarray, "_ _ 3"]], steps: int, *, caption: Caption) -> None:
-        """Append what a query saw.
+        """Append the pictures of one moment: a query's, or those between two queries.
 
         Args:
             images: Camera name to pixels; the same number of cameras in every call.
-            steps: Control steps taken before the next query, at least 1.
-            caption: What is written beside them.
+            steps: Control steps taken before the next pictures, at least 1.
+            caption: What is written beside them; its time is that of the first of those steps. A lane has all
+                that begins before the last of them is over.
 
         Raises:
             VideoError: if the encoder has stopped.
@@ -125,12 +126,9 @@ class EpisodeVideo:
         scene, self._newest = self._newest, None
         if scene is None:
             return
-        if outcome is not None:
-            held = math.ceil(_OUTCOME_S * self._control_hz)
-            scene = dataclasses.replace(scene, steps=max(scene.steps, held))
         writer = self._open(cameras=len(scene.images))
         self._wait()
-        self._drawing = self._worker.submit(_draw, writer, scene, outcome)
+        self._drawing = self._worker.submit(_draw, writer, scene, self._control_hz, outcome)
 
     def _wait(self) -> None:
         """Until the picture under way is with the encoder; what went wrong with it is raised here."""
@@ -146,5 +144,23 @@ class EpisodeVideo:
         return self._writer
 
 
-def _draw(writer: Mp4Writer, scene: _Scene, outcome: str | None) -> None:
-    writer.write(compose(scene.images, scene.caption, outcome=outcome), times=scene.steps)
+def _draw(writer: Mp4Writer, scene: _Scene, control_hz: float, outcome: str | None) -> None:
+    """One frame per control step, and after an episode's last as many as it takes to read the outcome."""
+    least = 0 if outcome is None else math.ceil(_OUTCOME_S * control_hz)
+    extra = max(0, least - scene.steps)
+    picture = compose(scene.images, scene.caption, outcome=outcome)
+    if scene.caption.lane is None:
+        writer.write(picture, times=scene.steps + extra)
+        return
+    for step in range(scene.steps):
+        _move_to(step, picture, scene, control_hz)
+        writer.write(picture)
+    if extra:
+        _move_to(scene.steps, picture, scene, control_hz)
+        writer.write(picture, times=extra)
+
+
+def _move_to(step: int, picture: UInt8[np.ndarray, "_ _ 3"], scene: _Scene, control_hz: float) -> None:
+    """Let time pass on a picture until so many control steps after it was taken."""
+    time_s = scene.caption.time_s + step / control_hz
+    draw_moment(picture, dataclasses.replace(scene.caption, time_s=time_s))

@@ -1,6 +1,7 @@
 """An episode's video lasts as long as the episode, plays in a browser, and exists whole or not at all."""
 
 import contextlib
+import dataclasses
 import re
 import subprocess
 
@@ -8,6 +9,8 @@ import imageio_ffmpeg
 import numpy as np
 import pytest
 
+from videos import theme
+from videos.lane import QuerySpan, ThinkingLane, TimeSpan
 from videos.mp4 import VideoError
 from videos.panel import Caption, compose
 from videos.recorder import EpisodeVideo
@@ -78,6 +81,23 @@ def test_the_outcome_is_on_the_last_picture_alone_and_colours_survive(tmp_path):
     for frame in frames[3:]:
         assert np.abs(frame.astype(int) - marked).mean() < 2
     assert np.abs(plain.astype(int) - marked).mean() > 2
+
+
+def test_time_goes_on_from_frame_to_frame_until_the_episode_is_over(tmp_path):
+    lane = ThinkingLane(
+        queries=(QuerySpan(issued_s=0.0, actions_s=3 / 20, free_s=7 / 20),),
+        held=(TimeSpan(start_s=0.0, end_s=3 / 20),),
+    )
+    captions = [dataclasses.replace(CAPTION, lane=lane, time_s=step / 20) for step in range(10)]
+    with EpisodeVideo(tmp_path / "task00_ep000", control_hz=20.0) as video:
+        video.add(cameras(), 5, caption=captions[0])
+        video.add(cameras(), 4, caption=captions[5])
+        _, frames = decode(video.close("success"))
+    assert len(frames) == 5 + 30
+    place = (slice(theme.LANE_TOP, theme.BOTTOM), slice(theme.sidebar_left(2), None))
+    moments = np.stack([compose(cameras(), caption)[place] for caption in captions]).astype(int)
+    shown = [int(np.abs(moments - frame[place]).mean(axis=(1, 2, 3)).argmin()) for frame in frames]
+    assert shown == [*range(9), *[9] * 26]
 
 
 @pytest.mark.parametrize("outcome", ["success", "timeout", "invalid_action", "error"])
