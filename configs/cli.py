@@ -5,7 +5,7 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, get_args
+from typing import Annotated, Any, Literal, NoReturn, get_args
 
 from cyclopts import App, ArgumentCollection, CycloptsError, Parameter, Token, UnknownOptionError
 
@@ -77,6 +77,15 @@ def _pieces(tokens: Sequence[Token]) -> list[str]:
     return pieces
 
 
+def _steps(_: type, tokens: Sequence[Token]) -> int | str:
+    value = tokens[0].value
+    if value == "asap":
+        return value
+    if re.fullmatch(r"[+-]?\d+", value) is None:
+        raise UsageError(f"{tokens[0].keyword} {value!r}: give a whole number, such as 5, or asap")
+    return int(value)
+
+
 def _names(_: type, tokens: Sequence[Token]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_pieces(tokens)))
 
@@ -141,3 +150,6 @@ Names = Annotated[tuple[str, ...], _list_option(_names)]
 
 Numbers = Annotated[tuple[int, ...], _list_option(_numbers)]
 """A list of whole numbers from 0 on, likewise, with ranges that include both ends: `--task-ids 0-3,7`."""
+
+Steps = Annotated[int | Literal["asap"], Parameter(converter=_steps)]
+"""Control steps between two queries: a whole number, or `asap`."""

@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 Mode = Literal["actions", "isolated", "shared", "unified", "parallel"]
 VideoChoice = Literal["none", "failures", "all"]
 Wordings = Literal["benchmark", "training", "held_out"]
+WhileWaiting = Literal["continue", "hold"]
 Dtype = Literal["float32", "bfloat16"]
 ImageStorage = Literal["png", "video"]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$")]
@@ -186,7 +187,12 @@ class EpisodesConfig(Preset):
             the number that the batch is made large enough for.
         deadline_ms: In mode `unified`, decode what fits between the actions and so many milliseconds after
             the query, by measured costs, instead of `tokens_per_frame`.
-        replan_steps: Control steps between queries; the suite's own number if None.
+        clock: How simulated time passes while the policy computes: `paused`, `fixed:A,B`, `profile:NAME`,
+            `measured` or `replay:RUN`.
+        while_waiting: What the robot does until the actions of a query come: it goes on with the chunk
+            before, or is held still.
+        replan_steps: Control steps between queries; the suite's own number if None; `asap`: none but those
+            that the policy computes for.
         num_steps_wait: Settle steps; the suite's own number if None.
         max_steps: Step limit; the suite's own number if None.
         wordings: In which words instructions are given: the benchmark's own, those of training, or others.
@@ -206,7 +212,9 @@ class EpisodesConfig(Preset):
     language_tasks: tuple[str, ...] | None = None
     tokens_per_frame: int = Field(default=5, gt=0)
     deadline_ms: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    replan_steps: int | None = Field(default=None, gt=0)
+    clock: str = "paused"
+    while_waiting: WhileWaiting = "continue"
+    replan_steps: Annotated[int, Field(gt=0)] | Literal["asap"] | None = None
     num_steps_wait: int | None = Field(default=None, ge=0)
     max_steps: int | None = Field(default=None, gt=0)
     wordings: Wordings = "benchmark"
@@ -216,6 +224,14 @@ class EpisodesConfig(Preset):
     @model_validator(mode="after")
     def _names_each_thing_once(self) -> Self:
         refuse_doubles(self, "suites", "task_ids", "init_ids", "language_tasks")
+        return self
+
+    @model_validator(mode="after")
+    def _waits_only_where_time_passes(self) -> Self:
+        if self.clock == "paused" and self.while_waiting == "hold":
+            raise ValueError("`while_waiting` is hold, but no time passes on clock paused; choose a clock")
+        if self.clock == "paused" and self.replan_steps == "asap":
+            raise ValueError("`replan_steps` is asap, but no time passes on clock paused; choose a clock")
         return self
 
 
@@ -234,6 +250,11 @@ class RunConfig(EpisodesConfig):
             raise ValueError(
                 f"`deadline_ms` is {self.deadline_ms:g} in mode {self.mode}, which decodes no tokens by the "
                 "frame; use it with mode unified"
+            )
+        if self.deadline_ms is not None and self.clock not in ("paused", "measured"):
+            raise ValueError(
+                f"`deadline_ms` is {self.deadline_ms:g} on clock {self.clock}, but a deadline is kept by "
+                "what this machine takes; use `tokens_per_frame`, or clock measured"
             )
         return self
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from cyclopts import App, Group, Parameter
 
 from configs.arms import ArmsConfig
-from configs.cli import Names, Numbers, Words, run_app, usable_folder
+from configs.cli import Names, Numbers, Steps, Words, run_app, usable_folder
 from configs.errors import UsageError
 from configs.load import check
 from configs.overlay import overlay
@@ -20,7 +20,16 @@ _SERVING = Group("How it is served (the demo, too)", sort_key=2)
 _PROTOCOL = Group("Protocol (changes what may be compared)", sort_key=3)
 _OUTPUT = Group("Output (of the demo, too)", sort_key=4)
 
-_KEEPS_THE_DEMO = {"mode", "against", "language_tasks", "tokens_per_frame", "deadline_ms", "video"}
+_KEEPS_THE_DEMO = {
+    "mode",
+    "against",
+    "language_tasks",
+    "tokens_per_frame",
+    "deadline_ms",
+    "clock",
+    "while_waiting",
+    "video",
+}
 """Options of the demo. Any other means a run of one's own, with the defaults that its help names."""
 
 _DEMO = """\
@@ -60,8 +69,10 @@ def build_app(
         language_tasks: Annotated[Names | None, Parameter(group=_SERVING)] = None,
         tokens_per_frame: Annotated[int | None, Parameter(group=_SERVING)] = None,
         deadline_ms: Annotated[float | None, Parameter(group=_SERVING)] = None,
+        clock: Annotated[str | None, Parameter(group=_PROTOCOL)] = None,
+        while_waiting: Annotated[str | None, Parameter(group=_PROTOCOL)] = None,
+        replan_steps: Annotated[Steps | None, Parameter(group=_PROTOCOL)] = None,
         assets: Annotated[str | None, Parameter(group=_PROTOCOL)] = None,
-        replan_steps: Annotated[int | None, Parameter(group=_PROTOCOL)] = None,
         num_steps_wait: Annotated[int | None, Parameter(group=_PROTOCOL)] = None,
         max_steps: Annotated[int | None, Parameter(group=_PROTOCOL)] = None,
         wordings: Annotated[str | None, Parameter(group=_PROTOCOL)] = None,
@@ -101,9 +112,15 @@ def build_app(
             deadline_ms: In mode unified, decode what fits between the actions and so many milliseconds
                 after the query, by measured costs. The batch is made for tokens_per_frame. Default: no
                 deadline.
+            clock: How simulated time passes while the policy computes: paused (default: not at all),
+                fixed:A,B (milliseconds until the actions, until the next query), profile:NAME or
+                profile:FILE.yaml (a device's), measured (this machine's), or replay:RUN (a run's).
+            while_waiting: Until the actions of a query come, continue (default) with the chunk before, or
+                hold still.
+            replan_steps: Control steps between two queries, or asap: as soon as the policy is free.
+                Default: the suite's.
             assets: Where the suite's assets come from: a folder, or the name of a source (auto, standins,
                 download). Default: auto.
-            replan_steps: Control steps between two queries. Default: the suite's.
             num_steps_wait: Settle steps before the first query. Default: the suite's.
             max_steps: Step limit of an episode. Default: the suite's published limit.
             wordings: In which words the policy is told its task: benchmark (default), training (several,
@@ -129,6 +146,8 @@ def build_app(
             "random_weights": random_weights,
             "dtype": dtype,
             "assets": assets,
+            "clock": clock,
+            "while_waiting": while_waiting,
             "replan_steps": replan_steps,
             "num_steps_wait": num_steps_wait,
             "max_steps": max_steps,

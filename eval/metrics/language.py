@@ -11,6 +11,7 @@ from itertools import combinations
 from typing import Any
 
 from eval.records.schema import Share, Shares, TextScores
+from eval.records.timing import Delivery
 from oxygen.policy.reply import TextFinished
 from sim_envs.truth.account import Deed, Memory, Narration, Truth
 from sim_envs.truth.wording import parse_memory, parse_narration
@@ -63,14 +64,15 @@ class EpisodeGrader:
         self._steps: list[int] = []
         self._tasks: defaultdict[str, _TaskGrader] = defaultdict(_TaskGrader)
 
-    def add(self, step: int, truth: Truth | None, finished: Iterable[TextFinished]) -> None:
-        """Take in one query: its control step, its truth, and the texts that were finished in it."""
+    def add(self, step: int, truth: Truth | None, deliveries: Iterable[Delivery]) -> None:
+        """Take in one query: its control step, its truth, and the texts that it delivered."""
         self._truths.append(truth)
         self._steps.append(step)
-        for text in finished:
+        for delivery in deliveries:
+            text = delivery.text
             if text.task in HEADLINES:
-                steps = self._steps[text.finished_query] - self._steps[text.requested_query]
-                truths = self._truths[text.requested_query], self._truths[text.finished_query]
+                steps = delivery.step - self._steps[text.requested_query]
+                truths = self._truths[text.requested_query], delivery.truth
                 self._tasks[text.task].add(text, truths, steps / self._control_hz)
 
     def scores(self) -> dict[str, TextScores]:

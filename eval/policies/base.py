@@ -48,6 +48,7 @@ class OpenPolicy:
         horizon: Actions that it answers a query with; None if that is not known.
         inputs: How it is shown the world (prompt template, cameras), for the record.
         in_world: The policy for one episode. Only a scripted one is bound to the world, by its suite.
+        reports_work: Whether its replies say what it computed (`Reply.work`), for profiles to price.
         remark: What to say about it before the first episode, in one line; None if nothing.
         close: Releases what it holds outside this process. A second call does nothing.
     """
@@ -56,5 +57,6 @@ class OpenPolicy:
     horizon: int | None
     inputs: Mapping[str, Any]
     in_world: Callable[[Suite, World], Policy]
+    reports_work: bool = False
     remark: str | None = None
     close: Callable[[], None] = lambda: None

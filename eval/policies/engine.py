@@ -55,6 +55,7 @@ class EnginePolicy:
             horizon=self.interface.horizon,
             inputs={"prompt": self._prompt, "cameras": cameras, "absent_cameras": "dropped"},
             in_world=lambda *_: self,
+            reports_work=True,
         )
 
     def served_as(self, config: RunConfig) -> "EnginePolicy":

@@ -49,7 +49,11 @@ def open_python(target: str, kwargs: Mapping[str, Any]) -> OpenPolicy:
         interface = _checked(policy.interface, target)
         inputs = {"cameras": list(interface.observation.camera_names)}
         return OpenPolicy(
-            interface=interface, horizon=interface.horizon, inputs=inputs, in_world=lambda *_: policy
+            interface=interface,
+            horizon=interface.horizon,
+            inputs=inputs,
+            in_world=lambda *_: policy,
+            reports_work=True,
         )
     _check_has(policy, target, _OPENPI)
     keys = _keys(policy, target)

@@ -16,13 +16,21 @@ NO_ASSETS = Assets(name="none", digest="")
 """What is recorded where the simulator brings all that it needs."""
 
 
-def describe_suite(suite: Suite, *, wordings: Wordings = "benchmark", drawn: bool = False) -> dict[str, Any]:
+def describe_suite(
+    suite: Suite,
+    *,
+    wordings: Wordings = "benchmark",
+    drawn: bool = False,
+    clock: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
     """Everything that decides what an episode of the suite is, apart from who acts in it and how often.
 
     Args:
         suite: Limits, settle steps, replan steps, camera size, conventions, assets.
         wordings: In which words instructions are given. The benchmark's own, as published, go without saying.
         drawn: Whether its initial states are drawn. Stored ones, as published, go without saying.
+        clock: How simulated time passes while the policy computes. That it does not, as published, goes
+            without saying.
     """
     return {
         "suite": suite.protocol.model_dump(exclude={"trials_per_task"}),
@@ -30,6 +38,7 @@ def describe_suite(suite: Suite, *, wordings: Wordings = "benchmark", drawn: boo
         "assets": dataclasses.asdict(suite.assets or NO_ASSETS),
         **suite.describe(wordings),
         **({"initial_states": "drawn"} if drawn else {}),
+        **({"clock": dict(clock)} if clock else {}),
     }
 
 

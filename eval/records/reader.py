@@ -14,6 +14,7 @@ from configs.errors import UsageError
 from eval.records.json_files import read_json_lines
 from eval.records.protocol import policy_inputs, protocol_hash, suite_hash
 from eval.records.schema import EpisodeResult, RunFolder
+from eval.records.timing import Delivery, Latency
 from oxygen.policy.reply import TextFinished, TextRequest, TextTimes
 from oxygen.training.recipe import RUN_FILE
 from sim_envs.truth.account import Deed, Fact, Memory, Narration, Phase, Truth, Verb
@@ -86,16 +87,20 @@ class QueryRecord:
     Attributes:
         actions: The chunk the policy answered with; NaN where the file holds null.
         timings_ms: Stage to milliseconds.
+        step: Control step at which it was issued.
+        latency: What the clock charged it with; None if that was paused.
         requested: Texts requested in it.
-        finished: Texts finished in it.
+        delivered: Texts finished in it, and delivered before the episode was over.
         dropped: Requests dropped in it for want of a slot.
         truth: The world's own account; None where it had none.
     """
 
     actions: Float64[np.ndarray, "horizon action"]
     timings_ms: Mapping[str, float]
+    step: int = 0
+    latency: Latency | None = None
     requested: Sequence[TextRequest] = ()
-    finished: Sequence[TextFinished] = ()
+    delivered: Sequence[Delivery] = ()
     dropped: Sequence[TextRequest] = ()
     truth: Truth | None = None
 
@@ -199,24 +204,31 @@ def _first_problem(error: ValidationError) -> str:
 
 
 def _query(record: Mapping[str, Any]) -> QueryRecord:
+    latency = record.get("latency")
     return QueryRecord(
         actions=np.atleast_2d(np.array(record["actions"], dtype=np.float64)),
         timings_ms=dict(record["timings_ms"]),
+        step=int(record.get("step", 0)),
+        latency=None if latency is None else Latency(**latency),
         requested=[TextRequest(**text) for text in record.get("requested", ())],
-        finished=[_text(text) for text in record.get("finished", ())],
+        delivered=[_delivery(text, record) for text in record.get("finished", ())],
         dropped=[TextRequest(**text) for text in record.get("dropped", ())],
-        truth=None if record.get("truth") is None else _truth(record["truth"]),
+        truth=_truth(record.get("truth")),
     )
 
 
-def _text(record: Mapping[str, Any]) -> TextFinished:
-    fields: dict[str, Any] = {**record}
+def _delivery(record: Mapping[str, Any], query: Mapping[str, Any]) -> Delivery:
+    """A finished text; where it says nothing of its delivery, it was delivered as its query was issued."""
+    fields: dict[str, Any] = {"step": query.get("step", 0), "truth": query.get("truth"), **record}
+    step, truth = int(fields.pop("step")), _truth(fields.pop("truth"))
     if record["times"] is not None:
         fields["times"] = TextTimes(**record["times"])
-    return TextFinished(**fields)
+    return Delivery(text=TextFinished(**fields), step=step, truth=truth)
 
 
-def _truth(record: Mapping[str, Any]) -> Truth:
+def _truth(record: Mapping[str, Any] | None) -> Truth | None:
+    if record is None:
+        return None
     said = record["narration"]
     done = [Deed(**{**deed, "verb": Verb(deed["verb"])}) for deed in record["done"]]
     return Truth(

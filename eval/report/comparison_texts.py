@@ -139,9 +139,10 @@ def _texts(task: str, queries: Sequence[QueryRecord]) -> dict[_When, _Text]:
     finished = {
         text.request_id: _graded(task, text.text, oracle=text.reason == ORACLE, truths=truths)
         for query in queries
-        for text in query.finished
+        for delivery in query.delivered
+        for text in [delivery.text]
         if text.task == task
-        for truths in [(queries[text.requested_query].truth, query.truth)]
+        for truths in [(queries[text.requested_query].truth, delivery.truth)]
     }
     dropped = {text.request_id for query in queries for text in query.dropped if text.task == task}
     asked: defaultdict[int, list[int]] = defaultdict(list)

@@ -4,21 +4,25 @@ import dataclasses
 
 from eval.policies.base import OpenPolicy, PolicyLostError
 from eval.records.schema import EpisodeResult, Outcome
+from eval.rollout.clock import PAUSED, Clock
 from eval.rollout.interrupts import Interrupts
 from eval.rollout.plan import TaskPlan
 from eval.rollout.recorder import EpisodeRecorder
 from eval.rollout.rollout import ActionError, rollout
+from eval.rollout.timeline import Waiting
 from eval.rollout.worlds import WorldHolder
 from sim_envs.world import EpisodeKey, PhysicsError
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Stage:
-    """What all episodes of a run share: where they play, who acts, and who may stop them."""
+    """What all episodes of a run share: where they play, who acts, how time passes, and who may stop them."""
 
     worlds: WorldHolder
     policy: OpenPolicy
     interrupts: Interrupts
+    clock: Clock = PAUSED
+    waiting: Waiting = Waiting.CONTINUE
 
 
 def run_episode(stage: Stage, plan: TaskPlan, key: EpisodeKey, recorder: EpisodeRecorder) -> EpisodeResult:
@@ -33,7 +37,17 @@ def run_episode(stage: Stage, plan: TaskPlan, key: EpisodeKey, recorder: Episode
         success = False
         world, instruction = stage.worlds.of(plan), plan.instruction(key)
         policy = stage.policy.in_world(plan.suite, world)
-        for query in rollout(world, policy, key, plan.suite, instruction):
+        queries = rollout(
+            world,
+            policy,
+            key,
+            plan.suite,
+            instruction,
+            clock=stage.clock,
+            waiting=stage.waiting,
+            picture_steps=recorder.picture_steps,
+        )
+        for query in queries:
             recorder.add(query)
             success = query.success
             stage.interrupts.check()

@@ -22,10 +22,12 @@ from eval.records.json_files import write_json
 from eval.records.protocol import describe_suite, policy_inputs, protocol_hash, say_inputs, suite_hash
 from eval.records.run_folders import Run, begin, claimed, policy_name
 from eval.records.schema import EpisodeResult, Outcome
+from eval.rollout.clock import Clock, Paused, Profiled, find_clock
 from eval.rollout.episode import Stage, run_episode
 from eval.rollout.interrupts import Interrupts
 from eval.rollout.plan import EpisodePlan, check_playable, make_plan
 from eval.rollout.recorder import EpisodeRecorder
+from eval.rollout.timeline import Waiting
 from eval.rollout.worlds import WorldHolder
 from sim_envs.blas import KERNELS, pin_kernels
 
@@ -38,10 +40,11 @@ NOTHING_GRADED = 1
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Arm:
-    """A run, its policy, what its manifest says while it goes on, and when it was played before."""
+    """A run, its policy and clock, what its manifest says while it goes on, and when it was played before."""
 
     run: Run
     policy: OpenPolicy
+    clock: Clock
     manifest: Mapping[str, Any]
     before: Sequence[Sitting]
     began: str
@@ -123,6 +126,7 @@ def run_evaluation(*runs: Run, monitor: MonitorFactory, max_errors: int = MAX_ER
     resolved = resolve_policy(config)
     name, variants = resolved.policy.name, [run.config for run in runs]
     check_playable(plan, policy=name, interface=resolved.interface, horizon=resolved.horizon)
+    clocks = [find_clock(variant, plan.keys) for variant in variants]
     if remark := resolved.remark_on(variants):
         _say(remark)
     policies = open_policies(resolved, variants, notify=_say)
@@ -130,15 +134,19 @@ def run_evaluation(*runs: Run, monitor: MonitorFactory, max_errors: int = MAX_ER
         _say(remark)
     if resolved.interface is None:  # now its conventions are known
         check_playable(plan, policy=name, interface=policies[0].interface, horizon=policies[0].horizon)
+    for clock, policy in zip(clocks, policies, strict=True):
+        _check_priced(clock, policy, name)
     described = [
-        _describe(run.config, plan, resolved, policy) for run, policy in zip(runs, policies, strict=True)
+        _describe(run.config, plan, resolved, policy, clock)
+        for run, policy, clock in zip(runs, policies, clocks, strict=True)
     ]
     for run, description in zip(runs, described, strict=True):
         _refuse_a_mixture(run, description)
     with contextlib.ExitStack() as claims:
         for policy in policies:
             claims.callback(policy.close)
-        arms = _begin([claims.enter_context(claimed(run)) for run in runs], policies, described)
+        held = [claims.enter_context(claimed(run)) for run in runs]
+        arms = _begin(held, policies, clocks, described)
         return _play(arms, plan, monitor, max_errors)
 
 
@@ -151,8 +159,19 @@ def exit_code(results: Sequence[Results]) -> int:
     return 0 if all(result["overall"]["n_episodes"] for result in results) else NOTHING_GRADED
 
 
+def _check_priced(clock: Clock, policy: OpenPolicy, name: str) -> None:
+    if isinstance(clock, Profiled) and not policy.reports_work:
+        raise UsageError(
+            f"clock profile:{clock.profile.name} prices what this project's engine computes, and policy "
+            f"{name!r} is not served by it; choose another clock, such as fixed:100,300 or measured"
+        )
+
+
 def _begin(
-    runs: Sequence[Run], policies: Sequence[OpenPolicy], described: Sequence[Mapping[str, Any]]
+    runs: Sequence[Run],
+    policies: Sequence[OpenPolicy],
+    clocks: Sequence[Clock],
+    described: Sequence[Mapping[str, Any]],
 ) -> list[_Arm]:
     """The arms, each with its manifest on disk, which names them all."""
     ids, began = [run.folder.run_id for run in runs], _now()
@@ -160,11 +179,12 @@ def _begin(
         _Arm(
             run=run,
             policy=policy,
+            clock=clock,
             manifest={"run_id": run.folder.run_id, **description, "arms": ids},
             before=past_sittings(run.folder) if run.resumed else (),
             began=began,
         )
-        for run, policy, description in zip(runs, policies, described, strict=True)
+        for run, policy, clock, description in zip(runs, policies, clocks, described, strict=True)
     ]
     begin(runs, [arm.manifest_with("running") for arm in arms])
     return arms
@@ -174,7 +194,16 @@ def _play(arms: Sequence[_Arm], plan: EpisodePlan, monitor: MonitorFactory, max_
     shown = monitor([arm.run for arm in arms], plan)
     try:
         with WorldHolder() as worlds, Interrupts() as interrupts, shown:
-            stages = [Stage(worlds=worlds, policy=arm.policy, interrupts=interrupts) for arm in arms]
+            stages = [
+                Stage(
+                    worlds=worlds,
+                    policy=arm.policy,
+                    clock=arm.clock,
+                    waiting=Waiting(arm.run.config.while_waiting),
+                    interrupts=interrupts,
+                )
+                for arm in arms
+            ]
             _run_all(plan, [arm.run for arm in arms], stages, _watched(shown, max_errors))
     except (KeyboardInterrupt, PolicyLostError, RepeatedErrorsError) as stopped:
         for arm in arms:
@@ -238,12 +267,15 @@ def _turns(episode: int, arms: int) -> list[int]:
 
 
 def _describe(
-    config: RunConfig, plan: EpisodePlan, resolved: ResolvedPolicy, policy: OpenPolicy
+    config: RunConfig, plan: EpisodePlan, resolved: ResolvedPolicy, policy: OpenPolicy, clock: Clock
 ) -> dict[str, Any]:
     """All that a manifest says of a run but its name, its times and its status."""
     preset = resolved.policy
+    timing = (
+        None if isinstance(clock, Paused) else {**clock.describe(), "while_waiting": config.while_waiting}
+    )
     protocol = {
-        name: describe_suite(suite, wordings=config.wordings, drawn=plan.draws_states(name))
+        name: describe_suite(suite, wordings=config.wordings, drawn=plan.draws_states(name), clock=timing)
         for name, suite in plan.suites.items()
     }
     return {

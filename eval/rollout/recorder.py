@@ -13,14 +13,20 @@ from eval.metrics.language import EpisodeGrader
 from eval.metrics.statistics import quantiles
 from eval.records.json_files import json_line
 from eval.records.schema import EpisodeResult, Outcome, RequestCounts, RunFolder
+from eval.records.timing import Delivery
 from eval.rollout.plan import TaskPlan
-from eval.rollout.rollout import Query
+from eval.rollout.rollout import Picture, Query
 from oxygen.policy.reply import Tail
 from sim_envs.truth.account import Truth
 from sim_envs.world import EpisodeKey
+from videos import theme
+from videos.lane import QuerySpan, ThinkingLane, TimeSpan
 from videos.mp4 import VideoError
 from videos.panel import Caption
 from videos.recorder import EpisodeVideo
+
+_PICTURE_S = 0.25
+"""Simulated seconds between two pictures of a video, where queries are further apart."""
 
 
 class EpisodeRecorder:
@@ -31,13 +37,16 @@ class EpisodeRecorder:
         self._plan = plan
         self._key = key
         self._config = config
+        self._timed = config.clock != "paused"
         self._began = time.perf_counter()
         self._latencies: defaultdict[str, list[float]] = defaultdict(list)
         self._requests = {"requested": 0, "finished": 0, "cancelled": 0, "dropped": 0}
         self._steps = self._queries = self._tokens = 0
+        self._held = self._continued = self._skipped = 0
         self._grader = EpisodeGrader(control_hz=plan.protocol.control_hz)
         self._compiles: int | None = None
         self._said: dict[str, str] = {}
+        self._lane = ThinkingLane()
         self._video: EpisodeVideo | None = None
         if config.video != "none":
             stem = folder.path / "videos" / key.suite / f"task{key.task_id:02d}_ep{key.init_id:03d}"
@@ -45,6 +54,11 @@ class EpisodeRecorder:
         path = folder.queries_path(key)
         path.parent.mkdir(parents=True, exist_ok=True)
         self._log = path.open("wb")
+
+    @property
+    def picture_steps(self) -> int | None:
+        """Control steps between the pictures of its video; None if it has none."""
+        return None if self._video is None else max(1, round(self._plan.protocol.control_hz * _PICTURE_S))
 
     def add(self, query: Query) -> None:
         """Take in one query."""
@@ -55,13 +69,16 @@ class EpisodeRecorder:
         self._steps += query.steps
         self._tokens += reply.tokens
         self._requests["requested"] += len(reply.requested)
-        self._requests["finished"] += len(reply.finished)
+        self._requests["finished"] += len(query.deliveries)
+        self._requests["cancelled"] += len(query.undelivered)
         self._requests["dropped"] += len(reply.dropped)
-        self._log.write(json_line(_query_record(query)))
-        self._grader.add(query.step, query.truth, reply.finished)
-        self._said.update((text.task, text.text) for text in reply.finished)
+        self._held += query.held
+        self._continued += query.continued
+        self._skipped += query.skipped
+        self._log.write(json_line(_query_record(query, timed=self._timed)))
+        self._grader.add(query.step, query.truth, query.deliveries)
         if self._video is not None:
-            self._video.add(query.observation.images, query.steps, caption=self._caption(query))
+            self._show(query, self._video)
 
     def add_tail(self, tail: Tail) -> None:
         """Take in what the end of the episode cut off, and what was compiled until then."""
@@ -86,6 +103,10 @@ class EpisodeRecorder:
             compiles_after_warm_up=self._compiles,
             policy_s=sum(self._latencies.get("frame", ())) / 1e3,
             wall_s=time.perf_counter() - self._began,
+            simulated_s=self._steps / self._plan.protocol.control_hz,
+            held_steps=self._held,
+            continued_steps=self._continued,
+            skipped_actions=self._skipped,
             texts=self._grader.scores(),
             video=None if video is None else str(video.relative_to(self._folder.path)),
             error=None if error is None else " ".join(f"{type(error).__name__}: {error}".split()),
@@ -116,39 +137,96 @@ class EpisodeRecorder:
             return None
         return self._video.close(outcome.value)
 
-    def _caption(self, query: Query) -> Caption:
+    def _show(self, query: Query, video: EpisodeVideo) -> None:
+        """Every picture until the next one, with the texts that were delivered by then."""
+        pictures = [Picture(step=query.step, images=query.observation.images), *query.pictures]
+        ends = [*(picture.step for picture in pictures[1:]), query.step + query.steps]
+        self._lane = _scrolled(self._lane, query, self._plan.protocol.control_hz)
+        for picture, end in zip(pictures, ends, strict=True):
+            said = [each.text for each in query.deliveries if each.step <= picture.step]
+            self._said.update((text.task, text.text) for text in said)
+            video.add(picture.images, end - picture.step, caption=self._caption(query, picture.step))
+        self._said.update((each.text.task, each.text.text) for each in query.deliveries)
+
+    def _caption(self, query: Query, step: int) -> Caption:
         memory = self._said.get("memory", "")
         return Caption(
             task=self._plan.instruction(self._key),
             episode=f"{self._key.suite} · task {self._key.task_id} · init {self._key.init_id}",
             mode=self._config.mode,
-            time_s=query.step / self._plan.protocol.control_hz,
-            latency_ms=query.timings_ms.get("action"),
+            time_s=step / self._plan.protocol.control_hz,
+            latency_ms=query.latency.actions_ms if self._timed else query.timings_ms.get("action"),
+            clock=self._config.clock.removeprefix("profile:") if self._timed else "",
+            lane=self._lane if self._timed else None,
             narration=self._said.get("narration", ""),
             memory=tuple(fact.strip() for fact in memory.split(";") if fact.strip()),
         )
 
 
-def _query_record(query: Query) -> dict[str, Any]:
+def _query_record(query: Query, *, timed: bool) -> dict[str, Any]:
     """One line of the query log: timings, the chunk, texts requested, finished and dropped, the truth."""
     return {
         "query": query.index,
         "step": query.step,
         "steps": query.steps,
         "timings_ms": {stage: round(milliseconds, 4) for stage, milliseconds in query.timings_ms.items()},
+        **(_timing_record(query) if timed else {}),
         "tokens": query.reply.tokens,
         "actions": query.actions.tolist(),
         "requested": [dataclasses.asdict(text) for text in query.reply.requested],
-        "finished": [dataclasses.asdict(text) for text in query.reply.finished],
+        "finished": [_delivery_record(delivery, query) for delivery in query.deliveries],
         "dropped": [dataclasses.asdict(text) for text in query.reply.dropped],
-        "truth": None if query.truth is None else _truth_record(query.truth),
+        "truth": _truth_record(query.truth),
     }
 
 
-def _truth_record(truth: Truth) -> dict[str, Any]:
+def _timing_record(query: Query) -> dict[str, Any]:
+    """What the clock charged, and what was executed meanwhile."""
+    return {
+        "latency": dataclasses.asdict(query.latency),
+        "actions_step": query.actions_step,
+        "free_step": query.free_step,
+        "continued": query.continued,
+        "held": query.held,
+        "skipped": query.skipped,
+        "spans": [dataclasses.astuple(span) for span in query.spans],
+    }
+
+
+def _delivery_record(delivery: Delivery, query: Query) -> dict[str, Any]:
+    """A text; with the truth on delivery where that is not the query's own."""
+    record = {**dataclasses.asdict(delivery.text), "step": delivery.step}
+    return record if delivery.step == query.step else {**record, "truth": _truth_record(delivery.truth)}
+
+
+def _truth_record(truth: Truth | None) -> dict[str, Any] | None:
     """The truth as data; its facts in alphabetical order, its deeds in the order in which they were done."""
+    if truth is None:
+        return None
     return {
         "narration": dataclasses.asdict(truth.narration),
         "done": [dataclasses.asdict(deed) for deed in truth.memory.done],
         "facts": [dataclasses.asdict(fact) for fact in sorted(truth.memory.facts)],
     }
+
+
+def _scrolled(lane: ThinkingLane, query: Query, control_hz: float) -> ThinkingLane:
+    """The lane with one more query, without what has left the picture by then."""
+    spans: dict[str, list[TimeSpan]] = {"held": [], "continued": []}
+    step = query.step
+    for span in query.spans:
+        if span.chunk != query.index:
+            kind = "held" if span.chunk is None else "continued"
+            spans[kind].append(TimeSpan(start_s=step / control_hz, end_s=(step + span.steps) / control_hz))
+        step += span.steps
+    since_s = query.step / control_hz - theme.LANE_S
+    issued = QuerySpan(
+        issued_s=query.step / control_hz,
+        actions_s=query.actions_step / control_hz,
+        free_s=query.free_step / control_hz,
+    )
+    return ThinkingLane(
+        queries=(*(each for each in lane.queries if each.free_s > since_s), issued),
+        held=(*(each for each in lane.held if each.end_s > since_s), *spans["held"]),
+        continued=(*(each for each in lane.continued if each.end_s > since_s), *spans["continued"]),
+    )

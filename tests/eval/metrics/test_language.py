@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from eval.metrics.language import HEADLINES, EpisodeGrader, grade_memory, grade_narration
 from eval.records.schema import RunFolder, Share, TextScores
+from eval.records.timing import Delivery
 from oxygen.policy.reply import TextFinished
 from sim_envs.truth.account import Deed, Fact, Memory, Narration, Phase, Truth, Verb
 from sim_envs.truth.wording import WORDINGS, narrate, remember
@@ -53,7 +54,7 @@ def graded(truths, texts) -> dict[str, TextScores]:
     grader = EpisodeGrader(control_hz=HZ)
     for query, now in enumerate(truths):
         finished = [each for each in texts if each.finished_query == query]
-        grader.add(5 * query, now, finished)
+        grader.add(5 * query, now, [Delivery(text=each, step=5 * query, truth=now) for each in finished])
     return grader.scores()
 
 

@@ -1,0 +1,281 @@
+"""Clocks: how long a query takes in simulated time. Knows no simulator and no model.
+
+`paused` charges nothing, which is what the literature reports. All others charge a latency until the actions
+come, and one until the next query can start: a fixed one, that of a device's profile, that of this machine,
+or that of a recorded run. All but `measured` are deterministic.
+"""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from configs.errors import UsageError, unknown
+from configs.load import load
+from configs.profile import ProfileConfig
+from configs.schema import RunConfig
+from eval.records.reader import read_identity, read_queries
+from eval.records.schema import RunFolder
+from eval.records.timing import Latency
+from eval.rollout.pricing import Pricing, jitter
+from oxygen.policy.reply import Reply, TextFinished
+from sim_envs.world import EpisodeKey
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Call:
+    """A query as a clock sees it: after `Policy.act`, and again after `Policy.settle`.
+
+    Attributes:
+        key: The episode.
+        query: Its number.
+        act_ms: What `act` took on this machine.
+        settle_ms: What `settle` took after that; what the reply says of its stage `decode` counts instead.
+        reply: The reply; None before it is settled.
+    """
+
+    key: EpisodeKey
+    query: int
+    act_ms: float
+    settle_ms: float = 0.0
+    reply: Reply | None = None
+
+    @property
+    def finished(self) -> Sequence[TextFinished]:
+        """The texts that were finished in it."""
+        return () if self.reply is None else self.reply.finished
+
+
+class Clock(Protocol):
+    """Charges queries with a latency."""
+
+    def describe(self) -> Mapping[str, Any]:
+        """What the protocol hash covers; nothing if paused, as published."""
+
+    def latency(self, call: Call) -> Latency:
+        """What a query takes. Before it is settled, only how long its actions take is known."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Paused:
+    """No time passes while the policy computes."""
+
+    def describe(self) -> Mapping[str, Any]:
+        """Nothing."""
+        return {}
+
+    def latency(self, call: Call) -> Latency:
+        """None."""
+        return Latency(actions_ms=0.0, busy_ms=0.0, texts_ms=[0.0] * len(call.finished))
+
+
+PAUSED = Paused()
+
+
+@dataclasses.dataclass(frozen=True)
+class Fixed:
+    """The same latency in every query, at the end of which its texts come.
+
+    Attributes:
+        actions_ms: Until the actions come.
+        busy_ms: Until the next query can start.
+    """
+
+    actions_ms: float
+    busy_ms: float
+
+    def describe(self) -> Mapping[str, Any]:
+        """Both numbers."""
+        return {"kind": "fixed", "actions_ms": self.actions_ms, "busy_ms": self.busy_ms}
+
+    def latency(self, call: Call) -> Latency:
+        """As given."""
+        texts = [self.busy_ms] * len(call.finished)
+        return Latency(actions_ms=self.actions_ms, busy_ms=self.busy_ms, texts_ms=texts)
+
+
+@dataclasses.dataclass(frozen=True)
+class Profiled:
+    """What a device's profile says that the engine's work takes there."""
+
+    profile: ProfileConfig
+    pricing: Pricing
+
+    def describe(self) -> Mapping[str, Any]:
+        """All numbers of the profile."""
+        return {"kind": "profile", "profile": _numbers(self.profile.model_dump(mode="json"))}
+
+    def latency(self, call: Call) -> Latency:
+        """The actions, then the decode jobs.
+
+        Raises:
+            UnpricedError: The policy does not report what it computed.
+        """
+        factor = jitter(self.profile, call.key, call.query)
+        work = () if call.reply is None else call.reply.work
+        if work is None:
+            raise UnpricedError("the policy's reply does not say what it computed (`Reply.work`)")
+        return Latency(
+            actions_ms=factor * self.pricing.action_ms,
+            busy_ms=factor * self.pricing.busy_ms(work),
+            texts_ms=[
+                factor * self.pricing.text_ms(work, job=text.job, steps=text.job_steps)
+                for text in call.finished
+            ],
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Measured:
+    """What this machine took, as it happened.
+
+    What the rollout did between `act` and `settle` is no part of it.
+    """
+
+    def describe(self) -> Mapping[str, Any]:
+        """The manifest says on which machine."""
+        return {"kind": "measured"}
+
+    def latency(self, call: Call) -> Latency:
+        """As measured."""
+        stages: Mapping[str, float] = {} if call.reply is None else call.reply.timings_ms
+        busy_ms = call.act_ms + stages.get("decode", call.settle_ms)
+        texts = [min(text.after_ms, busy_ms) for text in call.finished]
+        return Latency(actions_ms=call.act_ms, busy_ms=busy_ms, texts_ms=texts)
+
+
+class Replayed:
+    """The latencies of a recorded run, in the same episodes."""
+
+    def __init__(self, folder: RunFolder, described: Mapping[str, Any]) -> None:
+        """Read nothing yet.
+
+        Args:
+            folder: The run.
+            described: What it says of its own clock.
+        """
+        self._described = described
+        self._recorded = functools.lru_cache(maxsize=1)(functools.partial(_latencies, folder))
+
+    def describe(self) -> Mapping[str, Any]:
+        """The run's own clock: replayed, it is the same protocol."""
+        return self._described
+
+    def latency(self, call: Call) -> Latency:
+        """As recorded.
+
+        Raises:
+            ReplayError: The episode goes otherwise than when it was recorded.
+        """
+        recorded = self._recorded(call.key)
+        if call.query >= len(recorded):
+            raise ReplayError(f"{call.key}: {len(recorded)} queries were recorded, this is one more")
+        found = recorded[call.query]
+        if call.reply is not None and len(found.texts_ms) != len(call.finished):
+            raise ReplayError(
+                f"{call.key}, query {call.query}: {len(found.texts_ms)} texts were finished when it was "
+                f"recorded, {len(call.finished)} now"
+            )
+        return found
+
+
+class UnpricedError(RuntimeError):
+    """A profile cannot price a query."""
+
+
+class ReplayError(RuntimeError):
+    """An episode goes otherwise than when it was recorded: with other options, or another policy."""
+
+
+KINDS = ("paused", "fixed:A,B", "profile:NAME", "measured", "replay:RUN")
+
+
+def find_clock(config: RunConfig, episodes: Sequence[EpisodeKey]) -> Clock:
+    """The clock that a run's configuration names.
+
+    Args:
+        config: The run.
+        episodes: Its episodes.
+
+    Raises:
+        UsageError: There is no such clock, profile or run, or it cannot tell the latencies of this run.
+    """
+    kind, _, rest = config.clock.partition(":")
+    match kind:
+        case "paused" | "measured" if rest:
+            raise UsageError(f"clock {config.clock!r}: {kind} takes nothing; write {kind}")
+        case "paused":
+            return PAUSED
+        case "measured":
+            return Measured()
+        case "fixed":
+            return _fixed(config.clock, rest)
+        case "profile":
+            profile = load(ProfileConfig, rest)
+            return Profiled(profile, Pricing(profile, config.mode))
+        case "replay":
+            return _replayed(RunFolder(Path(rest)), config, episodes)
+    raise unknown("clock", config.clock, KINDS)
+
+
+def _fixed(given: str, rest: str) -> Fixed:
+    try:
+        numbers = [float(number) for number in rest.split(",")]
+    except ValueError:
+        numbers = []
+    if len(numbers) not in (1, 2) or not all(0 <= number < math.inf for number in numbers):
+        raise UsageError(
+            f"clock {given!r}: write fixed:A,B, milliseconds until the actions and until the next query can "
+            "start, such as fixed:100,300"
+        )
+    if numbers[-1] < numbers[0]:
+        raise UsageError(
+            f"clock {given!r}: the next query cannot start before the actions have come; write "
+            f"fixed:{numbers[1]:g},{numbers[0]:g}"
+        )
+    return Fixed(numbers[0], numbers[-1])
+
+
+def _replayed(folder: RunFolder, config: RunConfig, episodes: Sequence[EpisodeKey]) -> Replayed:
+    """The latencies of a run, or of the one in the mode asked for that was played in turns with it."""
+    named = read_identity(folder)
+    arms = {
+        identity.mode: arm
+        for name in named.arms or [named.run_id]
+        for arm in [RunFolder(folder.path.parent / name)]
+        for identity in [read_identity(arm)]
+    }
+    if config.mode not in arms:
+        raise UsageError(
+            f"clock {config.clock!r}: {named.run_id} was run in mode {', '.join(arms)}; give --mode "
+            f"{' '.join(arms)}"
+        )
+    found = arms[config.mode]
+    clocks = [suite.get("clock") for suite in found.read_manifest()["protocol"].values()]
+    if not clocks or not clocks[0]:
+        raise UsageError(
+            f"clock {config.clock!r}: {found.run_id} ran on clock paused, so there is nothing to replay; "
+            "give another run"
+        )
+    missing = [key for key in episodes if not found.queries_path(key).is_file()]
+    if missing:
+        raise UsageError(
+            f"clock {config.clock!r}: {found.run_id} has no episode {missing[0]}; replay episodes that it has"
+        )
+    return Replayed(found, {key: value for key, value in clocks[0].items() if key != "while_waiting"})
+
+
+def _latencies(folder: RunFolder, key: EpisodeKey) -> list[Latency]:
+    return [query.latency for query in read_queries(folder, key) if query.latency is not None]
+
+
+def _numbers(profile: Mapping[str, Any]) -> dict[str, Any]:
+    """A profile without its names and sources, which decide nothing."""
+    words = ("name", "device", "dtype", "model", "source", "kind")
+    return {
+        field: _numbers(value) if isinstance(value, Mapping) else value
+        for field, value in profile.items()
+        if field not in words
+    }
