@@ -177,9 +177,7 @@ class LocalTextDecoder:
 
     def _note(self, job: DecodeJob, *, forks: int, steps: int) -> None:
         batch = self._runner.sizes.batch_of(job.batch)
-        self._work.append(
-            DecodeWork(prefills=int(job.own_prefill), forks=forks, steps=steps, batch=batch)
-        )
+        self._work.append(DecodeWork(prefills=int(job.own_prefill), forks=forks, steps=steps, batch=batch))
 
     def _all_ended(self, job: DecodeJob, texts: Texts) -> bool:
         """Note which requests have begun or ended by now; returns whether all have ended."""
