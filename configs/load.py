@@ -12,6 +12,7 @@ import yaml
 
 from configs.arms import ArmsConfig
 from configs.errors import UsageError, unknown
+from configs.profile import ProfileConfig
 from configs.schema import CollectConfig, LanguageTaskConfig, PolicyConfig, Preset, SuiteConfig
 from configs.training import TrainConfig
 
@@ -24,6 +25,7 @@ _FOLDER_OF: dict[type[Preset], str] = {
     ArmsConfig: "runs",
     CollectConfig: "collections",
     TrainConfig: "trainings",
+    ProfileConfig: "profiles",
 }
 _KIND_OF: dict[type[Preset], str] = {
     SuiteConfig: "suite",
@@ -32,6 +34,7 @@ _KIND_OF: dict[type[Preset], str] = {
     ArmsConfig: "config",
     CollectConfig: "config",
     TrainConfig: "config",
+    ProfileConfig: "profile",
 }
 
 

@@ -14,6 +14,7 @@ import jax
 from eval.bench import memory, multi_process_service
 from eval.bench.measurement import Turns, measure
 from eval.bench.options import Options, command, default_output
+from eval.bench.profile import save_profile
 from eval.bench.row import Row, Setting, identity
 from eval.bench.row_file import RowFile
 from eval.bench.rows import Afterwards, rows
@@ -72,6 +73,9 @@ def run_experiment(options: Options, subject: Subject, *, began: float | None = 
             raise
         shown = file.of(itertools.chain.from_iterable(asked))
         terminal.report(shown, _plots(shown, file.path), took_s=time.perf_counter() - began)
+        if options.save_profile is not None:
+            save_profile(options.save_profile, shown)
+            terminal.saved(options.save_profile)
     return 1 if any(row.actions_equal is False for row in shown) else 0
 
 

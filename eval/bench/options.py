@@ -11,6 +11,7 @@ from typing import Any, NoReturn, TypeVar
 
 from configs.errors import UsageError, unknown
 from eval.bench import spelling
+from eval.bench.profile import check_profile
 from eval.bench.workloads import Axes
 from oxygen.serving.scheduler import Mode
 
@@ -37,6 +38,7 @@ _NOT_FOR_ROOFLINE = (
     "rows",
     "queries",
     "resume",
+    "save_profile",
 )
 _QUICK: dict[str, Any] = {
     **_DEFAULTS,
@@ -64,6 +66,7 @@ class Options:
         resume: Whether workloads that the file has already are left out.
         roofline: Whether stages are held against their floors, and no mode is run.
         peaks: What the device can do at most: `published`, `measured` or `auto`.
+        save_profile: Where to write a latency profile of the device; nowhere if None.
     """
 
     policy: str
@@ -77,6 +80,7 @@ class Options:
     resume: bool
     roofline: bool
     peaks: str
+    save_profile: Path | None
 
 
 class _Parser(argparse.ArgumentParser):
@@ -115,6 +119,8 @@ def read(arguments: Sequence[str]) -> Options:
         rows=given.rows,
     )
     _refuse_frames_without_unified(given, axes.modes)
+    if given.save_profile is not None:
+        check_profile(given.save_profile, axes)
     for name in ("repetitions", "queries", "prompt_tokens"):
         if chosen[name] < 1:
             raise UsageError(f"--{name.replace('_', '-')} {chosen[name]}: at least 1")
@@ -237,6 +243,12 @@ def _parser() -> _Parser:
         help="rows, plots beside it; default: runs/bench/…; with --roofline a JSON file; default: none",
     )
     where.add_argument("--resume", action="store_true", help="leave out workloads that FILE has already")
+    where.add_argument(
+        "--save-profile",
+        type=Path,
+        metavar="NAME.yaml",
+        help="write the stage times as a latency profile, which `--clock profile:` takes",
+    )
     return parser
 
 

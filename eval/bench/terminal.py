@@ -82,6 +82,10 @@ class Terminal:
             self._say("No plots: that takes matplotlib, which is not installed.")
         self._say(f"It took {took_s:.0f} s.")
 
+    def saved(self, profile: Path) -> None:
+        """Where the latency profile is, and what it is for."""
+        self._say(f"Profile: {profile}; `--clock profile:{profile}` charges its latencies.")
+
     def __enter__(self) -> Self:
         self._progress.start()
         return self

@@ -5,10 +5,11 @@ import pytest
 from configs.arms import ArmsConfig
 from configs.errors import UsageError
 from configs.load import check, load, names
+from configs.profile import ProfileConfig
 from configs.schema import LanguageTaskConfig, PolicyConfig, RunConfig, SuiteConfig
 
 
-@pytest.mark.parametrize("schema", [LanguageTaskConfig, PolicyConfig, ArmsConfig, SuiteConfig])
+@pytest.mark.parametrize("schema", [LanguageTaskConfig, PolicyConfig, ArmsConfig, SuiteConfig, ProfileConfig])
 def test_every_shipped_preset_fits_its_schema_and_is_named_like_its_file(schema):
     assert names(schema)
     for name in names(schema):

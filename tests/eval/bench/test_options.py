@@ -63,6 +63,16 @@ def test_quick_changes_only_what_was_not_given():
         (["--modes", "shared", "--tokens-per-frame", "2,3"], "--tokens-per-frame 2,3 is for mode unified"),
         (["--modes", "actions,shared", "--deadline-ms", "9"], "--modes is actions shared; leave it out, or"),
         (["--quick", "--resume"], "--output FILE"),
+        (["--roofline", "--save-profile", "mine.yaml"], "leave out --save-profile"),
+        (["--quick", "--save-profile", "absent/mine.yaml"], "'absent' is no folder"),
+        (["--quick", "--save-profile", "pyproject.toml"], "name it NAME.yaml"),
+        (["--quick", "--save-profile", "my profile.yaml"], "name it NAME.yaml"),
+        (["--quick", "--save-profile", "configs/profiles/h200.yaml"], "exists and is not replaced"),
+        (["--modes", "isolated", "--save-profile", "mine.yaml"], "needs mode unified"),
+        (["--modes", "actions", "--save-profile", "mine.yaml"], "needs mode isolated and unified"),
+        (["--text-tokens", "10", "30", "--save-profile", "mine.yaml"], "not 2"),
+        (["--robots", "2", "--save-profile", "mine.yaml"], "not of 2 and every:1"),
+        (["--arrivals", "burst:2:2", "--save-profile", "mine.yaml"], "not of 1 and burst:2:2"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(arguments, said, capsys):

@@ -1,0 +1,135 @@
+"""`--save-profile`: a latency profile from what the benchmark has measured."""
+
+import os
+import re
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from configs.errors import UsageError
+from eval.bench.row import Row
+from eval.bench.workloads import Axes
+from oxygen.serving.scheduler import Mode
+
+if TYPE_CHECKING:
+    from configs.profile import ProfileConfig
+
+_NEEDED = (Mode.ISOLATED, Mode.UNIFIED)
+"""The modes with a decode step for one text, and for many."""
+_ARRIVALS = "every:1"
+
+
+def check_profile(path: Path, axes: Axes) -> None:
+    """Refuse a file that cannot be written, and a benchmark that no profile comes of, before it is run.
+
+    Raises:
+        UsageError: Names which.
+    """
+    flag = f"--save-profile {path}"
+    if re.fullmatch(r"[A-Za-z0-9_.-]+\.yaml", path.name) is None:
+        raise UsageError(f"{flag}: name it NAME.yaml, of letters, digits and `_.-`; it names the profile")
+    if not (path.parent.is_dir() and os.access(path.parent, os.W_OK)):
+        raise UsageError(f"{flag}: {str(path.parent)!r} is no folder to write in; make it, or name another")
+    if path.exists():
+        raise UsageError(f"{flag}: the file exists and is not replaced; name another")
+    if missing := [mode.value for mode in _NEEDED if mode not in axes.modes]:
+        raise UsageError(f"{flag}: a profile needs mode {' and '.join(missing)}; add it to --modes")
+    workloads = axes.workloads()
+    if len(workloads) > 1:
+        raise UsageError(f"{flag}: a profile is of one workload, not {len(workloads)}; give one of each axis")
+    ((workload, _),) = workloads
+    if workload.robots > 1 or workload.spelled != _ARRIVALS:
+        raise UsageError(
+            f"{flag}: a profile is of 1 robot and a text per query, not of {workload.robots} and "
+            f"{workload.spelled}; leave out --robots and --arrivals"
+        )
+    try:
+        import configs.profile  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise UsageError(f"{flag} needs {error.name}; install it, or leave this out") from None
+
+
+def save_profile(path: Path, rows: Sequence[Row]) -> None:
+    """Write the profile of a workload's rows, named like the file.
+
+    Raises:
+        UsageError: The file cannot be written.
+    """
+    import yaml
+
+    content = profile(path.stem, rows).model_dump(exclude_none=True)
+    written = yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=120)
+    try:
+        path.write_text(written, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"--save-profile {path}: {error.strerror}; name another file") from None
+
+
+def profile(name: str, rows: Sequence[Row]) -> "ProfileConfig":
+    """The profile of a workload's rows, mode `isolated` among them.
+
+    A stage takes the median of what its rows have measured. The host takes what a query of `isolated` takes
+    until its actions beyond prefill and denoising. `isolated` has no other prefill for its texts.
+    """
+    from configs.load import check
+    from configs.profile import ProfileConfig
+
+    isolated = next(row for row in rows if row.mode == Mode.ISOLATED)
+    stages = dict.fromkeys(stage for row in rows for stage in row.stage_ms)
+    ms = {
+        stage: statistics.median(row.stage_ms[stage] for row in rows if stage in row.stage_ms)
+        for stage in stages
+    }
+    host_ms = max(0.0, isolated.action_ms_p50 - ms["prefill"] - ms["denoise"])
+    decode = {int(stage.removeprefix("decode_")): ms[stage] for stage in ms if stage.startswith("decode_")}
+    itself = f"by itself, median of {isolated.repetitions} repetitions"
+    language_ms = ms["prefill"] + ms["fork"] + isolated.text_tokens * decode[1]
+    content = {
+        "name": name,
+        "device": _device(isolated),
+        "dtype": isolated.dtype,
+        "model": isolated.policy,
+        "source": _source(isolated),
+        "host": _measured(host_ms, "median action latency of isolated, less prefill and denoising"),
+        "prefill": _measured(ms["prefill"], f"{itself}, {isolated.prefix_tokens} tokens"),
+        "denoise": _measured(ms["denoise"], f"{itself}, {isolated.denoise_steps} steps"),
+        "fork": _measured(ms["fork"], itself),
+        "decode": {batch: _measured(decode[batch], itself) for batch in sorted(decode)},
+        "parallel": _parallel(rows, isolated, language_ms),
+    }
+    return check(ProfileConfig, content, source=f"profile {name!r}")
+
+
+def _parallel(rows: Sequence[Row], isolated: Row, language_ms: float) -> dict[str, Any] | None:
+    """What mode `parallel` costs, if it was measured; `language_ms` is what a text takes by itself."""
+    parallel = next((row for row in rows if row.mode == Mode.PARALLEL), None)
+    if parallel is None or parallel.request_ms_p50 is None:
+        return None
+    return {
+        "action": _rounded(max(1.0, parallel.action_ms_p50 / isolated.action_ms_p50)),
+        "decode": _rounded(max(1.0, parallel.request_ms_p50 / language_ms)),
+        "kind": "measured",
+        "source": "median action latency by that of isolated; a text's end-to-end latency by its own stages",
+    }
+
+
+def _measured(ms: float, how: str) -> dict[str, Any]:
+    return {"ms": _rounded(ms), "kind": "measured", "source": how}
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.4g}")
+
+
+def _device(row: Row) -> str:
+    if row.device == "cpu":
+        return f"{row.hardware['processor']}, {row.hardware['cores']} cores"
+    return row.device
+
+
+def _source(row: Row) -> str:
+    versions = ", ".join(f"{package} {row.versions[package]}" for package in ("python", "jax", "numpy"))
+    commit = f"commit {row.commit[:10]}" if row.commit else "no commit"
+    load = row.hardware["load_average"][0]
+    return f"`{row.command}` on {row.written_at}, {commit}; {versions}; load average {load} at its start"

@@ -1,0 +1,102 @@
+"""Prices what the engine computed for a query with a device's profile. Knows no simulator and no model.
+
+Actions come first: host, prefill and denoising. Then the decode jobs in order, each its own prefills, its
+forks and its decode steps. In mode `parallel` the jobs begin with the query, in a second process, and the
+query is over when both are.
+"""
+
+import hashlib
+import math
+import statistics
+from collections.abc import Sequence
+from typing import get_args
+
+from configs.errors import UsageError
+from configs.profile import ProfileConfig
+from configs.schema import Mode
+from oxygen.serving.requests import DecodeWork
+from sim_envs.world import EpisodeKey
+
+_RANDOM_BITS = 52
+
+
+class Pricing:
+    """Milliseconds of simulated time, since a query was issued, on the device of a profile.
+
+    Attributes:
+        action_ms: Until the actions have come.
+    """
+
+    def __init__(self, profile: ProfileConfig, mode: Mode) -> None:
+        """Price queries that are served in one mode.
+
+        Raises:
+            UsageError: The profile says nothing about the mode.
+        """
+        acting, language = 1.0, 1.0
+        if mode == "parallel":
+            if profile.parallel is None:
+                others = ", ".join(name for name in get_args(Mode) if name != mode)
+                raise UsageError(
+                    f"profile {profile.name!r} cannot price mode {mode}: it has no `parallel`, which says "
+                    f"what two processes on one device cost; use a mode that it can price: {others}"
+                )
+            acting, language = profile.parallel.action, profile.parallel.decode
+        self._profile = profile
+        self._slowdown = language
+        self._sizes = sorted(profile.decode)
+        self.action_ms = acting * (profile.host.ms + profile.prefill.ms + profile.denoise.ms)
+        self._language_from_ms = 0.0 if mode == "parallel" else self.action_ms
+
+    def busy_ms(self, work: Sequence[DecodeWork]) -> float:
+        """Until the next query can start.
+
+        Args:
+            work: What the query's decode jobs computed, in order.
+        """
+        return max(self.action_ms, self._language_from_ms + sum(self._job_ms(job, job.steps) for job in work))
+
+    def text_ms(self, work: Sequence[DecodeWork], *, job: int, steps: int) -> float:
+        """Until the last token of a text is known.
+
+        Args:
+            work: What the query's decode jobs computed, in order.
+            job: Index of the text's own job.
+            steps: Decode steps of that job after which its last token is known.
+        """
+        before = sum(self._job_ms(other, other.steps) for other in work[:job])
+        return self._language_from_ms + before + self._job_ms(work[job], steps)
+
+    def decode_ms(self, batch: int) -> float:
+        """One decode step, while nothing else runs on the device.
+
+        Linear between the batch sizes of the profile, and the last stretch goes on above the largest; below
+        the smallest its time counts.
+        """
+        times, sizes = self._profile.decode, self._sizes
+        if batch <= sizes[0] or len(sizes) == 1:
+            return times[sizes[0]].ms
+        above = next((size for size in sizes if size >= batch), sizes[-1])
+        below = sizes[sizes.index(above) - 1]
+        slope = (times[above].ms - times[below].ms) / (above - below)
+        if batch > above:  # a larger batch is never faster, whatever noise the largest two were measured with
+            return times[above].ms + max(0.0, slope) * (batch - above)
+        return times[below].ms + slope * (batch - below)
+
+    def _job_ms(self, job: DecodeWork, steps: int) -> float:
+        """A decode job up to so many of its steps."""
+        prefill = self._profile.text_prefill or self._profile.prefill
+        begun = job.prefills * prefill.ms + job.forks * self._profile.fork.ms
+        return self._slowdown * (begun + steps * self.decode_ms(job.batch))
+
+
+def jitter(profile: ProfileConfig, key: EpisodeKey, query: int) -> float:
+    """The factor that all times of a query are multiplied by: log-normal, of median 1.
+
+    It is a function of the profile's `jitter`, the episode and the number of the query alone.
+    """
+    if profile.jitter == 0:
+        return 1.0
+    digest = hashlib.sha256(f"latency of {key}, query {query}".encode()).digest()
+    share = ((int.from_bytes(digest[:8], "big") >> (64 - _RANDOM_BITS)) + 0.5) / 2**_RANDOM_BITS
+    return math.exp(profile.jitter * statistics.NormalDist().inv_cdf(share))

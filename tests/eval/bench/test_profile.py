@@ -1,0 +1,91 @@
+"""A saved profile holds what the rows have measured, and prices the frames that they saw."""
+
+import dataclasses
+
+import pytest
+
+from configs.load import load
+from configs.profile import ProfileConfig
+from eval.bench.experiment import run_experiment
+from eval.bench.profile import profile, save_profile
+from eval.bench.row import Row
+from eval.bench.row_file import RowFile
+from eval.rollout.pricing import Pricing
+from oxygen.serving.requests import DecodeWork
+from tests.eval.bench.small import SUBJECT, options
+
+_ROW = {
+    "policy": "small",
+    "dtype": "float32",
+    "device": "cpu",
+    "prefix_tokens": 544,
+    "denoise_steps": 10,
+    "text_tokens": 30,
+    "repetitions": 6,
+    "action_ms_p50": 127.0,
+    "request_ms_p50": 400.0,
+    "commit": None,
+    "command": "python -m eval.bench",
+    "written_at": "2026-11-22T12:00:00+00:00",
+    "versions": {"python": "3.12", "jax": "0.10", "numpy": "2.0"},
+    "hardware": {"processor": "an abacus", "cores": 2, "load_average": [0.1, 0.2, 0.3]},
+}
+
+
+def _row(mode, stage_ms, **changes):
+    nothing = {field.name: None for field in dataclasses.fields(Row)}
+    return Row(**nothing | _ROW | {"mode": mode, "stage_ms": stage_ms} | changes)
+
+
+def _rows():
+    acting = {"prefill": 100.0, "denoise": 20.0}
+    return [
+        _row("isolated", acting | {"fork": 3.0, "decode_1": 5.0}),
+        _row("unified", acting | {"fork": 5.0, "decode_30": 15.0}),
+        _row("shared", acting | {"fork": 4.0, "decode_1": 7.0}),
+    ]
+
+
+def test_a_profile_holds_what_was_measured():
+    found = profile("abacus", _rows())
+    assert (found.host.ms, found.prefill.ms, found.denoise.ms, found.fork.ms) == (7, 100, 20, 4)
+    assert {batch: time.ms for batch, time in found.decode.items()} == {1: 6, 30: 15}
+    assert (found.device, found.model, found.dtype) == ("an abacus, 2 cores", "small", "float32")
+    assert found.parallel is None
+    for said in ("python -m eval.bench", "no commit", "jax 0.10", "load average 0.1"):
+        assert said in found.source
+
+
+def test_parallel_is_held_against_isolated_and_against_the_stages_of_a_text():
+    parallel = _row("parallel", {}, action_ms_p50=254.0, request_ms_p50=3 * (100 + 4 + 30 * 6))
+    found = profile("abacus", [*_rows(), parallel])
+    assert (found.parallel.action, found.parallel.decode) == (2, 3)
+
+
+def test_noise_makes_no_negative_host_and_no_speedup_beside_another_process():
+    quick = _row("parallel", {}, action_ms_p50=1.0, request_ms_p50=1.0)
+    isolated, *others = _rows()
+    found = profile("abacus", [dataclasses.replace(isolated, action_ms_p50=100.0), *others, quick])
+    assert (found.host.ms, found.parallel.action, found.parallel.decode) == (0, 1, 1)
+
+
+def test_what_is_saved_is_what_is_loaded(tmp_path):
+    path = tmp_path / "abacus.yaml"
+    save_profile(path, _rows())
+    assert load(ProfileConfig, str(path)) == profile("abacus", _rows())
+
+
+@pytest.mark.slow
+def test_a_measured_profile_prices_the_frames_that_were_measured(tmp_path, capsys):
+    rows, path = tmp_path / "rows.jsonl", tmp_path / "mine.yaml"
+    asked = options(rows, "--modes", "isolated", "unified", "parallel", "--save-profile", str(path))
+    assert run_experiment(asked, SUBJECT) == 0
+    assert f"Profile: {path}" in capsys.readouterr().out
+    found = load(ProfileConfig, str(path))
+    assert sorted(found.decode) == [1, 2, 6]
+    assert found.parallel is not None
+    isolated = RowFile(rows).rows[0]
+    text = DecodeWork(prefills=1, forks=1, steps=6, batch=1)
+    assert Pricing(found, "isolated").action_ms == pytest.approx(isolated.action_ms_p50, rel=0.01)
+    # The stages by themselves are most of a frame, and the rest is what holds them together.
+    assert 0.2 < Pricing(found, "isolated").busy_ms([text]) / isolated.frame_ms_p50 < 2
