@@ -59,7 +59,7 @@ class Clock(Protocol):
 
 
 @dataclasses.dataclass(frozen=True)
-class Paused:
+class PausedClock:
     """No time passes while the policy computes."""
 
     def describe(self) -> Mapping[str, Any]:
@@ -71,11 +71,11 @@ class Paused:
         return Latency(actions_ms=0.0, busy_ms=0.0, texts_ms=[0.0] * len(call.finished))
 
 
-PAUSED = Paused()
+PAUSED = PausedClock()
 
 
 @dataclasses.dataclass(frozen=True)
-class Fixed:
+class FixedClock:
     """The same latency in every query, at the end of which its texts come.
 
     Attributes:
@@ -97,7 +97,7 @@ class Fixed:
 
 
 @dataclasses.dataclass(frozen=True)
-class Profiled:
+class ProfileClock:
     """What a device's profile says that the engine's work takes there."""
 
     profile: ProfileConfig
@@ -128,7 +128,7 @@ class Profiled:
 
 
 @dataclasses.dataclass(frozen=True)
-class Measured:
+class MeasuredClock:
     """What this machine took, as it happened.
 
     What the rollout did between `act` and `settle` is no part of it.
@@ -146,7 +146,7 @@ class Measured:
         return Latency(actions_ms=call.act_ms, busy_ms=busy_ms, texts_ms=texts)
 
 
-class Replayed:
+class ReplayClock:
     """The latencies of a recorded run, in the same episodes."""
 
     def __init__(self, folder: RunFolder, described: Mapping[str, Any]) -> None:
@@ -209,18 +209,18 @@ def find_clock(config: RunConfig, episodes: Sequence[EpisodeKey]) -> Clock:
         case "paused":
             return PAUSED
         case "measured":
-            return Measured()
+            return MeasuredClock()
         case "fixed":
             return _fixed(config.clock, rest)
         case "profile":
             profile = load(ProfileConfig, rest)
-            return Profiled(profile, Pricing(profile, config.mode))
+            return ProfileClock(profile, Pricing(profile, config.mode))
         case "replay":
             return _replayed(RunFolder(Path(rest)), config, episodes)
     raise unknown("clock", config.clock, KINDS)
 
 
-def _fixed(given: str, rest: str) -> Fixed:
+def _fixed(given: str, rest: str) -> FixedClock:
     try:
         numbers = [float(number) for number in rest.split(",")]
     except ValueError:
@@ -235,10 +235,10 @@ def _fixed(given: str, rest: str) -> Fixed:
             f"clock {given!r}: the next query cannot start before the actions have come; write "
             f"fixed:{numbers[1]:g},{numbers[0]:g}"
         )
-    return Fixed(numbers[0], numbers[-1])
+    return FixedClock(numbers[0], numbers[-1])
 
 
-def _replayed(folder: RunFolder, config: RunConfig, episodes: Sequence[EpisodeKey]) -> Replayed:
+def _replayed(folder: RunFolder, config: RunConfig, episodes: Sequence[EpisodeKey]) -> ReplayClock:
     """The latencies of a run, or of the one in the mode asked for that was played in turns with it."""
     named = read_identity(folder)
     arms = {
@@ -264,7 +264,7 @@ def _replayed(folder: RunFolder, config: RunConfig, episodes: Sequence[EpisodeKe
         raise UsageError(
             f"clock {config.clock!r}: {found.run_id} has no episode {missing[0]}; replay episodes that it has"
         )
-    return Replayed(found, {key: value for key, value in clocks[0].items() if key != "while_waiting"})
+    return ReplayClock(found, {key: value for key, value in clocks[0].items() if key != "while_waiting"})
 
 
 def _latencies(folder: RunFolder, key: EpisodeKey) -> list[Latency]:

@@ -22,7 +22,7 @@ from eval.records.json_files import write_json
 from eval.records.protocol import describe_suite, policy_inputs, protocol_hash, say_inputs, suite_hash
 from eval.records.run_folders import Run, begin, claimed, policy_name
 from eval.records.schema import EpisodeResult, Outcome
-from eval.rollout.clock import Clock, Paused, Profiled, find_clock
+from eval.rollout.clock import Clock, PausedClock, ProfileClock, find_clock
 from eval.rollout.episode import Stage, run_episode
 from eval.rollout.interrupts import Interrupts
 from eval.rollout.plan import EpisodePlan, check_playable, make_plan
@@ -160,7 +160,7 @@ def exit_code(results: Sequence[Results]) -> int:
 
 
 def _check_priced(clock: Clock, policy: OpenPolicy, name: str) -> None:
-    if isinstance(clock, Profiled) and not policy.reports_work:
+    if isinstance(clock, ProfileClock) and not policy.reports_work:
         raise UsageError(
             f"clock profile:{clock.profile.name} prices what this project's engine computes, and policy "
             f"{name!r} is not served by it; choose another clock, such as fixed:100,300 or measured"
@@ -272,7 +272,9 @@ def _describe(
     """All that a manifest says of a run but its name, its times and its status."""
     preset = resolved.policy
     timing = (
-        None if isinstance(clock, Paused) else {**clock.describe(), "while_waiting": config.while_waiting}
+        None
+        if isinstance(clock, PausedClock)
+        else {**clock.describe(), "while_waiting": config.while_waiting}
     )
     protocol = {
         name: describe_suite(suite, wordings=config.wordings, drawn=plan.draws_states(name), clock=timing)

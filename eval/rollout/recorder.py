@@ -15,7 +15,7 @@ from eval.records.json_files import json_line
 from eval.records.schema import EpisodeResult, Outcome, RequestCounts, RunFolder
 from eval.records.timing import Delivery
 from eval.rollout.plan import TaskPlan
-from eval.rollout.rollout import Picture, Query
+from eval.rollout.rollout import Query, Snapshot
 from oxygen.policy.reply import Tail
 from sim_envs.truth.account import Truth
 from sim_envs.world import EpisodeKey
@@ -139,7 +139,7 @@ class EpisodeRecorder:
 
     def _show(self, query: Query, video: EpisodeVideo) -> None:
         """Every picture until the next one, with the texts that were delivered by then."""
-        pictures = [Picture(step=query.step, images=query.observation.images), *query.pictures]
+        pictures = [Snapshot(step=query.step, images=query.observation.images), *query.pictures]
         ends = [*(picture.step for picture in pictures[1:]), query.step + query.steps]
         self._lane = _scrolled(self._lane, query, self._plan.protocol.control_hz)
         for picture, end in zip(pictures, ends, strict=True):

@@ -9,8 +9,8 @@ from jaxtyping import Float64, UInt8
 
 from eval.policies.base import Policy
 from eval.records.timing import Delivery, Latency
-from eval.rollout.clock import PAUSED, Call, Clock, Paused
-from eval.rollout.timeline import Span, Timeline, Waiting
+from eval.rollout.clock import PAUSED, Call, Clock, PausedClock
+from eval.rollout.timeline import ActionSpan, Timeline, Waiting
 from oxygen.policy.reply import Reply, TextFinished
 from sim_envs.suite import Suite
 from sim_envs.truth.account import Truth
@@ -22,7 +22,7 @@ class ActionError(ValueError):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Picture:
+class Snapshot:
     """What the cameras showed at a control step between two queries. Policies are not shown it."""
 
     step: int
@@ -64,14 +64,14 @@ class Query:
     latency: Latency
     actions_step: int
     free_step: int
-    spans: Sequence[Span]
+    spans: Sequence[ActionSpan]
     steps: int
     continued: int
     held: int
     skipped: int
     deliveries: Sequence[Delivery]
     undelivered: Sequence[TextFinished]
-    pictures: Sequence[Picture]
+    pictures: Sequence[Snapshot]
     success: bool
     timings_ms: Mapping[str, float]
 
@@ -116,7 +116,7 @@ def rollout(  # noqa: PLR0913 - what an episode is, how time passes in it, and w
     world.reset(init_id=key.init_id, seed=key.seed, settle_steps=protocol.settle_steps)
     policy.reset(key)
     execution = _Execution(
-        world, suite, timeline, watched=not isinstance(clock, Paused), picture_steps=picture_steps
+        world, suite, timeline, watched=not isinstance(clock, PausedClock), picture_steps=picture_steps
     )
     while not (timeline.is_over or execution.success):
         timeline.issue()
@@ -199,8 +199,8 @@ class _Execution:
         self._truths: dict[int, Truth | None] = {}
         self._shown = 0
         self.success = False
-        self.spans: list[Span] = []
-        self.pictures: list[Picture] = []
+        self.spans: list[ActionSpan] = []
+        self.pictures: list[Snapshot] = []
         self.advance_ms = 0.0
 
     def begin_query(self, observation: Observation, truth: Truth | None) -> None:
@@ -242,13 +242,13 @@ class _Execution:
                 late.append(text)
         return deliveries, late
 
-    def _advance(self, span: Span) -> None:
+    def _advance(self, span: ActionSpan) -> None:
         advance = self._world.advance(self._actions(span))
         self._timeline.advance(span, advance.steps)
         self.success = advance.success
         _append(self.spans, dataclasses.replace(span, steps=advance.steps))
 
-    def _actions(self, span: Span) -> np.ndarray:
+    def _actions(self, span: ActionSpan) -> np.ndarray:
         if span.chunk is None:
             hold = self._suite.interface.hold_action(self._state, self._last)
             actions = np.tile(hold, (span.steps, 1))
@@ -264,10 +264,10 @@ class _Execution:
             return  # the next query takes a picture itself
         if step - self._shown >= self._picture_steps:
             self._shown = step
-            self.pictures.append(Picture(step=step, images=self._world.observe().images))
+            self.pictures.append(Snapshot(step=step, images=self._world.observe().images))
 
 
-def _append(spans: list[Span], span: Span) -> None:
+def _append(spans: list[ActionSpan], span: ActionSpan) -> None:
     """Add a span; one that goes on with the last of them is joined to it."""
     if spans and spans[-1].chunk == span.chunk:
         spans[-1] = dataclasses.replace(spans[-1], steps=spans[-1].steps + span.steps)

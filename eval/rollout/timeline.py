@@ -26,7 +26,7 @@ class Waiting(enum.StrEnum):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Span:
+class ActionSpan:
     """Control steps in a row whose actions have one source.
 
     Attributes:
@@ -113,7 +113,7 @@ class Timeline:
         """The control step at which something is known that took so long since the query was issued."""
         return self.issued + steps_in(milliseconds, self._control_hz)
 
-    def next_span(self) -> Span | None:
+    def next_span(self) -> ActionSpan | None:
         """What is executed next; None if the next query is due, or the episode is over."""
         steps = min(self._next_query, self._max_steps) - self.step
         if self._coming:
@@ -122,10 +122,10 @@ class Timeline:
             return None
         left = 0 if self._coming and self._waiting is Waiting.HOLD else self._horizon - self._cursor
         if left > 0:
-            return Span(chunk=self._chunk, first=self._cursor, steps=min(left, steps))
-        return Span(chunk=None, first=0, steps=steps)
+            return ActionSpan(chunk=self._chunk, first=self._cursor, steps=min(left, steps))
+        return ActionSpan(chunk=None, first=0, steps=steps)
 
-    def advance(self, span: Span, steps: int) -> None:
+    def advance(self, span: ActionSpan, steps: int) -> None:
         """So many control steps of what `next_span` returned were executed."""
         self.step += steps
         if span.chunk is None:
