@@ -272,8 +272,8 @@ def _latencies(folder: RunFolder, key: EpisodeKey) -> list[Latency]:
 
 
 def _numbers(profile: Mapping[str, Any]) -> dict[str, Any]:
-    """A profile without its names and sources, which decide nothing."""
-    words = ("name", "device", "dtype", "model", "source", "kind")
+    """A profile without its name and where its numbers are from, which decide nothing."""
+    words = ("name", "dtype", "model", "source", "kind")
     return {
         field: _numbers(value) if isinstance(value, Mapping) else value
         for field, value in profile.items()
