@@ -15,12 +15,21 @@ from pydantic import TypeAdapter
 from configs.cli import run_app
 from configs.errors import UsageError
 from eval.metrics.error_budget import ERROR_BUDGET, exceeds
-from eval.metrics.language import HEADLINES
 from eval.metrics.success import summarize
 from eval.records.protocol import say_inputs
 from eval.records.reader import find_runs, pass_over, read_episodes, read_identity
 from eval.records.schema import RunFolder
-from eval.report.leaderboard_rows import Entry, SuiteRow, language_cell, plain, policy_label, ranked_rows
+from eval.report.clock_words import PAUSED, clock_label, say_clock_of
+from eval.report.leaderboard_rows import (
+    BoardColumn,
+    Entry,
+    SuiteRow,
+    columns_of,
+    graded_tasks,
+    plain,
+    policy_label,
+    ranked_rows,
+)
 from sim_envs.world import EpisodeKey
 
 app = App(name="python -m eval.leaderboard", version_flags=[])
@@ -44,14 +53,18 @@ class RankedTable:
     """Runs of one suite that may be ranked together, best first.
 
     Attributes:
-        title: Their protocol, their assets and their episodes.
+        title: Their protocol, their assets, their episodes, and their clock unless it is paused.
         texts: The language tasks with a column.
-        rows: Cells.
+        is_timed: Whether a run recorded its simulated time.
+        columns: What is shown of them, beside their rank.
+        rows: Cells, the rank first.
         inputs: Policy to what it is shown, where that differs.
     """
 
     title: str
     texts: Sequence[str]
+    is_timed: bool
+    columns: Sequence[BoardColumn]
     rows: Sequence[Sequence[str]]
     inputs: Mapping[str, str]
 
@@ -148,15 +161,17 @@ def _tables(entries: Sequence[Entry]) -> dict[str, list[RankedTable]]:
 
 
 def _table(entries: Sequence[Entry]) -> RankedTable:
-    """Language tasks have a column where a text of any run was graded."""
-    texts = [task for task in HEADLINES if any(language_cell(entry, task) != "–" for entry in entries)]
+    texts, is_timed = graded_tasks(entries), any(entry.row.query_hz is not None for entry in entries)
+    columns = columns_of(entries, texts, is_timed=is_timed)
     inputs = {
         plain(policy_label(entry, entries)): plain(say_inputs(entry.run.policy_inputs)) for entry in entries
     }
     return RankedTable(
         title=_title(entries),
         texts=texts,
-        rows=ranked_rows(entries, texts),
+        is_timed=is_timed,
+        columns=columns,
+        rows=ranked_rows(entries, columns),
         inputs=inputs if len(set(inputs.values())) > 1 else {},
     )
 
@@ -166,8 +181,18 @@ def _title(entries: Sequence[Entry]) -> str:
     protocol, assets, episodes = entries[0].experiment
     names = ", ".join(sorted({entry.run.assets.name for entry in entries}))
     return (
-        f"Protocol `{protocol}`, assets {names} ({assets[:8]}), {_say(entries[0].outcomes)} (`{episodes}`):"
+        f"Protocol `{protocol}`, assets {names} ({assets[:8]}), {_say(entries[0].outcomes)} (`{episodes}`)"
+        f"{_say_clocks(entries)}:"
     )
+
+
+def _say_clocks(entries: Sequence[Entry]) -> str:
+    """Every clock under which they ran, by its name and in words; nothing where all were paused."""
+    runs = {clock_label(entry.run): entry.run for entry in entries}
+    if set(runs) == {PAUSED}:
+        return ""
+    said = [f"clock `{run.clock}` ({say_clock_of(run)})" for _, run in sorted(runs.items())]
+    return ", " + " or ".join(said)
 
 
 def _say(keys: Collection[EpisodeKey]) -> str:

@@ -35,8 +35,8 @@ def summarize_language(episodes: Sequence[EpisodeResult]) -> dict[str, Any]:
 
     `born` and `arrived` hold, by measure, the percentage over all graded texts together (`pc`), its 95 %
     bootstrap interval over episodes (`ci95`; None where there is one episode, or all agree), and how many
-    decisions it is over (`n`). `lost` is by how many
-    percentage points the headline measure fell from birth to arrival.
+    decisions it is over (`n`). `lost` is by how many percentage points the headline measure fell from birth
+    to arrival, `staleness_ms` the simulated time between the two, milliseconds, in the mean over all texts.
     """
     rows = {}
     for task in HEADLINES:
@@ -46,17 +46,25 @@ def summarize_language(episodes: Sequence[EpisodeResult]) -> dict[str, Any]:
     return rows
 
 
+def mean_staleness_ms(episodes: Sequence[EpisodeResult]) -> float | None:
+    """Mean milliseconds of simulated time from request to delivery, over all texts; None without a text."""
+    scores = [episode.texts[task] for episode in episodes for task in HEADLINES if task in episode.texts]
+    return _staleness_ms(scores) if scores else None
+
+
+def _staleness_ms(scores: Sequence[TextScores]) -> float:
+    return 1e3 * sum(score.staleness_s for score in scores) / sum(score.texts for score in scores)
+
+
 def _row(task: str, scores: Sequence[TextScores]) -> dict[str, Any]:
-    texts = sum(score.texts for score in scores)
     headline = HEADLINES[task]
     born = [score.born.get(headline, Share()) for score in scores]
     arrived = [score.arrived.get(headline, Share()) for score in scores]
     return {
-        "n_texts": texts,
+        "n_texts": sum(score.texts for score in scores),
         "n_not_graded": sum(score.not_graded for score in scores),
         "n_oracle": sum(score.oracle for score in scores),
-        "staleness_ms": sum(score.staleness_ms for score in scores) / texts,
-        "staleness_s": sum(score.staleness_s for score in scores) / texts,
+        "staleness_ms": _staleness_ms(scores),
         "born": _percentages([score.born for score in scores]),
         "arrived": _percentages([score.arrived for score in scores]),
         "lost": difference(born, arrived),

@@ -13,9 +13,10 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from eval.metrics.language_results import summarize_language
+from eval.metrics.language_results import mean_staleness_ms, summarize_language
+from eval.metrics.simulated_time import summarize_time
 from eval.metrics.statistics import quantiles, wilson_95
-from eval.records.reader import read_episodes, read_queries
+from eval.records.reader import read_episodes, read_identity, read_queries
 from eval.records.schema import EpisodeResult, Outcome, RunFolder
 from sim_envs.world import EpisodeKey
 
@@ -31,17 +32,22 @@ Timings = Mapping[EpisodeKey, Mapping[str, Sequence[float]]]
 def summarize(run: Path) -> dict[str, Any]:
     """The content of `results.json`, from the run's files alone.
 
-    Latency quantiles are over all queries, not over episodes; a stage nobody measured is absent.
+    Latency quantiles are over all queries, not over episodes, and of the machine that ran, whatever its clock
+    charged; a stage nobody measured is absent.
 
     Raises:
         UsageError: if a record cannot be read.
     """
     folder = RunFolder(run)
+    identity = read_identity(folder)
     episodes = list(read_episodes(folder).values())
     timings = {episode.key: _timings(folder, episode.key) for episode in episodes}
     suites = _grouped(episodes, lambda key: key.suite)
     tasks = _grouped(sorted(episodes, key=lambda episode: episode.key), lambda key: (key.suite, key.task_id))
     return {
+        "clock": identity.clock,
+        "clock_device": identity.clock_device,
+        "while_waiting": identity.while_waiting,
         "overall": {**aggregate(episodes, timings), **_lerobot(episodes), **_durations(episodes)},
         "per_suite": {suite: aggregate(members, timings) for suite, members in suites.items()},
         "per_group": {suite: _lerobot(members) for suite, members in suites.items()},
@@ -64,11 +70,13 @@ def aggregate(episodes: Sequence[EpisodeResult], timings: Timings) -> dict[str, 
         "pc_success": 100 * successes / len(graded) if graded else None,
         "pc_success_ci95": None if interval is None else [100 * interval.low, 100 * interval.high],
         "mean_steps": _mean([episode.steps for episode in graded]),
+        **summarize_time(graded),
         "latency_ms": _latency(graded, timings),
         "tokens": tokens,
         "compiles_after_warm_up": _largest([episode.compiles_after_warm_up for episode in graded]),
         "policy_s": policy_s,
         "tokens_per_s": tokens / policy_s if policy_s > 0 else None,
+        "staleness_ms": mean_staleness_ms(graded),
         "texts": summarize_language(graded),
     }
 

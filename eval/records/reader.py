@@ -51,6 +51,9 @@ class RunIdentity:
         tokens_per_frame: In mode `unified`, tokens decoded per query for every text under way; with a
             deadline, what the batch was made for. None in other modes, and where nobody says.
         deadline_ms: In mode `unified`, what decides on them instead, milliseconds; None without one.
+        clock: How simulated time passes while the policy computes, as `--clock` takes it.
+        while_waiting: What the robot does meanwhile, as `--while-waiting` takes it.
+        clock_device: The device whose profile the clock charges; None on other clocks.
         status: `complete`, or why it is not.
         n_planned: Episodes of the whole plan.
         arms: The runs that played every episode in turns with this one, itself among them.
@@ -71,6 +74,9 @@ class RunIdentity:
     dtype: str | None = None
     tokens_per_frame: int | None = None
     deadline_ms: float | None = None
+    clock: str = "paused"
+    while_waiting: str = "continue"
+    clock_device: str | None = None
 
     @property
     def weights(self) -> str | None:
@@ -155,15 +161,22 @@ def _identity(manifest: _Manifest) -> RunIdentity:
     }
     said["random_weights"] = manifest.random_weights or bool(manifest.config.get("random_weights"))
     said["dtype"] = manifest.config.get("dtype")
+    said |= {name: manifest.config[name] for name in ("clock", "while_waiting") if name in manifest.config}
     if manifest.mode == "unified":
         said |= {option: manifest.config.get(option) for option in ("tokens_per_frame", "deadline_ms")}
     if not manifest.protocol:  # then its hashes are all there is
         return RunIdentity(**said)
     shown = {"policy_inputs": manifest.policy_inputs} if manifest.policy_inputs else {}
     said["protocol_hash"] = protocol_hash(manifest.protocol)
+    said["clock_device"] = _clock_device(manifest.protocol)
     said["suite_hashes"] = {suite: suite_hash(world) for suite, world in manifest.protocol.items()}
     said["policy_inputs"] = policy_inputs({"protocol": manifest.protocol, **shown})
     return RunIdentity(**said)
+
+
+def _clock_device(protocol: Mapping[str, Mapping[str, Any]]) -> str | None:
+    profiles = [world.get("clock", {}).get("profile", {}) for world in protocol.values()]
+    return next((profile["device"] for profile in profiles if "device" in profile), None)
 
 
 def read_episodes(folder: RunFolder) -> dict[EpisodeKey, EpisodeResult]:

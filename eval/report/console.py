@@ -19,13 +19,12 @@ from eval.report.best_video import find_best_video
 from eval.report.comparison import compare
 from eval.report.comparison_tables import show
 from eval.report.tables import (
-    MEANING,
     arms_table,
     run_table,
     say_invalid_actions,
     say_texts,
+    table_notes,
     tasks_table,
-    text_notes,
 )
 from eval.rollout.plan import EpisodePlan
 
@@ -111,13 +110,13 @@ class Console:
         title = f"{self._policy}, mode {self._runs[0].config.mode}"
         self._rich.print(run_table(title, results, width=self._rich.width))
         overall = results["overall"]
-        self._dim(MEANING, *say_invalid_actions(overall), *text_notes([overall]), *say_texts(overall))
+        self._dim(*table_notes([results]), *say_invalid_actions(overall), *say_texts(overall))
 
     def _show_arms(self, arms: Mapping[str, Results]) -> None:
         title = f"{self._policy}, {counted(len(self._plan.keys), 'episode')}: solved in each mode"
         self._rich.print(tasks_table(title, arms, width=self._rich.width))
         self._rich.print(arms_table(arms, width=self._rich.width))
-        self._dim(MEANING, *text_notes([results["overall"] for results in arms.values()]))
+        self._dim(*table_notes(list(arms.values())))
         for mode, results in arms.items():
             said = [*say_invalid_actions(results["overall"]), *say_texts(results["overall"])]
             self._dim(*(f"{mode}: {line}" for line in said))

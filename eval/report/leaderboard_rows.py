@@ -1,12 +1,13 @@
 """One run on one suite as a row of a leaderboard: who acted, what was solved, how fast, what was said."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from eval.metrics.language import HEADLINES
 from eval.metrics.language_results import LanguageRow
 from eval.records.protocol import hash_of
 from eval.records.reader import RunIdentity
+from eval.report.clock_words import MEASURED, PAUSED, clock_label
 from eval.report.leaderboard_ranks import Outcomes, ranks
 from sim_envs.world import EpisodeKey
 
@@ -21,6 +22,9 @@ class SuiteRow:
     pc_success_ci95: tuple[float, float] | None
     latency_ms: Mapping[str, Mapping[str, float]]
     tokens_per_s: float | None
+    time_to_success_s: Mapping[str, float] | None = None
+    query_hz: float | None = None
+    staleness_ms: float | None = None
     texts: Mapping[str, LanguageRow] = dataclasses.field(default_factory=dict)
 
 
@@ -49,34 +53,58 @@ def _digest(keys: Iterable[EpisodeKey]) -> str:
     return hash_of({"episodes": sorted(map(str, keys))})[:8]
 
 
-def ranked_rows(entries: Sequence[Entry], texts: Sequence[str]) -> list[list[str]]:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BoardColumn:
+    """A column of a table of runs.
+
+    Attributes:
+        heading: What it shows.
+        rule: Its alignment in Markdown.
+        cell: From a run, and all runs of the table, to what the table says of it.
+    """
+
+    heading: str
+    cell: Callable[[Entry, Sequence[Entry]], str]
+    rule: str = "--:"
+
+
+def graded_tasks(entries: Sequence[Entry]) -> list[str]:
+    """The language tasks of which a text of any run was graded."""
+    return [task for task in HEADLINES if any(language_cell(entry, task) != "–" for entry in entries)]
+
+
+def columns_of(entries: Sequence[Entry], texts: Sequence[str], *, is_timed: bool) -> list[BoardColumn]:
+    """The columns of runs that may be ranked together, beside their rank.
+
+    The machine's own latency and tokens per second are there if no clock charged anything else.
+
+    Args:
+        entries: The runs.
+        texts: The language tasks with a column.
+        is_timed: Whether a run recorded its simulated time.
+    """
+    own_latency = any(entry.run.clock in (PAUSED, MEASURED) for entry in entries)
+    return [
+        *_WHO,
+        *_SOLVED,
+        *(_TIMED if is_timed else ()),
+        *(_LATENCY if own_latency else ()),
+        *map(_language_column, texts),
+        *([_STALENESS] if is_timed and texts else ()),
+        *_RECORD,
+    ]
+
+
+def ranked_rows(entries: Sequence[Entry], columns: Sequence[BoardColumn]) -> list[list[str]]:
     """The cells of runs that may be ranked together: best first, by rank and then by what was solved."""
     placed = zip(ranks([entry.outcomes for entry in entries]), entries, strict=True)
     best_first = sorted(
         placed,
         key=lambda item: (item[0], -(item[1].row.pc_success or 0), item[1].run.policy, item[1].run.mode),
     )
-    return [[str(rank), *_cells(entry, texts, entries)] for rank, entry in best_first]
-
-
-def _cells(entry: Entry, texts: Sequence[str], entries: Sequence[Entry]) -> list[str]:
-    run, row = entry.run, entry.row
-    low, high = row.pc_success_ci95 or (0.0, 100.0)
-    cells = [
-        policy_label(entry, entries),
-        _mode_label(entry, entries),
-        run.assets.name,
-        str(row.n_episodes),
-        f"{row.pc_success:.1f} %",
-        f"{low:.1f} – {high:.1f}",
-        _latency(row.latency_ms.get("action")),
-        _latency(row.latency_ms.get("frame")),
-        "–" if not row.tokens_per_s else f"{row.tokens_per_s:.0f}",
-        *(language_cell(entry, task) for task in texts),
-        str(row.n_errors),
-        run.run_id,
+    return [
+        [str(rank), *(plain(column.cell(entry, entries)) for column in columns)] for rank, entry in best_first
     ]
-    return [plain(cell) for cell in cells]
 
 
 def policy_label(entry: Entry, entries: Sequence[Entry]) -> str:
@@ -87,13 +115,15 @@ def policy_label(entry: Entry, entries: Sequence[Entry]) -> str:
 
 
 def _mode_label(entry: Entry, entries: Sequence[Entry]) -> str:
-    """Its mode; of `unified` how much a frame decodes, only where another in the table does otherwise."""
+    """Its mode; how much a frame of `unified` decodes, and the clock, only where another's differs."""
     run, unified = entry.run, [other.run for other in entries if other.run.mode == "unified"]
     parts = [run.mode]
     if run.mode == "unified" and len({other.tokens_per_frame for other in unified}) > 1:
         parts.append("k not said" if run.tokens_per_frame is None else f"k = {run.tokens_per_frame}")
     if run.mode == "unified" and len({other.deadline_ms for other in unified}) > 1:
         parts.append("no deadline" if run.deadline_ms is None else f"{run.deadline_ms:g} ms")
+    if len({clock_label(other.run) for other in entries}) > 1:
+        parts.append(clock_label(run))
     return ", ".join(parts)
 
 
@@ -103,7 +133,7 @@ def plain(cell: str) -> str:
 
 
 def language_cell(entry: Entry, task: str) -> str:
-    """The headline measure at birth and at arrival, and of how many texts; an oracle's is marked."""
+    """The headline measure when requested and on delivery, and of how many texts; an oracle's is marked."""
     row, measure = entry.row.texts.get(task), HEADLINES[task]
     if row is None or measure not in row.born or measure not in row.arrived:
         return "–"
@@ -114,3 +144,51 @@ def language_cell(entry: Entry, task: str) -> str:
 
 def _latency(summary: Mapping[str, float] | None) -> str:
     return "–" if not summary else f"{summary['p50']:.1f} / {summary['p95']:.1f}"
+
+
+def _interval(row: SuiteRow) -> str:
+    low, high = row.pc_success_ci95 or (0.0, 100.0)
+    return f"{low:.1f} – {high:.1f}"
+
+
+def _seconds(row: SuiteRow) -> str:
+    return "–" if row.time_to_success_s is None else f"{row.time_to_success_s['median']:.1f}"
+
+
+def _number(value: float | None, spec: str) -> str:
+    return format(value, spec) if value else "–"
+
+
+def _language_column(task: str) -> BoardColumn:
+    return BoardColumn(
+        heading=f"{task} (%), graded", rule=":-:", cell=lambda entry, _: language_cell(entry, task)
+    )
+
+
+_WHO = (
+    BoardColumn(heading="policy", rule=":--", cell=policy_label),
+    BoardColumn(heading="mode", rule=":--", cell=_mode_label),
+    BoardColumn(heading="assets", rule=":--", cell=lambda entry, _: entry.run.assets.name),
+)
+_SOLVED = (
+    BoardColumn(heading="n", cell=lambda entry, _: str(entry.row.n_episodes)),
+    BoardColumn(heading="success", cell=lambda entry, _: f"{entry.row.pc_success:.1f} %"),
+    BoardColumn(heading="95 % interval", rule=":-:", cell=lambda entry, _: _interval(entry.row)),
+)
+_TIMED = (
+    BoardColumn(heading="time to success (s)", cell=lambda entry, _: _seconds(entry.row)),
+    BoardColumn(heading="queries (Hz)", cell=lambda entry, _: _number(entry.row.query_hz, ".2f")),
+)
+_LATENCY = (
+    BoardColumn(heading="action (ms)", cell=lambda entry, _: _latency(entry.row.latency_ms.get("action"))),
+    BoardColumn(heading="query (ms)", cell=lambda entry, _: _latency(entry.row.latency_ms.get("frame"))),
+    BoardColumn(heading="tokens/s", cell=lambda entry, _: _number(entry.row.tokens_per_s, ".0f")),
+)
+_STALENESS = BoardColumn(
+    heading="staleness (ms)",
+    cell=lambda entry, _: "–" if entry.row.staleness_ms is None else f"{entry.row.staleness_ms:.0f}",
+)
+_RECORD = (
+    BoardColumn(heading="errors", cell=lambda entry, _: str(entry.row.n_errors)),
+    BoardColumn(heading="run", rule=":--", cell=lambda entry, _: entry.run.run_id),
+)

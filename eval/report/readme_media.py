@@ -14,6 +14,7 @@ from eval.records.json_files import read_json_lines
 from eval.records.reader import RunIdentity, read_identity
 from eval.records.schema import Outcome, RunFolder
 from eval.report.best_video import BestVideo, find_best_video
+from eval.report.clock_words import MEASURED, PAUSED, say_clock_of
 from eval.report.comparison import Comparison, compare
 from eval.report.tables import solved_by_task, suites_of
 from videos.clip import read_pictures, save_clip, save_still
@@ -25,7 +26,11 @@ CLIP_BYTES = 3_000_000
 _LAST_MS = 2500
 """How long the last picture, which names the outcome, stands before the clip begins again."""
 
-_HEADINGS = ("mode", "solved", "95 %", "actions after", "query done after", "narration right", "memory F1")
+_SOLVED = ("mode", "solved", "95 %")
+_MEASURED = ("actions after", "query done after")
+_CHARGED = ("time to success", "query rate")
+_TEXTS = ("narration right", "memory F1")
+_STALE = ("texts delivered after",)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -85,10 +90,18 @@ def write_pictures(showcase: Showcase, *, still: Path, clip: Path) -> None:
 def to_markdown(showcase: Showcase) -> str:
     """What is seen on the clip, the table of the arms, their comparison, and the tasks one by one."""
     arms = showcase.arms
-    rows = [[f"`{mode}`", *_cells(results["overall"])] for mode, results in arms.items()]
-    parts = [_caption(showcase), _table(_HEADINGS, rows), _compared(showcase)]
+    parts = [_caption(showcase), _arms_table(arms, showcase.shown.clock), _compared(showcase)]
     parts += [_tasks(arms, suite) for suite in suites_of(arms)]
     return "\n\n".join(part for part in parts if part)
+
+
+def _arms_table(arms: Mapping[str, Results], clock: str) -> str:
+    """A row for each mode: under clock `paused` with the machine's latency, else with what was charged."""
+    if clock == PAUSED:
+        headings, cells = (*_SOLVED, *_MEASURED, *_TEXTS), _paused_cells
+    else:
+        headings, cells = (*_SOLVED, *_CHARGED, *_TEXTS, *_STALE), _clocked_cells
+    return _table(headings, [[f"`{mode}`", *cells(results["overall"])] for mode, results in arms.items()])
 
 
 def _caption(showcase: Showcase) -> str:
@@ -111,15 +124,24 @@ def _compared(showcase: Showcase) -> str:
     first, *others = showcase.folders
     lines = [_say(compare(first, other)) for other in others]
     manifests = [folder.read_manifest() for folder in showcase.folders]
-    ends = "Texts are graded against the moment they were born in → the one they arrived in."
-    return " ".join([*lines, ends, f"{_machines(manifests[0])}{_duration(manifests)}."])
+    ends = "Texts are graded when they were requested → on delivery."
+    own_latency = showcase.shown.clock in (PAUSED, MEASURED)
+    played = f"{_machines(manifests[0], 'Measured' if own_latency else 'Played')}{_duration(manifests)}."
+    return " ".join([*lines, *_say_clock(showcase.shown), ends, played])
 
 
-def _machines(manifest: Mapping[str, Any]) -> str:
-    """What the run was played on, in all its sittings."""
+def _say_clock(run: RunIdentity) -> list[str]:
+    """A sentence on how time passed while the policy computed; none under clock `paused`."""
+    if run.clock == PAUSED:
+        return []
+    return [f"Simulated time passes while the policy computes: {say_clock_of(run)}."]
+
+
+def _machines(manifest: Mapping[str, Any], played: str) -> str:
+    """What the run was measured or played on, in all its sittings."""
     hardware = [sitting["hardware"] for sitting in sittings_of(manifest) if sitting["hardware"]]
     machines = dict.fromkeys(f"{each['cores']} cores ({each['processor']})" for each in hardware)
-    return f"Measured on {' and '.join(machines)}; " if machines else ""
+    return f"{played} on {' and '.join(machines)}; " if machines else ""
 
 
 def _duration(manifests: Sequence[Mapping[str, Any]]) -> str:
@@ -133,27 +155,55 @@ def _duration(manifests: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _say(comparison: Comparison) -> str:
-    pairs, actions = comparison.overall, comparison.actions
+    pairs = comparison.overall
     turns = ", each played in both before the next" if comparison.in_turns else ""
-    if actions.bitwise_equal:
-        equal = f"actions equal bit for bit over all {counted(actions.n_queries, 'query')}"
-    else:
-        equal = f"actions that differ by up to {actions.largest} over {counted(actions.n_queries, 'query')}"
     same = f"the same {counted(pairs.graded, 'episode')}{turns}"
     return (
-        f"`{comparison.a.mode}` and `{comparison.b.mode}`: {same}; {equal}, "
-        f"outcomes that differ in {pairs.only_a + pairs.only_b} of {pairs.graded}."
+        f"`{comparison.a.mode}` and `{comparison.b.mode}`: {same}; "
+        f"{_say_actions(comparison)}outcomes that differ in {pairs.only_a + pairs.only_b} of {pairs.graded}."
     )
 
 
-def _cells(row: Mapping[str, Any]) -> list[str]:
+def _say_actions(comparison: Comparison) -> str:
+    """How far actions differ; nothing where time passes, and queries of one number see other moments."""
+    actions = comparison.actions
+    if comparison.a.clock != PAUSED:
+        return ""
+    queries = counted(actions.n_queries, "query")
+    if actions.bitwise_equal:
+        return f"actions equal bit for bit over all {queries}, "
+    return f"actions that differ by up to {actions.largest} over {queries}, "
+
+
+def _paused_cells(row: Mapping[str, Any]) -> list[str]:
+    return [
+        *_solved_cells(row),
+        *(_milliseconds(row, stage) for stage in ("action", "frame")),
+        *_text_cells(row),
+    ]
+
+
+def _clocked_cells(row: Mapping[str, Any]) -> list[str]:
+    times, rate, stale = row["time_to_success_s"], row["query_hz"], row["staleness_ms"]
+    return [
+        *_solved_cells(row),
+        "–" if times is None else f"{times['median']:.1f} s",
+        "–" if rate is None else f"{rate:.2f} Hz",
+        *_text_cells(row),
+        "–" if stale is None else f"{stale:.0f} ms",
+    ]
+
+
+def _solved_cells(row: Mapping[str, Any]) -> list[str]:
     low, high = row["pc_success_ci95"] or (None, None)
     return [
         f"{row['n_success']} of {row['n_episodes']}",
         "–" if low is None else f"{low:.0f} – {high:.0f} %",
-        *(_milliseconds(row, stage) for stage in ("action", "frame")),
-        *(_score(row, task) for task in ("narration", "memory")),
     ]
+
+
+def _text_cells(row: Mapping[str, Any]) -> list[str]:
+    return [_score(row, task) for task in ("narration", "memory")]
 
 
 def _milliseconds(row: Mapping[str, Any], stage: str) -> str:
@@ -162,7 +212,7 @@ def _milliseconds(row: Mapping[str, Any], stage: str) -> str:
 
 
 def _score(row: Mapping[str, Any], task: str) -> str:
-    """How true the texts were of the moment that they were born in, and of the one that they arrived in."""
+    """How right the texts were when requested and on delivery."""
     times = [row["texts"].get(task, {}).get(time, {}).get(HEADLINES[task]) for time in ("born", "arrived")]
     known = [f"{score['pc']:.1f}" for score in times if score is not None]
     return f"{' → '.join(known)} %" if known else "–"

@@ -1,8 +1,7 @@
 """The tables at the end of a run, or of several over the same episodes, and what their columns mean."""
 
-import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any
 
 from rich import box
 from rich.table import Table
@@ -10,15 +9,16 @@ from rich.table import Table
 from configs.cli import counted
 from eval.metrics.language import HEADLINES
 from eval.metrics.success import Results
+from eval.report.clock_words import PAUSED, say_clock
 from eval.report.labels import shortened
-
-MEANING = (
-    "action, frame: median milliseconds until a query's actions were there, and until all of it was done. "
-    "Errors are not failures; they are in no other number."
+from eval.report.table_columns import (
+    Column,
+    empty_table,
+    first_column_room,
+    fitting_columns,
+    is_graded,
+    is_timed,
 )
-
-_NUMBERS = {"n": 3, "success": 7, "95 %": 10, "action": 6, "frame": 6, "tok/s": 5, "errors": 6}
-"""The columns of numbers, and the characters they need. Of errors there is one only where there are any."""
 
 _ARM_WIDTH = 8
 """The columns of what each mode solved: the longest mode's name. Beside two, instructions are whole."""
@@ -26,35 +26,50 @@ _ARM_WIDTH = 8
 _ID_WIDTH = 3
 """A task's number and a space before its instruction."""
 
-_TEXTS = {"narration": "narr.", "memory": "mem."}
-_TEXT_WIDTH = 5
-"""The columns of language scores, of which there are only those that have one."""
+_LEAST_LABEL = 13
+"""Characters in which the tasks of a suite can still be told apart."""
+
+_TIME_NOTE = "time: median simulated seconds to success, of the episodes that a row solved."
+_MEASURED_NOTE = (
+    "action, frame: median milliseconds until a query's actions were there, and until all of it was done."
+)
+_CHARGED_NOTE = (
+    "query: queries per simulated second. held: control steps in which the robot is held still. "
+    "stale: simulated time from a text's request to its delivery, mean."
+)
+_ERRORS_NOTE = "Errors are not failures; they are in no other number."
+
+_RIGHT = {"narration": "{} right", "memory": "F1 {}"}
+"""The headline measure of a language task in words."""
 
 
 def run_table(title: str, results: Results, *, width: int) -> Table:
     """One run: a row per task, a row per suite, and one over all where there are several."""
-    shown = _Columns.of([results["overall"]])
-    table = shown.table(title, "task", width)
+    columns = fitting_columns([results["overall"]], clock=results["clock"], width=width, label=_LEAST_LABEL)
+    table = empty_table(title, "task", columns, width)
     for suite, row in results["per_suite"].items():
         tasks = [task for task in results["per_task"] if task["task_group"] == suite]
-        for label, task in zip(_labels(tasks, shown.room(width)), tasks, strict=True):
-            table.add_row(label, *shown.cells(task))
-        table.add_row(f"[bold]{suite}", *shown.cells(row), end_section=True)
+        for label, task in zip(_labels(tasks, first_column_room(columns, width)), tasks, strict=True):
+            table.add_row(label, *_cells(columns, task))
+        table.add_row(f"[bold]{suite}", *_cells(columns, row), end_section=True)
     if len(results["per_suite"]) > 1:
-        table.add_row("[bold]all suites", *shown.cells(results["overall"]))
+        table.add_row("[bold]all suites", *_cells(columns, results["overall"]))
     return table
 
 
 def arms_table(arms: Mapping[str, Results], *, width: int) -> Table:
-    """Several runs of the same episodes: a row per mode, for every suite by itself."""
-    shown = _Columns.of([results["overall"] for results in arms.values()])
-    table = shown.table(None, "mode", width)
-    for suite in suites_of(arms):
-        if len(suites_of(arms)) > 1:
+    """Several runs of the same episodes under one clock: a row per mode, for every suite by itself."""
+    suites = suites_of(arms)
+    rows = [results["overall"] for results in arms.values()]
+    label = max(map(len, [*arms, *(suites if len(suites) > 1 else ())]))
+    columns = fitting_columns(rows, clock=_clock_of(list(arms.values())), width=width, label=label)
+    table = empty_table(None, "mode", columns, width)
+    for suite in suites:
+        if len(suites) > 1:
             table.add_row(f"[bold]{suite}")
         for mode, results in arms.items():
             if suite in results["per_suite"]:
-                table.add_row(mode, *shown.cells(results["per_suite"][suite]))
+                table.add_row(mode, *_cells(columns, results["per_suite"][suite]))
         table.add_section()
     return table
 
@@ -105,14 +120,25 @@ def solved_by_task(
     return {label: [arm.get(task_id, "–") for arm in solved] for task_id, label in sorted(labels.items())}
 
 
-def text_notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What the columns of language mean, and whether the texts are the policy's own."""
+def table_notes(runs: Sequence[Results]) -> list[str]:
+    """What the columns of runs under one clock mean, and whether the texts are the policy's own."""
+    rows = [results["overall"] for results in runs]
+    clock = _clock_of(runs)
+    time = [_TIME_NOTE] if any(map(is_timed, rows)) else []
+    if clock == PAUSED:
+        notes = [" ".join([*time, _MEASURED_NOTE, _ERRORS_NOTE])]
+    else:
+        words = say_clock(clock, runs[0]["while_waiting"], device=runs[0]["clock_device"])
+        notes = [f"Clock {clock}: {words}.", " ".join([*time, _CHARGED_NOTE, _ERRORS_NOTE])]
+    return [*notes, *_text_notes(rows, clock)]
+
+
+def _text_notes(rows: Sequence[Mapping[str, Any]], clock: str) -> list[str]:
     scores = [(row, task) for row in rows for task in row["texts"]]
     notes = []
-    if any(_graded(row, task) for row, task in scores):
-        notes.append(
-            "narr.: narrations wholly right, mem.: F1 of what is remembered, in %, when a text was born."
-        )
+    if any(is_graded(row, task) for row, task in scores):
+        when = "when a text was requested" if clock == PAUSED else "when a text was requested → on delivery"
+        notes.append(f"narr.: narrations wholly right, mem.: F1 of what is remembered, {when}.")
         if len(rows) > 1:
             notes.append("Each row's are of the texts that it finished; the same texts are compared below.")
     if any(row["texts"][task]["n_oracle"] for row, task in scores):
@@ -121,7 +147,7 @@ def text_notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def say_texts(row: Mapping[str, Any]) -> list[str]:
-    """A line for each language task: how many texts the columns are of, and how they had aged."""
+    """A line for each language task: how many texts were graded, how right they were, and how stale."""
     return [_say_task(row, task) for task in row["texts"]]
 
 
@@ -139,65 +165,13 @@ def _labels(tasks: Sequence[Mapping[str, Any]], room: int | None) -> list[str]:
     return [f"{task['task_id']:2d} {language}" for task, language in zip(tasks, short, strict=True)]
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _Columns:
-    """Which columns of numbers the rows of a table need.
-
-    Attributes:
-        widths: Heading to characters.
-        texts: The language tasks with a column of scores.
-    """
-
-    widths: Mapping[str, int]
-    texts: Sequence[str]
-
-    @classmethod
-    def of(cls, rows: Sequence[Mapping[str, Any]]) -> Self:
-        """Those of rows that hold all there is."""
-        most = max((row["n_episodes"] for row in rows), default=0)
-        widths = {**_NUMBERS, "n": max(2, len(str(most)))}
-        if not any(row["n_errors"] for row in rows):
-            del widths["errors"]
-        return cls(widths=widths, texts=[task for task in _TEXTS if any(_graded(row, task) for row in rows)])
-
-    def room(self, width: int) -> int:
-        """What is left for the first column of a table that wide."""
-        numbers = sum(self.widths.values()) + len(self.widths) + (_TEXT_WIDTH + 1) * len(self.texts)
-        return max(11, width - numbers - 3)
-
-    def table(self, title: str | None, first: str, width: int) -> Table:
-        """The table, without rows."""
-        table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=0)
-        table.add_column(first, no_wrap=True, max_width=self.room(width))
-        for heading, characters in self.widths.items():
-            table.add_column(heading, justify="right", no_wrap=True, width=characters)
-        for task in self.texts:
-            table.add_column(_TEXTS[task], justify="right", no_wrap=True, width=_TEXT_WIDTH)
-        return table
-
-    def cells(self, row: Mapping[str, Any]) -> list[str]:
-        """The numbers of a row."""
-        low, high = row["pc_success_ci95"] or (None, None)
-        latency = row["latency_ms"]
-        return [
-            str(row["n_episodes"]),
-            "–" if row["pc_success"] is None else f"{row['pc_success']:.1f} %",
-            "–" if low is None else f"{low:.1f}–{high:.1f}",
-            _median(latency, "action"),
-            _median(latency, "frame"),
-            "–" if not row["tokens_per_s"] else f"{row['tokens_per_s']:.0f}",
-            *([str(row["n_errors"])] if "errors" in self.widths else []),
-            *(_when_born(row, task) for task in self.texts),
-        ]
+def _clock_of(runs: Sequence[Results]) -> str:
+    clock: str = runs[0]["clock"]
+    return clock
 
 
-def _graded(row: Mapping[str, Any], task: str) -> bool:
-    scores = row["texts"].get(task)
-    return scores is not None and scores["n_texts"] > scores["n_not_graded"]
-
-
-def _when_born(row: Mapping[str, Any], task: str) -> str:
-    return f"{row['texts'][task]['born'][HEADLINES[task]]['pc']:.0f}" if _graded(row, task) else "–"
+def _cells(columns: Sequence[Column], row: Mapping[str, Any]) -> list[str]:
+    return [column.cell(row) for column in columns]
 
 
 def _say_task(row: Mapping[str, Any], task: str) -> str:
@@ -206,13 +180,9 @@ def _say_task(row: Mapping[str, Any], task: str) -> str:
     line = f"{task}: {graded} of {counted(scores['n_texts'], 'text')} graded"
     if not graded:
         return f"{line}; what cannot be read is in no score (docs/language.md)."
-    born, arrived = (scores[when][HEADLINES[task]]["pc"] for when in ("born", "arrived"))
+    requested, delivered = (f"{scores[when][HEADLINES[task]]['pc']:.1f} %" for when in ("born", "arrived"))
+    right = _RIGHT[task].format(requested)
     late = scores["staleness_ms"]
-    return f"{line}, {born:.1f} % when born, {arrived:.1f} % when they arrived, {late:.0f} ms later."
-
-
-def _median(latency: Mapping[str, Mapping[str, float]], stage: str) -> str:
-    if stage not in latency:
-        return "–"
-    milliseconds = latency[stage]["p50"]
-    return f"{milliseconds:.1f}" if milliseconds < 1000 else f"{milliseconds:.0f}"
+    if not late:
+        return f"{line}; {right}, delivered at once."
+    return f"{line}; {right} when requested, {delivered} on delivery, {late:.0f} ms (simulated) later."

@@ -1,12 +1,13 @@
 """Language in results and leaderboard: where something was graded, with episodes as clusters."""
 
+import dataclasses
 import json
 
 import numpy as np
 import pytest
 
 from eval.leaderboard import leaderboard
-from eval.metrics.language_results import difference, percentage, summarize_language
+from eval.metrics.language_results import difference, mean_staleness_ms, percentage, summarize_language
 from eval.metrics.statistics import cluster_bootstrap_95
 from eval.metrics.success import summarize
 from eval.records.schema import Share, TextScores
@@ -41,8 +42,16 @@ def test_texts_count_alike_whatever_their_episode():
     row = summarize_language([episode(key(0), texts=scores(9, 10)), episode(key(1), texts=scores(0, 2))])
     assert row["narration"]["born"]["all"]["pc"] == pytest.approx(75)
     assert row["narration"]["born"]["all"]["n"] == 12
-    assert row["narration"]["staleness_ms"] == 100
-    assert row["narration"]["staleness_s"] == 0.5
+
+
+def test_staleness_is_simulated_time_over_all_texts_alike():
+    spoken = scores(9, 10)["narration"]
+    late = dataclasses.replace(spoken, texts=2, staleness_ms=7.0, staleness_s=4.0)
+    episodes = [episode(key(0), texts={"narration": spoken}), episode(key(1), texts={"narration": late})]
+    assert summarize_language(episodes)["narration"]["staleness_ms"] == pytest.approx(1e3 * (5 + 4) / 12)
+    both = [*episodes, episode(key(2), texts={"memory": dataclasses.replace(late, texts=8, staleness_s=2.0)})]
+    assert mean_staleness_ms(both) == pytest.approx(1e3 * (5 + 4 + 2) / 20)
+    assert mean_staleness_ms([episode(key(0))]) is None
 
 
 def test_an_interval_is_over_episodes_not_texts():

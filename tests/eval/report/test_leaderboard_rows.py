@@ -1,8 +1,11 @@
 """A row of a leaderboard says all that the results say, and runs that are unlike do not look alike."""
 
+import pytest
+
 from eval.leaderboard import leaderboard
 from eval.metrics.success import summarize
-from tests.eval.factory import RunBuilder
+from eval.records.schema import Share, TextScores
+from tests.eval.factory import RunBuilder, episode, key, query
 from tests.eval.report.boards import tables
 
 
@@ -86,3 +89,86 @@ def test_a_name_cannot_break_the_table(tmp_path):
     RunBuilder.at(tmp_path / "run", policy="a|b\nc").add_all("s")
     (rows,) = tables(leaderboard([tmp_path]))["libero_object"]
     assert rows[0]["policy"] == "a\0b c"
+
+
+def timed(path, *, seconds=6.0, hz=5.0, **manifest):
+    """A run of two solved episodes and an unsolved one that took so long and queried so often, and spoke."""
+    run = RunBuilder.at(path, **manifest)
+    shares = {"all": Share(hits=1, of=2)}
+    spoken = TextScores(
+        texts=2, not_graded=0, oracle=0, born=shares, arrived=shares, staleness_ms=7.0, staleness_s=1.5
+    )
+    for init_id, outcome in enumerate(("success", "success", "timeout")):
+        at = {"simulated_s": seconds, "queries": round(hz * seconds), "texts": {"narration": spoken}}
+        run.add(episode(key(init_id), outcome, **at), query(action=61.25, frame=61.25))
+    return run
+
+
+def test_a_run_under_a_clock_shows_simulated_time_and_not_the_machines(tmp_path):
+    config = {"clock": "fixed:100,500", "while_waiting": "hold"}
+    timed(tmp_path / "run", config=config)
+    markdown = leaderboard([tmp_path])
+    ((row,),) = tables(markdown)["libero_object"]
+    assert list(row) == [
+        *("#", "policy", "mode", "assets", "n", "success", "95 % interval"),
+        *("time to success (s)", "queries (Hz)", "narration (%), graded", "staleness (ms)", "errors", "run"),
+    ]
+    assert (row["time to success (s)"], row["queries (Hz)"], row["staleness (ms)"]) == ("6.0", "5.00", "750")
+    assert row["mode"] == "unified", "the heading says the clock"
+    assert "61.2" not in markdown
+    assert (
+        ", clock `fixed:100,500` (actions come 100 ms after the observation, and the next query can start "
+        "after 500 ms; until its actions come, the robot is held still):"
+    ) in markdown
+
+
+@pytest.mark.parametrize("clock", ["paused", "measured"])
+def test_the_machines_latency_is_shown_where_it_is_what_was_charged_or_nothing_was(tmp_path, clock):
+    timed(tmp_path / "run", config={"clock": clock})
+    markdown = leaderboard([tmp_path])
+    ((row,),) = tables(markdown)["libero_object"]
+    assert (row["action (ms)"], row["time to success (s)"]) == ("61.2 / 61.2", "6.0")
+    assert ("clock `measured`" in markdown) == (clock == "measured")
+
+
+def test_a_run_that_recorded_no_time_stands_beside_one_that_did(tmp_path):
+    timed(tmp_path / "new")
+    RunBuilder.at(tmp_path / "old").add_all("sst")
+    (rows,) = tables(leaderboard([tmp_path]))["libero_object"]
+    cells = {
+        row["run"]: (row["time to success (s)"], row["queries (Hz)"], row["staleness (ms)"]) for row in rows
+    }
+    assert cells == {"new": ("6.0", "5.00", "750"), "old": ("–", "–", "–")}
+
+
+def test_a_recording_and_its_replay_share_a_table_and_say_which_is_which(tmp_path):
+    timed(tmp_path / "a", config={"clock": "measured"})
+    timed(tmp_path / "b", config={"clock": "replay:runs/a"})
+    markdown = leaderboard([tmp_path])
+    (rows,) = tables(markdown)["libero_object"]
+    assert {row["run"]: row["mode"] for row in rows} == {
+        "a": "unified, measured, continue",
+        "b": "unified, replay:runs/a, continue",
+    }
+    assert "as fast as this machine serves it" in markdown
+    assert "as fast as recorded in runs/a" in markdown
+
+
+def test_other_clocks_are_other_tables_and_a_profile_names_its_device(tmp_path):
+    worlds = {
+        "paused": {},
+        "profile:jetson-thor": {
+            "clock": {
+                "kind": "profile",
+                "profile": {"device": "Jetson AGX Thor"},
+                "while_waiting": "continue",
+            }
+        },
+    }
+    for name, (clock, said) in zip("ab", worlds.items(), strict=True):
+        protocol = {"libero_object": {"assets": {"name": "real", "digest": "d1ge57000000"}, **said}}
+        timed(tmp_path / name, protocol=protocol, config={"clock": clock})
+    markdown = leaderboard([tmp_path])
+    assert [len(rows) for rows in tables(markdown)["libero_object"]] == [1, 1]
+    assert "as fast as Jetson AGX Thor would serve it (profile jetson-thor); until its actions" in markdown
+    assert markdown.count(", clock `") == 1

@@ -1,10 +1,13 @@
 """`python -m eval.media`: from a finished run to the README's picture, clip and table, again and again."""
 
+import dataclasses
+
 import pytest
 from PIL import Image
 
 from configs.cli import run_app
 from eval.media import BEGIN, END, app
+from eval.records.schema import Share, TextScores
 from tests.eval.conftest import evaluate
 from tests.eval.factory import RunBuilder, episode, key
 from tests.eval.rollout.test_arms import ASKED, begin, stage
@@ -74,6 +77,41 @@ def test_a_finished_run_becomes_picture_clip_and_table(tmp_path, readme, stage):
         assert clip.n_frames == 2
     assert call(arms[1].folder.path, readme) == 0
     assert readme.read_text() == page
+
+
+def let_time_pass(arm, *, seconds):
+    """Turn a recorded run into one under a clock, in which every episode took so long."""
+    manifest = arm.folder.read_manifest()
+    charged = {"kind": "profile", "profile": {"device": "Jetson AGX Thor"}, "while_waiting": "continue"}
+    protocol = {suite: {**world, "clock": charged} for suite, world in manifest["protocol"].items()}
+    config = {**manifest["config"], "clock": "profile:jetson-thor", "while_waiting": "continue"}
+    arm.folder.write_manifest({**manifest, "protocol": protocol, "config": config})
+    shares = {"born": {"all": Share(hits=3, of=4)}, "arrived": {"all": Share(hits=1, of=4)}}
+    late = TextScores(texts=4, not_graded=0, oracle=0, staleness_ms=7.0, staleness_s=3.0, **shares)
+    for result in arm.folder.episodes().values():
+        timed = {"simulated_s": seconds, "queries": 12, "texts": {"narration": late}}
+        arm.folder.append(dataclasses.replace(result, **timed))
+
+
+def test_a_run_under_a_clock_shows_what_was_charged_and_says_by_which_device(tmp_path, readme, stage, capsys):
+    arms = begin(tmp_path / "runs", ASKED.model_copy(update={"video": "all", "task_ids": (0,)}))
+    evaluate(*arms)
+    for arm, seconds in zip(arms, (8.0, 4.0), strict=True):
+        let_time_pass(arm, seconds=seconds)
+    capsys.readouterr()
+    assert command(arms[0].folder.path) == 0
+    printed = capsys.readouterr().out
+    for part in (
+        "| time to success | query rate | narration right | memory F1 | texts delivered after |",
+        "| `isolated` | 2 of 2 | 34 – 100 % | 8.0 s | 1.50 Hz | 75.0 → 25.0 % | – | 750 ms |",
+        "| `unified` | 2 of 2 | 34 – 100 % | 4.0 s | 3.00 Hz | 75.0 → 25.0 % | – | 750 ms |",
+        "each played in both before the next; outcomes that differ in 0 of 2.",
+        "Simulated time passes while the policy computes: the policy is as fast as Jetson AGX Thor would",
+        "(profile jetson-thor); until its actions come, the robot goes on with the chunk before.",
+        "Played on ",
+    ):
+        assert part in printed
+    assert "bit for bit" not in printed
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,44 @@
+"""A run's clock and waiting rule in words, for headings and captions."""
+
+from eval.records.reader import RunIdentity
+
+PAUSED = "paused"
+MEASURED = "measured"
+
+_WAITING = {
+    "continue": "until its actions come, the robot goes on with the chunk before",
+    "hold": "until its actions come, the robot is held still",
+}
+
+
+def say_clock(clock: str, while_waiting: str, *, device: str | None = None) -> str:
+    """How long the policy computes in simulated time, and what the robot does meanwhile.
+
+    Args:
+        clock: As `--clock` takes it, other than `paused`: `fixed:A[,B]`, `profile:NAME`, `measured` or
+            `replay:RUN`.
+        while_waiting: As `--while-waiting` takes it.
+        device: The device of its profile, where that is known.
+    """
+    return f"{_say_latency(clock, device)}; {_WAITING.get(while_waiting, while_waiting)}"
+
+
+def say_clock_of(run: RunIdentity) -> str:
+    """The same of a recorded run."""
+    return say_clock(run.clock, run.while_waiting, device=run.clock_device)
+
+
+def clock_label(run: RunIdentity) -> str:
+    """A run's clock and waiting rule as options spell them, in one cell."""
+    return run.clock if run.clock == PAUSED else f"{run.clock}, {run.while_waiting}"
+
+
+def _say_latency(clock: str, device: str | None) -> str:
+    kind, _, given = clock.partition(":")
+    if kind == "fixed":
+        actions, _, busy = given.partition(",")
+        then = f"the next query can start after {busy} ms" if busy else "the next query can start then"
+        return f"actions come {actions} ms after the observation, and {then}"
+    served_by = f"{device} would serve it (profile {given})" if device else f"profile {given} says"
+    speeds = {"profile": served_by, "measured": "this machine serves it", "replay": f"recorded in {given}"}
+    return f"the policy is as fast as {speeds.get(kind, clock)}"

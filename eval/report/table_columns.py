@@ -1,0 +1,164 @@
+"""The columns of numbers in a run's table: which ones there are under its clock, and which have room."""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from rich import box
+from rich.table import Table
+
+from eval.metrics.language import HEADLINES
+from eval.report.clock_words import PAUSED
+
+Row = Mapping[str, Any]
+"""A row of results, as `eval.metrics.success.aggregate` makes it."""
+
+TEXT_HEADINGS = {"narration": "narr.", "memory": "mem."}
+
+_LEAST_ROOM = 11
+"""Characters of the first column in a table that is too narrow for everything."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Column:
+    """One column of numbers.
+
+    Attributes:
+        heading: What it shows, with its unit in a second line.
+        width: Characters.
+        cell: From a row of results to what the table says of it.
+        optional: Place in the order in which columns give way to the first one, 1 first; None if never.
+    """
+
+    heading: str
+    width: int
+    cell: Callable[[Row], str]
+    optional: int | None = None
+
+
+def fitting_columns(rows: Sequence[Row], *, clock: str, width: int, label: int) -> list[Column]:
+    """The columns that rows with all there is need, less those that leave no room for the first column.
+
+    Args:
+        rows: The most comprehensive rows of the table.
+        clock: The runs' clock: `paused` shows the machine's latency, all others what they charged.
+        width: Characters of the whole table.
+        label: Characters that the first column needs.
+    """
+    columns = _columns(rows, clock)
+    for last in sorted(column.optional for column in columns if column.optional is not None):
+        if first_column_room(columns, width) >= label:
+            break
+        columns = [column for column in columns if column.optional != last]
+    return columns
+
+
+def first_column_room(columns: Sequence[Column], width: int) -> int:
+    """What the columns leave for the first one in a table that wide, characters."""
+    return max(_LEAST_ROOM, width - sum(column.width + 1 for column in columns) - 3)
+
+
+def empty_table(title: str | None, first: str, columns: Sequence[Column], width: int) -> Table:
+    """A table without rows."""
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=0)
+    table.add_column(first, no_wrap=True, max_width=first_column_room(columns, width), vertical="bottom")
+    for column in columns:
+        table.add_column(column.heading, justify="right", no_wrap=True, width=column.width, vertical="bottom")
+    return table
+
+
+def is_graded(row: Row, task: str) -> bool:
+    """Whether a text of the language task could be graded."""
+    scores = row["texts"].get(task)
+    return scores is not None and scores["n_texts"] > scores["n_not_graded"]
+
+
+def is_timed(row: Row) -> bool:
+    """Whether an episode recorded its simulated time."""
+    return row["query_hz"] is not None
+
+
+def _columns(rows: Sequence[Row], clock: str) -> list[Column]:
+    most = max((row["n_episodes"] for row in rows), default=0)
+    tasks = [task for task in TEXT_HEADINGS if any(is_graded(row, task) for row in rows)]
+    errors = Column(heading="errors", width=6, cell=lambda row: str(row["n_errors"]))
+    return [
+        Column(heading="n", width=max(2, len(str(most))), cell=lambda row: str(row["n_episodes"])),
+        Column(heading="success", width=7, cell=_success),
+        Column(heading="95 %", width=10, cell=_interval),
+        *([_TIME] if any(map(is_timed, rows)) else []),
+        *(_MEASURED if clock == PAUSED else _CHARGED),
+        *([errors] if any(row["n_errors"] for row in rows) else []),
+        *(_text_column(task, clock) for task in tasks),
+    ]
+
+
+def _text_column(task: str, clock: str) -> Column:
+    """Under a clock with the score on delivery, which is what latency costs."""
+    heading = f"{TEXT_HEADINGS[task]}\n%"
+    if clock == PAUSED:
+        return Column(heading=heading, width=5, cell=lambda row: _score(row, task, "born"))
+    return Column(heading=heading, width=7, cell=lambda row: _scores(row, task))
+
+
+def _success(row: Row) -> str:
+    return "–" if row["pc_success"] is None else f"{row['pc_success']:.1f} %"
+
+
+def _interval(row: Row) -> str:
+    low, high = row["pc_success_ci95"] or (None, None)
+    return "–" if low is None else f"{low:.1f}–{high:.1f}"
+
+
+def _time(row: Row) -> str:
+    times = row["time_to_success_s"]
+    return "–" if times is None else f"{times['median']:.1f}"
+
+
+def _query_hz(row: Row) -> str:
+    rate = row["query_hz"]
+    return "–" if rate is None else f"{rate:.2f}" if rate < 10 else f"{rate:.1f}"
+
+
+def _held(row: Row) -> str:
+    return "–" if row["pc_held"] is None else f"{row['pc_held']:.0f}"
+
+
+def _stale(row: Row) -> str:
+    return "–" if row["staleness_ms"] is None else f"{row['staleness_ms']:.0f}"
+
+
+def _tokens(row: Row) -> str:
+    return "–" if not row["tokens_per_s"] else f"{row['tokens_per_s']:.0f}"
+
+
+def _scores(row: Row, task: str) -> str:
+    """When requested → on delivery."""
+    return "→".join(_score(row, task, when) for when in ("born", "arrived")) if is_graded(row, task) else "–"
+
+
+def _score(row: Row, task: str, when: str) -> str:
+    return f"{row['texts'][task][when][HEADLINES[task]]['pc']:.0f}" if is_graded(row, task) else "–"
+
+
+def _median(row: Row, stage: str) -> str:
+    if stage not in row["latency_ms"]:
+        return "–"
+    milliseconds = row["latency_ms"][stage]["p50"]
+    return f"{milliseconds:.1f}" if milliseconds < 1000 else f"{milliseconds:.0f}"
+
+
+_TIME = Column(heading="time\ns", width=5, cell=_time)
+
+_MEASURED = (
+    Column(heading="action\nms", width=6, cell=lambda row: _median(row, "action"), optional=3),
+    Column(heading="frame\nms", width=6, cell=lambda row: _median(row, "frame"), optional=2),
+    Column(heading="tok/s", width=5, cell=_tokens, optional=1),
+)
+"""What this machine took, which no other clock charges."""
+
+_CHARGED = (
+    Column(heading="query\nHz", width=5, cell=_query_hz),
+    Column(heading="held\n%", width=4, cell=_held, optional=1),
+    Column(heading="stale\nms", width=5, cell=_stale, optional=2),
+)

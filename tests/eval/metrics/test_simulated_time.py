@@ -1,0 +1,69 @@
+"""Time to success, query rate and time spent waiting are over what was recorded of graded episodes."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eval.metrics.simulated_time import summarize_time
+from eval.metrics.success import summarize
+from tests.eval.factory import RunBuilder, episode, key
+
+SOLVED = [
+    episode(key(0), steps=100, queries=20, simulated_s=5.0),
+    episode(key(1), steps=60, queries=6, simulated_s=3.0, held_steps=3, skipped_actions=4),
+    episode(key(2), steps=240, queries=40, simulated_s=12.0, held_steps=30, continued_steps=80),
+]
+UNSOLVED = [
+    episode(key(3), "timeout", steps=280, queries=14, simulated_s=14.0, held_steps=67, skipped_actions=16),
+    episode(key(4), "invalid_action", steps=20, queries=20, simulated_s=1.0),
+]
+ERROR = episode(key(5), "error", steps=100, queries=900, simulated_s=0.1, held_steps=100)
+UNRECORDED = [episode(key(6)), episode(key(7), "timeout")]
+
+
+def test_a_mixture_of_outcomes_adds_up_as_by_hand(tmp_path):
+    run = RunBuilder.at(tmp_path / "run")
+    for result in (*SOLVED, *UNSOLVED, ERROR, *UNRECORDED):
+        run.add(result)
+    results = summarize(run.path)
+    for row in (results["overall"], results["per_suite"]["libero_object"], results["per_task"][0]):
+        assert row["time_to_success_s"] == {"mean": pytest.approx(20 / 3), "median": 5.0, "n": 3}
+        assert row["query_hz"] == pytest.approx(100 / 35)
+        assert row["pc_held"] == pytest.approx(100 * 100 / 700)
+        assert row["pc_continued"] == pytest.approx(100 * 80 / 700)
+        assert row["skipped_per_query"] == pytest.approx(20 / 100)
+    assert results["overall"]["n_success"] == 4, "an episode that recorded no time is solved all the same"
+
+
+def test_what_is_not_recorded_is_not_zero():
+    assert set(summarize_time(UNRECORDED).values()) == {None}
+    assert set(summarize_time([]).values()) == {None}
+
+
+def test_without_a_solved_episode_there_is_no_time_but_a_rate():
+    row = summarize_time(UNSOLVED)
+    assert row["time_to_success_s"] is None
+    assert row["query_hz"] == pytest.approx(34 / 15)
+
+
+def test_an_episode_that_ends_before_time_passes_divides_by_nothing():
+    at_once = episode(key(0), "invalid_action", steps=0, queries=1, simulated_s=0.0)
+    row = summarize_time([at_once])
+    assert (row["query_hz"], row["pc_held"], row["skipped_per_query"]) == (None, None, 0)
+    assert summarize_time([at_once, SOLVED[0]])["query_hz"] == pytest.approx(21 / 5)
+
+
+@given(st.permutations([*SOLVED, *UNSOLVED, *UNRECORDED]), st.integers(1, 3))
+def test_neither_order_nor_repetition_changes_rates(episodes, times):
+    once, again = summarize_time([*SOLVED, *UNSOLVED]), summarize_time(episodes * times)
+    for name in ("query_hz", "pc_held", "pc_continued", "skipped_per_query"):
+        assert again[name] == pytest.approx(once[name])
+    assert again["time_to_success_s"]["median"] == once["time_to_success_s"]["median"]
+
+
+def test_results_say_their_clock(tmp_path):
+    paused = summarize(RunBuilder.at(tmp_path / "paused").path)
+    assert (paused["clock"], paused["while_waiting"]) == ("paused", "continue")
+    config = {"clock": "fixed:100,500", "while_waiting": "hold"}
+    clocked = summarize(RunBuilder.at(tmp_path / "clocked", config=config).path)
+    assert (clocked["clock"], clocked["while_waiting"]) == ("fixed:100,500", "hold")
