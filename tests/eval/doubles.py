@@ -73,7 +73,7 @@ class FakePolicy:
         return reply(
             timings_ms={"action": 2.0, "frame": 5.0},
             requested=(TextRequest(task="narration", request_id=query, query=query),),
-            finished=(_text(query - 1),) if query else (),
+            finished=(text_finished(query - 1),) if query else (),
             tokens=3,
         )
 
@@ -86,8 +86,9 @@ def reply(**parts: Any) -> Reply:
     return Reply(**{"timings_ms": {}, **parts})
 
 
-def _text(query: int) -> TextFinished:
-    return TextFinished(
+def text_finished(query: int, **changes: Any) -> TextFinished:
+    """A text that was requested in a query and finished in the next one, but for the changes."""
+    whole = TextFinished(
         task="narration",
         request_id=query,
         requested_query=query,
@@ -97,6 +98,7 @@ def _text(query: int) -> TextFinished:
         reason="stop",
         latency_ms=5.0,
     )
+    return dataclasses.replace(whole, **changes)
 
 
 def opened(policy: Policy, inputs: Mapping[str, Any] | None = None) -> OpenPolicy:

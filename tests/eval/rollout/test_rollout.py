@@ -5,7 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from configs.schema import RunConfig
+from eval.rollout.clock import find_clock
 from eval.rollout.rollout import ActionError, executable, rollout
+from eval.rollout.timeline import Waiting
 from sim_envs.fake import FakeWorld
 from sim_envs.world import EpisodeKey
 from tests.eval.doubles import FakePolicy, libero_object
@@ -123,3 +126,74 @@ def test_a_nan_is_refused_even_beyond_what_would_be_executed():
     actions[9, 6] = np.nan
     with pytest.raises(ActionError, match="action 9 holds nan in dimension 6"):
         executable(actions, least=5, width=7)
+
+
+def timed(latency: str, *, waiting: str = "continue", world: FakeWorld | None = None, **limits):
+    """The queries of an episode on a clock with a fixed latency; a control step is 50 ms."""
+    return list(
+        rollout(
+            world or FakeWorld(),
+            FakePolicy(actions=np.arange(70.0).reshape(10, 7)),
+            KEY,
+            libero_object(**{"max_steps": 20, "replan_steps": 5, **limits}),
+            clock=find_clock(RunConfig(clock=f"fixed:{latency}"), [KEY]),
+            waiting=Waiting(waiting),
+            picture_steps=4,
+        )
+    )
+
+
+def test_an_episode_that_is_solved_while_the_policy_computes_ends_there():
+    queries = timed("100,400", world=FakeWorld(success_at=9))
+    assert [query.steps for query in queries] == [8, 1]
+    assert queries[-1].success
+    assert (queries[-1].actions_step, queries[-1].free_step) == (10, 16)
+    assert queries[-1].continued == 1
+
+
+def test_the_step_limit_counts_the_steps_of_waiting():
+    world = FakeWorld()
+    queries = timed("150,600", world=world, max_steps=14, waiting="hold")
+    assert [query.steps for query in queries] == [12, 2]
+    assert [query.held for query in queries] == [3, 2]
+    assert world.steps == 14
+
+
+def test_a_text_is_delivered_at_the_control_step_in_which_its_last_token_is_known():
+    queries = timed("100,400")
+    assert [query.step for query in queries] == [0, 8, 16]
+    (delivery,) = queries[1].deliveries
+    assert delivery.step == 8 + 8
+    assert delivery.truth == FakeWorld(steps=16).truth()
+    assert queries[1].truth == FakeWorld(steps=8).truth() != delivery.truth
+
+
+def test_a_text_that_is_known_after_the_end_of_the_episode_is_not_delivered():
+    last = timed("100,400")[2]
+    assert not last.deliveries
+    assert [text.request_id for text in last.undelivered] == [1]
+
+
+def test_pictures_between_queries_are_as_far_apart_as_was_asked_and_none_is_of_a_query():
+    queries = timed("100,400")
+    assert [[picture.step for picture in query.pictures] for query in queries] == [[4], [12], []]
+
+
+def test_looking_between_queries_changes_nothing_of_what_is_executed():
+    clock = find_clock(RunConfig(clock="fixed:100,400"), [KEY])
+    policy = FakePolicy(actions=np.arange(70.0).reshape(10, 7))
+    unseen = rollout(FakeWorld(), policy, KEY, libero_object(max_steps=20, replan_steps=5), clock=clock)
+    assert [query.spans for query in unseen] == [query.spans for query in timed("100,400")]
+
+
+@given(act=st.integers(0, 9), busy=st.integers(0, 9), success_at=st.integers(1, 30), hold=st.booleans())
+def test_what_the_records_count_is_what_was_executed(act, busy, success_at, hold):
+    world = FakeWorld(success_at=success_at)
+    latency = f"{50 * act},{50 * (act + busy)}"
+    queries = timed(latency, world=world, waiting="hold" if hold else "continue")
+    assert sum(query.steps for query in queries) == world.steps == min(success_at, 20)
+    for query in queries:
+        sources = [(span.chunk, span.steps) for span in query.spans]
+        assert sum(steps for _, steps in sources) == query.steps
+        assert sum(steps for chunk, steps in sources if chunk is None) == query.held
+        assert sum(steps for chunk, steps in sources if chunk == query.index - 1) == query.continued

@@ -1,0 +1,226 @@
+"""Clocks: what a query is charged, and what is refused before anything runs."""
+
+import json
+
+import numpy as np
+import pytest
+
+from configs.errors import UsageError
+from configs.schema import RunConfig
+from eval.records.run_folders import find_unfinished, new_run
+from eval.records.schema import RunFolder
+from eval.rollout.clock import PAUSED, Call, ReplayError, UnpricedError, find_clock
+from eval.rollout.pricing import Pricing
+from eval.rollout.rollout import rollout
+from eval.rollout.timeline import Waiting
+from oxygen.serving.requests import DecodeWork
+from sim_envs.fake import FakeWorld
+from sim_envs.world import EpisodeKey
+from tests.eval.conftest import CONFIG, evaluate
+from tests.eval.doubles import FakePolicy, libero_object, reply
+from tests.eval.doubles import text_finished as text
+
+KEY = EpisodeKey(suite="libero_object", task_id=0, init_id=0, seed=7)
+
+
+def clock(name: str, **config):
+    return find_clock(RunConfig(clock=name, **config), [KEY])
+
+
+def call(**changes) -> Call:
+    return Call(**{"key": KEY, "query": 0, "act_ms": 40.0, **changes})
+
+
+def test_paused_charges_nothing():
+    assert clock("paused") is PAUSED
+    latency = PAUSED.latency(call(reply=reply(finished=(text(0),)), settle_ms=9.0))
+    assert (latency.actions_ms, latency.busy_ms, list(latency.texts_ms)) == (0, 0, [0])
+
+
+@pytest.mark.parametrize(("name", "expected"), [("fixed:130", (130, 130)), ("fixed:80,500.5", (80, 500.5))])
+def test_fixed_charges_what_it_says_and_texts_come_at_its_end(name, expected):
+    latency = clock(name).latency(call(reply=reply(finished=(text(0), text(1)))))
+    assert (latency.actions_ms, latency.busy_ms) == expected
+    assert list(latency.texts_ms) == [expected[1]] * 2
+
+
+def test_measured_charges_this_machine_and_nothing_of_what_the_caller_did():
+    known = clock("measured").latency(call())
+    assert known.actions_ms == known.busy_ms == 40
+    said = reply(timings_ms={"decode": 25.0, "advance": 9e9}, finished=(text(0, after_ms=55.0),))
+    latency = clock("measured").latency(call(reply=said, settle_ms=1.0))
+    assert (latency.actions_ms, latency.busy_ms, list(latency.texts_ms)) == (40, 65, [55])
+    silent = clock("measured").latency(call(reply=reply(), settle_ms=7.0))
+    assert silent.busy_ms == 47
+
+
+def test_a_profile_charges_the_work_that_the_engine_reports():
+    profiled = clock("profile:jetson-thor", mode="isolated")
+    work = (
+        DecodeWork(prefills=1, forks=1, steps=9, batch=1),
+        DecodeWork(prefills=1, forks=1, steps=4, batch=1),
+    )
+    said = reply(work=work, finished=(text(0, job=1, job_steps=3),))
+    pricing = Pricing(profiled.profile, "isolated")
+    latency = profiled.latency(call(reply=said))
+    assert latency.actions_ms == profiled.latency(call()).actions_ms == pricing.action_ms
+    assert (
+        latency.busy_ms
+        == pricing.busy_ms(work)
+        > latency.texts_ms[0]
+        == pricing.text_ms(work, job=1, steps=3)
+    )
+
+
+def test_a_profile_cannot_price_a_policy_that_reports_nothing(policy, tmp_path):
+    with pytest.raises(UnpricedError, match="does not say what it computed"):
+        clock("profile:jetson-thor").latency(call(reply=reply(work=None)))
+    run = new_run(tmp_path, CONFIG.model_copy(update={"clock": "profile:jetson-thor"}))
+    with pytest.raises(UsageError, match="not served by it; choose another clock"):
+        evaluate(run)
+    assert not run.folder.path.exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("pasued", "clock 'pasued'"),
+        ("paused:3", "paused takes nothing"),
+        ("measured:x", "measured takes nothing"),
+        ("fixed", "write fixed:A,B"),
+        ("fixed:", "write fixed:A,B"),
+        ("fixed:a", "write fixed:A,B"),
+        ("fixed:1,2,3", "write fixed:A,B"),
+        ("fixed:-1", "write fixed:A,B"),
+        ("fixed:nan", "write fixed:A,B"),
+        ("fixed:0,inf", "write fixed:A,B"),
+        ("fixed:300,100", "write fixed:100,300"),
+        ("profile:jetson", "jetson-thor"),
+        ("profile:", "jetson-thor"),
+        ("profile:nowhere.yaml", "no such file"),
+        ("replay:nowhere", "not a run"),
+    ],
+)
+def test_what_is_no_clock_is_refused_in_one_line(name, problem):
+    with pytest.raises(UsageError, match=problem) as refused:
+        clock(name)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_mode_that_a_profile_cannot_price_is_refused():
+    with pytest.raises(UsageError, match=r"jetson-thor.*parallel"):
+        clock("profile:jetson-thor", mode="parallel")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"while_waiting": "hold"},
+        {"replan_steps": "asap"},
+        {"deadline_ms": 90.0, "clock": "fixed:1"},
+        {"deadline_ms": 90.0, "clock": "profile:h200"},
+    ],
+)
+def test_options_that_a_clock_has_no_use_for_are_refused(options):
+    with pytest.raises(ValueError, match="clock"):
+        RunConfig(**options)
+
+
+def records(folder: RunFolder) -> list[dict]:
+    """What a run recorded, without what is of this machine."""
+    machine = ("timings_ms", "latency_ms", "policy_s", "wall_s", "times", "compiles_after_warm_up")
+
+    def timeless(value):
+        if isinstance(value, dict):
+            return {key: timeless(each) for key, each in value.items() if key not in machine}
+        return [timeless(each) for each in value] if isinstance(value, list) else value
+
+    files = [folder.episodes_path, *sorted((folder.path / "queries").iterdir())]
+    return [timeless(json.loads(line)) for file in files for line in file.read_text().splitlines()]
+
+
+def run_on(tmp_path, name: str, **changes) -> RunFolder:
+    run = new_run(tmp_path, CONFIG.model_copy(update={"clock": name, **changes}))
+    evaluate(run)
+    return run.folder
+
+
+def test_zero_latency_is_paused_bit_for_bit(policy, tmp_path):
+    timed = ("latency", "actions_step", "free_step", "continued", "held", "skipped", "spans")
+    paused, zero = (records(run_on(tmp_path, name)) for name in ("paused", "fixed:0"))
+    assert [{key: value for key, value in record.items() if key not in timed} for record in zero] == paused
+
+
+def test_a_replay_repeats_a_measured_run_bit_for_bit(policy, tmp_path):
+    measured = run_on(tmp_path, "measured")
+    again = run_on(tmp_path, f"replay:{measured.path}")
+    assert records(again) == records(measured)
+    hashes = [folder.read_manifest()["protocol_hash"] for folder in (measured, again)]
+    assert hashes[0] == hashes[1], "a replay is the same protocol"
+
+
+def test_a_replay_needs_the_mode_the_episodes_and_a_clock(policy, tmp_path):
+    measured, paused = run_on(tmp_path, "measured"), run_on(tmp_path, "paused")
+    for clock_of, changes, problem in (
+        (paused, {}, "nothing to replay"),
+        (measured, {"mode": "isolated"}, "mode unified"),
+        (measured, {"init_ids": (5,)}, "has no episode"),
+    ):
+        with pytest.raises(UsageError, match=problem):
+            run_on(tmp_path, f"replay:{clock_of.path}", **changes)
+
+
+def test_a_replay_that_goes_otherwise_is_an_error_of_the_episode(policy, tmp_path):
+    measured = run_on(tmp_path, "measured")
+    replayed = find_clock(CONFIG.model_copy(update={"clock": f"replay:{measured.path}"}), [])
+    key = next(iter(measured.episodes()))
+    with pytest.raises(ReplayError, match="this is one more"):
+        replayed.latency(call(key=key, query=99))
+    with pytest.raises(ReplayError, match="texts were finished"):
+        replayed.latency(call(key=key, reply=reply(finished=(text(0), text(1)))))
+
+
+@pytest.mark.parametrize("name", ["fixed:120,400", "replay"])
+def test_a_run_that_was_interrupted_and_resumed_equals_one_that_was_not(policy, tmp_path, name):
+    if name == "replay":
+        name = f"replay:{run_on(tmp_path / 'measured', 'measured').path}"
+    whole = run_on(tmp_path / "whole", name)
+    policy.interrupted_at = policy.queries + 3
+    with pytest.raises(KeyboardInterrupt):
+        run_on(tmp_path / "parts", name)
+    (again,) = find_unfinished(tmp_path / "parts", {})
+    evaluate(again)
+    assert records(again.folder) == records(whole)
+
+
+def test_clock_and_waiting_rule_are_part_of_the_protocol(policy, tmp_path):
+    options = [
+        {"clock": "paused"},
+        {"clock": "fixed:100"},
+        {"clock": "fixed:100,200"},
+        {"clock": "fixed:100,200", "while_waiting": "hold"},
+        {"clock": "measured"},
+    ]
+    hashes = [
+        run_on(tmp_path, **{"name": each.pop("clock"), **each}).read_manifest()["protocol_hash"]
+        for each in options
+    ]
+    assert len(set(hashes)) == len(options)
+
+
+def test_what_is_held_is_the_suites_hold_action(tmp_path, monkeypatch):
+    class Listening(FakeWorld):
+        def advance(self, actions):
+            given.extend(actions.tolist())
+            return super().advance(actions)
+
+    given: list[list[float]] = []
+    chunk = np.full((10, 7), 0.5)
+    suite = libero_object(max_steps=8, replan_steps=4)
+    list(
+        rollout(
+            Listening(), FakePolicy(actions=chunk), KEY, suite, clock=clock("fixed:100"), waiting=Waiting.HOLD
+        )
+    )
+    opened_gripper, closed = [0.0] * 6 + [-1.0], [0.0] * 6 + [0.5]
+    assert given == [opened_gripper] * 2 + [[0.5] * 7] * 4 + [closed] * 2

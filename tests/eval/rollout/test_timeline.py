@@ -1,0 +1,171 @@
+"""What is executed when: timelines worked out by hand, and what holds for all of them."""
+
+import itertools
+import string
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eval.rollout.timeline import Timeline, Waiting, steps_in
+
+HZ = 20.0
+STEP_MS = 1e3 / HZ
+
+
+def played(latencies, *, replan, horizon, limit, waiting="continue"):
+    """The timeline of an episode, a word for each control step, and its queries' records.
+
+    `|` is a query, `b3` action 3 of the second query's chunk, `-` a step in which the robot is held.
+    """
+    timeline = Timeline(control_hz=HZ, replan_steps=replan, waiting=Waiting(waiting), max_steps=limit)
+    words, queries = [], []
+    for actions, busy in latencies:
+        if timeline.is_over:
+            break
+        timeline.issue()
+        words.append("|")
+        timeline.actions_after(actions * STEP_MS, horizon=horizon)
+        words += executed(timeline)
+        timeline.busy_for(busy * STEP_MS)
+        words += executed(timeline)
+        times = (timeline.issued, timeline.actions_at, timeline.free_at)
+        queries.append((*times, timeline.continued, timeline.skipped, timeline.held))
+    assert timeline.is_over, "the test gives too few latencies"
+    return " ".join(words), queries
+
+
+def executed(timeline):
+    words = []
+    while span := timeline.next_span():
+        words += [
+            "-" if span.chunk is None else f"{string.ascii_letters[span.chunk % 52]}{span.first + number}"
+            for number in range(span.steps)
+        ]
+        timeline.advance(span, span.steps)
+    return words
+
+
+TIMELINES = {
+    "no wait": (
+        {"latencies": [(0, 0)] * 3, "replan": 3, "horizon": 5, "limit": 7},
+        "| a0 a1 a2 | b0 b1 b2 | c0",
+    ),
+    "no chunk before the first query, and a wait shorter than replan": (
+        {"latencies": [(2, 2)] * 4, "replan": 4, "horizon": 5, "limit": 14},
+        "| - - a0 a1 | a2 a3 b2 b3 | b4 - c1 c2 | c3 c4",
+    ),
+    "held steps overtake nothing": (
+        {"latencies": [(1, 6)] * 3, "replan": 2, "horizon": 4, "limit": 13},
+        "| - a0 a1 a2 a3 - | - b0 b1 b2 b3 - | -",
+    ),
+    "a wait longer than the chunk, which overtakes the whole next one": (
+        {"latencies": [(7, 7)] * 4, "replan": 2, "horizon": 3, "limit": 24},
+        "| - - - - - - - | a0 a1 a2 - - - - | - - - - - - - | c0 c1 c2",
+    ),
+    "a k that changes": (
+        {"latencies": [(0, 0), (2, 5), (0, 1), (3, 3), (1, 1)], "replan": 3, "horizon": 6, "limit": 15},
+        "| a0 a1 a2 | a3 a4 b2 b3 b4 | c0 c1 c2 | c3 c4 c5 | d3",
+    ),
+    "held while waiting": (
+        {"latencies": [(2, 2)] * 3, "replan": 4, "horizon": 5, "limit": 14, "waiting": "hold"},
+        "| - - a0 a1 a2 a3 | - - b0 b1 b2 b3 | - -",
+    ),
+    "held while waiting, busy for longer than the chunk": (
+        {"latencies": [(1, 6)] * 2, "replan": 2, "horizon": 3, "limit": 9, "waiting": "hold"},
+        "| - a0 a1 a2 - - | - b0 b1",
+    ),
+    "as soon as the policy is free": (
+        {"latencies": [(1, 3)] * 3, "replan": 1, "horizon": 4, "limit": 9},
+        "| - a0 a1 | a2 b1 b2 | b3 c1 c2",
+    ),
+    "as soon as the policy is free, and a chunk that is replaced as it comes": (
+        {"latencies": [(2, 2)] * 4, "replan": 1, "horizon": 6, "limit": 8},
+        "| - - | a0 a1 | b2 b3 | c2 c3",
+    ),
+    "the limit while waiting": (
+        {"latencies": [(0, 0), (4, 9)], "replan": 2, "horizon": 3, "limit": 5},
+        "| a0 a1 | a2 - -",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TIMELINES)
+def test_a_timeline_is_the_one_worked_out_by_hand(name):
+    case, expected = TIMELINES[name]
+    assert played(**case)[0] == expected
+
+
+def test_a_query_knows_when_it_was_issued_answered_and_over_and_what_was_executed():
+    _, queries = played([(2, 2), (2, 7), (0, 0)], replan=4, horizon=5, limit=14)
+    # "| - - a0 a1 | a2 a3 b2 b3 b4 - - | c0 c1 c2"
+    assert queries == [(0, 2, 2, 0, 0, 2), (4, 6, 11, 2, 2, 2), (11, 11, 11, 0, 0, 0)]
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "steps"),
+    [(0, 0), (1e-12, 0), (0.1, 1), (50, 1), (50.001, 2), (150, 3), (151, 4), (-3, 0)],
+)
+def test_latencies_are_rounded_up_to_whole_control_steps(milliseconds, steps):
+    assert steps_in(milliseconds, HZ) == steps
+
+
+def test_sums_of_milliseconds_that_miss_a_whole_step_by_rounding_do_not_cost_one_more():
+    assert steps_in(0.1 + 0.2, 10_000) == steps_in(0.3, 10_000) == 3
+
+
+LATENCIES = st.lists(
+    st.tuples(st.integers(0, 12), st.integers(0, 12)).map(sorted).map(tuple), min_size=1, max_size=6
+).map(lambda some: list(itertools.islice(itertools.cycle(some), 60)))
+CASES = {
+    "latencies": LATENCIES,
+    "replan": st.integers(1, 8),
+    "horizon": st.integers(1, 12),
+    "limit": st.integers(1, 60),
+    "waiting": st.sampled_from(["continue", "hold"]),
+}
+
+
+@given(**CASES)
+def test_every_control_step_has_exactly_one_source_that_exists_by_then(**case):
+    line, queries = played(**case)
+    words = line.split()
+    assert len(words) - words.count("|") == case["limit"]
+    step = 0
+    for word in words:
+        if word not in "|-":
+            assert step >= queries[string.ascii_letters.index(word[0])][1], "the actions have not come yet"
+        step += word != "|"
+
+
+@given(**CASES)
+def test_no_action_is_executed_twice_or_out_of_order_and_none_but_those_overtaken_is_left_out(**case):
+    line, queries = played(**case)
+    indices = {}
+    for word in line.split():
+        if word not in "|-":
+            indices.setdefault(string.ascii_letters.index(word[0]), []).append(int(word[1:]))
+    for query, executed_actions in indices.items():
+        first = queries[query][4]
+        assert executed_actions == list(range(first, first + len(executed_actions)))
+    for _, _, _, continued, skipped, _ in queries:
+        assert skipped in (0, min(continued, case["horizon"]))
+
+
+@given(**CASES, more=st.tuples(st.integers(0, 5), st.integers(0, 5)).map(sorted))
+def test_more_latency_never_makes_an_action_available_earlier(more, **case):
+    _, queries = played(**case)
+    slower = [(a + more[0], b + more[1]) for a, b in case["latencies"]]
+    _, later = played(**{**case, "latencies": slower})
+    for before, after in zip(queries, later, strict=False):
+        assert after[0] >= before[0]
+        assert after[1] >= before[1]
+        assert after[2] >= before[2]
+
+
+@given(**CASES)
+def test_queries_are_due_when_the_rule_says(**case):
+    _, queries = played(**case)
+    for (issued, actions, free, *_), (following, *_) in itertools.pairwise(queries):
+        since = actions if case["waiting"] == "hold" else issued
+        assert following == max(since + case["replan"], free)
