@@ -53,6 +53,8 @@ class RunIdentity:
         status: `complete`, or why it is not.
         n_planned: Episodes of the whole plan.
         arms: The runs that played every episode in turns with this one, itself among them.
+        clock: How simulated time passed while the policy computed; `paused` where nobody says.
+        while_waiting: What the robot did meanwhile; None where nobody says.
     """
 
     run_id: str
@@ -70,6 +72,8 @@ class RunIdentity:
     dtype: str | None = None
     tokens_per_frame: int | None = None
     deadline_ms: float | None = None
+    clock: str = "paused"
+    while_waiting: str | None = None
 
     @property
     def weights(self) -> str | None:
@@ -150,6 +154,8 @@ def _identity(manifest: _Manifest) -> RunIdentity:
     }
     said["random_weights"] = manifest.random_weights or bool(manifest.config.get("random_weights"))
     said["dtype"] = manifest.config.get("dtype")
+    said["clock"] = manifest.config.get("clock") or "paused"
+    said["while_waiting"] = manifest.config.get("while_waiting")
     if manifest.mode == "unified":
         said |= {option: manifest.config.get(option) for option in ("tokens_per_frame", "deadline_ms")}
     if not manifest.protocol:  # then its hashes are all there is

@@ -98,7 +98,7 @@ class EpisodeResult:
         simulated_s: Seconds of simulated time in those control steps.
         held_steps: Control steps in which the robot was held still for want of an action.
         continued_steps: Control steps in which a query was under way and the chunk before it went on.
-        skipped_actions: First actions of chunks that were left out, since the chunk before had gone on instead.
+        skipped_actions: First actions of chunks that were left out, as the chunk before went on instead.
         latency_ms: Stage to its p50, p95 and p99 over the episode's queries, milliseconds.
         tokens: Language tokens decoded.
         requests: What became of the texts asked for.
