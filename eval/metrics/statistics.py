@@ -4,7 +4,7 @@ import dataclasses
 import math
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -51,7 +51,9 @@ def wilson_95(successes: int, trials: int) -> Interval | None:
 
 
 def cluster_bootstrap_95(
-    statistic: Callable[..., np.ndarray], *columns: "Float64[np.ndarray, ' cluster']"
+    statistic: Callable[..., np.ndarray],
+    *columns: "Float64[np.ndarray, ' cluster']",
+    method: Literal["BCa", "percentile"] = "BCa",
 ) -> Interval | None:
     """95 % bootstrap interval of a statistic over clusters; None where there is but one, or all agree.
 
@@ -65,6 +67,7 @@ def cluster_bootstrap_95(
     Args:
         statistic: From columns, along an `axis`, to a number.
         columns: One number per cluster each.
+        method: `percentile` for a mean of what is spread evenly about it: there BCa corrects but noise.
     """
     if len(columns[0]) < 2:
         return None
@@ -80,7 +83,7 @@ def cluster_bootstrap_95(
             vectorized=True,
             n_resamples=_RESAMPLES,
             batch=_AT_ONCE,
-            method="BCa",
+            method=method,
             confidence_level=level,
             rng=np.random.default_rng(0),
         )

@@ -46,7 +46,8 @@ class CurvePoint:
 def time_ratio(pairs: Sequence[tuple[EpisodeResult, EpisodeResult]]) -> TimeRatio | None:
     """The ratio over the pairs (of A, of B) that both solved; None where there is none, or no time recorded.
 
-    The mean is of logarithms, so that twice as fast and twice as slow weigh alike. Ratios that all agree have
+    The mean is of logarithms, so that twice as fast and twice as slow weigh alike; swapping the runs inverts
+    ratio and interval. Ratios that all agree have
     an interval without a width if there are six or more: then the median ratio is that one with 97 %
     confidence, whatever the distribution.
     """
@@ -58,7 +59,7 @@ def time_ratio(pairs: Sequence[tuple[EpisodeResult, EpisodeResult]]) -> TimeRati
 
 
 def _interval(logs: np.ndarray) -> Interval | None:
-    found = cluster_bootstrap_95(np.mean, logs)
+    found = cluster_bootstrap_95(np.mean, logs, method="percentile")
     if found is not None:
         return Interval(low=math.exp(found.low), high=math.exp(found.high))
     if len(logs) >= _ENOUGH_THAT_AGREE:

@@ -38,8 +38,8 @@ def verdict_lines(
     lines.append(_line("success", judgements.success, _say_success(comparison, judgements.success)))
     if judgements.time is not None:
         lines.append(_line("time to success", judgements.time, _say_time(comparison, judgements.time)))
-    texts = "; ".join(_say_texts(comparison))
-    return [*lines, f"{'texts':<16} {texts}"] if texts else lines
+    texts = "; ".join(_say_texts(comparison)).replace(" ms", " ms stale", 1)
+    return [*lines, f"{'texts (points)':<15} {texts}"] if texts else lines
 
 
 def say_clock(comparison: Comparison) -> str | None:
@@ -56,7 +56,7 @@ def say_clock(comparison: Comparison) -> str | None:
 
 
 def _line(label: str, judgement: Judgement, numbers: str) -> str:
-    return f"{label:<16} {judgement.verdict.value:<13} {numbers}"
+    return f"{label:<15} {judgement.verdict.value:<12} {numbers}".rstrip()
 
 
 def _say_success(comparison: Comparison, judgement: Judgement) -> str:
@@ -65,7 +65,8 @@ def _say_success(comparison: Comparison, judgement: Judgement) -> str:
         return ""
     numbers = f"{say_points(difference)} points, {say_between(interval)}"
     if judgement.verdict is Verdict.INCONCLUSIVE:
-        return f"{numbers}; {say_needed(judgement.episodes_needed)}"
+        needed = judgement.episodes_needed
+        return f"{numbers}; {'none suffices' if needed is None else f'needs {say_needed(needed)}'}"
     return f"{numbers}, margin {judgement.margin:g}"
 
 
@@ -80,11 +81,11 @@ def _say_texts(comparison: Comparison) -> Iterator[str]:
     for texts in comparison.texts:
         found = next((each for each in texts.differences if each.when == "arrived"), None)
         if found is not None:
-            yield f"{texts.task} {say_points(found.difference)} points{_say_staleness(comparison, found)}"
+            yield f"{texts.task} {say_points(found.difference)}{_say_staleness(comparison, found)}"
 
 
 def _say_staleness(comparison: Comparison, found: TextDifference) -> str:
     staleness = comparison.staleness.get(found.task)
     if staleness is None or staleness.a is None or staleness.b is None:
         return ""
-    return f", {1000 * staleness.a:.0f} → {1000 * staleness.b:.0f} ms stale"
+    return f", {1000 * staleness.a:.0f}→{1000 * staleness.b:.0f} ms"

@@ -91,7 +91,8 @@ def judge(pairs: PairTable, margin: float = MARGIN, *, a: str = "A", b: str = "B
     if verdict is not Verdict.INCONCLUSIVE:
         return Judgement(verdict=verdict, margin=margin, sentence=f"{lead}: {numbers}.")
     needed = episodes_needed(pairs.counts, margin / 100)
-    sentence = f"{lead}: {numbers}; {say_needed(needed)} would settle it."
+    enough = "no number of" if needed is None else say_needed(needed)
+    sentence = f"{lead}: {numbers}; {enough} episodes would settle it."
     return Judgement(verdict=verdict, margin=margin, sentence=sentence, episodes_needed=needed)
 
 
@@ -157,12 +158,10 @@ def _say_open(a: str, b: str, how: str) -> str:
     return f"Whether {b} is non-inferior to {a} {how} is inconclusive"
 
 
-def say_needed(episodes: int | None) -> str:
+def say_needed(episodes: int) -> str:
     """How many episodes it takes, to two digits, rounded up."""
-    if episodes is None:
-        return "no number of episodes"
     unit = 10 ** max(0, len(str(episodes)) - 2)
-    return f"about {math.ceil(episodes / unit) * unit} episodes"
+    return f"about {math.ceil(episodes / unit) * unit}"
 
 
 def say_points(value: float) -> str:
