@@ -11,6 +11,11 @@ from eval.records import provenance
 
 def record(benchmark: str, row: dict[str, Any], output: Path) -> None:
     """Write the figures of `python -m benchmarks.<benchmark>` to a JSON file, and print them."""
+    print(json.dumps(write_record(benchmark, row, output), indent=1))
+
+
+def write_record(benchmark: str, row: dict[str, Any], output: Path) -> dict[str, Any]:
+    """Write the figures of `python -m benchmarks.<benchmark>` to a JSON file; returns all that it says."""
     row = {
         **row,
         **provenance.git_state(),
@@ -20,4 +25,4 @@ def record(benchmark: str, row: dict[str, Any], output: Path) -> None:
     }
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(json.dumps(row, indent=1) + "\n", encoding="utf-8")
-    print(json.dumps(row, indent=1))
+    return row

@@ -1,7 +1,5 @@
 """`python -m eval.compare RUN_A RUN_B`: two runs over the same episodes, side by side."""
 
-import dataclasses
-import math
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,13 +8,13 @@ from rich.console import Console
 
 from configs.cli import run_app
 from configs.errors import UsageError
-from eval.metrics.statistics import Interval
 from eval.records.json_files import write_json
 from eval.records.schema import RunFolder
-from eval.report.comparison import Comparison, PairTable, compare, compare_common
+from eval.report.comparison import compare, compare_common
+from eval.report.comparison_json import to_json
 from eval.report.comparison_tables import show
-from eval.report.comparison_texts import TextPairs
-from eval.report.comparison_verdict import MARGIN, judge
+from eval.report.comparison_verdict import MARGIN, TIME_MARGIN, judge_all
+from eval.report.success_plot import draw_success_curves, png_path
 
 app = App(name="python -m eval.compare", version_flags=[])
 
@@ -24,95 +22,44 @@ _PROVENANCE = ("started", "finished", "config", "weights_sha256", "git", "versio
 
 
 @app.default
-def main(
+def main(  # noqa: PLR0913 - one parameter per option of the command line
     run_a: Path,
     run_b: Path,
     /,
     *,
     margin: float = MARGIN,
+    time_margin: float = TIME_MARGIN,
     partial: Annotated[bool, Parameter(negative="")] = False,
     json: Annotated[Path | None, Parameter(name="--json")] = None,
+    plot: Path | None = None,
 ) -> None:
-    """Compare two runs of the same episodes: outcomes in pairs, actions, latency.
+    """Compare two runs of the same episodes: success, time to success, actions, latency, texts.
 
     Args:
         run_a: A run's folder.
         run_b: Another one, of the same protocol, assets and episodes.
-        margin: Percentage points of success that B may lose and still count as no worse.
+        margin: Percentage points of success that B may lose and still count as non-inferior.
+        time_margin: Percent that B may take longer to success and still count as non-inferior.
         partial: Compare the episodes that both have, where a run is unfinished or has others.
         json: Also write the comparison to this file, with what the runs came from.
+        plot: Also draw success over time to this PNG file.
     """
+    picture = None if plot is None else png_path(plot)
     folders = RunFolder(run_a), RunFolder(run_b)
     comparison = compare_common(*folders) if partial else compare(*folders)
-    judgement = judge(comparison.overall, margin)
+    judgements = judge_all(comparison, margin, time_margin)
     if json is not None:
         provenance = dict(zip(("a", "b"), map(_provenance, folders), strict=True))
-        verdict = dataclasses.asdict(judgement)
-        _write(json, {**to_json(comparison), "verdict": verdict, "provenance": provenance})
-    show(comparison, Console(highlight=False), margin=margin)
-
-
-def to_json(comparison: Comparison) -> dict[str, Any]:
-    """The comparison as plain JSON types; an infinite difference, which JSON has no word for, is a string."""
-    actions: dict[str, Any] = dataclasses.asdict(comparison.actions)
-    if comparison.actions.largest is not None and math.isinf(comparison.actions.largest):
-        actions["largest"] = "infinite"
-    return {
-        "a": dataclasses.asdict(comparison.a),
-        "b": dataclasses.asdict(comparison.b),
-        "in_turns": comparison.in_turns,
-        "partial": comparison.partial,
-        "overall": _pairs_to_json(comparison.overall),
-        "per_suite": {
-            suite: {**_pairs_to_json(pairs), "mcnemar_p_holm": comparison.suite_p_values.get(suite)}
-            for suite, pairs in comparison.per_suite.items()
-        },
-        "actions": actions,
-        "latency_ms": {
-            stage: {
-                "a": dict(latency.a),
-                "b": dict(latency.b),
-                "b_over_a": {name: latency.ratio(name) for name in latency.a},
-            }
-            for stage, latency in comparison.latency.items()
-        },
-        "texts": [dataclasses.asdict(each) for texts in comparison.texts for each in texts.differences],
-        "text_pairs": [_text_pairs_to_json(texts) for texts in comparison.texts],
-    }
+        _write(json, {**to_json(comparison, judgements), "provenance": provenance})
+    if picture is not None:
+        draw_success_curves(comparison, picture)
+    show(comparison, Console(highlight=False), margin=margin, time_margin=time_margin)
 
 
 def _provenance(folder: RunFolder) -> dict[str, Any]:
     """What a record needs to be understood, and run again, once the run's folder is gone."""
     manifest = folder.read_manifest()
     return {part: manifest[part] for part in _PROVENANCE if part in manifest}
-
-
-def _pairs_to_json(pairs: PairTable) -> dict[str, Any]:
-    return {
-        **dataclasses.asdict(pairs),
-        "n_pairs": pairs.graded,
-        "pc_success_a": pairs.percent_a,
-        "pc_success_b": pairs.percent_b,
-        "pc_success_ci95_a": _percent(pairs.interval_a),
-        "pc_success_ci95_b": _percent(pairs.interval_b),
-        "difference": pairs.difference,
-        "difference_ci95": _ends(pairs.difference_ci95),
-        "mcnemar_p": pairs.mcnemar_p,
-    }
-
-
-def _text_pairs_to_json(texts: TextPairs) -> dict[str, Any]:
-    content: dict[str, Any] = dataclasses.asdict(texts)
-    del content["differences"]
-    return content
-
-
-def _ends(interval: Interval | None) -> list[float] | None:
-    return None if interval is None else [interval.low, interval.high]
-
-
-def _percent(interval: Interval | None) -> list[float] | None:
-    return None if interval is None else [100 * interval.low, 100 * interval.high]
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:

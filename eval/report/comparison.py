@@ -6,8 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from configs.cli import counted
 from configs.errors import UsageError
 from eval.metrics.action_difference import ActionDifference, EpisodeQueries, action_difference
+from eval.metrics.language import HEADLINES
+from eval.metrics.noninferiority import PairCounts
 from eval.metrics.statistics import Interval, holm, mcnemar_exact, paired_difference_95, quantiles, wilson_95
 from eval.metrics.success import LATENCY_STAGES
+from eval.metrics.time_to_success import CurvePoint, TimeRatio, success_curve, time_ratio
 from eval.records.reader import RunIdentity, read_episodes, read_identity, read_queries
 from eval.records.schema import EpisodeResult, Outcome, RunFolder
 from eval.report.comparison_texts import TextPairs, pair_texts
@@ -37,6 +40,11 @@ class PairTable:
     def graded(self) -> int:
         """Pairs in which neither run ended in an error."""
         return self.both + self.only_a + self.only_b + self.neither
+
+    @property
+    def counts(self) -> PairCounts:
+        """What a verdict needs of them; of at least one graded pair."""
+        return PairCounts(only_a=self.only_a, only_b=self.only_b, pairs=self.graded)
 
     @property
     def percent_a(self) -> float | None:
@@ -88,10 +96,22 @@ class StageLatency:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Staleness:
+    """Mean simulated seconds from a text's query to its delivery in both runs; None where a run has none."""
+
+    a: float | None
+    b: float | None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Comparison:
     """What two runs say about each other.
 
     Attributes:
+        time_ratio: B's simulated seconds to success over A's; None where no pair tells.
+        curve_a: The share of the graded pairs that A solved by each time; `curve_b` likewise. Empty where
+            times are not recorded.
+        staleness: Language task to how stale its finished texts were, over the graded pairs.
         partial: Whether a run is unfinished or has episodes that the other has not: then only those that
             both have are compared.
     """
@@ -103,7 +123,19 @@ class Comparison:
     actions: ActionDifference
     latency: Mapping[str, StageLatency]
     texts: Sequence[TextPairs]
+    time_ratio: TimeRatio | None = None
+    curve_a: Sequence[CurvePoint] = ()
+    curve_b: Sequence[CurvePoint] = ()
+    staleness: Mapping[str, Staleness] = dataclasses.field(default_factory=dict)
     partial: bool = False
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """What to call A and B in a sentence: their modes, else their policies, where these differ."""
+        for names in ((self.a.mode, self.b.mode), (self.a.policy, self.b.policy)):
+            if names[0] != names[1] and max(map(len, names)) <= _LONGEST_NAME:
+                return names
+        return "A", "B"
 
     @property
     def suite_p_values(self) -> dict[str, float]:
@@ -118,6 +150,9 @@ class Comparison:
 
 
 Pair = tuple[EpisodeResult, EpisodeResult]
+
+_LONGEST_NAME = 16
+"""Characters of a policy's or a mode's name for which a sentence has room."""
 
 
 def compare(run_a: RunFolder, run_b: RunFolder) -> Comparison:
@@ -165,6 +200,10 @@ def _compare(run_a: RunFolder, run_b: RunFolder, pairs: Sequence[Pair]) -> Compa
         actions=action_difference(queries),
         latency=_latency(queries),
         texts=pair_texts(queries),
+        time_ratio=time_ratio(graded),
+        curve_a=success_curve([a for a, _ in graded]),
+        curve_b=success_curve([b for _, b in graded]),
+        staleness=_staleness(graded),
     )
 
 
@@ -247,3 +286,15 @@ def _latency(episodes: Sequence[EpisodeQueries]) -> dict[str, StageLatency]:
         if a and b:
             stages[stage] = StageLatency(a=a, b=b)
     return stages
+
+
+def _staleness(pairs: Sequence[Pair]) -> dict[str, Staleness]:
+    a, b = [a for a, _ in pairs], [b for _, b in pairs]
+    found = {task: Staleness(a=_mean_staleness(task, a), b=_mean_staleness(task, b)) for task in HEADLINES}
+    return {task: each for task, each in found.items() if (each.a, each.b) != (None, None)}
+
+
+def _mean_staleness(task: str, episodes: Sequence[EpisodeResult]) -> float | None:
+    scores = [episode.texts[task] for episode in episodes if task in episode.texts]
+    texts = sum(score.texts for score in scores)
+    return sum(score.staleness_s for score in scores) / texts if texts else None

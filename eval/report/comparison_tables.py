@@ -12,36 +12,45 @@ from eval.metrics.action_difference import ActionDifference
 from eval.records.protocol import say_inputs
 from eval.records.reader import RunIdentity
 from eval.report.comparison import Comparison, PairTable, StageLatency
+from eval.report.comparison_summary import say_clock
 from eval.report.comparison_texts import Fate, TextPairs
-from eval.report.comparison_verdict import MARGIN, judge
+from eval.report.comparison_verdict import MARGIN, TIME_MARGIN, Judgements, judge_all
 
 _MEASURES = {"narration": "narrations wholly right", "memory": "F1 of memory"}
 
 
-def show(comparison: Comparison, console: Console, *, margin: float = MARGIN) -> None:
+def show(
+    comparison: Comparison, console: Console, *, margin: float = MARGIN, time_margin: float = TIME_MARGIN
+) -> None:
     """Print the comparison for a person: who is compared, then outcomes, actions, latency and texts.
 
     Args:
         comparison: What to print.
         console: Where.
-        margin: What B may lose and still count as no worse, percentage points.
+        margin: What B may lose and still count as non-inferior, percentage points of success.
+        time_margin: How much longer B may take to success and still count as that, percent.
+
+    Raises:
+        UsageError: A margin is none.
     """
-    for name, run in (("A", comparison.a), ("B", comparison.b)):
-        console.print(_describe(name, run, comparison), soft_wrap=True)
-        if comparison.a.policy_inputs != comparison.b.policy_inputs:
-            console.print(f"   [dim]sees {escape(say_inputs(run.policy_inputs))}[/]", soft_wrap=True)
+    judgements = judge_all(comparison, margin, time_margin)
+    _show_runs(comparison, console)
     if comparison.partial:
         console.print(f"\n[yellow]{_say_partial(comparison)}[/]")
     console.print()
     console.print(_rates(comparison))
     console.print(f"[dim]{_say_statistics(comparison)}[/]")
     console.print()
-    console.print(_pairs(comparison))
+    console.print(_pairs(comparison, judgements))
     errors = comparison.overall.n_errors_a, comparison.overall.n_errors_b
     if any(errors):
         console.print(f"Left out, ended in an error: {errors[0]} in A, {errors[1]} in B.")
-    console.print(f"\n[bold]{judge(comparison.overall, margin).sentence}[/]")
+    console.print()
+    for judgement in filter(None, (judgements.success, judgements.time)):
+        console.print(f"[bold]{escape(judgement.sentence)}[/]")
     console.print(f"\n{_say_actions(comparison.actions)}")
+    if clock := say_clock(comparison):
+        console.print(f"[dim]{escape(clock)}[/]")
     if comparison.latency:
         console.print()
         console.print(_latencies(comparison))
@@ -49,6 +58,13 @@ def show(comparison: Comparison, console: Console, *, margin: float = MARGIN) ->
     if comparison.texts:
         console.print()
         _show_texts(comparison.texts, console)
+
+
+def _show_runs(comparison: Comparison, console: Console) -> None:
+    for name, run in (("A", comparison.a), ("B", comparison.b)):
+        console.print(_describe(name, run, comparison), soft_wrap=True)
+        if comparison.a.policy_inputs != comparison.b.policy_inputs:
+            console.print(f"   [dim]sees {escape(say_inputs(run.policy_inputs))}[/]", soft_wrap=True)
 
 
 def _show_texts(tasks: Sequence[TextPairs], console: Console) -> None:
@@ -91,11 +107,12 @@ def _gap(pairs: PairTable) -> tuple[str, str]:
     return f"{difference:+.1f}", _between(interval.low, interval.high)
 
 
-def _pairs(comparison: Comparison) -> Table:
-    table = _table("in pairs", "pairs", "both", "only A", "only B", "neither")
+def _pairs(comparison: Comparison, judgements: Judgements) -> Table:
+    table = _table("in pairs", "pairs", "both", "only A", "only B", "neither", "verdict on B")
     for suite, pairs in _rows(comparison):
         counts = (pairs.graded, pairs.both, pairs.only_a, pairs.only_b, pairs.neither)
-        table.add_row(escape(suite), *map(str, counts))
+        verdict = judgements.per_suite.get(suite, judgements.success.verdict)
+        table.add_row(escape(suite), *map(str, counts), verdict.value)
     return table
 
 
@@ -164,7 +181,9 @@ def _between(low: float, high: float) -> str:
 def _say_statistics(comparison: Comparison) -> str:
     said = "B minus A in points, with Tango's interval for pairs; p is McNemar's, exact"
     suites = len(comparison.suite_p_values)
-    return f"{said}; the {suites} suites' p are corrected together (Holm)." if suites > 1 else f"{said}."
+    if suites == 1:
+        return f"{said}."
+    return f"{said}; the {suites} suites' p and verdicts are corrected together (Holm)."
 
 
 def _say_actions(actions: ActionDifference) -> str:

@@ -1,67 +1,181 @@
-"""Whether B is worse than A, in one sentence: by the paired interval, and by a margin chosen beforehand."""
+"""Verdicts on B beside A, each in one sentence: on success in pairs, and on time to success."""
 
 import dataclasses
-import enum
+import math
+from collections.abc import Mapping
 
 from configs.cli import counted
 from configs.errors import UsageError
 from eval.metrics.error_budget import ERROR_BUDGET, exceeds
-from eval.report.comparison import PairTable
+from eval.metrics.noninferiority import Verdict, corrected_verdicts, episodes_needed, verdict_of
+from eval.metrics.statistics import Interval
+from eval.metrics.time_to_success import TimeRatio
+from eval.report.comparison import Comparison, PairTable
 
 MARGIN = 5.0
-"""Percentage points that B may lose and still count as no worse, unless another margin is given."""
-
-
-class Verdict(enum.StrEnum):
-    """What can be said of B."""
-
-    NO_WORSE = "no worse"
-    WORSE = "worse"
-    CANNOT_TELL = "cannot tell"
-    TOO_MANY_ERRORS = "too many errors"
+"""Percentage points of success that B may lose and still count as non-inferior, unless told otherwise."""
+TIME_MARGIN = 10.0
+"""Percent that B may take longer to success and still count as non-inferior, unless told otherwise."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Judgement:
-    """A verdict on B, the margin it was reached by (percentage points), and the sentence that says both."""
+    """A verdict on B.
+
+    Attributes:
+        verdict: Non-inferior, inferior, superior or inconclusive; or that errors allow none.
+        margin: By which it was reached: percentage points of success, or percent of time.
+        sentence: Both, and the numbers, in plain English.
+        episodes_needed: If success is inconclusive, how many episodes would settle it; None if no number.
+    """
 
     verdict: Verdict
     margin: float
     sentence: str
+    episodes_needed: int | None = None
 
 
-def judge(pairs: PairTable, margin: float = MARGIN) -> Judgement:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Judgements:
+    """All verdicts of a comparison.
+
+    Attributes:
+        success: On the pooled pairs, uncorrected: the primary test.
+        time: On time to success; None where no episode tells, or errors allow no verdict.
+        per_suite: On success, corrected for the number of suites.
+    """
+
+    success: Judgement
+    time: Judgement | None
+    per_suite: Mapping[str, Verdict]
+
+
+def judge_all(comparison: Comparison, margin: float = MARGIN, time_margin: float = TIME_MARGIN) -> Judgements:
+    """Every verdict of a comparison.
+
+    Raises:
+        UsageError: A margin is none.
+    """
+    a, b = comparison.names
+    success = judge(comparison.overall, margin, a=a, b=b)
+    time = judge_time(comparison.time_ratio, time_margin, a=a, b=b)
+    return Judgements(
+        success=success,
+        time=None if success.verdict is Verdict.TOO_MANY_ERRORS else time,
+        per_suite=_judge_suites(comparison.per_suite, margin),
+    )
+
+
+def judge(pairs: PairTable, margin: float = MARGIN, *, a: str = "A", b: str = "B") -> Judgement:
     """Hold the 95 % interval of B's success rate minus A's against the margin.
 
-    Its lower end above minus the margin is the usual test of non-inferiority, one-sided at 2.5 %. So a small
-    loss that is certain is `no worse` too; the interval beside it says that it is a loss.
+    A small loss that is certain is `non-inferior` too; the sentence says that it is a loss.
+
+    Args:
+        pairs: The pairs of episodes.
+        margin: Percentage points.
+        a: What A is called.
+        b: What B is called.
 
     Raises:
         UsageError: The margin is not between 0 and 100 points.
     """
     if not 0 < margin < 100:
         raise UsageError(f"a margin of {margin:g} points; give one above 0 and below 100, such as {MARGIN:g}")
-    verdict, sentence = _judge(pairs, margin)
-    return Judgement(verdict=verdict, margin=margin, sentence=sentence)
-
-
-def _judge(pairs: PairTable, margin: float) -> tuple[Verdict, str]:
     interval, difference = pairs.difference_ci95, pairs.difference
+    if interval is None or difference is None or _has_too_many_errors(pairs):
+        return Judgement(verdict=Verdict.TOO_MANY_ERRORS, margin=margin, sentence=_say_errors(pairs))
+    verdict = verdict_of(interval, margin)
+    numbers = f"{say_points(difference)} points, {say_between(interval)}, {counted(pairs.graded, 'episode')}"
+    lead = _lead(verdict, interval, a, b, f"(margin {margin:g} points)")
+    if verdict is not Verdict.INCONCLUSIVE:
+        return Judgement(verdict=verdict, margin=margin, sentence=f"{lead}: {numbers}.")
+    needed = episodes_needed(pairs.counts, margin / 100)
+    enough = "no number of" if needed is None else say_needed(needed)
+    sentence = f"{lead}: {numbers}; {enough} episodes would settle it."
+    return Judgement(verdict=verdict, margin=margin, sentence=sentence, episodes_needed=needed)
+
+
+def judge_time(
+    times: TimeRatio | None, margin: float = TIME_MARGIN, *, a: str = "A", b: str = "B"
+) -> Judgement | None:
+    """Hold the 95 % interval of B's simulated seconds to success over A's against the margin.
+
+    Args:
+        times: The ratio; without one there is no verdict.
+        margin: Percent that B may take longer.
+        a: What A is called.
+        b: What B is called.
+
+    Raises:
+        UsageError: The margin is not above 0 %, or no number.
+    """
+    if not 0 < margin < math.inf:
+        raise UsageError(f"a time margin of {margin:g} %; give one above 0, such as {TIME_MARGIN:g}")
+    if times is None:
+        return None
+    numbers = f"{times.ratio:.2f} times the seconds, {say_times_interval(times)}"
+    numbers += f", {counted(times.n_pairs, 'episode')} solved by both"
+    how = f"in time to success (margin {margin:g} %)"
+    if times.ci95 is None:
+        lead, verdict = _say_open(a, b, how), Verdict.INCONCLUSIVE
+    else:
+        gain = Interval(low=-math.log(times.ci95.high), high=-math.log(times.ci95.low))
+        verdict = verdict_of(gain, math.log1p(margin / 100))
+        lead = _lead(verdict, gain, a, b, how)
+    return Judgement(verdict=verdict, margin=margin, sentence=f"{lead}: {numbers}.")
+
+
+def _judge_suites(per_suite: Mapping[str, PairTable], margin: float) -> dict[str, Verdict]:
+    judged = {suite: pairs for suite, pairs in per_suite.items() if not _has_too_many_errors(pairs)}
+    verdicts = corrected_verdicts([pairs.counts for pairs in judged.values()], margin / 100)
+    found = dict(zip(judged, verdicts, strict=True))
+    return {suite: found.get(suite, Verdict.TOO_MANY_ERRORS) for suite in per_suite}
+
+
+def _has_too_many_errors(pairs: PairTable) -> bool:
+    return not pairs.graded or exceeds(max(pairs.n_errors_a, pairs.n_errors_b), pairs.n_episodes)
+
+
+def _say_errors(pairs: PairTable) -> str:
     errors = max(pairs.n_errors_a, pairs.n_errors_b)
-    if interval is None or difference is None or exceeds(errors, pairs.n_episodes):
-        return Verdict.TOO_MANY_ERRORS, (
-            f"No verdict: {errors} of {counted(pairs.n_episodes, 'episode')} ended in an error, more than "
-            f"{ERROR_BUDGET:g} %."
-        )
-    between = f"95 % from {interval.low:+.1f} to {interval.high:+.1f}"
-    if interval.low > -margin:
-        return (
-            Verdict.NO_WORSE,
-            f"B is no worse than A by more than {margin:g} points: {difference:+.1f}, {between}.",
-        )
-    if interval.high < 0:
-        return Verdict.WORSE, f"B is worse than A: {difference:+.1f} points, {between}."
-    return Verdict.CANNOT_TELL, (
-        f"Whether B is worse than A by more than {margin:g} points: cannot tell with "
-        f"{counted(pairs.graded, 'episode')} (difference {difference:+.1f}, {between})."
-    )
+    episodes = counted(pairs.n_episodes, "episode")
+    return f"No verdict: {errors} of {episodes} ended in an error, more than {ERROR_BUDGET:g} %."
+
+
+def _lead(verdict: Verdict, gain: Interval, a: str, b: str, how: str) -> str:
+    """The verdict in words; a loss that is certain is said, whether it matters by the margin or not."""
+    worse = gain.high < 0
+    if verdict is Verdict.INCONCLUSIVE:
+        if worse:
+            return f"{b} is worse than {a} {how}, but by how much is inconclusive"
+        return _say_open(a, b, how)
+    though = ", though worse" if worse and verdict is Verdict.NON_INFERIOR else ""
+    return f"{b} is {verdict} to {a} {how}{though}"
+
+
+def _say_open(a: str, b: str, how: str) -> str:
+    return f"Whether {b} is non-inferior to {a} {how} is inconclusive"
+
+
+def say_needed(episodes: int) -> str:
+    """How many episodes it takes, to two digits, rounded up."""
+    unit = 10 ** max(0, len(str(episodes)) - 2)
+    return f"about {math.ceil(episodes / unit) * unit}"
+
+
+def say_points(value: float) -> str:
+    """A difference with its sign, such as `−1.1`."""
+    return f"{value:+.1f}".replace("-", "−")
+
+
+def say_between(interval: Interval) -> str:
+    """An interval of a difference."""
+    return f"95 % {say_points(interval.low)} to {say_points(interval.high)}"
+
+
+def say_times_interval(times: TimeRatio) -> str:
+    """The interval of a ratio, or that there is none."""
+    if times.ci95 is None:
+        return "no interval"
+    return f"95 % {times.ci95.low:.2f} to {times.ci95.high:.2f}"

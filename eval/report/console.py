@@ -17,6 +17,7 @@ from eval.records.run_folders import Run, policy_name
 from eval.records.schema import EpisodeResult, Outcome
 from eval.report.best_video import find_best_video
 from eval.report.comparison import compare
+from eval.report.comparison_summary import verdict_lines
 from eval.report.comparison_tables import show
 from eval.report.tables import (
     arms_table,
@@ -44,6 +45,7 @@ class Console:
         self._policy = escape(policy_name(runs[0].config.policy))
         self._plan = plan
         self._results: list[list[EpisodeResult]] = [[] for _ in runs]
+        self._verdict_lines: list[str] = []
         modes = ", ".join(f"[bold]{run.config.mode}[/]" for run in runs)
         each = " each" if len(runs) > 1 else ""
         self._rich.print(
@@ -95,7 +97,10 @@ class Console:
         )
 
     def conclude(self, results: Sequence[Results]) -> None:
-        """Print the results of the runs, compare the others with the first, and name the video to look at."""
+        """Print the results of the runs, compare the others with the first, name the video to look at.
+
+        The verdicts on the others come last.
+        """
         if len(self._runs) == 1:
             self._show_run(results[0])
         else:
@@ -105,6 +110,8 @@ class Console:
         if any(result["overall"]["n_errors"] for result in results):
             self._say("The same command with --resume plays the episodes again that were errors.")
         self._name_best_video()
+        for line in self._verdict_lines:
+            self._say(line)
 
     def _show_run(self, results: Results) -> None:
         title = f"{self._policy}, mode {self._runs[0].config.mode}"
@@ -123,13 +130,15 @@ class Console:
         for run in self._runs[1:]:
             self._rich.print()
             try:
-                show(compare(self._runs[0].folder, run.folder), self._rich)
+                comparison = compare(self._runs[0].folder, run.folder)
+                show(comparison, self._rich)
+                self._verdict_lines += ["", *verdict_lines(comparison)]
             except UsageError as error:  # of two runs that share no graded episode, nothing can be said
                 self._rich.print(f"Not compared: {error}", markup=False)
         self._rich.print()
 
     def _name_best_video(self) -> None:
-        """Of mode `unified` where it is among the modes: the last line is the path to open."""
+        """Of mode `unified` where it is among the modes: why, then the path to open."""
         run = next((run for run in self._runs if run.config.mode == "unified"), self._runs[-1])
         best = find_best_video(run.folder) if run.config.video == "all" else None
         if best is not None:

@@ -230,14 +230,14 @@ def test_the_command_prints_what_it_found_and_writes_it_as_json(tmp_path, capsys
     b = run_with(tmp_path / "b", "sst", mode="unified")
     code, out, err = command([a.path, b.path, "--json", tmp_path / "new" / "ab.json"], capsys)
     assert (code, err) == (0, "")
-    for words in ("isolated", "unified", "bitwise equal", "66.7 %", "McNemar", "cannot tell with 3 episodes"):
+    for words in ("isolated", "unified", "bitwise equal", "66.7 %", "McNemar", "3 episodes; about"):
         assert words in out
     written = json.loads((tmp_path / "new" / "ab.json").read_text())
     assert written["overall"]["n_pairs"] == 3
     assert written["overall"]["mcnemar_p"] == 1
     assert written["overall"]["difference"] == 0
     assert written["overall"]["difference_ci95"] == pytest.approx([-56.15, 56.15], abs=0.01)
-    assert written["verdict"]["verdict"] == "cannot tell"
+    assert written["verdict"]["verdict"] == "inconclusive"
     assert written["actions"]["bitwise_equal"] is True
     assert written["in_turns"] is False
     assert written["provenance"]["a"]["git"] == {"commit": "c0ffee", "dirty": False}
@@ -246,7 +246,7 @@ def test_the_command_prints_what_it_found_and_writes_it_as_json(tmp_path, capsys
 
 def test_the_margin_is_the_readers_and_must_be_one(tmp_path, capsys):
     a, b = run_with(tmp_path / "a", "s" * 30), run_with(tmp_path / "b", "s" * 30)
-    assert "no worse than A by more than 20 points" in command([a.path, b.path, "--margin", 20], capsys)[1]
+    assert "B is non-inferior to A (margin 20 points)" in command([a.path, b.path, "--margin", 20], capsys)[1]
     code, out, err = command([a.path, b.path, "--margin", 0], capsys)
     assert (code, out) == (2, "")
     assert err.startswith("error: a margin of 0 points")

@@ -59,9 +59,8 @@ def test_no_line_is_longer_than_a_terminal_is_wide(printed):
         "libero_object 100.0 % 100.0 % +0.0 -8.8 to +8.8 1",
         "libero_spatial 100.0 % 100.0 % +0.0 -8.8 to +8.8 1",
         "all 100.0 % 100.0 % +0.0 -4.6 to +4.6 1",
-        "libero_spatial 40 40 0 0 0",
-        "all 80 80 0 0 0",
-        "B is no worse than A by more than 5 points: +0.0, 95 % from -4.6 to +4.6.",
+        "libero_spatial 40 40 0 0 0 inconclusive",
+        "all 80 80 0 0 0 non-inferior",
         "action, p50 1234.5 1234.5 1.00",
         "frame, p95 12345.6 12345.6 1.00",
         "narrations wholly right, when arrived 15.8 89.5 +73.7 –",
@@ -85,7 +84,12 @@ def test_where_one_run_was_silent_there_is_no_table_of_language(tmp_path):
 
 def test_what_the_columns_are_is_said_with_the_correction_for_several_suites(printed):
     said = " ".join(" ".join(printed).split())
-    assert "Tango's interval for pairs; p is McNemar's, exact; the 2 suites' p are corrected together" in said
+    assert "p is McNemar's, exact; the 2 suites' p and verdicts are corrected together (Holm)." in said
+
+
+def test_the_verdict_is_a_sentence_with_the_modes_names(printed):
+    said = " ".join(" ".join(printed).split())
+    assert "unified is non-inferior to isolated (margin 5 points): +0.0 points, 95 % −4.6 to +4.6, 80" in said
 
 
 def test_the_runs_names_are_whole(printed):

@@ -72,6 +72,34 @@ def test_a_text_is_the_same_over_any_step_boundaries_and_in_any_company(
     assert {key: text.text for key, text in texts.items()} == {key: alone[key].text for key in texts}
 
 
+@pytest.mark.parametrize("mode", list(Mode))
+def test_the_reply_says_what_was_computed_for_its_texts(episodes, mode):
+    for reply in episodes[mode].replies:
+        assert reply.work is not None
+        new, own = len(reply.requested), mode in (Mode.ISOLATED, Mode.PARALLEL)
+        assert [job.prefills for job in reply.work] == [int(own)] * len(reply.work)
+        match mode:
+            case Mode.ACTIONS:
+                assert not reply.work
+            case Mode.UNIFIED:
+                assert [job.steps for job in reply.work] == [reply.tokens_per_frame] * len(reply.work)
+                assert sum(job.forks for job in reply.work) == bool(new)
+            case Mode.SHARED:
+                assert len(reply.work) == bool(new)
+            case _:
+                assert [(job.forks, job.batch) for job in reply.work] == [(1, 1)] * new
+
+
+@pytest.mark.parametrize("mode", [Mode.ISOLATED, Mode.SHARED, Mode.PARALLEL, Mode.UNIFIED])
+def test_a_text_says_after_which_decode_step_of_which_job_it_was_known(episodes, mode):
+    for reply in episodes[mode].replies:
+        for text in reply.finished:
+            assert 1 <= text.job_steps <= reply.work[text.job].steps
+            if mode is not Mode.UNIFIED:
+                assert text.job_steps == text.tokens
+            assert 0 < text.after_ms <= text.latency_ms + 1e-6
+
+
 def test_the_same_episode_gives_the_same_bytes_again_and_another_seed_does_not(policy, observe):
     first = episode(policy, observe, seed=3, queries=3)
     again = episode(policy, observe, seed=3, queries=3)

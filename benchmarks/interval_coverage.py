@@ -1,0 +1,313 @@
+"""How often every interval in use covers the truth, and how often verdicts are wrong, by simulation.
+
+`python -m benchmarks.interval_coverage` takes a few minutes on one core. The draws are the same every
+time. A coverage is of the intervals that there are: where all episodes agree, a bootstrap has none.
+"""
+
+import dataclasses
+import functools
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+from cyclopts import App
+
+from benchmarks.record import write_record
+from configs.cli import run_app
+from eval.bench.ratios import paired_ratio
+from eval.metrics.language_results import difference, percentage
+from eval.metrics.noninferiority import PairCounts, Verdict, corrected_verdicts, verdict_of
+from eval.metrics.statistics import Interval, paired_difference_95, wilson_95
+from eval.metrics.time_to_success import success_curve, time_ratio
+from eval.records.schema import EpisodeResult, Outcome, RequestCounts, Share
+from eval.report.comparison_verdict import TIME_MARGIN, judge_time
+from sim_envs.world import EpisodeKey
+
+SIZES = (10, 50, 200, 500)
+RATES = (0.05, 0.5, 0.9)
+DISCORDANT = (0.0, 0.05, 0.1, 0.3)
+"""Shares of the pairs that one run alone solves."""
+MARGIN = 0.05
+SUITES = 4
+
+app = App(name="python -m benchmarks.interval_coverage", version_flags=[])
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Rate:
+    """How often something happened in a simulation.
+
+    Attributes:
+        what: The interval, or the verdict.
+        of: The truth that was simulated.
+        episodes: In each repetition; for ratios of a benchmark, its repetitions.
+        percent: Of the repetitions: intervals that covered the truth, or verdicts of that kind.
+        repetitions: Those that had an interval.
+        without: Those that had none.
+    """
+
+    what: str
+    of: str
+    episodes: int
+    percent: float
+    repetitions: int
+    without: int = 0
+
+
+@app.default
+def main(
+    *,
+    output: Path = Path("benchmarks/results/interval_coverage.json"),
+    scale: float = 1.0,
+) -> None:
+    """Simulate, write the rates to a file, and print them as a table.
+
+    Args:
+        output: The file.
+        scale: Of the number of repetitions; below 1 to try it.
+    """
+    begun = time.monotonic()
+    rates = list(simulate(scale))
+    row = {
+        "coverage": [dataclasses.asdict(rate) for rate in rates],
+        "seconds": round(time.monotonic() - begun, 1),
+    }
+    write_record("interval_coverage", row, output)
+    print(f"{'what':<50} {'truth':<36} {'n':>4} {'percent':>8} {'of':>6} {'without':>8}")
+    for rate in rates:
+        print(
+            f"{rate.what:<50} {rate.of:<36} {rate.episodes:>4} {rate.percent:>8.1f} {rate.repetitions:>6} "
+            f"{rate.without or '':>8}"
+        )
+
+
+def simulate(scale: float = 1.0) -> Iterator[Rate]:
+    """Every rate, in the order of the table."""
+    intervals = wilson, tango, texts, text_differences, times, bench_ratios, curves
+    for part in (*intervals, verdicts, holm_verdicts):
+        yield from part(scale, np.random.default_rng(0))
+
+
+def wilson(scale: float, rng: np.random.Generator) -> Iterator[Rate]:
+    """Intervals of a success rate."""
+    for rate in RATES:
+        for n in SIZES:
+            drawn = rng.binomial(n, rate, _times(20_000, scale)).tolist()
+            interval = functools.cache(functools.partial(wilson_95, trials=n))
+            yield _coverage(
+                "success rate (Wilson)", f"rate {rate:g}", n, (interval(each) for each in drawn), rate
+            )
+
+
+def tango(scale: float, rng: np.random.Generator) -> Iterator[Rate]:
+    """Intervals of a paired difference of success rates."""
+    for gap, discordant in _pair_truths((0.0, -MARGIN, -0.2)):
+        for n in SIZES:
+            drawn = _draw_pairs(rng, n, gap, discordant, _times(20_000, scale))
+            found = (_interval(*pair, n) for pair in drawn)
+            yield _coverage("paired difference (Tango)", _say_pairs(gap, discordant), n, found, gap)
+
+
+def texts(scale: float, rng: np.random.Generator) -> Iterator[Rate]:
+    """Intervals of a percentage of texts: 8 to 30 an episode, and episodes differ (correlation 1/9)."""
+    for rate in RATES:
+        for n in SIZES:
+            found = (
+                _ends(percentage(_shares(rng, *_episodes(rng, n, rate))))
+                for _ in range(_bootstraps(n, scale))
+            )
+            yield _coverage("texts (bootstrap)", f"rate {rate:g}", n, found, 100 * rate)
+
+
+def text_differences(scale: float, rng: np.random.Generator) -> Iterator[Rate]:
+    """Intervals of the difference of two percentages of texts over the same episodes."""
+    for rate in RATES:
+        for n in SIZES:
+            found = (_drawn_difference(rng, n, rate) for _ in range(_bootstraps(n, scale)))
+            of = f"rate {rate:g} and {0.8 * rate:g}"
+            yield _coverage("difference of texts (bootstrap)", of, n, found, 20 * rate)
+
+
+def times(scale: float, rng: np.random.Generator) -> Iterator[Rate]:
+    """Intervals of the ratio of times to success, and their verdicts."""
+    kinds = {1.0: (Verdict.INFERIOR, Verdict.SUPERIOR), 1 + TIME_MARGIN / 100: (Verdict.NON_INFERIOR,)}
+    for ratio, wrong in kinds.items():
+        for n in SIZES:
+            found = [time_ratio(_timed(rng, n, ratio)) for _ in range(_bootstraps(n, scale))]
+            of = f"ratio {ratio:g}"
+            yield _coverage("time ratio (bootstrap)", of, n, (each and each.ci95 for each in found), ratio)
+            judged = [judgement.verdict for each in found if (judgement := judge_time(each))]
+            yield _share(f"time called {_say(wrong)}", of, n, [verdict in wrong for verdict in judged])
+
+
+def bench_ratios(scale: float, rng: np.random.Generator) -> Iterator[Rate]:
+    """Both intervals of a benchmark's ratio: a common drift, and noise of 2 % with long tails."""
+    for n in (6, 10, 20, 50):
+        found = [_drifting(rng, n) for _ in range(_times(500, scale))]
+        ratios = [paired_ratio(*each) for each in found]
+        yield _coverage("bench ratio (order statistics)", "ratio 3", n, (each.ci95 for each in ratios), 3)
+        yield _coverage("bench ratio (bootstrap)", "ratio 3", n, (each.bootstrap95 for each in ratios), 3)
+
+
+def curves(scale: float, rng: np.random.Generator) -> Iterator[Rate]:
+    """The band of success over time at the times by which a half and all of the successes are expected."""
+    for rate in RATES:
+        for n in SIZES:
+            drawn = [_curve_bands(rng, n, rate) for _ in range(_times(500, scale))]
+            for place, part in enumerate((0.5, 1.0)):
+                of = f"rate {rate:g}, {100 * part:g} % of it by then"
+                bands = (bands[place] for bands in drawn)
+                yield _coverage("success by a time (Wilson)", of, n, bands, 100 * rate * part)
+
+
+def verdicts(scale: float, rng: np.random.Generator) -> Iterator[Rate]:
+    """How often identical runs are told apart, and runs at the margin are called non-inferior."""
+    kinds = {0.0: (Verdict.INFERIOR, Verdict.SUPERIOR), -MARGIN: (Verdict.NON_INFERIOR, Verdict.SUPERIOR)}
+    for gap, discordant in _pair_truths(kinds):
+        for n in SIZES:
+            drawn = _draw_pairs(rng, n, gap, discordant, _times(20_000, scale))
+            wrong = [verdict_of(_interval(*pair, n), MARGIN) in kinds[gap] for pair in drawn]
+            yield _share(f"called {_say(kinds[gap])}", _say_pairs(gap, discordant), n, wrong)
+
+
+def holm_verdicts(scale: float, rng: np.random.Generator) -> Iterator[Rate]:
+    """How often any of several suites has a wrong verdict, each with as many episodes."""
+    kinds = {0.0: (Verdict.INFERIOR, Verdict.SUPERIOR), -MARGIN: (Verdict.NON_INFERIOR, Verdict.SUPERIOR)}
+    for gap, wrong in kinds.items():
+        for n in SIZES:
+            drawn = iter(_draw_pairs(rng, n, gap, 0.1, _times(2000, scale) * SUITES))
+            found = [
+                any(
+                    verdict in wrong
+                    for verdict in corrected_verdicts([_counts(*pair, n) for pair in suites], MARGIN)
+                )
+                for suites in zip(*[drawn] * SUITES, strict=True)
+            ]
+            yield _share(f"any of {SUITES} suites {_say(wrong)}", _say_pairs(gap, 0.1), n, found)
+
+
+def _times(repetitions: int, scale: float) -> int:
+    return max(2, round(scale * repetitions))
+
+
+def _bootstraps(n: int, scale: float) -> int:
+    """Repetitions; a bootstrap over more episodes takes longer."""
+    return _times({10: 1000, 50: 500, 200: 300, 500: 200}[n], scale)
+
+
+def _coverage(what: str, of: str, n: int, intervals: Iterable[Interval | None], truth: float) -> Rate:
+    found = list(intervals)
+    # Where rounding puts an end at the truth itself, it covers it.
+    covered = [each.low - 1e-9 <= truth <= each.high + 1e-9 for each in found if each is not None]
+    return dataclasses.replace(_share(what, of, n, covered), without=len(found) - len(covered))
+
+
+def _share(what: str, of: str, n: int, happened: Sequence[bool]) -> Rate:
+    percent = 100 * sum(happened) / len(happened) if happened else float("nan")
+    return Rate(what=what, of=of, episodes=n, percent=round(percent, 2), repetitions=len(happened))
+
+
+def _say(verdicts: Iterable[Verdict]) -> str:
+    return " or ".join(verdicts)
+
+
+def _pair_truths(gaps: Iterable[float]) -> Iterator[tuple[float, float]]:
+    """B minus A, and the share of discordant pairs: none is less than the difference."""
+    for gap in gaps:
+        yield from ((gap, discordant) for discordant in DISCORDANT if discordant >= abs(gap))
+
+
+def _say_pairs(gap: float, discordant: float) -> str:
+    return f"difference {gap:g}, discordant {discordant:g}"
+
+
+def _draw_pairs(
+    rng: np.random.Generator, n: int, gap: float, discordant: float, repetitions: int
+) -> list[tuple[int, int]]:
+    """Pairs that A alone and that B alone solved."""
+    shares = [(discordant - gap) / 2, (discordant + gap) / 2, 1 - discordant]
+    return [(a, b) for a, b, _ in rng.multinomial(n, shares, repetitions).tolist()]
+
+
+@functools.cache
+def _counts(only_a: int, only_b: int, pairs: int) -> PairCounts:
+    return PairCounts(only_a=only_a, only_b=only_b, pairs=pairs)
+
+
+@functools.cache
+def _interval(only_a: int, only_b: int, pairs: int) -> Interval:
+    found = paired_difference_95(only_a, only_b, pairs)
+    assert found is not None
+    return found
+
+
+def _episodes(rng: np.random.Generator, n: int, rate: float) -> tuple[np.ndarray, np.ndarray]:
+    """How many texts each episode has, and how often they are right in it."""
+    return rng.integers(8, 31, n), rng.beta(8 * rate, 8 * (1 - rate), n)
+
+
+def _shares(rng: np.random.Generator, of: np.ndarray, right: np.ndarray) -> list[Share]:
+    hits = rng.binomial(of, right)
+    return [Share(hits=h, of=n) for h, n in zip(hits.tolist(), of.tolist(), strict=True)]
+
+
+def _drawn_difference(rng: np.random.Generator, n: int, rate: float) -> Interval | None:
+    of, right = _episodes(rng, n, rate)
+    return _ends(difference(_shares(rng, of, right), _shares(rng, of, 0.8 * right)))
+
+
+def _ends(row: dict | None) -> Interval | None:
+    return None if row is None or row["ci95"] is None else Interval(low=row["ci95"][0], high=row["ci95"][1])
+
+
+def _episode(seconds: float | None) -> EpisodeResult:
+    """One that was solved after so many simulated seconds, or not within 30."""
+    return EpisodeResult(
+        key=EpisodeKey(suite="simulated", task_id=0, init_id=0, seed=0),
+        task="",
+        instruction="",
+        language="",
+        outcome=Outcome.TIMEOUT if seconds is None else Outcome.SUCCESS,
+        steps=0,
+        queries=0,
+        latency_ms={},
+        tokens=0,
+        requests=RequestCounts(),
+        policy_s=0.0,
+        wall_s=0.0,
+        simulated_s=30.0 if seconds is None else seconds,
+    )
+
+
+def _timed(rng: np.random.Generator, n: int, ratio: float) -> list[tuple[EpisodeResult, EpisodeResult]]:
+    """Pairs solved by both, in which either run needs a second try (1.8 times as long) in one of ten."""
+    a = rng.uniform(3, 12, n)
+    noise = 0.1 * rng.standard_normal((2, n)) + np.log(1.8) * (rng.random((2, n)) < 0.1)
+    b = a * ratio * np.exp(noise[1])
+    first = a * np.exp(noise[0])
+    return [(_episode(x), _episode(y)) for x, y in zip(first.tolist(), b.tolist(), strict=True)]
+
+
+def _drifting(rng: np.random.Generator, n: int) -> tuple[list[float], list[float]]:
+    drift = np.exp(np.cumsum(rng.normal(0, 0.3, n)))
+    noise = np.exp(0.02 * rng.standard_t(3, (2, n)))
+    return (3 * drift * noise[0]).tolist(), (drift * noise[1]).tolist()
+
+
+def _curve_bands(rng: np.random.Generator, n: int, rate: float) -> list[Interval]:
+    """The band at 6 seconds and at 12: successes come at every half second up to 12, all alike."""
+    solved = rng.random(n) < rate
+    seconds = 0.5 * rng.integers(1, 25, n)
+    curve = success_curve(
+        [_episode(s if yes else None) for s, yes in zip(seconds.tolist(), solved, strict=True)]
+    )
+    bands = []
+    for at in (6.0, 12.0):
+        point = [each for each in curve if each.seconds <= at][-1]
+        bands.append(Interval(low=point.low, high=point.high))
+    return bands
+
+
+if __name__ == "__main__":
+    run_app(app)

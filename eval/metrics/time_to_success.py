@@ -1,0 +1,92 @@
+"""Time to success: the ratio of two runs on what both solved, and the share solved by a time."""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from eval.metrics.statistics import Interval, cluster_bootstrap_95, wilson_95
+from eval.metrics.success import graded_only, solved
+from eval.records.schema import EpisodeResult
+
+_ENOUGH_THAT_AGREE = 6
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TimeRatio:
+    """Simulated seconds to success, B's over A's, among episodes that both runs solved.
+
+    Attributes:
+        ratio: Geometric mean of the episodes' ratios; below 1, B is faster.
+        ci95: Its 95 % bootstrap interval over episodes; None where there is none.
+        n_pairs: Episodes solved by both.
+    """
+
+    ratio: float
+    ci95: Interval | None
+    n_pairs: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CurvePoint:
+    """The percentage of episodes solved by a time, with its 95 % Wilson interval at that time.
+
+    Attributes:
+        seconds: Simulated time.
+        percent: Solved until then, of all graded episodes; `low` and `high` are the interval's ends.
+    """
+
+    seconds: float
+    percent: float
+    low: float
+    high: float
+
+
+def time_ratio(pairs: Sequence[tuple[EpisodeResult, EpisodeResult]]) -> TimeRatio | None:
+    """The ratio over the pairs (of A, of B) that both solved; None where there is none, or no time recorded.
+
+    The mean is of logarithms, so that twice as fast and twice as slow weigh alike; swapping the runs inverts
+    ratio and interval. Ratios that all agree have
+    an interval without a width if there are six or more: then the median ratio is that one with 97 %
+    confidence, whatever the distribution.
+    """
+    seconds = [(a.success_s, b.success_s) for a, b in pairs]
+    logs = np.array([math.log(b / a) for a, b in seconds if a and b])
+    if not len(logs):
+        return None
+    return TimeRatio(ratio=math.exp(logs.mean()), ci95=_interval(logs), n_pairs=len(logs))
+
+
+def _interval(logs: np.ndarray) -> Interval | None:
+    found = cluster_bootstrap_95(np.mean, logs, method="percentile")
+    if found is not None:
+        return Interval(low=math.exp(found.low), high=math.exp(found.high))
+    if len(logs) >= _ENOUGH_THAT_AGREE:
+        ratio = math.exp(logs.mean())
+        return Interval(low=ratio, high=ratio)
+    return None
+
+
+def success_curve(results: Sequence[EpisodeResult]) -> list[CurvePoint]:
+    """The share of graded episodes solved by each time at which one was; failures never count.
+
+    It starts at 0 seconds and ends with the longest episode. Between two points it is the earlier one's.
+    Empty where no episode is graded, or one lacks its time.
+    """
+    graded = graded_only(results)
+    lengths = [episode.simulated_s for episode in graded if episode.simulated_s is not None]
+    if not graded or len(lengths) < len(graded):
+        return []
+    times = np.sort([e.simulated_s for e in graded if solved(e) and e.simulated_s is not None])
+    at = sorted({0.0, *times.tolist(), max(lengths)})
+    counts = np.searchsorted(times, at, side="right").tolist()
+    return [_point(seconds, count, len(graded)) for seconds, count in zip(at, counts, strict=True)]
+
+
+def _point(seconds: float, count: int, graded: int) -> CurvePoint:
+    interval = wilson_95(count, graded)
+    assert interval is not None
+    return CurvePoint(
+        seconds=seconds, percent=100 * count / graded, low=100 * interval.low, high=100 * interval.high
+    )

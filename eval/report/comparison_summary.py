@@ -1,0 +1,91 @@
+"""A comparison in at most four lines: success, time to success and texts of B beside A, and the clock."""
+
+from collections.abc import Iterator
+
+from eval.metrics.noninferiority import Verdict
+from eval.report.comparison import Comparison
+from eval.report.comparison_texts import TextDifference
+from eval.report.comparison_verdict import (
+    MARGIN,
+    TIME_MARGIN,
+    Judgement,
+    judge_all,
+    say_between,
+    say_needed,
+    say_points,
+    say_times_interval,
+)
+
+_PAUSED = "paused"
+
+
+def verdict_lines(
+    comparison: Comparison, margin: float = MARGIN, time_margin: float = TIME_MARGIN
+) -> list[str]:
+    """The verdicts in at most four lines of 80 columns, for the end of a run.
+
+    Args:
+        comparison: Of A and B.
+        margin: What B may lose and still count as non-inferior, percentage points of success.
+        time_margin: How much longer B may take to success and still count as that, percent.
+
+    Raises:
+        UsageError: A margin is none.
+    """
+    judgements = judge_all(comparison, margin, time_margin)
+    a, b = comparison.names
+    lines = [f"{b} beside {a}, clock {comparison.a.clock}:"]
+    lines.append(_line("success", judgements.success, _say_success(comparison, judgements.success)))
+    if judgements.time is not None:
+        lines.append(_line("time to success", judgements.time, _say_time(comparison, judgements.time)))
+    texts = "; ".join(_say_texts(comparison)).replace(" ms", " ms stale", 1)
+    return [*lines, f"{'texts (points)':<15} {texts}"] if texts else lines
+
+
+def say_clock(comparison: Comparison) -> str | None:
+    """How simulated time passed, in one line; None where it is paused and the actions differ."""
+    clock, waiting = comparison.a.clock, comparison.a.while_waiting
+    if clock != _PAUSED:
+        return f"Clock: {clock}{f', {waiting} while waiting' if waiting else ''}."
+    if comparison.actions.bitwise_equal:
+        return (
+            "The clock was paused: modes act alike by construction, and this says nothing about latency "
+            "(use --clock)."
+        )
+    return None
+
+
+def _line(label: str, judgement: Judgement, numbers: str) -> str:
+    return f"{label:<15} {judgement.verdict.value:<12} {numbers}".rstrip()
+
+
+def _say_success(comparison: Comparison, judgement: Judgement) -> str:
+    interval, difference = comparison.overall.difference_ci95, comparison.overall.difference
+    if judgement.verdict is Verdict.TOO_MANY_ERRORS or interval is None or difference is None:
+        return ""
+    numbers = f"{say_points(difference)} points, {say_between(interval)}"
+    if judgement.verdict is Verdict.INCONCLUSIVE:
+        needed = judgement.episodes_needed
+        return f"{numbers}; {'none suffices' if needed is None else f'needs {say_needed(needed)}'}"
+    return f"{numbers}, margin {judgement.margin:g}"
+
+
+def _say_time(comparison: Comparison, judgement: Judgement) -> str:
+    times = comparison.time_ratio
+    assert times is not None
+    return f"{times.ratio:.2f} times as long, {say_times_interval(times)}, margin {judgement.margin:g} %"
+
+
+def _say_texts(comparison: Comparison) -> Iterator[str]:
+    """Of every language task, B's accuracy on delivery minus A's, and how stale texts are in A and in B."""
+    for texts in comparison.texts:
+        found = next((each for each in texts.differences if each.when == "arrived"), None)
+        if found is not None:
+            yield f"{texts.task} {say_points(found.difference)}{_say_staleness(comparison, found)}"
+
+
+def _say_staleness(comparison: Comparison, found: TextDifference) -> str:
+    staleness = comparison.staleness.get(found.task)
+    if staleness is None or staleness.a is None or staleness.b is None:
+        return ""
+    return f", {1000 * staleness.a:.0f}→{1000 * staleness.b:.0f} ms"

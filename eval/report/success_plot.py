@@ -1,0 +1,77 @@
+"""Success over time as a picture: the share of episodes that each run solved by a simulated time."""
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from configs.cli import counted
+from configs.errors import UsageError
+from eval.report.comparison import Comparison
+from videos.theme import MODE_COLOURS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_OTHERS = ("#d55e00", "#0080c8")
+"""Where the runs are not told apart by their modes."""
+
+
+def png_path(path: Path) -> Path:
+    """The path, if it names a PNG file.
+
+    Raises:
+        UsageError: It does not.
+    """
+    if path.suffix.lower() != ".png":
+        raise UsageError(f"cannot draw {str(path)!r}; --plot takes a file whose name ends in .png")
+    return path
+
+
+def draw_success_curves(comparison: Comparison, path: Path) -> None:
+    """Draw the curve of either run with its pointwise 95 % band.
+
+    Raises:
+        UsageError: The runs did not record simulated time, or the file cannot be written.
+    """
+    if not comparison.curve_a or not comparison.curve_b:
+        raise UsageError("these runs did not record simulated seconds; leave out --plot, or run them again")
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context({"axes.spines.top": False, "axes.spines.right": False, "savefig.dpi": 150}):
+        figure = Figure(figsize=(7.2, 4.4), layout="constrained")
+        _draw(figure.subplots(), comparison)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            figure.savefig(path)
+        except OSError as error:
+            raise UsageError(
+                f"cannot write {str(path)!r}: {error.strerror}; give --plot another file"
+            ) from None
+
+
+def _draw(panel: "Axes", comparison: Comparison) -> None:
+    curves = comparison.curve_a, comparison.curve_b
+    end = max(curve[-1].seconds for curve in curves)
+    for curve, name, colour in zip(curves, comparison.names, _colours(comparison), strict=True):
+        points = [*curve, dataclasses.replace(curve[-1], seconds=end)]
+        seconds = [point.seconds for point in points]
+        low, high = [point.low for point in points], [point.high for point in points]
+        panel.fill_between(seconds, low, high, step="post", color=colour, alpha=0.15, linewidth=0)
+        percent = [point.percent for point in points]
+        panel.step(seconds, percent, where="post", color=colour, linewidth=1.8, label=name)
+    panel.set_xlabel("simulated time (s)")
+    panel.set_ylabel("episodes solved (%), with pointwise 95 % band")
+    panel.set_xlim(0, end)
+    panel.set_ylim(0, 101)
+    panel.legend(frameon=False, loc="upper left")
+    episodes = counted(comparison.overall.graded, "episode")
+    panel.set_title(f"Success over time, {episodes}, clock {comparison.a.clock}", loc="left")
+
+
+def _colours(comparison: Comparison) -> tuple[str, str]:
+    modes = comparison.a.mode, comparison.b.mode
+    if modes[0] == modes[1] or not set(modes) <= MODE_COLOURS.keys():
+        return _OTHERS
+    a, b = ("#{:02x}{:02x}{:02x}".format(*MODE_COLOURS[mode]) for mode in modes)
+    return a, b
