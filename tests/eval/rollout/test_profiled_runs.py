@@ -1,0 +1,80 @@
+"""The policy in the box under a device's profile: every run of it is the same, resumed or not."""
+
+import pytest
+import yaml
+
+from configs.schema import RunConfig
+from eval.records.run_folders import find_unfinished, new_run
+from eval.rollout import episode
+from tests.eval.conftest import evaluate
+from tests.eval.rollout.test_clock import records
+
+
+@pytest.fixture(scope="module")
+def suite(tmp_path_factory):
+    """A suite without physics that the policy in the box fits, as a file."""
+    file = tmp_path_factory.mktemp("suites") / "counted.yaml"
+    protocol = {
+        "name": "counted",
+        "world": "sim_envs.fake:FakeSuite",
+        "max_steps": 40,
+        "settle_steps": 0,
+        "trials_per_task": 2,
+        "control_hz": 20,
+        "camera_size": 256,
+        "replan_steps": 5,
+        "environment": {"success_at": 37},
+    }
+    file.write_text(yaml.safe_dump(protocol))
+    return str(file)
+
+
+@pytest.fixture(scope="module")
+def play(suite, tmp_path_factory):
+    def play(*modes, seed=7):
+        folder = tmp_path_factory.mktemp("runs")
+        configs = [
+            RunConfig(suites=(suite,), clock="profile:jetson-thor", mode=mode, seed=seed, video="none")
+            for mode in modes
+        ]
+        runs = [new_run(folder, config) for config in configs]
+        evaluate(*runs)
+        return [run.folder for run in runs]
+
+    return play
+
+
+@pytest.fixture(scope="module")
+def whole(play):
+    return play("isolated", "unified")
+
+
+def test_two_runs_under_one_profile_are_equal_bit_for_bit(play, whole):
+    assert [records(folder) for folder in play("isolated", "unified")] == [records(each) for each in whole]
+
+
+def test_a_run_that_was_interrupted_under_a_profile_equals_one_that_was_not(
+    play, whole, monkeypatch, tmp_path
+):
+    ended = iter([False, False, True])
+    real = episode.rollout
+
+    def rollout(*arguments, **named):
+        if next(ended, False):
+            raise KeyboardInterrupt
+        return real(*arguments, **named)
+
+    monkeypatch.setattr(episode, "rollout", rollout)
+    monkeypatch.setattr("tempfile.tempdir", None)
+    with pytest.raises(KeyboardInterrupt):
+        play("isolated", "unified")
+    parts = max(tmp_path.parent.glob("runs*"), key=lambda folder: folder.stat().st_mtime)
+    again = find_unfinished(parts, {})
+    evaluate(*again)
+    assert [records(run.folder) for run in again] == [records(folder) for folder in whole]
+
+
+def test_modes_differ_when_time_is_charged(whole):
+    isolated, unified = (records(folder) for folder in whole)
+    queries = [sum("query" in record for record in each) for each in (isolated, unified)]
+    assert queries[0] < queries[1], "unified is asked more often in the same time"
