@@ -197,6 +197,9 @@ class EpisodesConfig(Preset):
         max_steps: Step limit; the suite's own number if None.
         wordings: In which words instructions are given: the benchmark's own, those of training, or others.
         seed: What the environment is seeded with before every episode, and the root of the policy's noise.
+        margin: Percentage points of success that a mode may lose against the first one and still count as
+            non-inferior: declared before anything is run.
+        time_margin: Percent that it may take longer to success and still count as that.
         video: Which episodes leave a video.
     """
 
@@ -219,6 +222,8 @@ class EpisodesConfig(Preset):
     max_steps: int | None = Field(default=None, gt=0)
     wordings: Wordings = "benchmark"
     seed: int = Field(default=7, ge=0, lt=2**32)
+    margin: float = Field(default=5.0, gt=0, lt=100)
+    time_margin: float = Field(default=10.0, gt=0, lt=1000)
     video: VideoChoice = "failures"
 
     @model_validator(mode="after")
@@ -232,6 +237,11 @@ class EpisodesConfig(Preset):
             raise ValueError("`while_waiting` is hold, but no time passes on clock paused; choose a clock")
         if self.clock == "paused" and self.replan_steps == "asap":
             raise ValueError("`replan_steps` is asap, but no time passes on clock paused; choose a clock")
+        if self.deadline_ms is not None and self.clock not in ("paused", "measured"):
+            raise ValueError(
+                f"`deadline_ms` is {self.deadline_ms:g} on clock {self.clock}, but a deadline is kept by "
+                "what this machine takes; use `tokens_per_frame`, or clock measured"
+            )
         return self
 
 
@@ -250,11 +260,6 @@ class RunConfig(EpisodesConfig):
             raise ValueError(
                 f"`deadline_ms` is {self.deadline_ms:g} in mode {self.mode}, which decodes no tokens by the "
                 "frame; use it with mode unified"
-            )
-        if self.deadline_ms is not None and self.clock not in ("paused", "measured"):
-            raise ValueError(
-                f"`deadline_ms` is {self.deadline_ms:g} on clock {self.clock}, but a deadline is kept by "
-                "what this machine takes; use `tokens_per_frame`, or clock measured"
             )
         return self
 

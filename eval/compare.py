@@ -13,7 +13,7 @@ from eval.records.schema import RunFolder
 from eval.report.comparison import compare, compare_common
 from eval.report.comparison_json import to_json
 from eval.report.comparison_tables import show
-from eval.report.comparison_verdict import MARGIN, TIME_MARGIN, judge_all
+from eval.report.comparison_verdict import judge_all
 from eval.report.success_plot import draw_success_curves, png_path
 
 app = App(name="python -m eval.compare", version_flags=[])
@@ -27,8 +27,8 @@ def main(  # noqa: PLR0913 - one parameter per option of the command line
     run_b: Path,
     /,
     *,
-    margin: float = MARGIN,
-    time_margin: float = TIME_MARGIN,
+    margin: float | None = None,
+    time_margin: float | None = None,
     partial: Annotated[bool, Parameter(negative="")] = False,
     json: Annotated[Path | None, Parameter(name="--json")] = None,
     plot: Path | None = None,
@@ -39,7 +39,8 @@ def main(  # noqa: PLR0913 - one parameter per option of the command line
         run_a: A run's folder.
         run_b: Another one, of the same protocol, assets and episodes.
         margin: Percentage points of success that B may lose and still count as non-inferior.
-        time_margin: Percent that B may take longer to success and still count as non-inferior.
+            Default: what run A declared, 5 if nothing.
+        time_margin: Percent that B may take longer to success and still count as that. Default: likewise, 10.
         partial: Compare the episodes that both have, where a run is unfinished or has others.
         json: Also write the comparison to this file, with what the runs came from.
         plot: Also draw success over time to this PNG file.
@@ -47,6 +48,8 @@ def main(  # noqa: PLR0913 - one parameter per option of the command line
     picture = None if plot is None else png_path(plot)
     folders = RunFolder(run_a), RunFolder(run_b)
     comparison = compare_common(*folders) if partial else compare(*folders)
+    margin = comparison.a.margin if margin is None else margin
+    time_margin = comparison.a.time_margin if time_margin is None else time_margin
     judgements = judge_all(comparison, margin, time_margin)
     if json is not None:
         provenance = dict(zip(("a", "b"), map(_provenance, folders), strict=True))

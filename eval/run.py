@@ -23,6 +23,8 @@ _OUTPUT = Group("Output (of the demo, too)", sort_key=4)
 _KEEPS_THE_DEMO = {
     "mode",
     "against",
+    "margin",
+    "time_margin",
     "language_tasks",
     "tokens_per_frame",
     "deadline_ms",
@@ -66,6 +68,8 @@ def build_app(
         smoke: Annotated[bool, Parameter(group=_WHAT, negative="")] = False,
         mode: Annotated[Names | None, Parameter(group=_SERVING)] = None,
         against: Annotated[str | None, Parameter(group=_SERVING)] = None,
+        margin: Annotated[float | None, Parameter(group=_SERVING)] = None,
+        time_margin: Annotated[float | None, Parameter(group=_SERVING)] = None,
         language_tasks: Annotated[Names | None, Parameter(group=_SERVING)] = None,
         tokens_per_frame: Annotated[int | None, Parameter(group=_SERVING)] = None,
         deadline_ms: Annotated[float | None, Parameter(group=_SERVING)] = None,
@@ -105,6 +109,9 @@ def build_app(
                 episode in turns.
             against: One more arm, which the others are compared with. Default: the first in `mode`; in
                 the demo, isolated.
+            margin: Percentage points of success that a mode may lose against that one and still count as
+                non-inferior. Default: 5.
+            time_margin: Percent that it may take longer to success and still count as that. Default: 10.
             language_tasks: Texts wanted beside actions, or `none`. Default: those that the policy has
                 learnt.
             tokens_per_frame: In mode unified, tokens decoded per query for every text under way. Default:
@@ -134,6 +141,8 @@ def build_app(
         given: dict[str, Any] = {
             "mode": mode,
             "against": against,
+            "margin": margin,
+            "time_margin": time_margin,
             "suites": suite,
             "task_ids": task_ids,
             "num_trials_per_task": num_trials_per_task,

@@ -85,14 +85,13 @@ class _TaskGrader:
 
     def __init__(self) -> None:
         self._counts = {"texts": 0, "not_graded": 0, "oracle": 0}
-        self._staleness_ms = self._staleness_s = 0.0
+        self._staleness_s = 0.0
         self._born: defaultdict[str, Share] = defaultdict(Share)
         self._arrived: defaultdict[str, Share] = defaultdict(Share)
 
     def add(self, text: TextFinished, truths: tuple[Truth | None, Truth | None], seconds: float) -> None:
         self._counts["texts"] += 1
         self._counts["oracle"] += text.reason == ORACLE
-        self._staleness_ms += text.latency_ms
         self._staleness_s += seconds
         grade = _READ[text.task](text.text)
         if grade is None or None in truths:
@@ -108,7 +107,6 @@ class _TaskGrader:
             **self._counts,
             born=dict(self._born),
             arrived=dict(self._arrived),
-            staleness_ms=self._staleness_ms,
             staleness_s=self._staleness_s,
         )
 

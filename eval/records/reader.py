@@ -54,6 +54,9 @@ class RunIdentity:
         clock: How simulated time passes while the policy computes, as `--clock` takes it.
         while_waiting: What the robot does meanwhile, as `--while-waiting` takes it.
         clock_device: The device whose profile the clock charges; None on other clocks.
+        margin: Percentage points of success that a run may lose beside this one and still count as
+            non-inferior, as declared before it began.
+        time_margin: Percent that it may take longer to success and still count as that, likewise.
         status: `complete`, or why it is not.
         n_planned: Episodes of the whole plan.
         arms: The runs that played every episode in turns with this one, itself among them.
@@ -77,6 +80,8 @@ class RunIdentity:
     clock: str = "paused"
     while_waiting: str = "continue"
     clock_device: str | None = None
+    margin: float = 5.0
+    time_margin: float = 10.0
 
     @property
     def weights(self) -> str | None:
@@ -161,6 +166,7 @@ def _identity(manifest: _Manifest) -> RunIdentity:
     }
     said["random_weights"] = manifest.random_weights or bool(manifest.config.get("random_weights"))
     said["dtype"] = manifest.config.get("dtype")
+    said |= {name: manifest.config[name] for name in ("margin", "time_margin") if name in manifest.config}
     said |= {name: manifest.config[name] for name in ("clock", "while_waiting") if name in manifest.config}
     if manifest.mode == "unified":
         said |= {option: manifest.config.get(option) for option in ("tokens_per_frame", "deadline_ms")}
@@ -217,12 +223,11 @@ def _first_problem(error: ValidationError) -> str:
 
 
 def _query(record: Mapping[str, Any]) -> QueryRecord:
-    latency = record.get("latency")
     return QueryRecord(
         actions=np.atleast_2d(np.array(record["actions"], dtype=np.float64)),
         timings_ms=dict(record["timings_ms"]),
         step=int(record.get("step", 0)),
-        latency=None if latency is None else Latency(**latency),
+        latency=Latency(**record["latency"]) if "latency" in record else None,
         requested=[TextRequest(**text) for text in record.get("requested", ())],
         delivered=[_delivery(text, record) for text in record.get("finished", ())],
         dropped=[TextRequest(**text) for text in record.get("dropped", ())],

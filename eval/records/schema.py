@@ -60,8 +60,7 @@ class TextScores:
         oracle: Those that were read aloud from the truth: what they score is the ceiling, and no merit.
         born: Measure to its share, against the truth at the query the text was born in.
         arrived: The same against the truth at the query it was finished in.
-        staleness_ms: Sum over the texts of the time the policy worked on them, milliseconds.
-        staleness_s: Sum over the texts of the simulated time from birth to arrival, seconds.
+        staleness_s: Sum over the texts of the simulated time from request to delivery, seconds.
     """
 
     texts: int
@@ -69,7 +68,6 @@ class TextScores:
     oracle: int
     born: Shares
     arrived: Shares
-    staleness_ms: float
     staleness_s: float
 
 

@@ -39,6 +39,16 @@ def _say_latency(clock: str, device: str | None) -> str:
         actions, _, busy = given.partition(",")
         then = f"the next query can start after {busy} ms" if busy else "the next query can start then"
         return f"actions come {actions} ms after the observation, and {then}"
-    served_by = f"{device} would serve it (profile {given})" if device else f"profile {given} says"
-    speeds = {"profile": served_by, "measured": "this machine serves it", "replay": f"recorded in {given}"}
-    return f"the policy is as fast as {speeds.get(kind, clock)}"
+    served_by = f"as {_with_article(device)} would serve it" if device else f"as profile {given} says"
+    speeds = {
+        "profile": served_by,
+        "measured": "as fast as this machine",
+        "replay": f"as recorded in {given}",
+    }
+    return f"the policy runs {speeds.get(kind, clock)}"
+
+
+def _with_article(device: str) -> str:
+    """`a Jetson AGX Thor`, `an H200`: initials are spelt out, so that their sound decides."""
+    spelt_out = not device[1:2].islower()
+    return f"{'an' if device[0] in ('AEFHILMNORSX' if spelt_out else 'AEIOUaeiou') else 'a'} {device}"

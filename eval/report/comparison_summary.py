@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from eval.metrics.noninferiority import Verdict
+from eval.report.clock_words import PAUSED
 from eval.report.comparison import Comparison
 from eval.report.comparison_texts import TextDifference
 from eval.report.comparison_verdict import (
@@ -15,8 +16,6 @@ from eval.report.comparison_verdict import (
     say_points,
     say_times_interval,
 )
-
-_PAUSED = "paused"
 
 
 def verdict_lines(
@@ -45,7 +44,7 @@ def verdict_lines(
 def say_clock(comparison: Comparison) -> str | None:
     """How simulated time passed, in one line; None where it is paused and the actions differ."""
     clock, waiting = comparison.a.clock, comparison.a.while_waiting
-    if clock != _PAUSED:
+    if clock != PAUSED:
         return f"Clock: {clock}{f', {waiting} while waiting' if waiting else ''}."
     if comparison.actions.bitwise_equal:
         return (

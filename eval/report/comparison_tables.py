@@ -11,12 +11,14 @@ from configs.cli import counted
 from eval.metrics.action_difference import ActionDifference
 from eval.records.protocol import say_inputs
 from eval.records.reader import RunIdentity
+from eval.report.clock_words import MEASURED, PAUSED
 from eval.report.comparison import Comparison, PairTable, StageLatency
 from eval.report.comparison_summary import say_clock
 from eval.report.comparison_texts import Fate, TextPairs
 from eval.report.comparison_verdict import MARGIN, TIME_MARGIN, Judgements, judge_all
 
 _MEASURES = {"narration": "narrations wholly right", "memory": "F1 of memory"}
+_WHEN = {"born": "when requested", "arrived": "on delivery"}
 
 
 def show(
@@ -48,10 +50,11 @@ def show(
     console.print()
     for judgement in filter(None, (judgements.success, judgements.time)):
         console.print(f"[bold]{escape(judgement.sentence)}[/]")
-    console.print(f"\n{_say_actions(comparison.actions)}")
+    if comparison.a.clock == PAUSED:  # else queries of one number are not of one moment
+        console.print(f"\n{_say_actions(comparison.actions)}")
     if clock := say_clock(comparison):
         console.print(f"[dim]{escape(clock)}[/]")
-    if comparison.latency:
+    if comparison.latency and comparison.a.clock in (PAUSED, MEASURED):
         console.print()
         console.print(_latencies(comparison))
         console.print(f"[dim]{_say_turns(comparison)}[/]")
@@ -135,7 +138,7 @@ def _texts(tasks: Sequence[TextPairs]) -> Table:
     table = _table("language (%)", "A", "B", "B minus A", "95 %")
     for text in (difference for texts in tasks for difference in texts.differences):
         between = "–" if text.interval is None else _between(*text.interval)
-        what = f"{_MEASURES[text.task]}, when {text.when}"
+        what = f"{_MEASURES[text.task]}, {_WHEN[text.when]}"
         table.add_row(what, f"{text.a:.1f}", f"{text.b:.1f}", f"{text.difference:+.1f}", between)
     return table
 

@@ -127,12 +127,14 @@ class Console:
         for mode, results in arms.items():
             said = [*say_invalid_actions(results["overall"]), *say_texts(results["overall"])]
             self._dim(*(f"{mode}: {line}" for line in said))
+        declared = self._runs[0].config
+        margins = {"margin": declared.margin, "time_margin": declared.time_margin}
         for run in self._runs[1:]:
             self._rich.print()
             try:
                 comparison = compare(self._runs[0].folder, run.folder)
-                show(comparison, self._rich)
-                self._verdict_lines += ["", *verdict_lines(comparison)]
+                show(comparison, self._rich, **margins)
+                self._verdict_lines += ["", *verdict_lines(comparison, **margins)]
             except UsageError as error:  # of two runs that share no graded episode, nothing can be said
                 self._rich.print(f"Not compared: {error}", markup=False)
         self._rich.print()

@@ -40,7 +40,13 @@ def call(*arguments: str) -> int:
 def test_with_nothing_chosen_the_demo_runs(started):
     assert call("--mode", "unified") == 0
     assert [arm.mode for arm in started] == ["isolated", "unified"]
-    demo = RunConfig(suites=("libero_object",), init_ids=(40,), assets="standins", video="all")
+    demo = RunConfig(
+        suites=("libero_object",),
+        init_ids=(40,),
+        assets="standins",
+        clock="profile:jetson-thor",
+        video="all",
+    )
     assert started[1] == demo
 
 
@@ -50,7 +56,7 @@ def test_with_nothing_chosen_the_demo_runs(started):
         ("", {}),
         ("--mode shared --against actions", {}),
         ("--language-tasks narration --tokens-per-frame 2", {"tokens_per_frame": 2}),
-        ("--mode unified --deadline-ms 90 --output-dir elsewhere", {"tokens_per_frame": 5}),
+        ("--clock measured --deadline-ms 90 --output-dir elsewhere", {"clock": "measured"}),
         ("--video none", {"video": "none"}),
     ],
 )
@@ -235,6 +241,20 @@ def test_a_file_of_ones_own(started, tmp_path):
         ("--policy tiny --deadline-ms 0", ["deadline_ms", "0"]),
         ("--policy tiny --deadline-ms inf", ["deadline_ms", "inf"]),
         ("--policy tiny --mode shared --deadline-ms 90", ["deadline_ms", "90", "shared", "mode unified"]),
+        ("--policy tiny --clock profile:h200 --deadline-ms 90", ["deadline_ms", "90", "clock measured"]),
+        ("--policy tiny --clock profile:thor", ["profile", "'thor'", "jetson-thor"]),
+        ("--policy tiny --clock fixed:a", ["'fixed:a'", "fixed:100,300"]),
+        ("--policy tiny --clock fixed:9,3", ["fixed:3,9"]),
+        ("--policy tiny --clock replay:nowhere", ["nowhere is not a run"]),
+        ("--policy expert --clock profile:rtx4090", ["profile:rtx4090", "'expert'", "fixed:100,300"]),
+        ("--policy tiny --mode parallel --clock profile:rtx4090", ["'rtx4090'", "parallel", "unified"]),
+        ("--policy tiny --while-waiting hold", ["hold", "clock"]),
+        ("--policy tiny --while-waiting continue", ["--while-waiting continue", "--clock"]),
+        ("--policy tiny --while-waiting sit --clock measured", ["sit", "hold"]),
+        ("--policy tiny --replan-steps asap", ["asap", "clock"]),
+        ("--policy tiny --replan-steps soon --clock measured", ["'soon'", "asap"]),
+        ("--policy tiny --replan-steps 2.5", ["'2.5'", "asap"]),
+        ("--policy tiny --margin 0", ["margin", "0"]),
         ("--resume", ["nothing to resume"]),
         ("--policy expert --random-weights", ["--random-weights", "expert is scripted", "--policy tiny"]),
         ("--mode shared --tokens-per-frame 2", ["--tokens-per-frame 2", "isolated shared unified"]),

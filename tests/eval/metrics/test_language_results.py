@@ -25,7 +25,6 @@ def scores(hits: int = 0, of: int = 0, *, later: int | None = None, not_graded: 
             oracle=oracle,
             born=born,
             arrived=arrived,
-            staleness_ms=100.0 * (of + not_graded),
             staleness_s=0.5 * (of + not_graded),
         )
     }
@@ -46,7 +45,7 @@ def test_texts_count_alike_whatever_their_episode():
 
 def test_staleness_is_simulated_time_over_all_texts_alike():
     spoken = scores(9, 10)["narration"]
-    late = dataclasses.replace(spoken, texts=2, staleness_ms=7.0, staleness_s=4.0)
+    late = dataclasses.replace(spoken, texts=2, staleness_s=4.0)
     episodes = [episode(key(0), texts={"narration": spoken}), episode(key(1), texts={"narration": late})]
     assert summarize_language(episodes)["narration"]["staleness_ms"] == pytest.approx(1e3 * (5 + 4) / 12)
     both = [*episodes, episode(key(2), texts={"memory": dataclasses.replace(late, texts=8, staleness_s=2.0)})]

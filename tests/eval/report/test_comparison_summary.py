@@ -25,9 +25,7 @@ RIGHT, WRONG = (narrate(Narration(phase=phase, object="milk")) for phase in (Pha
 
 def staleness(seconds):
     return {
-        "narration": TextScores(
-            texts=1, not_graded=0, oracle=0, born={}, arrived={}, staleness_ms=0.0, staleness_s=seconds
-        )
+        "narration": TextScores(texts=1, not_graded=0, oracle=0, born={}, arrived={}, staleness_s=seconds)
     }
 
 

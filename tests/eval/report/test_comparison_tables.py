@@ -63,7 +63,7 @@ def test_no_line_is_longer_than_a_terminal_is_wide(printed):
         "all 80 80 0 0 0 non-inferior",
         "action, p50 1234.5 1234.5 1.00",
         "frame, p95 12345.6 12345.6 1.00",
-        "narrations wholly right, when arrived 15.8 89.5 +73.7 –",
+        "narrations wholly right, on delivery 15.8 89.5 +73.7 –",
         "narration: 1520 texts graded in both; only in A 80 (in B 80 never asked for).",
     ],
 )

@@ -128,7 +128,15 @@ def test_options_that_a_clock_has_no_use_for_are_refused(options):
 
 def records(folder: RunFolder) -> list[dict]:
     """What a run recorded, without what is of this machine."""
-    machine = ("timings_ms", "latency_ms", "policy_s", "wall_s", "times", "compiles_after_warm_up")
+    machine = (
+        "timings_ms",
+        "latency_ms",
+        "policy_s",
+        "wall_s",
+        "times",
+        "after_ms",
+        "compiles_after_warm_up",
+    )
 
     def timeless(value):
         if isinstance(value, dict):

@@ -31,11 +31,12 @@ def suite(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def play(suite, tmp_path_factory):
-    def play(*modes, seed=7):
-        folder = tmp_path_factory.mktemp("runs")
+    """Plays the suite in some modes, in a folder of its own unless it is given one; returns the runs'."""
+
+    def play(*modes, folder=None):
+        folder = folder or tmp_path_factory.mktemp("runs")
         configs = [
-            RunConfig(suites=(suite,), clock="profile:jetson-thor", mode=mode, seed=seed, video="none")
-            for mode in modes
+            RunConfig(suites=(suite,), clock="profile:jetson-thor", mode=mode, video="none") for mode in modes
         ]
         runs = [new_run(folder, config) for config in configs]
         evaluate(*runs)
@@ -56,20 +57,17 @@ def test_two_runs_under_one_profile_are_equal_bit_for_bit(play, whole):
 def test_a_run_that_was_interrupted_under_a_profile_equals_one_that_was_not(
     play, whole, monkeypatch, tmp_path
 ):
-    ended = iter([False, False, True])
-    real = episode.rollout
+    uninterrupted, ended = episode.rollout, iter([False, False, True])
 
     def rollout(*arguments, **named):
         if next(ended, False):
             raise KeyboardInterrupt
-        return real(*arguments, **named)
+        return uninterrupted(*arguments, **named)
 
     monkeypatch.setattr(episode, "rollout", rollout)
-    monkeypatch.setattr("tempfile.tempdir", None)
     with pytest.raises(KeyboardInterrupt):
-        play("isolated", "unified")
-    parts = max(tmp_path.parent.glob("runs*"), key=lambda folder: folder.stat().st_mtime)
-    again = find_unfinished(parts, {})
+        play("isolated", "unified", folder=tmp_path)
+    again = find_unfinished(tmp_path, {})
     evaluate(*again)
     assert [records(run.folder) for run in again] == [records(folder) for folder in whole]
 
