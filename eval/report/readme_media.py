@@ -10,19 +10,19 @@ from configs.errors import UsageError
 from eval.metrics.language import HEADLINES
 from eval.metrics.success import Results, summarize
 from eval.records.attempts import seconds_played, sittings_of
-from eval.records.json_files import read_json_lines
 from eval.records.reader import RunIdentity, read_identity
 from eval.records.schema import Outcome, RunFolder
 from eval.report.best_video import BestVideo, find_best_video
 from eval.report.clock_words import MEASURED, PAUSED, say_clock_of
 from eval.report.comparison import Comparison, compare
-from eval.report.tables import solved_by_task, suites_of
+from eval.report.comparison_verdict import judge_all
 from videos.clip import read_pictures, save_clip, save_still
 
 CLIP_WIDTH = 960
 CLIP_BYTES = 3_000_000
 """A page's size, and what it may take to load."""
 
+_PICTURES_HZ = 4
 _LAST_MS = 2500
 """How long the last picture, which names the outcome, stands before the clip begins again."""
 
@@ -67,31 +67,28 @@ def find_showcase(run: RunFolder) -> Showcase:
 
 
 def write_pictures(showcase: Showcase, *, still: Path, clip: Path) -> None:
-    """Write the best video's picture, two thirds into the episode, and the clip, a picture of each query.
+    """Write the best video's picture, two thirds into the episode, and the clip, four pictures a second.
 
     Raises:
         VideoError: The video is damaged.
     """
     folder = RunFolder(showcase.best.path.parents[2])
-    queries = list(read_json_lines(folder.queries_path(showcase.best.episode.key)))
-    pictures = read_pictures(showcase.best.path, [query["step"] + query["steps"] // 2 for query in queries])
     control_hz = _control_hz(folder, showcase.best.episode.key.suite)
-    milliseconds = [round(1e3 * query["steps"] / control_hz) for query in queries]
+    apart = max(1, round(control_hz / _PICTURES_HZ))
+    pictures = read_pictures(showcase.best.path, list(range(apart // 2, showcase.best.episode.steps, apart)))
     save_still(still, pictures[2 * len(pictures) // 3])
     save_clip(
         clip,
         pictures,
-        milliseconds=[*milliseconds[:-1], _LAST_MS],
+        milliseconds=[*[round(1e3 * apart / control_hz)] * (len(pictures) - 1), _LAST_MS],
         width=CLIP_WIDTH,
         most_bytes=CLIP_BYTES,
     )
 
 
 def to_markdown(showcase: Showcase) -> str:
-    """What is seen on the clip, the table of the arms, their comparison, and the tasks one by one."""
-    arms = showcase.arms
-    parts = [_caption(showcase), _arms_table(arms, showcase.shown.clock), _compared(showcase)]
-    parts += [_tasks(arms, suite) for suite in suites_of(arms)]
+    """What is seen on the clip, the table of the arms, and their comparison."""
+    parts = [_caption(showcase), _arms_table(showcase.arms, showcase.shown.clock), _compared(showcase)]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -122,12 +119,21 @@ def _caption(showcase: Showcase) -> str:
 def _compared(showcase: Showcase) -> str:
     """A line for each arm but the first: what differs from it, and how what is compared was played."""
     first, *others = showcase.folders
-    lines = [_say(compare(first, other)) for other in others]
+    comparisons = [compare(first, other) for other in others]
+    lines = [line for each in comparisons for line in (_say(each), *_verdicts(each))]
     manifests = [folder.read_manifest() for folder in showcase.folders]
     ends = "Texts are graded when they were requested → on delivery."
     own_latency = showcase.shown.clock in (PAUSED, MEASURED)
     played = f"{_machines(manifests[0], 'Measured' if own_latency else 'Played')}{_duration(manifests)}."
     return " ".join([*lines, *_say_clock(showcase.shown), ends, played])
+
+
+def _verdicts(comparison: Comparison) -> list[str]:
+    """On success and on time to success; none where modes act alike by construction."""
+    if comparison.a.clock == PAUSED:
+        return []
+    judged = judge_all(comparison, comparison.a.margin, comparison.a.time_margin)
+    return [f"**{each.sentence}**" for each in (judged.success, judged.time) if each is not None]
 
 
 def _say_clock(run: RunIdentity) -> list[str]:
@@ -216,12 +222,6 @@ def _score(row: Mapping[str, Any], task: str) -> str:
     times = [row["texts"].get(task, {}).get(time, {}).get(HEADLINES[task]) for time in ("born", "arrived")]
     known = [f"{score['pc']:.1f}" for score in times if score is not None]
     return f"{' → '.join(known)} %" if known else "–"
-
-
-def _tasks(arms: Mapping[str, Results], suite: str) -> str:
-    rows = [[label.strip(), *solved] for label, solved in solved_by_task(arms, suite).items()]
-    table = _table(("task", *arms), rows)
-    return f"<details><summary>{suite}, task by task</summary>\n\n{table}\n\n</details>"
 
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
