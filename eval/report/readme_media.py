@@ -117,15 +117,16 @@ def _caption(showcase: Showcase) -> str:
 
 
 def _compared(showcase: Showcase) -> str:
-    """A line for each arm but the first: what differs from it, and how what is compared was played."""
+    """Verdicts on each arm beside the first, and how what is compared was played."""
     first, *others = showcase.folders
     comparisons = [compare(first, other) for other in others]
-    lines = [line for each in comparisons for line in (_say(each), *_verdicts(each))]
+    verdicts = "\n".join(line for each in comparisons for line in _verdicts(each))
     manifests = [folder.read_manifest() for folder in showcase.folders]
     ends = "Texts are graded when they were requested → on delivery."
     own_latency = showcase.shown.clock in (PAUSED, MEASURED)
     played = f"{_machines(manifests[0], 'Measured' if own_latency else 'Played')}{_duration(manifests)}."
-    return " ".join([*lines, *_say_clock(showcase.shown), ends, played])
+    said = " ".join([*map(_say, comparisons), *_say_clock(showcase.shown), ends, played])
+    return f"{verdicts}\n\n{said}" if verdicts else said
 
 
 def _verdicts(comparison: Comparison) -> list[str]:
@@ -133,7 +134,7 @@ def _verdicts(comparison: Comparison) -> list[str]:
     if comparison.a.clock == PAUSED:
         return []
     judged = judge_all(comparison, comparison.a.margin, comparison.a.time_margin)
-    return [f"**{each.sentence}**" for each in (judged.success, judged.time) if each is not None]
+    return [f"- {each.sentence}" for each in (judged.success, judged.time) if each is not None]
 
 
 def _say_clock(run: RunIdentity) -> list[str]:
