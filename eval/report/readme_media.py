@@ -75,7 +75,8 @@ def write_pictures(showcase: Showcase, *, still: Path, clip: Path) -> None:
     folder = RunFolder(showcase.best.path.parents[2])
     control_hz = _control_hz(folder, showcase.best.episode.key.suite)
     apart = max(1, round(control_hz / _PICTURES_HZ))
-    pictures = read_pictures(showcase.best.path, list(range(apart // 2, showcase.best.episode.steps, apart)))
+    last = showcase.best.episode.steps - 1
+    pictures = read_pictures(showcase.best.path, [*range(apart // 2, last, apart), last])
     save_still(still, pictures[2 * len(pictures) // 3])
     save_clip(
         clip,
