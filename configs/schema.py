@@ -31,6 +31,8 @@ class SuiteConfig(Preset):
         control_hz: Control steps per simulated second.
         camera_size: Height and width of a camera image, pixels.
         replan_steps: Control steps between two queries.
+        test_init_ids: The first and the last of the initial states that are kept for measuring a policy:
+            demonstrations of them are not collected.
         environment: What else its class takes.
     """
 
@@ -42,6 +44,7 @@ class SuiteConfig(Preset):
     control_hz: float = Field(gt=0)
     camera_size: int = Field(gt=0)
     replan_steps: int = Field(gt=0)
+    test_init_ids: tuple[int, int] | None = None
     environment: dict[str, Any] = Field(default_factory=dict)
 
 

@@ -69,7 +69,8 @@ def make_jobs(config: CollectConfig) -> tuple[Job, ...]:
     """Every episode that the configuration asks for, in the order of the keys.
 
     Raises:
-        UsageError: A suite, a task or an initial state that does not exist, or suites at different rates.
+        UsageError: A suite, a task or an initial state that does not exist, or one that is kept for tests; or
+            suites at different rates.
     """
     jobs = [
         Job(plan=task, key=_key(episode, config, task.suite))
@@ -77,6 +78,8 @@ def make_jobs(config: CollectConfig) -> tuple[Job, ...]:
         for task in make_plan(run_config(config, seed), camera_size=config.image_size).tasks
         for episode in task.keys
     ]
+    for job in jobs:
+        _refuse_test_states(job)
     rates = {job.key.suite: frame_rate(job.plan) for job in jobs}
     if len(set(rates.values())) > 1:
         raise UsageError(
@@ -100,6 +103,15 @@ def learner_config(config: CollectConfig) -> RunConfig | None:
 def frame_rate(plan: TaskPlan) -> float:
     """Frames (queries) per second of simulated time."""
     return plan.protocol.control_hz / plan.protocol.replan_steps
+
+
+def _refuse_test_states(job: Job) -> None:
+    kept, init_id = job.plan.protocol.test_init_ids, job.key.init_id
+    if kept is not None and kept[0] <= init_id <= kept[1]:
+        raise UsageError(
+            f"init id {init_id}: {job.key.suite} keeps {kept[0]} to {kept[1]} for measuring policies, so no "
+            f"demonstration of them is collected; give others, such as {kept[1] + 1}"
+        )
 
 
 def _key(episode: EpisodeKey, config: CollectConfig, suite: Suite) -> DemonstrationKey:

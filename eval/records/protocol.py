@@ -33,7 +33,7 @@ def describe_suite(
             without saying.
     """
     return {
-        "suite": suite.protocol.model_dump(exclude={"trials_per_task"}),
+        "suite": suite.protocol.model_dump(exclude={"trials_per_task", "test_init_ids"}),
         "interface": hash_of(dataclasses.asdict(suite.interface)),
         "assets": dataclasses.asdict(suite.assets or NO_ASSETS),
         **suite.describe(wordings),
