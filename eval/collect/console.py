@@ -16,6 +16,7 @@ from eval.collect.workers import Report
 from eval.records.schema import Outcome
 
 _MEGABYTE = 1e6
+_TELL_EVERY_S = 60.0
 
 
 class Console:
@@ -41,7 +42,9 @@ class Console:
             TextColumn("{task.fields[status]}"),
             TimeRemainingColumn(),
             console=self._rich,
+            disable=not self._rich.is_terminal,  # in a file there is a line a minute instead
         )
+        self._told = time.monotonic()
 
     def begin(self, jobs: Sequence[Job], *, there: int, workers: int) -> None:
         """Say what is to be done, and show the bar."""
@@ -60,12 +63,17 @@ class Console:
         self._progress.stop()
 
     def add(self, report: Report) -> None:
-        """Move the bar; an error is told at once, in one line."""
+        """Move the bar, or say once a minute how far it is; an error is told at once, in one line."""
         self._reports.append(report)
         self._progress.update(self._bar, advance=1, status=self._status())
         if report.error is not None:
             reason = report.error.strip().splitlines()[-1]
             self._rich.print(f"error in {report.job.key.episode}: {reason}", style="red", markup=False)
+        if not self._rich.is_terminal and time.monotonic() - self._told >= _TELL_EVERY_S:
+            self._told = time.monotonic()
+            (bar,) = self._progress.tasks
+            count = f"{len(self._reports)} of {counted(int(bar.total or 0), 'episode')}"
+            self._rich.print(f"{count}, {self._status()}", soft_wrap=True)
 
     def interrupted(self) -> None:
         """Say how to go on."""

@@ -41,10 +41,9 @@ class Demonstration:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Failure:
-    """An episode that reached the step limit, and is not kept."""
+    """An episode that failed, and is not kept."""
 
     job: Job
-    steps: int
 
 
 def demonstrate(
@@ -68,7 +67,7 @@ def demonstrate(
     policy.finish()
     solved = queries[-1].success
     if not (solved or config.keep_failures):
-        return Failure(job=job, steps=sum(query.steps for query in queries))
+        return Failure(job=job)
     columns = {
         **_images(queries),
         **_numbers(job, queries),

@@ -110,7 +110,7 @@ class EpisodeStore:
     def note(self, failure: Failure) -> None:
         """Remember that an episode failed and is not kept, so that it is not tried again."""
         key = failure.job.key
-        write_json(self._failure(key), {"key": dataclasses.asdict(key), "steps": failure.steps})
+        write_json(self._failure(key), {"key": dataclasses.asdict(key)})
 
     def demonstrations(self) -> list[Kept]:
         """All that are kept, in the order of their keys."""

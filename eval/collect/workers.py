@@ -19,13 +19,14 @@ from typing import Protocol
 from configs.errors import UsageError
 from configs.schema import CollectConfig
 from eval.collect.demonstrator import OpenDemonstrator
-from eval.collect.episode import Demonstration, demonstrate
+from eval.collect.episode import Demonstration, Failure, demonstrate
 from eval.collect.plan import Job
 from eval.collect.store import EpisodeStore
 from eval.records.schema import Outcome
 from eval.rollout.interrupts import Interrupts
 from eval.rollout.plan import TaskPlan
-from sim_envs.world import World
+from eval.rollout.rollout import ActionError
+from sim_envs.world import PhysicsError, World
 
 _PATIENCE_S = 0.3
 """How long Ctrl-C may go unnoticed."""
@@ -58,7 +59,7 @@ class Report:
     Attributes:
         job: Which.
         outcome: A success is in the store as a demonstration, a timeout as a failure unless failures are
-            kept; an error is nowhere.
+            kept, an invalid action as a failure; an error is nowhere.
         frames: Frames of what is kept.
         error: The traceback of an error.
     """
@@ -236,6 +237,10 @@ class _Player:
                 return Report(job=job, outcome=outcome, frames=played.rows.num_rows)
             self._work.store.note(played)
             return Report(job=job, outcome=Outcome.TIMEOUT)
+        except (ActionError, PhysicsError):
+            self._worlds.discard()
+            self._work.store.note(Failure(job=job))
+            return Report(job=job, outcome=Outcome.INVALID_ACTION)
         except Exception:  # noqa: BLE001 - the boundary around an episode
             self._worlds.discard()
             return Report(job=job, outcome=Outcome.ERROR, error=traceback.format_exc())

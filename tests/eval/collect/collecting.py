@@ -19,11 +19,12 @@ from eval.rollout.plan import TaskPlan
 from oxygen.policy.reply import Reply, Tail
 from sim_envs.fake import FakeWorld
 from sim_envs.libero.conventions import LIBERO_INTERFACE
-from sim_envs.world import Advance, EpisodeKey, Observation, World
+from sim_envs.world import Advance, EpisodeKey, Observation, PhysicsError, World
 from tests.eval.doubles import FakeAssets, reply, without_physics
 
-NEVER, BROKEN, FATAL = 3, 4, 5
-"""Initial states of `Errand` that are never solved, break the simulator, and end the process."""
+NEVER, BROKEN, FATAL, DIVERGING = 3, 4, 5, 6
+"""Initial states of `Errand` that are never solved, break the simulator, end the process, and let the physics
+diverge."""
 
 
 @dataclasses.dataclass
@@ -33,17 +34,21 @@ class Errand(FakeWorld):
     pause_s: float = 0.0
     mended: bool = False
     _fatal: bool = False
+    _diverging: bool = False
 
     def reset(self, *, init_id: int, seed: int, settle_steps: int) -> None:
         super().reset(init_id=init_id, seed=seed, settle_steps=settle_steps)
         self.success_at = None if init_id == NEVER else 6 + 3 * init_id
         self._fatal = init_id == FATAL and not self.mended
+        self._diverging = init_id == DIVERGING
         self.fails_at = 2 if init_id == BROKEN and not self.mended else None
 
     def advance(self, actions: Float64[np.ndarray, "steps action"]) -> Advance:
         time.sleep(self.pause_s)
         if self._fatal:
             os._exit(3)
+        if self._diverging:
+            raise PhysicsError("the fake physics diverges, as it was told to")
         return super().advance(actions)
 
 

@@ -21,6 +21,7 @@ from sim_envs.truth.account import Fact
 from sim_envs.truth.wording import parse_memory, parse_narration
 from tests.eval.collect.collecting import (
     BROKEN,
+    DIVERGING,
     FATAL,
     NEVER,
     NOISE,
@@ -114,6 +115,20 @@ def test_errors_are_told_and_tried_again(tmp_path, capsys):
     assert "the fake simulator fails" in " ".join(capsys.readouterr().out.split())
     assert collect(tmp_path, init_ids=(0, BROKEN), setting=FakeSetting(mended=True)) == 0
     assert len(Demonstrations(tmp_path).episodes) == 8
+
+
+def test_physics_that_diverge_are_a_failure_and_not_tried_again(tmp_path, capsys):
+    assert collect(tmp_path, init_ids=(0, DIVERGING)) == 0
+    assert manifest(tmp_path)["counts"]["failures"] == 4
+    capsys.readouterr()
+    assert collect(tmp_path, init_ids=(0, DIVERGING)) == 0
+    assert "Played before: 8 of 8 episodes" in capsys.readouterr().out
+
+
+def test_a_redirected_collection_says_once_a_minute_how_far_it_is(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("eval.collect.console._TELL_EVERY_S", 0.0)
+    assert collect(tmp_path, init_ids=(0,)) == 0
+    assert "3 of 4 episodes, 100 % success" in capsys.readouterr().out
 
 
 @pytest.mark.slow
