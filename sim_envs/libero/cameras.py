@@ -2,13 +2,14 @@
 
 import atexit
 import functools
+import math
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import mujoco
 import numpy as np
-from jaxtyping import UInt8
+from jaxtyping import Bool, UInt8
 
 from sim_envs.gl import context_class
 
@@ -54,6 +55,8 @@ class Cameras:
             self._renderer = _Renderer(self._model, size=self._size)
         # OpenGL's rows run upwards, LIBERO keeps them so, and policies see that turned by 180°: a mirror
         # image in which up is up.
+        for view in self._views.values():
+            view.hide_unseen()
         return {
             name: np.ascontiguousarray(self._renderer.draw(view.scene)[::-1, ::-1])
             for name, view in self._views.items()
@@ -117,8 +120,44 @@ class _View:
         self._camera.fixedcamid = model.camera(camera).id
         self._perturbation = mujoco.MjvPerturb()
         self._perturbation.skinselect = -1
+        self._radii = model.geom_rbound.copy()
+        self._casts_shadows = bool(model.light_castshadow.any())
 
     def expose(self, model: mujoco.MjModel, data: mujoco.MjData, option: mujoco.MjvOption) -> None:
         mujoco.mjv_updateScene(
             model, data, option, self._perturbation, self._camera, mujoco.mjtCatBit.mjCAT_ALL, self.scene
         )
+
+    def hide_unseen(self) -> None:
+        """Leave out of the scene what lies wholly outside the picture. It changes no pixel.
+
+        Nothing is left out where it might show all the same, in a shadow or in a mirror in the picture.
+        """
+        if self._casts_shadows:
+            return
+        geoms = [
+            geom
+            for geom in self.scene.geoms[: self.scene.ngeom]
+            if geom.objtype == mujoco.mjtObj.mjOBJ_GEOM and self._radii[geom.objid] > 0
+        ]
+        unseen = self._outside(geoms)
+        if any(geom.reflectance > 0 and not hidden for geom, hidden in zip(geoms, unseen, strict=True)):
+            return
+        for geom, hidden in zip(geoms, unseen, strict=True):
+            if hidden:
+                geom.type = mujoco.mjtGeom.mjGEOM_NONE
+
+    def _outside(self, geoms: Sequence[mujoco.MjvGeom]) -> Bool[np.ndarray, " geom"]:
+        """Whether the bounding sphere of each geom is beyond a side of the view, or behind the camera."""
+        eye, ahead, up = (
+            np.mean([getattr(camera, part) for camera in self.scene.camera], axis=0)  # of both eyes
+            for part in ("pos", "forward", "up")
+        )
+        camera = self.scene.camera[0]
+        offsets = np.array([geom.pos for geom in geoms]).reshape(-1, 3) - eye
+        radii = self._radii[[geom.objid for geom in geoms]]
+        depth = offsets @ ahead
+        slope = (camera.frustum_top - camera.frustum_bottom) / 2 / camera.frustum_near  # pictures are square
+        reach = depth * slope + radii * math.hypot(1.0, slope)
+        sideways, upwards = np.abs(offsets @ np.cross(ahead, up)), np.abs(offsets @ up)
+        return (depth < -radii) | (sideways > reach) | (upwards > reach)
