@@ -120,8 +120,8 @@ class ProfileClock:
         for text in call.finished:
             if text.job >= len(work):
                 raise UnpricedError(
-                    f"a text is of decode job {text.job} (`TextFinished.job`), and the policy's reply reports "
-                    f"{len(work)} (`Reply.work`)"
+                    f"a text is of decode job {text.job} (`TextFinished.job`), but its reply reports "
+                    f"only {len(work)} jobs (`Reply.work`)"
                 )
         return Latency(
             actions_ms=factor * self.pricing.action_ms,
@@ -137,8 +137,8 @@ class ProfileClock:
 class MeasuredClock:
     """What this machine took, as it happened.
 
-    What the rollout did between `act` and `settle` is no part of it. A text whose policy does not say when its
-    last token was known comes at the end of its query.
+    What the rollout did between `act` and `settle` is no part of it. A text comes at the end of its query
+    if the policy does not say when its last token was known.
     """
 
     def describe(self) -> Mapping[str, Any]:

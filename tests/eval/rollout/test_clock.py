@@ -87,7 +87,7 @@ def test_a_profile_cannot_price_a_policy_that_reports_nothing(policy, tmp_path):
 
 
 def test_a_profile_cannot_price_a_text_of_work_that_is_not_reported():
-    with pytest.raises(UnpricedError, match=r"decode job 0 .* reports 0"):
+    with pytest.raises(UnpricedError, match=r"decode job 0 .* reports only 0"):
         clock("profile:jetson-thor").latency(call(reply=reply(work=(), finished=(text(0),))))
 
 
