@@ -116,7 +116,10 @@ class ProfileClock:
         factor = jitter(self.profile, call.key, call.query)
         work = () if call.reply is None else call.reply.work
         if work is None:
-            raise UnpricedError("the policy's reply does not say what it computed (`Reply.work`)")
+            raise UnpricedError(
+                "the policy's reply does not say what it computed (`Reply.work`); choose another clock, such "
+                "as measured"
+            )
         for text in call.finished:
             if text.job >= len(work):
                 raise UnpricedError(
