@@ -56,7 +56,8 @@ def _one_line(error: CycloptsError) -> str:
         names = {name for argument in error.argument_collection for name in argument.names}
         given = error.token.keyword or error.token.value
         return str(unknown("option", given.split("=")[0], names, remedy=remedy))
-    return f"{' '.join(str(error).split())} {remedy}"
+    said = " ".join(str(error).split()).removesuffix(".")
+    return f"{said}. {remedy}"
 
 
 def _refuse_fractions(_app: App, _commands: Sequence[str], arguments: ArgumentCollection) -> None:
@@ -82,7 +83,7 @@ def _steps(_: type, tokens: Sequence[Token]) -> int | str:
     if value == "asap":
         return value
     if re.fullmatch(r"[+-]?\d+", value) is None:
-        raise UsageError(f"{tokens[0].keyword} {value!r}: give a whole number, such as 5, or asap")
+        raise UsageError(f"{value!r} is neither a whole number (5) nor asap")
     return int(value)
 
 

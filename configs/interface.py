@@ -221,6 +221,11 @@ class ActionSpec:
         """Numbers in an action."""
         return sum(part.size for part in self.channels)
 
+    @property
+    def holds_state(self) -> bool:
+        """Whether a channel is held at the current state, which must be read for it."""
+        return any(part.hold is Hold.STATE for part in self.channels)
+
     def channel(self, name: str) -> int:
         """Where the channels called `name` begin."""
         start = 0

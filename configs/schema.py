@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 Mode = Literal["actions", "isolated", "shared", "unified", "parallel"]
 VideoChoice = Literal["none", "failures", "all"]
@@ -11,6 +11,16 @@ WhileWaiting = Literal["continue", "hold"]
 Dtype = Literal["float32", "bfloat16"]
 ImageStorage = Literal["png", "video"]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$")]
+
+
+def _whole_or_asap(value: Any) -> Any:
+    if value == "asap" or (type(value) is int and value > 0):
+        return value
+    raise ValueError(f"`replan_steps` is {value!r}: give a whole number above 0, or asap")
+
+
+ReplanSteps = Annotated[int | Literal["asap"], BeforeValidator(_whole_or_asap)]
+"""Control steps between two queries, at least; `asap`: none but those that the policy computes for."""
 
 
 class Preset(BaseModel):
@@ -220,7 +230,7 @@ class EpisodesConfig(Preset):
     deadline_ms: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     clock: str = "paused"
     while_waiting: WhileWaiting = "continue"
-    replan_steps: Annotated[int, Field(gt=0)] | Literal["asap"] | None = None
+    replan_steps: ReplanSteps | None = None
     num_steps_wait: int | None = Field(default=None, ge=0)
     max_steps: int | None = Field(default=None, gt=0)
     wordings: Wordings = "benchmark"

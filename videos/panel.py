@@ -27,7 +27,7 @@ class Caption:
         latency_ms: How long the query took; None where nothing was measured.
         narration: The newest narration; empty while there is none.
         memory: What the policy remembers, oldest first.
-        clock: Whose latency is charged, e.g. `as a jetson-thor`; empty where none is.
+        clock: Whose latency is charged, e.g. `jetson-thor`; empty where none is.
         lane: Queries over simulated time; None where time stands still during a query.
     """
 

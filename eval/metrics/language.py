@@ -1,5 +1,4 @@
-"""Grades what a policy says against the world's own account: at the query a text was born in, and again at
-the one it arrived in.
+"""Grades what a policy says against the world's own account: when a text was requested, and on delivery.
 
 A text is read by `sim_envs.truth.wording`; one that cannot be read is not graded, and counted as that. Every
 score is a share (so many right of so many), so that episodes, tasks and suites add up.

@@ -19,7 +19,7 @@ class LanguageRow:
         n_texts: Finished texts.
         n_not_graded: Those that could not be read.
         born: Measure to its percentage, against the truth of the query a text was born in.
-        arrived: The same against that of the query it arrived in.
+        arrived: The same against the truth on delivery.
         n_oracle: Texts that an oracle read from the truth; what is bundled has none and does not say so.
     """
 

@@ -59,7 +59,7 @@ class TextScores:
         not_graded: Those that could not be read: outside the vocabulary, cut off, contradicting themselves.
         oracle: Those that were read aloud from the truth: what they score is the ceiling, and no merit.
         born: Measure to its share, against the truth at the query the text was born in.
-        arrived: The same against the truth at the query it was finished in.
+        arrived: The same against the truth on delivery, when its last token was known.
         staleness_s: Sum over the texts of the simulated time from request to delivery, seconds.
     """
 

@@ -50,7 +50,7 @@ def show(
     console.print()
     for judgement in filter(None, (judgements.success, judgements.time)):
         console.print(f"[bold]{escape(judgement.sentence)}[/]")
-    if comparison.a.clock == PAUSED:  # else queries of one number are not of one moment
+    if comparison.a.clock == PAUSED or comparison.actions.bitwise_equal:  # else not of the same moments
         console.print(f"\n{_say_actions(comparison.actions)}")
     if clock := say_clock(comparison):
         console.print(f"[dim]{escape(clock)}[/]")

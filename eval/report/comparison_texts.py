@@ -28,7 +28,7 @@ class TextDifference:
     """The headline measure of one language task in both runs, in percent, over the texts in pairs.
 
     Attributes:
-        when: `born` or `arrived`: which query's truth the texts are held against.
+        when: `born` or `arrived`: whether the texts are held against the truth when requested or on delivery.
         difference: B's minus A's, percentage points.
         interval: Its 95 % bootstrap interval over episodes; None where there is none.
     """

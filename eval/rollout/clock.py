@@ -111,12 +111,21 @@ class ProfileClock:
         """The actions, then the decode jobs.
 
         Raises:
-            UnpricedError: The policy does not report what it computed.
+            UnpricedError: The policy does not report what it computed, or not for one of its texts.
         """
         factor = jitter(self.profile, call.key, call.query)
         work = () if call.reply is None else call.reply.work
         if work is None:
-            raise UnpricedError("the policy's reply does not say what it computed (`Reply.work`)")
+            raise UnpricedError(
+                "the policy's reply does not say what it computed (`Reply.work`); choose another clock, such "
+                "as measured"
+            )
+        for text in call.finished:
+            if text.job >= len(work):
+                raise UnpricedError(
+                    f"a text is of decode job {text.job} (`TextFinished.job`), but its reply reports "
+                    f"only {len(work)} jobs (`Reply.work`)"
+                )
         return Latency(
             actions_ms=factor * self.pricing.action_ms,
             busy_ms=factor * self.pricing.busy_ms(work),
@@ -131,7 +140,8 @@ class ProfileClock:
 class MeasuredClock:
     """What this machine took, as it happened.
 
-    What the rollout did between `act` and `settle` is no part of it.
+    What the rollout did between `act` and `settle` is no part of it. A text comes at the end of its query
+    if the policy does not say when its last token was known.
     """
 
     def describe(self) -> Mapping[str, Any]:
@@ -142,7 +152,7 @@ class MeasuredClock:
         """As measured."""
         stages: Mapping[str, float] = {} if call.reply is None else call.reply.timings_ms
         busy_ms = call.act_ms + stages.get("decode", call.settle_ms)
-        texts = [min(text.after_ms, busy_ms) for text in call.finished]
+        texts = [busy_ms if text.after_ms is None else min(text.after_ms, busy_ms) for text in call.finished]
         return Latency(actions_ms=call.act_ms, busy_ms=busy_ms, texts_ms=texts)
 
 
@@ -241,12 +251,10 @@ def _fixed(given: str, rest: str) -> FixedClock:
 def _replayed(folder: RunFolder, config: RunConfig, episodes: Sequence[EpisodeKey]) -> ReplayClock:
     """The latencies of a run, or of the one in the mode asked for that was played in turns with it."""
     named = read_identity(folder)
-    arms = {
-        identity.mode: arm
-        for name in named.arms or [named.run_id]
-        for arm in [RunFolder(folder.path.parent / name)]
-        for identity in [read_identity(arm)]
-    }
+    arms = {named.mode: folder}
+    if config.mode != named.mode:
+        others = [RunFolder(folder.path.parent / name) for name in named.arms if name != named.run_id]
+        arms |= {read_identity(other).mode: other for other in others}
     if config.mode not in arms:
         raise UsageError(
             f"clock {config.clock!r}: {named.run_id} was run in mode {', '.join(arms)}; give --mode "

@@ -194,6 +194,7 @@ class _Execution:
         self._watched = watched
         self._picture_steps = picture_steps if watched else None
         self._state = np.zeros(suite.interface.observation.state_size)
+        self._moved = True  # since that state was read
         self._chunks: dict[int, np.ndarray] = {}
         self._last: np.ndarray | None = None
         self._truths: dict[int, Truth | None] = {}
@@ -205,7 +206,8 @@ class _Execution:
 
     def begin_query(self, observation: Observation, truth: Truth | None) -> None:
         """A query was issued on this observation."""
-        self._state = observation.state
+        if self._moved:
+            self._state, self._moved = observation.state, False
         self._truths = {self._timeline.step: truth}
         self._shown = self._timeline.step
         self.spans, self.pictures, self.advance_ms = [], [], 0.0
@@ -250,12 +252,18 @@ class _Execution:
 
     def _actions(self, span: ActionSpan) -> np.ndarray:
         if span.chunk is None:
-            hold = self._suite.interface.hold_action(self._state, self._last)
-            actions = np.tile(hold, (span.steps, 1))
+            actions = np.tile(self._hold_action(), (span.steps, 1))
         else:
             actions = self._chunks[span.chunk][span.first : span.first + span.steps]
+            self._moved = True
         self._last = actions[-1]
         return actions
+
+    def _hold_action(self) -> np.ndarray:
+        """Holds the robot where it was when it began to be held; an older state would move it back there."""
+        if self._moved and self._suite.interface.action.holds_state:
+            self._state, self._moved = self._world.observe().state, False
+        return self._suite.interface.hold_action(self._state, self._last)
 
     def _look(self) -> None:
         step = self._timeline.step

@@ -42,7 +42,7 @@ class ActionSpan:
 
 def steps_in(milliseconds: float, control_hz: float) -> int:
     """Control steps until something that takes `milliseconds` is over, rounded up."""
-    return max(0, math.ceil(milliseconds * control_hz / 1e3 - _ROUNDING))
+    return max(0, math.ceil(milliseconds / 1e3 * control_hz - _ROUNDING))
 
 
 class Timeline:

@@ -54,7 +54,7 @@ class TextFinished:
             it states the world's own account).
         latency_ms: End-to-end latency in time that the policy was busy; what its caller did in between is not
             counted.
-        after_ms: The same from `finished_query` alone.
+        after_ms: The same from `finished_query` alone; None if the policy does not report it.
         job: Index of its decode job in that query's `Reply.work`.
         job_steps: Decode steps of that job after which its last token was known.
         times: When it was requested, begun and finished; None where nothing was measured.
@@ -68,7 +68,7 @@ class TextFinished:
     tokens: int
     reason: str
     latency_ms: float
-    after_ms: float = 0.0
+    after_ms: float | None = None
     job: int = 0
     job_steps: int = 0
     times: TextTimes | None = None

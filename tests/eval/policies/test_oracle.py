@@ -13,6 +13,7 @@ from eval.policies.opening import open_policies
 from eval.policies.oracle import Oracle
 from eval.policies.resolved import resolve_policy
 from eval.records.schema import Outcome, RunFolder
+from eval.records.timing import Delivery
 from eval.rollout.plan import TaskPlan
 from eval.rollout.recorder import EpisodeRecorder
 from eval.rollout.rollout import rollout
@@ -36,7 +37,10 @@ def spoken(tasks, queries=6, key=KEY):
     for _ in range(queries):
         requested, finished = oracle.speak()
         assert [text.request_id for text in requested] == [text.request_id for text in finished]
-        grader.add(world.steps, world.truth(), finished)
+        truth = world.truth()
+        grader.add(
+            world.steps, truth, [Delivery(text=text, step=world.steps, truth=truth) for text in finished]
+        )
         said.append(finished)
         world.advance(np.zeros((3, 7)))
     return said, grader.scores()

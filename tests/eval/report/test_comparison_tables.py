@@ -94,3 +94,13 @@ def test_the_verdict_is_a_sentence_with_the_modes_names(printed):
 
 def test_the_runs_names_are_whole(printed):
     assert [line[:4] for line in printed if line.endswith(("_0003300-a", "_0003300-b"))] == ["A  2", "B  2"]
+
+
+@pytest.mark.parametrize(("actions", "told"), [(0.5, True), (0.25, False)])
+def test_under_a_clock_actions_are_compared_only_if_they_are_the_same(tmp_path, actions, told):
+    clocked = {"config": {"clock": "measured"}}
+    a = RunBuilder.at(tmp_path / "a", **clocked).add(episode(key()), query(0, 0.5))
+    b = RunBuilder.at(tmp_path / "b", **clocked).add(episode(key()), query(0, actions))
+    file = io.StringIO()
+    show(compare(a.folder, b.folder), Console(file=file, width=80))
+    assert ("Largest action difference: 0, bitwise equal" in file.getvalue()) is told

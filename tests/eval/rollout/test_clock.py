@@ -54,6 +54,11 @@ def test_measured_charges_this_machine_and_nothing_of_what_the_caller_did():
     assert silent.busy_ms == 47
 
 
+def test_measured_a_text_of_which_the_policy_does_not_say_when_it_was_known_comes_at_the_end():
+    latency = clock("measured").latency(call(reply=reply(finished=(text(0),)), settle_ms=7.0))
+    assert list(latency.texts_ms) == [latency.busy_ms] == [47]
+
+
 def test_a_profile_charges_the_work_that_the_engine_reports():
     profiled = clock("profile:jetson-thor", mode="isolated")
     work = (
@@ -79,6 +84,11 @@ def test_a_profile_cannot_price_a_policy_that_reports_nothing(policy, tmp_path):
     with pytest.raises(UsageError, match="not served by it; choose another clock"):
         evaluate(run)
     assert not run.folder.path.exists()
+
+
+def test_a_profile_cannot_price_a_text_of_work_that_is_not_reported():
+    with pytest.raises(UnpricedError, match=r"decode job 0 .* reports only 0"):
+        clock("profile:jetson-thor").latency(call(reply=reply(work=(), finished=(text(0),))))
 
 
 @pytest.mark.parametrize(
@@ -176,6 +186,19 @@ def test_a_replay_needs_the_mode_the_episodes_and_a_clock(policy, tmp_path):
     ):
         with pytest.raises(UsageError, match=problem):
             run_on(tmp_path, f"replay:{clock_of.path}", **changes)
+
+
+def test_any_run_of_several_is_replayed_in_its_own_mode_wherever_it_lies(policy, tmp_path):
+    modes = ("isolated", "unified")
+    runs = [
+        new_run(tmp_path, CONFIG.model_copy(update={"clock": "measured", "mode": mode})) for mode in modes
+    ]
+    evaluate(*runs)
+    isolated, unified = (run.folder for run in runs)
+    by_the_other = run_on(tmp_path, f"replay:{isolated.path}", mode="unified")
+    assert records(by_the_other) == records(unified)
+    moved = unified.path.rename(tmp_path / "elsewhere")
+    assert records(run_on(tmp_path, f"replay:{moved}", mode="unified")) == records(by_the_other)
 
 
 def test_a_replay_that_goes_otherwise_is_an_error_of_the_episode(policy, tmp_path):

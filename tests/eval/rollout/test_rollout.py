@@ -1,10 +1,13 @@
 """The loop: how many queries, how many steps, and what never reaches a simulator."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from configs.interface import Hold, Interface, Motion
 from configs.schema import RunConfig
 from eval.rollout.clock import find_clock
 from eval.rollout.rollout import ActionError, executable, rollout
@@ -197,3 +200,40 @@ def test_what_the_records_count_is_what_was_executed(act, busy, success_at, hold
         assert sum(steps for _, steps in sources) == query.steps
         assert sum(steps for chunk, steps in sources if chunk is None) == query.held
         assert sum(steps for chunk, steps in sources if chunk == query.index - 1) == query.continued
+
+
+def held_at_its_state(interface: Interface) -> Interface:
+    """The interface with the arm under position control, held where it is."""
+    arm, gripper = interface.action.channels[:-1], interface.action.channels[-1]
+    held = [
+        dataclasses.replace(part, motion=Motion.ABSOLUTE, hold=Hold.STATE, state=part.name) for part in arm
+    ]
+    action = dataclasses.replace(interface.action, channels=(*held, gripper))
+    return dataclasses.replace(interface, action=action)
+
+
+def test_a_robot_is_held_where_it_is_and_not_where_the_last_query_has_seen_it():
+    class Obeying(FakeWorld):
+        """Is where it was told to be."""
+
+        def advance(self, actions):
+            told.extend(actions[:, 0].tolist())
+            self._state[:7] = 0
+            return super().advance(actions)
+
+    told: list[float] = []
+    suite = libero_object(max_steps=12, replan_steps=2, settle_steps=0)
+    suite.interface = held_at_its_state(suite.interface)
+    chunk = np.tile(np.arange(1.0, 5.0)[:, None], (1, 7))
+    clock = find_clock(RunConfig(clock="fixed:300"), [KEY])
+    list(rollout(Obeying(), FakePolicy(actions=chunk), KEY, suite, clock=clock))
+    # | - - - - - - | a0 a1 a2 a3 - -
+    assert told == [0] * 6 + [1, 2, 3, 4, 4, 4]
+
+
+def test_only_a_robot_that_is_held_at_its_state_is_looked_at_for_it():
+    world = NotingWorld(success_at=30)
+    clock = find_clock(RunConfig(clock="fixed:200"), [KEY])
+    queries = list(rollout(world, NotingPolicy(world), KEY, libero_object(max_steps=20), clock=clock))
+    assert sum(query.held for query in queries) > 0
+    assert world.asked.count("observe") == len(queries)

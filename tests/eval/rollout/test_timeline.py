@@ -2,6 +2,7 @@
 
 import itertools
 import string
+import sys
 
 import pytest
 from hypothesis import given
@@ -108,6 +109,10 @@ def test_a_query_knows_when_it_was_issued_answered_and_over_and_what_was_execute
 )
 def test_latencies_are_rounded_up_to_whole_control_steps(milliseconds, steps):
     assert steps_in(milliseconds, HZ) == steps
+
+
+def test_the_longest_latency_that_there_is_outlasts_every_episode():
+    assert steps_in(sys.float_info.max, HZ) > 10**300
 
 
 def test_sums_of_milliseconds_that_miss_a_whole_step_by_rounding_do_not_cost_one_more():
