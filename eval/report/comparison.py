@@ -13,7 +13,8 @@ from eval.metrics.success import LATENCY_STAGES
 from eval.metrics.time_to_success import CurvePoint, TimeRatio, success_curve, time_ratio
 from eval.records.reader import RunIdentity, read_episodes, read_identity, read_queries
 from eval.records.schema import EpisodeResult, Outcome, RunFolder
-from eval.report.comparison_texts import TextPairs, pair_texts
+from eval.report.clock_words import PAUSED
+from eval.report.comparison_texts import TextPairs, all_texts, pair_texts
 from sim_envs.world import EpisodeKey
 
 
@@ -192,14 +193,15 @@ def _compare(run_a: RunFolder, run_b: RunFolder, pairs: Sequence[Pair]) -> Compa
         for x, _ in graded
     ]
     suites = dict.fromkeys(x.key.suite for x, _ in pairs)
+    identity = read_identity(run_a)
     return Comparison(
-        a=read_identity(run_a),
+        a=identity,
         b=read_identity(run_b),
         overall=_count(pairs),
         per_suite={suite: _count([pair for pair in pairs if pair[0].key.suite == suite]) for suite in suites},
         actions=action_difference(queries),
         latency=_latency(queries),
-        texts=pair_texts(queries),
+        texts=pair_texts(queries) if identity.clock == PAUSED else all_texts(queries),
         time_ratio=time_ratio(graded),
         curve_a=success_curve([a for a, _ in graded]),
         curve_b=success_curve([b for _, b in graded]),

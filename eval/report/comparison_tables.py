@@ -134,7 +134,7 @@ def _milliseconds(latency: StageLatency, quantile: str) -> tuple[str, str, str]:
 
 
 def _texts(tasks: Sequence[TextPairs]) -> Table:
-    """The same texts' scores in both runs, and how far apart they are."""
+    """Scores in both runs, and how far apart they are."""
     table = _table("language (%)", "A", "B", "B minus A", "95 %")
     for text in (difference for texts in tasks for difference in texts.differences):
         between = "–" if text.interval is None else _between(*text.interval)
@@ -148,6 +148,9 @@ def _say_pairs(texts: TextPairs) -> str:
     alone = [_say_alone("A", "B", texts.only_a), _say_alone("B", "A", texts.only_b)]
     oracles = [name for name, oracle in (("A", texts.oracle_a), ("B", texts.oracle_b)) if oracle]
     parts = [f"{texts.task}: {counted(texts.pairs, 'text')} graded in both", *filter(None, alone)]
+    if Fate.OTHER_MOMENT in texts.only_a:
+        count_a, count_b = texts.only_a[Fate.OTHER_MOMENT], texts.only_b[Fate.OTHER_MOMENT]
+        parts = [f"{texts.task}: all {counted(count_a, 'graded text')} of A beside all {count_b} of B"]
     parts += [f"{name}'s are an oracle's" for name in oracles]
     return "; ".join(parts) + "."
 

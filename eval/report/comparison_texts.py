@@ -21,6 +21,7 @@ class Fate(enum.StrEnum):
     CUT_OFF = "cut off by the episode's end"
     DROPPED = "dropped for want of a slot"
     NEVER = "never asked for"
+    OTHER_MOMENT = "of other moments"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -46,7 +47,7 @@ class TextPairs:
     """The texts of one language task, paired by episode and by the query they were asked for in.
 
     Attributes:
-        pairs: Graded in both runs: the texts that scores are of.
+        pairs: Graded in both runs: the texts that scores are of. 0 where all texts of each run are compared.
         only_a: Graded in A alone, by what became of them in B; `only_b` likewise.
         oracle_a: Whether A's were read aloud from the truth; `oracle_b` likewise.
         differences: At birth and at arrival; empty where there is no pair, or nothing to be right about.
@@ -62,9 +63,22 @@ class TextPairs:
 
 
 def pair_texts(episodes: Sequence[EpisodeQueries]) -> list[TextPairs]:
-    """The graded language tasks of which either run has a graded text."""
+    """The graded language tasks of which either run has a graded text, the same texts in both.
+
+    Texts are the same if they were requested in queries of one number: on a clock that is paused, these are
+    of one moment.
+    """
     found = (_pair_task(task, episodes) for task in HEADLINES)
     return [texts for texts in found if texts.pairs or texts.only_a or texts.only_b]
+
+
+def all_texts(episodes: Sequence[EpisodeQueries]) -> list[TextPairs]:
+    """The language tasks of which both runs have graded texts, all of them in each run.
+
+    For clocks on which time passes: there the queries of one number are of different moments in two runs, and
+    only the episodes are pairs.
+    """
+    return [texts for texts in (_all_of_task(task, episodes) for task in HEADLINES) if texts.differences]
 
 
 _NOTHING = Share()
@@ -99,8 +113,30 @@ def _pair_task(task: str, episodes: Sequence[EpisodeQueries]) -> TextPairs:
         only_b=_count(pair.a.fate for pair in everywhere if pair.b.fate is None),
         oracle_a=any(pair.a.oracle for pair in everywhere),
         oracle_b=any(pair.b.oracle for pair in everywhere),
-        differences=list(_differences(task, both)),
+        differences=list(
+            _differences(task, [([p.a for p in pairs], [p.b for p in pairs]) for pairs in both])
+        ),
     )
+
+
+def _all_of_task(task: str, episodes: Sequence[EpisodeQueries]) -> TextPairs:
+    by_episode = [
+        (_graded_only(_texts(task, episode.a)), _graded_only(_texts(task, episode.b))) for episode in episodes
+    ]
+    every_a, every_b = ([text for texts in by_episode for text in texts[side]] for side in (0, 1))
+    return TextPairs(
+        task=task,
+        pairs=0,
+        only_a={Fate.OTHER_MOMENT: len(every_a)},
+        only_b={Fate.OTHER_MOMENT: len(every_b)},
+        oracle_a=any(text.oracle for text in every_a),
+        oracle_b=any(text.oracle for text in every_b),
+        differences=list(_differences(task, by_episode)),
+    )
+
+
+def _graded_only(texts: Mapping[_When, _Text]) -> list[_Text]:
+    return [text for text in texts.values() if text.fate is None]
 
 
 def _count(fates: Iterable[Fate | None]) -> dict[Fate, int]:
@@ -112,12 +148,13 @@ def _pair_up(a: Mapping[_When, _Text], b: Mapping[_When, _Text]) -> list[_Pair]:
     return [_Pair(a.get(when, never), b.get(when, never)) for when in sorted(a.keys() | b.keys())]
 
 
-def _differences(task: str, by_episode: Sequence[Sequence[_Pair]]) -> Iterator[TextDifference]:
+def _differences(
+    task: str, by_episode: Sequence[tuple[Sequence[_Text], Sequence[_Text]]]
+) -> Iterator[TextDifference]:
+    """B beside A, from the texts of each episode in A and in B."""
     sides = {
-        "born": [(_sum(p.a.born for p in pairs), _sum(p.b.born for p in pairs)) for pairs in by_episode],
-        "arrived": [
-            (_sum(p.a.arrived for p in pairs), _sum(p.b.arrived for p in pairs)) for pairs in by_episode
-        ],
+        "born": [(_sum(t.born for t in a), _sum(t.born for t in b)) for a, b in by_episode],
+        "arrived": [(_sum(t.arrived for t in a), _sum(t.arrived for t in b)) for a, b in by_episode],
     }
     for when, shares in sides.items():
         a, b = percentage([a for a, _ in shares]), percentage([b for _, b in shares])

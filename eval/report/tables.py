@@ -140,8 +140,8 @@ def _text_notes(rows: Sequence[Mapping[str, Any]], clock: str) -> list[str]:
         when = "when a text was requested" if clock == PAUSED else "when a text was requested → on delivery"
         notes.append(f"narr.: narrations wholly right, mem.: F1 of what is remembered, {when}.")
         if len(rows) > 1:
-            compared = "the same texts" if clock == PAUSED else "texts of queries with the same number"
-            notes.append(f"Each row's are of the texts that it finished; {compared} are compared below.")
+            compared = "; the same texts are compared below" if clock == PAUSED else ""
+            notes.append(f"Each row's are of the texts that it finished{compared}.")
     if any(row["texts"][task]["n_oracle"] for row, task in scores):
         notes.append("The texts are an oracle's, who reads the truth aloud: their scores are a ceiling.")
     return notes

@@ -21,9 +21,9 @@ def truth(phase: Phase = Phase.APPROACH) -> dict:
     return {"narration": narration, "done": [], "facts": []}
 
 
-def run(path, *episodes) -> RunFolder:
+def run(path, *episodes, **manifest) -> RunFolder:
     """Each episode is a list of what was said to every query, at once: a text, or None if it was cut off."""
-    builder = RunBuilder.at(path)
+    builder = RunBuilder.at(path, **manifest)
     for init_id, texts in enumerate(episodes):
         lines = [
             query(
@@ -55,6 +55,17 @@ def test_texts_that_one_run_cut_off_are_in_neither_score_and_counted(tmp_path):
     born, arrived = texts.differences
     assert (born.when, arrived.when) == ("born", "arrived")
     assert (born.a, born.b, born.difference) == (100, 100, 0)
+
+
+def test_on_a_clock_all_texts_of_each_run_are_compared_since_queries_are_of_other_moments(tmp_path):
+    clock = {"config": {"clock": "fixed:100,300"}}
+    a = run(tmp_path / "a", [RIGHT, WRONG, BABBLE], [RIGHT], **clock)
+    b = run(tmp_path / "b", [RIGHT, RIGHT, RIGHT, None], [RIGHT, WRONG], **clock)
+    texts = narrations(a, b)
+    assert (texts.pairs, texts.only_a, texts.only_b) == (0, {Fate.OTHER_MOMENT: 3}, {Fate.OTHER_MOMENT: 5})
+    requested, delivered = texts.differences
+    assert (requested.a, requested.b) == (pytest.approx(200 / 3), 80)
+    assert delivered.difference == pytest.approx(80 - 200 / 3)
 
 
 def test_why_a_text_has_no_counterpart_is_told_apart(tmp_path):
