@@ -82,12 +82,13 @@ def _columns(rows: Sequence[Row], clock: str) -> list[Column]:
     most = max((row["n_episodes"] for row in rows), default=0)
     tasks = [task for task in TEXT_HEADINGS if any(is_graded(row, task) for row in rows)]
     errors = Column(heading="errors", width=6, cell=lambda row: str(row["n_errors"]))
+    charged = _CHARGED if any(row["staleness_ms"] is not None for row in rows) else _CHARGED[:-1]
     return [
         Column(heading="n", width=max(2, len(str(most))), cell=lambda row: str(row["n_episodes"])),
         Column(heading="success", width=7, cell=_success),
         Column(heading="95 %", width=10, cell=_interval),
         *([_TIME] if any(map(is_timed, rows)) else []),
-        *(_MEASURED if clock == PAUSED else _CHARGED),
+        *(_MEASURED if clock == PAUSED else charged),
         *([errors] if any(row["n_errors"] for row in rows) else []),
         *(_text_column(task, clock) for task in tasks),
     ]

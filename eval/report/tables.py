@@ -33,10 +33,8 @@ _TIME_NOTE = "time: median simulated seconds to success, of the episodes that a 
 _MEASURED_NOTE = (
     "action, frame: median milliseconds until a query's actions were there, and until all of it was done."
 )
-_CHARGED_NOTE = (
-    "query: queries per simulated second. held: control steps in which the robot is held still. "
-    "stale: simulated time from a text's request to its delivery, mean."
-)
+_CHARGED_NOTE = "query: queries per simulated second. held: control steps in which the robot is held still."
+_STALE_NOTE = "stale: simulated time from a text's request to its delivery, mean."
 _ERRORS_NOTE = "Errors are not failures; they are in no other number."
 
 _RIGHT = {"narration": "{} right", "memory": "F1 {}"}
@@ -129,7 +127,8 @@ def table_notes(runs: Sequence[Results]) -> list[str]:
         notes = [" ".join([*time, _MEASURED_NOTE, _ERRORS_NOTE])]
     else:
         words = say_clock(clock, runs[0]["while_waiting"], device=runs[0]["clock_device"])
-        notes = [f"Clock {clock}: {words}.", " ".join([*time, _CHARGED_NOTE, _ERRORS_NOTE])]
+        stale = [_STALE_NOTE] if any(row["staleness_ms"] is not None for row in rows) else []
+        notes = [f"Clock {clock}: {words}.", " ".join([*time, _CHARGED_NOTE, *stale, _ERRORS_NOTE])]
     return [*notes, *_text_notes(rows, clock)]
 
 
