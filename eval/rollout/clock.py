@@ -16,6 +16,7 @@ from configs.errors import UsageError, unknown
 from configs.load import load
 from configs.profile import ProfileConfig
 from configs.schema import RunConfig
+from eval.records import provenance
 from eval.records.reader import read_identity, read_queries
 from eval.records.schema import RunFolder
 from eval.records.timing import Latency
@@ -145,8 +146,12 @@ class MeasuredClock:
     """
 
     def describe(self) -> Mapping[str, Any]:
-        """The manifest says on which machine."""
-        return {"kind": "measured"}
+        """On which machine: latencies of another are those of another protocol."""
+        machine = provenance.hardware()
+        return {
+            "kind": "measured",
+            **{part: machine[part] for part in ("processor", "cores", "accelerators")},
+        }
 
     def latency(self, call: Call) -> Latency:
         """As measured."""

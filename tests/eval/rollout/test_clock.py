@@ -7,6 +7,7 @@ import pytest
 
 from configs.errors import UsageError
 from configs.schema import RunConfig
+from eval.records import provenance
 from eval.records.run_folders import find_unfinished, new_run
 from eval.records.schema import RunFolder
 from eval.rollout.clock import PAUSED, Call, ReplayError, UnpricedError, find_clock
@@ -237,6 +238,13 @@ def test_clock_and_waiting_rule_are_part_of_the_protocol(policy, tmp_path):
         for each in options
     ]
     assert len(set(hashes)) == len(options)
+
+
+def test_what_another_machine_has_measured_is_another_protocol(policy, tmp_path, monkeypatch):
+    here = run_on(tmp_path, "measured").read_manifest()["protocol_hash"]
+    hardware = provenance.hardware()
+    monkeypatch.setattr(provenance, "hardware", lambda: {**hardware, "processor": "another"})
+    assert run_on(tmp_path, "measured").read_manifest()["protocol_hash"] != here
 
 
 def test_what_is_held_is_the_suites_hold_action(tmp_path, monkeypatch):
