@@ -47,9 +47,10 @@ _SHAPED = [
     for package in _PACKAGES
     for path in (_ROOT / package).rglob("*.py")
     if path.name != "__init__.py"
-    and re.search(r"^from (jaxtyping|oxygen\.typing) ", path.read_text(), re.MULTILINE)
+    and re.search(r"^(from (jaxtyping|oxygen\.typing) |if TYPE_CHECKING:)", path.read_text(), re.MULTILINE)
 ]
-"""Modules that annotate shapes. Comparing a call with shapes takes many times as long as with other types."""
+"""Modules that annotate shapes, or name types that only type checkers import, which jaxtyping passes over.
+All others do without jaxtyping, since with it a check takes many times as long."""
 
 claw.beartype_packages(
     _PACKAGES, conf=BeartypeConf(claw_is_pep526=False, claw_skip_package_names=(_INNER_LOOP,))
