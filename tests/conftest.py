@@ -1,11 +1,15 @@
 """What every test runs under: strict JAX promotion, run-time shape checks, and the two optional data sets."""
 
+import gc
 import os
+import re
+import sys
 from importlib.metadata import version
 from pathlib import Path
 
 import hypothesis
 import pytest
+from beartype import BeartypeConf, claw
 from jaxtyping import install_import_hook
 
 from oxygen.model.compile_cache import processor
@@ -14,6 +18,7 @@ from oxygen.model.compile_cache import processor
 # are shared by all tests, workers and runs; only tests about compiling have folders of their own.
 _CACHE = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "oxygen-eval" / "tests"
 os.environ |= {
+    "PYTHONPYCACHEPREFIX": str(_CACHE / "bytecode"),
     "JAX_COMPILATION_CACHE_DIR": str(_CACHE / f"jaxlib-{version('jaxlib')}-{processor()}"),
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
     "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
@@ -22,21 +27,35 @@ os.environ |= {
     "JAX_PLATFORMS": "cpu",
 }
 
+# Bytecode is kept as well, even where Python is told not to write any: otherwise every worker, simulator and
+# second process compiles two thousand modules from their sources.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode, sys.pycache_prefix = False, os.environ["PYTHONPYCACHEPREFIX"]
+
 # No deadline: a busy machine is no failure. `make test-all` asks for the thorough profile.
 hypothesis.settings.register_profile("quick", deadline=None, max_examples=25)
 hypothesis.settings.register_profile("thorough", deadline=None)
 hypothesis.settings.load_profile("quick")
 
 _ROOT = Path(__file__).resolve().parents[1]
-_INNER_LOOP = _ROOT / "sim_envs/libero/arm.py"
+_INNER_LOOP = "sim_envs.libero.arm"
 """Called 25 times in a control step: run-time type checks would double the time that physics takes."""
 
-_WORLDS = [
+_PACKAGES = ("oxygen", "sim_envs", "videos")
+_SHAPED = [
     ".".join(path.relative_to(_ROOT).with_suffix("").parts)
-    for path in (_ROOT / "sim_envs").rglob("*.py")
-    if path not in (_INNER_LOOP, _ROOT / "sim_envs/__init__.py", _ROOT / "sim_envs/libero/__init__.py")
+    for package in _PACKAGES
+    for path in (_ROOT / package).rglob("*.py")
+    if path.name != "__init__.py"
+    and re.search(r"^(from (jaxtyping|oxygen\.typing) |if TYPE_CHECKING:)", path.read_text(), re.MULTILINE)
 ]
-install_import_hook(["oxygen", "videos", *_WORLDS], "beartype.beartype")
+"""Modules that annotate shapes, or name types that only type checkers import, which jaxtyping passes over.
+All others do without jaxtyping, since with it a check takes many times as long."""
+
+claw.beartype_packages(
+    _PACKAGES, conf=BeartypeConf(claw_is_pep526=False, claw_skip_package_names=(_INNER_LOOP,))
+)
+install_import_hook([name for name in _SHAPED if name != _INNER_LOOP], "beartype.beartype")
 
 _BESIDE = _ROOT.parent / "shared"
 
@@ -63,3 +82,9 @@ def golden() -> Path:
     if not path.is_dir():
         _required_or_skip(f"the reference outputs are not at {path}")
     return path
+
+
+def pytest_collection_finish() -> None:
+    """What has been imported stays: collecting garbage need not look through its half a million objects."""
+    gc.collect()
+    gc.freeze()

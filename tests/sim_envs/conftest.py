@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from sim_envs.libero.assets import STANDINS, AssetSet, find_assets
+from sim_envs.libero.bootstrap import load_libero
 from sim_envs.libero.sim import LiberoSim
 from sim_envs.libero.standins import build
 from sim_envs.libero.tasks import get_task
@@ -14,9 +15,11 @@ from sim_envs.libero.tasks import get_task
 
 @pytest.fixture(scope="session", autouse=True)
 def closed_without_collecting() -> Iterator[None]:
-    """Closing a simulator collects garbage, which takes seconds beside all that tests import."""
+    """Closing a simulator collects garbage, which takes seconds beside all that tests import, twice."""
+    load_libero()  # otherwise robosuite warns when it is imported
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sim_envs.libero.sim.gc", types.SimpleNamespace(collect=int))
+        for module in ("sim_envs.libero.sim", "robosuite.utils.binding_utils"):
+            patch.setattr(f"{module}.gc", types.SimpleNamespace(collect=int))
         yield
 
 

@@ -14,11 +14,9 @@ from oxygen.training.losses import Objective, draw_times, flow_loss, text_loss
 from oxygen.training.recipe import Reach
 from oxygen.training.samples import Mixture
 from oxygen.training.statistics import measure, norms_of
-from tests.oxygen.training.conftest import MODEL, RECIPE, TASKS, VOCABULARY, samples
+from tests.oxygen.training.conftest import COMPILED_SOON, MODEL, RECIPE, TASKS, VOCABULARY, samples
 
 KEY = jax.random.key(3)
-COMPILED_SOON = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
-"""These tests run a program once or twice; optimising it would take longer than all of them."""
 
 
 DEEP = dataclasses.replace(

@@ -5,12 +5,11 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
-from sim_envs.libero.assets import STANDINS, AssetSet
+from sim_envs.libero.assets import AssetSet
 from sim_envs.libero.experts.expert import Expert
 from sim_envs.libero.experts.insertion import insertions, is_roofed
 from sim_envs.libero.experts.scene import Goal, Scene
 from sim_envs.libero.sim import LiberoSim
-from sim_envs.libero.standins import build
 from sim_envs.libero.tasks import get_task
 from sim_envs.scripted.kinematics import Holding
 from sim_envs.scripted.motion import Phase
@@ -23,8 +22,7 @@ OpenSim = Callable[[int], LiberoSim]
 
 
 @pytest.fixture(scope="module")
-def open_sim(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenSim]:
-    standins = AssetSet(name=STANDINS, path=build(tmp_path_factory.mktemp("standins") / "tree"))
+def open_sim(standins: AssetSet) -> Iterator[OpenSim]:
     sims: dict[int, LiberoSim] = {}
 
     def opened(task_id: int) -> LiberoSim:
