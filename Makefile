@@ -6,6 +6,9 @@ ifneq ($(LIBERO_ASSETS),)
 export OXYGEN_LIBERO_ASSETS := $(abspath $(LIBERO_ASSETS))
 endif
 
+# Python keeps bytecode, whatever the environment says: two thousand modules are imported by every process.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: setup demo test test-all check bench lock train-tiny bundle-tiny
 .DEFAULT_GOAL := check
 
