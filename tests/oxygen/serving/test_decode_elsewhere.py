@@ -18,7 +18,10 @@ SUFFIXES = ((5, 9, 301, 17), (44,), (8, 8))
 SLOTS, ROWS, STEPS = 5, (4, 0, 2), 6
 
 
-@pytest.fixture(scope="module", params=[1, 2], ids=["one KV head", "two KV heads"])
+ONE_KV_HEAD = pytest.param(1, marks=pytest.mark.slow, id="one KV head")
+
+
+@pytest.fixture(scope="module", params=[ONE_KV_HEAD, pytest.param(2, id="two KV heads")])
 def model(request):
     expert = dataclasses.replace(SMALL.trunk, num_kv_heads=request.param)
     config = dataclasses.replace(SMALL, trunk=expert, expert=expert)
