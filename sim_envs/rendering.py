@@ -1,0 +1,84 @@
+"""What rendering a MuJoCo model takes: an exposure takes microseconds and can wait; developing costs."""
+
+import atexit
+import functools
+import weakref
+from typing import Any
+
+import mujoco
+import numpy as np
+from jaxtyping import UInt8
+
+from sim_envs.gl import context_class
+
+_MAX_GEOMS = 1000
+
+
+class Renderer:
+    """An OpenGL context with one model's meshes and textures in it.
+
+    Freed by `close`, else when nothing refers to it any more, at the latest before the interpreter takes
+    OpenGL down. An instance belongs to the thread that made it, as OpenGL contexts do.
+    """
+
+    def __init__(self, model: mujoco.MjModel, *, height: int, width: int) -> None:
+        """Open a context for images of so many pixels.
+
+        Raises:
+            UsageError: Nothing can render on this machine.
+        """
+        self._gl = context_class()(width, height)
+        self._gl.make_current()
+        self._viewport = mujoco.MjrRect(0, 0, width, height)
+        self._context = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_150)
+        mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._context)
+        self.close = weakref.finalize(self, _free, self._gl, self._context)
+        self.close.atexit = False  # pyrefly: ignore[missing-attribute] - a property that its stub lacks
+        _open_renderers.add(self)
+        _free_at_exit()
+
+    def draw(self, scene: mujoco.MjvScene) -> UInt8[np.ndarray, "height width 3"]:
+        """The pixels of a scene. OpenGL's rows run upwards."""
+        self._gl.make_current()
+        pixels = np.empty((self._viewport.height, self._viewport.width, 3), np.uint8)
+        mujoco.mjr_render(self._viewport, scene, self._context)
+        mujoco.mjr_readPixels(pixels, None, self._viewport, self._context)
+        return pixels
+
+
+_open_renderers: weakref.WeakSet[Renderer] = weakref.WeakSet()
+
+
+@functools.cache
+def _free_at_exit() -> None:
+    """Have what is left open freed at exit, before EGL goes: exit handlers run last come, first served."""
+    atexit.register(lambda: [renderer.close() for renderer in list(_open_renderers)])
+
+
+def _free(gl: Any, context: mujoco.MjrContext) -> None:
+    gl.make_current()
+    context.free()
+    gl.free()
+
+
+class View:
+    """One camera and the scene it saw last.
+
+    Attributes:
+        scene: What it saw.
+    """
+
+    def __init__(self, model: mujoco.MjModel, camera: str) -> None:
+        """Look through the camera of that name."""
+        self.scene = mujoco.MjvScene(model, maxgeom=_MAX_GEOMS)
+        self._camera = mujoco.MjvCamera()
+        self._camera.type = mujoco.mjtCamera.mjCAMERA_FIXED
+        self._camera.fixedcamid = model.camera(camera).id
+        self._perturbation = mujoco.MjvPerturb()
+        self._perturbation.skinselect = -1
+
+    def expose(self, model: mujoco.MjModel, data: mujoco.MjData, option: mujoco.MjvOption) -> None:
+        """Record what the camera sees now."""
+        mujoco.mjv_updateScene(
+            model, data, option, self._perturbation, self._camera, mujoco.mjtCatBit.mjCAT_ALL, self.scene
+        )
