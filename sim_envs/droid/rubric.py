@@ -104,11 +104,12 @@ class Rubric:
                 return self._risen(criterion.object) > criterion.by
             case OpenedCriterion():
                 return float(self._data.joint(slide_joint(criterion.object)).qpos[0]) >= criterion.by
-            case OnCriterion() | InsideCriterion():
-                return gripper < _OPEN and self._placed(criterion)
+            case OnCriterion():
+                return self._rests(criterion) and (gripper < _OPEN or not criterion.let_go)
+            case InsideCriterion():
+                return gripper < _OPEN and self._is_inside(criterion)
             case _:
-                upright = self.pose(criterion.object).rotation[2, 2] > _UPRIGHT
-                return gripper < _OPEN and bool(upright)
+                return gripper < _OPEN and self._stands(criterion.object)
 
     def _grip_point(self) -> Float64[np.ndarray, " 3"]:
         return self._data.site(GRIP_SITE).xpos
@@ -116,14 +117,19 @@ class Rubric:
     def _risen(self, name: str) -> float:
         return float(self.pose(name).position[2] - self._start[name].position[2])
 
-    def _placed(self, criterion: OnCriterion | InsideCriterion) -> bool:
+    def _rests(self, criterion: OnCriterion) -> bool:
         one, target = self.pose(criterion.object), self.pose(criterion.target)
-        if isinstance(criterion, InsideCriterion):
-            shape = self._task.objects[criterion.target].shape
-            assert isinstance(shape, Vessel)
-            return is_inside(one, target, shape)
-        rests = abs(float(one.low[2] - target.high[2])) < _RESTING
-        return rests and overlap(one, target) >= criterion.share
+        at_its_height = abs(float(one.low[2] - target.high[2])) < _RESTING
+        return at_its_height and overlap(one, target) >= criterion.share
+
+    def _is_inside(self, criterion: InsideCriterion) -> bool:
+        shape = self._task.objects[criterion.target].shape
+        assert isinstance(shape, Vessel)
+        return is_inside(self.pose(criterion.object), self.pose(criterion.target), shape)
+
+    def _stands(self, name: str) -> bool:
+        pose = self.pose(name)
+        return bool(abs(pose.rotation[2, 2]) > _UPRIGHT and abs(pose.low[2]) < _RESTING)
 
 
 def overlap(one: ObjectPose, target: ObjectPose) -> float:

@@ -21,7 +21,8 @@ _TABLE = {"pos": "0.32 0 -0.02", "size": "0.58 0.75 0.02"}
 _SCENE_CONTYPE, _SCENE_CONAFFINITY = "2", "3"
 """Objects and table meet each other and the robot."""
 
-_ROLLING = "0.005 0.0002"
+_ROLLING = "0.005 0.001"
+"""Torsional and rolling friction, m."""
 
 
 def slide_joint(name: str) -> str:
@@ -38,7 +39,8 @@ def _tree(task: TaskConfig) -> ET.Element:
     root = ET.Element("mujoco", model=task.name)
     ET.SubElement(root, "compiler", angle="radian", autolimits="false")
     step = {"timestep": repr(1 / (CONTROL_HZ * PHYSICS_STEPS)), "integrator": "implicitfast"}
-    ET.SubElement(root, "option", step, cone="elliptic", impratio="10")
+    option = ET.SubElement(root, "option", step, cone="elliptic", impratio="10")
+    ET.SubElement(option, "flag", multiccd="enable")  # or cylinders stand on one point
     ET.SubElement(root, "size", memory="64M")
     ET.SubElement(root, "statistic", center="0.4 0 0.2", extent="1.2")
     _add_looks(root)
@@ -119,7 +121,7 @@ def _geom(piece: Piece, thing: ObjectConfig, mass: float) -> ET.Element:
         mass=f"{mass:.9f}",
         rgba=f"{_numbers(channel * shade for channel in thing.color)} 1",
         friction=f"{thing.friction} {_ROLLING}",
-        condim="4",
+        condim="4" if piece.type == "box" else "6",  # what is round rolls to rest
         contype=_SCENE_CONTYPE if meets else "0",
         conaffinity=_SCENE_CONAFFINITY if meets else "0",
         group="1",

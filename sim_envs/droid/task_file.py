@@ -85,12 +85,20 @@ class LiftCriterion(Preset):
 
 
 class OnCriterion(Preset):
-    """An object lies on a target: so much of its outline is over the target's, with an open gripper."""
+    """An object lies on a target: so much of its outline is over the target's.
 
-    kind: Literal["on"]
+    Attributes:
+        object: What lies there.
+        target: On what.
+        share: How much of its outline.
+        let_go: Whether the gripper has to be open.
+    """
+
+    kind: Literal["on_top"]
     object: str
     target: str
     share: float = Field(default=0.8, gt=0, le=1)
+    let_go: bool = True
 
 
 class InsideCriterion(Preset):
@@ -110,7 +118,7 @@ class OpenedCriterion(Preset):
 
 
 class UprightCriterion(Preset):
-    """An object stands upright on something, let go."""
+    """An object stands on the table, on either end, let go."""
 
     kind: Literal["upright"]
     object: str
