@@ -10,7 +10,7 @@ from sim_envs.droid.robot import DAMPING, MAX_VELOCITY, STIFFNESS
 CONTROL_HZ = 15.0
 
 MAX_STEP = 0.2
-"""Radians of a joint that a velocity of 1 asks for in a control step: the target's lead, not what it moves."""
+"""Radians by which the target of a joint leads at a velocity of 1; the joint moves by less in a step."""
 
 GRIPPER_SPEED = 0.05 / 0.085
 """Shares of its range that the gripper moves in a second: 5 cm/s of 8.5 cm."""

@@ -1,4 +1,4 @@
-"""What DROID means by its numbers, in both ways to command the arm, declared to be compared with a policy's."""
+"""What DROID means by its numbers, in both ways to command the arm: to be compared with a policy's."""
 
 from configs.interface import (
     ActionChannels,
@@ -13,7 +13,6 @@ from configs.interface import (
     Rotation,
 )
 from sim_envs.droid.control import CONTROL_HZ, Control
-
 
 EXTERIOR_IMAGE, WRIST_IMAGE = "exterior_image_1_left", "wrist_image_left"
 
@@ -41,9 +40,7 @@ def image_size(height: int) -> tuple[int, int]:
 def interface(control: Control, *, image_height: int) -> Interface:
     """DROID's interface with arm commands of that kind, and images of that many rows."""
     size = image_size(image_height)
-    gripper = ActionChannels(
-        name="gripper", size=1, unit="1", motion=Motion.ABSOLUTE, hold=Hold.LAST_COMMAND
-    )
+    gripper = ActionChannels(name="gripper", size=1, unit="1", motion=Motion.ABSOLUTE, hold=Hold.LAST_COMMAND)
     return Interface(
         name=f"DROID, {control.value.replace('_', ' ')}",
         observation=ObservationSpec(

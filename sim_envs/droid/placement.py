@@ -46,6 +46,7 @@ def draw(task: TaskConfig, *, init_id: int, seed: int) -> Mapping[str, Placement
     name = int.from_bytes(hashlib.sha256(task.name.encode()).digest()[:8], "big")
     numbers = (name, init_id, seed) if init_id >= FIRST_DRAWN else (name, init_id)
     draws = np.random.default_rng(np.random.SeedSequence(numbers))
+    crowded = ("", "")
     for _ in range(_TRIES):
         placed = {name: _drawn(thing, draws) for name, thing in task.objects.items()}
         crowded = _crowded(task.objects, placed)
@@ -62,9 +63,7 @@ def _drawn(thing: ObjectConfig, draws: np.random.Generator) -> Placement:
     return Placement(x=x, y=y, yaw=math.radians(yaw))
 
 
-def _crowded(
-    objects: Mapping[str, ObjectConfig], placed: Mapping[str, Placement]
-) -> tuple[str, str] | None:
+def _crowded(objects: Mapping[str, ObjectConfig], placed: Mapping[str, Placement]) -> tuple[str, str] | None:
     """Two objects that are too close; None if all stand apart."""
     names = list(objects)
     for number, one in enumerate(names):

@@ -29,8 +29,8 @@ MAX_VELOCITY = (2.175, 2.175, 2.175, 2.175, 2.61, 2.61, 2.61)
 """Of each joint, rad/s: likewise."""
 
 FRICTION = (0.3, 0.3, 0.3, 0.3, 0.2, 0.15, 0.1)
-"""Dry friction of each joint that Franka's own compensation leaves, Nm: chosen, a third of what was identified
-without it. It lets the arm hold an object of 50 g without sinking."""
+"""Dry friction of each joint that Franka's own compensation leaves, Nm: chosen, a third of what was
+identified without it. It lets the arm hold an object of 50 g without sinking."""
 
 GRIPPER_CLOSED = 0.8
 """Angle of the finger joint at which the pads meet, rad; 0 is fully open, 85 mm."""
@@ -46,7 +46,11 @@ _WRIST_FOVY = 56.7
 
 _INERTIALS = {  # mass (kg), centre of mass (m), xx yy zz xy xz yz (kg m²)
     "link0": ("0.629769", "-0.041018 -0.00014 0.049974", "0.00315 0.00388 0.004285 8.29e-7 0.00015 8.23e-6"),
-    "link1": ("4.970684", "0.003875 0.002081 -0.04762", "0.70337 0.70661 0.009117 -0.000139 0.006772 0.019169"),
+    "link1": (
+        "4.970684",
+        "0.003875 0.002081 -0.04762",
+        "0.70337 0.70661 0.009117 -0.000139 0.006772 0.019169",
+    ),
     "link2": (
         "0.646926",
         "-0.003141 -0.02872 0.003495",
@@ -67,8 +71,16 @@ _INERTIALS = {  # mass (kg), centre of mass (m), xx yy zz xy xz yz (kg m²)
         "-0.011953 0.041065 -0.038437",
         "0.035549 0.029474 0.008627 -0.002117 -0.004037 0.000229",
     ),
-    "link6": ("1.666555", "0.060149 -0.014117 -0.010517", "0.001964 0.004354 0.005433 0.000109 -0.001158 0.000341"),
-    "link7": ("0.735522", "0.010517 -0.004252 0.061597", "0.012516 0.010027 0.004815 -0.000428 -0.001196 -0.000741"),
+    "link6": (
+        "1.666555",
+        "0.060149 -0.014117 -0.010517",
+        "0.001964 0.004354 0.005433 0.000109 -0.001158 0.000341",
+    ),
+    "link7": (
+        "0.735522",
+        "0.010517 -0.004252 0.061597",
+        "0.012516 0.010027 0.004815 -0.000428 -0.001196 -0.000741",
+    ),
     "robotiq_85_adapter_link": ("0.95", "0.01 0 0.035", "0.0006 0.0006 0.0003 0 0 0"),
 }
 """The gripper's base has the wrist camera with it."""
@@ -156,9 +168,7 @@ def _wrist_camera() -> ET.Element:
     """Looks along the gripper's axis and towards it; the gripper is at the picture's lower edge."""
     up = f"{math.cos(_LENS_TILT):.6f} 0 {math.sin(_LENS_TILT):.6f}"
     place = f"{_LENS_OFFSET} {_LENS_SIDE} {_LENS_FORWARD}"
-    return ET.Element(
-        "camera", name=WRIST_CAMERA, pos=place, xyaxes=f"0 1 0 {up}", fovy=str(_WRIST_FOVY)
-    )
+    return ET.Element("camera", name=WRIST_CAMERA, pos=place, xyaxes=f"0 1 0 {up}", fovy=str(_WRIST_FOVY))
 
 
 def _camera_housing() -> list[ET.Element]:

@@ -18,6 +18,7 @@ from sim_envs.droid.task_file import (
     OpenedCriterion,
     ReachCriterion,
     TaskConfig,
+    UprightCriterion,
 )
 
 _OPEN = 0.1
@@ -58,8 +59,9 @@ class ObjectPose:
 class Rubric:
     """Judges one episode after another of a task; reads the simulation, changes nothing in it."""
 
-    def __init__(self, task: TaskConfig, model: mujoco.MjModel, data: mujoco.MjData) -> None:
-        self._task, self._model, self._data = task, model, data
+    def __init__(self, task: TaskConfig, data: mujoco.MjData) -> None:
+        """Judge what happens in `data`, of the task's own scene."""
+        self._task, self._data = task, data
         self._reached = [False] * len(task.rubric)
         self._start: Mapping[str, ObjectPose] = {}
 
@@ -98,21 +100,27 @@ class Rubric:
     def _holds(self, criterion: Criterion, gripper: float) -> bool:
         match criterion:
             case ReachCriterion():
-                distance = np.linalg.norm(self._grip_point() - self.pose(criterion.object).middle)
-                return bool(distance < criterion.within)
+                return self._distance(criterion.object) < criterion.within
             case LiftCriterion():
                 return self._risen(criterion.object) > criterion.by
             case OpenedCriterion():
                 return float(self._data.joint(slide_joint(criterion.object)).qpos[0]) >= criterion.by
-            case OnCriterion():
-                return self._rests(criterion) and (gripper < _OPEN or not criterion.let_go)
-            case InsideCriterion():
-                return gripper < _OPEN and self._is_inside(criterion)
+            case OnCriterion(let_go=False):
+                return self._rests(criterion)
             case _:
-                return gripper < _OPEN and self._stands(criterion.object)
+                return gripper < _OPEN and self._is_placed(criterion)
 
-    def _grip_point(self) -> Float64[np.ndarray, " 3"]:
-        return self._data.site(GRIP_SITE).xpos
+    def _is_placed(self, criterion: OnCriterion | InsideCriterion | UprightCriterion) -> bool:
+        match criterion:
+            case OnCriterion():
+                return self._rests(criterion)
+            case InsideCriterion():
+                return self._is_inside(criterion)
+            case _:
+                return self._stands(criterion.object)
+
+    def _distance(self, name: str) -> float:
+        return float(np.linalg.norm(self._data.site(GRIP_SITE).xpos - self.pose(name).middle))
 
     def _risen(self, name: str) -> float:
         return float(self.pose(name).position[2] - self._start[name].position[2])

@@ -64,7 +64,9 @@ def _add_looks(root: ET.Element) -> None:
     ET.SubElement(asset, "texture", wood | size, name="wood", type="2d", builtin="flat", random="0.05")
     ET.SubElement(asset, "material", name="wood", texture="wood", specular="0.2", shininess="0.2")
     tiles = {"rgb1": "0.42 0.42 0.44", "rgb2": "0.38 0.38 0.40"}
-    ET.SubElement(asset, "texture", tiles, name="tiles", type="2d", builtin="checker", width="64", height="64")
+    ET.SubElement(
+        asset, "texture", tiles, name="tiles", type="2d", builtin="checker", width="64", height="64"
+    )
     ET.SubElement(asset, "material", name="tiles", texture="tiles", texrepeat="8 8")
 
 
@@ -72,7 +74,12 @@ def _add_room(world: ET.Element) -> None:
     """A table at the height of the robot's base, in a plain room."""
     lights = [("0.6 -0.8 2.2", "-0.1 0.35 -1", "true"), ("-0.6 1.2 2.2", "0.4 -0.5 -1", "false")]
     for pos, direction, shadow in lights:
-        beam = {"directional": "true", "castshadow": shadow, "diffuse": "0.33 0.33 0.32", "specular": "0.1 0.1 0.1"}
+        beam = {
+            "directional": "true",
+            "castshadow": shadow,
+            "diffuse": "0.33 0.33 0.32",
+            "specular": "0.1 0.1 0.1",
+        }
         ET.SubElement(world, "light", beam, pos=pos, dir=direction)
     ET.SubElement(world, "camera", _EXTERIOR, name=EXTERIOR_CAMERA)
     solid = {"contype": _SCENE_CONTYPE, "conaffinity": _SCENE_CONAFFINITY, "group": "1"}

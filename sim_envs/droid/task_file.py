@@ -155,31 +155,34 @@ class TaskConfig(Preset):
     rubric: tuple[Criterion, ...] = Field(min_length=1)
 
     @model_validator(mode="after")
-    def _names_what_there_is(self) -> Self:
+    def _is_consistent(self) -> Self:
         for criterion in self.rubric:
-            for name in filter(None, (criterion.object, getattr(criterion, "target", None))):
-                if name not in self.objects:
-                    error = unknown(f"object in criterion `{criterion.kind}`:", name, self.objects)
-                    raise ValueError(str(error))
-            self._check_shape(criterion)
+            problem = self._unknown_name(criterion) or self._misfit(criterion)
+            if problem is not None:
+                raise ValueError(problem)
         return self
 
-    def _check_shape(self, criterion: Criterion) -> None:
-        subject = self.objects[criterion.object]
+    def _unknown_name(self, criterion: Criterion) -> str | None:
+        named = [criterion.object]
+        if isinstance(criterion, OnCriterion | InsideCriterion):
+            named.append(criterion.target)
+        missing = [name for name in named if name not in self.objects]
+        what = f"object in criterion `{criterion.kind}`:"
+        return str(unknown(what, missing[0], self.objects)) if missing else None
+
+    def _misfit(self, criterion: Criterion) -> str | None:
+        """What is wrong with the shape that a criterion is about; None if nothing is."""
+        shape = self.objects[criterion.object].shape
         if isinstance(criterion, InsideCriterion):
             target = self.objects[criterion.target].shape
-            if not isinstance(target, Vessel):
-                raise ValueError(
-                    f"nothing can be inside {criterion.target!r}, a {target.kind}: take a bowl, mug or bin"
-                )
+            what = f"nothing can be inside {criterion.target!r}, a {target.kind}: take a bowl, mug or bin"
+            return None if isinstance(target, Vessel) else what
         if isinstance(criterion, OpenedCriterion):
-            if not isinstance(subject.shape, DrawerShape):
-                raise ValueError(f"{criterion.object!r} is a {subject.shape.kind}: only a drawer is opened")
-            if criterion.by > subject.shape.travel:
-                raise ValueError(
-                    f"{criterion.object!r} is to be opened by {criterion.by:g} m, but its travel is "
-                    f"{subject.shape.travel:g} m"
-                )
+            if not isinstance(shape, DrawerShape):
+                return f"{criterion.object!r} is a {shape.kind}: only a drawer is opened"
+            what = f"{criterion.object!r} is to be opened by {criterion.by:g} m, its travel is {shape.travel:g} m"
+            return None if criterion.by <= shape.travel else what
+        return None
 
 
 def task_names() -> tuple[str, ...]:
