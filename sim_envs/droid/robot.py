@@ -85,7 +85,7 @@ _INERTIALS = {  # mass (kg), centre of mass (m), xx yy zz xy xz yz (kg m²)
 }
 """The gripper's base has the wrist camera with it."""
 
-_MIMICS = (  # joint, and its angle as a multiple of the finger joint's
+MIMICS = (  # joint, and its angle as a multiple of the finger joint's
     ("right_outer_knuckle_joint", 1),
     ("left_inner_knuckle_joint", 1),
     ("right_inner_knuckle_joint", 1),
@@ -218,7 +218,7 @@ def _tune_geom(geom: ET.Element) -> None:
 
 def _add_couplings(root: ET.Element) -> None:
     equality = _section(root, "equality")
-    for joint, ratio in _MIMICS:
+    for joint, ratio in MIMICS:
         coupling = copy.copy({"joint1": joint, "joint2": FINGER_JOINT, "polycoef": f"0 {ratio} 0 0 0"})
         ET.SubElement(equality, "joint", coupling, solref="0.005 1", solimp="0.95 0.99 0.001")
     tendon = ET.SubElement(_section(root, "tendon"), "fixed", name="fingers")

@@ -80,7 +80,7 @@ class BoxShape(Preset):
     def pieces(self) -> tuple[Piece, ...]:
         """One box."""
         x, y, z = (side / 2 for side in self.size)
-        return (Piece(type="box", size=(x, y, z), pos=(0, 0, z)),)
+        return (Piece(type="box", size=(x, y, z), pos=(0.0, 0.0, z)),)
 
     @property
     def extent(self) -> tuple[float, float, float]:
@@ -98,7 +98,7 @@ class CylinderShape(Preset):
     def pieces(self) -> tuple[Piece, ...]:
         """One cylinder."""
         half = self.height / 2
-        return (Piece(type="cylinder", size=(self.radius, half), pos=(0, 0, half)),)
+        return (Piece(type="cylinder", size=(self.radius, half), pos=(0.0, 0.0, half)),)
 
     @property
     def extent(self) -> tuple[float, float, float]:
@@ -114,7 +114,7 @@ class SphereShape(Preset):
 
     def pieces(self) -> tuple[Piece, ...]:
         """One sphere."""
-        return (Piece(type="sphere", size=(self.radius,), pos=(0, 0, self.radius)),)
+        return (Piece(type="sphere", size=(self.radius,), pos=(0.0, 0.0, self.radius)),)
 
     @property
     def extent(self) -> tuple[float, float, float]:
@@ -171,7 +171,7 @@ class BowlShape(Preset):
 
     def pieces(self) -> tuple[Piece, ...]:
         """The bottom and a ring of boxes that lean outwards."""
-        bottom = Piece(type="cylinder", size=(self.foot, self.wall / 2), pos=(0, 0, self.wall / 2))
+        bottom = Piece(type="cylinder", size=(self.foot, self.wall / 2), pos=(0.0, 0.0, self.wall / 2))
         return (bottom, *_round_wall(self.foot, self.radius, self.height, self.wall))
 
     @property
@@ -197,15 +197,15 @@ class MugShape(Preset):
 
     def pieces(self) -> tuple[Piece, ...]:
         """Bottom, wall and three boxes of a handle."""
-        bottom = Piece(type="cylinder", size=(self.radius, self.wall / 2), pos=(0, 0, self.wall / 2))
+        bottom = Piece(type="cylinder", size=(self.radius, self.wall / 2), pos=(0.0, 0.0, self.wall / 2))
         thick, low, high = 0.005, 0.25 * self.height, 0.8 * self.height
         out = self.radius + self.handle
         arms = tuple(
-            Piece(type="box", size=(self.handle / 2, thick, thick), pos=(self.radius + self.handle / 2, 0, z))
+            Piece(type="box", size=(self.handle / 2, thick, thick), pos=(self.radius + self.handle / 2, 0.0, z))
             for z in (low, high)
         )
         grip = Piece(
-            type="box", size=(thick, thick, (high - low) / 2 + thick), pos=(out, 0, (low + high) / 2)
+            type="box", size=(thick, thick, (high - low) / 2 + thick), pos=(out, 0.0, (low + high) / 2)
         )
         return (bottom, *_round_wall(self.radius, self.radius, self.height, self.wall), *arms, grip)
 
@@ -275,10 +275,10 @@ class DrawerShape(Preset):
         x, y, z = self.size
         w, bar = self.wall, 0.045
         cabinet = [
-            Piece(type="box", size=(x / 2, y / 2, w / 2), pos=(0, 0, z - w / 2)),
-            Piece(type="box", size=(w / 2, y / 2, z / 2), pos=(x / 2 - w / 2, 0, z / 2)),
+            Piece(type="box", size=(x / 2, y / 2, w / 2), pos=(0.0, 0.0, z - w / 2)),
+            Piece(type="box", size=(w / 2, y / 2, z / 2), pos=(x / 2 - w / 2, 0.0, z / 2)),
             *(
-                Piece(type="box", size=(x / 2, w / 2, z / 2), pos=(0, side * (y / 2 - w / 2), z / 2))
+                Piece(type="box", size=(x / 2, w / 2, z / 2), pos=(0.0, side * (y / 2 - w / 2), z / 2))
                 for side in (-1, 1)
             ),
         ]
@@ -289,7 +289,7 @@ class DrawerShape(Preset):
             Piece(type="box", size=(bar / 2, 0.005, 0.005), pos=(front - bar / 2, side, z / 2), slides=True)
             for side in (-0.05, 0.05)
         ]
-        rod = Piece(type="box", size=(0.006, 0.06, 0.006), pos=(front - bar, 0, z / 2), slides=True)
+        rod = Piece(type="box", size=(0.006, 0.06, 0.006), pos=(front - bar, 0.0, z / 2), slides=True)
         return (*cabinet, *drawer, *stubs, rod)
 
     @property
@@ -306,7 +306,7 @@ class MarkShape(Preset):
 
     def pieces(self) -> tuple[Piece, ...]:
         """One thin cylinder."""
-        return (Piece(type="cylinder", size=(self.radius, 0.0005), pos=(0, 0, 0.0005)),)
+        return (Piece(type="cylinder", size=(self.radius, 0.0005), pos=(0.0, 0.0, 0.0005)),)
 
     @property
     def extent(self) -> tuple[float, float, float]:
@@ -366,12 +366,12 @@ def _round_wall(low: float, high: float, height: float, wall: float) -> tuple[Pi
 
 def _open_box(size: tuple[float, float, float], wall: float) -> tuple[Piece, ...]:
     x, y, z = size
-    bottom = Piece(type="box", size=(x / 2, y / 2, wall / 2), pos=(0, 0, wall / 2))
+    bottom = Piece(type="box", size=(x / 2, y / 2, wall / 2), pos=(0.0, 0.0, wall / 2))
     sides = [
-        Piece(type="box", size=(wall / 2, y / 2, z / 2), pos=(side * (x - wall) / 2, 0, z / 2))
+        Piece(type="box", size=(wall / 2, y / 2, z / 2), pos=(side * (x - wall) / 2, 0.0, z / 2))
         for side in (-1, 1)
     ] + [
-        Piece(type="box", size=(x / 2, wall / 2, z / 2), pos=(0, side * (y - wall) / 2, z / 2))
+        Piece(type="box", size=(x / 2, wall / 2, z / 2), pos=(0.0, side * (y - wall) / 2, z / 2))
         for side in (-1, 1)
     ]
     return (bottom, *sides)

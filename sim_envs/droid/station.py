@@ -1,7 +1,6 @@
 """The physics of one task: where everything stands, and one control step after another."""
 
 import copy
-from typing import Self
 
 import mujoco
 import numpy as np
@@ -54,7 +53,7 @@ class Station:
         """0 open, 1 closed."""
         return float(np.clip(self.data.qpos[self._finger] / GRIPPER_CLOSED, 0.0, 1.0))
 
-    def copy(self) -> Self:
+    def copy(self) -> "Station":
         """The same moment, to be carried on by itself."""
         twin = copy.copy(self)
         twin.data = copy.copy(self.data)

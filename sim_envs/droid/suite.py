@@ -122,8 +122,16 @@ class DroidSuite:
         }
 
     def expert(self, world: World, *, noise: float = 0.0) -> ScriptedPolicy | None:
-        """There is none yet."""
-        return None
+        """The expert that picks and places; it is the same whatever the noise.
+
+        Raises:
+            UsageError: It cannot do the world's task.
+        """
+        from sim_envs.droid.expert import DroidExpert
+        from sim_envs.droid.sim import DroidSim
+
+        assert isinstance(world, DroidSim), "a suite's expert is bound to worlds that the suite opened"
+        return DroidExpert(world)
 
 
 def _wordings(task: TaskConfig, wordings: Wordings) -> Sequence[str]:

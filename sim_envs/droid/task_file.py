@@ -3,7 +3,7 @@
 import math
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
 import yaml
 from pydantic import Field, model_validator
@@ -44,7 +44,7 @@ class ObjectConfig(Preset):
     lying: bool = False
 
     @model_validator(mode="after")
-    def _can_be_reached(self) -> Self:
+    def _can_be_reached(self) -> "ObjectConfig":
         for name, (low, high) in (("x", self.x), ("y", self.y), ("yaw", self.yaw)):
             if not (math.isfinite(low) and math.isfinite(high) and low <= high):
                 raise ValueError(f"`{name}` is {[low, high]}: give the least and the most, finite")
@@ -155,7 +155,7 @@ class TaskConfig(Preset):
     rubric: tuple[Criterion, ...] = Field(min_length=1)
 
     @model_validator(mode="after")
-    def _is_consistent(self) -> Self:
+    def _is_consistent(self) -> "TaskConfig":
         for criterion in self.rubric:
             problem = self._unknown_name(criterion) or self._misfit(criterion)
             if problem is not None:
