@@ -13,9 +13,9 @@ from jaxtyping import Float64
 
 from configs.errors import UsageError
 from sim_envs.droid.control import CONTROL_HZ, MAX_STEP, Control
-from sim_envs.droid.robot import FINGER_JOINT, FRICTION, GRIP_SITE, MIMICS, STIFFNESS
+from sim_envs.droid.robot import ARM_JOINTS, DAMPING, FINGER_JOINT, FRICTION, GRIP_SITE, MIMICS, STIFFNESS
 from sim_envs.droid.rubric import ObjectPose, Rubric
-from sim_envs.droid.shapes import BananaShape, BoxShape, Shape, Vessel
+from sim_envs.droid.shapes import BananaShape, BinShape, BoxShape, Shape, Vessel
 from sim_envs.droid.sim import ACTION_SIZE, DroidSim
 from sim_envs.droid.station import RESET_JOINTS, Station
 from sim_envs.droid.task_file import InsideCriterion, OnCriterion, TaskConfig
@@ -33,8 +33,11 @@ _LOWEST = 0.021
 _BELOW_TOP = 0.03
 """How far (m) below the top of a tall thing it is grasped."""
 
-_TRAVEL = 0.22
-"""Height (m) of the grip site above the table, or above what hangs from it, on the way."""
+_TRAVEL = 0.18
+"""Height (m) of the grip site above the table on the way."""
+
+_ABOVE = 0.14
+"""How far (m) above the place where it grasps or lets go the hand comes and goes, at least."""
 
 _DROP = 0.004
 """Height (m) from which something is let go onto a target."""
@@ -48,8 +51,11 @@ _NEAR, _BY = 0.012, 0.06
 _PATIENCE = 60
 """Control steps after which a waypoint counts as passed."""
 
-_FASTEST = 0.2
-"""The most (rad) by which a target leads on the way: about 1 rad/s."""
+_FASTEST, _EAGERNESS = 0.9, 4.0
+"""Greatest velocity (rad/s) of a joint, and velocity per missing radian (1/s)."""
+
+_BRAKE_S = np.array([0.15, 0.15, 0.12, 0.1, 0.0, 0.0, 0.0])
+"""Lead (rad) of each joint's target per missing velocity (rad/s); the light joints need none."""
 
 _STOPPED = 0.004
 """The gripper has stopped when it moves less in a control step, as a share of its range."""
@@ -187,12 +193,13 @@ def _planned(station: Station, move: InsideCriterion | OnCriterion) -> Iterator[
     thing, target = rubric.pose(move.object), rubric.pose(move.target)
     shape = station.task.objects[move.object].shape
     height = max(_LOWEST, min(thing.middle[2], thing.high[2] - _BELOW_TOP))
-    hanging = height - thing.low[2]
-    over = _release_height(station.task, move, target) + hanging
+    over = _release_height(station.task, move, target) + height - thing.low[2]
+    middle, along = _spot(station.task, move, target)
     reach = _reach(station)
     for closing in _closing_angles(shape, thing):
         grasp = _down(thing.middle, height, closing)
-        drop = _down(target.middle if isinstance(move, OnCriterion) else target.position, over, closing)
+        turned = closing if along is None else _nearest(closing - _heading(thing) + along)
+        drop = _down(middle, over, turned)
         down = reach.along(_descent(grasp), start=RESET_JOINTS, beside=station.model.body(move.object).id)
         onto = reach.along(_descent(drop), start=RESET_JOINTS)
         if down is not None and onto is not None:
@@ -214,9 +221,37 @@ def _release_height(task: TaskConfig, move: InsideCriterion | OnCriterion, targe
     return float(target.high[2]) + _DROP
 
 
+def _spot(
+    task: TaskConfig, move: InsideCriterion | OnCriterion, target: ObjectPose
+) -> tuple[Float64[np.ndarray, " 3"], float | None]:
+    """Where on a target to put something, m, and the direction (rad) that a long thing is to have there.
+
+    What goes into one bin is spread along it.
+    """
+    shape = task.objects[move.target].shape
+    if not isinstance(shape, BinShape):
+        return target.middle, None
+    axis = int(shape.size[1] > shape.size[0])
+    along = target.rotation[:, axis]
+    names = [each.object for each in _moves(task) if each.target == move.target]
+    room = shape.size[axis] * 0.3
+    offset = room * (names.index(move.object) - (len(names) - 1) / 2)
+    is_long = isinstance(task.objects[move.object].shape, BananaShape)
+    return target.middle + offset * along, math.atan2(along[1], along[0]) if is_long else None
+
+
+def _heading(pose: ObjectPose) -> float:
+    return math.atan2(pose.rotation[1, 0], pose.rotation[0, 0])
+
+
+def _nearest(angle: float) -> float:
+    """Of two opposite directions (rad) of closing fingers the one with the least turn of the wrist."""
+    return angle % math.pi
+
+
 def _closing_angles(shape: Shape, pose: ObjectPose) -> list[float]:
     """Directions (rad) in which the fingers may close, least turn of the wrist first."""
-    heading = math.atan2(pose.rotation[1, 0], pose.rotation[0, 0])
+    heading = _heading(pose)
     if isinstance(shape, BananaShape):
         across = [heading + math.pi / 2]
     elif isinstance(shape, BoxShape):
@@ -258,7 +293,7 @@ def _solved(reach: Reach, poses: Sequence[Pose], beside: int | None) -> list[Joi
 def _descent(pose: Pose) -> list[Pose]:
     """From above, in steps of a few centimetres."""
     height = float(pose.position[2])
-    top = max(_TRAVEL, height + 0.06)
+    top = max(_TRAVEL, height + _ABOVE)
     return [pose.at_height(each) for each in np.linspace(top, height, 2 + math.ceil((top - height) / 0.05))]
 
 
@@ -277,17 +312,13 @@ def _reach(station: Station) -> Reach:
         root=int(model.body("link0").id),
         site=int(model.site(GRIP_SITE).id),
         qpos=station.qpos,
-        dof=np.array([model.jnt_dofadr[number] for number in _joint_numbers(station)]),
+        dof=station.dof,
         fingers=fingers,
         open=np.zeros(len(fingers)),
-        limits=model.jnt_range[_joint_numbers(station)],
+        limits=np.array([model.joint(name).range for name in ARM_JOINTS]),
         resting=RESET_JOINTS,
     )
     return Reach(model, station.data, arm)
-
-
-def _joint_numbers(station: Station) -> list[int]:
-    return [int(np.flatnonzero(station.model.jnt_qposadr == place)[0]) for place in station.qpos]
 
 
 def _is_passed(station: Station, progress: _Progress) -> bool:
@@ -300,11 +331,16 @@ def _is_passed(station: Station, progress: _Progress) -> bool:
 
 
 def _command(station: Station, goal: Joints, grip: float) -> Float64[np.ndarray, " 8"]:
-    """The action that moves the arm towards a goal, with what overcomes its friction."""
+    """The action that moves the arm towards a goal.
+
+    The joints are underdamped, so the lead of the target has a part for the velocity wanted, one for what is
+    missing of that velocity, and one that overcomes friction.
+    """
     missing = goal - station.joints
-    longest = float(np.abs(missing).max())
-    lead = missing * min(1.0, _FASTEST / max(longest, 1e-9))
-    lead += np.sign(missing) * np.minimum(np.abs(missing) / 0.004, 1.0) * np.array(FRICTION) / STIFFNESS
+    wanted = _EAGERNESS * missing
+    wanted *= min(1.0, _FASTEST / max(float(np.abs(wanted).max()), 1e-9))
+    lead = wanted * np.array(DAMPING) / STIFFNESS + _BRAKE_S * (wanted - station.joint_velocities)
+    lead += np.clip(missing / 0.004, -1.0, 1.0) * FRICTION / STIFFNESS
     if station.control is Control.JOINT_POSITION:
         return np.append(station.joints + lead, grip)
     return np.append(np.clip(lead / MAX_STEP, -1.0, 1.0), grip)

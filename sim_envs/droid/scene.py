@@ -54,7 +54,7 @@ def _tree(task: TaskConfig) -> ET.Element:
 
 def _add_looks(root: ET.Element) -> None:
     visual = ET.SubElement(root, "visual")
-    ET.SubElement(visual, "quality", shadowsize="2048", offsamples="4")
+    ET.SubElement(visual, "quality", shadowsize="1024", offsamples="2")
     ET.SubElement(visual, "global", offwidth="640", offheight="480")
     ET.SubElement(visual, "map", znear="0.008", zfar="10", shadowclip="1.2")
     ET.SubElement(visual, "headlight", ambient="0.3 0.3 0.3", diffuse="0.2 0.2 0.2", specular="0 0 0")

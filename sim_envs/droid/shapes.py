@@ -201,7 +201,9 @@ class MugShape(Preset):
         thick, low, high = 0.005, 0.25 * self.height, 0.8 * self.height
         out = self.radius + self.handle
         arms = tuple(
-            Piece(type="box", size=(self.handle / 2, thick, thick), pos=(self.radius + self.handle / 2, 0.0, z))
+            Piece(
+                type="box", size=(self.handle / 2, thick, thick), pos=(self.radius + self.handle / 2, 0.0, z)
+            )
             for z in (low, high)
         )
         grip = Piece(

@@ -32,6 +32,7 @@ class Station:
         model: The scene. Its fixed objects stand where the last reset put them.
         data: Its state.
         qpos: Places of the arm's joints among the positions.
+        dof: And among the velocities.
     """
 
     def __init__(self, task: TaskConfig, control: Control) -> None:
@@ -40,6 +41,7 @@ class Station:
         self.model = build_model(task)
         self.data = mujoco.MjData(self.model)
         self.qpos = np.array([self.model.joint(name).qposadr[0] for name in ARM_JOINTS])
+        self.dof = np.array([self.model.joint(name).dofadr[0] for name in ARM_JOINTS])
         self._finger = int(self.model.joint(FINGER_JOINT).qposadr[0])
         self._gripper_target = 0.0
 
@@ -47,6 +49,11 @@ class Station:
     def joints(self) -> Float64[np.ndarray, " 7"]:
         """The arm's joint positions, rad."""
         return self.data.qpos[self.qpos]
+
+    @property
+    def joint_velocities(self) -> Float64[np.ndarray, " 7"]:
+        """The arm's joint velocities, rad/s."""
+        return self.data.qvel[self.dof]
 
     @property
     def gripper(self) -> float:

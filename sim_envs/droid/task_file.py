@@ -180,7 +180,7 @@ class TaskConfig(Preset):
         if isinstance(criterion, OpenedCriterion):
             if not isinstance(shape, DrawerShape):
                 return f"{criterion.object!r} is a {shape.kind}: only a drawer is opened"
-            what = f"{criterion.object!r} is to be opened by {criterion.by:g} m, its travel is {shape.travel:g} m"
+            what = f"{criterion.object!r} is to open by {criterion.by:g} m, its travel is {shape.travel:g} m"
             return None if criterion.by <= shape.travel else what
         return None
 

