@@ -39,7 +39,7 @@ class SuiteConfig(Preset):
         settle_steps: Control steps of doing nothing before the first query, while objects fall to rest.
         trials_per_task: Episodes per task, one per stored initial state.
         control_hz: Control steps per simulated second.
-        camera_size: Height and width of a camera image, pixels.
+        camera_size: Height of a camera image, pixels; its width, too, unless the world has other proportions.
         replan_steps: Control steps between two queries.
         test_init_ids: The first and the last of the initial states that are kept for measuring a policy:
             demonstrations of them are not collected.

@@ -88,7 +88,7 @@ class World(Protocol):
         """The world's own account of this moment, or None if it gives none. Policies are not shown it."""
 
     def progress(self) -> float:
-        """The share of the task's criteria that hold now, from 0 to 1."""
+        """The share of the task's criteria that hold, or have been met and are kept, from 0 to 1."""
 
     def close(self) -> None:
         """Release the simulator and its renderer. A second call does nothing."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from eval.metrics.language_results import mean_staleness_ms, summarize_language
+from eval.metrics.progress import summarize_progress
 from eval.metrics.simulated_time import summarize_time
 from eval.metrics.statistics import quantiles, wilson_95
 from eval.records.reader import read_episodes, read_identity, read_queries
@@ -69,6 +70,7 @@ def aggregate(episodes: Sequence[EpisodeResult], timings: Timings) -> dict[str, 
         "n_errors": len(episodes) - len(graded),
         "pc_success": 100 * successes / len(graded) if graded else None,
         "pc_success_ci95": None if interval is None else [100 * interval.low, 100 * interval.high],
+        **summarize_progress(graded),
         "mean_steps": _mean([episode.steps for episode in graded]),
         **summarize_time(graded),
         "latency_ms": _latency(graded, timings),

@@ -12,7 +12,7 @@ from configs.errors import UsageError, unknown
 from configs.interface import Interface
 from eval.policies.base import OpenPolicy
 from oxygen.policy.reply import Reply, Tail
-from oxygen.robots.conventions import DROID, LIBERO
+from oxygen.robots.conventions import DROID, DROID_JOINT_POSITION, LIBERO
 from oxygen.robots.images import camera_images
 from sim_envs.world import EpisodeKey, Observation
 
@@ -53,14 +53,10 @@ class OpenpiKeys:
         return {**dict(zip(self.images, pixels, strict=True)), **state, PROMPT: observation.language}
 
 
-EMBODIMENTS = {
-    "libero": OpenpiKeys(
-        interface=LIBERO,
-        images={"observation/image": "image", "observation/wrist_image": "wrist_image"},
-        state={"observation/state": ("eef_position", "eef_rotation", "gripper_joints")},
-    ),
-    "droid": OpenpiKeys(
-        interface=DROID,
+def _droid(interface: Interface) -> OpenpiKeys:
+    """What is shown is the same, whatever the actions are."""
+    return OpenpiKeys(
+        interface=interface,
         images={
             "observation/exterior_image_1_left": "exterior_image_1_left",
             "observation/wrist_image_left": "wrist_image_left",
@@ -69,7 +65,17 @@ EMBODIMENTS = {
             "observation/joint_position": ("joint_position",),
             "observation/gripper_position": ("gripper_position",),
         },
+    )
+
+
+EMBODIMENTS = {
+    "libero": OpenpiKeys(
+        interface=LIBERO,
+        images={"observation/image": "image", "observation/wrist_image": "wrist_image"},
+        state={"observation/state": ("eef_position", "eef_rotation", "gripper_joints")},
     ),
+    "droid": _droid(DROID),
+    "droid_jointpos": _droid(DROID_JOINT_POSITION),
 }
 """As openpi's `examples/libero` and `examples/droid` send them."""
 

@@ -98,6 +98,8 @@ class EpisodeResult:
         continued_steps: Control steps in which a query was under way and the chunk before it went on.
         skipped_actions: Actions at the beginning of chunks that were left out, since the chunk before had
             gone on instead.
+        progress: The share of the task's criteria that the world counted at the end, from 0 to 1; None after
+            an error.
         latency_ms: Stage to its p50, p95 and p99 over the episode's queries, milliseconds.
         tokens: Language tokens decoded.
         requests: What became of the texts asked for.
@@ -127,6 +129,7 @@ class EpisodeResult:
     held_steps: int = 0
     continued_steps: int = 0
     skipped_actions: int = 0
+    progress: float | None = None
     texts: Mapping[str, TextScores] = dataclasses.field(default_factory=dict)
     compiles_after_warm_up: int | None = None
     video: str | None = None

@@ -81,12 +81,14 @@ def is_timed(row: Row) -> bool:
 def _columns(rows: Sequence[Row], clock: str) -> list[Column]:
     most = max((row["n_episodes"] for row in rows), default=0)
     tasks = [task for task in TEXT_HEADINGS if any(is_graded(row, task) for row in rows)]
+    progress = [_PROGRESS] if any(row["pc_progress"] is not None for row in rows) else []
     errors = Column(heading="errors", width=6, cell=lambda row: str(row["n_errors"]))
     charged = _CHARGED if any(row["staleness_ms"] is not None for row in rows) else _CHARGED[:-1]
     return [
         Column(heading="n", width=max(2, len(str(most))), cell=lambda row: str(row["n_episodes"])),
         Column(heading="success", width=7, cell=_success),
         Column(heading="95 %", width=10, cell=_interval),
+        *progress,
         *([_TIME] if any(map(is_timed, rows)) else []),
         *(_MEASURED if clock == PAUSED else charged),
         *([errors] if any(row["n_errors"] for row in rows) else []),
@@ -109,6 +111,12 @@ def _success(row: Row) -> str:
 def _interval(row: Row) -> str:
     low, high = row["pc_success_ci95"] or (None, None)
     return "–" if low is None else f"{low:.1f}–{high:.1f}"
+
+
+def _progress(row: Row) -> str:
+    """Success is the whole of a row's progress where it has none apart."""
+    share = row["pc_success"] if row["pc_progress"] is None else row["pc_progress"]
+    return "–" if share is None else f"{share:.1f} %"
 
 
 def _time(row: Row) -> str:
@@ -148,6 +156,8 @@ def _median(row: Row, stage: str) -> str:
     milliseconds = row["latency_ms"][stage]["p50"]
     return f"{milliseconds:.1f}" if milliseconds < 1000 else f"{milliseconds:.0f}"
 
+
+_PROGRESS = Column(heading="progr.", width=7, cell=_progress)
 
 _TIME = Column(heading="time\ns", width=5, cell=_time)
 

@@ -30,6 +30,7 @@ _LEAST_LABEL = 13
 """Characters in which the tasks of a suite can still be told apart."""
 
 _TIME_NOTE = "time: median simulated seconds to success, of the episodes that a row solved."
+_PROGRESS_NOTE = "progr.: criteria of the task that were met, mean over episodes."
 _MEASURED_NOTE = (
     "action, frame: median milliseconds until a query's actions were there, and until all of it was done."
 )
@@ -123,6 +124,7 @@ def table_notes(runs: Sequence[Results]) -> list[str]:
     rows = [results["overall"] for results in runs]
     clock = _clock_of(runs)
     time = [_TIME_NOTE] if any(map(is_timed, rows)) else []
+    time += [_say_progress(rows)] if any(row["pc_progress"] is not None for row in rows) else []
     if clock == PAUSED:
         notes = [" ".join([*time, _MEASURED_NOTE, _ERRORS_NOTE])]
     else:
@@ -144,6 +146,14 @@ def _text_notes(rows: Sequence[Mapping[str, Any]], clock: str) -> list[str]:
     if any(row["texts"][task]["n_oracle"] for row, task in scores):
         notes.append("The texts are an oracle's, who reads the truth aloud: their scores are a ceiling.")
     return notes
+
+
+def _say_progress(rows: Sequence[Mapping[str, Any]]) -> str:
+    """What progress means, with the interval of it where there is one run."""
+    interval = rows[0]["pc_progress_ci95"] if len(rows) == 1 else None
+    if interval is None:
+        return _PROGRESS_NOTE
+    return f"{_PROGRESS_NOTE[:-1]} (95 %: {interval[0]:.1f}–{interval[1]:.1f})."
 
 
 def say_texts(row: Mapping[str, Any]) -> list[str]:

@@ -43,6 +43,7 @@ class EpisodeRecorder:
         self._requests = {"requested": 0, "finished": 0, "cancelled": 0, "dropped": 0}
         self._steps = self._queries = self._tokens = 0
         self._held = self._continued = self._skipped = 0
+        self._progress = 0.0
         self._grader = EpisodeGrader(control_hz=plan.protocol.control_hz)
         self._compiles: int | None = None
         self._said: dict[str, str] = {}
@@ -75,6 +76,7 @@ class EpisodeRecorder:
         self._held += query.held
         self._continued += query.continued
         self._skipped += query.skipped
+        self._progress = query.progress
         self._log.write(json_line(_query_record(query, timed=self._timed)))
         self._grader.add(query.step, query.truth, query.deliveries)
         if self._video is not None:
@@ -107,6 +109,7 @@ class EpisodeRecorder:
             held_steps=self._held,
             continued_steps=self._continued,
             skipped_actions=self._skipped,
+            progress=None if outcome is Outcome.ERROR else self._progress,
             texts=self._grader.scores(),
             video=None if video is None else str(video.relative_to(self._folder.path)),
             error=None if error is None else " ".join(f"{type(error).__name__}: {error}".split()),

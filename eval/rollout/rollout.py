@@ -52,6 +52,7 @@ class Query:
         undelivered: Texts that were finished too late for that.
         pictures: What the cameras showed meanwhile.
         success: Whether the task's goal held afterwards.
+        progress: The share of the task's criteria that the world counted afterwards.
         timings_ms: The policy's stages, and the world's: `observe` (render) and `advance` (physics).
     """
 
@@ -73,6 +74,7 @@ class Query:
     undelivered: Sequence[TextFinished]
     pictures: Sequence[Snapshot]
     success: bool
+    progress: float
     timings_ms: Mapping[str, float]
 
 
@@ -158,6 +160,7 @@ def rollout(  # noqa: PLR0913 - what an episode is, how time passes in it, and w
             undelivered=undelivered,
             pictures=execution.pictures,
             success=execution.success,
+            progress=world.progress(),
             timings_ms={
                 **reply.timings_ms,
                 "observe": 1e3 * (observed - began),

@@ -1,5 +1,7 @@
 """The conventions of the robots that published policies were trained on (openpi's LIBERO and DROID)."""
 
+import dataclasses
+
 from configs.interface import (
     ActionChannels,
     ActionSpec,
@@ -63,3 +65,24 @@ DROID = Interface(
     ),
 )
 """A Franka of the DROID platform: joint velocities as shares of its largest, the gripper as a position."""
+
+DROID_JOINT_POSITION = dataclasses.replace(
+    DROID,
+    name="DROID policy, joint position",
+    action=dataclasses.replace(
+        DROID.action,
+        channels=(
+            ActionChannels(
+                name="joint_position",
+                size=7,
+                unit="rad",
+                motion=Motion.ABSOLUTE,
+                hold=Hold.LAST_COMMAND,
+                state="joint_position",
+            ),
+            DROID.action.channels[1],
+        ),
+        limits=None,
+    ),
+)
+"""The same Franka told where its joints are to be, as openpi's `*_droid_jointpos*` policies do."""

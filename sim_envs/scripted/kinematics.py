@@ -53,7 +53,7 @@ class Arm:
         qpos: The joints' places among the positions.
         dof: And among the velocities.
         fingers: The finger joints' places among the positions.
-        open: The finger joints' positions when fully open (m).
+        open: The finger joints' positions when fully open.
         limits: Least and greatest joint positions (rad).
         resting: The joints that the controller draws to (rad).
     """
@@ -62,8 +62,8 @@ class Arm:
     site: int
     qpos: Int[np.ndarray, " joints"]
     dof: Int[np.ndarray, " joints"]
-    fingers: Int[np.ndarray, " 2"]
-    open: Float64[np.ndarray, " 2"]
+    fingers: Int[np.ndarray, " fingers"]
+    open: Float64[np.ndarray, " fingers"]
     limits: Float64[np.ndarray, "joints 2"]
     resting: Joints
 

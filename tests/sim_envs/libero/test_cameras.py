@@ -4,8 +4,8 @@ import mujoco
 import numpy as np
 import pytest
 
-from sim_envs.libero import cameras
 from sim_envs.libero.cameras import Cameras
+from sim_envs.rendering import View
 
 MODEL = """
 <mujoco>
@@ -56,7 +56,7 @@ def pictures(of: mujoco.MjModel) -> tuple[dict[str, np.ndarray], int]:
 )
 def test_no_pixel_changes_for_what_is_left_out(kind, monkeypatch):
     culled, hidden = pictures(model(**kind))
-    monkeypatch.setattr(cameras._View, "hide_unseen", lambda view: None)
+    monkeypatch.setattr(View, "hide_unseen", lambda view, aspect: None)
     whole, none = pictures(model(**kind))
     assert none == 0
     assert (hidden > 50) == (not kind), "all is drawn where a mirror or a shadow may show it"

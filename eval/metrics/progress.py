@@ -1,0 +1,27 @@
+"""Progress: the share of a task's criteria that were met, where a world gives credit for some of them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from eval.metrics.statistics import cluster_bootstrap_95
+from eval.records.schema import EpisodeResult, Outcome
+
+
+def summarize_progress(episodes: Sequence[EpisodeResult]) -> dict[str, Any]:
+    """Mean progress of graded episodes, percent, with a bootstrap interval over episodes.
+
+    Both are None where progress says no more than success does, or where not all episodes recorded it; the
+    interval also where all made the same progress.
+    """
+    shares = [episode.progress for episode in episodes if episode.progress is not None]
+    solved = [float(episode.outcome is Outcome.SUCCESS) for episode in episodes]
+    if len(shares) < len(episodes) or shares == solved:
+        return {"pc_progress": None, "pc_progress_ci95": None}
+    values = np.array(shares, np.float64)
+    interval = cluster_bootstrap_95(np.mean, values, method="percentile")
+    return {
+        "pc_progress": 100 * float(values.mean()),
+        "pc_progress_ci95": None if interval is None else [100 * interval.low, 100 * interval.high],
+    }

@@ -1,0 +1,50 @@
+"""The two cameras, exterior and wrist, upright and rendered once per query."""
+
+from collections.abc import Mapping
+
+import mujoco
+import numpy as np
+from jaxtyping import UInt8
+
+from sim_envs.droid.conventions import EXTERIOR_IMAGE, WRIST_IMAGE, image_size
+from sim_envs.droid.robot import WRIST_CAMERA
+from sim_envs.droid.scene import EXTERIOR_CAMERA
+from sim_envs.rendering import Renderer, View
+
+_CAMERAS = {EXTERIOR_IMAGE: EXTERIOR_CAMERA, WRIST_IMAGE: WRIST_CAMERA}
+_VISUAL_GROUP = 1
+
+
+class DroidCameras:
+    """Both cameras of one model, sharing an OpenGL context that is opened at the first picture."""
+
+    def __init__(self, model: mujoco.MjModel, *, height: int) -> None:
+        """Set up the cameras of a compiled model for images of that many rows."""
+        self._model = model
+        self._height, self._width = image_size(height)
+        self._option = mujoco.MjvOption()
+        self._option.geomgroup[:] = 0
+        self._option.geomgroup[_VISUAL_GROUP] = 1
+        self._option.sitegroup[:] = 0
+        self._views = {name: View(model, camera) for name, camera in _CAMERAS.items()}
+        self._renderer: Renderer | None = None
+
+    def take(self, data: mujoco.MjData) -> Mapping[str, UInt8[np.ndarray, "height width 3"]]:
+        """What the cameras see now.
+
+        Raises:
+            UsageError: Nothing can render on this machine.
+        """
+        if self._renderer is None:
+            self._renderer = Renderer(self._model, height=self._height, width=self._width)
+        pictures = {}
+        for name, view in self._views.items():
+            view.expose(self._model, data, self._option)
+            pictures[name] = np.ascontiguousarray(self._renderer.draw(view.scene)[::-1])
+        return pictures
+
+    def close(self) -> None:
+        """Free the OpenGL context and its memory, if it was opened."""
+        if self._renderer is not None:
+            self._renderer.close()
+            self._renderer = None

@@ -1,0 +1,150 @@
+"""A task's scene as one MuJoCo model: room, table, robot, objects, exterior camera."""
+
+import math
+from xml.etree import ElementTree as ET
+
+import mujoco
+
+from sim_envs.droid.control import CONTROL_HZ
+from sim_envs.droid.robot import add_robot
+from sim_envs.droid.shapes import DrawerShape, MarkShape, Piece
+from sim_envs.droid.task_file import ObjectConfig, TaskConfig
+
+PHYSICS_STEPS = 40
+"""In a control step."""
+
+EXTERIOR_CAMERA = "exterior"
+_EXTERIOR = {"pos": "0.05 0.57 0.66", "quat": "-0.393 -0.195 0.399 0.805", "fovy": "71.5"}
+"""sim-evals' exterior camera, in the frame of the robot's base: over its left shoulder."""
+
+_TABLE = {"pos": "0.32 0 -0.02", "size": "0.58 0.75 0.02"}
+_SCENE_CONTYPE, _SCENE_CONAFFINITY = "2", "3"
+"""Objects and table meet each other and the robot."""
+
+_ROLLING = "0.005 0.001"
+"""Torsional and rolling friction, m."""
+
+
+def slide_joint(name: str) -> str:
+    """The joint by which the drawer of that object slides."""
+    return f"{name}_slide"
+
+
+def build_model(task: TaskConfig) -> mujoco.MjModel:
+    """Compile a task's scene. Objects are at the origin until a state is set."""
+    return mujoco.MjModel.from_xml_string(ET.tostring(_tree(task), encoding="unicode"))
+
+
+def _tree(task: TaskConfig) -> ET.Element:
+    root = ET.Element("mujoco", model=task.name)
+    ET.SubElement(root, "compiler", angle="radian", autolimits="false")
+    step = {"timestep": repr(1 / (CONTROL_HZ * PHYSICS_STEPS)), "integrator": "implicitfast"}
+    option = ET.SubElement(root, "option", step, cone="elliptic", impratio="10")
+    ET.SubElement(option, "flag", multiccd="enable")  # or cylinders stand on one point
+    ET.SubElement(root, "size", memory="64M")
+    ET.SubElement(root, "statistic", center="0.4 0 0.2", extent="1.2")
+    _add_looks(root)
+    world = ET.SubElement(root, "worldbody")
+    _add_room(world)
+    add_robot(root)
+    for name, thing in task.objects.items():
+        world.append(_object(name, thing))
+    return root
+
+
+def _add_looks(root: ET.Element) -> None:
+    visual = ET.SubElement(root, "visual")
+    ET.SubElement(visual, "quality", shadowsize="1024", offsamples="2")
+    ET.SubElement(visual, "global", offwidth="640", offheight="480")
+    ET.SubElement(visual, "map", znear="0.008", zfar="10", shadowclip="1.2")
+    ET.SubElement(visual, "headlight", ambient="0.3 0.3 0.3", diffuse="0.2 0.2 0.2", specular="0 0 0")
+    asset = ET.SubElement(root, "asset")
+    wood = {"rgb1": "0.66 0.56 0.44", "rgb2": "0.58 0.48 0.37", "mark": "random", "markrgb": "0.54 0.45 0.34"}
+    size = {"width": "512", "height": "512"}
+    ET.SubElement(asset, "texture", wood | size, name="wood", type="2d", builtin="flat", random="0.05")
+    ET.SubElement(asset, "material", name="wood", texture="wood", specular="0.2", shininess="0.2")
+    tiles = {"rgb1": "0.42 0.42 0.44", "rgb2": "0.38 0.38 0.40"}
+    ET.SubElement(
+        asset, "texture", tiles, name="tiles", type="2d", builtin="checker", width="64", height="64"
+    )
+    ET.SubElement(asset, "material", name="tiles", texture="tiles", texrepeat="8 8")
+
+
+def _add_room(world: ET.Element) -> None:
+    """A table at the height of the robot's base, in a plain room."""
+    lights = [("0.6 -0.8 2.2", "-0.1 0.35 -1", "true"), ("-0.6 1.2 2.2", "0.4 -0.5 -1", "false")]
+    for pos, direction, shadow in lights:
+        beam = {
+            "directional": "true",
+            "castshadow": shadow,
+            "diffuse": "0.33 0.33 0.32",
+            "specular": "0.1 0.1 0.1",
+        }
+        ET.SubElement(world, "light", beam, pos=pos, dir=direction)
+    ET.SubElement(world, "camera", _EXTERIOR, name=EXTERIOR_CAMERA)
+    solid = {"contype": _SCENE_CONTYPE, "conaffinity": _SCENE_CONAFFINITY, "group": "1"}
+    table = {"friction": f"0.8 {_ROLLING}", "material": "wood"}
+    ET.SubElement(world, "geom", _TABLE | solid | table, name="table", type="box")
+    seen = {"contype": "0", "conaffinity": "0", "group": "1", "type": "box"}
+    ET.SubElement(world, "geom", seen, name="floor", pos="0 0 -0.76", size="4 4 0.01", material="tiles")
+    walls = [("2.6 0 0.9", "0.02 4 1.7"), ("0 -2.4 0.9", "4 0.02 1.7"), ("-2.4 0 0.9", "0.02 4 1.7")]
+    for number, (pos, size) in enumerate(walls):
+        ET.SubElement(world, "geom", seen, name=f"wall{number}", pos=pos, size=size, rgba="0.78 0.77 0.74 1")
+
+
+def _object(name: str, thing: ObjectConfig) -> ET.Element:
+    body = ET.Element("body", name=name)
+    if not thing.stands_fast:
+        ET.SubElement(body, "freejoint", name=name)
+    pieces = thing.shape.pieces()
+    mass = thing.mass / sum(piece.volume for piece in pieces)
+    for piece in pieces:
+        if not piece.slides:
+            body.append(_geom(piece, thing, mass * piece.volume))
+    if isinstance(thing.shape, DrawerShape):
+        body.append(_drawer(name, thing, thing.shape, mass))
+    return body
+
+
+def _drawer(name: str, thing: ObjectConfig, shape: DrawerShape, density: float) -> ET.Element:
+    drawer = ET.Element("body", name=f"{name}_drawer", pos="0 0 0.004")
+    slide = {"type": "slide", "axis": "-1 0 0", "limited": "true", "range": f"0 {shape.travel}"}
+    ET.SubElement(drawer, "joint", slide, name=slide_joint(name), damping="2", frictionloss="0.5")
+    for piece in shape.pieces():
+        if piece.slides:
+            drawer.append(_geom(piece, thing, density * piece.volume))
+    return drawer
+
+
+def _geom(piece: Piece, thing: ObjectConfig, mass: float) -> ET.Element:
+    meets = not isinstance(thing.shape, MarkShape)
+    shade = 0.75 if piece.slides else 1.0
+    return ET.Element(
+        "geom",
+        type=piece.type,
+        size=_numbers(piece.size),
+        pos=_numbers(piece.pos),
+        quat=_numbers(piece.quat),
+        mass=f"{mass:.9f}",
+        rgba=f"{_numbers(channel * shade for channel in thing.color)} 1",
+        friction=f"{thing.friction} {_ROLLING}",
+        condim="4" if piece.type == "box" else "6",  # what is round rolls to rest
+        contype=_SCENE_CONTYPE if meets else "0",
+        conaffinity=_SCENE_CONAFFINITY if meets else "0",
+        group="1",
+        solref="0.006 1",
+    )
+
+
+def _numbers(values: object) -> str:
+    assert not isinstance(values, str)
+    return " ".join(f"{value:.9g}" for value in values)  # pyrefly: ignore
+
+
+def upright_quaternion(yaw: float, *, lying: bool) -> tuple[float, float, float, float]:
+    """The rotation of an object that stands, or lies with its axis along x, turned by `yaw` (rad)."""
+    cos, sin = math.cos(yaw / 2), math.sin(yaw / 2)
+    if not lying:
+        return cos, 0.0, 0.0, sin
+    half = math.sqrt(0.5)  # a quarter turn about y first
+    return cos * half, -sin * half, cos * half, sin * half

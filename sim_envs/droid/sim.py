@@ -1,0 +1,127 @@
+"""DROID's station with two verbs: `advance` runs physics and renders nothing, `observe` looks once."""
+
+import numpy as np
+from jaxtyping import Float64
+
+from sim_envs.droid.cameras import DroidCameras
+from sim_envs.droid.control import Control
+from sim_envs.droid.rubric import Rubric
+from sim_envs.droid.station import Station
+from sim_envs.droid.task_file import TaskConfig
+from sim_envs.world import Advance, Observation, checked_actions
+
+ACTION_SIZE = 8
+
+
+class DroidSim:
+    """One task, loaded. Implements `sim_envs.world.World`.
+
+    A trajectory is a function of (task, control, init_id, seed, actions); from a stored initial state the
+    seed does not matter. An instance belongs to the thread that made it. Processes must not be forked from
+    one that holds an instance.
+
+    Attributes:
+        task: The task.
+        station: The physics, for controllers with privileged access. To be read and copied, not stepped.
+        rubric: Judges the episode.
+    """
+
+    def __init__(self, task: TaskConfig, *, control: Control, image_height: int = 180) -> None:
+        """Build and compile the task's scene. No renderer is opened before the first `observe`.
+
+        Args:
+            task: From `task_file.load_task`.
+            control: What the first seven numbers of an action ask for.
+            image_height: Rows of an image.
+        """
+        self.task = task
+        self.station = Station(task, control)
+        self.rubric = Rubric(task, self.station.data)
+        self._cameras = DroidCameras(self.station.model, height=image_height)
+        self._ready = self._closed = False
+
+    def reset(self, *, init_id: int, seed: int, settle_steps: int) -> None:
+        """Put arm and objects where the initial state has them, and let them settle. Renders nothing.
+
+        Args:
+            init_id: Below `placement.STORED` a state that is the same for every seed; from
+                `placement.FIRST_DRAWN` on, one that is drawn anew for every number and seed.
+            seed: See `init_id`.
+            settle_steps: Control steps of holding still with an open gripper.
+        """
+        self._require_open()
+        self.station.reset(init_id=init_id, seed=seed, settle_steps=settle_steps)
+        self._ready = True
+        self.rubric.begin()
+
+    def advance(self, actions: Float64[np.ndarray, "steps action"]) -> Advance:
+        """Run the actions, one control step each, without rendering, and stop at success.
+
+        Args:
+            actions: Seven joint velocities or positions, and the gripper (> 0.5 closes), each row one action.
+
+        Raises:
+            ValueError: The shape is not [n, 8] or a value is not finite; nothing was run.
+            PhysicsError: The physics diverged.
+            RuntimeError: Not reset yet.
+        """
+        actions = checked_actions(actions, size=ACTION_SIZE)
+        self._require_reset()
+        for taken, action in enumerate(actions, start=1):
+            self.station.step(action)
+            if self.rubric.judge(self.station.gripper):
+                return Advance(steps=taken, success=True)
+        return Advance(steps=len(actions), success=False)
+
+    def observe(self) -> Observation:
+        """Render both cameras once and read the proprioception.
+
+        Raises:
+            UsageError: Nothing can render on this machine.
+            RuntimeError: Not reset yet.
+        """
+        state = self.policy_state()
+        images = self._cameras.take(self.station.data)
+        return Observation(images=images, state=state, language=self.task.instruction)
+
+    def truth(self) -> None:
+        """None: this world does not say in words what is going on in it."""
+
+    def progress(self) -> float:
+        """The share of the rubric's criteria that have been met; each is kept once it was.
+
+        Raises:
+            RuntimeError: Not reset yet.
+        """
+        self._require_reset()
+        return self.rubric.progress
+
+    def policy_state(self) -> Float64[np.ndarray, " 8"]:
+        """What `observe` returns as state, without rendering: seven joints (rad), gripper (1 closed).
+
+        Raises:
+            RuntimeError: Not reset yet.
+        """
+        self._require_reset()
+        return np.append(self.station.joints, self.station.gripper)
+
+    def close(self) -> None:
+        """Release the renderer. A second call does nothing."""
+        if not self._closed:
+            self._closed = True
+            self._cameras.close()
+
+    def __enter__(self) -> "DroidSim":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise RuntimeError("the world is closed")
+
+    def _require_reset(self) -> None:
+        self._require_open()
+        if not self._ready:
+            raise RuntimeError("the world has no episode yet: reset it first")

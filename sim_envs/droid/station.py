@@ -1,0 +1,111 @@
+"""The physics of one task: where everything stands, and one control step after another."""
+
+import copy
+
+import mujoco
+import numpy as np
+from jaxtyping import Float64
+
+from sim_envs.droid.control import Control, arm_target, gripper_target
+from sim_envs.droid.placement import Placement, draw
+from sim_envs.droid.robot import ARM_JOINTS, FINGER_JOINT, GRIPPER_CLOSED
+from sim_envs.droid.scene import PHYSICS_STEPS, build_model, upright_quaternion
+from sim_envs.droid.task_file import ObjectConfig, TaskConfig
+from sim_envs.world import PhysicsError
+
+RESET_JOINTS = np.array([0, -np.pi / 5, 0, -4 * np.pi / 5, 0, 3 * np.pi / 5, 0])
+"""Where DROID begins an episode, rad."""
+
+_DIVERGED = (
+    mujoco.mjtWarning.mjWARN_BADQPOS,
+    mujoco.mjtWarning.mjWARN_BADQVEL,
+    mujoco.mjtWarning.mjWARN_BADQACC,
+)
+
+
+class Station:
+    """The compiled scene of a task and its state.
+
+    Attributes:
+        task: The task.
+        control: What the first seven numbers of an action ask for.
+        model: The scene. Its fixed objects stand where the last reset put them.
+        data: Its state.
+        qpos: Places of the arm's joints among the positions.
+        dof: And among the velocities.
+    """
+
+    def __init__(self, task: TaskConfig, control: Control) -> None:
+        """Build and compile the scene."""
+        self.task, self.control = task, control
+        self.model = build_model(task)
+        self.data = mujoco.MjData(self.model)
+        self.qpos = np.array([self.model.joint(name).qposadr[0] for name in ARM_JOINTS])
+        self.dof = np.array([self.model.joint(name).dofadr[0] for name in ARM_JOINTS])
+        self._finger = int(self.model.joint(FINGER_JOINT).qposadr[0])
+        self._gripper_target = 0.0
+
+    @property
+    def joints(self) -> Float64[np.ndarray, " 7"]:
+        """The arm's joint positions, rad."""
+        return self.data.qpos[self.qpos]
+
+    @property
+    def joint_velocities(self) -> Float64[np.ndarray, " 7"]:
+        """The arm's joint velocities, rad/s."""
+        return self.data.qvel[self.dof]
+
+    @property
+    def gripper(self) -> float:
+        """0 open, 1 closed."""
+        return float(np.clip(self.data.qpos[self._finger] / GRIPPER_CLOSED, 0.0, 1.0))
+
+    def copy(self) -> "Station":
+        """The same moment, to be carried on by itself."""
+        twin = copy.copy(self)
+        twin.data = copy.copy(self.data)
+        return twin
+
+    def reset(self, *, init_id: int, seed: int, settle_steps: int) -> None:
+        """Put arm and objects where the initial state has them, and hold still for a while."""
+        mujoco.mj_resetData(self.model, self.data)
+        for name, place in draw(self.task, init_id=init_id, seed=seed).items():
+            self._put(name, self.task.objects[name], place)
+        self.data.qpos[self.qpos] = RESET_JOINTS
+        self._gripper_target = 0.0
+        mujoco.mj_forward(self.model, self.data)
+        for _ in range(settle_steps):
+            self._drive(RESET_JOINTS, 0.0)
+
+    def step(self, action: Float64[np.ndarray, " 8"]) -> None:
+        """One control step.
+
+        Raises:
+            PhysicsError: The physics diverged.
+        """
+        self._drive(arm_target(self.control, action[:7], self.joints), float(action[7]))
+
+    def _drive(self, arm: Float64[np.ndarray, " 7"], gripper: float) -> None:
+        """One control step towards joint positions (rad)."""
+        self._gripper_target = gripper_target(gripper, self._gripper_target, self.gripper)
+        self.data.ctrl[:7] = arm
+        self.data.ctrl[7] = self._gripper_target * GRIPPER_CLOSED
+        mujoco.mj_step(self.model, self.data, PHYSICS_STEPS)
+        if any(self.data.warning[kind].number for kind in _DIVERGED):
+            raise PhysicsError(f"MuJoCo's state diverged in task {self.task.name}")
+        # A step leaves the poses of before its last integration.
+        mujoco.mj_kinematics(self.model, self.data)
+        mujoco.mj_comPos(self.model, self.data)
+        mujoco.mj_camlight(self.model, self.data)
+
+    def _put(self, name: str, thing: ObjectConfig, place: Placement) -> None:
+        turned = upright_quaternion(place.yaw, lying=thing.lying)
+        at = np.array([place.x, place.y, 0.0])
+        if thing.lying:  # its underside is at the rear end, its axis half its width above the table
+            length, radius = thing.shape.extent[2], thing.shape.extent[0] / 2
+            at += np.array([-np.cos(place.yaw) * length / 2, -np.sin(place.yaw) * length / 2, radius])
+        if thing.stands_fast:
+            body = self.model.body(name).id
+            self.model.body_pos[body], self.model.body_quat[body] = at, turned
+        else:
+            self.data.joint(name).qpos[:] = [*at, *turned]

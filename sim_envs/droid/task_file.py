@@ -1,0 +1,220 @@
+"""What a task's YAML says: objects, where they may stand, the instruction, the rubric."""
+
+import math
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Literal
+
+import yaml
+from pydantic import Field, model_validator
+
+from configs.errors import UsageError, unknown
+from configs.load import check
+from configs.schema import Name, Preset
+from sim_envs.droid.shapes import DrawerShape, MarkShape, Shape, Vessel, footprint
+
+NEAREST, FARTHEST = 0.28, 0.72
+"""How far (m) from the robot's axis something may stand to be reached from above."""
+
+Range = tuple[float, float]
+Channel = Annotated[float, Field(ge=0, le=1)]
+
+
+class ObjectConfig(Preset):
+    """One object.
+
+    Attributes:
+        shape: What it is made of.
+        mass: kg.
+        friction: Sliding friction coefficient; two things that touch have the greater one.
+        color: Red, green, blue.
+        x: Range of its middle in the robot's base frame, m: forwards.
+        y: Likewise: to the left.
+        yaw: Range of its rotation about the vertical, degrees.
+        lying: Whether it lies on its side, its axis along its x.
+    """
+
+    shape: Shape
+    mass: float = Field(default=0.05, gt=0, le=2)
+    friction: float = Field(default=0.8, gt=0, le=2)
+    color: tuple[Channel, Channel, Channel] = (0.6, 0.6, 0.6)
+    x: Range
+    y: Range
+    yaw: Range = (0.0, 0.0)
+    lying: bool = False
+
+    @model_validator(mode="after")
+    def _can_be_reached(self) -> "ObjectConfig":
+        for name, (low, high) in (("x", self.x), ("y", self.y), ("yaw", self.yaw)):
+            if not (math.isfinite(low) and math.isfinite(high) and low <= high):
+                raise ValueError(f"`{name}` is {[low, high]}: give the least and the most, finite")
+        distances = [math.hypot(x, y) for x in self.x for y in (*self.y, *_crossing(self.y))]
+        if min(distances) < NEAREST or max(distances) > FARTHEST:
+            raise ValueError(
+                f"an unreachable pose: x {list(self.x)} and y {list(self.y)} are {min(distances):.2f} to "
+                f"{max(distances):.2f} m from the robot's axis; keep within {NEAREST} to {FARTHEST} m"
+            )
+        return self
+
+    @property
+    def stands_fast(self) -> bool:
+        """Whether it cannot be moved."""
+        return isinstance(self.shape, DrawerShape | MarkShape)
+
+    @property
+    def footprint(self) -> float:
+        """Radius (m) of a circle about its middle that it does not leave, as it stands or lies."""
+        x, y, z = self.shape.extent
+        return math.hypot(z, max(x, y)) / 2 if self.lying else footprint(self.shape)
+
+
+class ReachCriterion(Preset):
+    """The point between the fingertips has come within so many m of an object's middle."""
+
+    kind: Literal["reach"]
+    object: str
+    within: float = Field(default=0.08, gt=0)
+
+
+class LiftCriterion(Preset):
+    """An object is so many m higher than at the beginning."""
+
+    kind: Literal["lift"]
+    object: str
+    by: float = Field(default=0.05, gt=0)
+
+
+class OnCriterion(Preset):
+    """An object lies on a target: so much of its outline is over the target's.
+
+    Attributes:
+        object: What lies there.
+        target: On what.
+        share: How much of its outline.
+        let_go: Whether the gripper has to be open.
+    """
+
+    kind: Literal["on_top"]
+    object: str
+    target: str
+    share: float = Field(default=0.8, gt=0, le=1)
+    let_go: bool = True
+
+
+class InsideCriterion(Preset):
+    """An object is in a vessel: its middle over the opening, its lowest point well below the rim, let go."""
+
+    kind: Literal["inside"]
+    object: str
+    target: str
+
+
+class OpenedCriterion(Preset):
+    """A drawer is so many m open."""
+
+    kind: Literal["opened"]
+    object: str
+    by: float = Field(gt=0)
+
+
+class UprightCriterion(Preset):
+    """An object stands on the table, on either end, let go."""
+
+    kind: Literal["upright"]
+    object: str
+
+
+Criterion = Annotated[
+    ReachCriterion | LiftCriterion | OnCriterion | InsideCriterion | OpenedCriterion | UprightCriterion,
+    Field(discriminator="kind"),
+]
+
+
+class OtherWordings(Preset):
+    """The instruction in other words."""
+
+    training: tuple[str, ...] = Field(min_length=1)
+    held_out: tuple[str, ...] = Field(min_length=1)
+
+
+class TaskConfig(Preset):
+    """One task.
+
+    Attributes:
+        name: Its name.
+        instruction: What a policy is told.
+        wordings: The same in other words.
+        objects: By name.
+        rubric: Its criteria. Each is kept once reached; the task is solved when all are.
+    """
+
+    name: Name
+    instruction: str = Field(min_length=1)
+    wordings: OtherWordings
+    objects: dict[Name, ObjectConfig] = Field(min_length=1)
+    rubric: tuple[Criterion, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> "TaskConfig":
+        for criterion in self.rubric:
+            problem = self._unknown_name(criterion) or self._misfit(criterion)
+            if problem is not None:
+                raise ValueError(problem)
+        return self
+
+    def _unknown_name(self, criterion: Criterion) -> str | None:
+        named = [criterion.object]
+        if isinstance(criterion, OnCriterion | InsideCriterion):
+            named.append(criterion.target)
+        missing = [name for name in named if name not in self.objects]
+        what = f"object in criterion `{criterion.kind}`:"
+        return str(unknown(what, missing[0], self.objects)) if missing else None
+
+    def _misfit(self, criterion: Criterion) -> str | None:
+        """What is wrong with the shape that a criterion is about; None if nothing is."""
+        shape = self.objects[criterion.object].shape
+        if isinstance(criterion, InsideCriterion):
+            target = self.objects[criterion.target].shape
+            what = f"nothing can be inside {criterion.target!r}, a {target.kind}: take a bowl, mug or bin"
+            return None if isinstance(target, Vessel) else what
+        if isinstance(criterion, OpenedCriterion):
+            if not isinstance(shape, DrawerShape):
+                return f"{criterion.object!r} is a {shape.kind}: only a drawer is opened"
+            what = f"{criterion.object!r} is to open by {criterion.by:g} m, its travel is {shape.travel:g} m"
+            return None if criterion.by <= shape.travel else what
+        return None
+
+
+def task_names() -> tuple[str, ...]:
+    """The tasks that ship with the package."""
+    files = (resources.files("sim_envs.droid") / "tasks").iterdir()
+    return tuple(sorted(file.name.removesuffix(".yaml") for file in files if file.name.endswith(".yaml")))
+
+
+def load_task(name: str) -> TaskConfig:
+    """The task of that name, or the one in the YAML file at that path.
+
+    Raises:
+        UsageError: There is no such task, or the file is wrong.
+    """
+    if name.endswith((".yaml", ".yml")):
+        path = Path(name)
+        if not path.is_file():
+            raise UsageError(f"there is no task file {name}")
+        text = path.read_text(encoding="utf-8")
+    elif name in task_names():
+        text = (resources.files("sim_envs.droid") / "tasks" / f"{name}.yaml").read_text(encoding="utf-8")
+    else:
+        raise unknown("task", name, task_names(), remedy="Or give the path of a YAML file.")
+    try:
+        content = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise UsageError(f"task file {name} is no YAML: {error}") from error
+    if not isinstance(content, dict):
+        raise UsageError(f"task file {name} holds {type(content).__name__}, not a mapping")
+    return check(TaskConfig, content, source=f"task file {name}")
+
+
+def _crossing(span: Range) -> tuple[float, ...]:
+    """0 where a range crosses it: the nearest point to the axis in front of the robot."""
+    return (0.0,) if span[0] < 0 < span[1] else ()

@@ -1,0 +1,164 @@
+"""The station moves as DROID's does, in both ways to command it, and the same way every time."""
+
+import numpy as np
+import pytest
+
+from sim_envs.droid.control import CONTROL_HZ, Control
+from sim_envs.droid.robot import GRIP_SITE, MAX_VELOCITY
+from sim_envs.droid.shapes import corners
+from sim_envs.droid.station import RESET_JOINTS
+
+VELOCITY, POSITION = Control.JOINT_VELOCITY, Control.JOINT_POSITION
+
+
+def begun(open_droid, task="cube_in_bowl", control=VELOCITY, init_id=0):
+    sim = open_droid(task, control)
+    sim.reset(init_id=init_id, seed=7, settle_steps=5)
+    return sim
+
+
+def test_an_episode_begins_at_droids_reset_joints_with_an_open_gripper(open_droid):
+    state = begun(open_droid).policy_state()
+    np.testing.assert_allclose(state[:7], RESET_JOINTS, atol=1e-6)
+    assert state[7] == pytest.approx(0, abs=1e-6)
+    np.testing.assert_allclose(RESET_JOINTS, np.pi * np.array([0, -0.2, 0, -0.8, 0, 0.6, 0]))
+
+
+def test_the_hand_begins_over_the_table_and_points_down(open_droid):
+    site = begun(open_droid).station.data.site(GRIP_SITE)
+    assert site.xpos[0] == pytest.approx(0.36, abs=0.01)
+    assert site.xpos[1] == pytest.approx(0, abs=1e-3)
+    assert site.xpos[2] > 0.3
+    np.testing.assert_allclose(site.xmat.reshape(3, 3)[:, 2], [0, 0, -1], atol=1e-3)
+
+
+@pytest.mark.parametrize("joint", range(7))
+@pytest.mark.parametrize("command", [0.3, 1.0])
+def test_a_velocity_moves_its_joint_that_way_and_below_its_limit(open_droid, joint, command):
+    sim = begun(open_droid)
+    action = np.zeros(8)
+    action[joint] = command
+    before = sim.policy_state()[:7]
+    sim.advance(np.tile(action, (8, 1)))
+    middle = sim.policy_state()[:7]
+    sim.advance(action[None])
+    last = sim.policy_state()[:7]
+    speed = (last - middle) * CONTROL_HZ
+    assert 0.3 * command < speed[joint] < min(MAX_VELOCITY[joint], 3.0 * command)
+    moved = np.abs(middle - before)
+    assert np.delete(moved, joint).max() < 0.45 * moved[joint]  # inertia couples soft joints
+
+
+def test_joint_positions_are_reached_and_kept(open_droid):
+    sim = begun(open_droid, control=POSITION)
+    target = RESET_JOINTS + np.array([0.3, 0.2, -0.2, 0.3, 0.2, -0.3, 0.4])
+    sim.advance(np.tile([*target, 0], (30, 1)))
+    np.testing.assert_allclose(sim.policy_state()[:7], target, atol=0.01)
+    sim.advance(np.tile([*target, 0], (30, 1)))
+    np.testing.assert_allclose(sim.policy_state()[:7], target, atol=0.01)
+
+
+def test_a_far_target_is_approached_no_faster_than_the_arm_may(open_droid):
+    sim = begun(open_droid, control=POSITION)
+    target = RESET_JOINTS + np.array([1.5, 0, 0, 0, 0, 0, -1.5])
+    speeds = []
+    for _ in range(15):
+        sim.advance(np.array([[*target, 0]]))
+        speeds.append(np.abs(sim.station.data.qvel[:7]))
+    assert (np.max(speeds, axis=0) < np.array(MAX_VELOCITY) * 1.05).all()
+    assert np.max(speeds) > 1.0
+
+
+@pytest.mark.parametrize("control", Control)
+def test_holding_still_for_ten_seconds_does_not_drift(open_droid, control):
+    sim = begun(open_droid, control=control)
+    before = sim.policy_state()
+    hold = np.zeros(8) if control is VELOCITY else np.append(before[:7], 0.0)
+    sim.advance(np.tile(hold, (150, 1)))
+    np.testing.assert_allclose(sim.policy_state(), before, atol=1e-3)
+
+
+def test_the_gripper_closes_and_opens_at_five_centimetres_a_second(open_droid):
+    sim = begun(open_droid)
+    positions = []
+    for command in [1.0] * 35 + [0.0] * 35:
+        sim.advance(np.array([[0] * 7 + [command]]))
+        positions.append(sim.policy_state()[7])
+    assert positions[34] > 0.99
+    assert positions[-1] < 0.01
+    steps = np.diff(positions[4:20]) * CONTROL_HZ
+    np.testing.assert_allclose(steps, 0.05 / 0.085, rtol=0.05)
+
+
+def test_a_cube_is_grasped_lifted_and_let_go(open_droid):
+    """By hand-written waypoints: over it, down, closed, up; and it falls when the gripper opens."""
+    sim = begun(open_droid, control=POSITION)
+    grasp, above = np.zeros(7), np.zeros(7)
+    from sim_envs.droid.expert import _descent, _down, _reach, _solved
+
+    cube = sim.rubric.pose("cube")
+    closing = np.arctan2(cube.rotation[1, 0], cube.rotation[0, 0]) + np.pi / 2
+    poses = _descent(_down(cube.middle, 0.025, closing))
+    path = _solved(_reach(sim.station), poses, sim.station.model.body("cube").id)
+    above, grasp = path[0], path[-1]
+    for joints in path:
+        sim.advance(np.tile([*joints, 0], (12, 1)))
+    sim.advance(np.tile([*grasp, 1], (25, 1)))
+    assert 0.3 < sim.policy_state()[7] < 0.6
+    sim.advance(np.tile([*above, 1], (40, 1)))
+    assert sim.rubric.pose("cube").low[2] > 0.1
+    sim.advance(np.tile([*above, 1], (75, 1)))
+    assert sim.rubric.pose("cube").low[2] > 0.1
+    assert sim.progress() == pytest.approx(2 / 3)
+    sim.advance(np.tile([*above, 0], (30, 1)))
+    assert sim.rubric.pose("cube").low[2] < 0.01
+    assert sim.progress() == pytest.approx(2 / 3), "criteria are kept once they were met"
+
+
+def test_a_dropped_cube_in_the_bowl_is_success_only_with_an_open_gripper(open_droid):
+    sim = begun(open_droid)
+    bowl = sim.rubric.pose("bowl")
+    sim.rubric._reached = [True, True, False]
+    sim.station.data.joint("cube").qpos[:3] = bowl.position + np.array([0, 0, 0.01])
+    close, wait = np.array([[0] * 7 + [1.0]]), np.zeros((1, 8))
+    where = sim.station.data.joint("cube").qpos.copy()
+    sim.station.data.joint("cube").qpos[:3] = [0.5, -0.3, 0]
+    sim.advance(np.tile(close, (10, 1)))
+    sim.station.data.joint("cube").qpos[:] = where
+    assert not sim.advance(np.tile(close, (5, 1))).success
+    assert sim.advance(np.tile(wait, (20, 1))).success
+    assert sim.progress() == 1.0
+
+
+def test_pictures_and_states_are_the_same_bytes_every_time(open_droid):
+    def played():
+        sim = begun(open_droid, "can_in_mug")
+        sim.advance(np.random.default_rng(3).uniform(-1, 1, (20, 8)))
+        seen = sim.observe()
+        images = [image.tobytes() for image in seen.images.values()]
+        return [seen.state.tobytes(), sim.station.data.qpos.tobytes(), *images]
+
+    assert played() == played()
+
+
+def test_the_wrist_camera_sees_the_gripper_at_its_lower_edge_and_nothing_else_moves_there(open_droid):
+    sim = begun(open_droid)
+    open_hand = sim.observe().images["wrist_image_left"].astype(int)
+    sim.advance(np.tile([0] * 7 + [1.0], (30, 1)))
+    closed_hand = sim.observe().images["wrist_image_left"].astype(int)
+    changed = np.abs(open_hand - closed_hand).max(axis=-1) > 40
+    rows = np.flatnonzero(changed.any(axis=1))
+    assert changed.mean() > 0.02
+    assert np.average(rows, weights=changed[rows].sum(axis=1)) > 0.6 * len(changed)
+
+
+def test_the_extent_of_every_object_holds_its_pieces(open_droid):
+    for task in ("can_in_mug", "clear_table"):
+        sim = open_droid(task)
+        model = sim.station.model
+        for name, thing in sim.task.objects.items():
+            bodies = [model.body(name).id]
+            geoms = [number for number in range(model.ngeom) if model.geom_bodyid[number] in bodies]
+            half = np.abs(corners(thing.shape)).max(axis=0) + 0.006
+            for geom in geoms:
+                assert (np.abs(model.geom_pos[geom]) <= half).all(), (task, name)

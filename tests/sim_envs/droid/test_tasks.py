@@ -1,0 +1,162 @@
+"""Tasks are data: what ships is sound, and what is wrong with a file of one's own is one line."""
+
+import copy
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from configs.errors import UsageError
+from configs.interface import compare
+from configs.load import load
+from configs.schema import SuiteConfig
+from oxygen.robots.conventions import DROID, DROID_JOINT_POSITION
+from sim_envs.droid.placement import FIRST_DRAWN, STORED, draw
+from sim_envs.droid.task_file import load_task, task_names
+from sim_envs.suite import open_suite
+from sim_envs.world import EpisodeKey
+
+SUITES = ("droid_tabletop", "droid_tabletop_jointpos")
+
+
+def content(name: str = "cube_in_bowl") -> dict[str, Any]:
+    return copy.deepcopy(load_task(name).model_dump(mode="json"))
+
+
+def changed(tmp_path, path: str, value: Any) -> str:
+    """A task file with something put at a path."""
+    task = content()
+    *parents, last = path.split(".")
+    place: Any = task
+    for key in parents:
+        place = place[int(key) if isinstance(place, list) else key]
+    place[int(last) if isinstance(place, list) else last] = value
+    file = tmp_path / "task.yaml"
+    file.write_text(yaml.safe_dump(task))
+    return str(file)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "complaint"),
+    [
+        ("rubric.0.object", "cub", "object in criterion `reach`: 'cub'; did you mean 'cube'"),
+        ("rubric.2.target", "bwl", "object in criterion `inside`: 'bwl'; did you mean 'bowl'"),
+        ("rubric.2.target", "cube", "nothing can be inside 'cube', a box: take a bowl, mug or bin"),
+        ("rubric.0.kind", "reched", "kind 'reched'; did you mean 'reach'"),
+        ("rubric.0", {"kind": "opened", "object": "cube", "by": 0.1}, "only a drawer is opened"),
+        ("rubric", [], "rubric"),
+        ("objects.cube.x", [0.9, 1.0], "an unreachable pose.*keep within 0.28 to 0.72 m"),
+        ("objects.cube.x", [-0.1, 0.5], "an unreachable pose"),
+        ("objects.cube.y", [0.2, 0.1], r"`y` is \[0.2, 0.1\]: give the least and the most"),
+        ("objects.cube.shape.kind", "bax", "'bax'; did you mean"),
+        ("objects.cube.mass", -1, "mass"),
+        ("objects.cube.colour", [0, 0, 0], "colour"),
+    ],
+)
+def test_what_is_wrong_with_a_task_file_is_one_line(tmp_path, path, value, complaint):
+    with pytest.raises(UsageError, match=complaint) as caught:
+        load_task(changed(tmp_path, path, value))
+    assert "\n" not in str(caught.value)
+
+
+def test_two_objects_in_one_place_are_refused(tmp_path):
+    bowl = content()["objects"]["bowl"] | {"x": [0.5, 0.5], "y": [0.1, 0.1]}
+    task = load_task(changed(tmp_path, "objects", {"cube": bowl, "bowl": bowl}))
+    with pytest.raises(UsageError, match="two objects in one place: 'bowl' and 'cube' of task cube_in_bowl"):
+        draw(task, init_id=0, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [("cube_in_bwl", "did you mean 'cube_in_bowl'"), ("nowhere.yaml", "there is no task file nowhere.yaml")],
+)
+def test_a_task_that_is_not_there_is_one_line(name, complaint):
+    with pytest.raises(UsageError, match=complaint):
+        load_task(name)
+
+
+def test_a_task_file_that_is_no_mapping_is_one_line(tmp_path):
+    for text, complaint in (("- a\n- b\n", "holds list"), ("a: [", "is no YAML")):
+        file = tmp_path / "task.yaml"
+        file.write_text(text)
+        with pytest.raises(UsageError, match=complaint) as caught:
+            load_task(str(file))
+        assert "\n" not in str(caught.value)
+
+
+def test_a_task_of_ones_own_needs_no_code(tmp_path):
+    file = changed(tmp_path, "name", "mine")
+    protocol = load(SuiteConfig, "droid_tabletop").model_dump()
+    protocol |= {"name": "mine", "environment": {"control": "joint_velocity", "tasks": [file]}}
+    suite_file = tmp_path / "suite.yaml"
+    suite_file.write_text(yaml.safe_dump(protocol))
+    (task,) = open_suite(str(suite_file)).tasks()
+    assert (task.suite, task.name, task.language) == ("mine", "mine", "put the cube in the bowl")
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_every_task_that_ships_is_in_the_suites(suite):
+    assert sorted(task.name for task in open_suite(suite).tasks()) == list(task_names())
+    assert len(task_names()) >= 12
+
+
+@pytest.mark.parametrize("name", task_names())
+def test_stored_states_are_the_same_for_every_seed_and_drawn_ones_are_not(name):
+    task = load_task(name)
+    states = [draw(task, init_id=number, seed=0) for number in range(STORED)]
+    assert states == [draw(task, init_id=number, seed=1) for number in range(STORED)]
+    assert all(states[number] != states[number + 1] for number in range(STORED - 1))
+    drawn = [draw(task, init_id=FIRST_DRAWN + number, seed=seed) for number in (0, 1) for seed in (0, 1)]
+    assert all(one != other for at, one in enumerate(drawn) for other in drawn[at + 1 :])
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name != "cube_in_bowl")) for name in task_names()]
+)
+def test_stored_states_are_settled_collision_free_and_reachable(open_droid, name):
+    sim = open_droid(name)
+    for init_id in range(0, STORED, 1 if name != "cube_in_bowl" else 5):
+        sim.reset(init_id=init_id, seed=7, settle_steps=0)
+        data = sim.station.data
+        assert data.contact.dist[: data.ncon].min(initial=0) > -0.001
+        placed = {each: sim.rubric.pose(each).middle for each in sim.task.objects}
+        assert all(0.28 <= np.linalg.norm(middle[:2]) <= 0.75 for middle in placed.values())
+        sim.advance(np.zeros((8, 8)))
+        for each, middle in placed.items():
+            np.testing.assert_allclose(sim.rubric.pose(each).middle, middle, atol=0.002)
+        assert sim.progress() == 0
+
+
+@pytest.mark.parametrize(("suite", "policy"), [(SUITES[0], DROID), (SUITES[1], DROID_JOINT_POSITION)])
+def test_the_published_policies_fit_the_suite_of_their_convention_alone(suite, policy):
+    compare(policy, open_suite(suite).interface)
+    (other,) = set(SUITES) - {suite}
+    with pytest.raises(UsageError, match=f"action: policy '{policy.name}' has .* environment 'DROID, joint"):
+        compare(policy, open_suite(other).interface)
+
+
+def test_wordings_take_turns_and_training_never_shows_those_held_out():
+    suite = open_suite("droid_tabletop")
+    for task in suite.tasks():
+        said = {}
+        for wordings in ("training", "held_out"):
+            keys = [EpisodeKey(suite=task.suite, task_id=task.task_id, init_id=n, seed=7) for n in range(6)]
+            said[wordings] = {suite.instruction(key, wordings) for key in keys}
+            assert len(said[wordings]) > 1
+        assert not said["training"] & said["held_out"]
+        assert task.language in suite.training_wordings()[task.language]
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"assets": "standins"}, "leave them out"),
+        ({"control_hz": 20}, "control_hz is 20, but DROID's is 15"),
+        ({"environment": {"control": "joint_speed", "tasks": ["cube_in_bowl"]}}, "did you mean 'joint_"),
+        ({"environment": {"control": "joint_velocity", "tasks": ["cube"]}}, "did you mean 'cube_in_bowl'"),
+    ],
+)
+def test_a_suite_that_contradicts_itself_is_one_line(changes, complaint):
+    with pytest.raises(UsageError, match=complaint):
+        open_suite("droid_tabletop", **changes)
