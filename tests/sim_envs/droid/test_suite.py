@@ -36,9 +36,8 @@ def test_positions_keep_the_contract() -> None:
 
 @pytest.mark.filterwarnings("ignore:.*A Box .* space (minimum|maximum) value is")
 @pytest.mark.filterwarnings("ignore:.*For Box action spaces, we recommend")
-@pytest.mark.parametrize(
-    "suite", [pytest.param("droid_tabletop", marks=pytest.mark.slow), "droid_tabletop_jointpos"]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("suite", ["droid_tabletop", "droid_tabletop_jointpos"])
 def test_gymnasium_finds_nothing_to_complain_about(suite: str) -> None:
     env = gymnasium.make(f"oxygen_eval/{suite}-v0", camera_size=36)
     assert env.spec is not None
