@@ -156,4 +156,4 @@ def is_inside(one: ObjectPose, target: ObjectPose, vessel: Vessel) -> bool:
     over = np.linalg.norm(middle[:2]) < half[0] if opening.round else bool((abs(middle[:2]) < half).all())
     depth = opening.rim - opening.floor
     lowest = float(one.low[2] - target.position[2])
-    return bool(over) and -_RESTING < lowest < opening.rim - _BELOW_RIM * depth
+    return bool(over) and lowest < opening.rim - _BELOW_RIM * depth
