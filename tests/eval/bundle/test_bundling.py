@@ -51,6 +51,7 @@ def test_the_manifest_says_what_every_file_is(shipped):
     assert contents.step == STEP
 
 
+@pytest.mark.slow
 def test_it_acts_as_the_checkpoint_does_under_the_name_of_its_preset(shipped, checkpoint, tmp_path):
     preset = tmp_path / "mine.yaml"
     content = {"name": "mine", "kind": "oxygen", "description": "Mine.", "checkpoint": str(shipped)}

@@ -62,7 +62,7 @@ def judged(tmp_path_factory):
 @pytest.mark.parametrize(
     "worse",
     [
-        pytest.param({"noise": 0.5}, id="noise on actions"),
+        pytest.param({"noise": 0.5}, id="noise on actions", marks=pytest.mark.slow),
         pytest.param({"clock_name": "measured", "thinks_ms": 500.0}, id="a latency of 500 ms"),
         pytest.param({"forgets": 5}, id="one chunk in five is forgotten"),
     ],

@@ -210,6 +210,7 @@ class Interrupted(FakeWorld):
         return super().advance(actions)
 
 
+@pytest.mark.slow
 def test_ctrl_c_in_a_rollout_ends_it_with_the_checkpoint_that_was_rolled_out(
     command, tmp_path, capsys, monkeypatch
 ):

@@ -67,7 +67,10 @@ def texts_and_scores(model, slots):
     return np.asarray(texts.written)[list(ROWS)], np.stack(scores)
 
 
-@pytest.mark.parametrize("slots", [SLOTS, 4 * SLOTS], ids=["crowded", "few at work"])
+FEW_AT_WORK = pytest.param(4 * SLOTS, marks=pytest.mark.slow, id="few at work")
+
+
+@pytest.mark.parametrize("slots", [pytest.param(SLOTS, id="crowded"), FEW_AT_WORK])
 def test_a_batch_gives_the_texts_that_a_cpu_gives_slot_by_slot(model, slots):
     on_cpu = texts_and_scores(model, slots)
     with traced_for("elsewhere"):

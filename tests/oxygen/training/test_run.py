@@ -56,6 +56,7 @@ def trained(tmp_path_factory, mixture):
     return folder, train(folder, training(), mixture, VOCABULARY, schedule=OFTEN)
 
 
+@pytest.mark.slow
 def test_it_learns_eight_samples_by_heart(trained):
     folder, _ = trained
     first, *_, last = read_log(folder)
@@ -64,6 +65,7 @@ def test_it_learns_eight_samples_by_heart(trained):
     assert last["memory_accuracy"] == 1
 
 
+@pytest.mark.slow
 def test_what_was_learnt_is_what_the_policy_does_and_says(trained, mixture):
     """The served policy, from the checkpoint alone, gives back the demonstrations' actions and words."""
     folder, _ = trained

@@ -58,7 +58,7 @@ def _solve(sim: LiberoSim, noise: float = 0.0) -> Attempt:
     ("suite", "task_id", "phase"),
     [
         pytest.param("libero_goal", 0, Phase.OPEN, marks=pytest.mark.slow),
-        ("libero_goal", 5, Phase.PUSH),
+        pytest.param("libero_goal", 5, Phase.PUSH, marks=pytest.mark.slow),
         pytest.param("libero_goal", 7, Phase.TURN_ON, marks=pytest.mark.slow),
         pytest.param("libero_10", 3, Phase.CLOSE, marks=pytest.mark.slow),
     ],
