@@ -11,6 +11,8 @@ import math
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
+from sim_envs.droid.meshes import simplify_visual_meshes
+
 ARM_JOINTS = tuple(f"joint{number}" for number in range(1, 8))
 FINGER_JOINT = "finger_joint"
 GRIP_SITE = "grip_site"
@@ -110,7 +112,9 @@ def add_robot(root: ET.Element) -> None:
     """Add the robot, its base at the origin, with its assets, couplings and actuators to an MJCF tree."""
     arm = _model("robots/panda/robot.xml")
     gripper = _model("grippers/robotiq_gripper_85.xml")
-    _section(root, "asset").extend([*_of(arm, "asset"), *_of(gripper, "asset")])
+    assets = _section(root, "asset")
+    assets.extend([*_of(arm, "asset"), *_of(gripper, "asset")])
+    simplify_visual_meshes(assets)
     base = _of(arm, "worldbody").find("body/body[@name='link0']")
     hand = _of(gripper, "worldbody").find("body")
     assert base is not None

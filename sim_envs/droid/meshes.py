@@ -1,0 +1,48 @@
+"""The robot's visual meshes with fewer triangles: what they show in a picture of DROID's size."""
+
+import functools
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import fast_simplification
+import numpy as np
+from jaxtyping import Float32, Int32
+
+_KEPT = 0.15
+"""Share of a mesh's triangles that is kept. With it an image takes 0.56 times as long."""
+
+_LEAST = 400
+"""Meshes of no more triangles than this are left alone."""
+
+
+def simplify_visual_meshes(assets: ET.Element) -> None:
+    """Put simplified geometry in place of every large Wavefront file among an MJCF's assets."""
+    for mesh in assets.findall("mesh"):
+        file = mesh.get("file", "")
+        if file.endswith(".obj") and (simplified := _simplified(Path(file))) is not None:
+            del mesh.attrib["file"]
+            mesh.attrib |= simplified
+
+
+@functools.cache
+def _simplified(path: Path) -> dict[str, str] | None:
+    """The `vertex` and `face` attributes of a mesh; None if it is small as it is."""
+    vertices, faces = _read_obj(path)
+    if len(faces) <= _LEAST:
+        return None
+    count = max(_LEAST, round(len(faces) * _KEPT))
+    vertices, faces = fast_simplification.simplify(vertices, faces, target_count=count)
+    return {
+        "vertex": " ".join(f"{number:.6g}" for number in vertices.ravel()),
+        "face": " ".join(map(str, faces.ravel())),
+    }
+
+
+def _read_obj(path: Path) -> tuple[Float32[np.ndarray, "vertex 3"], Int32[np.ndarray, "face 3"]]:
+    """Vertices and triangles of a Wavefront file. Equal vertices are one, so that seams stay closed."""
+    lines = [line.split() for line in path.read_text(encoding="utf-8").splitlines()]
+    points = np.array([line[1:4] for line in lines if line[:1] == ["v"]], np.float32)
+    corners = [[int(corner.split("/")[0]) - 1 for corner in line[1:]] for line in lines if line[:1] == ["f"]]
+    triangles = [(each[0], *pair) for each in corners for pair in zip(each[1:], each[2:], strict=False)]
+    vertices, number = np.unique(points.round(6), axis=0, return_inverse=True)
+    return vertices, number.ravel()[np.array(triangles)].astype(np.int32)
