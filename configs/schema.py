@@ -301,7 +301,7 @@ class CollectConfig(Preset):
         num_steps_wait: Settle steps; the suite's own number if None.
         max_steps: Step limit; the suite's own number if None.
         horizon: Control steps in an action chunk.
-        image_size: Height and width of the images, pixels.
+        image_size: Height of the images, pixels; the suite's own if None.
         images: How they are stored: `png` inside the tables, or as `video`.
     """
 
@@ -321,13 +321,13 @@ class CollectConfig(Preset):
     num_steps_wait: int | None = Field(default=None, ge=0)
     max_steps: int | None = Field(default=None, gt=0)
     horizon: int = Field(default=10, gt=0)
-    image_size: int = Field(default=256, gt=0)
+    image_size: int | None = Field(default=None, gt=0)
     images: ImageStorage = "png"
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
         refuse_doubles(self, "suites", "task_ids", "init_ids", "seeds")
-        if self.images == "video" and self.image_size % 2:
+        if self.images == "video" and (self.image_size or 0) % 2:
             raise ValueError(f"`image_size` is {self.image_size}: video needs an even number")
         return self
 

@@ -73,7 +73,7 @@ def collect(  # noqa: PLR0913 - one parameter per option of the command line
         num_steps_wait: Settle steps before the first query. Default: 10.
         max_steps: Step limit of an episode. Default: the suite's published limit.
         output: The dataset's folder.
-        image_size: Height and width of the images, pixels. Default: 256.
+        image_size: Height of the images, pixels. Default: the suite's own.
         images: How they are stored: png (default, lossless) or video (smaller).
         horizon: Control steps in an action chunk. Default: 10.
         workers: Processes that play, each with a simulator of its own. Default: one per core.

@@ -72,10 +72,11 @@ def make_jobs(config: CollectConfig) -> tuple[Job, ...]:
         UsageError: A suite, a task or an initial state that does not exist, or one that is kept for tests; or
             suites at different rates.
     """
+    size = {} if config.image_size is None else {"camera_size": config.image_size}
     jobs = [
         Job(plan=task, key=_key(episode, config, task.suite))
         for seed in config.seeds
-        for task in make_plan(run_config(config, seed), camera_size=config.image_size).tasks
+        for task in make_plan(run_config(config, seed), **size).tasks
         for episode in task.keys
     ]
     for job in jobs:

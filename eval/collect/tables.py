@@ -24,8 +24,7 @@ _IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 def frame_features(config: CollectConfig, spec: Interface) -> dict[str, Feature]:
     """The columns of the dataset, as `info.json` lists them."""
     return layout.features(
-        spec.observation.camera_names,
-        image_size=config.image_size,
+        _image_sizes(spec),
         images="video" if config.images == "video" else "image",
         state_names=_names(spec.observation.state),
         action=layout.action_feature(config.horizon, _names(spec.action.channels)),
@@ -49,6 +48,12 @@ def arrow_schema(features: Mapping[str, Feature]) -> pa.Schema:
 def png_cells(images: Sequence[UInt8[np.ndarray, "height width 3"]]) -> list[dict[str, Any]]:
     """Images as a column of PNG files."""
     return [{"bytes": _png(image), "path": None} for image in images]
+
+
+def _image_sizes(spec: Interface) -> dict[str, tuple[int, int]]:
+    sizes = {camera.name: camera.size for camera in spec.observation.cameras}
+    assert None not in sizes.values(), "a world says how large its images are"
+    return sizes  # pyrefly: ignore[bad-return] - just checked
 
 
 def _png(image: UInt8[np.ndarray, "height width 3"]) -> bytes:

@@ -68,9 +68,11 @@ def train(  # noqa: PLR0913 - one parameter per option of the command line
 
     Args:
         data: Folders of demonstrations; several are mixed, each by its number of frames.
-        model: The model configuration: tiny (default), small, pi05_libero, pi05_base, ….
-        embodiment: The robot: what it sees and does (libero, libero_state, libero_compact, droid). Default:
-            libero_compact for the model tiny, which reads its state in the prompt, libero for others.
+        model: The model configuration: tiny (default), tiny_droid, small, pi05_libero, pi05_base, ….
+        embodiment: The robot: what it sees and does (libero, libero_state, libero_compact, droid,
+            droid_compact). Default:
+            libero_compact and droid_compact for tiny and tiny_droid, which read their state in the prompt;
+            droid for pi05_droid; libero for others.
         language_tasks: Texts to learn beside actions, or `none`. Default: narration and memory.
         start_from: What to begin with: a policy's name (tiny, pi05_base) or a checkpoint. Default: parameters
             drawn from the seed.
@@ -185,7 +187,7 @@ def assignment_of(options: TrainConfig, folder: Path, minutes: float | None) -> 
     )
 
 
-_SUITING = {"tiny": "libero_compact"}
+_SUITING = {"tiny": "libero_compact", "tiny_droid": "droid_compact", "pi05_droid": "droid"}
 """The robots of models that are not served as `libero`."""
 _VARIED = {
     "image_shift": "shift",

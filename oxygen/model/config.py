@@ -89,6 +89,9 @@ GEMMA_2B = GemmaConfig(width=2048, depth=18, mlp_dim=16_384, num_heads=8, num_kv
 GEMMA_300M = GemmaConfig(width=1024, depth=18, mlp_dim=4096, num_heads=8, num_kv_heads=1, head_dim=256)
 
 
+_CHOICES = {"dtype": ("float32", "bfloat16"), "resize": ("pad", "stretch")}
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Pi05Config:
     """Everything that fixes the shapes and the arithmetic of a π0.5.
@@ -101,6 +104,8 @@ class Pi05Config:
         vocab_size: Rows of the tied embedding.
         cameras: The cameras of an observation, in the order their tokens take. Absent ones are not listed.
         image_size: Side of the square image the tower sees, in pixels.
+        resize: How a picture of another shape becomes that square: `pad` keeps its aspect and adds black
+            bars, as published; `stretch` uses every pixel of the square.
         action_dim: Channels of the flow; a robot uses the first few.
         horizon: Actions in a chunk.
         denoise_steps: Euler steps from noise (t = 1) to actions (t = 0).
@@ -117,6 +122,7 @@ class Pi05Config:
     vocab_size: int
     cameras: tuple[str, ...]
     image_size: int = 224
+    resize: str = "pad"
     action_dim: int = 32
     horizon: int = 10
     denoise_steps: int = 10
@@ -125,20 +131,24 @@ class Pi05Config:
     dtype: str = "float32"
 
     def __post_init__(self) -> None:
-        if self.dtype not in ("float32", "bfloat16"):
-            raise unknown("dtype", self.dtype, ("float32", "bfloat16"))
+        for field, allowed in _CHOICES.items():
+            if getattr(self, field) not in allowed:
+                raise unknown(field, getattr(self, field), allowed)
         if not 0.0 <= self.noise_scale <= 1.0:
             raise UsageError(f"noise scale is {self.noise_scale}; give 0 to 1")
-        for field in ("depth", "num_heads", "num_kv_heads", "head_dim"):
-            ours, theirs = getattr(self.trunk, field), getattr(self.expert, field)
-            if ours != theirs:
-                raise UsageError(f"{field} is {ours} in the trunk and {theirs} in the expert; they share KV")
+        self._check_experts()
         if self.image_size % self.siglip.patch:
             raise UsageError(f"image size {self.image_size} is not a multiple of patch {self.siglip.patch}")
         if not self.cameras or not self.prompt_buckets:
             raise UsageError(f"policy {self.name!r} needs at least one camera and one prompt bucket")
         if list(self.prompt_buckets) != sorted(set(self.prompt_buckets)):
             raise UsageError(f"prompt buckets {self.prompt_buckets} are not in ascending order")
+
+    def _check_experts(self) -> None:
+        for field in ("depth", "num_heads", "num_kv_heads", "head_dim"):
+            ours, theirs = getattr(self.trunk, field), getattr(self.expert, field)
+            if ours != theirs:
+                raise UsageError(f"{field} is {ours} in the trunk and {theirs} in the expert; they share KV")
 
     @property
     def tokens_per_image(self) -> int:
@@ -181,6 +191,15 @@ TINY = Pi05Config(
 )
 """2.4 million parameters: trained in hours and queried in tens of milliseconds on two CPU cores."""
 
+TINY_DROID = dataclasses.replace(
+    TINY,
+    name="tiny_droid",
+    cameras=("exterior_image_1_left", "wrist_image_left"),
+    resize="stretch",
+    prompt_buckets=(48,),
+)
+"""The same for DROID's station, whose wide pictures would leave 44 % of a padded square black."""
+
 SMALL = Pi05Config(
     name="small",
     siglip=siglip_variant("Ti/14"),
@@ -211,7 +230,7 @@ PI05_DROID = dataclasses.replace(
 PI05_BASE = dataclasses.replace(PI05_LIBERO, name="pi05_base", horizon=50)
 """The published starting point for fine-tuning: chunks of 50."""
 
-PRESETS = {preset.name: preset for preset in (TINY, SMALL, PI05_LIBERO, PI05_DROID, PI05_BASE)}
+PRESETS = {preset.name: preset for preset in (TINY, TINY_DROID, SMALL, PI05_LIBERO, PI05_DROID, PI05_BASE)}
 
 
 def preset(name: str) -> Pi05Config:

@@ -1,4 +1,4 @@
-"""Camera images as the vision tower takes them: 8-bit RGB, resized into a square. As openpi-client does."""
+"""Camera images as the vision tower takes them: 8-bit RGB, resized into a square."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -29,6 +29,20 @@ def resize_with_pad(
     return square
 
 
+def stretched(image: UInt8[np.ndarray, "height width 3"], side: int) -> UInt8[np.ndarray, "side side 3"]:
+    """Fill a square with an image, whatever its aspect, by Pillow's bilinear filter."""
+    from PIL import Image
+
+    return np.asarray(Image.fromarray(image).resize((side, side), resample=Image.Resampling.BILINEAR))
+
+
+def squared(
+    image: UInt8[np.ndarray, "height width 3"], side: int, resize: str
+) -> UInt8[np.ndarray, "side side 3"]:
+    """An image as a square, in the way that a model's `resize` names."""
+    return stretched(image, side) if resize == "stretch" else resize_with_pad(image, side)
+
+
 def rgb(image: Any, name: str) -> UInt8[np.ndarray, "height width 3"]:
     """The 8-bit RGB image that was given, whether in bytes or in floats from 0 to 1.
 
@@ -55,7 +69,7 @@ def rgb(image: Any, name: str) -> UInt8[np.ndarray, "height width 3"]:
 
 
 def camera_images(
-    images: Mapping[str, Any], cameras: Sequence[str], side: int
+    images: Mapping[str, Any], cameras: Sequence[str], side: int, *, resize: str = "pad"
 ) -> UInt8[np.ndarray, "camera side side 3"]:
     """The cameras that the policy looks through, resized, in its order.
 
@@ -67,7 +81,7 @@ def camera_images(
             raise unknown(
                 "camera", name, images, remedy="The policy needs it among the observation's images."
             )
-    return np.stack([resize_with_pad(rgb(images[name], name), side) for name in cameras])
+    return np.stack([squared(rgb(images[name], name), side, resize) for name in cameras])
 
 
 def _guess(shape: tuple[int, ...]) -> str:

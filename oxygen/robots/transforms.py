@@ -54,11 +54,15 @@ DROID = Embodiment(
 )
 """As `pi05_droid`. openpi's robot loop makes the gripper binary and clips; here the policy has done it."""
 
+DROID_COMPACT = dataclasses.replace(DROID, prompt=CompactStatePrompt())
+"""DROID for small models: the state in the prompt, one token for each of its numbers."""
+
 EMBODIMENTS = {
     "libero": LIBERO,
     "libero_state": LIBERO_STATE,
     "libero_compact": LIBERO_COMPACT,
     "droid": DROID,
+    "droid_compact": DROID_COMPACT,
 }
 
 
@@ -127,7 +131,7 @@ class Transform:
                 )
         layout = self.embodiment.interface.observation.state
         state = self.norms.state.normalise(checked_state(observation["state"], layout))
-        images = camera_images(observation["images"], config.cameras, config.image_size)
+        images = camera_images(observation["images"], config.cameras, config.image_size, resize=config.resize)
         tokens = fitted(
             self.embodiment.prompt, observation["prompt"], state, tokenizer, longest=config.max_prompt
         )

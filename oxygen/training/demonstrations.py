@@ -168,7 +168,7 @@ class Demonstrations:
         return (self.frame(index) for index in range(where.start, where.stop))
 
     def pixels(
-        self, side: int, *, cache: Path | None = None
+        self, side: int, resize: str = "pad", *, cache: Path | None = None
     ) -> UInt8[np.ndarray, "frame camera side side 3"]:
         """Every frame's images, resized into a square as the policy resizes them, mapped into memory.
 
@@ -176,9 +176,10 @@ class Demonstrations:
 
         Args:
             side: Height and width, pixels.
+            resize: As a model's `resize` has it.
             cache: The folder of that file; `.cache` in the dataset if None.
         """
-        return cached_pixels(self.path, self._pictures, side, cache or self.path / ".cache")
+        return cached_pixels(self.path, self._pictures, side, resize, cache or self.path / ".cache")
 
 
 def _concatenated(tables: list[Any]) -> Any:

@@ -3,7 +3,7 @@
 Documented at huggingface.co/docs/lerobot/lerobot-dataset-v3, and as LeRobot 0.4 to 0.6 read and write it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 VERSION = "v3.0"
@@ -64,24 +64,25 @@ Feature = dict[str, Any]
 
 
 def features(
-    cameras: Sequence[str], *, image_size: int, images: str, state_names: Sequence[str], action: Feature
+    cameras: Mapping[str, tuple[int, int]], *, images: str, state_names: Sequence[str], action: Feature
 ) -> dict[str, Feature]:
     """The columns of a frame, as `info.json` lists them.
 
     Args:
-        cameras: Names of the cameras.
-        image_size: Height and width of their images, pixels.
+        cameras: Every camera to the height and width of its images, pixels.
         images: `image` where they lie in the tables, `video` where they do not.
         state_names: A name for every number of the state.
         action: The feature of an action chunk, [horizon, channel].
     """
-    picture = {
-        "dtype": images,
-        "shape": [image_size, image_size, 3],
-        "names": ["height", "width", "channels"],
-    }
     return {
-        **{IMAGES + camera: dict(picture) for camera in cameras},
+        **{
+            IMAGES + camera: {
+                "dtype": images,
+                "shape": [*size, 3],
+                "names": ["height", "width", "channels"],
+            }
+            for camera, size in cameras.items()
+        },
         STATE: {"dtype": "float32", "shape": [len(state_names)], "names": list(state_names)},
         ACTION: action,
         PADDED: {"dtype": "bool", "shape": action["shape"][:1], "names": None},

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from configs.errors import UsageError
-from oxygen.robots.images import resize_with_pad
+from oxygen.robots.images import squared
 from oxygen.training import layout
 from oxygen.training.tables import Info, Span, named, open_table
 from oxygen.typing import UInt8
@@ -149,20 +149,20 @@ def _decoded_video(
 
 
 def cached_pixels(
-    root: Path, pictures: Pictures, side: int, folder: Path
+    root: Path, pictures: Pictures, side: int, resize: str, folder: Path
 ) -> UInt8[np.ndarray, "frame camera side side 3"]:
     """All images, [frame, camera, side, side, 3], from a file in `folder` that is made where it is missing.
 
     Its name says which dataset it is of: the episodes' table is hashed, in which every image has its share.
     """
-    path = folder / f"pixels-{side}-{_digest(root)}.npy"
+    path = folder / f"pixels-{side}-{resize}-{_digest(root)}.npy"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        _decode_all(pictures, side, path)
+        _decode_all(pictures, side, resize, path)
     return np.load(path, mmap_mode="r")
 
 
-def _decode_all(pictures: Pictures, side: int, path: Path) -> None:
+def _decode_all(pictures: Pictures, side: int, resize: str, path: Path) -> None:
     partial = path.with_suffix(f".{os.getpid()}.partial")
     first = pictures.episode(0)
     shape = (pictures.n_frames, first.shape[1], side, side, 3)
@@ -170,7 +170,7 @@ def _decode_all(pictures: Pictures, side: int, path: Path) -> None:
     row = 0
     for episode in range(pictures.n_episodes):
         for images in pictures.episode(episode):
-            pixels[row] = [resize_with_pad(image, side) for image in images]
+            pixels[row] = [squared(image, side, resize) for image in images]
             row += 1
     pixels.flush()
     del pixels

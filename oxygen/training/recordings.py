@@ -52,7 +52,7 @@ class Recording:
 
         def at(step: int) -> np.ndarray:
             images = {name: pixels[step] for name, pixels in self.images.items()}
-            return camera_images(images, model.cameras, model.image_size)
+            return camera_images(images, model.cameras, model.image_size, resize=model.resize)
 
         return np.stack([at(int(step)) for step in steps])
 

@@ -1,6 +1,5 @@
 """Where samples come from: datasets of demonstrations, whatever holds them."""
 
-from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -25,8 +24,8 @@ class Dataset(Protocol):
     def columns(self) -> Any:
         """All frames' `state`, `action`, `padded`, `language`, and the texts `narration` and `memory`."""
 
-    def pixels(self, side: int) -> UInt8[np.ndarray, "frame camera side side 3"]:
-        """All frames' images, fitted into a square as the policy fits them."""
+    def pixels(self, side: int, resize: str) -> UInt8[np.ndarray, "frame camera side side 3"]:
+        """All frames' images as squares, as the policy resizes them."""
 
 
 TEXTS = ("narration", "memory")
@@ -41,7 +40,7 @@ def samples_of(dataset: Dataset, model: Pi05Config) -> Samples:
     """
     columns = dataset.columns
     return Samples(
-        images=_through(model.cameras, dataset, model.image_size),
+        images=_through(dataset, model),
         state=columns.state,
         actions=columns.action,
         valid=~columns.padded,
@@ -50,13 +49,12 @@ def samples_of(dataset: Dataset, model: Pi05Config) -> Samples:
     )
 
 
-def _through(
-    cameras: Sequence[str], dataset: Dataset, side: int
-) -> UInt8[np.ndarray, "frame camera side side 3"]:
+def _through(dataset: Dataset, model: Pi05Config) -> UInt8[np.ndarray, "frame camera side side 3"]:
+    cameras = model.cameras
     for name in cameras:
         if name not in dataset.cameras:
             raise unknown("camera", name, dataset.cameras, remedy="The demonstrations have only those.")
-    pixels = dataset.pixels(side)
+    pixels = dataset.pixels(model.image_size, model.resize)
     if tuple(cameras) == tuple(dataset.cameras):
         return pixels  # as they are, perhaps mapped into memory
     return pixels[:, [dataset.cameras.index(name) for name in cameras]]

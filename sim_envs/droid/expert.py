@@ -13,6 +13,7 @@ from jaxtyping import Float64
 
 from configs.errors import UsageError
 from sim_envs.droid.control import CONTROL_HZ, MAX_STEP, Control
+from sim_envs.droid.noise import JointNoise
 from sim_envs.droid.robot import ARM_JOINTS, DAMPING, FINGER_JOINT, FRICTION, GRIP_SITE, MIMICS, STIFFNESS
 from sim_envs.droid.rubric import ObjectPose, Rubric
 from sim_envs.droid.shapes import BananaShape, BinShape, BoxShape, Shape, Vessel
@@ -20,6 +21,7 @@ from sim_envs.droid.sim import ACTION_SIZE, DroidSim
 from sim_envs.droid.station import RESET_JOINTS, Station
 from sim_envs.droid.task_file import InsideCriterion, OnCriterion, TaskConfig
 from sim_envs.scripted.kinematics import Arm, Reach
+from sim_envs.scripted.noise import checked_level
 from sim_envs.scripted.policy import HORIZON
 from sim_envs.scripted.poses import Pose
 from sim_envs.world import EpisodeKey
@@ -60,6 +62,15 @@ _BRAKE_S = np.array([0.15, 0.15, 0.12, 0.1, 0.0, 0.0, 0.0])
 _STOPPED = 0.004
 """The gripper has stopped when it moves less in a control step, as a share of its range."""
 
+_HELD = 0.045
+"""Something between the fingers is held if its middle is so close (m) to the grip site."""
+
+_CLOSED_ON_SOMETHING = (0.1, 0.95)
+"""Position of the gripper (0 open, 1 closed) with something between the fingers."""
+
+_LOST = 0.07
+"""Something has been dropped, or never grasped, if its middle is farther (m) from the grip site."""
+
 Joints = Float64[np.ndarray, " 7"]
 
 
@@ -85,40 +96,48 @@ class _Progress:
     """How far the expert is.
 
     Attributes:
-        move: Number of the move that is under way.
-        path: What is left of it; empty before it is planned.
+        move: What is under way; None before anything is planned and when all is done.
+        path: What is left of it.
         waited: Control steps since the last waypoint.
         gripper: Where the gripper was a step ago.
     """
 
-    move: int = 0
+    move: InsideCriterion | OnCriterion | None = None
     path: tuple[JointWaypoint, ...] = ()
     waited: int = 0
     gripper: float = 0.0
 
 
 class DroidExpert:
-    """Picks and places in the order of the rubric. Implements `sim_envs.scripted.policy.ScriptedPolicy`.
+    """Picks and places in the order of the rubric, and again what it drops or finds undone.
+
+    Implements `sim_envs.scripted.policy.ScriptedPolicy`.
 
     Attributes:
         intended: The actions of the last query.
     """
 
-    def __init__(self, sim: DroidSim) -> None:
+    def __init__(self, sim: DroidSim, *, noise: float = 0.0) -> None:
         """Bind it to a world that has been reset.
 
+        Args:
+            sim: The world.
+            noise: How much pace and path vary and how often something is dropped, from 0 to 1.
+
         Raises:
-            UsageError: The task asks for more than picking and placing.
+            UsageError: The task asks for more than picking and placing, or the noise is not between 0 and 1.
         """
         self._sim = sim
+        self._level = checked_level(noise)
+        self._noise: JointNoise | None = None
         self._moves = _moves(sim.task)
         self._history: list[_Progress] = [_Progress()]
         self._asked_at = 0.0
         self.intended: Float64[np.ndarray, "horizon action"] = np.empty((0, ACTION_SIZE))
 
     def reset(self, key: EpisodeKey) -> None:
-        """Begin an episode; nothing here is random."""
-        del key
+        """Begin an episode, or go on from where somebody else has left the world."""
+        self._noise = JointNoise(self._level, key) if self._level else None
         self._history, self._asked_at = [_Progress()], self._sim.station.data.time
 
     def query(self, state: Float64[np.ndarray, " state"]) -> Float64[np.ndarray, "horizon action"]:
@@ -129,36 +148,41 @@ class DroidExpert:
         progress = self._history[min(passed, len(self._history) - 1)]
         twin = self._sim.station.copy()
         self._history, self._asked_at = [progress], now
-        actions = []
-        for _ in range(HORIZON):
-            progress, action = self._act(twin, progress)
-            twin.step(action)
+        meant, done = [], []
+        for step in range(HORIZON):
+            progress, goal = self._advanced(twin, progress)
+            meant.append(_command(twin, goal))
+            done.append(self._disturbed(twin, goal, round(now * CONTROL_HZ) + step))
+            twin.step(done[-1])
             self._history.append(progress)
-            actions.append(action)
-        self.intended = np.array(actions)
-        return self.intended
+        self.intended = np.array(meant)
+        return np.array(done)
 
-    def _act(self, station: Station, progress: _Progress) -> tuple[_Progress, Float64[np.ndarray, " 8"]]:
-        """One control step of feedback."""
-        progress = self._advanced(station, progress)
-        if not progress.path:
-            return progress, _command(station, station.joints, 0.0)
-        goal = progress.path[0]
-        progress = dataclasses.replace(progress, waited=progress.waited + 1, gripper=station.gripper)
-        return progress, _command(station, goal.joints, goal.grip)
+    def _disturbed(self, station: Station, goal: JointWaypoint, step: int) -> Float64[np.ndarray, " 8"]:
+        """The action that is executed, with the episode's noise in it."""
+        if self._noise is None:
+            return _command(station, goal)
+        if self._noise.loosens(step):
+            goal = dataclasses.replace(goal, grip=0.0)
+        return _command(station, goal, pace=self._noise.pace, drift=self._noise.velocity(step))
 
-    def _advanced(self, station: Station, progress: _Progress) -> _Progress:
-        """Past the waypoints that have been reached, into the next move if there is none left."""
-        path, waited = progress.path, progress.waited
+    def _advanced(self, station: Station, progress: _Progress) -> tuple[_Progress, JointWaypoint]:
+        """Where to go now: past the waypoints that have been reached, into the next move if none is left."""
+        path, waited, move = progress.path, progress.waited, progress.move
         if path and _is_passed(station, progress):
             path, waited = path[1:], 0
-            progress = dataclasses.replace(
-                progress, path=path, waited=waited, move=progress.move + (not path)
-            )
-        if not path and progress.move < len(self._moves):
-            planned = tuple(_planned(station, self._moves[progress.move]))
-            return dataclasses.replace(progress, path=planned, waited=0)
-        return progress
+        if path and move is not None and _has_lost(station, move, path[0]):
+            path = ()
+        if not path:
+            move, waited = self._next_move(station), 0
+            path = () if move is None else tuple(_planned(station, move))
+        goal = path[0] if path else JointWaypoint(joints=station.joints.copy(), grip=0.0)
+        return _Progress(move=move, path=path, waited=waited + 1, gripper=station.gripper), goal
+
+    def _next_move(self, station: Station) -> InsideCriterion | OnCriterion | None:
+        """The first thing that is not where it belongs."""
+        rubric = Rubric(station.task, station.data)
+        return next((move for move in self._moves if not rubric.holds(move, gripper=0.0)), None)
 
 
 def _moves(task: TaskConfig) -> tuple[InsideCriterion | OnCriterion, ...]:
@@ -192,23 +216,50 @@ def _planned(station: Station, move: InsideCriterion | OnCriterion) -> Iterator[
     rubric = Rubric(station.task, station.data)
     thing, target = rubric.pose(move.object), rubric.pose(move.target)
     shape = station.task.objects[move.object].shape
-    height = max(_LOWEST, min(thing.middle[2], thing.high[2] - _BELOW_TOP))
-    over = _release_height(station.task, move, target) + height - thing.low[2]
+    held = _is_held(station, thing)
+    hand = _hand(station)
     middle, along = _spot(station.task, move, target)
     reach = _reach(station)
-    for closing in _closing_angles(shape, thing):
-        grasp = _down(thing.middle, height, closing)
+    for grasp in [hand] if held else _grasps(shape, thing):
+        closing = math.atan2(grasp.rotation[1, 0], grasp.rotation[0, 0])
+        over = _release_height(station.task, move, target) + float(grasp.position[2] - thing.low[2])
         turned = closing if along is None else _nearest(closing - _heading(thing) + along)
         drop = _down(middle, over, turned)
-        down = reach.along(_descent(grasp), start=RESET_JOINTS, beside=station.model.body(move.object).id)
-        onto = reach.along(_descent(drop), start=RESET_JOINTS)
-        if down is not None and onto is not None:
-            yield from _pick(reach, grasp, move.object, station)
+        beside = station.model.body(move.object).id
+        down = held or reach.along(_descent(grasp), start=RESET_JOINTS, beside=beside) is not None
+        if down and reach.along(_descent(drop), start=RESET_JOINTS) is not None:
+            yield from _rise(reach, hand, grip=float(held))
+            if not held:
+                yield from _pick(reach, grasp, move.object, station)
             yield from _place(reach, drop)
             return
     raise UsageError(
         f"the expert cannot reach {move.object!r} and {move.target!r} of task {station.task.name}"
     )
+
+
+def _hand(station: Station) -> Pose:
+    site = station.data.site(GRIP_SITE)
+    return Pose(position=site.xpos.copy(), rotation=site.xmat.reshape(3, 3).copy())
+
+
+def _is_held(station: Station, thing: ObjectPose) -> bool:
+    near = float(np.linalg.norm(_hand(station).position - thing.middle)) < _HELD
+    return near and _CLOSED_ON_SOMETHING[0] < station.gripper < _CLOSED_ON_SOMETHING[1]
+
+
+def _has_lost(station: Station, move: InsideCriterion | OnCriterion, goal: JointWaypoint) -> bool:
+    """Whether the hand is on its way with something that it does not have."""
+    if goal.grip == 0.0 or goal.grips:
+        return False
+    thing = Rubric(station.task, station.data).pose(move.object)
+    return float(np.linalg.norm(_hand(station).position - thing.middle)) > _LOST
+
+
+def _grasps(shape: Shape, thing: ObjectPose) -> list[Pose]:
+    """Where the hand may take something, pointing down, the least turn of the wrist first."""
+    height = max(_LOWEST, min(thing.middle[2], thing.high[2] - _BELOW_TOP))
+    return [_down(thing.middle, height, closing) for closing in _closing_angles(shape, thing)]
 
 
 def _release_height(task: TaskConfig, move: InsideCriterion | OnCriterion, target: ObjectPose) -> float:
@@ -260,6 +311,13 @@ def _closing_angles(shape: Shape, pose: ObjectPose) -> list[float]:
         across = [math.pi / 2 + math.radians(turn) for turn in (0, 30, -30, 60, -60)]
     turns = [(angle + turn + math.pi) % (2 * math.pi) - math.pi for angle in across for turn in (0, math.pi)]
     return sorted(turns, key=lambda angle: abs(angle - math.pi / 2))
+
+
+def _rise(reach: Reach, hand: Pose, *, grip: float) -> Iterator[JointWaypoint]:
+    """Straight up from among the things on the table, unless the hand is above them."""
+    above = reach.along([hand.at_height(_TRAVEL)]) if hand.position[2] < _TRAVEL - 0.04 else None
+    if above is not None:
+        yield JointWaypoint(joints=above, grip=grip)
 
 
 def _pick(reach: Reach, grasp: Pose, name: str, station: Station) -> Iterator[JointWaypoint]:
@@ -330,17 +388,26 @@ def _is_passed(station: Station, progress: _Progress) -> bool:
     return bool(np.abs(goal.joints - station.joints).max() < goal.near)
 
 
-def _command(station: Station, goal: Joints, grip: float) -> Float64[np.ndarray, " 8"]:
+def _command(
+    station: Station, goal: JointWaypoint, *, pace: float = 1.0, drift: Joints | float = 0.0
+) -> Float64[np.ndarray, " 8"]:
     """The action that moves the arm towards a goal.
 
     The joints are underdamped, so the lead of the target has a part for the velocity wanted, one for what is
     missing of that velocity, and one that overcomes friction.
+
+    Args:
+        station: Where the arm is.
+        goal: Where it is to go.
+        pace: Share of the full speed.
+        drift: Velocity (rad/s) that disturbs it.
     """
-    missing = goal - station.joints
+    missing = goal.joints - station.joints
     wanted = _EAGERNESS * missing
-    wanted *= min(1.0, _FASTEST / max(float(np.abs(wanted).max()), 1e-9))
+    wanted *= min(1.0, pace * _FASTEST / max(float(np.abs(wanted).max()), 1e-9))
+    wanted += drift
     lead = wanted * np.array(DAMPING) / STIFFNESS + _BRAKE_S * (wanted - station.joint_velocities)
     lead += np.clip(missing / 0.004, -1.0, 1.0) * FRICTION / STIFFNESS
     if station.control is Control.JOINT_POSITION:
-        return np.append(station.joints + lead, grip)
-    return np.append(np.clip(lead / MAX_STEP, -1.0, 1.0), grip)
+        return np.append(station.joints + lead, goal.grip)
+    return np.append(np.clip(lead / MAX_STEP, -1.0, 1.0), goal.grip)

@@ -1,6 +1,7 @@
 """The robot's visual meshes with fewer triangles: what they show in a picture of DROID's size."""
 
 import functools
+import itertools
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -43,6 +44,6 @@ def _read_obj(path: Path) -> tuple[Float32[np.ndarray, "vertex 3"], Int32[np.nda
     lines = [line.split() for line in path.read_text(encoding="utf-8").splitlines()]
     points = np.array([line[1:4] for line in lines if line[:1] == ["v"]], np.float32)
     corners = [[int(corner.split("/")[0]) - 1 for corner in line[1:]] for line in lines if line[:1] == ["f"]]
-    triangles = [(each[0], *pair) for each in corners for pair in zip(each[1:], each[2:], strict=False)]
+    triangles = [(each[0], *pair) for each in corners for pair in itertools.pairwise(each[1:])]
     vertices, number = np.unique(points.round(6), axis=0, return_inverse=True)
     return vertices, number.ravel()[np.array(triangles)].astype(np.int32)

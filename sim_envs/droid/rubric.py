@@ -80,7 +80,7 @@ class Rubric:
             Whether all criteria have been reached.
         """
         for number, criterion in enumerate(self._task.rubric):
-            self._reached[number] = self._reached[number] or self._holds(criterion, gripper)
+            self._reached[number] = self._reached[number] or self.holds(criterion, gripper)
         return all(self._reached)
 
     @property
@@ -97,7 +97,8 @@ class Rubric:
             position=body.xpos.copy(), rotation=rotation, low=points.min(axis=0), high=points.max(axis=0)
         )
 
-    def _holds(self, criterion: Criterion, gripper: float) -> bool:
+    def holds(self, criterion: Criterion, gripper: float) -> bool:
+        """Whether a criterion is met at this moment; gripper as for `judge`."""
         match criterion:
             case ReachCriterion():
                 return self._distance(criterion.object) < criterion.within

@@ -122,16 +122,16 @@ class DroidSuite:
         }
 
     def expert(self, world: World, *, noise: float = 0.0) -> ScriptedPolicy | None:
-        """The expert that picks and places; it is the same whatever the noise.
+        """The expert that picks and places.
 
         Raises:
-            UsageError: It cannot do the world's task.
+            UsageError: It cannot do the world's task, or the noise is not between 0 and 1.
         """
         from sim_envs.droid.expert import DroidExpert
         from sim_envs.droid.sim import DroidSim
 
         assert isinstance(world, DroidSim), "a suite's expert is bound to worlds that the suite opened"
-        return DroidExpert(world)
+        return DroidExpert(world, noise=noise)
 
 
 def _wordings(task: TaskConfig, wordings: Wordings) -> Sequence[str]:

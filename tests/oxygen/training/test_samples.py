@@ -243,8 +243,8 @@ class Recorded:
             },
         )
 
-    def pixels(self, side):
-        assert side == MODEL.image_size
+    def pixels(self, side, resize):
+        assert (side, resize) == (MODEL.image_size, MODEL.resize)
         return self._pixels
 
 

@@ -1,0 +1,80 @@
+"""The expert's noise is in what it does, not in what it means; and it begins again what went wrong."""
+
+import numpy as np
+import pytest
+
+from sim_envs.droid.control import Control
+from sim_envs.droid.expert import DroidExpert
+from sim_envs.droid.noise import JointNoise
+from sim_envs.droid.sim import DroidSim
+from sim_envs.droid.task_file import load_task
+from sim_envs.world import EpisodeKey
+
+KEY = EpisodeKey(suite="droid_tabletop", task_id=0, init_id=0, seed=7)
+
+
+@pytest.fixture(scope="module")
+def sim():
+    with DroidSim(load_task("cube_in_bowl"), control=Control.JOINT_VELOCITY) as sim:
+        yield sim
+
+
+def begun(sim: DroidSim, *, noise: float = 0.0) -> DroidExpert:
+    sim.reset(init_id=0, seed=7, settle_steps=5)
+    expert = DroidExpert(sim, noise=noise)
+    expert.reset(KEY)
+    return expert
+
+
+def play(sim: DroidSim, expert: DroidExpert, *, steps: int) -> bool:
+    """Whether it succeeds in so many control steps."""
+    for _ in range(steps // 8):
+        if sim.advance(expert.query(sim.policy_state())[:8]).success:
+            return True
+    return False
+
+
+def test_without_noise_it_does_what_it_means(sim):
+    expert = begun(sim)
+    assert np.array_equal(expert.query(sim.policy_state()), expert.intended)
+
+
+def test_noise_is_in_what_it_does_and_no_two_episodes_are_alike(sim):
+    expert = begun(sim, noise=1.0)
+    done = expert.query(sim.policy_state())
+    assert np.abs(done - expert.intended)[:, :7].max() > 0.02
+    again = begun(sim, noise=1.0)
+    assert np.array_equal(done, again.query(sim.policy_state()))
+    other = EpisodeKey(suite="droid_tabletop", task_id=0, init_id=1, seed=7)
+    assert JointNoise(1.0, KEY).pace != JointNoise(1.0, other).pace
+
+
+def test_what_it_means_leads_back_from_where_noise_has_led(sim):
+    """Of a robot that was pushed away from the path, it means to return."""
+    expert = begun(sim)
+    expert.query(sim.policy_state())
+    sim.station.data.qvel[sim.station.dof[0]] = 0.0
+    sim.station.data.qpos[sim.station.qpos[0]] += 0.3
+    expert.query(sim.policy_state())
+    assert expert.intended[0, 0] < -0.2
+
+
+def test_it_takes_up_again_what_was_taken_from_it(sim):
+    expert = begun(sim)
+    cube = sim.station.data.joint("cube")
+    for _ in range(30):
+        sim.advance(expert.query(sim.policy_state())[:4])
+        if cube.qpos[2] > 0.08:
+            break
+    assert cube.qpos[2] > 0.08, "it has lifted the cube"
+    cube.qpos[:3] = [0.45, -0.12, 0.0]
+    cube.qvel[:] = 0.0
+    assert play(sim, expert, steps=300)
+
+
+def test_it_goes_on_from_where_somebody_else_has_left_the_world(sim):
+    expert = begun(sim)
+    assert not play(sim, expert, steps=80), "under way, the cube in the gripper"
+    successor = DroidExpert(sim)
+    successor.reset(KEY)
+    assert play(sim, successor, steps=200)
