@@ -41,6 +41,8 @@ class SuiteConfig(Preset):
         control_hz: Control steps per simulated second.
         camera_size: Height of a camera image, pixels; its width, too, unless the world has other proportions.
         replan_steps: Control steps between two queries.
+        variation: How much its scenes vary between episodes beyond their initial states, 0 to 1; None if they
+            cannot.
         test_init_ids: The first and the last of the initial states that are kept for measuring a policy:
             demonstrations of them are not collected.
         environment: What else its class takes.
@@ -54,6 +56,7 @@ class SuiteConfig(Preset):
     control_hz: float = Field(gt=0)
     camera_size: int = Field(gt=0)
     replan_steps: int = Field(gt=0)
+    variation: float | None = Field(default=None, ge=0, le=1)
     test_init_ids: tuple[int, int] | None = None
     environment: dict[str, Any] = Field(default_factory=dict)
 
@@ -208,6 +211,7 @@ class EpisodesConfig(Preset):
             that the policy computes for.
         num_steps_wait: Settle steps; the suite's own number if None.
         max_steps: Step limit; the suite's own number if None.
+        variation: How much the suites' scenes vary between episodes, 0 to 1; as the suites say if None.
         wordings: In which words instructions are given: the benchmark's own, those of training, or others.
         seed: What the environment is seeded with before every episode, and the root of the policy's noise.
         margin: Percentage points of success that a mode may lose against the first one and still count as
@@ -233,6 +237,7 @@ class EpisodesConfig(Preset):
     replan_steps: ReplanSteps | None = None
     num_steps_wait: int | None = Field(default=None, ge=0)
     max_steps: int | None = Field(default=None, gt=0)
+    variation: float | None = Field(default=None, ge=0, le=1)
     wordings: Wordings = "benchmark"
     seed: int = Field(default=7, ge=0, lt=2**32)
     margin: float = Field(default=5.0, gt=0, lt=100)
@@ -300,6 +305,7 @@ class CollectConfig(Preset):
         replan_steps: Control steps between queries, each of which becomes a frame; the suite's own if None.
         num_steps_wait: Settle steps; the suite's own number if None.
         max_steps: Step limit; the suite's own number if None.
+        variation: How much the suites' scenes vary between episodes, 0 to 1; as the suites say if None.
         horizon: Control steps in an action chunk.
         image_size: Height of the images, pixels; the suite's own if None.
         images: How they are stored: `png` inside the tables, or as `video`.
@@ -320,6 +326,7 @@ class CollectConfig(Preset):
     replan_steps: int | None = Field(default=None, gt=0, le=10)
     num_steps_wait: int | None = Field(default=None, ge=0)
     max_steps: int | None = Field(default=None, gt=0)
+    variation: float | None = Field(default=None, ge=0, le=1)
     horizon: int = Field(default=10, gt=0)
     image_size: int | None = Field(default=None, gt=0)
     images: ImageStorage = "png"

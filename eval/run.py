@@ -79,6 +79,7 @@ def build_app(
         assets: Annotated[str | None, Parameter(group=_PROTOCOL)] = None,
         num_steps_wait: Annotated[int | None, Parameter(group=_PROTOCOL)] = None,
         max_steps: Annotated[int | None, Parameter(group=_PROTOCOL)] = None,
+        variation: Annotated[float | None, Parameter(group=_PROTOCOL)] = None,
         wordings: Annotated[str | None, Parameter(group=_PROTOCOL)] = None,
         seed: Annotated[int | None, Parameter(group=_PROTOCOL)] = None,
         output_dir: Annotated[Path, Parameter(group=_OUTPUT)] = Path("runs"),
@@ -130,6 +131,8 @@ def build_app(
                 download). Default: auto.
             num_steps_wait: Settle steps before the first query. Default: the suite's.
             max_steps: Step limit of an episode. Default: the suite's published limit.
+            variation: How much scenes vary between episodes, from 0 (not at all) to 1, where a suite has such
+                variation. Default: the suite's.
             wordings: In which words the policy is told its task: benchmark (default), training (several,
                 which `eval.train` shows), or held_out (others, which it never shows).
             seed: The environment is seeded with it before every episode. Default: 7.
@@ -160,6 +163,7 @@ def build_app(
             "replan_steps": replan_steps,
             "num_steps_wait": num_steps_wait,
             "max_steps": max_steps,
+            "variation": variation,
             "wordings": wordings,
             "seed": seed,
             "video": video,

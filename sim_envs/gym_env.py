@@ -44,6 +44,7 @@ class SuiteEnv(gymnasium.Env[Any, np.ndarray]):
         task_id: int = 0,
         init_id: int | None = None,
         camera_size: int | None = None,
+        variation: float | None = None,
         obs_type: str = "flat",
         control_mode: str | None = None,
         assets: str = "auto",
@@ -59,6 +60,7 @@ class SuiteEnv(gymnasium.Env[Any, np.ndarray]):
             init_id: The initial state of every episode; if None, `seed` modulo their number, and a random one
                 where `reset` is given no seed.
             camera_size: Height and width of a camera image, pixels; the protocol's if None.
+            variation: How much scenes vary between episodes, 0 to 1; the protocol's if None.
             obs_type: `flat`: cameras and `state`; `pixels`: `{"pixels": cameras}`; `state`: the array;
                 `pixels_agent_pos`: `{"pixels": cameras, "agent_pos": state}`.
             control_mode: What actions ask for (`relative`, `absolute`); a suite has one.
@@ -71,8 +73,8 @@ class SuiteEnv(gymnasium.Env[Any, np.ndarray]):
         Raises:
             UsageError: There is no such suite, task, initial state or mode, or the world cannot be opened.
         """
-        size = {} if camera_size is None else {"camera_size": camera_size}
-        opened = open_suite(suite, assets=assets, **size)
+        given = {"camera_size": camera_size, "variation": variation}
+        opened = open_suite(suite, assets=assets, **{key: of for key, of in given.items() if of is not None})
         task = _task(opened, task_id)
         _check_choices(opened.interface, obs_type, control_mode, render_mode, render_camera)
         if init_id is not None:

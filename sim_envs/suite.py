@@ -169,9 +169,14 @@ def open_suite(name: str, *, assets: str = "auto", **overrides: Any) -> Suite:
         overrides: Fields of its published protocol to change.
 
     Raises:
-        UsageError: There is no such suite or asset source, or an override does not fit the schema.
+        UsageError: There is no such suite or asset source, or an override fits neither schema nor suite.
     """
     protocol, factory = find_suite(name)
+    if "variation" in overrides and protocol.variation is None:
+        raise UsageError(
+            f"variation {overrides['variation']}: {protocol.name} does not vary its scenes; "
+            "leave out --variation"
+        )
     return factory(check(SuiteConfig, {**dict(protocol), **overrides}, source=name), assets=assets)
 
 

@@ -42,6 +42,7 @@ def collect(  # noqa: PLR0913 - one parameter per option of the command line
     replan_steps: Annotated[int | None, Parameter(group=_PROTOCOL)] = None,
     num_steps_wait: Annotated[int | None, Parameter(group=_PROTOCOL)] = None,
     max_steps: Annotated[int | None, Parameter(group=_PROTOCOL)] = None,
+    variation: Annotated[float | None, Parameter(group=_PROTOCOL)] = None,
     output: Annotated[Path, Parameter(group=_OUTPUT)] = Path("demonstrations"),
     image_size: Annotated[int | None, Parameter(group=_OUTPUT)] = None,
     images: Annotated[str | None, Parameter(group=_OUTPUT)] = None,
@@ -72,6 +73,8 @@ def collect(  # noqa: PLR0913 - one parameter per option of the command line
         replan_steps: Control steps between two queries, 1 to 10; every query is a frame. Default: 5.
         num_steps_wait: Settle steps before the first query. Default: 10.
         max_steps: Step limit of an episode. Default: the suite's published limit.
+        variation: How much scenes vary between episodes, from 0 (not at all) to 1, where a suite has such
+            variation. Default: the suite's.
         output: The dataset's folder.
         image_size: Height of the images, pixels. Default: the suite's own.
         images: How they are stored: png (default, lossless) or video (smaller).
@@ -94,6 +97,7 @@ def collect(  # noqa: PLR0913 - one parameter per option of the command line
         "replan_steps": replan_steps,
         "num_steps_wait": num_steps_wait,
         "max_steps": max_steps,
+        "variation": variation,
         "image_size": image_size,
         "images": images,
         "horizon": horizon,

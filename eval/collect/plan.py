@@ -23,6 +23,7 @@ _AS_IN_A_RUN = (
     "replan_steps",
     "num_steps_wait",
     "max_steps",
+    "variation",
 )
 
 

@@ -32,8 +32,13 @@ def describe_suite(
         clock: How simulated time passes while the policy computes. That it does not, as published, goes
             without saying.
     """
+    unsaid = {
+        "trials_per_task",
+        "test_init_ids",
+        *(["variation"] if suite.protocol.variation is None else []),
+    }
     return {
-        "suite": suite.protocol.model_dump(exclude={"trials_per_task", "test_init_ids"}),
+        "suite": suite.protocol.model_dump(exclude=unsaid),
         "interface": hash_of(dataclasses.asdict(suite.interface)),
         "assets": dataclasses.asdict(suite.assets or NO_ASSETS),
         **suite.describe(wordings),

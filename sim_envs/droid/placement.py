@@ -43,9 +43,7 @@ def draw(task: TaskConfig, *, init_id: int, seed: int) -> Mapping[str, Placement
     Raises:
         UsageError: The objects' ranges do not let them stand apart.
     """
-    name = int.from_bytes(hashlib.sha256(task.name.encode()).digest()[:8], "big")
-    numbers = (name, init_id, seed) if init_id >= FIRST_DRAWN else (name, init_id)
-    draws = np.random.default_rng(np.random.SeedSequence(numbers))
+    draws = random_stream(task, init_id=init_id, seed=seed)
     crowded = ("", "")
     for _ in range(_TRIES):
         placed = {name: _drawn(thing, draws) for name, thing in task.objects.items()}
@@ -56,6 +54,13 @@ def draw(task: TaskConfig, *, init_id: int, seed: int) -> Mapping[str, Placement
         f"two objects in one place: {crowded[0]!r} and {crowded[1]!r} of task {task.name} found no room "
         f"beside each other in {_TRIES} draws; widen their ranges, or move them apart"
     )
+
+
+def random_stream(task: TaskConfig, *, init_id: int, seed: int, purpose: int = 0) -> np.random.Generator:
+    """The random numbers of an initial state: for where its objects stand, or for some other purpose."""
+    name = int.from_bytes(hashlib.sha256(task.name.encode()).digest()[:8], "big")
+    numbers = (name, init_id, seed) if init_id >= FIRST_DRAWN else (name, init_id)
+    return np.random.default_rng(np.random.SeedSequence(numbers, spawn_key=(purpose,) if purpose else ()))
 
 
 def _drawn(thing: ObjectConfig, draws: np.random.Generator) -> Placement:

@@ -9,6 +9,7 @@ from sim_envs.droid.control import CONTROL_HZ
 from sim_envs.droid.robot import add_robot
 from sim_envs.droid.shapes import DrawerShape, MarkShape, Piece
 from sim_envs.droid.task_file import ObjectConfig, TaskConfig
+from sim_envs.droid.variation import TABLE_COLOR, Distractor, distractors
 
 PHYSICS_STEPS = 40
 """In a control step."""
@@ -16,6 +17,9 @@ PHYSICS_STEPS = 40
 EXTERIOR_CAMERA = "exterior"
 _EXTERIOR = {"pos": "0.05 0.57 0.66", "quat": "-0.393 -0.195 0.399 0.805", "fovy": "71.5"}
 """sim-evals' exterior camera, in the frame of the robot's base: over its left shoulder."""
+
+_TABLE_GREY = 0.8
+"""Brightness of the texture of a table that is tinted."""
 
 _TABLE = {"pos": "0.32 0 -0.02", "size": "0.58 0.75 0.02"}
 _SCENE_CONTYPE, _SCENE_CONAFFINITY = "2", "3"
@@ -30,9 +34,36 @@ def slide_joint(name: str) -> str:
     return f"{name}_slide"
 
 
-def build_model(task: TaskConfig) -> mujoco.MjModel:
-    """Compile a task's scene. Objects are at the origin until a state is set."""
-    return mujoco.MjModel.from_xml_string(ET.tostring(_tree(task), encoding="unicode"))
+def build_model(task: TaskConfig, *, varies: bool = False) -> mujoco.MjModel:
+    """Compile a task's scene. Objects are at the origin until a state is set.
+
+    Args:
+        task: The task.
+        varies: Whether it is to be varied: with a table that takes any tint, and distractors, which wait
+            below the floor without weight.
+    """
+    root = _tree(task)
+    if varies:
+        _prepare_variation(root, task)
+    return mujoco.MjModel.from_xml_string(ET.tostring(root, encoding="unicode"))
+
+
+def _prepare_variation(root: ET.Element, task: TaskConfig) -> None:
+    """Change nothing that a camera sees, and next to nothing in the physics."""
+    (option,) = root.iterfind("option")
+    option.set("jacobian", "sparse")  # waiting bodies cost little then
+    (texture,) = root.iterfind("asset/texture[@name='wood']")
+    (material,) = root.iterfind("asset/material[@name='wood']")
+    for part in ("rgb1", "rgb2", "markrgb"):
+        green = float(texture.get(part, "").split()[1])
+        texture.set(part, _numbers([_TABLE_GREY * green / TABLE_COLOR[1]] * 3))
+    material.set("rgba", f"{_numbers(channel / _TABLE_GREY for channel in TABLE_COLOR)} 1")
+    (world,) = root.iterfind("worldbody")
+    for number, (name, thing) in enumerate(distractors(task).items()):
+        body = _object(name, thing)
+        body.set("pos", _numbers((0.3 * number, 0.0, -3.0)))
+        body.set("gravcomp", "1")
+        world.append(body)
 
 
 def _tree(task: TaskConfig) -> ET.Element:
@@ -92,7 +123,7 @@ def _add_room(world: ET.Element) -> None:
         ET.SubElement(world, "geom", seen, name=f"wall{number}", pos=pos, size=size, rgba="0.78 0.77 0.74 1")
 
 
-def _object(name: str, thing: ObjectConfig) -> ET.Element:
+def _object(name: str, thing: ObjectConfig | Distractor) -> ET.Element:
     body = ET.Element("body", name=name)
     if not thing.stands_fast:
         ET.SubElement(body, "freejoint", name=name)
@@ -106,7 +137,7 @@ def _object(name: str, thing: ObjectConfig) -> ET.Element:
     return body
 
 
-def _drawer(name: str, thing: ObjectConfig, shape: DrawerShape, density: float) -> ET.Element:
+def _drawer(name: str, thing: ObjectConfig | Distractor, shape: DrawerShape, density: float) -> ET.Element:
     drawer = ET.Element("body", name=f"{name}_drawer", pos="0 0 0.004")
     slide = {"type": "slide", "axis": "-1 0 0", "limited": "true", "range": f"0 {shape.travel}"}
     ET.SubElement(drawer, "joint", slide, name=slide_joint(name), damping="2", frictionloss="0.5")
@@ -116,7 +147,7 @@ def _drawer(name: str, thing: ObjectConfig, shape: DrawerShape, density: float) 
     return drawer
 
 
-def _geom(piece: Piece, thing: ObjectConfig, mass: float) -> ET.Element:
+def _geom(piece: Piece, thing: ObjectConfig | Distractor, mass: float) -> ET.Element:
     meets = not isinstance(thing.shape, MarkShape)
     shade = 0.75 if piece.slides else 1.0
     return ET.Element(

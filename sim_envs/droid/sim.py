@@ -16,9 +16,9 @@ ACTION_SIZE = 8
 class DroidSim:
     """One task, loaded. Implements `sim_envs.world.World`.
 
-    A trajectory is a function of (task, control, init_id, seed, actions); from a stored initial state the
-    seed does not matter. An instance belongs to the thread that made it. Processes must not be forked from
-    one that holds an instance.
+    A trajectory is a function of (task, control, variation, init_id, seed, actions); from a stored initial
+    state the seed does not matter. An instance belongs to the thread that made it. Processes must not be
+    forked from one that holds an instance.
 
     Attributes:
         task: The task.
@@ -26,16 +26,19 @@ class DroidSim:
         rubric: Judges the episode.
     """
 
-    def __init__(self, task: TaskConfig, *, control: Control, image_height: int = 180) -> None:
+    def __init__(
+        self, task: TaskConfig, *, control: Control, image_height: int = 180, variation: float = 0.0
+    ) -> None:
         """Build and compile the task's scene. No renderer is opened before the first `observe`.
 
         Args:
             task: From `task_file.load_task`.
             control: What the first seven numbers of an action ask for.
             image_height: Rows of an image.
+            variation: How much camera, lights, table and distractors vary between episodes, 0 to 1.
         """
         self.task = task
-        self.station = Station(task, control)
+        self.station = Station(task, control, variation=variation)
         self.rubric = Rubric(task, self.station.data)
         self._cameras = DroidCameras(self.station.model, height=image_height)
         self._ready = self._closed = False

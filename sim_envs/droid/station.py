@@ -11,6 +11,7 @@ from sim_envs.droid.placement import Placement, draw
 from sim_envs.droid.robot import ARM_JOINTS, FINGER_JOINT, GRIPPER_CLOSED
 from sim_envs.droid.scene import PHYSICS_STEPS, build_model, upright_quaternion
 from sim_envs.droid.task_file import ObjectConfig, TaskConfig
+from sim_envs.droid.varied_scene import VariedScene
 from sim_envs.world import PhysicsError
 
 RESET_JOINTS = np.array([0, -np.pi / 5, 0, -4 * np.pi / 5, 0, 3 * np.pi / 5, 0])
@@ -29,16 +30,23 @@ class Station:
     Attributes:
         task: The task.
         control: What the first seven numbers of an action ask for.
-        model: The scene. Its fixed objects stand where the last reset put them.
+        model: The scene. Its fixed objects stand, and it is varied, as the last reset had it.
         data: Its state.
         qpos: Places of the arm's joints among the positions.
         dof: And among the velocities.
     """
 
-    def __init__(self, task: TaskConfig, control: Control) -> None:
-        """Build and compile the scene."""
+    def __init__(self, task: TaskConfig, control: Control, *, variation: float = 0.0) -> None:
+        """Build and compile the scene.
+
+        Args:
+            task: The task.
+            control: What the first seven numbers of an action ask for.
+            variation: How much the scene varies between episodes, 0 to 1; at 0 nothing is added to it.
+        """
         self.task, self.control = task, control
-        self.model = build_model(task)
+        self.model = build_model(task, varies=variation > 0)
+        self._varied = VariedScene(task, self.model, strength=variation) if variation > 0 else None
         self.data = mujoco.MjData(self.model)
         self.qpos = np.array([self.model.joint(name).qposadr[0] for name in ARM_JOINTS])
         self.dof = np.array([self.model.joint(name).dofadr[0] for name in ARM_JOINTS])
@@ -69,6 +77,8 @@ class Station:
     def reset(self, *, init_id: int, seed: int, settle_steps: int) -> None:
         """Put arm and objects where the initial state has them, and hold still for a while."""
         mujoco.mj_resetData(self.model, self.data)
+        if self._varied is not None:
+            self._varied.apply(self.data, init_id=init_id, seed=seed)
         for name, place in draw(self.task, init_id=init_id, seed=seed).items():
             self._put(name, self.task.objects[name], place)
         self.data.qpos[self.qpos] = RESET_JOINTS

@@ -109,6 +109,7 @@ class DroidSuite:
             self._tasks[task.task_id],
             control=self._environment.control,
             image_height=self.protocol.camera_size,
+            variation=self.protocol.variation or 0.0,
         )
 
     def describe(self, wordings: Wordings) -> Mapping[str, Any]:

@@ -145,6 +145,7 @@ class TaskConfig(Preset):
         instruction: What a policy is told.
         wordings: The same in other words.
         objects: By name.
+        distractors: Whether things that the task is not about may stand on the table, too.
         rubric: Its criteria. Each is kept once reached; the task is solved when all are.
     """
 
@@ -152,6 +153,7 @@ class TaskConfig(Preset):
     instruction: str = Field(min_length=1)
     wordings: OtherWordings
     objects: dict[Name, ObjectConfig] = Field(min_length=1)
+    distractors: bool = True
     rubric: tuple[Criterion, ...] = Field(min_length=1)
 
     @model_validator(mode="after")

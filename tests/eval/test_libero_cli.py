@@ -137,7 +137,7 @@ def test_every_option_arrives(started):
         "--mode unified --suite libero_goal libero_10 --task-ids 0-2,5 --init-ids 4 6 "
         "--policy tiny --assets /some/where --language-tasks memory --random-weights --dtype bfloat16 "
         "--tokens-per-frame 2 --replan-steps 8 "
-        "--num-steps-wait 12 --max-steps 99 --wordings held_out --seed 11 --video none"
+        "--num-steps-wait 12 --max-steps 99 --variation 0.5 --wordings held_out --seed 11 --video none"
     )
     assert call(*line.split()) == 0
     assert started[0] == RunConfig(
@@ -154,6 +154,7 @@ def test_every_option_arrives(started):
         replan_steps=8,
         num_steps_wait=12,
         max_steps=99,
+        variation=0.5,
         wordings="held_out",
         seed=11,
         video="none",
@@ -229,6 +230,7 @@ def test_a_file_of_ones_own(started, tmp_path):
         ("--policy noop --num-trials-per-task 51", ["51", "50"]),
         ("--num-trials-per-task 50 --init-ids 5,6", ["is 50 and", "(5, 6)", "--init-ids"]),
         ("--policy noop --max-steps 0", ["max_steps", "0"]),
+        ("--policy noop --variation 0.5", ["libero_spatial does not vary", "leave out --variation"]),
         ("--policy noop --wordings held-out", ["'held-out'", "did you mean 'held_out'"]),
         ("--seed x", ["--seed", "x"]),
         ("--policy noop --max-steps 10.7", ["--max-steps '10.7'", "whole number"]),

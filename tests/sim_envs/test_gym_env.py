@@ -134,6 +134,7 @@ def test_all_cameras_are_rendered_side_by_side_unless_one_is_chosen(fake: str) -
         ({"task_id": 1}, "fake has no task 1: its task ids are 0 to 0"),
         ({"init_id": 10}, "give ids from 0 to 9"),
         ({"camera_size": 0}, "camera_size is 0"),
+        ({"variation": 1.0}, "leave out --variation"),
         ({"obs_type": "pixel"}, "did you mean 'pixels'"),
         ({"control_mode": "absolute"}, "unknown control mode 'absolute'; did you mean 'relative'"),
         ({"render_mode": "human"}, "did you mean 'rgb_array'"),

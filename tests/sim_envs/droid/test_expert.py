@@ -28,10 +28,7 @@ def begun(sim: DroidSim, *, noise: float = 0.0) -> DroidExpert:
 
 def play(sim: DroidSim, expert: DroidExpert, *, steps: int) -> bool:
     """Whether it succeeds in so many control steps."""
-    for _ in range(steps // 8):
-        if sim.advance(expert.query(sim.policy_state())[:8]).success:
-            return True
-    return False
+    return any(sim.advance(expert.query(sim.policy_state())[:8]).success for _ in range(steps // 8))
 
 
 def test_without_noise_it_does_what_it_means(sim):

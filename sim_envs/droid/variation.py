@@ -1,0 +1,232 @@
+"""How camera, lights, table and distractors vary, as a function of (task, init id, seed, strength)."""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from jaxtyping import Float64
+
+from sim_envs.droid.placement import Placement, draw, random_stream
+from sim_envs.droid.shapes import BoxShape, CylinderShape, Shape, SphereShape, footprint
+from sim_envs.droid.task_file import TaskConfig
+
+Color = tuple[float, float, float]
+
+CAMERA_SHIFT = 0.015
+"""The farthest (m) that the exterior camera moves, at strength 1."""
+
+CAMERA_TURN = math.radians(1.5)
+"""The most (rad) that it turns, about any axis."""
+
+LIGHT_TURN = math.radians(5)
+"""The most (rad) that the direction of a light turns."""
+
+BRIGHTNESS = 0.15
+"""The greatest relative change of a light's brightness."""
+
+WARMTH: Color = (0.03, 0.0, -0.045)
+"""The greatest relative change of red, green and blue, from neutral to warm light."""
+
+TABLE_COLOR: Color = (0.66, 0.56, 0.44)
+"""Without variation."""
+
+_TABLE_COLORS: Sequence[Color] = (
+    (0.76, 0.68, 0.56),  # maple
+    (0.71, 0.60, 0.47),  # birch
+    (0.50, 0.39, 0.29),  # walnut
+    (0.68, 0.68, 0.67),  # light grey
+    (0.52, 0.53, 0.54),  # grey
+)
+_COLORS: Sequence[Color] = (
+    (0.88, 0.87, 0.84),
+    (0.55, 0.56, 0.58),
+    (0.22, 0.24, 0.27),
+    (0.20, 0.45, 0.42),
+    (0.36, 0.50, 0.24),
+    (0.80, 0.52, 0.25),
+    (0.50, 0.32, 0.50),
+    (0.60, 0.42, 0.28),
+)
+_UNLIKE = 0.25
+"""The least distance, in RGB, of a distractor's colour from those of the task's objects."""
+
+MOST_DISTRACTORS = 2
+_X, _Y = (0.28, 0.84), (-0.50, 0.46)
+"""Where distractors may stand, m: on the table and before the exterior camera,"""
+
+_BACK, _SIDE = 0.62, 0.26
+"""and beyond this x or this far from the middle, m."""
+
+_CLEARANCE = 0.08
+"""The least room (m) between a distractor and an object, or a straight way between two or to the gripper."""
+
+_APART = 0.06
+"""The least room (m) between two distractors."""
+
+_START = np.array([0.36, 0.0])
+"""Where the gripper begins an episode, seen from above, m."""
+
+_TRIES = 200
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Distractor:
+    """A small thing that no task is about.
+
+    Attributes:
+        shape: What it is made of.
+        mass: kg.
+        friction: Sliding friction coefficient.
+        color: Red, green, blue, until an episode has another.
+        stands_fast: Whether it cannot be moved.
+    """
+
+    shape: Shape
+    mass: float
+    friction: float = 0.8
+    color: Color = (0.6, 0.6, 0.6)
+    stands_fast: bool = False
+
+
+_DISTRACTORS: Mapping[str, Distractor] = {
+    "distractor_sponge": Distractor(shape=BoxShape(kind="box", size=(0.09, 0.06, 0.03)), mass=0.04),
+    "distractor_carton": Distractor(shape=BoxShape(kind="box", size=(0.05, 0.05, 0.07)), mass=0.08),
+    "distractor_jar": Distractor(shape=CylinderShape(kind="cylinder", radius=0.03, height=0.055), mass=0.15),
+    "distractor_coaster": Distractor(
+        shape=CylinderShape(kind="cylinder", radius=0.045, height=0.01), mass=0.06
+    ),
+    "distractor_ball": Distractor(shape=SphereShape(kind="sphere", radius=0.03), mass=0.05),
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Variation:
+    """How one episode's scene differs from the task's plain one.
+
+    Attributes:
+        camera_shift: Of the exterior camera, m.
+        camera_turn: Its rotation vector, rad.
+        light_turns: Rotation vectors of the lights' directions, rad.
+        brightness: Factors of the lights, and last of the headlight.
+        warmth: Factors of red, green and blue in all light.
+        table: The table's colour.
+        places: Where distractors stand, by name; others are absent.
+        colors: And in which colour.
+    """
+
+    camera_shift: Float64[np.ndarray, " 3"]
+    camera_turn: Float64[np.ndarray, " 3"]
+    light_turns: Float64[np.ndarray, "light 3"]
+    brightness: Float64[np.ndarray, " light+1"]
+    warmth: Float64[np.ndarray, " 3"]
+    table: Float64[np.ndarray, " 3"]
+    places: Mapping[str, Placement]
+    colors: Mapping[str, Color]
+
+
+def distractors(task: TaskConfig) -> Mapping[str, Distractor]:
+    """What may stand about in a task, by name: nothing of a kind of shape that the task is about."""
+    if not task.distractors:
+        return {}
+    kinds = {thing.shape.kind for thing in task.objects.values()}
+    return {name: each for name, each in _DISTRACTORS.items() if each.shape.kind not in kinds}
+
+
+def draw_variation(task: TaskConfig, *, init_id: int, seed: int, strength: float, lights: int) -> Variation:
+    """The variation of an episode. Where the task's objects stand does not depend on it.
+
+    Args:
+        task: The task.
+        init_id: Of a stored initial state, whose variation is the same for every seed, or of a drawn one.
+        seed: See `init_id`.
+        strength: From 0 to 1; all but the distractors' places and colours grows in proportion.
+        lights: How many lights the scene has, without the headlight.
+    """
+    draws = random_stream(task, init_id=init_id, seed=seed, purpose=1)
+
+    def spread(*shape: int) -> Float64[np.ndarray, "..."]:
+        return strength * draws.uniform(-1, 1, shape)
+
+    radius = math.sqrt(3)  # of the cube that is drawn from
+    shift, turn = CAMERA_SHIFT / radius * spread(3), CAMERA_TURN / radius * spread(3)
+    light_turns = LIGHT_TURN / radius * spread(lights, 3)
+    brightness = 1 + BRIGHTNESS * spread(lights + 1)
+    warmth = 1 + spread(1) * np.array(WARMTH)
+    other = np.array(_TABLE_COLORS)[draws.integers(len(_TABLE_COLORS))]
+    plain = np.array(TABLE_COLOR)
+    table = plain + strength * draws.uniform() * (other - plain)
+    count = int((MOST_DISTRACTORS + 1) * strength * draws.uniform())
+    places = _places(task, draw(task, init_id=init_id, seed=seed), count, draws)
+    colors = _unlike(task)
+    chosen = draws.permutation(len(colors))
+    return Variation(
+        camera_shift=shift,
+        camera_turn=turn,
+        light_turns=light_turns,
+        brightness=brightness,
+        warmth=warmth,
+        table=table,
+        places=places,
+        colors={name: colors[number] for name, number in zip(places, chosen, strict=False)},
+    )
+
+
+def _places(
+    task: TaskConfig, objects: Mapping[str, Placement], count: int, draws: np.random.Generator
+) -> Mapping[str, Placement]:
+    """So many distractors out of the way, or fewer where there is no room."""
+    pool = distractors(task)
+    centers = {name: np.array([place.x, place.y]) for name, place in objects.items()}
+    standing: dict[str, Placement] = {}
+    for number in draws.permutation(len(pool))[:count]:
+        name = list(pool)[number]
+        radius = footprint(pool[name].shape)
+        for _ in range(_TRIES):
+            place = Placement(x=draws.uniform(*_X), y=draws.uniform(*_Y), yaw=draws.uniform(-np.pi, np.pi))
+            at = np.array([place.x, place.y])
+            apart = all(
+                math.dist(at, (each.x, each.y)) > radius + footprint(pool[other].shape) + _APART
+                for other, each in standing.items()
+            )
+            aside = place.x > _BACK or abs(place.y) > _SIDE
+            if aside and apart and _out_of_the_way(at, radius, task, centers):
+                standing[name] = place
+                break
+    return standing
+
+
+def _out_of_the_way(
+    at: Float64[np.ndarray, " 2"],
+    radius: float,
+    task: TaskConfig,
+    centers: Mapping[str, Float64[np.ndarray, " 2"]],
+) -> bool:
+    """Whether there is clear room to every object, and to the straight ways between them and the gripper."""
+    clear = all(
+        np.linalg.norm(at - center) > radius + task.objects[name].footprint + _CLEARANCE
+        for name, center in centers.items()
+    )
+    ends = [_START, *centers.values()]
+    ways = [(one, other) for number, one in enumerate(ends) for other in ends[number + 1 :]]
+    return clear and all(_distance(at, *way) > radius + _CLEARANCE for way in ways)
+
+
+def _distance(
+    at: Float64[np.ndarray, " 2"], start: Float64[np.ndarray, " 2"], end: Float64[np.ndarray, " 2"]
+) -> float:
+    """Of a point from a line segment."""
+    along = end - start
+    share = np.clip((at - start) @ along / max(along @ along, 1e-12), 0, 1)
+    return float(np.linalg.norm(at - start - share * along))
+
+
+def _unlike(task: TaskConfig) -> Sequence[Color]:
+    """Colours that none of the task's objects has, or those that are least like them."""
+    taken = [np.array(thing.color) for thing in task.objects.values()]
+
+    def distance(color: Color) -> float:
+        return min(float(np.linalg.norm(np.array(color) - each)) for each in taken)
+
+    unlike = sum(distance(color) > _UNLIKE for color in _COLORS)
+    return sorted(_COLORS, key=distance, reverse=True)[: max(unlike, MOST_DISTRACTORS)]
