@@ -79,7 +79,7 @@ class FakeWorld:
         """The story of a bowl that is put on a plate, told by the steps taken alone."""
         put = Deed(verb=Verb.PUT, subject="black bowl", place="plate")
         if self.steps >= _DONE or self.steps == self.success_at:
-            memory = Memory(done=(put,), facts=frozenset([put.outcome]))
+            memory = Memory(done=(put,), facts=frozenset([put.outcome()]))
             return Truth(narration=Narration(phase=Phase.DONE), memory=memory)
         state = "on the table" if self.steps < _LIFT else HELD
         memory = Memory(facts=frozenset([Fact(subject=put.subject, state=state)]))

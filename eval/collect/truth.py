@@ -15,8 +15,8 @@ def columns_of(truth: Truth | None) -> dict[str, str]:
         return dict.fromkeys((layout.NARRATION, layout.MEMORY, layout.TRUTH), "")
     structure = {"narration": dataclasses.asdict(truth.narration), "memory": _memory(truth.memory)}
     return {
-        layout.NARRATION: narrate(truth.narration),
-        layout.MEMORY: remember(truth.memory),
+        layout.NARRATION: narrate(truth.narration, nouns=truth.nouns),
+        layout.MEMORY: remember(truth.memory, nouns=truth.nouns),
         layout.TRUTH: json.dumps(structure),
     }
 

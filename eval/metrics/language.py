@@ -92,13 +92,13 @@ class _TaskGrader:
         self._counts["texts"] += 1
         self._counts["oracle"] += text.reason == ORACLE
         self._staleness_s += seconds
-        grade = _READ[text.task](text.text)
-        if grade is None or None in truths:
+        grades = [None if truth is None else grade_text(text.task, text.text, truth) for truth in truths]
+        if None in grades:
             self._counts["not_graded"] += 1
             return
-        for truth, sums in zip(truths, (self._born, self._arrived), strict=True):
-            assert truth is not None
-            for measure, share in grade(truth).items():
+        for grade, sums in zip(grades, (self._born, self._arrived), strict=True):
+            assert grade is not None
+            for measure, share in grade.items():
                 sums[measure] += share
 
     def scores(self) -> TextScores:
@@ -110,26 +110,25 @@ class _TaskGrader:
         )
 
 
-Grade = Callable[[Truth], Shares]
-
-
 def grade_text(task: str, text: str, truth: Truth) -> Shares | None:
-    """How right a text of a graded language task is; None if it cannot be read."""
-    grade = _READ[task](text)
-    return None if grade is None else grade(truth)
+    """How right a text of a graded language task is; None if it cannot be read with the world's nouns."""
+    return _GRADE[task](text, truth)
 
 
-def _read_narration(text: str) -> Grade | None:
-    said = parse_narration(text)
-    return None if said is None else lambda truth: grade_narration(said, truth)
+def _grade_narration_text(text: str, truth: Truth) -> Shares | None:
+    said = parse_narration(text, truth.nouns)
+    return None if said is None else grade_narration(said, truth)
 
 
-def _read_memory(text: str) -> Grade | None:
-    said = parse_memory(text)
-    return None if said is None else lambda truth: grade_memory(said, truth)
+def _grade_memory_text(text: str, truth: Truth) -> Shares | None:
+    said = parse_memory(text, truth.nouns)
+    return None if said is None else grade_memory(said, truth)
 
 
-_READ: Mapping[str, Callable[[str], Grade | None]] = {"narration": _read_narration, "memory": _read_memory}
+_GRADE: Mapping[str, Callable[[str, Truth], Shares | None]] = {
+    "narration": _grade_narration_text,
+    "memory": _grade_memory_text,
+}
 
 
 def _hit(right: bool) -> Share:  # noqa: FBT001 - the share of one

@@ -11,8 +11,8 @@ from sim_envs.truth.wording import WORDINGS, narrate, remember
 from sim_envs.world import EpisodeKey, World
 
 _AUTHORS: Mapping[str, Callable[[Truth, int], str]] = {
-    "narration": lambda truth, wording: narrate(truth.narration, wording),
-    "memory": lambda truth, wording: remember(truth.memory, wording),
+    "narration": lambda truth, wording: narrate(truth.narration, wording, truth.nouns),
+    "memory": lambda truth, wording: remember(truth.memory, wording, truth.nouns),
 }
 
 

@@ -18,6 +18,7 @@ from eval.records.timing import Delivery, Latency
 from oxygen.policy.reply import TextFinished, TextRequest, TextTimes
 from oxygen.training.recipe import RUN_FILE
 from sim_envs.truth.account import Deed, Fact, Memory, Narration, Phase, Truth, Verb
+from sim_envs.truth.nouns import Nouns
 from sim_envs.world import EpisodeKey
 
 ManifestT = TypeVar("ManifestT")
@@ -252,6 +253,19 @@ def _truth(record: Mapping[str, Any] | None) -> Truth | None:
     return Truth(
         narration=Narration(**{**said, "phase": Phase(said["phase"])}),
         memory=Memory(done=tuple(done), facts=frozenset(Fact(**fact) for fact in record["facts"])),
+        nouns=read_nouns(record),
+    )
+
+
+def read_nouns(truth: Mapping[str, Any]) -> Nouns | None:
+    """The nouns that a recorded truth is told in; None if it brings none."""
+    said = truth.get("nouns")
+    if said is None:
+        return None
+    return Nouns(
+        movable=frozenset(said["movable"]),
+        parts=frozenset(said["parts"]),
+        places=frozenset(said["places"].items()),
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from eval.metrics.language import HEADLINES
 from eval.records.json_files import read_json_lines
-from eval.records.reader import read_episodes, read_identity
+from eval.records.reader import read_episodes, read_identity, read_nouns
 from eval.records.schema import EpisodeResult, Outcome, RunFolder, Share
 from sim_envs.truth.account import Narration, Phase
 from sim_envs.truth.wording import narrate
@@ -74,7 +74,8 @@ class _Progress:
         told: Sequence[dict[str, Any]] = [truth for truth in truths if truth is not None]
         stages = list(dict.fromkeys(_stage(truth["narration"]) for truth in told))
         done = len(told[-1]["done"]) if told else 0
-        return cls(lack=(-done, -len(stages)), last=narrate(stages[-1]) if stages else "")
+        last = narrate(stages[-1], nouns=read_nouns(told[-1])) if stages else ""
+        return cls(lack=(-done, -len(stages)), last=last)
 
 
 def _stage(record: dict[str, Any]) -> Narration:

@@ -18,6 +18,7 @@ from eval.rollout.plan import TaskPlan
 from eval.rollout.rollout import Query, Snapshot
 from oxygen.policy.reply import Tail
 from sim_envs.truth.account import Truth
+from sim_envs.truth.nouns import Nouns
 from sim_envs.world import EpisodeKey
 from videos import theme
 from videos.lane import QuerySpan, ThinkingLane, TimeSpan
@@ -203,13 +204,25 @@ def _delivery_record(delivery: Delivery, query: Query) -> dict[str, Any]:
 
 
 def _truth_record(truth: Truth | None) -> dict[str, Any] | None:
-    """The truth as data; its facts in alphabetical order, its deeds in the order in which they were done."""
+    """The truth as data; its facts in alphabetical order, its deeds in the order in which they were done.
+
+    The nouns are there where the world brings its own.
+    """
     if truth is None:
         return None
     return {
         "narration": dataclasses.asdict(truth.narration),
         "done": [dataclasses.asdict(deed) for deed in truth.memory.done],
         "facts": [dataclasses.asdict(fact) for fact in sorted(truth.memory.facts)],
+        **({} if truth.nouns is None else {"nouns": _nouns_record(truth.nouns)}),
+    }
+
+
+def _nouns_record(nouns: Nouns) -> dict[str, Any]:
+    return {
+        "movable": sorted(nouns.movable),
+        "parts": sorted(nouns.parts),
+        "places": dict(sorted(nouns.places)),
     }
 
 

@@ -55,13 +55,22 @@ class ObjectPose:
         """The middle of its bounding box, m."""
         return (self.low + self.high) / 2
 
+    @property
+    def is_upright(self) -> bool:
+        """Whether its axis is vertical, either end up."""
+        return bool(abs(self.rotation[2, 2]) > _UPRIGHT)
+
 
 class Rubric:
-    """Judges one episode after another of a task; reads the simulation, changes nothing in it."""
+    """Judges one episode after another of a task; reads the simulation, changes nothing in it.
+
+    Attributes:
+        data: The simulation that it reads.
+    """
 
     def __init__(self, task: TaskConfig, data: mujoco.MjData) -> None:
         """Judge what happens in `data`, of the task's own scene."""
-        self._task, self._data = task, data
+        self._task, self.data = task, data
         self._reached = [False] * len(task.rubric)
         self._start: Mapping[str, ObjectPose] = {}
 
@@ -84,13 +93,18 @@ class Rubric:
         return all(self._reached)
 
     @property
+    def reached(self) -> tuple[bool, ...]:
+        """Of every criterion whether it has been reached."""
+        return tuple(self._reached)
+
+    @property
     def progress(self) -> float:
         """The share of the criteria that have been reached."""
         return sum(self._reached) / len(self._reached)
 
     def pose(self, name: str) -> ObjectPose:
         """An object as it is now."""
-        body = self._data.body(name)
+        body = self.data.body(name)
         rotation = body.xmat.reshape(3, 3).copy()
         points = body.xpos + corners(self._task.objects[name].shape) @ rotation.T
         return ObjectPose(
@@ -105,13 +119,14 @@ class Rubric:
             case LiftCriterion():
                 return self._risen(criterion.object) > criterion.by
             case OpenedCriterion():
-                return float(self._data.joint(slide_joint(criterion.object)).qpos[0]) >= criterion.by
+                return float(self.data.joint(slide_joint(criterion.object)).qpos[0]) >= criterion.by
             case OnCriterion(let_go=False):
                 return self._rests(criterion)
             case _:
-                return gripper < _OPEN and self._is_placed(criterion)
+                return gripper < _OPEN and self.is_placed(criterion)
 
-    def _is_placed(self, criterion: OnCriterion | InsideCriterion | UprightCriterion) -> bool:
+    def is_placed(self, criterion: OnCriterion | InsideCriterion | UprightCriterion) -> bool:
+        """Whether an object is now where a criterion would have it, let go or not."""
         match criterion:
             case OnCriterion():
                 return self._rests(criterion)
@@ -121,15 +136,13 @@ class Rubric:
                 return self._stands(criterion.object)
 
     def _distance(self, name: str) -> float:
-        return float(np.linalg.norm(self._data.site(GRIP_SITE).xpos - self.pose(name).middle))
+        return float(np.linalg.norm(self.data.site(GRIP_SITE).xpos - self.pose(name).middle))
 
     def _risen(self, name: str) -> float:
         return float(self.pose(name).position[2] - self._start[name].position[2])
 
     def _rests(self, criterion: OnCriterion) -> bool:
-        one, target = self.pose(criterion.object), self.pose(criterion.target)
-        at_its_height = abs(float(one.low[2] - target.high[2])) < _RESTING
-        return at_its_height and overlap(one, target) >= criterion.share
+        return rests(self.pose(criterion.object), self.pose(criterion.target), criterion.share)
 
     def _is_inside(self, criterion: InsideCriterion) -> bool:
         shape = self._task.objects[criterion.target].shape
@@ -138,7 +151,13 @@ class Rubric:
 
     def _stands(self, name: str) -> bool:
         pose = self.pose(name)
-        return bool(abs(pose.rotation[2, 2]) > _UPRIGHT and abs(pose.low[2]) < _RESTING)
+        return bool(pose.is_upright and abs(pose.low[2]) < _RESTING)
+
+
+def rests(one: ObjectPose, target: ObjectPose, share: float) -> bool:
+    """Whether one lies on a target, with at least that share of its outline over the target's."""
+    at_its_height = abs(float(one.low[2] - target.high[2])) < _RESTING
+    return at_its_height and overlap(one, target) >= share
 
 
 def overlap(one: ObjectPose, target: ObjectPose) -> float:

@@ -4,10 +4,13 @@ import numpy as np
 from jaxtyping import Float64
 
 from sim_envs.droid.cameras import DroidCameras
-from sim_envs.droid.control import Control
+from sim_envs.droid.control import CONTROL_HZ, Control
 from sim_envs.droid.rubric import Rubric
 from sim_envs.droid.station import Station
 from sim_envs.droid.task_file import TaskConfig
+from sim_envs.droid.truth import DroidScene
+from sim_envs.truth.account import Truth
+from sim_envs.truth.tracker import TruthTracker
 from sim_envs.world import Advance, Observation, checked_actions
 
 ACTION_SIZE = 8
@@ -41,7 +44,8 @@ class DroidSim:
         self.station = Station(task, control, variation=variation)
         self.rubric = Rubric(task, self.station.data)
         self._cameras = DroidCameras(self.station.model, height=image_height)
-        self._ready = self._closed = False
+        self._tracker: TruthTracker | None = None
+        self._closed = False
 
     def reset(self, *, init_id: int, seed: int, settle_steps: int) -> None:
         """Put arm and objects where the initial state has them, and let them settle. Renders nothing.
@@ -54,8 +58,9 @@ class DroidSim:
         """
         self._require_open()
         self.station.reset(init_id=init_id, seed=seed, settle_steps=settle_steps)
-        self._ready = True
         self.rubric.begin()
+        scene = DroidScene(self.task, self.station.model, self.rubric)
+        self._tracker = TruthTracker(scene, control_hz=CONTROL_HZ)
 
     def advance(self, actions: Float64[np.ndarray, "steps action"]) -> Advance:
         """Run the actions, one control step each, without rendering, and stop at success.
@@ -69,10 +74,12 @@ class DroidSim:
             RuntimeError: Not reset yet.
         """
         actions = checked_actions(actions, size=ACTION_SIZE)
-        self._require_reset()
+        tracker = self._require_reset()
         for taken, action in enumerate(actions, start=1):
             self.station.step(action)
-            if self.rubric.judge(self.station.gripper):
+            success = self.rubric.judge(self.station.gripper)
+            tracker.step(solved=success)
+            if success:
                 return Advance(steps=taken, success=True)
         return Advance(steps=len(actions), success=False)
 
@@ -87,8 +94,13 @@ class DroidSim:
         images = self._cameras.take(self.station.data)
         return Observation(images=images, state=state, language=self.task.instruction)
 
-    def truth(self) -> None:
-        """None: this world does not say in words what is going on in it."""
+    def truth(self) -> Truth:
+        """The simulator's own account of this moment; reading it changes nothing.
+
+        Raises:
+            RuntimeError: Not reset yet.
+        """
+        return self._require_reset().truth()
 
     def progress(self) -> float:
         """The share of the rubric's criteria that have been met; each is kept once it was.
@@ -124,7 +136,8 @@ class DroidSim:
         if self._closed:
             raise RuntimeError("the world is closed")
 
-    def _require_reset(self) -> None:
+    def _require_reset(self) -> TruthTracker:
         self._require_open()
-        if not self._ready:
+        if self._tracker is None:
             raise RuntimeError("the world has no episode yet: reset it first")
+        return self._tracker

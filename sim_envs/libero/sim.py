@@ -20,8 +20,9 @@ from sim_envs.libero.libero_env import (
     reset_env,
 )
 from sim_envs.libero.tasks import LiberoTask, get_init_state, is_drawn
-from sim_envs.libero.truth.tracker import TruthTracker
+from sim_envs.libero.truth.scene import LiberoScene
 from sim_envs.truth.account import Truth
+from sim_envs.truth.tracker import TruthTracker
 from sim_envs.world import Advance, Observation, PhysicsError, checked_actions
 
 ACTION_SIZE = 7
@@ -105,7 +106,7 @@ class LiberoSim:
         self._expose(self._arm)
         for _ in range(settle_steps):
             self._control_step(self._arm, SETTLE_ACTION)
-        self._tracker = TruthTracker(self.env, self.task.language, control_hz=CONTROL_HZ)
+        self._tracker = TruthTracker(LiberoScene(self.env, self.task.language), control_hz=CONTROL_HZ)
 
     def advance(self, actions: Float64[np.ndarray, "steps action"]) -> Advance:
         """Run the actions, one control step each, without rendering, and stop at success.

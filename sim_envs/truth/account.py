@@ -4,7 +4,8 @@ import dataclasses
 import enum
 from collections.abc import Iterable
 
-from sim_envs.truth.places import phrase
+from sim_envs.truth.nouns import Nouns
+from sim_envs.truth.places import HOUSEHOLD
 
 
 class Phase(enum.StrEnum):
@@ -32,7 +33,7 @@ class Narration:
 
     Attributes:
         phase: Kind of thing it does.
-        object: Noun of what it does it to, as `places` and `names` have it; None exactly if all is done.
+        object: Noun of what it does it to; None exactly if all is done.
         target: Noun of where that is to go; only while it is carried, pushed or placed, and never lacking
             while it is placed.
     """
@@ -75,7 +76,7 @@ _STATE_AFTER = {
     Verb.TURNED_OFF: "off",
 }
 STATES = (HELD, ELSEWHERE, "half open", *_STATE_AFTER.values())
-"""Every state but that of being at a place, which reads as `places.phrase` has it."""
+"""Every state but that of being at a place, which reads as `Nouns.phrase` has it."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, order=True)
@@ -109,10 +110,9 @@ class Deed:
         if (self.place is not None) != self.verb.moves:
             raise ValueError(f"{self.verb.value!r} with place {self.place!r}: verbs that move have one")
 
-    @property
-    def outcome(self) -> Fact:
+    def outcome(self, nouns: Nouns = HOUSEHOLD) -> Fact:
         """What is the case right after it."""
-        state = _STATE_AFTER[self.verb] if self.place is None else phrase(self.place)
+        state = _STATE_AFTER[self.verb] if self.place is None else nouns.phrase(self.place)
         return Fact(subject=self.subject, state=state)
 
 
@@ -141,12 +141,19 @@ class Memory:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Truth:
-    """The account of a moment. Never shown to a policy that is graded."""
+    """The account of a moment. Never shown to a policy that is graded.
+
+    Attributes:
+        narration: What the robot is doing.
+        memory: What has been done, and how things are.
+        nouns: What texts about this world may name; None for `places.HOUSEHOLD`.
+    """
 
     narration: Narration
     memory: Memory
+    nouns: Nouns | None = None
 
 
-def outcomes(done: Iterable[Deed]) -> dict[str, Fact]:
+def outcomes(done: Iterable[Deed], nouns: Nouns = HOUSEHOLD) -> dict[str, Fact]:
     """Subject to how it would be now, had nothing happened since it was last touched."""
-    return {deed.subject: deed.outcome for deed in done}
+    return {deed.subject: deed.outcome(nouns) for deed in done}

@@ -1,6 +1,11 @@
-"""The nouns of language truth: LIBERO's things and places by the words its instructions use for them."""
+"""The nouns that are read where a world brings none of its own: LIBERO's, as its instructions have them.
+
+They are the default because records name no others, and are graded again without a simulator.
+"""
 
 from collections.abc import Mapping
+
+from sim_envs.truth.nouns import Nouns
 
 THINGS: Mapping[str, str] = {
     "akita_black_bowl": "black bowl",
@@ -91,11 +96,6 @@ _INSIDE = frozenset(
 _BESIDE = frozenset(f"{side} of the {landmark}" for side in _SIDES for landmark in _LANDMARKS)
 
 
-def phrase(place: str) -> str:
-    """A place with its preposition: `plate` → `on the plate`, `right of the plate` → `to the right of …`."""
-    return f"{_preposition(place)} the {place}"
-
-
 def beside(side: str, landmark: str) -> str:
     """The noun of the place beside a landmark: `right`, `plate` → `right of the plate`."""
     return f"{side} of the {landmark}"
@@ -107,5 +107,11 @@ def _preposition(place: str) -> str:
     return "in" if place in _INSIDE else "on"
 
 
-PHRASES: Mapping[str, str] = {phrase(place): place for place in sorted(PLACES)}
-"""Every place with its preposition, back to its noun."""
+HOUSEHOLD = Nouns(
+    movable=MOVABLE,
+    parts=frozenset(PARTS),
+    places=frozenset((place, _preposition(place)) for place in PLACES),
+)
+"""All of them together."""
+
+phrase = HOUSEHOLD.phrase

@@ -1,15 +1,16 @@
 """Truth in words and back: several wordings of each sentence, and a parser that reads every one of them.
 
 Reading is the inverse of writing: `parse_narration(narrate(n, w)) == n` for every narration and wording, and
-likewise for memories. A text that no wording yields, or that names what LIBERO does not have, is not read at
-all: there is nothing to grade in it.
+likewise for memories. A text that no wording yields, or that names what the world does not have, is not read
+at all: there is nothing to grade in it. What a world has is its `nouns`; None stands for `places.HOUSEHOLD`.
 """
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from sim_envs.truth.account import STATES, Deed, Fact, Memory, Narration, Phase, Verb, outcomes
-from sim_envs.truth.places import MOVABLE, PARTS, PHRASES, PLACES, SUBJECTS, phrase
+from sim_envs.truth.nouns import Nouns
+from sim_envs.truth.places import HOUSEHOLD
 
 WORDINGS = 3
 """How many ways there are to say each thing."""
@@ -57,109 +58,112 @@ _SEPARATOR = "; "
 _OF_PARTS = frozenset({Phase.OPEN, Phase.CLOSE, Phase.TURN_ON, Phase.TURN_OFF})
 
 
-def narrate(narration: Narration, wording: int = 0) -> str:
+def narrate(narration: Narration, wording: int = 0, nouns: Nouns | None = None) -> str:
     """A narration as a sentence.
 
     Args:
         narration: What to say.
         wording: Which of the ways to say it, any whole number; they repeat after `WORDINGS`.
+        nouns: The world's.
     """
     templates = _NARRATIONS if narration.target is None else _NARRATIONS_WITH_TARGET
     return templates[narration.phase][wording % WORDINGS].format(
         object=narration.object,
         target=narration.target,
-        where=None if narration.target is None else phrase(narration.target),
+        where=None if narration.target is None else (nouns or HOUSEHOLD).phrase(narration.target),
     )
 
 
-def parse_narration(text: str) -> Narration | None:
+def parse_narration(text: str, nouns: Nouns | None = None) -> Narration | None:
     """What a sentence says, or None if it is none of ours. Case and a full stop do not matter."""
     for phase, pattern in _NARRATION_PATTERNS:
         match = pattern.fullmatch(_plain(text))
-        narration = None if match is None else _narration(phase, match.groupdict())
+        narration = None if match is None else _narration(phase, match.groupdict(), nouns or HOUSEHOLD)
         if narration is not None:
             return narration
     return None
 
 
-def remember(memory: Memory, wording: int = 0) -> str:
+def remember(memory: Memory, wording: int = 0, nouns: Nouns | None = None) -> str:
     """A memory as facts with `; ` between them: what was done, in order, then what does not follow from it.
 
     Args:
         memory: What to say.
         wording: Which of the ways to say it, any whole number; they repeat after `WORDINGS`.
+        nouns: The world's.
     """
-    which = wording % WORDINGS
-    deeds = [_deed_in_words(deed, which) for deed in memory.done] or [_NOTHING_DONE[which]]
-    news = memory.facts - frozenset(outcomes(memory.done).values())
+    which, nouns = wording % WORDINGS, nouns or HOUSEHOLD
+    deeds = [_deed_in_words(deed, which, nouns) for deed in memory.done] or [_NOTHING_DONE[which]]
+    news = memory.facts - frozenset(outcomes(memory.done, nouns).values())
     facts = [_FACTS[which].format(subject=fact.subject, state=fact.state) for fact in sorted(news)]
     return _SEPARATOR.join([*deeds, *facts])
 
 
-def parse_memory(text: str) -> Memory | None:
+def parse_memory(text: str, nouns: Nouns | None = None) -> Memory | None:
     """What a list of facts says, or None if one is none of ours, or is about what another one is about."""
+    nouns = nouns or HOUSEHOLD
     pieces = [piece.strip() for piece in _plain(text).split(_SEPARATOR.strip())]
-    said = [_read_piece(piece) for piece in pieces if piece not in _NOTHING_DONE]
+    said = [_read_piece(piece, nouns) for piece in pieces if piece not in _NOTHING_DONE]
     done = [item for item in said if isinstance(item, Deed)]
     told = {item.subject: item for item in said if isinstance(item, Fact)}
     if len(done) + len(told) < len(said):
         return None
     try:
-        return Memory(done=tuple(done), facts=frozenset({**outcomes(done), **told}.values()))
+        return Memory(done=tuple(done), facts=frozenset({**outcomes(done, nouns), **told}.values()))
     except ValueError:
         return None
 
 
-def _deed_in_words(deed: Deed, wording: int) -> str:
-    where = None if deed.place is None else phrase(deed.place)
+def _deed_in_words(deed: Deed, wording: int, nouns: Nouns) -> str:
+    where = None if deed.place is None else nouns.phrase(deed.place)
     return _DEEDS[deed.verb][wording].format(subject=deed.subject, where=where)
 
 
-def _narration(phase: Phase, words: Mapping[str, str]) -> Narration | None:
+def _narration(phase: Phase, words: Mapping[str, str], nouns: Nouns) -> Narration | None:
     """A narration, if its words fit each other and the phase."""
     thing = words.get("object")
     target = words.get("target")
     if "where" in words:
-        target = PHRASES.get(words["where"], words["where"])  # what is no place is refused below
-    if thing is not None and thing not in _objects_of(phase):
+        target = nouns.phrases.get(words["where"], words["where"])  # what is no place is refused below
+    if thing is not None and thing not in _objects_of(phase, nouns):
         return None
-    if target is not None and target not in PLACES:
+    if target is not None and target not in nouns.prepositions:
         return None
     return Narration(phase=phase, object=thing, target=target)
 
 
-def _objects_of(phase: Phase) -> frozenset[str]:
+def _objects_of(phase: Phase, nouns: Nouns) -> frozenset[str]:
     if phase in _OF_PARTS:
-        return frozenset(PARTS)
-    return MOVABLE if phase in (Phase.CARRY, Phase.PLACE, Phase.PUSH) else SUBJECTS
+        return nouns.parts
+    return nouns.movable if phase in (Phase.CARRY, Phase.PLACE, Phase.PUSH) else nouns.subjects
 
 
-def _read_piece(piece: str) -> Deed | Fact | None:
+def _read_piece(piece: str, nouns: Nouns) -> Deed | Fact | None:
     """What one piece of a memory says; None if that is nothing that we say."""
-    return next(_read_deeds(piece), None) or next(_read_facts(piece), None)
+    return next(_read_deeds(piece, nouns), None) or next(_read_facts(piece, nouns), None)
 
 
-def _read_deeds(piece: str) -> Iterator[Deed]:
+def _read_deeds(piece: str, nouns: Nouns) -> Iterator[Deed]:
     for verb, pattern in _DEED_PATTERNS:
         match = pattern.fullmatch(piece)
         if match is None:
             continue
-        subject, place = match["subject"], PHRASES.get(match.groupdict().get("where", ""))
-        if subject in (MOVABLE if verb.moves else PARTS) and (place is not None) == verb.moves:
+        subject, place = match["subject"], nouns.phrases.get(match.groupdict().get("where", ""))
+        if subject in (nouns.movable if verb.moves else nouns.parts) and (place is not None) == verb.moves:
             yield Deed(verb=verb, subject=subject, place=place)
 
 
-def _read_facts(piece: str) -> Iterator[Fact]:
+def _read_facts(piece: str, nouns: Nouns) -> Iterator[Fact]:
     for pattern in _FACT_PATTERNS:
         match = pattern.fullmatch(piece)
-        if match is not None and _can_be(match["subject"], match["state"]):
+        if match is not None and _can_be(match["subject"], match["state"], nouns):
             yield Fact(subject=match["subject"], state=match["state"])
 
 
-def _can_be(subject: str, state: str) -> bool:
+def _can_be(subject: str, state: str, nouns: Nouns) -> bool:
     if state in STATES[2:]:
-        return subject in PARTS
-    return subject in MOVABLE and (state in STATES or state in PHRASES)
+        return subject in nouns.parts
+    return subject in nouns.movable and (state in STATES or state in nouns.phrases)
 
 
 def _plain(text: str) -> str:

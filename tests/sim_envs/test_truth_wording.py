@@ -48,7 +48,7 @@ def test_sentences_a_person_would_like_to_read():
     assert narrate(placing) == "Placing the chocolate pudding to the right of the plate."
     opened = Deed(verb=Verb.OPENED, subject="top drawer of the cabinet")
     put = Deed(verb=Verb.PUT, subject="black bowl", place="top drawer of the cabinet")
-    facts = frozenset([opened.outcome, put.outcome, Fact(subject="stove", state="off")])
+    facts = frozenset([opened.outcome(), put.outcome(), Fact(subject="stove", state="off")])
     assert remember(Memory(done=(opened, put), facts=facts)) == (
         "opened the top drawer of the cabinet; put the black bowl in the top drawer of the cabinet; "
         "the stove is off"

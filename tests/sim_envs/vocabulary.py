@@ -91,7 +91,7 @@ def fullest_memories(task: LiberoTask) -> list[Memory]:
         for part in gates or ([] if place else [subject]):
             verbs = (Verb.TURNED_ON, Verb.TURNED_OFF) if part == "stove" else (Verb.OPENED, Verb.CLOSED)
             done += [Deed(verb=verb, subject=part) for verb in verbs]
-    outcomes = {deed.subject: deed.outcome for deed in done}
+    outcomes = {deed.subject: deed.outcome() for deed in done}
     things, places = things_and_places(task)
     longest = phrase(max(places, key=len))
     others = [Fact(subject=noun, state=longest) for noun in things if noun not in outcomes]

@@ -1,69 +1,16 @@
 """What truth tells of: things that can be moved, parts that open or switch, and which geoms are theirs."""
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
 import mujoco
 import numpy as np
-from jaxtyping import Float64
 
 from sim_envs.libero.truth.names import Names
+from sim_envs.truth.scene import HAND, LEFT, NOTHING, RIGHT, Articulation, Item, Vector3
 
-NOTHING = -1
 GROUNDS = {"table": -2, "floor": -3}
 """Who a geom belongs to, where that is no item: what everything stands on, or nothing that is told of."""
-
-LEFT, RIGHT, HAND = 1, 2, 4
-"""Sides of the gripper: either finger, and the rest of the hand."""
-
-_AJAR = 0.05
-"""A drawer or door counts as closed up to this share of its way; LIBERO's own limit is exactly 0."""
-
-Vector3 = Float64[np.ndarray, " 3"]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Articulation:
-    """A fixture's joint that opens or switches something.
-
-    Attributes:
-        address: Of its position in MuJoCo's `qpos`.
-        start: Position (m or rad) where it is closed or off.
-        end: Position from which on LIBERO calls it open or on.
-        switches: Whether it switches something on, rather than opening it.
-    """
-
-    address: int
-    start: float
-    end: float
-    switches: bool
-
-    def state(self, position: float) -> str:
-        """`open`, `closed` or `half open`; `on` or `off`."""
-        way = (position - self.start) / (self.end - self.start)
-        if self.switches:
-            return "on" if way >= 1 else "off"
-        return "open" if way > 1 else "closed" if way < _AJAR else "half open"
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Item:
-    """A movable thing, or a part of a fixture that can be opened or turned on.
-
-    Attributes:
-        index: Its number among the scene's items.
-        name: LIBERO's name of the thing or of the fixture.
-        noun: What it is called.
-        body: MuJoCo's body that moves.
-        articulation: How it opens or switches; None for a thing.
-    """
-
-    index: int
-    name: str
-    noun: str
-    body: int
-    articulation: Articulation | None = None
 
 
 class Hulls:

@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eval.metrics.language import HEADLINES, EpisodeGrader, grade_memory, grade_narration
+from eval.metrics.language import HEADLINES, EpisodeGrader, grade_memory, grade_narration, grade_text
 from eval.records.schema import RunFolder, Share, TextScores
 from eval.records.timing import Delivery
 from oxygen.policy.reply import TextFinished
 from sim_envs.truth.account import Deed, Fact, Memory, Narration, Phase, Truth, Verb
+from sim_envs.truth.nouns import Nouns
 from sim_envs.truth.wording import WORDINGS, narrate, remember
 from tests.eval.factory import episode, key
 from tests.sim_envs.vocabulary import memories, narrations
@@ -24,7 +25,7 @@ DRAWER = Deed(verb=Verb.OPENED, subject="top drawer of the cabinet")
 
 def remembered(*done: Deed, **facts: str) -> Memory:
     """A memory of deeds and their outcomes, and of facts given as `milk="on the floor"`."""
-    now = {deed.subject: deed.outcome for deed in done}
+    now = {deed.subject: deed.outcome() for deed in done}
     now |= {subject: Fact(subject=subject, state=state) for subject, state in facts.items()}
     return Memory(done=done, facts=frozenset(now.values()))
 
@@ -110,6 +111,17 @@ def test_phase_object_and_target_are_graded_apart():
         "target": Share(hits=0, of=1),
         "all": Share(hits=0, of=1),
     }
+
+
+def test_a_text_is_read_with_the_nouns_of_the_world_it_is_about():
+    pond = Nouns(movable=frozenset(["duck"]), parts=frozenset(), places=frozenset([("pond", "in")]))
+    carry = Narration(phase=Phase.CARRY, object="duck", target="pond")
+    here = dataclasses.replace(truth(carry), nouns=pond)
+    assert grade_text("narration", "Carrying the duck to the pond.", here) == grade_narration(carry, here)
+    assert grade_text("narration", "Carrying the milk to the basket.", here) is None
+    assert grade_text("memory", "put the duck on the pond", here) is None
+    assert grade_text("memory", "put the duck in the pond", here) is not None
+    assert grade_text("narration", "Carrying the duck to the pond.", truth(carry)) is None
 
 
 def test_a_target_that_there_is_not_is_not_graded_and_spoils_the_whole():

@@ -8,6 +8,7 @@ import pytest
 
 from configs.schema import RunConfig
 from eval.policies.base import PolicyLostError
+from eval.records.reader import read_queries
 from eval.records.schema import Outcome, RunFolder
 from eval.rollout.episode import Stage, run_episode
 from eval.rollout.interrupts import Interrupts
@@ -15,6 +16,7 @@ from eval.rollout.plan import TaskPlan
 from eval.rollout.recorder import EpisodeRecorder
 from sim_envs.fake import FakeWorld
 from sim_envs.libero.wordings import wordings
+from sim_envs.truth.nouns import Nouns
 from sim_envs.world import EpisodeKey, PhysicsError
 from tests.eval.doubles import FakePolicy, libero_object, opened
 
@@ -104,6 +106,23 @@ def test_the_query_log_holds_timings_chunks_and_texts(tmp_path, plan):
     assert lines[0]["actions"] == [[0.1] * 7] * 10
     assert lines[0]["requested"] == [{"task": "narration", "request_id": 0, "query": 0}]
     assert lines[2]["finished"][0]["text"] == "I narrate query 1 — schön"
+
+
+class Elsewhere(FakeWorld):
+    """A world with nouns of its own."""
+
+    def truth(self):
+        nouns = Nouns(
+            movable=frozenset(["duck"]), parts=frozenset(["hatch"]), places=frozenset([("pond", "in")])
+        )
+        return dataclasses.replace(super().truth(), nouns=nouns)
+
+
+@pytest.mark.parametrize("world", [FakeWorld, Elsewhere])
+def test_the_query_log_tells_the_truth_as_it_was(tmp_path, plan, world):
+    run(tmp_path, plan, world(success_at=12), FakePolicy())
+    told = [query.truth for query in read_queries(RunFolder(tmp_path), KEY)]
+    assert told == [world(steps=step).truth() for step in (0, 5, 10)]
 
 
 def test_a_timeout(tmp_path, plan):

@@ -5,8 +5,8 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim_envs.libero.truth.phases import HOLD_S, Steady
 from sim_envs.truth.account import Narration, Phase
+from sim_envs.truth.phases import HOLD_S, Steady
 from tests.sim_envs.vocabulary import narrations
 
 HZ = 20.0

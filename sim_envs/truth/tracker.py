@@ -1,14 +1,11 @@
 """The account of an episode as it goes on: called after every control step, asked at queries."""
 
-from typing import Any
-
 import numpy as np
 
-from sim_envs.libero.truth.items import Item
-from sim_envs.libero.truth.phases import Phases, Steady
-from sim_envs.libero.truth.scene import Moment, TruthScene
 from sim_envs.truth.account import HELD, Deed, Fact, Memory, Truth, Verb
-from sim_envs.truth.places import PHRASES
+from sim_envs.truth.phases import Phases, Steady
+from sim_envs.truth.places import HOUSEHOLD
+from sim_envs.truth.scene import Item, Moment, TruthScene
 
 _MOVED = 0.05
 """A thing this far (m) from where it was at first has been moved."""
@@ -24,17 +21,17 @@ _CHANGES = {"open": Verb.OPENED, "closed": Verb.CLOSED, "on": Verb.TURNED_ON, "o
 
 
 class TruthTracker:
-    """Watches one episode of a LIBERO environment, and changes nothing in it."""
+    """Watches one episode, and changes nothing in it."""
 
-    def __init__(self, env: Any, instruction: str, *, control_hz: float) -> None:
-        """Begin with the environment as it is now, after its reset.
+    def __init__(self, scene: TruthScene, *, control_hz: float) -> None:
+        """Begin with the scene as it is now, after its reset.
 
         Args:
-            env: LIBERO's own environment (`BDDLBaseDomain`).
-            instruction: What the task asks for.
+            scene: The episode's.
             control_hz: Calls of `step` per simulated second.
         """
-        self._scene = TruthScene(env, instruction)
+        self._scene = scene
+        self._places = (scene.nouns or HOUSEHOLD).phrases
         self._phases = Phases(self._scene, control_hz=control_hz)
         start = self._scene.capture()
         self._start = start.positions
@@ -59,7 +56,8 @@ class TruthTracker:
         nouns = {item.noun for item in subjects}
         facts = frozenset(Fact(subject=item.noun, state=self._state(item)) for item in subjects)
         done = tuple(deed for deed in self._done.values() if deed.subject in nouns)
-        return Truth(narration=self._steady.value, memory=Memory(done=done, facts=facts))
+        memory = Memory(done=done, facts=facts)
+        return Truth(narration=self._steady.value, memory=memory, nouns=self._scene.nouns)
 
     def _catch_up(self, *, solved: bool) -> None:
         """Make sense of the steps since the last time, which is several times cheaper than at each step."""
@@ -127,7 +125,7 @@ class TruthTracker:
                 self._note_set_down(item, verb)
 
     def _note_set_down(self, item: Item, verb: Verb) -> None:
-        place = PHRASES.get(self._scene.whereabouts(item))
+        place = self._places.get(self._scene.whereabouts(item))
         if place is None:
             return
         del self._moving[item.index]

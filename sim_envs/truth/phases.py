@@ -5,9 +5,8 @@ import math
 from collections import deque
 from collections.abc import Sequence
 
-from sim_envs.libero.truth.items import Item, Vector3
-from sim_envs.libero.truth.scene import Aim, Moment, Touch, TruthScene
 from sim_envs.truth.account import Narration, Phase
+from sim_envs.truth.scene import Aim, Item, Moment, Touch, TruthScene, Vector3
 
 CONFIRM_S = 0.15
 """A change must last this long to be believed, a lost grip likewise."""
@@ -116,7 +115,7 @@ class Phases:
                 return
             self._leave(self.grip.item)
             self.grip = None
-        things = [item for item in self._scene.things if item.index in self.touch.both]
+        things = [item for item in self._scene.things if item.index in self.touch.both and not item.too_wide]
         if things:
             start = self._past[-1].positions[things[0].index]
             self.grip, self._loose = Grip(item=things[0], start=start), 0
@@ -171,10 +170,11 @@ class Phases:
                 continue
             if item is self._left:
                 return Narration(phase=Phase.RETREAT, object=item.noun)
-            if self.travelled(item) > _SLIDING:
+            wanted = any(aim.item is item for aim in missing)
+            if self.travelled(item) > _SLIDING or (item.too_wide and wanted):
                 self.sliding = item
                 return _moving(Phase.PUSH, item, self._aim(item, missing))
-            if any(aim.item is item for aim in missing):
+            if wanted:
                 return Narration(phase=Phase.GRASP, object=item.noun)
         return None
 
@@ -202,25 +202,19 @@ class Phases:
 
 
 def _moving(phase: Phase, item: Item, aim: Aim | None) -> Narration:
-    return Narration(phase=phase, object=item.noun, target=None if aim is None else aim.place)
+    if aim is None or (phase is Phase.CARRY and aim.stays):
+        return Narration(phase=phase, object=item.noun)
+    return Narration(phase=phase, object=item.noun, target=aim.place)
 
 
 def _wanted_of(item: Item, missing: Sequence[Aim]) -> Phase | None:
     """What is to be done to a part."""
     for aim in missing:
         if aim.item is item:
-            return _WANTED[aim.goal.predicate]
+            return aim.wanted
         if aim.gate is item:
             return Phase.OPEN
     return None
-
-
-_WANTED = {
-    "open": Phase.OPEN,
-    "close": Phase.CLOSE,
-    "turnon": Phase.TURN_ON,
-    "turnoff": Phase.TURN_OFF,
-}
 
 
 def _length(vector: Vector3) -> float:

@@ -1,0 +1,63 @@
+"""The nouns of a task: the names of its objects in plain words, and the table."""
+
+from configs.errors import UsageError
+from sim_envs.droid.shapes import DrawerShape, Vessel
+from sim_envs.droid.task_file import InsideCriterion, OnCriterion, TaskConfig
+from sim_envs.truth.nouns import Nouns
+
+GROUND = "table"
+
+_SHALLOW = 0.03
+"""Things lie on a vessel that is no deeper (m), unless the rubric wants one in it: a tray."""
+
+
+def nouns_of(task: TaskConfig) -> Nouns:
+    """What texts about a task may name.
+
+    Raises:
+        UsageError: Two objects share a noun.
+    """
+    names: dict[str, str] = {}
+    for name in task.objects:
+        other = names.setdefault(noun_of(name), name)
+        if other != name:
+            raise UsageError(
+                f"objects {other!r} and {name!r} of task {task.name} are both called {noun_of(name)!r}: "
+                "rename one of them"
+            )
+    places = {GROUND: "on"} | {noun_of(name): _preposition(task, name) for name in task.objects}
+    drawers = [name for name, thing in task.objects.items() if isinstance(thing.shape, DrawerShape)]
+    return Nouns(
+        movable=frozenset(noun_of(name) for name in task.objects if is_thing(task, name)),
+        parts=frozenset(map(drawer_noun_of, drawers)),
+        places=frozenset(places.items()),
+    )
+
+
+def noun_of(name: str) -> str:
+    """What an object is called: `wooden_block` → `wooden block`."""
+    return " ".join(name.replace("_", " ").replace(".", " ").casefold().split())
+
+
+def drawer_noun_of(name: str) -> str:
+    """What the drawer of an object is called: `cabinet` → `drawer of the cabinet`."""
+    noun = noun_of(name)
+    return noun if "drawer" in noun else f"drawer of the {noun}"
+
+
+def is_thing(task: TaskConfig, name: str) -> bool:
+    """Whether an object is told of as a whole: it moves, or the rubric is about it though it stands fast."""
+    thing = task.objects[name]
+    wanted = any(criterion.object == name for criterion in task.rubric)
+    return not isinstance(thing.shape, DrawerShape) and (wanted or not thing.stands_fast)
+
+
+def _preposition(task: TaskConfig, name: str) -> str:
+    """What the rubric wants, else by the shape."""
+    targets = [each for each in task.rubric if isinstance(each, OnCriterion | InsideCriterion)]
+    kinds = {type(each) for each in targets if each.target == name}
+    if kinds:
+        return "in" if InsideCriterion in kinds else "on"
+    shape = task.objects[name].shape
+    is_deep = isinstance(shape, Vessel) and shape.opening.rim - shape.opening.floor > _SHALLOW
+    return "in" if is_deep else "on"

@@ -1,0 +1,253 @@
+"""What truth is read from on DROID's station: its objects, and goals from the rubric. Read only."""
+
+import dataclasses
+from collections.abc import Sequence
+
+import mujoco
+import numpy as np
+
+from sim_envs.droid.nouns import GROUND, drawer_noun_of, is_thing, noun_of, nouns_of
+from sim_envs.droid.robot import GRIP_SITE
+from sim_envs.droid.rubric import Rubric, is_inside, rests
+from sim_envs.droid.scene import slide_joint
+from sim_envs.droid.shapes import BoxShape, CylinderShape, DrawerShape, MarkShape, Shape, SphereShape, Vessel
+from sim_envs.droid.task_file import (
+    Criterion,
+    InsideCriterion,
+    OnCriterion,
+    OpenedCriterion,
+    TaskConfig,
+    UprightCriterion,
+)
+from sim_envs.truth.account import ELSEWHERE, Phase
+from sim_envs.truth.scene import (
+    HAND,
+    LEFT,
+    NOTHING,
+    RIGHT,
+    Aim,
+    Articulation,
+    Item,
+    Moment,
+    TruthScene,
+    Vector3,
+)
+
+_WIDEST = 0.085
+"""The gripper's stroke, m."""
+
+_OPEN = 0.75
+"""Share of its travel from which on a drawer counts as open that no criterion is about."""
+
+_HALF = 0.5
+"""Share of its outline that has to be over what a thing is said to lie on, where no criterion says more."""
+
+_SQUEEZES = 0.3
+"""Cosine between the normal of a contact and the way to the other finger, from which on a finger squeezes."""
+
+_TABLE = -2
+"""Number of the table where objects have numbers."""
+
+_HAND_BODY = "robotiq_85_adapter_link"
+_PALM_GEOM = "hand_collision"
+_TIP_GEOMS = "left_fingertip_collision", "right_fingertip_collision"
+_TABLE_GEOM = "table"
+_Placing = OnCriterion | InsideCriterion | UprightCriterion
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Goal:
+    """Criteria that lead to one another: reach, lift, and what they are for.
+
+    Attributes:
+        object: Name of what they are about.
+        criteria: Their numbers in the rubric.
+        last: What they are for.
+    """
+
+    object: str
+    criteria: tuple[int, ...]
+    last: Criterion
+
+
+class DroidScene(TruthScene):
+    """One episode of a task."""
+
+    def __init__(self, task: TaskConfig, model: mujoco.MjModel, rubric: Rubric) -> None:
+        """See the simulation that a rubric judges as items and goals.
+
+        Raises:
+            UsageError: Two objects share a noun.
+        """
+        self._task, self._rubric = task, rubric
+        self._goals = _goals(task)
+        items = _items(task, model)
+        super().__init__(
+            rubric.data,
+            items,
+            grip_site=model.site(GRIP_SITE).id,
+            owner=_owners(model, items),
+            side=_sides(model),
+        )
+        self.nouns = self._nouns = nouns_of(task)
+        self._objects, self._object = list(task.objects), _objects(task, model)
+        self._palm = int(model.geom(_PALM_GEOM).id)
+        self._tips = [int(model.geom(name).id) for name in _TIP_GEOMS]
+        by_name = {item.name: item for item in items}
+        self.aims = [_aim(number, goal, by_name) for number, goal in enumerate(self._goals)]
+
+    def capture(self) -> Moment:
+        """As any scene; a finger that does not press towards the other one counts as palm.
+
+        The fingers' backs meet the walls of what something is put into, which is then not grasped.
+        """
+        moment = super().capture()
+        contacts = moment.contacts
+        by = self._side[contacts] & (LEFT | RIGHT)
+        rows, columns = np.nonzero(by)
+        if len(rows):
+            left, right = self._data.geom_xpos[self._tips]
+            across = (right - left) / np.linalg.norm(right - left)
+            along = self._data.contact.frame[rows, :3] @ across  # normals point from the first geom on
+            inwards = np.where((by[rows, columns] == LEFT) == (columns == 0), along, -along)
+            outside = inwards < _SQUEEZES
+            contacts[rows[outside], columns[outside]] = self._palm
+        return moment
+
+    def missing(self) -> list[Aim]:
+        """The goals of which a criterion has not been reached; each is kept once it was."""
+        reached = self._rubric.reached
+        return [aim for aim in self.aims if not all(reached[n] for n in self._goals[aim.number].criteria)]
+
+    def satisfied(self, aim: Aim) -> bool:
+        """Whether a thing is where its goal would have it, and let go if the goal asks for that."""
+        last = self._goals[aim.number].last
+        if not isinstance(last, _Placing) or not self._rubric.is_placed(last):
+            return False
+        may_be_held = isinstance(last, OnCriterion) and not last.let_go
+        return may_be_held or aim.item.index not in self.touch(self.capture()).both
+
+    def nearest(self, items: Sequence[Item], point: Vector3) -> Item:
+        """The first: a rubric's order is the one to act in."""
+        del point
+        return items[0]
+
+    def is_near(self, aim: Aim, position: Vector3, margin: float) -> bool:
+        """Whether a position is over the target's outline; of what is to stand up, whether it is upright."""
+        last = self._goals[aim.number].last
+        if not isinstance(last, OnCriterion | InsideCriterion):
+            return self._rubric.pose(aim.item.name).is_upright
+        target = self._rubric.pose(last.target)
+        half = np.maximum((target.high - target.low)[:2] / 2, 2 * margin)
+        return bool((np.abs(position - target.middle)[:2] <= half).all())
+
+    def whereabouts(self, item: Item) -> str:
+        """Where a thing is: where a goal would have it, in or on an object, on the table; or elsewhere."""
+        for aim in self.aims:
+            if aim.item is item and aim.place is not None and self.satisfied(aim):
+                return self._nouns.phrase(aim.place)
+        touched = self._touched_by(item)
+        for number, name in enumerate(self._objects):
+            is_mark = isinstance(self._task.objects[name].shape, MarkShape)
+            if (_TABLE if is_mark else number) in touched and self._holds(name, item.name):
+                return self._nouns.phrase(noun_of(name))
+        return self._nouns.phrase(GROUND) if _TABLE in touched else ELSEWHERE
+
+    def _touched_by(self, item: Item) -> frozenset[int]:
+        """Numbers of the objects that one touches; what it does not touch it may only be passing."""
+        pairs = self._object[self._data.contact.geom]
+        return frozenset(pairs[:, ::-1][pairs == self._objects.index(item.name)].tolist())
+
+    def _holds(self, place: str, name: str) -> bool:
+        """Whether an object is what another one is in or on."""
+        shape = self._task.objects[place].shape
+        one, target = self._rubric.pose(name), self._rubric.pose(place)
+        if isinstance(shape, Vessel) and is_inside(one, target, shape):
+            return True
+        return self._nouns.prepositions[noun_of(place)] == "on" and rests(one, target, _HALF)
+
+
+def _goals(task: TaskConfig) -> list[_Goal]:
+    """The rubric's goals in its order; every criterion belongs to one."""
+    found: list[_Goal] = []
+    pending: dict[str, tuple[int, ...]] = {}
+    for number, criterion in enumerate(task.rubric):
+        name = criterion.object
+        pending[name] = (*pending.get(name, ()), number)
+        if isinstance(criterion, _Placing | OpenedCriterion):
+            found.append(_Goal(object=name, criteria=pending.pop(name), last=criterion))
+    for name, numbers in pending.items():
+        found.append(_Goal(object=name, criteria=numbers, last=task.rubric[numbers[-1]]))
+    return sorted(found, key=lambda goal: goal.criteria[0])
+
+
+def _aim(number: int, goal: _Goal, items: dict[str, Item]) -> Aim:
+    item = items[goal.object]
+    if item.articulation is not None:
+        return Aim(number=number, item=item, wanted=Phase.OPEN)
+    match goal.last:
+        case OnCriterion() | InsideCriterion():
+            return Aim(number=number, item=item, place=noun_of(goal.last.target))
+        case UprightCriterion():
+            return Aim(number=number, item=item, place=GROUND, stays=True)
+        case _:
+            return Aim(number=number, item=item)
+
+
+def _items(task: TaskConfig, model: mujoco.MjModel) -> list[Item]:
+    found: list[Item] = []
+    for name, thing in task.objects.items():
+        if is_thing(task, name):
+            wide = _is_too_wide(thing.shape)
+            body = int(model.body(name).id)
+            found.append(Item(index=len(found), name=name, noun=noun_of(name), body=body, too_wide=wide))
+    for name, thing in task.objects.items():
+        if isinstance(thing.shape, DrawerShape):
+            found.append(_drawer(task, model, len(found), name, thing.shape))
+    return found
+
+
+def _drawer(task: TaskConfig, model: mujoco.MjModel, index: int, name: str, shape: DrawerShape) -> Item:
+    wanted = [each.by for each in task.rubric if isinstance(each, OpenedCriterion) and each.object == name]
+    joint = model.joint(slide_joint(name))
+    end = max(wanted, default=_OPEN * shape.travel)
+    return Item(
+        index=index,
+        name=name,
+        noun=drawer_noun_of(name),
+        body=int(model.jnt_bodyid[joint.id]),
+        articulation=Articulation(address=int(joint.qposadr[0]), start=0.0, end=end, switches=False),
+    )
+
+
+def _is_too_wide(shape: Shape) -> bool:
+    solid = isinstance(shape, BoxShape | CylinderShape | SphereShape)  # others have a rim to grasp, or an arc
+    return solid and min(shape.extent[:2]) > _WIDEST
+
+
+def _owners(model: mujoco.MjModel, items: Sequence[Item]) -> np.ndarray:
+    """Geom to the number of its item."""
+    owner = np.full(model.nbody, NOTHING)
+    for item in items:
+        owner[item.body] = item.index
+    return owner[model.geom_bodyid]
+
+
+def _objects(task: TaskConfig, model: mujoco.MjModel) -> np.ndarray:
+    """Geom to the number of its object, or the table's."""
+    owner = np.full(model.nbody, NOTHING)
+    for number, name in enumerate(task.objects):
+        owner[model.body(name).id] = number
+    of_geom = owner[model.body_rootid][model.geom_bodyid]
+    of_geom[model.geom(_TABLE_GEOM).id] = _TABLE
+    return of_geom
+
+
+def _sides(model: mujoco.MjModel) -> np.ndarray:
+    hand = int(model.body(_HAND_BODY).id)
+    side = np.zeros(model.nbody, np.int64)
+    for body in range(hand, model.nbody):  # parents come first
+        if body == hand or side[model.body_parentid[body]]:
+            name = model.body(body).name
+            side[body] = LEFT if name.startswith("left_") else RIGHT if name.startswith("right_") else HAND
+    return side[model.geom_bodyid]

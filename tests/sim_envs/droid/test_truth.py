@@ -1,0 +1,217 @@
+"""What the station says of itself: phases in order, deeds and facts, in the words of the task's objects."""
+
+import dataclasses
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from configs.errors import UsageError
+from configs.load import load
+from configs.schema import LanguageTaskConfig
+from oxygen.robots import tokenizer
+from sim_envs.droid.control import CONTROL_HZ
+from sim_envs.droid.expert import DroidExpert
+from sim_envs.droid.nouns import nouns_of
+from sim_envs.droid.task_file import load_task, task_names
+from sim_envs.droid.truth import DroidScene
+from sim_envs.truth.account import Deed, Fact, Memory, Narration, Phase, Verb
+from sim_envs.truth.phases import Phases
+from sim_envs.truth.wording import WORDINGS, narrate, parse_memory, parse_narration, remember
+from sim_envs.world import EpisodeKey
+
+KEY = EpisodeKey(suite="droid_tabletop", task_id=0, init_id=1, seed=7)
+PUT = Deed(verb=Verb.PUT, subject="cube", place="bowl")
+OPENED = Deed(verb=Verb.OPENED, subject="drawer of the cabinet")
+STILL = np.zeros((1, 8))
+ALONE = """
+name: mine
+instruction: put the duck in the basin
+wordings: {training: [put the duck in the basin], held_out: [place the duck in the basin]}
+objects:
+  Rubber_duck: {shape: {kind: sphere, radius: 0.03}, x: [0.45, 0.45], y: [-0.1, -0.1]}
+  basin: {shape: {kind: bowl, radius: 0.08, height: 0.05, foot: 0.05}, x: [0.5, 0.5], y: [0.2, 0.2]}
+  serving_tray: {shape: {kind: bin, size: [0.1, 0.1, 0.01]}, x: [0.4, 0.4], y: [0.2, 0.2]}
+rubric: [{kind: inside, object: Rubber_duck, target: basin}]
+"""
+
+
+def begun(open_droid, task):
+    sim = open_droid(task)
+    sim.reset(init_id=KEY.init_id, seed=KEY.seed, settle_steps=5)
+    return sim
+
+
+def played(sim, *, until=lambda: False):
+    """The expert's actions and the truth after each of them, up to success or a condition."""
+    expert, actions, told = DroidExpert(sim), [], [sim.truth()]
+    expert.reset(KEY)
+    while len(actions) < 300:
+        for action in expert.query(sim.policy_state()):
+            solved = sim.advance(action[None]).success
+            actions.append(action)
+            told.append(sim.truth())
+            if solved or until():
+                return np.array(actions), told
+    raise AssertionError("the expert does not get there")
+
+
+def set_drawer(sim, way):
+    sim.station.data.joint("cabinet_slide").qpos[0] = way
+    sim.advance(STILL)
+
+
+@pytest.fixture(scope="module")
+def episode(open_droid):
+    return played(begun(open_droid, "cube_in_bowl"))
+
+
+def test_the_phases_of_an_episode_come_in_order(episode):
+    narrations = [said for said, _ in itertools.groupby(truth.narration for truth in episode[1])]
+    assert narrations == [
+        Narration(phase=Phase.APPROACH, object="cube"),
+        Narration(phase=Phase.GRASP, object="cube"),
+        Narration(phase=Phase.CARRY, object="cube", target="bowl"),
+        Narration(phase=Phase.PLACE, object="cube", target="bowl"),
+        Narration(phase=Phase.RETREAT, object="cube"),
+        Narration(phase=Phase.DONE),
+    ]
+
+
+def test_a_cube_is_on_the_table_then_held_then_has_been_put_in_the_bowl(episode):
+    memories = [said for said, _ in itertools.groupby(truth.memory for truth in episode[1])]
+    states = [next(iter(memory.facts)).state for memory in memories]
+    assert [state for state, _ in itertools.groupby(states)] == [
+        "on the table",
+        "in the gripper",
+        "in the bowl",
+    ]
+    assert [memory.done for memory in memories[:2]] == [(), ()]
+    assert memories[-1] == Memory(done=(PUT,), facts=frozenset([PUT.outcome(episode[1][0].nouns)]))
+
+
+def test_asking_on_the_way_changes_nothing_of_the_end(episode, open_droid):
+    actions, told = episode
+    sim = begun(open_droid, "cube_in_bowl")
+    assert sim.advance(actions).success
+    assert sim.truth() == told[-1]
+
+
+def test_what_is_dropped_on_the_way_is_to_be_fetched_from_where_it_lies(open_droid):
+    sim = begun(open_droid, "cube_in_bowl")
+    _, told = played(sim, until=lambda: sim.rubric.pose("cube").low[2] > 0.13)
+    assert told[-1].narration.phase is Phase.CARRY
+    assert told[-1].memory.facts == {Fact(subject="cube", state="in the gripper")}
+    sim.advance(np.tile(STILL, (30, 1)))
+    truth = sim.truth()
+    assert truth.narration == Narration(phase=Phase.APPROACH, object="cube")
+    assert truth.memory.facts == {Fact(subject="cube", state="on the table")}
+
+
+def test_a_drawer_is_half_open_then_has_been_opened(open_droid):
+    sim = begun(open_droid, "open_drawer")
+    assert sim.truth().narration == Narration(phase=Phase.APPROACH, object=OPENED.subject)
+    set_drawer(sim, 0.05)
+    assert sim.truth().memory == Memory(facts=frozenset([Fact(subject=OPENED.subject, state="half open")]))
+    set_drawer(sim, 0.1)
+    assert sim.truth().memory.done == (OPENED,)
+    assert sim.truth().narration.phase is Phase.DONE
+
+
+def test_what_is_too_wide_to_be_grasped_is_pushed(open_droid):
+    sim = begun(open_droid, "push_box_to_mark")
+    model = sim.station.model
+    scene = DroidScene(sim.task, model, sim.rubric)
+    fingers = [model.geom(f"{side}_fingertip_collision").id for side in ("left", "right")]
+    box = int(model.body("box").geomadr[0])
+    contacts = np.array([(finger, box) for finger in fingers], np.int32)
+    touching = dataclasses.replace(scene.capture(), contacts=contacts)
+    said = Phases(scene, control_hz=CONTROL_HZ).update(touching, scene.missing())
+    assert said == Narration(phase=Phase.PUSH, object="box", target="mark")
+
+
+def test_a_thing_that_lies_on_another_is_said_to(open_droid):
+    sim = begun(open_droid, "stack_blocks_on_tray")
+    joints = {name: sim.station.data.joint(name).qpos for name in ("wooden_block", "blue_block")}
+    joints["blue_block"][:3] = joints["wooden_block"][:3] + np.array([0, 0, 0.051])
+    joints["blue_block"][3:] = joints["wooden_block"][3:]
+    sim.advance(np.tile(STILL, (8, 1)))
+    assert Fact(subject="blue block", state="on the wooden block") in sim.truth().memory.facts
+
+
+def test_a_text_that_names_what_the_task_does_not_have_is_not_read():
+    nouns = nouns_of(load_task("cube_in_bowl"))
+    assert parse_narration("Carrying the cube to the bowl.", nouns) == Narration(
+        phase=Phase.CARRY, object="cube", target="bowl"
+    )
+    assert parse_narration("Carrying the cube to the bowl.") is None
+    for text in ("Carrying the milk to the bowl.", "Carrying the cube to the plate.", "Opening the cube."):
+        assert parse_narration(text, nouns) is None
+    for text in ("put the cube on the bowl", "put the cube in the bin", "the drawer is open"):
+        assert parse_memory(text, nouns) is None
+
+
+def test_prepositions_are_those_of_a_person():
+    phrases = {phrase for name in task_names() for phrase in nouns_of(load_task(name)).phrases}
+    inside = {"bin", "bowl", "blue bowl", "red bowl", "container", "cup", "mug"}
+    on = {"board", "cabinet", "mark", "plate", "table", "tray", "wooden block"}
+    assert {f"in the {place}" for place in inside} == {each for each in phrases if each.startswith("in")}
+    assert {f"on the {place}" for place in on} <= phrases
+
+
+def test_a_task_file_of_ones_own_brings_its_nouns(tmp_path):
+    nouns = nouns_of(load_task(_file(tmp_path, ALONE)))
+    assert nouns.movable == {"rubber duck", "basin", "serving tray"}
+    memory = parse_memory("put the rubber duck in the basin; the basin is on the serving tray", nouns)
+    assert memory is not None
+    assert memory.done == (Deed(verb=Verb.PUT, subject="rubber duck", place="basin"),)
+
+
+def test_two_objects_of_one_noun_are_refused(tmp_path):
+    task = load_task(_file(tmp_path, ALONE.replace("serving_tray", "rubber.duck")))
+    with pytest.raises(UsageError, match=r"'Rubber_duck' and 'rubber.duck' of task mine are both called"):
+        nouns_of(task)
+
+
+@pytest.mark.parametrize("name", task_names())
+def test_the_texts_of_every_task_fit_their_language_tasks(name):
+    nouns, task = nouns_of(load_task(name)), load_task(name)
+    limits = {kind: load(LanguageTaskConfig, kind).max_tokens for kind in ("narration", "memory")}
+    narrations = [
+        Narration(phase=phase, object=thing, target=place)
+        for phase in (Phase.CARRY, Phase.PLACE, Phase.PUSH)
+        for thing in nouns.movable
+        for place in nouns.prepositions
+    ]
+    narrations += [Narration(phase=Phase.RETREAT, object=thing) for thing in nouns.subjects]
+    memory = _all_done(task, nouns)
+    for wording in range(WORDINGS):
+        longest = max(_tokens(narrate(said, wording, nouns)) for said in narrations)
+        assert longest <= limits["narration"]
+        assert _tokens(remember(memory, wording, nouns)) <= limits["memory"]
+
+
+def _all_done(task, nouns):
+    """Everything put where it should be."""
+    placed = [each for each in task.rubric if each.kind in ("inside", "on_top")]
+    done = [
+        Deed(
+            verb=Verb.PUT,
+            subject=each.object.replace("_", " "),
+            place=each.target.replace("_", " "),
+        )
+        for each in placed
+    ]
+    return Memory(done=tuple(done), facts=frozenset(deed.outcome(nouns) for deed in done))
+
+
+def _tokens(text: str) -> int:
+    """Tokens of a text, the one that ends it included."""
+    return len(tokenizer.tiny().encode(text)) + 1
+
+
+def _file(folder: Path, text: str) -> str:
+    path = folder / "mine.yaml"
+    path.write_text(text, encoding="utf-8")
+    return str(path)
