@@ -13,12 +13,14 @@ from eval.bundle.card import CARD_FILE
 from eval.bundle.contents import MOST_BYTES
 from eval.bundle.history import gaps
 from eval.policies.checkpoints import read_record
+from eval.policies.names import read_policy
 from oxygen.weights.source import bundled
 
 app = App(
     name="python -m eval.bundle",
-    help="Put a trained checkpoint into the package as policy `tiny`: what is served of it, what recorded "
-    "runs say it reached, and a model card made of both. Without a checkpoint, add results to what is there.",
+    help="Put a trained checkpoint into the package, as the policy that is called like its model: what is "
+    "served of it, what recorded runs say it reached, and a model card made of both. Without a checkpoint, "
+    "add results to what is there.",
     version_flags=[],
 )
 
@@ -38,13 +40,14 @@ def main(
         checkpoint: A folder that training wrote. Default: what is bundled already.
         results: Complete runs of that checkpoint, or folders of them; they are added to those of before.
         data: Where its demonstrations are. Default: where they were in training.
-        output: The folder to put it in. Default: that of `tiny` in the package.
+        output: The folder to put it in. Default: that of its model's name in the package (`tiny`).
     """
     if data and checkpoint is None:
         raise UsageError(
             f"{spelt('data', data)} is for a checkpoint that is bundled anew; leave it out, or give one"
         )
-    target = usable_folder(output or bundled("tiny"), "--output")
+    name = "tiny" if checkpoint is None else str(read_policy(str(checkpoint)).model)
+    target = usable_folder(output or bundled(name), "--output")
     _tell(bundle(checkpoint, [*map(Path, results)], target, data=[*map(Path, data)]), target)
 
 

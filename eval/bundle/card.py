@@ -49,6 +49,7 @@ def render(folder: Path) -> str:
     template = environment.from_string(_TEMPLATE.read_text(encoding="utf-8"))
     return template.render(
         contents=contents,
+        suites=sorted({suite for each in contents.data for suite in each.suites}),
         weights_file=SINGLE_FILE,
         model=flattened({**record["model"], **served_only(record["model"]["name"])}),
         tasks=record["tasks"],
@@ -172,7 +173,7 @@ def _command(result: Result, policy: str) -> str:
     ids = ranges(result.init_ids).replace("–", "-").replace(",", "")
     assets = " --assets standins" if result.assets.name == "standins" else ""
     what = f"--policy {policy} --suite {result.suite} --mode {result.mode} --init-ids {ids}{assets}"
-    return f"python -m eval.libero {what} {_spelt(result.options)}".rstrip()
+    return f"python -m eval.run {what} {_spelt(result.options)}".rstrip()
 
 
 def _unmeasured(contents: Contents, results: Iterable[Result]) -> list[str]:
