@@ -211,6 +211,11 @@ SMALL = Pi05Config(
 )
 """41 million parameters and as many image tokens as the published policies: for measurements on a CPU."""
 
+SMALL_DROID = dataclasses.replace(
+    SMALL, name="small_droid", cameras=TINY_DROID.cameras, horizon=15, prompt_buckets=(64, 128, 200)
+)
+"""The same through DROID's cameras, with pi05_droid's horizon and prompts."""
+
 PI05_LIBERO = Pi05Config(
     name="pi05_libero",
     siglip=siglip_variant("So400m/14"),
@@ -230,7 +235,10 @@ PI05_DROID = dataclasses.replace(
 PI05_BASE = dataclasses.replace(PI05_LIBERO, name="pi05_base", horizon=50)
 """The published starting point for fine-tuning: chunks of 50."""
 
-PRESETS = {preset.name: preset for preset in (TINY, TINY_DROID, SMALL, PI05_LIBERO, PI05_DROID, PI05_BASE)}
+PRESETS = {
+    preset.name: preset
+    for preset in (TINY, TINY_DROID, SMALL, SMALL_DROID, PI05_LIBERO, PI05_DROID, PI05_BASE)
+}
 
 
 def preset(name: str) -> Pi05Config:
