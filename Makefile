@@ -9,7 +9,7 @@ endif
 # Python keeps bytecode, whatever the environment says: two thousand modules are imported by every process.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test test-all check bench lock train-tiny bundle-tiny
+.PHONY: setup demo test test-all check bench lock train-tiny bundle-tiny train-tiny-droid bundle-tiny-droid
 .DEFAULT_GOAL := check
 
 setup: .venv/.synced
@@ -152,6 +152,22 @@ RESULTS ?=
 
 bundle-tiny: train-tiny
 	$(PYTHON) -m eval.bundle $(TINY_NINTH) $(if $(RESULTS),--results $(RESULTS))
+
+# The same for DROID's station, which begins from tiny: what the expert shows of four tasks, from drawn initial states.
+TINY_DROID := runs/train/tiny_droid
+TINY_DROID_FIRST := $(TINY_DROID)/first/checkpoints/step_0001200
+
+train-tiny-droid: setup $(TINY_DROID_FIRST)
+
+$(TINY_DROID_FIRST): | setup
+	$(PYTHON) -m eval.collect --suite droid_tabletop --task-ids 0 5 6 7 --init-ids 1000-1039 --replan-steps 3 \
+	    --expert-noise 0.5 --output $(TINY_DROID)/demonstrations
+	GLIBC_TUNABLES=glibc.malloc.hugetlb=1 $(PYTHON) -m eval.train --model tiny_droid --data $(TINY_DROID)/demonstrations \
+	    --start-from tiny --steps 1200 --seed 0 --image-shift 0.02 --save-every 300 --output-dir $(TINY_DROID)/first \
+	    $(if $(wildcard $(TINY_DROID)/first/run.json),--resume)
+
+bundle-tiny-droid: train-tiny-droid
+	$(PYTHON) -m eval.bundle $(TINY_DROID_FIRST) $(if $(RESULTS),--results $(RESULTS))
 
 bench: setup
 	$(PYTHON) -m benchmarks.libero_loop

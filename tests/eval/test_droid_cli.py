@@ -1,0 +1,45 @@
+"""`python -m eval.droid`: policies with DROID's conventions play on its station; others are refused at once."""
+
+import json
+
+import pytest
+
+from configs.cli import run_app
+from eval import droid
+
+
+def call(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as stopped:
+        run_app(droid.app, arguments)
+    return stopped.value.code
+
+
+def test_a_policy_of_pi05_droid_s_form_plays_an_episode(tmp_path, capsys):
+    what = "--policy small_droid --random-weights --mode actions --task-ids 0 --init-ids 0"
+    assert call(*what.split(), "--max-steps", "8", "--video", "none", "--output-dir", str(tmp_path)) == 0
+    (file,) = tmp_path.glob("*/results.json")
+    overall = json.loads(file.read_text())["overall"]
+    assert (overall["n_episodes"], overall["n_success"], overall["n_errors"]) == (1, 0, 0)
+    (queries,) = tmp_path.glob("*/queries/*.jsonl*")
+    assert queries.stat().st_size > 0
+    assert "put the cube in the bowl" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("--policy small_droid --suite droid_tabletop_jointpos", "joint_position"),
+        ("--policy small", "exterior_image_1_left"),
+        ("--policy small_droid --replan-steps 16", "--replan-steps 15 or less"),
+        ("--policy small_droid --init-ids 50", "from 0 to 49"),
+        ("--policy small_droid --variation 2", "variation"),
+        ("--policy small_droid --assets standins", "brings its own"),
+    ],
+)
+def test_what_does_not_fit_is_one_line_before_anything_runs(line, said, tmp_path, capsys):
+    assert call(*line.split(), "--random-weights", "--output-dir", str(tmp_path)) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    assert said in err
+    assert not list(tmp_path.iterdir())
