@@ -8,6 +8,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from configs.errors import UsageError
+from sim_envs.droid.machines import ConveyorShape, RampShape
+from sim_envs.droid.shapes import LineShape, Machine
 from sim_envs.droid.task_file import ObjectConfig, TaskConfig
 
 STORED = 50
@@ -21,6 +23,9 @@ _GAP = 0.015
 
 _TRIES = 400
 
+_LONG = (ConveyorShape, RampShape, LineShape)
+"""Shapes that take up the rectangle that they are, not the circle around it."""
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Placement:
@@ -30,11 +35,13 @@ class Placement:
         x: Its middle in the robot's base frame, m.
         y: Likewise.
         yaw: Its rotation about the vertical, rad.
+        z: Its underside, m above the table.
     """
 
     x: float
     y: float
     yaw: float
+    z: float = 0.0
 
 
 def draw(task: TaskConfig, *, init_id: int, seed: int) -> Mapping[str, Placement]:
@@ -47,6 +54,11 @@ def draw(task: TaskConfig, *, init_id: int, seed: int) -> Mapping[str, Placement
     crowded = ("", "")
     for _ in range(_TRIES):
         placed = {name: _drawn(thing, draws) for name, thing in task.objects.items()}
+        placed |= {
+            name: _carried(placed[name], placed[thing.carrier], thing, task.objects[thing.carrier])
+            for name, thing in task.objects.items()
+            if thing.carrier is not None
+        }
         crowded = _crowded(task.objects, placed)
         if crowded is None:
             return placed
@@ -68,12 +80,35 @@ def _drawn(thing: ObjectConfig, draws: np.random.Generator) -> Placement:
     return Placement(x=x, y=y, yaw=math.radians(yaw))
 
 
+def _carried(place: Placement, carrier: Placement, thing: ObjectConfig, on: ObjectConfig) -> Placement:
+    """Where something is that is given in the frame of what carries it."""
+    assert isinstance(on.shape, Machine)
+    x, y, z = on.shape.seat(place.x, place.y, thing.shape.extent[0] / 2)
+    cos, sin = math.cos(carrier.yaw), math.sin(carrier.yaw)
+    at = carrier.x + cos * x - sin * y, carrier.y + sin * x + cos * y
+    return Placement(x=at[0], y=at[1], yaw=carrier.yaw + place.yaw, z=z)
+
+
 def _crowded(objects: Mapping[str, ObjectConfig], placed: Mapping[str, Placement]) -> tuple[str, str] | None:
-    """Two objects that are too close; None if all stand apart."""
+    """Two objects that are too close; None if all stand apart, but for what carries others."""
     names = list(objects)
     for number, one in enumerate(names):
         for other in names[number + 1 :]:
-            distance = math.hypot(placed[one].x - placed[other].x, placed[one].y - placed[other].y)
-            if distance < objects[one].footprint + objects[other].footprint + _GAP:
+            if one == objects[other].carrier or other == objects[one].carrier:
+                continue
+            if _room(objects[one], placed[one], objects[other], placed[other]) < _GAP:
                 return one, other
     return None
+
+
+def _room(one: ObjectConfig, at: Placement, other: ObjectConfig, there: Placement) -> float:
+    """Room (m) between two objects: circles, but for what is long and stands fast."""
+    if isinstance(other.shape, _LONG):
+        one, at, other, there = other, there, one, at
+    away = there.x - at.x, there.y - at.y
+    if not isinstance(one.shape, _LONG):
+        return math.hypot(*away) - one.footprint - other.footprint
+    cos, sin = math.cos(at.yaw), math.sin(at.yaw)
+    beside = cos * away[0] + sin * away[1], cos * away[1] - sin * away[0]
+    outside = (max(0.0, abs(b) - side / 2) for b, side in zip(beside, one.shape.extent, strict=False))
+    return math.hypot(*outside) - other.footprint

@@ -17,6 +17,7 @@ from sim_envs.droid.task_file import (
     OnCriterion,
     OpenedCriterion,
     ReachCriterion,
+    StoppedCriterion,
     TaskConfig,
     UprightCriterion,
 )
@@ -26,6 +27,9 @@ _OPEN = 0.1
 
 _RESTING = 0.012
 """An object rests on a target if its underside is so close (m) to the target's top."""
+
+_ROUNDING = 1e-6
+"""Seconds that a sum of time steps may be off."""
 
 _UPRIGHT = 0.95
 """Cosine of the tilt up to which something stands upright."""
@@ -43,12 +47,14 @@ class ObjectPose:
         rotation: Its axes, as columns.
         low: The least corner of its bounding box in the world, m.
         high: The greatest.
+        corners: Of its box in its own frame, in the world, m.
     """
 
     position: Float64[np.ndarray, " 3"]
     rotation: Float64[np.ndarray, "3 3"]
     low: Float64[np.ndarray, " 3"]
     high: Float64[np.ndarray, " 3"]
+    corners: Float64[np.ndarray, "8 3"]
 
     @property
     def middle(self) -> Float64[np.ndarray, " 3"]:
@@ -72,11 +78,13 @@ class Rubric:
         """Judge what happens in `data`, of the task's own scene."""
         self._task, self.data = task, data
         self._reached = [False] * len(task.rubric)
+        self._since: list[float | None] = [None] * len(task.rubric)
         self._start: Mapping[str, ObjectPose] = {}
 
     def begin(self) -> None:
         """Start an episode from the state that the simulation is in."""
         self._reached = [False] * len(self._task.rubric)
+        self._since = [None] * len(self._task.rubric)
         self._start = {name: self.pose(name) for name in self._task.objects}
 
     def judge(self, gripper: float) -> bool:
@@ -89,7 +97,7 @@ class Rubric:
             Whether all criteria have been reached.
         """
         for number, criterion in enumerate(self._task.rubric):
-            self._reached[number] = self._reached[number] or self.holds(criterion, gripper)
+            self._reached[number] = self._reached[number] or self._lasts(number, criterion, gripper)
         return all(self._reached)
 
     @property
@@ -108,8 +116,23 @@ class Rubric:
         rotation = body.xmat.reshape(3, 3).copy()
         points = body.xpos + corners(self._task.objects[name].shape) @ rotation.T
         return ObjectPose(
-            position=body.xpos.copy(), rotation=rotation, low=points.min(axis=0), high=points.max(axis=0)
+            position=body.xpos.copy(),
+            rotation=rotation,
+            low=points.min(axis=0),
+            high=points.max(axis=0),
+            corners=points,
         )
+
+    def _lasts(self, number: int, criterion: Criterion, gripper: float) -> bool:
+        """Whether a criterion holds, and has held as long as it is to."""
+        if not self.holds(criterion, gripper):
+            self._since[number] = None
+            return False
+        since = self._since[number]
+        if since is None:
+            since = self._since[number] = self.data.time
+        lasting = criterion.for_s if isinstance(criterion, OnCriterion | StoppedCriterion) else 0.0
+        return self.data.time - since > lasting - _ROUNDING
 
     def holds(self, criterion: Criterion, gripper: float) -> bool:
         """Whether a criterion is met at this moment; gripper as for `judge`."""
@@ -120,14 +143,18 @@ class Rubric:
                 return self._risen(criterion.object) > criterion.by
             case OpenedCriterion():
                 return float(self.data.joint(slide_joint(criterion.object)).qpos[0]) >= criterion.by
-            case OnCriterion(let_go=False):
-                return self._rests(criterion)
+            case OnCriterion(let_go=False) | StoppedCriterion():
+                return self.is_placed(criterion)
             case _:
                 return gripper < _OPEN and self.is_placed(criterion)
 
-    def is_placed(self, criterion: OnCriterion | InsideCriterion | UprightCriterion) -> bool:
+    def is_placed(
+        self, criterion: OnCriterion | InsideCriterion | UprightCriterion | StoppedCriterion
+    ) -> bool:
         """Whether an object is now where a criterion would have it, let go or not."""
         match criterion:
+            case StoppedCriterion():
+                return self._is_stopped(criterion)
             case OnCriterion():
                 return self._rests(criterion)
             case InsideCriterion():
@@ -143,6 +170,17 @@ class Rubric:
 
     def _rests(self, criterion: OnCriterion) -> bool:
         return rests(self.pose(criterion.object), self.pose(criterion.target), criterion.share)
+
+    def _is_stopped(self, criterion: StoppedCriterion) -> bool:
+        line, start = self.pose(criterion.line), self._start[criterion.object].middle
+        now = self.pose(criterion.object).middle
+        ahead = [float(line.rotation[:, 0] @ (middle - line.position)) for middle in (start, now)]
+        model, velocity = self.data.model, np.zeros(6)
+        body = self.data.body(criterion.object).id
+        mujoco.mj_objectVelocity(model, self.data, mujoco.mjtObj.mjOBJ_BODY, body, velocity, 0)
+        is_slow = np.linalg.norm(velocity[3:]) < criterion.slower
+        has_come = np.linalg.norm(now - start) > criterion.moved
+        return bool(is_slow and has_come and ahead[0] * ahead[1] > 0)
 
     def _is_inside(self, criterion: InsideCriterion) -> bool:
         shape = self._task.objects[criterion.target].shape
@@ -161,9 +199,11 @@ def rests(one: ObjectPose, target: ObjectPose, share: float) -> bool:
 
 
 def overlap(one: ObjectPose, target: ObjectPose) -> float:
-    """The share of one's outline, seen from above as a box, that is over the target's."""
-    sides = np.minimum(one.high, target.high)[:2] - np.maximum(one.low, target.low)[:2]
-    return float(np.prod(np.maximum(sides, 0)) / np.prod((one.high - one.low)[:2]))
+    """The share of one's outline, seen from above as a box along the target's sides, that is over it."""
+    own, others = (points @ target.rotation for points in (target.corners, one.corners))
+    low, high = others.min(axis=0), others.max(axis=0)
+    sides = np.minimum(high, own.max(axis=0))[:2] - np.maximum(low, own.min(axis=0))[:2]
+    return float(np.prod(np.maximum(sides, 0)) / np.prod((high - low)[:2]))
 
 
 def is_inside(one: ObjectPose, target: ObjectPose, vessel: Vessel) -> bool:

@@ -6,8 +6,9 @@ from xml.etree import ElementTree as ET
 import mujoco
 
 from sim_envs.droid.control import CONTROL_HZ
+from sim_envs.droid.pieces import MovingPart, Piece
 from sim_envs.droid.robot import add_robot
-from sim_envs.droid.shapes import DrawerShape, MarkShape, Piece
+from sim_envs.droid.shapes import Articulated, Painted
 from sim_envs.droid.task_file import ObjectConfig, TaskConfig
 from sim_envs.droid.variation import TABLE_COLOR, Distractor, distractors
 
@@ -25,13 +26,18 @@ _TABLE = {"pos": "0.32 0 -0.02", "size": "0.58 0.75 0.02"}
 _SCENE_CONTYPE, _SCENE_CONAFFINITY = "2", "3"
 """Objects and table meet each other and the robot."""
 
-_ROLLING = "0.005 0.001"
+_TORSIONAL, _ROLLING = 0.005, 0.001
 """Torsional and rolling friction, m."""
+
+
+def part_name(name: str, part: MovingPart) -> str:
+    """What a moving part of that object, its joint and its motor are called in the model."""
+    return f"{name}_{part.name}"
 
 
 def slide_joint(name: str) -> str:
     """The joint by which the drawer of that object slides."""
-    return f"{name}_slide"
+    return f"{name}_drawer"
 
 
 def build_model(task: TaskConfig, *, varies: bool = False) -> mujoco.MjModel:
@@ -80,6 +86,7 @@ def _tree(task: TaskConfig) -> ET.Element:
     add_robot(root)
     for name, thing in task.objects.items():
         world.append(_object(name, thing))
+        _add_drives(root, name, thing)
     return root
 
 
@@ -114,7 +121,7 @@ def _add_room(world: ET.Element) -> None:
         ET.SubElement(world, "light", beam, pos=pos, dir=direction)
     ET.SubElement(world, "camera", _EXTERIOR, name=EXTERIOR_CAMERA)
     solid = {"contype": _SCENE_CONTYPE, "conaffinity": _SCENE_CONAFFINITY, "group": "1"}
-    table = {"friction": f"0.8 {_ROLLING}", "material": "wood"}
+    table = {"friction": f"0.8 {_TORSIONAL} {_ROLLING}", "material": "wood"}
     ET.SubElement(world, "geom", _TABLE | solid | table, name="table", type="box")
     seen = {"contype": "0", "conaffinity": "0", "group": "1", "type": "box"}
     ET.SubElement(world, "geom", seen, name="floor", pos="0 0 -0.76", size="4 4 0.01", material="tiles")
@@ -130,36 +137,61 @@ def _object(name: str, thing: ObjectConfig | Distractor) -> ET.Element:
     pieces = thing.shape.pieces()
     mass = thing.mass / sum(piece.volume for piece in pieces)
     for piece in pieces:
-        if not piece.slides:
+        if not piece.part:
             body.append(_geom(piece, thing, mass * piece.volume))
-    if isinstance(thing.shape, DrawerShape):
-        body.append(_drawer(name, thing, thing.shape, mass))
+    if isinstance(thing.shape, Articulated):
+        for part in thing.shape.parts():
+            body.append(_moving_part(name, thing, part, mass))
     return body
 
 
-def _drawer(name: str, thing: ObjectConfig | Distractor, shape: DrawerShape, density: float) -> ET.Element:
-    drawer = ET.Element("body", name=f"{name}_drawer", pos="0 0 0.004")
-    slide = {"type": "slide", "axis": "-1 0 0", "limited": "true", "range": f"0 {shape.travel}"}
-    ET.SubElement(drawer, "joint", slide, name=slide_joint(name), damping="2", frictionloss="0.5")
-    for piece in shape.pieces():
-        if piece.slides:
-            drawer.append(_geom(piece, thing, density * piece.volume))
-    return drawer
+def _moving_part(name: str, thing: ObjectConfig | Distractor, part: MovingPart, density: float) -> ET.Element:
+    moving = ET.Element("body", name=part_name(name, part), pos=_numbers(part.pos))
+    joint = {"type": part.joint, "axis": _numbers(part.axis), "limited": "false"}
+    if part.span is not None:
+        joint |= {"limited": "true", "range": _numbers(part.span)}
+    joint |= {"damping": f"{part.damping:g}", "frictionloss": f"{part.dry_friction:g}"}
+    joint["armature"] = f"{part.armature:g}"
+    ET.SubElement(moving, "joint", joint, name=part_name(name, part))
+    for piece in thing.shape.pieces():
+        if piece.part == part.name:
+            moving.append(_geom(piece, thing, density * piece.volume))
+    return moving
+
+
+def _add_drives(root: ET.Element, name: str, thing: ObjectConfig) -> None:
+    """Motors; what they move does not rub against the rest of its object, or the table."""
+    if not isinstance(thing.shape, Articulated):
+        return
+    actuators, contact = ET.SubElement(root, "actuator"), ET.SubElement(root, "contact")
+    for part in thing.shape.parts():
+        if part.drive is None:
+            continue
+        moved, gain = part_name(name, part), part.drive.gain
+        bias = f"0 0 {-gain}" if part.drive.keeps == "velocity" else f"0 {-gain} 0"
+        motor = {"gainprm": f"{gain}", "biastype": "affine", "biasprm": bias, "forcelimited": "true"}
+        motor["forcerange"] = f"{-part.drive.limit} {part.drive.limit}"
+        ET.SubElement(actuators, "general", motor, name=moved, joint=moved)
+        for other in (name, "world"):
+            ET.SubElement(contact, "exclude", body1=other, body2=moved)
 
 
 def _geom(piece: Piece, thing: ObjectConfig | Distractor, mass: float) -> ET.Element:
-    meets = not isinstance(thing.shape, MarkShape)
-    shade = 0.75 if piece.slides else 1.0
+    meets = not isinstance(thing.shape, Painted)
+    shade = 0.75 if piece.part else 1.0
+    own_rolling = thing.rolling if isinstance(thing, ObjectConfig) else None
+    priority = {} if own_rolling is None else {"priority": "1"}
     return ET.Element(
         "geom",
+        priority,
         type=piece.type,
         size=_numbers(piece.size),
         pos=_numbers(piece.pos),
         quat=_numbers(piece.quat),
         mass=f"{mass:.9f}",
         rgba=f"{_numbers(channel * shade for channel in thing.color)} 1",
-        friction=f"{thing.friction} {_ROLLING}",
-        condim="4" if piece.type == "box" else "6",  # what is round rolls to rest
+        friction=f"{thing.friction} {_TORSIONAL} {_ROLLING if own_rolling is None else own_rolling}",
+        condim="4" if piece.type == "box" or piece.part else "6",  # what is round rolls to rest
         contype=_SCENE_CONTYPE if meets else "0",
         conaffinity=_SCENE_CONAFFINITY if meets else "0",
         group="1",

@@ -12,46 +12,13 @@ from jaxtyping import Float64
 from pydantic import Field
 
 from configs.schema import Preset
+from sim_envs.droid.machines import ConveyorShape, RampShape, TurntableShape
+from sim_envs.droid.pieces import Length, MovingPart, Piece, about_y, about_z, open_box, times
 
-Length = Annotated[float, Field(gt=0, le=1)]
-Quaternion = tuple[float, float, float, float]
-"""w, x, y, z."""
-
-_UNTURNED: Quaternion = (1.0, 0.0, 0.0, 0.0)
 _AROUND = 16
 """Pieces of a round wall."""
 
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Piece:
-    """One convex piece, as MuJoCo takes it.
-
-    Attributes:
-        type: MuJoCo's name of the primitive.
-        size: Its half sizes, m, in MuJoCo's order.
-        pos: Its centre in the shape's frame, m.
-        quat: Its rotation there.
-        slides: Whether it belongs to what slides, of a shape in which something does.
-    """
-
-    type: Literal["box", "cylinder", "capsule", "sphere"]
-    size: tuple[float, ...]
-    pos: tuple[float, float, float]
-    quat: Quaternion = _UNTURNED
-    slides: bool = False
-
-    @property
-    def volume(self) -> float:
-        """Cubic metres."""
-        match self.type:
-            case "box":
-                return 8 * self.size[0] * self.size[1] * self.size[2]
-            case "cylinder":
-                return 2 * math.pi * self.size[0] ** 2 * self.size[1]
-            case "capsule":
-                return math.pi * self.size[0] ** 2 * (2 * self.size[1] + 4 / 3 * self.size[0])
-            case _:
-                return 4 / 3 * math.pi * self.size[0] ** 3
+_DRAWER = "drawer"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -147,7 +114,7 @@ class BananaShape(Preset):
                 type="capsule",
                 size=(self.radius, step / 2),
                 pos=(float(at[0] - middle[0]), float(at[1] - middle[1]), self.radius),
-                quat=_times(_about_z(heading), _about_y(math.pi / 2)),
+                quat=times(about_z(heading), about_y(math.pi / 2)),
             )
             for at, heading in made
         )
@@ -250,7 +217,7 @@ class BinShape(Preset):
 
     def pieces(self) -> tuple[Piece, ...]:
         """The bottom and four walls."""
-        return _open_box(self.size, self.wall)
+        return open_box(self.size, self.wall)
 
     @property
     def opening(self) -> Opening:
@@ -285,14 +252,28 @@ class DrawerShape(Preset):
             ),
         ]
         inside = (x - 2 * w - 0.006, y - 2 * w - 0.006, z - w - 0.01)
-        drawer = [dataclasses.replace(each, slides=True) for each in _open_box(inside, w)]
+        drawer = [dataclasses.replace(each, part=_DRAWER) for each in open_box(inside, w)]
         front = -inside[0] / 2
         stubs = [
-            Piece(type="box", size=(bar / 2, 0.005, 0.005), pos=(front - bar / 2, side, z / 2), slides=True)
+            Piece(type="box", size=(bar / 2, 0.005, 0.005), pos=(front - bar / 2, side, z / 2), part=_DRAWER)
             for side in (-0.05, 0.05)
         ]
-        rod = Piece(type="box", size=(0.006, 0.06, 0.006), pos=(front - bar, 0.0, z / 2), slides=True)
+        rod = Piece(type="box", size=(0.006, 0.06, 0.006), pos=(front - bar, 0.0, z / 2), part=_DRAWER)
         return (*cabinet, *drawer, *stubs, rod)
+
+    def parts(self) -> tuple[MovingPart, ...]:
+        """The drawer."""
+        return (
+            MovingPart(
+                name=_DRAWER,
+                joint="slide",
+                axis=(-1.0, 0.0, 0.0),
+                pos=(0.0, 0.0, 0.004),
+                span=(0.0, self.travel),
+                damping=2.0,
+                dry_friction=0.5,
+            ),
+        )
 
     @property
     def extent(self) -> tuple[float, float, float]:
@@ -316,6 +297,23 @@ class MarkShape(Preset):
         return 2 * self.radius, 2 * self.radius, 0.001
 
 
+class LineShape(Preset):
+    """A line painted on the table along y; `size` along x, y."""
+
+    kind: Literal["line"]
+    size: tuple[Length, Length]
+
+    def pieces(self) -> tuple[Piece, ...]:
+        """One thin box."""
+        x, y = (side / 2 for side in self.size)
+        return (Piece(type="box", size=(x, y, 0.0005), pos=(0.0, 0.0, 0.0005)),)
+
+    @property
+    def extent(self) -> tuple[float, float, float]:
+        """Its sides along x, y, z."""
+        return *self.size, 0.001
+
+
 Shape = Annotated[
     BoxShape
     | CylinderShape
@@ -326,11 +324,24 @@ Shape = Annotated[
     | RingShape
     | BinShape
     | DrawerShape
-    | MarkShape,
+    | MarkShape
+    | LineShape
+    | ConveyorShape
+    | TurntableShape
+    | RampShape,
     Field(discriminator="kind"),
 ]
 Vessel = BowlShape | MugShape | BinShape
 """Shapes that something can be in."""
+
+Painted = MarkShape | LineShape
+"""Shapes that nothing touches."""
+
+Machine = ConveyorShape | TurntableShape | RampShape
+"""Shapes that move by themselves, and carry other objects."""
+
+Articulated = DrawerShape | Machine
+"""Shapes with parts that move; all else of them stands fast."""
 
 
 def footprint(shape: Shape) -> float:
@@ -360,38 +371,7 @@ def _round_wall(low: float, high: float, height: float, wall: float) -> tuple[Pi
             type="box",
             size=size,
             pos=(radius * math.cos(angle), radius * math.sin(angle), height / 2),
-            quat=_times(_about_z(angle), _about_y(lean)),
+            quat=times(about_z(angle), about_y(lean)),
         )
         for angle in angles
-    )
-
-
-def _open_box(size: tuple[float, float, float], wall: float) -> tuple[Piece, ...]:
-    x, y, z = size
-    bottom = Piece(type="box", size=(x / 2, y / 2, wall / 2), pos=(0.0, 0.0, wall / 2))
-    sides = [
-        Piece(type="box", size=(wall / 2, y / 2, z / 2), pos=(side * (x - wall) / 2, 0.0, z / 2))
-        for side in (-1, 1)
-    ] + [
-        Piece(type="box", size=(x / 2, wall / 2, z / 2), pos=(0.0, side * (y - wall) / 2, z / 2))
-        for side in (-1, 1)
-    ]
-    return (bottom, *sides)
-
-
-def _about_z(angle: float) -> Quaternion:
-    return math.cos(angle / 2), 0.0, 0.0, math.sin(angle / 2)
-
-
-def _about_y(angle: float) -> Quaternion:
-    return math.cos(angle / 2), 0.0, math.sin(angle / 2), 0.0
-
-
-def _times(a: Quaternion, b: Quaternion) -> Quaternion:
-    (aw, ax, ay, az), (bw, bx, by, bz) = a, b
-    return (
-        aw * bw - ax * bx - ay * by - az * bz,
-        aw * bx + ax * bw + ay * bz - az * by,
-        aw * by - ax * bz + ay * bw + az * bx,
-        aw * bz + ax * by - ay * bx + az * bw,
     )

@@ -1,15 +1,18 @@
 """The physics of one task: where everything stands, and one control step after another."""
 
 import copy
+from collections.abc import Mapping
 
 import mujoco
 import numpy as np
 from jaxtyping import Float64
 
 from sim_envs.droid.control import Control, arm_target, gripper_target
+from sim_envs.droid.pieces import Drive
 from sim_envs.droid.placement import Placement, draw
 from sim_envs.droid.robot import ARM_JOINTS, FINGER_JOINT, GRIPPER_CLOSED
-from sim_envs.droid.scene import PHYSICS_STEPS, build_model, upright_quaternion
+from sim_envs.droid.scene import PHYSICS_STEPS, build_model, part_name, upright_quaternion
+from sim_envs.droid.shapes import Articulated
 from sim_envs.droid.task_file import ObjectConfig, TaskConfig
 from sim_envs.droid.varied_scene import VariedScene
 from sim_envs.world import PhysicsError
@@ -51,7 +54,9 @@ class Station:
         self.qpos = np.array([self.model.joint(name).qposadr[0] for name in ARM_JOINTS])
         self.dof = np.array([self.model.joint(name).dofadr[0] for name in ARM_JOINTS])
         self._finger = int(self.model.joint(FINGER_JOINT).qposadr[0])
+        self._drives = _drives(task, self.model)
         self._gripper_target = 0.0
+        self._begun: float | None = None
 
     @property
     def joints(self) -> Float64[np.ndarray, " 7"]:
@@ -75,17 +80,21 @@ class Station:
         return twin
 
     def reset(self, *, init_id: int, seed: int, settle_steps: int) -> None:
-        """Put arm and objects where the initial state has them, and hold still for a while."""
+        """Put arm and objects where the initial state has them, and hold still for a while.
+
+        Only then do the drives of what moves by itself start, or wait for their delay.
+        """
         mujoco.mj_resetData(self.model, self.data)
         if self._varied is not None:
             self._varied.apply(self.data, init_id=init_id, seed=seed)
         for name, place in draw(self.task, init_id=init_id, seed=seed).items():
             self._put(name, self.task.objects[name], place)
         self.data.qpos[self.qpos] = RESET_JOINTS
-        self._gripper_target = 0.0
+        self._gripper_target, self._begun = 0.0, None
         mujoco.mj_forward(self.model, self.data)
         for _ in range(settle_steps):
             self._drive(RESET_JOINTS, 0.0)
+        self._begun = self.data.time
 
     def step(self, action: Float64[np.ndarray, " 8"]) -> None:
         """One control step.
@@ -100,6 +109,9 @@ class Station:
         self._gripper_target = gripper_target(gripper, self._gripper_target, self.gripper)
         self.data.ctrl[:7] = arm
         self.data.ctrl[7] = self._gripper_target * GRIPPER_CLOSED
+        for motor, drive in self._drives.items():
+            runs = self._begun is not None and self.data.time - self._begun >= drive.delay
+            self.data.ctrl[motor] = drive.target if runs else 0.0
         mujoco.mj_step(self.model, self.data, PHYSICS_STEPS)
         if any(self.data.warning[kind].number for kind in _DIVERGED):
             raise PhysicsError(f"MuJoCo's state diverged in task {self.task.name}")
@@ -110,7 +122,7 @@ class Station:
 
     def _put(self, name: str, thing: ObjectConfig, place: Placement) -> None:
         turned = upright_quaternion(place.yaw, lying=thing.lying)
-        at = np.array([place.x, place.y, 0.0])
+        at = np.array([place.x, place.y, place.z])
         if thing.lying:  # its underside is at the rear end, its axis half its width above the table
             length, radius = thing.shape.extent[2], thing.shape.extent[0] / 2
             at += np.array([-np.cos(place.yaw) * length / 2, -np.sin(place.yaw) * length / 2, radius])
@@ -119,3 +131,14 @@ class Station:
             self.model.body_pos[body], self.model.body_quat[body] = at, turned
         else:
             self.data.joint(name).qpos[:] = [*at, *turned]
+
+
+def _drives(task: TaskConfig, model: mujoco.MjModel) -> Mapping[int, Drive]:
+    """The drives of a task's objects, by the number of their motor."""
+    return {
+        int(model.actuator(part_name(name, part)).id): part.drive
+        for name, thing in task.objects.items()
+        if isinstance(thing.shape, Articulated)
+        for part in thing.shape.parts()
+        if part.drive is not None
+    }

@@ -11,7 +11,18 @@ from pydantic import Field, model_validator
 from configs.errors import UsageError, unknown
 from configs.load import check
 from configs.schema import Name, Preset
-from sim_envs.droid.shapes import DrawerShape, MarkShape, Shape, Vessel, footprint
+from sim_envs.droid.machines import RampShape
+from sim_envs.droid.shapes import (
+    Articulated,
+    DrawerShape,
+    LineShape,
+    Machine,
+    Painted,
+    Shape,
+    SphereShape,
+    Vessel,
+    footprint,
+)
 
 NEAREST, FARTHEST = 0.28, 0.72
 """How far (m) from the robot's axis something may stand to be reached from above."""
@@ -27,17 +38,22 @@ class ObjectConfig(Preset):
         shape: What it is made of.
         mass: kg.
         friction: Sliding friction coefficient; two things that touch have the greater one.
+        rolling: Rolling friction, m, whatever it rolls on; by default 0.001, or that of the other if greater.
+            If given, its own sliding friction counts alone, too.
         color: Red, green, blue.
-        x: Range of its middle in the robot's base frame, m: forwards.
+        carrier: The conveyor, turntable or ramp that carries it at the beginning; the table by default.
+        x: Range of its middle in the robot's base frame, or in that of what carries it, m: forwards.
         y: Likewise: to the left.
-        yaw: Range of its rotation about the vertical, degrees.
+        yaw: Likewise: range of its rotation about the vertical, degrees.
         lying: Whether it lies on its side, its axis along its x.
     """
 
     shape: Shape
     mass: float = Field(default=0.05, gt=0, le=2)
     friction: float = Field(default=0.8, gt=0, le=2)
+    rolling: float | None = Field(default=None, gt=0, le=0.01)
     color: tuple[Channel, Channel, Channel] = (0.6, 0.6, 0.6)
+    carrier: Name | None = None
     x: Range
     y: Range
     yaw: Range = (0.0, 0.0)
@@ -48,6 +64,8 @@ class ObjectConfig(Preset):
         for name, (low, high) in (("x", self.x), ("y", self.y), ("yaw", self.yaw)):
             if not (math.isfinite(low) and math.isfinite(high) and low <= high):
                 raise ValueError(f"`{name}` is {[low, high]}: give the least and the most, finite")
+        if self.carrier is not None:
+            return self  # within reach of it, see `TaskConfig`
         distances = [math.hypot(x, y) for x in self.x for y in (*self.y, *_crossing(self.y))]
         if min(distances) < NEAREST or max(distances) > FARTHEST:
             raise ValueError(
@@ -59,7 +77,7 @@ class ObjectConfig(Preset):
     @property
     def stands_fast(self) -> bool:
         """Whether it cannot be moved."""
-        return isinstance(self.shape, DrawerShape | MarkShape)
+        return isinstance(self.shape, Articulated | Painted)
 
     @property
     def footprint(self) -> float:
@@ -92,6 +110,7 @@ class OnCriterion(Preset):
         target: On what.
         share: How much of its outline.
         let_go: Whether the gripper has to be open.
+        for_s: How long all of it has to last without a break, s.
     """
 
     kind: Literal["on_top"]
@@ -99,6 +118,7 @@ class OnCriterion(Preset):
     target: str
     share: float = Field(default=0.8, gt=0, le=1)
     let_go: bool = True
+    for_s: float = Field(default=0.0, ge=0, le=5)
 
 
 class InsideCriterion(Preset):
@@ -124,8 +144,33 @@ class UprightCriterion(Preset):
     object: str
 
 
+class StoppedCriterion(Preset):
+    """An object that has been under way is at rest, and has not crossed a line.
+
+    Attributes:
+        object: What is to be stopped.
+        line: It is still on the side of it where it was at the beginning.
+        moved: How far (m) from where it was at the beginning it must have come.
+        slower: Speed (m/s) below which it is at rest.
+        for_s: How long it has to be, s.
+    """
+
+    kind: Literal["stopped"]
+    object: str
+    line: str
+    moved: float = Field(default=0.1, gt=0)
+    slower: float = Field(default=0.02, gt=0)
+    for_s: float = Field(default=0.5, ge=0, le=5)
+
+
 Criterion = Annotated[
-    ReachCriterion | LiftCriterion | OnCriterion | InsideCriterion | OpenedCriterion | UprightCriterion,
+    ReachCriterion
+    | LiftCriterion
+    | OnCriterion
+    | InsideCriterion
+    | OpenedCriterion
+    | UprightCriterion
+    | StoppedCriterion,
     Field(discriminator="kind"),
 ]
 
@@ -158,16 +203,40 @@ class TaskConfig(Preset):
 
     @model_validator(mode="after")
     def _is_consistent(self) -> "TaskConfig":
-        for criterion in self.rubric:
-            problem = self._unknown_name(criterion) or self._misfit(criterion)
+        problems = [self._unfit_carrier(name) for name in self.objects]
+        problems += [self._unknown_name(each) or self._misfit(each) for each in self.rubric]
+        for problem in problems:
             if problem is not None:
                 raise ValueError(problem)
         return self
+
+    def _unfit_carrier(self, name: str) -> str | None:
+        """What is wrong with what carries an object; None if nothing is."""
+        thing = self.objects[name]
+        if thing.carrier is None:
+            return None
+        if thing.carrier not in self.objects:
+            return str(unknown(f"`carrier` of object {name!r}:", thing.carrier, self.objects))
+        shape, problem = self.objects[thing.carrier].shape, None
+        if not isinstance(shape, Machine):
+            problem = "only a conveyor, turntable or ramp carries"
+        elif thing.stands_fast or thing.lying:
+            problem = "what is carried stands, and can be moved"
+        elif isinstance(shape, RampShape) and not isinstance(thing.shape, SphereShape):
+            problem = f"only a sphere rolls, not a {thing.shape.kind}"
+        elif any(
+            max(map(abs, span)) > side / 2
+            for span, side in zip((thing.x, thing.y), shape.extent, strict=False)
+        ):
+            problem = f"x {list(thing.x)} and y {list(thing.y)} are beside it; 0 is its middle"
+        return problem and f"{name!r} is on {thing.carrier!r}, a {shape.kind}: {problem}"
 
     def _unknown_name(self, criterion: Criterion) -> str | None:
         named = [criterion.object]
         if isinstance(criterion, OnCriterion | InsideCriterion):
             named.append(criterion.target)
+        if isinstance(criterion, StoppedCriterion):
+            named.append(criterion.line)
         missing = [name for name in named if name not in self.objects]
         what = f"object in criterion `{criterion.kind}`:"
         return str(unknown(what, missing[0], self.objects)) if missing else None
@@ -179,6 +248,10 @@ class TaskConfig(Preset):
             target = self.objects[criterion.target].shape
             what = f"nothing can be inside {criterion.target!r}, a {target.kind}: take a bowl, mug or bin"
             return None if isinstance(target, Vessel) else what
+        if isinstance(criterion, StoppedCriterion):
+            line = self.objects[criterion.line].shape
+            what = f"{criterion.line!r} is a {line.kind}: only a line can be crossed"
+            return None if isinstance(line, LineShape) else what
         if isinstance(criterion, OpenedCriterion):
             if not isinstance(shape, DrawerShape):
                 return f"{criterion.object!r} is a {shape.kind}: only a drawer is opened"

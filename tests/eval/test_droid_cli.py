@@ -1,4 +1,4 @@
-"""`python -m eval.droid`: policies with DROID's conventions play on its station; others are refused at once."""
+"""`python -m eval.droid`: policies with DROID's conventions play on its station, others are refused."""
 
 import json
 

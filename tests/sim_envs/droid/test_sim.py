@@ -94,12 +94,12 @@ def test_a_cube_is_grasped_lifted_and_let_go(open_droid):
     """By hand-written waypoints: over it, down, closed, up; and it falls when the gripper opens."""
     sim = begun(open_droid, control=POSITION)
     grasp, above = np.zeros(7), np.zeros(7)
-    from sim_envs.droid.expert import _descent, _down, _reach, _solved
+    from sim_envs.droid.waypoints import descent, down_at, reach_of, solved
 
     cube = sim.rubric.pose("cube")
     closing = np.arctan2(cube.rotation[1, 0], cube.rotation[0, 0]) + np.pi / 2
-    poses = _descent(_down(cube.middle, 0.025, closing))
-    path = _solved(_reach(sim.station), poses, sim.station.model.body("cube").id)
+    poses = descent(down_at(cube.middle, 0.025, closing))
+    path = solved(reach_of(sim.station), poses, sim.station.model.body("cube").id)
     above, grasp = path[0], path[-1]
     for joints in path:
         sim.advance(np.tile([*joints, 0], (12, 1)))

@@ -58,7 +58,7 @@ def played(sim, *, until=lambda: False):
 
 
 def set_drawer(sim, way):
-    sim.station.data.joint("cabinet_slide").qpos[0] = way
+    sim.station.data.joint("cabinet_drawer").qpos[0] = way
     sim.advance(STILL)
 
 

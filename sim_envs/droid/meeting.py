@@ -1,0 +1,106 @@
+"""Where things that move by themselves will be, and how long the expert's arm takes to get there."""
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Float64
+
+from sim_envs.droid.control import GRIPPER_SPEED
+from sim_envs.droid.machines import ConveyorShape, RampShape, TurntableShape
+from sim_envs.droid.rubric import Rubric
+from sim_envs.droid.station import Station
+
+FASTEST = 0.9
+"""Greatest velocity (rad/s) of a joint that the expert asks for."""
+
+_PASSING, _SETTLING = 0.2, 1.0
+"""Seconds that the arm takes beyond those that its joints take at full speed: at each waypoint, and once."""
+
+_STEP, _WITHIN = 0.25, 12.0
+"""Seconds between the times at which a moving thing may be met, and from the earliest of them to the last."""
+
+_OPENING = 0.085
+"""Of the gripper, m."""
+
+_OFF = 0.005
+"""What is so far (m) below the top of what carried it is no longer carried."""
+
+Vector3 = Float64[np.ndarray, " 3"]
+Joints = Float64[np.ndarray, " 7"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Ride:
+    """How an object moves while nobody touches it.
+
+    Attributes:
+        velocity: m/s.
+        rate: rad/s, about a vertical axis.
+        axis: Where that axis is, m.
+    """
+
+    velocity: Vector3
+    rate: float
+    axis: Vector3
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it stands still."""
+        return not self.velocity.any() and self.rate == 0
+
+    def after(self, point: Vector3, seconds: float) -> Vector3:
+        """Where a point (m) of the object will be."""
+        cos, sin = math.cos(self.rate * seconds), math.sin(self.rate * seconds)
+        turned = np.array([[cos, -sin, 0.0], [sin, cos, 0.0], [0.0, 0.0, 1.0]])
+        return self.axis + turned @ (point - self.axis) + seconds * self.velocity
+
+    def velocity_at(self, point: Vector3) -> Vector3:
+        """Velocity (m/s) of a point of the object."""
+        return self.velocity + self.rate * np.array([self.axis[1] - point[1], point[0] - self.axis[0], 0.0])
+
+    def times(self, earliest: float) -> Sequence[float]:
+        """When to meet it, in seconds from now: once if it stands still."""
+        return (earliest,) if self.is_over else tuple(np.arange(earliest, earliest + _WITHIN, _STEP))
+
+
+def ride_of(station: Station, name: str) -> Ride:
+    """How an object moves; by its carrier's nominal speed, for which the drive only needs milliseconds."""
+    still = Ride(velocity=np.zeros(3), rate=0.0, axis=np.zeros(3))
+    carrier = station.task.objects[name].carrier
+    if carrier is None:
+        return still
+    rubric, shape = Rubric(station.task, station.data), station.task.objects[carrier].shape
+    pose = rubric.pose(carrier)
+    below = rubric.pose(name).low[2]
+    match shape:
+        case ConveyorShape() if below > shape.size[2] - _OFF:
+            return dataclasses.replace(still, velocity=shape.speed * pose.rotation[:, 0])
+        case TurntableShape() if below > shape.height - _OFF:
+            return dataclasses.replace(still, rate=math.radians(shape.turn_rate), axis=pose.position)
+        case _:
+            return still
+
+
+def course_of(station: Station, name: str) -> tuple[Vector3, Vector3]:
+    """Where (m) and in which direction something leaves the ramp that it is on."""
+    carrier = station.task.objects[name].carrier
+    assert carrier is not None
+    shape = station.task.objects[carrier].shape
+    assert isinstance(shape, RampShape)
+    pose = Rubric(station.task, station.data).pose(carrier)
+    way = pose.rotation[:, 0]
+    return pose.position + way * shape.size[0] / 2, way
+
+
+def closing_time(width: float) -> float:
+    """Seconds that the open gripper takes until it touches something of that width (m)."""
+    return max(0.0, 1 - width / _OPENING) / GRIPPER_SPEED
+
+
+def duration(path: Sequence[Joints]) -> float:
+    """Seconds that the arm takes along some joint positions (rad), the first being where it is."""
+    ways = [float(np.abs(after - before).max()) for before, after in itertools.pairwise(path)]
+    return sum(ways) / FASTEST + len(ways) * _PASSING + _SETTLING

@@ -1,0 +1,264 @@
+"""What the expert does for a task, where and when: pick something up and put it down, or bar a ball's way."""
+
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from jaxtyping import Float64
+
+from configs.errors import UsageError
+from sim_envs.droid.meeting import closing_time, course_of, duration, ride_of
+from sim_envs.droid.rubric import ObjectPose, Rubric
+from sim_envs.droid.shapes import BananaShape, BinShape, BoxShape, Shape, Vessel, footprint
+from sim_envs.droid.station import RESET_JOINTS, Station
+from sim_envs.droid.task_file import (
+    InsideCriterion,
+    LiftCriterion,
+    OnCriterion,
+    ReachCriterion,
+    StoppedCriterion,
+    TaskConfig,
+)
+from sim_envs.droid.waypoints import (
+    JointWaypoint,
+    TimedGrasp,
+    descent,
+    down_at,
+    hand_of,
+    pick,
+    place,
+    reach_of,
+    rise,
+    solved,
+)
+from sim_envs.scripted.kinematics import Reach
+from sim_envs.scripted.poses import Pose
+
+_WIDEST = 0.078
+"""What the gripper takes between its fingers, m."""
+
+_LOWEST = 0.021
+"""Height (m) of the grip site at which closed fingertips keep off the table."""
+
+_BELOW_TOP = 0.03
+"""How far (m) below the top of a tall thing it is grasped."""
+
+_DROP = 0.004
+"""Height (m) from which something is let go onto a target."""
+
+_INTO = 0.3
+"""Share of a vessel's depth that something is lowered into it."""
+
+_UNDER_WAY = 4.0
+"""Seconds from having grasped something to being over the place to put it, at most."""
+
+_FINGER = 0.03
+"""Room (m) that a finger takes up in the way of what comes in between them."""
+
+_OBLIQUE = 0.5
+"""Cosine of the angle to its way that the fingers may close in upon a moving thing."""
+
+_HELD = 0.045
+"""Something between the fingers is held if its middle is so close (m) to the grip site."""
+
+_CLOSED_ON_SOMETHING = (0.1, 0.95)
+"""Position of the gripper (0 open, 1 closed) with something between the fingers."""
+
+_LOST = 0.07
+"""Something has been dropped, or never grasped, if its middle is farther (m) from the grip site."""
+
+_BAR_HEIGHT = 0.035
+"""Height (m) of the grip site that bars the way of a ball."""
+
+_BEFORE_LINE = (0.12, 0.17, 0.22, 0.27, 0.32)
+"""Where (m before the line) it may do so, best first."""
+
+
+Carry = InsideCriterion | OnCriterion
+Move = Carry | StoppedCriterion
+
+
+def moves(task: TaskConfig) -> tuple[Move, ...]:
+    """What is to be put where, or stopped.
+
+    Raises:
+        UsageError: Something else is asked for, or a thing is too wide to be grasped.
+    """
+    found = tuple(each for each in task.rubric if isinstance(each, Move))
+    others = {
+        each.kind for each in task.rubric if not isinstance(each, Move | ReachCriterion | LiftCriterion)
+    }
+    wide = [each.object for each in _carried(task) if _width(task.objects[each.object].shape) > _WIDEST]
+    if others or wide or not found:
+        reason = f"{wide[0]!r} is too wide" if wide else f"{', '.join(sorted(others))} is beyond it"
+        raise UsageError(
+            f"the expert picks and places, and cannot do task {task.name}: {reason}; choose another policy"
+        )
+    return found
+
+
+def _carried(task: TaskConfig) -> tuple[Carry, ...]:
+    return tuple(each for each in task.rubric if isinstance(each, Carry))
+
+
+def _width(shape: Shape) -> float:
+    """What has to fit between the fingers, m."""
+    return 2 * shape.radius if isinstance(shape, BananaShape) else min(shape.extent[:2])
+
+
+def planned(station: Station, move: Move) -> Iterator[JointWaypoint]:
+    """The waypoints of one move, from where everything is now.
+
+    Raises:
+        UsageError: The arm cannot reach them.
+    """
+    return _bar(station, move) if isinstance(move, StoppedCriterion) else _carry(station, move)
+
+
+def _carry(station: Station, move: Carry) -> Iterator[JointWaypoint]:
+    """Pick a thing up and put it down; what moves is met where it will be."""
+    rubric, reach = Rubric(station.task, station.data), reach_of(station)
+    thing, target = rubric.pose(move.object), rubric.pose(move.target)
+    height = max(_LOWEST, min(thing.middle[2], thing.high[2] - _BELOW_TOP))
+    middle, along = _spot(station.task, move, target)
+    hand = hand_of(station)
+    held = _is_held(station, hand, thing)
+    for grasp in [_held_grasp(hand)] if held else _grasps(station, reach, move.object, height):
+        closing = grasp.closing
+        over = _release_height(station.task, move, target) + float(grasp.pose.position[2] - thing.low[2])
+        turned = closing if along is None else _nearest(closing - _heading(thing) + along)
+        ride = ride_of(station, move.target)
+        for seconds in ride.times(grasp.lifted + _UNDER_WAY):
+            drop = down_at(ride.after(middle, seconds), over, turned)
+            if reach.along(descent(drop), start=RESET_JOINTS) is not None:
+                yield from rise(reach, hand, grip=float(held))
+                if not held:
+                    yield from pick(reach, grasp, station.model.body(move.object).id)
+                yield from place(reach, drop, None if ride.is_over else station.data.time + seconds)
+                return
+    raise UsageError(
+        f"the expert cannot reach {move.object!r} and {move.target!r} of task {station.task.name}"
+    )
+
+
+def is_done(station: Station, move: Move) -> bool:
+    """Whether a thing lies where it belongs, in whatever way it got there. Barring a way never ends."""
+    return isinstance(move, Carry) and Rubric(station.task, station.data).holds(move, gripper=0.0)
+
+
+def has_lost(station: Station, move: Carry, goal: JointWaypoint) -> bool:
+    """Whether the hand is on its way with something that it does not have."""
+    if goal.grip == 0.0 or goal.grips:
+        return False
+    thing = Rubric(station.task, station.data).pose(move.object)
+    return float(np.linalg.norm(hand_of(station).position - thing.middle)) > _LOST
+
+
+def _is_held(station: Station, hand: Pose, thing: ObjectPose) -> bool:
+    near = float(np.linalg.norm(hand.position - thing.middle)) < _HELD
+    return near and _CLOSED_ON_SOMETHING[0] < station.gripper < _CLOSED_ON_SOMETHING[1]
+
+
+def _held_grasp(hand: Pose) -> TimedGrasp:
+    closing = math.atan2(hand.rotation[1, 0], hand.rotation[0, 0])
+    return TimedGrasp(pose=hand, closing=closing, closes=None, lifted=0.0)
+
+
+def _bar(station: Station, move: StoppedCriterion) -> Iterator[JointWaypoint]:
+    """Bring the open hand down across the way of a ball, as near to the line as it can, and wait there."""
+    start, way = course_of(station, move.object)
+    line, reach = Rubric(station.task, station.data).pose(move.line), reach_of(station)
+    across = line.rotation[:, 0]
+    length = float((line.position - start) @ across / (way @ across))
+    closings = _least_turn([math.atan2(way[1], way[0]) + math.pi / 2])
+    for before in _BEFORE_LINE:
+        for closing in closings:
+            there = down_at(start + (length - before) * way, _BAR_HEIGHT, closing)
+            joints = reach.along([there], start=RESET_JOINTS)
+            if joints is not None:
+                yield JointWaypoint(joints=joints, grip=0.0, not_before=math.inf)
+                return
+    raise UsageError(f"the expert cannot reach the way of {move.object!r} of task {station.task.name}")
+
+
+def _grasps(station: Station, reach: Reach, name: str, height: float) -> Iterator[TimedGrasp]:
+    """Grasps that can be reached in time, earliest first."""
+    thing, shape = Rubric(station.task, station.data).pose(name), station.task.objects[name].shape
+    ride, beside = ride_of(station, name), station.model.body(name).id
+    now, takes = station.data.time, closing_time(_width(shape))
+    for seconds in ride.times(0.0):
+        middle = ride.after(thing.middle, seconds)
+        velocity = ride.velocity_at(middle)
+        speed = float(np.linalg.norm(velocity))
+        closings = _closing_angles(shape, _heading(thing) + ride.rate * seconds)
+        if speed > 0:
+            closings = _across(closings, math.atan2(velocity[1], velocity[0]))
+        for closing in closings:
+            pose = down_at(middle, height, closing)
+            down = reach.along(descent(pose), start=RESET_JOINTS, beside=beside)
+            if down is None:
+                continue
+            arrives = duration([station.joints, *solved(reach, descent(pose), beside)])
+            if speed == 0:
+                yield TimedGrasp(pose=pose, closing=closing, closes=None, lifted=arrives + takes)
+            elif arrives < seconds - max(takes, (footprint(shape) + _FINGER) / speed):
+                closes = now + seconds - takes
+                yield TimedGrasp(pose=pose, closing=closing, closes=closes, lifted=seconds)
+
+
+def _release_height(task: TaskConfig, move: InsideCriterion | OnCriterion, target: ObjectPose) -> float:
+    """Height (m) of the underside of a thing when it is let go."""
+    shape = task.objects[move.target].shape
+    if isinstance(move, InsideCriterion):
+        assert isinstance(shape, Vessel)
+        opening = shape.opening
+        return float(target.position[2]) + opening.rim - _INTO * (opening.rim - opening.floor)
+    return float(target.high[2]) + _DROP
+
+
+def _spot(
+    task: TaskConfig, move: InsideCriterion | OnCriterion, target: ObjectPose
+) -> tuple[Float64[np.ndarray, " 3"], float | None]:
+    """Where on a target to put something, m, and the direction (rad) that a long thing is to have there.
+
+    What goes into one bin is spread along it.
+    """
+    shape = task.objects[move.target].shape
+    if not isinstance(shape, BinShape):
+        return target.middle, None
+    axis = int(shape.size[1] > shape.size[0])
+    along = target.rotation[:, axis]
+    names = [each.object for each in _carried(task) if each.target == move.target]
+    room = shape.size[axis] * 0.3
+    offset = room * (names.index(move.object) - (len(names) - 1) / 2)
+    is_long = isinstance(task.objects[move.object].shape, BananaShape)
+    return target.middle + offset * along, math.atan2(along[1], along[0]) if is_long else None
+
+
+def _heading(pose: ObjectPose) -> float:
+    return math.atan2(pose.rotation[1, 0], pose.rotation[0, 0])
+
+
+def _nearest(angle: float) -> float:
+    """Of two opposite directions (rad) of closing fingers the one with the least turn of the wrist."""
+    return angle % math.pi
+
+
+def _closing_angles(shape: Shape, heading: float) -> list[float]:
+    """Directions (rad) in which the fingers may close, least turn of the wrist first."""
+    if isinstance(shape, BananaShape):
+        return _least_turn([heading + math.pi / 2])
+    if isinstance(shape, BoxShape):
+        return _least_turn([heading + math.pi / 2 * turn for turn in (0, 1) if shape.size[turn] <= _WIDEST])
+    return _least_turn([math.pi / 2 + math.radians(turn) for turn in (0, 30, -30, 60, -60, 90)])
+
+
+def _least_turn(angles: Sequence[float]) -> list[float]:
+    """Directions (rad) in which fingers may close, and their opposites, least turn of the wrist first."""
+    turns = [(angle + turn + math.pi) % (2 * math.pi) - math.pi for angle in angles for turn in (0, math.pi)]
+    return sorted(turns, key=lambda angle: abs(angle - math.pi / 2))
+
+
+def _across(closings: Sequence[float], way: float) -> list[float]:
+    """Those directions that leave a thing free to come in between the fingers."""
+    return [angle for angle in closings if abs(math.cos(angle - way)) < _OBLIQUE]

@@ -1,0 +1,146 @@
+"""The arm's ways as joint positions: down to a pose and back, to pick up, to put down."""
+
+import dataclasses
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from jaxtyping import Float64
+
+from sim_envs.droid.meeting import Joints
+from sim_envs.droid.robot import ARM_JOINTS, FINGER_JOINT, GRIP_SITE, MIMICS
+from sim_envs.droid.station import RESET_JOINTS, Station
+from sim_envs.scripted.kinematics import Arm, Reach
+from sim_envs.scripted.poses import Pose
+
+_TRAVEL = 0.18
+"""Height (m) of the grip site above the table on the way."""
+
+_ABOVE = 0.14
+"""How far (m) above the place where it grasps or lets go the hand comes and goes, at least."""
+
+_NEAR, _BY = 0.012, 0.06
+"""A waypoint is passed when all joints are so close, rad: where it matters, and on the way."""
+
+_HOVER, _LOWERING = 0.03, 0.8
+"""Where something waits above (m) what comes under it, and how long (s) it takes from there."""
+
+_LETTING_GO = 0.4
+"""Seconds that the gripper takes to let go of something that it squeezes."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class JointWaypoint:
+    """Where the arm goes next.
+
+    Attributes:
+        joints: Of the arm, rad.
+        grip: Command to the gripper on the way.
+        near: How close (rad) all joints have to come.
+        grips: Whether to wait there until the gripper has stopped.
+        not_before: Simulated time (s) until which to wait there.
+    """
+
+    joints: Joints
+    grip: float
+    near: float = _BY
+    grips: bool = False
+    not_before: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TimedGrasp:
+    """Where and when to grasp.
+
+    Attributes:
+        pose: Of the grip site.
+        closing: Direction (rad) in which the fingers close.
+        closes: Simulated time (s) at which they begin to; None if it does not matter.
+        lifted: When the thing is in the hand, s from now.
+    """
+
+    pose: Pose
+    closing: float
+    closes: float | None
+    lifted: float
+
+
+def hand_of(station: Station) -> Pose:
+    """The pose of the grip site now."""
+    site = station.data.site(GRIP_SITE)
+    return Pose(position=site.xpos.copy(), rotation=site.xmat.reshape(3, 3).copy())
+
+
+def rise(reach: Reach, hand: Pose, *, grip: float) -> Iterator[JointWaypoint]:
+    """Straight up from among the things on the table, unless the hand is above them."""
+    above = reach.along([hand.at_height(_TRAVEL)]) if hand.position[2] < _TRAVEL - 0.04 else None
+    if above is not None:
+        yield JointWaypoint(joints=above, grip=grip)
+
+
+def pick(reach: Reach, grasp: TimedGrasp, beside: int) -> Iterator[JointWaypoint]:
+    """Down, close at the grasp's time, up; `beside` is the number of the body that may be touched."""
+    path = solved(reach, descent(grasp.pose), beside)
+    for joints in path:
+        yield JointWaypoint(joints=joints, grip=0.0, near=_NEAR if joints is path[-1] else _BY)
+    if grasp.closes is not None:
+        yield JointWaypoint(joints=path[-1], grip=0.0, not_before=grasp.closes)
+    yield JointWaypoint(joints=path[-1], grip=1.0, grips=True)
+    for joints in reversed(path[:-1]):
+        yield JointWaypoint(joints=joints, grip=1.0)
+
+
+def place(reach: Reach, drop: Pose, when: float | None) -> Iterator[JointWaypoint]:
+    """Put down and let go, at a simulated time (s) if there is one."""
+    *way, down = solved(reach, descent(drop), None)
+    for joints in way:
+        yield JointWaypoint(joints=joints, grip=1.0)
+    if when is None:
+        yield JointWaypoint(joints=down, grip=1.0, near=_NEAR)
+    else:
+        (above,) = solved(reach, [drop.at_height(drop.position[2] + _HOVER)], None)
+        yield JointWaypoint(joints=above, grip=1.0, not_before=when - _LETTING_GO - _LOWERING)
+        yield JointWaypoint(joints=down, grip=1.0, not_before=when - _LETTING_GO)
+    yield JointWaypoint(joints=down, grip=0.0, grips=True)
+    yield JointWaypoint(joints=way[0], grip=0.0)
+
+
+def solved(reach: Reach, poses: Sequence[Pose], beside: int | None) -> list[Joints]:
+    """The arm's joints at each of some poses that can be reached one after the other."""
+    path: list[Joints] = []
+    for pose in poses:
+        joints = reach.along([pose], start=path[-1] if path else RESET_JOINTS, beside=beside)
+        assert joints is not None, "the same poses were reached before"
+        path.append(joints)
+    return path
+
+
+def descent(pose: Pose) -> list[Pose]:
+    """From above, in steps of a few centimetres."""
+    height = float(pose.position[2])
+    top = max(_TRAVEL, height + _ABOVE)
+    return [pose.at_height(each) for each in np.linspace(top, height, 2 + math.ceil((top - height) / 0.05))]
+
+
+def down_at(place: Float64[np.ndarray, " 3"], height: float, closing: float) -> Pose:
+    """The grip site over a place, pointing down, its fingers closing along an angle (rad)."""
+    cos, sin = math.cos(closing), math.sin(closing)
+    rotation = np.array([[cos, sin, 0.0], [sin, -cos, 0.0], [0.0, 0.0, -1.0]])
+    return Pose(position=np.array([place[0], place[1], height]), rotation=rotation)
+
+
+def reach_of(station: Station) -> Reach:
+    """For trying poses with open fingers, on a copy of the state."""
+    model = station.model
+    fingers = np.array([model.joint(name).qposadr[0] for name in (FINGER_JOINT, *dict(MIMICS))])
+    arm = Arm(
+        root=int(model.body("link0").id),
+        site=int(model.site(GRIP_SITE).id),
+        qpos=station.qpos,
+        dof=station.dof,
+        fingers=fingers,
+        open=np.zeros(len(fingers)),
+        limits=np.array([model.joint(name).range for name in ARM_JOINTS]),
+        resting=RESET_JOINTS,
+    )
+    return Reach(model, station.data, arm)

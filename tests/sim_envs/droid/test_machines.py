@@ -1,0 +1,214 @@
+"""What moves by itself does so at the speed that its task says, from the beginning of the episode on."""
+
+import math
+
+import numpy as np
+import pytest
+import yaml
+
+from configs.errors import UsageError
+from sim_envs.droid.control import CONTROL_HZ, Control
+from sim_envs.droid.meeting import duration, ride_of
+from sim_envs.droid.sim import DroidSim
+from sim_envs.droid.task_file import TaskConfig, load_task
+
+MOVING = ("take_from_conveyor", "place_on_turntable", "stop_ball")
+STILL = np.zeros((1, 8))
+
+
+def begun(open_droid, task, init_id=0, settle_steps=5):
+    sim = open_droid(task)
+    sim.reset(init_id=init_id, seed=7, settle_steps=settle_steps)
+    return sim
+
+
+def played(sim, name, steps):
+    """Where an object's middle is at every control step of holding still."""
+    places = [sim.rubric.pose(name).middle]
+    for _ in range(steps):
+        sim.advance(STILL)
+        places.append(sim.rubric.pose(name).middle)
+    return np.array(places)
+
+
+def with_shape(name: str, thing: str, **changes: float) -> TaskConfig:
+    """A task that ships, with other numbers in one of its shapes."""
+    content = load_task(name).model_dump()
+    content["objects"][thing]["shape"] |= changes
+    return TaskConfig.model_validate(content)
+
+
+def test_what_rides_on_the_conveyor_keeps_its_speed_and_does_not_shake(open_droid):
+    sim = begun(open_droid, "take_from_conveyor")
+    speed = sim.task.objects["conveyor"].shape.speed
+    places = played(sim, "block", 30)
+    velocities = np.diff(places, axis=0)[1:] * CONTROL_HZ
+    np.testing.assert_allclose(velocities[:, 1], speed, rtol=0.05)
+    assert np.abs(velocities[:, [0, 2]]).max() < 0.01 * speed + 1e-3
+
+
+def test_what_nobody_takes_goes_into_the_box_and_counts_nothing():
+    task = with_shape("take_from_conveyor", "conveyor", speed=0.3)
+    with DroidSim(task, control=Control.JOINT_VELOCITY, image_height=36) as sim:
+        sim.reset(init_id=0, seed=7, settle_steps=5)
+        places = played(sim, "block", 45)
+        shape = task.objects["conveyor"].shape
+        assert places[-1][1] > shape.end, "the conveyor runs along y"
+        assert places[-1][2] < shape.size[2], "it fell from the rollers into the box"
+        assert sim.progress() == 0
+
+
+def test_a_conveyor_that_does_not_run_carries_nothing_away():
+    task = with_shape("take_from_conveyor", "conveyor", speed=0.0)
+    with DroidSim(task, control=Control.JOINT_VELOCITY, image_height=36) as sim:
+        sim.reset(init_id=0, seed=7, settle_steps=5)
+        assert np.ptp(played(sim, "block", 10), axis=0).max() < 1e-3
+
+
+def test_the_turntable_turns_at_its_rate_and_takes_the_saucer_along(open_droid):
+    sim = begun(open_droid, "place_on_turntable")
+    rate = math.radians(sim.task.objects["turntable"].shape.turn_rate)
+    middle = sim.rubric.pose("turntable").middle
+    places = played(sim, "saucer", 30) - middle
+    angles = np.unwrap(np.arctan2(places[:, 1], places[:, 0]))
+    np.testing.assert_allclose(np.diff(angles)[1:] * CONTROL_HZ, rate, rtol=0.05)
+    np.testing.assert_allclose(np.linalg.norm(places[:, :2], axis=1), 0.09, atol=0.001)
+
+
+def test_the_ball_waits_for_its_gate_then_crosses_the_line_and_leaves_the_table(open_droid):
+    sim = begun(open_droid, "stop_ball")
+    delay = round(sim.task.objects["ramp"].shape.delay * CONTROL_HZ)
+    places = played(sim, "ball", delay + 45)
+    assert np.ptp(places[: delay + 1], axis=0).max() < 1e-3
+    line = sim.rubric.pose("line").middle[1]
+    crossed = int(np.argmax(places[:, 1] > line))
+    assert delay + 15 < crossed < delay + 30
+    speed = np.linalg.norm(np.diff(places, axis=0), axis=1)[crossed] * CONTROL_HZ
+    drop = places[0][2] - places[crossed][2]
+    assert speed == pytest.approx(math.sqrt(10 / 7 * 9.81 * drop), rel=0.1), "it rolls without slipping"
+    assert places[-1][2] < -0.1
+    assert sim.progress() == 0
+
+
+@pytest.mark.parametrize("task", MOVING)
+def test_drives_start_when_the_episode_does_not_before(open_droid, task):
+    sim = begun(open_droid, task, settle_steps=0)
+    drawn = {name: sim.rubric.pose(name).middle for name in sim.task.objects}
+    sim = begun(open_droid, task, settle_steps=20)
+    for name, middle in drawn.items():
+        np.testing.assert_allclose(sim.rubric.pose(name).middle, middle, atol=0.002)
+
+
+@pytest.mark.parametrize("task", MOVING)
+def test_trajectories_are_the_same_bytes_after_a_reset_and_on_a_copy(open_droid, task):
+    actions = np.random.default_rng(3).uniform(-1, 1, (6, 8))
+
+    def ended(sim):
+        sim.advance(actions)
+        return sim.station.data.qpos.tobytes()
+
+    sim = begun(open_droid, task, init_id=1)
+    twin = sim.station.copy()
+    for action in actions:
+        twin.step(action)
+    first = ended(sim)
+    assert twin.data.qpos.tobytes() == first
+    assert ended(begun(open_droid, task, init_id=1)) == first
+
+
+def test_a_copy_keeps_a_delay_that_is_under_way(open_droid):
+    sim = begun(open_droid, "stop_ball")
+    played(sim, "ball", 25)
+    twin = sim.station.copy()
+    for _ in range(10):
+        sim.advance(STILL)
+        twin.step(STILL[0])
+    assert twin.data.qpos.tobytes() == sim.station.data.qpos.tobytes()
+    assert twin.data.joint("ramp_gate").qpos[0] > 0.05, "open by now"
+
+
+@pytest.mark.parametrize(("y", "counts"), [(0.10, True), (0.45, False)])
+def test_a_ball_is_stopped_where_it_rests_for_half_a_second_before_the_line(open_droid, y, counts):
+    sim = begun(open_droid, "stop_ball")
+    played(sim, "ball", 9)
+    assert sim.progress() == 0, "at rest, but it has not been under way"
+    ball = sim.station.data.joint("ball")
+    ball.qpos[:3], ball.qvel[:] = [0.6, y, 0.0], 0.0
+    sim.advance(np.tile(STILL, (8, 1)))
+    assert sim.progress() == 0
+    sim.advance(np.tile(STILL, (2, 1)))
+    assert sim.progress() == (0.5 if counts else 0)
+
+
+def test_the_can_has_to_stay_on_the_saucer_for_a_second(open_droid):
+    sim = begun(open_droid, "place_on_turntable")
+    can, away = sim.station.data.joint("can"), sim.station.data.joint("can").qpos.copy()
+    for steps, reached in ((10, 1 / 3), (18, 2 / 3)):  # the saucer is higher than the can has to be lifted
+        can.qpos[:3] = sim.rubric.pose("saucer").middle + np.array([0, 0, 0.005])
+        can.qvel[:] = 0
+        sim.advance(np.tile(STILL, (steps, 1)))
+        assert sim.progress() == pytest.approx(reached)
+        can.qpos[:] = away
+        sim.advance(STILL)
+
+
+@pytest.mark.parametrize(
+    ("task", "thing", "changes", "complaint"),
+    [
+        ("take_from_conveyor", "conveyor", {"speed": 0.5}, "speed is 0.5: .*less than or equal to 0.3"),
+        ("take_from_conveyor", "conveyor", {"speed": -0.1}, "speed is -0.1: .*greater than or equal to 0"),
+        (
+            "place_on_turntable",
+            "turntable",
+            {"turn_rate": 400},
+            "turn_rate is 400: .*less than or equal to 180",
+        ),
+        ("place_on_turntable", "turntable", {"turn_rate": math.nan}, "turn_rate is nan"),
+        ("stop_ball", "ramp", {"angle": 60}, "angle is 60: .*less than or equal to 30"),
+        ("stop_ball", "ramp", {"delay": -1}, "delay is -1: .*greater than or equal to 0"),
+    ],
+)
+def test_a_speed_that_makes_no_sense_is_one_line(tmp_path, task, thing, changes, complaint):
+    content = load_task(task).model_dump(mode="json")
+    content["objects"][thing]["shape"] |= changes
+    file = tmp_path / "task.yaml"
+    file.write_text(yaml.safe_dump(content))
+    with pytest.raises(UsageError, match=complaint) as caught:
+        load_task(str(file))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "complaint"),
+    [
+        ("ball", {"carrier": "rmp"}, "`carrier` of object 'ball': 'rmp'; did you mean 'ramp'"),
+        (
+            "ball",
+            {"carrier": "line"},
+            "'ball' is on 'line', a line: only a conveyor, turntable or ramp carries",
+        ),
+        ("ball", {"shape": {"kind": "box", "size": [0.05] * 3}}, "only a sphere rolls, not a box"),
+        ("ball", {"x": [0.5, 0.5]}, "are beside it; 0 is its middle"),
+        ("line", {"shape": {"kind": "mark", "radius": 0.1}}, "'line' is a mark: only a line can be crossed"),
+    ],
+)
+def test_what_cannot_be_carried_or_crossed_is_one_line(tmp_path, name, changes, complaint):
+    content = load_task("stop_ball").model_dump(mode="json")
+    content["objects"][name] |= changes
+    file = tmp_path / "task.yaml"
+    file.write_text(yaml.safe_dump(content))
+    with pytest.raises(UsageError, match=complaint) as caught:
+        load_task(str(file))
+    assert "\n" not in str(caught.value)
+
+
+def test_the_expert_foresees_where_what_moves_will_be(open_droid):
+    for task, name in (("take_from_conveyor", "block"), ("place_on_turntable", "saucer")):
+        sim = begun(open_droid, task)
+        foreseen = ride_of(sim.station, name).after(sim.rubric.pose(name).middle, 2.0)
+        np.testing.assert_allclose(played(sim, name, 30)[-1], foreseen, atol=0.004)
+
+
+def test_the_expert_takes_longer_along_longer_ways():
+    here, there = np.zeros(7), np.full(7, 0.9)
+    assert duration([here, there]) == pytest.approx(duration([here, here]) + 1.0)
