@@ -26,8 +26,6 @@ from oxygen.serving.scheduler import Mode
 from tests.eval.bench.small import SUBJECT, options
 from tests.oxygen.conftest import SMALL
 
-pytestmark = pytest.mark.usefixtures("compiled_soon")
-
 
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory):
