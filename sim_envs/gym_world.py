@@ -1,8 +1,7 @@
 """Any Gymnasium environment as a world: a suite's YAML says what its numbers mean."""
 
-import contextlib
 import importlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -231,23 +230,18 @@ class GymWorld:
         self._last = action
         limits = self._interface.action.limits
         told = action if limits is None else np.clip(action, *limits)
-        with self._divergence():
+        try:
             self._observed, reward, terminated, truncated, info = self.env.step(
                 np.asarray(told, self.env.action_space.dtype)
             )
+        except self._diverged as error:
+            raise PhysicsError(f"{self._interface.name}: {error}") from error
         if not np.isfinite(self._state()).all():
             raise PhysicsError(f"{self._interface.name}: the state is not finite any more")
         self._solved = self._config.success.holds(
             reward=float(reward), terminated=bool(terminated), info=info
         )
         self._finished = self._solved or bool(terminated) or bool(truncated)
-
-    @contextlib.contextmanager
-    def _divergence(self) -> Iterator[None]:
-        try:
-            yield
-        except self._diverged as error:
-            raise PhysicsError(f"{self._interface.name}: {error}") from error
 
     def _state(self) -> Float64[np.ndarray, " state"]:
         return np.concatenate([self._numbers(part) for part in self._config.state])

@@ -87,13 +87,10 @@ class View:
             model, data, option, self._perturbation, self._camera, mujoco.mjtCatBit.mjCAT_ALL, self.scene
         )
 
-    def hide_unseen(self, *, aspect: float) -> None:
-        """Leave out of the scene what lies wholly outside the picture. It changes no pixel.
+    def hide_unseen(self) -> None:
+        """Leave out of the scene what lies wholly outside a square picture. It changes no pixel.
 
         Nothing is left out where it might show all the same, in a shadow or in a mirror in the picture.
-
-        Args:
-            aspect: The picture's width by its height.
         """
         if self._casts_shadows:
             return
@@ -102,14 +99,14 @@ class View:
             for geom in self.scene.geoms[: self.scene.ngeom]
             if geom.objtype == mujoco.mjtObj.mjOBJ_GEOM and self._radii[geom.objid] > 0
         ]
-        unseen = self._outside(geoms, aspect)
+        unseen = self._outside(geoms)
         if any(geom.reflectance > 0 and not hidden for geom, hidden in zip(geoms, unseen, strict=True)):
             return
         for geom, hidden in zip(geoms, unseen, strict=True):
             if hidden:
                 geom.type = mujoco.mjtGeom.mjGEOM_NONE
 
-    def _outside(self, geoms: Sequence[mujoco.MjvGeom], aspect: float) -> Bool[np.ndarray, " geom"]:
+    def _outside(self, geoms: Sequence[mujoco.MjvGeom]) -> Bool[np.ndarray, " geom"]:
         """Whether the bounding sphere of each geom is beyond a side of the view, or behind the camera."""
         eye, ahead, up = (
             np.mean([getattr(camera, part) for camera in self.scene.camera], axis=0)  # of both eyes
@@ -122,6 +119,6 @@ class View:
         upwards, sideways = np.abs(offsets @ up), np.abs(offsets @ np.cross(ahead, up))
         slope = (camera.frustum_top - camera.frustum_bottom) / 2 / camera.frustum_near
         unseen = depth < -radii
-        for offset, opening in ((upwards, slope), (sideways, slope * aspect)):
-            unseen |= offset > depth * opening + radii * math.hypot(1.0, opening)
+        for offset in (upwards, sideways):
+            unseen |= offset > depth * slope + radii * math.hypot(1.0, slope)
         return unseen

@@ -62,7 +62,8 @@ def check_suite(
         _check_task(suite, task, number)
     rate, declared = suite.protocol.control_hz, suite.interface.action.control_hz
     assert rate == declared, f"the protocol's control_hz is {rate}, the interface's {declared}"
-    _check_description(suite)
+    once, again = (json.dumps(dict(suite.describe("benchmark")), sort_keys=True) for _ in range(2))
+    assert once == again, f"describe() gives {once}, then {again}"
     chosen = [tasks[task_id] for task_id in task_ids]
     suite.check(chosen)
     for task in chosen:
@@ -107,7 +108,7 @@ def check_world(
     player = _Player(world, interface, renders_in_step=renders_in_step)
     first = player.begin(init_ids[0])
     _check_observation(first, interface)
-    _check_observing_changes_nothing(world, first)
+    _assert_same(first, world.observe(), "observe() gives something else when it is called again")
     _check_episodes(player, init_ids)
     if solve is not None:
         _check_success(player, init_ids[0], solve)
@@ -146,9 +147,7 @@ class _Player:
         return [first, self.world.observe()]
 
     def advance(self, actions: Actions) -> Any:
-        if self._renders_in_step:
-            return self.world.advance(actions)
-        with _no_rendering(self.world):
+        with contextlib.nullcontext() if self._renders_in_step else _no_rendering(self.world):
             return self.world.advance(actions)
 
 
@@ -174,11 +173,6 @@ def _check_instruction(suite: Suite, task: Task, ids: InitIds) -> None:
         )
 
 
-def _check_description(suite: Suite) -> None:
-    once, again = (json.dumps(dict(suite.describe("benchmark")), sort_keys=True) for _ in range(2))
-    assert once == again, f"describe() gives {once}, then {again}"
-
-
 def _check_observation(observation: Observation, interface: Interface) -> None:
     declared = interface.observation
     images = observation.images
@@ -198,10 +192,6 @@ def _check_observation(observation: Observation, interface: Interface) -> None:
     )
     assert np.isfinite(state).all(), f"the state is not finite: {state.tolist()}"
     assert observation.language.strip(), "the instruction is empty"
-
-
-def _check_observing_changes_nothing(world: World, first: Observation) -> None:
-    _assert_same(first, world.observe(), "observe() gives something else when it is called again")
 
 
 def _check_episodes(player: _Player, init_ids: Sequence[int]) -> None:

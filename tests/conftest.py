@@ -4,6 +4,7 @@ import gc
 import os
 import re
 import sys
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 
@@ -82,6 +83,16 @@ def golden() -> Path:
     if not path.is_dir():
         _required_or_skip(f"the reference outputs are not at {path}")
     return path
+
+
+@pytest.fixture(scope="module")
+def compiled_soon() -> Iterator[None]:
+    """The module's programs are not optimised, see `tests.oxygen.compiling`."""
+    from tests.oxygen.compiling import compile_soon
+
+    with pytest.MonkeyPatch.context() as patch:
+        compile_soon(patch)
+        yield
 
 
 def pytest_collection_finish() -> None:

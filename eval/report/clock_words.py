@@ -1,5 +1,6 @@
 """A run's clock and waiting rule in words, for headings and captions."""
 
+from configs.schema import RunConfig
 from eval.records.reader import RunIdentity
 
 PAUSED = "paused"
@@ -28,7 +29,7 @@ def say_clock_of(run: RunIdentity) -> str:
     return say_clock(run.clock, run.while_waiting, device=run.clock_device)
 
 
-def clock_label(run: RunIdentity) -> str:
+def clock_label(run: RunIdentity | RunConfig) -> str:
     """A run's clock and waiting rule as options spell them, in one cell."""
     return run.clock if run.clock == PAUSED else f"{run.clock}, {run.while_waiting}"
 

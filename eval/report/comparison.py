@@ -1,7 +1,7 @@
 """Two runs over the same episodes, in pairs: what each solved, how far actions differ, how fast they ran."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from configs.cli import counted
 from configs.errors import UsageError
@@ -182,7 +182,7 @@ def compare_common(run_a: RunFolder, run_b: RunFolder) -> Comparison:
 
 
 def _compare(run_a: RunFolder, run_b: RunFolder, pairs: Sequence[Pair]) -> Comparison:
-    graded = [pair for pair in pairs if _is_graded(pair)]
+    graded = list(filter(_is_graded, pairs))
     if not graded:
         raise UsageError(
             f"{_names(run_a, run_b)} share no graded episode: each of the {len(pairs)} that both have is an "
@@ -263,19 +263,17 @@ def _is_graded(pair: Pair) -> bool:
     return all(episode.outcome is not Outcome.ERROR for episode in pair)
 
 
-def _count(pairs: Iterable[Pair]) -> PairTable:
-    outcomes = [(a.outcome, b.outcome) for a, b in pairs]
-    solved = [
-        (a is Outcome.SUCCESS, b is Outcome.SUCCESS) for a, b in outcomes if Outcome.ERROR not in (a, b)
-    ]
+def _count(pairs: Sequence[Pair]) -> PairTable:
+    graded = filter(_is_graded, pairs)
+    solved = [(a.outcome is Outcome.SUCCESS, b.outcome is Outcome.SUCCESS) for a, b in graded]
     return PairTable(
-        n_episodes=len(outcomes),
+        n_episodes=len(pairs),
         both=solved.count((True, True)),
         only_a=solved.count((True, False)),
         only_b=solved.count((False, True)),
         neither=solved.count((False, False)),
-        n_errors_a=sum(a is Outcome.ERROR for a, _ in outcomes),
-        n_errors_b=sum(b is Outcome.ERROR for _, b in outcomes),
+        n_errors_a=sum(a.outcome is Outcome.ERROR for a, _ in pairs),
+        n_errors_b=sum(b.outcome is Outcome.ERROR for _, b in pairs),
     )
 
 

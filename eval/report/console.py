@@ -12,10 +12,12 @@ from rich.table import Column
 
 from configs.cli import counted
 from configs.errors import UsageError
+from configs.schema import RunConfig
 from eval.metrics.success import Results, graded_only, solved
 from eval.records.run_folders import Run, policy_name
 from eval.records.schema import EpisodeResult, Outcome
 from eval.report.best_video import find_best_video
+from eval.report.clock_words import PAUSED, clock_label
 from eval.report.comparison import compare
 from eval.report.comparison_summary import verdict_lines
 from eval.report.comparison_tables import show
@@ -51,7 +53,7 @@ class Console:
         self._rich.print(
             f"[bold]{self._policy}[/] in mode {modes}, "
             f"{counted(len(plan.keys), 'episode')}{each}"
-            f"{_assets_in_words(plan)} → {escape(self._where())}",
+            f"{_assets_in_words(plan)}{_clock_in_words(runs[0].config)} → {escape(self._where())}",
             soft_wrap=True,
             emoji=False,
         )
@@ -176,6 +178,10 @@ class Console:
 def _assets_in_words(plan: EpisodePlan) -> str:
     names = dict.fromkeys(suite.assets.name for suite in plan.suites.values() if suite.assets)
     return f", assets {escape(', '.join(names))}" if names else ""
+
+
+def _clock_in_words(config: RunConfig) -> str:
+    return "" if config.clock == PAUSED else f", clock {escape(clock_label(config))}"
 
 
 def _rate(results: Sequence[EpisodeResult]) -> str:

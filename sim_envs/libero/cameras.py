@@ -50,7 +50,7 @@ class Cameras:
         # OpenGL's rows run upwards, LIBERO keeps them so, and policies see that turned by 180°: a mirror
         # image in which up is up.
         for view in self._views.values():
-            view.hide_unseen(aspect=1.0)
+            view.hide_unseen()
         return {
             name: np.ascontiguousarray(self._renderer.draw(view.scene)[::-1, ::-1])
             for name, view in self._views.items()

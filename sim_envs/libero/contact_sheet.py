@@ -3,13 +3,13 @@
 python -m sim_envs.libero.contact_sheet docs/standins.jpg --assets PATH standins
 """
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from cyclopts import App
-from PIL import Image, ImageDraw
+from PIL import Image
 
 from configs.cli import Names, run_app
+from sim_envs.contact_sheet import one_below_the_other, sheet, side_by_side
 from sim_envs.libero.assets import AssetSet, find_assets
 from sim_envs.libero.sim import LiberoSim
 from sim_envs.libero.tasks import LiberoTask, get_task
@@ -35,33 +35,13 @@ TASKS = (
 """Between them, every category and every room of the four suites."""
 
 SIZE = 224
-CAPTION = 18
-TASKS_PER_ROW = 2
 
 
 def view(task: LiberoTask, assets: AssetSet) -> Image.Image:
     """What the two cameras see after the settle steps, agent view beside wrist view."""
     with LiberoSim(task, assets=assets, camera_size=SIZE) as sim:
         sim.reset(init_id=0, seed=7, settle_steps=10)
-        images = sim.observe().images
-    pair = Image.new("RGB", (2 * SIZE, SIZE))
-    for column, image in enumerate(images.values()):
-        pair.paste(Image.fromarray(image), (column * SIZE, 0))
-    return pair
-
-
-def sheet(tasks: Sequence[LiberoTask], sets: Sequence[AssetSet]) -> Image.Image:
-    """One tile per task: its views with each of the asset sets, one below the other."""
-    tile = (2 * SIZE, CAPTION + len(sets) * SIZE)
-    rows = -(-len(tasks) // TASKS_PER_ROW)
-    canvas = Image.new("RGB", (TASKS_PER_ROW * tile[0], rows * tile[1]), "white")
-    for number, task in enumerate(tasks):
-        left, top = number % TASKS_PER_ROW * tile[0], number // TASKS_PER_ROW * tile[1]
-        caption = f"{task.suite} {task.task_id}: {' / '.join(assets.name for assets in sets)}"
-        ImageDraw.Draw(canvas).text((left + 4, top + 3), caption, fill="black")
-        for row, assets in enumerate(sets):
-            canvas.paste(view(task, assets), (left, top + CAPTION + row * SIZE))
-    return canvas
+        return side_by_side(sim.observe().images.values())
 
 
 @app.default
@@ -73,7 +53,12 @@ def main(file: Path, /, *, assets: Names = ("standins",)) -> None:
         assets: Asset sets, from top to bottom: folders, or names of sources (standins, download, auto).
     """
     sets = [find_assets(source) for source in assets]
-    sheet([get_task(*key) for key in TASKS], sets).save(file, quality=88)
+    names = " / ".join(each.name for each in sets)
+    tiles = {
+        f"{task.suite} {task.task_id}: {names}": one_below_the_other(view(task, each) for each in sets)
+        for task in (get_task(*key) for key in TASKS)
+    }
+    sheet(tiles).save(file, quality=88)
 
 
 if __name__ == "__main__":

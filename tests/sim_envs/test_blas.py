@@ -33,7 +33,7 @@ def _digest(kernels: str, how: str) -> str:
 
 
 @pytest.mark.skipif(not blas._cpu_can(), reason="this CPU has no AVX-512")
-@pytest.mark.parametrize("start", ["Haswell", "Nehalem"])
+@pytest.mark.parametrize("start", [pytest.param("Haswell", marks=pytest.mark.slow), "Nehalem"])
 def test_products_and_inverses_do_not_depend_on_the_kernels_a_process_starts_with(start: str) -> None:
     reference = _digest(blas.KERNELS, "as it is")
     assert _digest(start, "as it is") != reference

@@ -7,6 +7,7 @@ import pytest
 from cyclopts import App
 
 from configs.cli import run_app
+from sim_envs.droid.contact_sheet import app as droid_sheet
 from sim_envs.gl import choose_backend
 from sim_envs.libero.contact_sheet import app as contact_sheet
 from sim_envs.libero.experts.__main__ import app as experts
@@ -38,6 +39,9 @@ def outcome(app: App, arguments: str, capsys: pytest.CaptureFixture[str]) -> tup
         (rest_poses, "file.json --assets nowhere", "nowhere"),
         (contact_sheet, "sheet.png --assets nowhere", "nowhere"),
         (contact_sheet, "", "file"),
+        (droid_sheet, "", "file"),
+        (droid_sheet, "sheet.png --suit droid_tabletop", "did you mean '--suite'"),
+        (droid_sheet, "sheet.png --suite droid_tabletp", "did you mean 'droid_tabletop'"),
     ],
 )
 def test_bad_input_is_one_line_on_stderr(app, arguments, said, capsys):
@@ -65,6 +69,13 @@ def test_help_says_what_every_option_is_for(app, capsys):
     assert (code, err) == (0, "")
     assert "--assets" in out
     assert "standins" in " ".join(out.split()) or app is verify
+
+
+def test_help_on_droids_sheet_names_its_suite(capsys):
+    code, out, err = outcome(droid_sheet, "--help", capsys)
+    assert (code, err) == (0, "")
+    assert "--suite" in out
+    assert "droid_tabletop" in out
 
 
 def test_the_help_of_what_people_run_needs_no_simulator():

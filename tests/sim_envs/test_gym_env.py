@@ -170,7 +170,10 @@ def test_the_initial_state_is_an_option_else_an_argument_else_chosen_by_the_seed
     assert len({env.reset()[1]["init_id"] for _ in range(50)}) == 10
 
 
-@pytest.mark.parametrize("processes", [{}, {"context": "spawn"}], ids=["sync", "async"])
+@pytest.mark.parametrize(
+    "processes",
+    [pytest.param({}, id="sync"), pytest.param({"context": "spawn"}, id="async", marks=pytest.mark.slow)],
+)
 def test_the_environments_of_a_vector_play_different_initial_states(processes: dict) -> None:
     envs = gymnasium.make_vec(
         REACHER,

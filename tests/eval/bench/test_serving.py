@@ -12,6 +12,8 @@ from oxygen.serving.scheduler import Mode
 from tests.eval.bench.conftest import workload
 from tests.oxygen.conftest import SMALL
 
+pytestmark = pytest.mark.usefixtures("compiled_soon")
+
 SUBJECT = Subject(name="small-for-tests", config=SMALL, weights=0, weights_from="random", prompt_tokens=20)
 QUERIES = 40
 

@@ -22,7 +22,11 @@ from sim_envs.world import EpisodeKey
 from tests.eval.doubles import libero_object, without_physics
 from tests.oxygen.weights.test_weights import save_orbax
 
+pytestmark = pytest.mark.usefixtures("compiled_soon")
+
 KEY = EpisodeKey(suite="libero_object", task_id=0, init_id=0, seed=7)
+SILENT = {"mode": "actions", "language_tasks": ()}
+"""Nothing is said, and nothing compiled for it."""
 
 
 @pytest.fixture(scope="module")
@@ -81,8 +85,8 @@ def actions_of(config: RunConfig) -> np.ndarray:
 
 def test_a_checkpoint_acts_as_the_weights_in_it_with_its_own_statistics(preset, tmp_path):
     """Its weights are random ones, and its actions span half the range: so they are half as large."""
-    random = actions_of(RunConfig(mode="actions", policy=untrained(tmp_path)))
-    trained = actions_of(RunConfig(mode="actions", policy=preset))
+    random = actions_of(RunConfig(policy=untrained(tmp_path), **SILENT))
+    trained = actions_of(RunConfig(policy=preset, **SILENT))
     np.testing.assert_allclose(trained, random / 2, rtol=0, atol=1e-5)
 
 
@@ -106,16 +110,15 @@ def test_what_was_converted_is_a_policy_by_its_folder(preset, tmp_path, capsys):
     assert capsys.readouterr().out.endswith(f"The policy: python -m eval.libero --policy {folder}\n")
     resolved = resolve_policy(RunConfig(policy=str(folder)))
     assert (resolved.policy.name, resolved.policy.embodiment, resolved.tasks) == ("ours", "libero", ())
-    config = {"mode": "actions", "language_tasks": ()}
     np.testing.assert_array_equal(
-        actions_of(RunConfig(policy=str(folder), **config)), actions_of(RunConfig(policy=preset, **config))
+        actions_of(RunConfig(policy=str(folder), **SILENT)), actions_of(RunConfig(policy=preset, **SILENT))
     )
 
 
 def test_random_weights_need_neither_checkpoint_nor_statistics(preset, tmp_path):
-    config = RunConfig(mode="actions", policy=preset, random_weights=True)
+    config = RunConfig(policy=preset, random_weights=True, **SILENT)
     np.testing.assert_array_equal(
-        actions_of(config), actions_of(RunConfig(mode="actions", policy=untrained(tmp_path)))
+        actions_of(config), actions_of(RunConfig(policy=untrained(tmp_path), **SILENT))
     )
 
 
@@ -130,8 +133,8 @@ def test_statistics_may_lie_elsewhere_than_the_weights(preset, tmp_path):
     (tmp_path / "norm_stats.json").write_text(json.dumps(stats))
     file = tmp_path / "other.yaml"
     file.write_text(yaml.safe_dump({**content, "norm_stats": str(tmp_path / "norm_stats.json")}))
-    ours = actions_of(RunConfig(mode="actions", policy=str(file)))
-    np.testing.assert_allclose(ours, 2 * actions_of(RunConfig(mode="actions", policy=preset)), atol=1e-5)
+    ours = actions_of(RunConfig(policy=str(file), **SILENT))
+    np.testing.assert_allclose(ours, 2 * actions_of(RunConfig(policy=preset, **SILENT)), atol=1e-5)
 
 
 def check_on_libero(name: str) -> None:

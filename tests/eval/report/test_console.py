@@ -48,6 +48,17 @@ def test_a_terminal_shows_one_bar_for_all_episodes_with_each_modes_success(
     assert "isolated 100 %, unified –, 4 errors" in last
 
 
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [({}, ""), ({"clock": "fixed:100,250", "while_waiting": "hold"}, ", clock fixed:100,250, hold")],
+)
+def test_the_heading_names_the_clock_unless_it_is_paused(options, named, tmp_path, policy, capsys):
+    run = new_run(tmp_path, CONFIG.model_copy(update={"suites": ("libero_goal",), **options}))
+    evaluate(run)
+    heading = capsys.readouterr().out.splitlines()[0]
+    assert heading.endswith(f"4 episodes, assets none{named} → {run.folder.path}")
+
+
 def test_one_episode_is_no_plural(tmp_path, policy, capsys):
     config = CONFIG.model_copy(
         update={"suites": ("libero_goal",), "task_ids": (0,), "num_trials_per_task": 1}

@@ -63,7 +63,9 @@ def judged(tmp_path_factory):
     "worse",
     [
         pytest.param({"noise": 0.5}, id="noise on actions", marks=pytest.mark.slow),
-        pytest.param({"clock_name": "measured", "thinks_ms": 500.0}, id="a latency of 500 ms"),
+        pytest.param(
+            {"clock_name": "measured", "thinks_ms": 500.0}, id="a latency of 500 ms", marks=pytest.mark.slow
+        ),
         pytest.param({"forgets": 5}, id="one chunk in five is forgotten"),
     ],
 )

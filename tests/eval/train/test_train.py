@@ -19,6 +19,8 @@ from oxygen.weights.card import CARD, RECORD
 from sim_envs.fake import FakeWorld
 from tests.eval.policies.test_policies import KEY, actions_of, policy_of, untrained
 
+pytestmark = pytest.mark.usefixtures("compiled_soon")
+
 
 def moments(size, half_range):
     edges = {"q01": [-half_range] * size, "q99": [half_range] * size}

@@ -27,6 +27,7 @@ from sim_envs.suite import Task
 from sim_envs.world import Advance
 from tests.eval.collect.collecting import FakeSetting, collect
 from tests.eval.doubles import without_physics
+from tests.oxygen.compiling import compile_soon
 from tests.oxygen.training.conftest import MODEL as SMALL
 
 MODEL = dataclasses.replace(SMALL, name="small-for-eval-train", prompt_buckets=(32,))
@@ -55,6 +56,7 @@ def in_a_world_without_physics() -> Iterator[None]:
     """A model that is trained in a moment, and worlds that are solved after seven steps whatever is done."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(PRESETS, MODEL.name, MODEL)
+        compile_soon(patch)
         without_physics(patch, solved_in_seven_steps)
         yield
 
@@ -90,7 +92,8 @@ def command(tmp_path_factory) -> Command:
     demonstrations, side = tmp_path_factory.mktemp("demonstrations"), MODEL.image_size
     assert collect(demonstrations, setting=FakeSetting(image_size=side), image_size=side) == 0
     always = (
-        f"--data {demonstrations} --model {MODEL.name} --steps {STEPS} --batch 8 --save-every 2 --log-every 1"
+        f"--data {demonstrations} --model {MODEL.name} --language-tasks narration --steps {STEPS} --batch 8 "
+        "--save-every 2 --log-every 1"
     )
 
     return Command(tuple(always.split()))

@@ -14,6 +14,7 @@ from configs.errors import UsageError
 from oxygen.model import params
 from oxygen.model.config import PI05_LIBERO, TINY
 from oxygen.model.siglip import Stem
+from tests.oxygen.compiling import COMPILED_SOON
 from tests.oxygen.conftest import SMALL
 
 
@@ -41,8 +42,9 @@ def test_what_a_staged_embedding_sees_of_a_square_depends_on_that_square_alone()
     stem = Stem(config)
     dark = jnp.zeros((1, 16, 16, 3), jnp.float32)
     lit = dark.at[:, 8:, :8].set(1.0)
-    variables = stem.init(jax.random.key(0), dark)
-    changed = np.asarray(stem.apply(variables, lit) != stem.apply(variables, dark)).any(axis=(0, 3))
+    variables = jax.jit(stem.init, compiler_options=COMPILED_SOON)(jax.random.key(0), dark)
+    embed = jax.jit(stem.apply, compiler_options=COMPILED_SOON)
+    changed = np.asarray(embed(variables, lit) != embed(variables, dark)).any(axis=(0, 3))
     assert changed.nonzero()[0].min() == 2
     assert changed.nonzero()[1].max() == 1
 

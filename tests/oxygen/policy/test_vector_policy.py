@@ -28,7 +28,9 @@ from tests.oxygen.serving.scenarios import (
     told,
 )
 
-few_examples = settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+few_examples = settings(
+    max_examples=settings().max_examples // 4, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 
 @pytest.fixture(scope="module", params=["float32", pytest.param("bfloat16", marks=pytest.mark.slow)])

@@ -102,7 +102,10 @@ class SlowArray(DeviceArray):
         return super().block_until_ready()
 
 
-@pytest.mark.parametrize("mode", [Mode.ACTIONS, Mode.UNIFIED, Mode.SHARED, Mode.ISOLATED])
+@pytest.mark.parametrize(
+    "mode",
+    [Mode.ACTIONS, Mode.UNIFIED, pytest.param(Mode.SHARED, marks=pytest.mark.slow), Mode.ISOLATED],
+)
 def test_no_time_contains_what_the_caller_did_between_act_and_settle(observe, mode):
     """In `unified` the device is done long before the caller comes back, and a thread has seen when."""
     policy, latencies_ms = policy_of(SlowRunner(), mode), []

@@ -1,7 +1,9 @@
 """A training of a few thousand parameters on a handful of samples that can be told apart."""
 
 import dataclasses
+from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
@@ -41,9 +43,6 @@ RECIPE = Recipe(
     augmentation=NO_AUGMENTATION,
 )
 
-COMPILED_SOON = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
-"""For programs that run once or twice; optimising it would take longer than all of them."""
-
 THINGS = ("alphabet soup", "cream cheese", "milk", "butter", "ketchup", "orange juice", "bowl", "mug")
 
 
@@ -67,6 +66,22 @@ def samples(count: int = 8, seed: int = 0, horizon: int = 12) -> Samples:
             "memory": tuple(f"The {name} is on the table." for name in names),
         },
     )
+
+
+class StopAt:
+    """Says stop after so many steps, as a time limit or Ctrl-C would."""
+
+    def __init__(self, steps: int) -> None:
+        self.left = steps
+
+    def __call__(self) -> bool:
+        self.left -= 1
+        return self.left == 0
+
+
+def bits(state: Any) -> list[bytes]:
+    """Every bit of a tree of arrays."""
+    return [np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(state)]
 
 
 @pytest.fixture(autouse=True)

@@ -12,17 +12,21 @@ from oxygen.training.lessons import Lessons
 from oxygen.training.recipe import NO_AUGMENTATION, Augmentation
 from oxygen.training.samples import Mixture
 from oxygen.training.statistics import measure, norms_of
+from tests.oxygen.compiling import COMPILED_SOON
 from tests.oxygen.training.conftest import MODEL, RECIPE, VOCABULARY, samples
 
 IMAGES = jnp.asarray(np.random.default_rng(0).integers(0, 256, (3, 2, 50, 50, 3), dtype=np.uint8))
 
 
+compiled = jax.jit(augment, static_argnums=2, compiler_options=COMPILED_SOON)
+
+
 def varied(seed, **how):
-    return np.asarray(augment(jax.random.key(seed), IMAGES, Augmentation(**how)))
+    return np.asarray(compiled(jax.random.key(seed), IMAGES, Augmentation(**how)))
 
 
 def test_nothing_is_varied_when_nothing_is_asked_for():
-    np.testing.assert_array_equal(augment(jax.random.key(0), IMAGES, NO_AUGMENTATION), IMAGES)
+    np.testing.assert_array_equal(compiled(jax.random.key(0), IMAGES, NO_AUGMENTATION), IMAGES)
 
 
 def test_the_key_decides():
@@ -49,7 +53,7 @@ def test_every_image_is_moved_by_itself_and_by_no_more_than_told():
 def test_brightness_moves_all_pixels_of_an_image_alike():
     grey = jnp.full((8, 1, 4, 4, 3), 128, jnp.uint8)
     how = Augmentation(shift=0.0, brightness=0.2, contrast=0.0, saturation=0.0)
-    lit = np.asarray(augment(jax.random.key(0), grey, how)).reshape(8, -1)
+    lit = np.asarray(compiled(jax.random.key(0), grey, how)).reshape(8, -1)
     assert (lit == lit[:, :1]).all()
     assert len(set(lit[:, 0].tolist())) == 8
     assert np.abs(lit.astype(int) - 128).max() <= 52
@@ -59,7 +63,7 @@ def slopes(kind, offsets):
     """By how much each image's distances from 128 were scaled, when it holds 128 plus these offsets."""
     images = jnp.broadcast_to(jnp.asarray(128 + offsets, jnp.uint8), (8, 1, *offsets.shape))
     how = dataclasses.replace(NO_AUGMENTATION, **{kind: 0.3})
-    found = np.asarray(augment(jax.random.key(0), images, how)).astype(float) - 128
+    found = np.asarray(compiled(jax.random.key(0), images, how)).astype(float) - 128
     scales = (found * offsets).sum(axis=(1, 2, 3, 4)) / (offsets * offsets).sum()
     np.testing.assert_allclose(found, scales[:, None, None, None, None] * offsets, atol=0.6)  # whole numbers
     return scales

@@ -1,5 +1,7 @@
 """What is trained is what is served: the same numbers come from the same parameters."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,7 +12,10 @@ from oxygen.policy.policy import EngineConfig
 from oxygen.robots import tokenizer
 from oxygen.serving.scheduler import Mode
 from oxygen.training.forward import TextLayout, read_prefix, text_scores, velocities
+from tests.oxygen.compiling import COMPILED_SOON
 from tests.oxygen.conftest import SMALL, TASKS
+
+compiled_soon = functools.partial(jax.jit, compiler_options=COMPILED_SOON)
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +36,7 @@ def observed():
 def flow(parameters, observed):
     """The velocity of three draws for each of two observations, as training computes it."""
 
-    @jax.jit
+    @compiled_soon
     def of(times, noisy):
         weights = pi05.weights_at(parameters, SMALL, times.reshape(-1))
         return velocities(weights, read_prefix(weights, SMALL, *observed), noisy)
@@ -43,7 +48,7 @@ def test_following_the_trained_velocity_gives_the_served_actions(parameters, obs
     images, prompt, length = observed
     weights = pi05.prepare(parameters, SMALL)
 
-    @jax.jit
+    @compiled_soon
     def served(noise):
         embedded = pi05.embed_prefix(weights, SMALL, images, prompt)
         prefix, _ = pi05.prefill(weights, embedded, length + SMALL.image_tokens)
@@ -72,7 +77,7 @@ def test_the_served_texts_are_those_that_training_scores_highest(parameters, pol
     inputs = policy.transform.inputs(observation, vocabulary, SMALL)
     layout = TextLayout(tuple(len(vocabulary.encode(task.prompt)) + task.max_tokens for task in TASKS))
 
-    @jax.jit
+    @compiled_soon
     def best(tokens):
         weights = pi05.weights_at(parameters, SMALL, jnp.ones((1,)))
         prefix = read_prefix(weights, SMALL, *map(jnp.asarray, (inputs.images, inputs.prompt, inputs.length)))

@@ -1,6 +1,7 @@
 """Only texts are learnt: what is said changes, and not one bit of what is done."""
 
 import dataclasses
+import functools
 import itertools
 import json
 
@@ -24,6 +25,7 @@ from oxygen.training.run import train
 from oxygen.training.samples import Mixture
 from oxygen.training.statistics import measure, norms_of
 from oxygen.training.trainer import Schedule
+from tests.oxygen.compiling import COMPILED_SOON, compile_soon
 from tests.oxygen.training.conftest import MODEL, RECIPE, TASKS, VOCABULARY, samples, training
 
 DEEP = dataclasses.replace(
@@ -46,11 +48,25 @@ def lessons():
     )
 
 
-@pytest.fixture(scope="module", params=["muon", pytest.param("adamw", marks=pytest.mark.slow)])
+def as_users_have_it(patch: pytest.MonkeyPatch) -> None:
+    """Optimise the step."""
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(("muon", compile_soon), id="muon"),
+        pytest.param(("muon", as_users_have_it), id="muon optimised", marks=pytest.mark.slow),
+        pytest.param(("adamw", as_users_have_it), id="adamw optimised", marks=pytest.mark.slow),
+    ],
+)
 def learnt(request, lessons):
     """The losses of a few steps, the parameters before them, and the state after."""
-    recipe = dataclasses.replace(TEXTS_ONLY, optimiser=request.param)
-    step = make_step(Objective(model=DEEP, recipe=recipe, tasks=lessons.tasks, layout=lessons.layout))
+    name, compiled = request.param
+    recipe = dataclasses.replace(TEXTS_ONLY, optimiser=name)
+    with pytest.MonkeyPatch.context() as patch:
+        compiled(patch)
+        step = make_step(Objective(model=DEEP, recipe=recipe, tasks=lessons.tasks, layout=lessons.layout))
     before = initial_params(DEEP, 0)
     state, losses = begin(before, recipe), []
     for number in range(STEPS):
@@ -91,7 +107,7 @@ def test_actions_are_the_same_to_the_last_bit(learnt, lessons):
     _, before, state = learnt
     batch = lessons.batch(0)
 
-    @jax.jit
+    @functools.partial(jax.jit, compiler_options=COMPILED_SOON)
     def actions(weights):
         prefix = read_prefix(weights, DEEP, batch.images, batch.prompt, batch.length)
         noise = jnp.zeros_like(batch.actions)

@@ -10,7 +10,8 @@ import pytest
 from configs.errors import UsageError
 from oxygen.training.initial import initial_params
 from oxygen.training.optimiser import begin, optimiser, rate_at
-from tests.oxygen.training.conftest import COMPILED_SOON, MODEL, RECIPE
+from tests.oxygen.compiling import COMPILED_SOON
+from tests.oxygen.training.conftest import MODEL, RECIPE
 
 FLAT_OUT = dataclasses.replace(RECIPE, warm_up=0, weight_decay=0.0, clip=1e9)
 

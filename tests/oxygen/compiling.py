@@ -1,0 +1,29 @@
+"""Programs that are compiled without being optimised, for tests of what does not depend on that."""
+
+import jax
+import pytest
+from jax.stages import Compiled, Lowered
+
+from oxygen.training import optimiser
+
+COMPILED_SOON = {
+    "xla_backend_optimization_level": 0,
+    "xla_llvm_disable_expensive_passes": True,
+    "xla_cpu_use_fusion_emitters": False,
+    "xla_cpu_parallel_codegen_split_count": 1,
+}
+"""For programs that run a few times: optimising one takes five times as long as compiling it like this."""
+
+
+def compile_soon(patch: pytest.MonkeyPatch) -> None:
+    """Optimise neither the steps of a training nor the programs of a policy."""
+    step = jax.jit(
+        optimiser._step.__wrapped__, static_argnums=0, donate_argnums=1, compiler_options=COMPILED_SOON
+    )
+    patch.setattr(optimiser, "_step", step)
+    optimised = Lowered.compile
+
+    def compiled(lowered: Lowered) -> Compiled:
+        return optimised(lowered, COMPILED_SOON)
+
+    patch.setattr(Lowered, "compile", compiled)

@@ -1,0 +1,102 @@
+"""A whole training, compiled as users have it: it learns, survives being killed, and can be served."""
+
+import shutil
+
+import numpy as np
+import pytest
+
+from oxygen import weights
+from oxygen.policy.policy import EngineConfig, create_policy
+from oxygen.robots import transforms
+from oxygen.robots.transforms import LIBERO
+from oxygen.serving.scheduler import Mode
+from oxygen.training import checkpoint
+from oxygen.training.logs import read_log
+from oxygen.training.run import train
+from oxygen.training.samples import Mixture
+from oxygen.training.trainer import Schedule
+from tests.oxygen.training.conftest import MODEL, TASKS, VOCABULARY, StopAt, bits, samples, training
+
+pytestmark = pytest.mark.slow
+
+OFTEN = Schedule(log_every=20, save_every=40)
+
+
+@pytest.fixture(scope="module")
+def mixture():
+    return Mixture((samples(4, seed=0), samples(4, seed=1)))
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory, mixture):
+    """A finished training's folder, and its last state."""
+    folder = tmp_path_factory.mktemp("training")
+    return folder, train(folder, training(), mixture, VOCABULARY, schedule=OFTEN)
+
+
+def test_it_learns_eight_samples_by_heart(trained):
+    folder, _ = trained
+    first, *_, last = read_log(folder)
+    assert last["flow_loss"] < 0.3 * first["flow_loss"]
+    assert last["narration_accuracy"] == 1
+    assert last["memory_accuracy"] == 1
+
+
+def test_what_was_learnt_is_what_the_policy_does_and_says(trained, mixture):
+    """The served policy, from the checkpoint alone, gives back the demonstrations' actions and words."""
+    folder, _ = trained
+    saved = checkpoint.newest(folder / "checkpoints")
+    policy = create_policy(
+        MODEL,
+        weights=weights.load(saved, MODEL),
+        tokenizer=VOCABULARY,
+        tasks=TASKS,
+        engine=EngineConfig(mode=Mode.ISOLATED, slots=4, rows=4),
+        transform=transforms.of_checkpoint(LIBERO, saved),
+    )
+    part = mixture.parts[0]
+    for row in range(3):
+        policy.reset(row)
+        images = dict(zip(MODEL.cameras, part.images[row], strict=True))
+        actions = policy.act({"images": images, "state": part.state[row], "prompt": part.language[row]})
+        reply = policy.settle()
+        wanted = part.actions[row, : MODEL.horizon]
+        assert np.abs(actions - wanted).mean() < 0.25 * np.abs(wanted - wanted.mean()).mean()
+        said = {text.task: text.text for text in reply.finished}
+        assert said == {task.name: part.texts[task.name][row] for task in TASKS}
+
+
+def test_a_killed_and_resumed_training_equals_the_uninterrupted_one(trained, mixture, tmp_path):
+    _, uninterrupted = trained
+    for steps in (30, 57, None):
+        stop = StopAt(steps) if steps else lambda: False
+        schedule = Schedule(log_every=20, save_every=40, should_stop=stop)
+        resumed = train(tmp_path, training(), mixture, VOCABULARY, schedule=schedule)
+    assert bits(resumed) == bits(uninterrupted)
+
+
+def test_what_was_not_saved_is_done_again(trained, mixture, tmp_path):
+    """Killed while it wrote a checkpoint: the one before counts, and the log says nothing twice."""
+    _, uninterrupted = trained
+    train(tmp_path, training(), mixture, VOCABULARY, schedule=Schedule(save_every=40, should_stop=StopAt(40)))
+    kept = tmp_path / "kept"
+    shutil.copytree(checkpoint.newest(tmp_path / "checkpoints"), kept)
+    train(tmp_path, training(), mixture, VOCABULARY, schedule=Schedule(log_every=20, should_stop=StopAt(33)))
+    torn = checkpoint.newest(tmp_path / "checkpoints")
+    torn.rename(torn.with_name(f"{torn.name}.partial"))
+    shutil.rmtree(tmp_path / "checkpoints/step_0000040")
+    kept.rename(tmp_path / "checkpoints/step_0000040")
+    resumed = train(tmp_path, training(), mixture, VOCABULARY, schedule=OFTEN)
+    assert bits(resumed) == bits(uninterrupted)
+    steps = [line["step"] for line in read_log(tmp_path)]
+    assert steps == sorted(set(steps))
+
+
+def test_a_step_is_deterministic_and_another_seed_is_another_training(mixture, tmp_path):
+    def two_steps(name, seed):
+        schedule = Schedule(should_stop=StopAt(2))
+        return bits(train(tmp_path / name, training(seed=seed), mixture, VOCABULARY, schedule=schedule))
+
+    one = two_steps("one", 0)
+    assert two_steps("same", 0) == one
+    assert two_steps("other", 1) != one
