@@ -8,9 +8,12 @@ app = build_app(
     "Run a policy on DROID's station in one mode or several, and record success rates, progress, latency, "
     "texts and videos."
     "\n\nDefaults are the published protocol on suite droid_tabletop, which takes joint velocities; "
-    "--suite droid_tabletop_jointpos takes absolute joint positions. Initial states from 1000 on are drawn "
+    "--suite droid_tabletop_jointpos takes absolute joint positions. Without any option of `What to run` or "
+    "`Protocol`, the small `demo_droid` preset runs instead: the bundled policy `tiny_droid` on three tasks, "
+    "in the mode given and, to be compared with, in mode isolated. Initial states from 1000 on are drawn "
     "anew for every seed, as many as you like.",
-    defaults={"suites": ("droid_tabletop",)},
+    defaults={"suites": ("droid_tabletop",), "policy": "tiny_droid"},
+    demo="demo_droid",
 )
 
 if __name__ == "__main__":

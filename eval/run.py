@@ -35,7 +35,7 @@ _KEEPS_THE_DEMO = {
 """Options of the demo. Any other means a run of one's own, with the defaults that its help names."""
 
 _DEMO = """\
-The demo: preset `demo`, since no option says what to run. Any that does, such as
+The demo: preset `{preset}`, since no option says what to run. Any that does, such as
 --policy, --suite or --assets, runs the published protocol instead; see --help.
 """
 
@@ -96,14 +96,14 @@ def build_app(
                 published number.
             init_ids: Which initial states, instead of the first `num_trials_per_task` stored ones. A
                 suite may have drawn ones beyond those.
-            policy: tiny (default), expert, noop, random or another preset; a YAML file; the folder of a
-                checkpoint that `eval.train` wrote; a class, as package.module:Class or file.py:Class; or
-                a server, ws://host:port.
+            policy: tiny (default; of eval.droid tiny_droid), expert, noop, random or another preset; a YAML
+                file; the folder of a checkpoint that `eval.train` wrote; a class, as package.module:Class
+                or file.py:Class; or a server, ws://host:port.
             policy_kwargs: What a class or a server takes besides: key=value.
             random_weights: Random weights instead of the policy's checkpoint: latency without a download.
             dtype: What the policy computes in: float32 or bfloat16. Default: the policy's own.
-            config: A YAML file with these options, or the name of a preset (demo, smoke). Flags override
-                it.
+            config: A YAML file with these options, or the name of a preset (demo, demo_droid, smoke).
+                Flags override it.
             smoke: The whole chain on one short episode, in a minute on a laptop.
             mode: How actions and language are scheduled: actions, isolated, shared, unified (default) or
                 parallel. Several are compared: each is an arm, a run of its own, and all play every
@@ -184,7 +184,7 @@ def build_app(
         variants = check(ArmsConfig, asked, source="the command line").arms()
         refuse_idle(flags, variants)
         if is_demo:
-            sys.stdout.write(_DEMO)
+            sys.stdout.write(_DEMO.format(preset=demo))
         return exit_code(run_evaluation(*(new_run(output_dir, each) for each in variants), **how))
 
     return app

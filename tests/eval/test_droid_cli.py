@@ -25,6 +25,21 @@ def test_a_policy_of_pi05_droid_s_form_plays_an_episode(tmp_path, capsys):
     assert "put the cube in the bowl" in capsys.readouterr().out
 
 
+def test_with_nothing_chosen_the_demo_runs(monkeypatch):
+    runs = []
+    monkeypatch.setattr(
+        "eval.rollout.evaluation.run_evaluation",
+        lambda *variants, **how: runs.extend(variant.config for variant in variants) or [],
+    )
+    assert call("--mode", "unified") == 0
+    assert call("--init-ids", "7") == 0
+    isolated, unified, own = runs
+    assert (isolated.mode, unified.mode, unified.clock) == ("isolated", "unified", "profile:jetson-thor")
+    assert (unified.policy, unified.suites) == (own.policy, own.suites) == ("tiny_droid", ("droid_tabletop",))
+    assert len(unified.task_ids) * len(unified.init_ids) == 9
+    assert own.clock == "paused"
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [
