@@ -5,6 +5,7 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw
 
+from oxygen.robots.images import resize_with_pad
 from oxygen.training.demonstrations import Demonstrations, Episode, Frame
 from videos.text import load_font, wrap
 
@@ -45,7 +46,7 @@ def _draw(sheet: Image.Image, demonstrations: Demonstrations, episode: Episode, 
     for column, index in enumerate((episode.start, (episode.start + last) // 2, last)):
         frame = demonstrations.frame(index)
         left = _GAP + column * (_SIDE + _GAP)
-        image = Image.fromarray(frame.images[demonstrations.cameras[0]]).resize((_SIDE, _SIDE))
+        image = Image.fromarray(resize_with_pad(frame.images[demonstrations.cameras[0]], _SIDE))
         sheet.paste(image, (left, top + _TITLE_LINES * _LINE))
         below = top + _TITLE_LINES * _LINE + _SIDE + 2
         _write(sheet, _said(frame), (left, below), width=_SIDE, lines=_SAID_LINES, ink=_FAINT)
