@@ -61,7 +61,7 @@ class Player(Protocol[JobT_contra, ResultT_co]):
         """Plays jobs. What it raises ends all workers, and is raised by `play_in_workers`."""
 
 
-class Opened:
+class Ready:
     """The player is ready for jobs."""
 
 
@@ -93,7 +93,7 @@ def run_worker(player: Player[Any, Any], number: int, connection: Connection, pa
 def serve(player: Player[Any, Any], line: Line) -> None:
     """The other side of `play_in_workers`: play the jobs that come, until the line is cut."""
     with player.opened(line) as play:
-        line.tell(Opened())
+        line.tell(Ready())
         while True:
             line.tell(Finished(play(line.hear())))
 

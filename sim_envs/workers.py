@@ -21,7 +21,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar, runtime_checkable
 from sim_envs.blas import environment_variable
 from sim_envs.gl import rendering_devices
 from sim_envs.job_queue import JobQueue
-from sim_envs.worker_process import Finished, Opened, Player, Raised, run_worker
+from sim_envs.worker_process import Finished, Player, Raised, Ready, run_worker
 
 JobT = TypeVar("JobT")
 ResultT = TypeVar("ResultT")
@@ -111,7 +111,7 @@ def play_in_workers(
                 news = worker.news()
                 if isinstance(news, Raised):
                     raise news.error
-                if isinstance(news, Opened):
+                if isinstance(news, Ready):
                     worker.is_open()
                     continue
                 if not isinstance(news, Finished | LostJob):

@@ -133,7 +133,8 @@ class OpenPolicy:
         inputs: How it is shown the world (prompt template, cameras), for the record.
         in_world: The policy for one episode. Only a scripted one is bound to the world, by its suite.
         groups: The policy for episodes in several processes, answered from this one; their rows are at least
-            as many as the worlds it was opened for. Empty if it is to be opened beside every world instead.
+            as many as the worlds it was opened for.
+        opener: Opens it in each of several processes, to which it is sent, where there are no `groups`.
         reports_work: Whether its replies say what it computed (`Reply.work`), for profiles to price.
         remark: What to say about it before the first episode, in one line; None if nothing.
         close: Releases what it holds outside this process. A second call does nothing.
@@ -144,6 +145,7 @@ class OpenPolicy:
     inputs: Mapping[str, Any]
     in_world: Callable[[Suite, World], Policy]
     groups: Sequence[BatchPolicy] = ()
+    opener: Callable[[], "OpenPolicy"] | None = None
     reports_work: bool = False
     remark: str | None = None
     close: Callable[[], None] = lambda: None

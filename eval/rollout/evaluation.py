@@ -117,8 +117,6 @@ def run_evaluation(
         playable = Playable(
             plan=plan,
             runs=[arm.run for arm in arms],
-            preset=resolved.policy,
-            tasks=resolved.tasks,
             policies=policies,
             clocks=clocks,
         )

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from configs.schema import LanguageTaskConfig, PolicyConfig, RunConfig
+from configs.schema import RunConfig
 from eval.policies.base import OpenPolicy
 from eval.records.run_folders import Run
 from eval.records.schema import EpisodeResult
@@ -40,16 +40,12 @@ class Playable:
     Attributes:
         plan: All its episodes.
         runs: The run of each arm.
-        preset: The policy.
-        tasks: The texts wanted of it.
-        policies: The policy as it is served in each arm.
+        policies: The policy of each arm.
         clocks: The clock of each arm.
     """
 
     plan: EpisodePlan
     runs: Sequence[Run]
-    preset: PolicyConfig
-    tasks: tuple[LanguageTaskConfig, ...]
     policies: Sequence[OpenPolicy]
     clocks: Sequence[Clock]
 

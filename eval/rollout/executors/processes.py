@@ -45,10 +45,8 @@ class Processes:
     def play(self, playable: Playable, plays: Sequence[Play], interrupts: Interrupts) -> Played:
         """See `Executor`."""
         queue = JobQueue(plays, task=lambda play: play.task, episode=lambda play: play.key)
-        arms = [(run.config, each) for run, each in zip(playable.runs, playable.policies, strict=True)]
         interfaces = [suite.interface for suite in playable.plan.suites.values()]
-        wanted = playable.preset, playable.tasks
-        with served(*wanted, arms, interfaces, worlds=self.num_envs) as (server, sources):
+        with served(playable.policies, interfaces, worlds=self.num_envs) as (server, sources):
             player = EpisodePlayer(plan=playable.plan, runs=tuple(playable.runs), sources=sources)
             ended = play_in_workers(
                 player,

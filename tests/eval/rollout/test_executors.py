@@ -13,7 +13,7 @@ from tests.eval.rollout.scaled import played, suite_file, timeless
 from tests.eval.rollout.worker_worlds import DEADLY, HANGING, ONCE, ErrantSuite, LiberoWithoutJax
 
 CLOCKS = ("paused", "fixed:100,200", "profile:jetson-thor")
-MODES = ("actions", "isolated", "shared", "unified")
+MODES = ("isolated", "shared", "unified")
 
 POLICY = """
 import numpy as np
@@ -60,12 +60,11 @@ def test_records_of_two_worlds_at_once_are_those_of_one_after_the_other(tmp_path
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("clock", CLOCKS)
 def test_records_are_the_same_from_one_two_and_three_worlds_in_every_mode(tmp_path, clock):
     """Three worlds are two groups of different sizes, at different moments of their episodes."""
-    arms = [
-        libero(tmp_path, clock, mode, task_ids=(0, 1), init_ids=(30, 31, 32), max_steps=40) for mode in MODES
-    ]
+    arms = [libero(tmp_path, clock, mode, init_ids=(30, 31, 32), max_steps=25) for mode in MODES]
     expected = list(map(timeless, played(tmp_path / "0", *arms, executor=SERIAL)))
     for worlds in (1, 2, 3):
         runs = played(tmp_path / str(worlds), *arms, executor=Processes(num_envs=worlds))
