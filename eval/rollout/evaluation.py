@@ -203,7 +203,7 @@ def _left_to_play(playable: Playable, watch: Watch) -> list[Play]:
             if result is None or result.outcome is Outcome.ERROR:
                 left.append(Play(arm=arm, task=task, key=key))
             else:
-                watch.ended(arm, result)
+                watch.monitor.resumed(arm, result)
     return left
 
 

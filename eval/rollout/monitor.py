@@ -33,7 +33,10 @@ class Monitor(Protocol):
         """Stop."""
 
     def episode(self, arm: int, result: EpisodeResult) -> None:
-        """An episode of a run has ended, or had ended before the run was resumed."""
+        """An episode of a run has ended."""
+
+    def resumed(self, arm: int, result: EpisodeResult) -> None:
+        """An episode had ended before the run was resumed."""
 
     def interrupted(self) -> None:
         """The evaluation was stopped, and can be resumed."""
