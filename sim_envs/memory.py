@@ -6,6 +6,9 @@ from pathlib import Path
 
 from configs.errors import UsageError
 
+WORLD_MB = 500.0
+"""What a world takes in a process of its own, megabytes."""
+
 
 def check_memory(workers: int, *, option: str, each_mb: float) -> None:
     """Refuse more workers than memory holds.

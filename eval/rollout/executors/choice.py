@@ -8,13 +8,10 @@ from configs.errors import UsageError, unknown
 from eval.rollout.executors.played import Executor
 from eval.rollout.executors.processes import Processes
 from eval.rollout.executors.serial import SERIAL
-from sim_envs.memory import check_memory
+from sim_envs.memory import WORLD_MB, check_memory
 from sim_envs.workers import TIMEOUT_S
 
 EXECUTORS = ("serial", "processes")
-
-WORLD_MB = 500.0
-"""What a world takes in a process of its own, megabytes."""
 
 
 def choose_executor(
