@@ -54,3 +54,16 @@ def _is_first_time() -> bool:
 class ErrantSuite(FakeSuite):
     def open(self, task: Task) -> World:
         return Errant(image_size=self.protocol.camera_size, language=task.language)
+
+
+class Unhurried(FakeWorld):
+    """Takes its time, so that a kill hits it in the middle."""
+
+    def advance(self, actions: np.ndarray) -> Advance:
+        time.sleep(0.4)
+        return super().advance(actions)
+
+
+class UnhurriedSuite(FakeSuite):
+    def open(self, task: Task) -> World:
+        return Unhurried(success_at=12, image_size=self.protocol.camera_size, language=task.language)
