@@ -23,6 +23,17 @@ ReplanSteps = Annotated[int | Literal["asap"], BeforeValidator(_whole_or_asap)]
 """Control steps between two queries, at least; `asap`: none but those that the policy computes for."""
 
 
+def _in_its_bounds(value: Any) -> Any:
+    numbers = value.split("/") if isinstance(value, str) else ()
+    if len(numbers) == 2 and all(map(str.isdecimal, numbers)) and 1 <= int(numbers[0]) <= int(numbers[1]):
+        return value
+    raise ValueError(f"`shard` is {value!r}: give a share such as 3/16, from 1/16 to 16/16")
+
+
+Shard = Annotated[str, BeforeValidator(_in_its_bounds)]
+"""A share of a run's episodes: `3/16` is the third of sixteen."""
+
+
 class Preset(BaseModel):
     """What all presets share: frozen, and strict about keys."""
 
@@ -191,6 +202,7 @@ class EpisodesConfig(Preset):
         num_trials_per_task: Episodes per task, first stored states first; the suite's own number if None.
         init_ids: Which initial states, instead of the first `num_trials_per_task` stored ones; a suite may
             have drawn ones beyond those.
+        shard: The share of these episodes that is played, such as `3/16`; all if None.
         policy: A policy: the name of a preset or an entry point, a YAML file, a checkpoint's folder, a class,
             or a server's URL.
         policy_kwargs: What a class or a server takes besides.
@@ -203,6 +215,8 @@ class EpisodesConfig(Preset):
             the number that the batch is made large enough for.
         deadline_ms: In mode `unified`, decode what fits between the actions and so many milliseconds after
             the query, by measured costs, instead of `tokens_per_frame`.
+        batch_size: Robots in one batch of the model, padded. Their number changes the last bits of what it
+            computes; how many worlds are played at once does not.
         clock: How simulated time passes while the policy computes: `paused`, `fixed:A,B`, `profile:NAME`,
             `measured` or `replay:RUN`.
         while_waiting: What the robot does until the actions of a query come: it goes on with the chunk
@@ -224,6 +238,7 @@ class EpisodesConfig(Preset):
     task_ids: tuple[int, ...] = ()
     num_trials_per_task: int | None = Field(default=None, gt=0)
     init_ids: tuple[Annotated[int, Field(ge=0)], ...] = ()
+    shard: Shard | None = None
     policy: str = "tiny"
     policy_kwargs: dict[str, Any] = Field(default_factory=dict)
     random_weights: bool = False
@@ -232,6 +247,7 @@ class EpisodesConfig(Preset):
     language_tasks: tuple[str, ...] | None = None
     tokens_per_frame: int = Field(default=5, gt=0)
     deadline_ms: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    batch_size: int = Field(default=1, gt=0)
     clock: str = "paused"
     while_waiting: WhileWaiting = "continue"
     replan_steps: ReplanSteps | None = None

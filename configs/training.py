@@ -46,6 +46,7 @@ class TrainConfig(Preset):
         eval_mode: The mode of those rollouts.
         eval_wordings: In which words the policy is told its tasks there.
         eval_assets: Their asset tree.
+        eval_num_envs: Worlds that are rolled out in at once; their number changes no record.
         save_every: Steps between two checkpoints.
         log_every: Steps between two lines of the log.
     """
@@ -83,6 +84,7 @@ class TrainConfig(Preset):
     eval_mode: Mode = "actions"
     eval_wordings: Wordings = "benchmark"
     eval_assets: str = "auto"
+    eval_num_envs: int = Field(default=1, gt=0)
     save_every: int = Field(default=2000, gt=0)
     log_every: int = Field(default=50, gt=0)
 

@@ -18,7 +18,8 @@ from eval.records.run_folders import find_unfinished, new_run
 _WHAT = Group("What to run", sort_key=1)
 _SERVING = Group("How it is served (the demo, too)", sort_key=2)
 _PROTOCOL = Group("Protocol (changes what may be compared)", sort_key=3)
-_OUTPUT = Group("Output (of the demo, too)", sort_key=4)
+_SCALE = Group("How many at once (of the demo, too)", sort_key=4)
+_OUTPUT = Group("Output (of the demo, too)", sort_key=5)
 
 _KEEPS_THE_DEMO = {
     "mode",
@@ -30,6 +31,7 @@ _KEEPS_THE_DEMO = {
     "deadline_ms",
     "clock",
     "while_waiting",
+    "batch_size",
     "video",
 }
 """Options of the demo. Any other means a run of one's own, with the defaults that its help names."""
@@ -82,6 +84,11 @@ def build_app(
         variation: Annotated[float | None, Parameter(group=_PROTOCOL)] = None,
         wordings: Annotated[str | None, Parameter(group=_PROTOCOL)] = None,
         seed: Annotated[int | None, Parameter(group=_PROTOCOL)] = None,
+        num_envs: Annotated[int, Parameter(group=_SCALE)] = 1,
+        executor: Annotated[str | None, Parameter(group=_SCALE)] = None,
+        batch_size: Annotated[int | None, Parameter(group=_SCALE)] = None,
+        episode_timeout: Annotated[float | None, Parameter(group=_SCALE)] = None,
+        shard: Annotated[str | None, Parameter(group=_SCALE)] = None,
         output_dir: Annotated[Path, Parameter(group=_OUTPUT)] = Path("runs"),
         video: Annotated[str | None, Parameter(group=_OUTPUT)] = None,
         max_errors: Annotated[int, Parameter(group=_OUTPUT)] = 5,
@@ -136,6 +143,15 @@ def build_app(
             wordings: In which words the policy is told its task: benchmark (default), training (several,
                 which `eval.train` shows), or held_out (others, which it never shows).
             seed: The environment is seeded with it before every episode. Default: 7.
+            num_envs: Worlds that are played at once, each in a process of its own. Their number changes no
+                record, timings apart.
+            executor: What plays them: serial (default for one world) in this process, or processes
+                (default for several).
+            batch_size: Robots in one batch of the model, padded; it changes the last bits of what the model
+                computes. Default: half of num_envs, rounded up, so that two groups of worlds take turns.
+            episode_timeout: Seconds after which the process of an episode is replaced and the episode
+                played once more. Default: 3600.
+            shard: Play a share of the episodes, such as 3/16; eval.merge joins the shares.
             output_dir: Where the run's folder is made.
             video: Which episodes leave a video: none, failures (default) or all (the demo's default).
             max_errors: Stop when so many episodes in a row were errors.
@@ -160,6 +176,8 @@ def build_app(
             "assets": assets,
             "clock": clock,
             "while_waiting": while_waiting,
+            "batch_size": batch_size,
+            "shard": shard,
             "replan_steps": replan_steps,
             "num_steps_wait": num_steps_wait,
             "max_steps": max_steps,
@@ -172,15 +190,18 @@ def build_app(
         from eval.policies.given import refuse_idle  # slow: JAX; --help needs none
         from eval.report.console import Console
         from eval.rollout.evaluation import exit_code, run_evaluation
+        from eval.rollout.executors.choice import batch_size_for, choose_executor
 
         flags = {key: value for key, value in given.items() if value is not None}
         preset = _preset_name(config, smoke=smoke)
-        how: Any = {"monitor": Console, "max_errors": max_errors}
+        playing = choose_executor(num_envs=num_envs, executor=executor, episode_timeout=episode_timeout)
+        how: Any = {"monitor": Console, "max_errors": max_errors, "executor": playing}
         if resume:
             unfinished = find_unfinished(output_dir, overlay(ArmsConfig, preset, flags))
             return exit_code(run_evaluation(*unfinished, **how))
         is_demo = demo is not None and preset is None and flags.keys() <= _KEEPS_THE_DEMO
-        asked = {**(defaults or {}), **overlay(ArmsConfig, demo if is_demo else preset, flags)}
+        defaults_here = {**(defaults or {}), "batch_size": batch_size_for(num_envs)}
+        asked = {**defaults_here, **overlay(ArmsConfig, demo if is_demo else preset, flags)}
         variants = check(ArmsConfig, asked, source="the command line").arms()
         refuse_idle(flags, variants)
         if is_demo:

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from configs.errors import UsageError, unknown
@@ -71,6 +72,17 @@ def require_backend() -> str:
     return backend
 
 
+def rendering_devices() -> tuple[int, ...]:
+    """The EGL devices that worlds in several processes are spread over; empty where there is no choice.
+
+    `MUJOCO_EGL_DEVICE_ID`, where set, decides for all.
+    """
+    gpus = len(list(Path("/dev").glob("nvidia[0-9]*")))
+    if gpus < 2 or os.environ.get("MUJOCO_EGL_DEVICE_ID") or choose_backend() != "egl":
+        return ()
+    return tuple(device for device in range(gpus) if _failure("egl", device) is None)
+
+
 def context_class() -> Callable[[int, int], Any]:
     """MuJoCo's OpenGL context for the chosen backend, to be called with the width and height of the largest
     image.
@@ -123,11 +135,13 @@ def _candidates() -> tuple[str, ...]:
 
 
 @functools.cache
-def _failure(backend: str) -> str | None:
-    """Why a backend does not work here; None if it does."""
+def _failure(backend: str, device: int | None = None) -> str | None:
+    """Why a backend does not work here, or not on one of EGL's devices; None if it does."""
+    chosen = {} if device is None else {"MUJOCO_EGL_DEVICE_ID": str(device)}
     try:
         probe = subprocess.run(
             [sys.executable, "-c", _PROBE, backend],
+            env={**os.environ, **chosen},
             capture_output=True,
             text=True,
             errors="replace",

@@ -1,6 +1,5 @@
 """Collects demonstrations from beginning to end, or what an earlier command left over."""
 
-import dataclasses
 import datetime as dt
 import json
 import os
@@ -18,11 +17,9 @@ from configs.schema import CollectConfig, RunConfig
 from eval.collect.assemble import assemble
 from eval.collect.console import Console
 from eval.collect.contact_sheet import write_contact_sheet
-from eval.collect.corrected import Corrected
-from eval.collect.demonstrator import MeansWhatItDoes, OpenDemonstrator, scripted_demonstrator
 from eval.collect.plan import Job, frame_rate, learner_config, make_jobs, run_config
+from eval.collect.playing import Report, Setting, Simulation, Work, play_beside, play_here
 from eval.collect.store import EpisodeStore, Kept
-from eval.collect.workers import Report, Setting, Work, play_here, play_in_workers
 from eval.policies.names import weights_sha256
 from eval.policies.opening import open_policies
 from eval.policies.resolved import resolve_policy
@@ -31,36 +28,11 @@ from eval.records.json_files import write_json
 from eval.records.schema import Outcome, RunFolder
 from eval.rollout.interrupts import Interrupts
 from eval.rollout.plan import check_playable, make_plan
-from eval.rollout.worlds import WorldHolder
 from oxygen.training import layout
 from oxygen.training.demonstrations import Demonstrations
 
 INCOMPLETE = 1
 """Exit code when an episode was an error, or none was kept."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Simulation:
-    """The suites' worlds and the configured policy, opened by the worker that uses them."""
-
-    config: CollectConfig
-
-    def worlds(self) -> WorldHolder:
-        """One simulator at a time."""
-        return WorldHolder()
-
-    def demonstrator(self) -> OpenDemonstrator:
-        """The policy, ready to act in any of the worlds."""
-        config = run_config(self.config, self.config.seeds[0])
-        resolved, learner = resolve_policy(config), learner_config(self.config)
-        if resolved.policy.kind == "oxygen":
-            (policy,) = open_policies(resolved, [config])
-            return lambda suite, world: MeansWhatItDoes(policy.in_world(suite, world))
-        scripted = scripted_demonstrator(resolved.policy.kind, self.config.expert_noise)
-        if learner is None:
-            return scripted
-        (led,) = open_policies(resolve_policy(learner), [learner])
-        return lambda suite, world: Corrected(led.in_world(suite, world), scripted(suite, world))
 
 
 def worker_count(given: int | None) -> int:
@@ -87,7 +59,15 @@ def collect_demonstrations(config: CollectConfig, dataset: Path, *, workers: int
     """
     _check_policies(config)
     _check_playable(config)
-    return collect_from(Simulation(config=config), config, dataset, workers=workers)
+    return collect_from(_simulation(config), config, dataset, workers=workers)
+
+
+def _simulation(config: CollectConfig) -> Simulation:
+    """The suites' worlds, the configured policy, and the learner, if there is one."""
+    run = run_config(config, config.seeds[0])
+    kind = resolve_policy(run).policy.kind
+    model = run if kind == "oxygen" else learner_config(config)
+    return Simulation(kind=kind, noise=config.expert_noise, model=model)
 
 
 def _check_policies(config: CollectConfig) -> None:
@@ -145,9 +125,12 @@ def _play(work: Work, jobs: Sequence[Job], console: Console, workers: int) -> li
 
 
 def _reports(work: Work, jobs: Sequence[Job], workers: int, interrupts: Interrupts) -> Iterator[Report]:
-    if min(workers, len(jobs)) == 1:
-        return play_here(work, jobs, interrupts=interrupts)
-    return play_in_workers(work, jobs, workers=workers, interrupts=interrupts)
+    workers, run = min(workers, len(jobs)), work.setting.model
+    opened = [] if run is None else open_policies(resolve_policy(run), [run], worlds=workers)
+    model = next(iter(opened), None)
+    if workers == 1:
+        return play_here(work, jobs, model, interrupts=interrupts)
+    return play_beside(work, jobs, model, workers=workers, interrupts=interrupts)
 
 
 def _conclude(work: Work, jobs: Sequence[Job], reports: Sequence[Report], console: Console) -> int:

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from configs.cli import counted
 from configs.schema import CollectConfig
 from eval.collect.plan import Job
-from eval.collect.workers import Report
+from eval.collect.playing import Report
 from eval.records.schema import Outcome
 
 _MEGABYTE = 1e6

@@ -3,23 +3,24 @@
 import dataclasses
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from configs.interface import Interface
 from configs.schema import PolicyConfig, RunConfig
-from eval.policies.base import OpenPolicy
+from eval.policies.base import InRow, OpenPolicy
 from eval.policies.language_tasks import language_task
 from eval.policies.resolved import ResolvedPolicy
 from oxygen.model.compile_cache import use_compile_cache
-from oxygen.model.config import Pi05Config
-from oxygen.policy.policy import EngineConfig, OxyGenPolicy, create_policy
+from oxygen.policy.factory import create_vector_policy
 from oxygen.policy.reply import Reply, Tail
+from oxygen.policy.vector_policy import VectorPolicy
 from oxygen.robots import tokenizer as tokenizers
 from oxygen.robots.transforms import Transform, embodiment, of_checkpoint, untrained
 from oxygen.serving.budget import Budget, Deadline, FixedTokens
-from oxygen.serving.engine_config import ample_slots
+from oxygen.serving.engine_config import EngineConfig, ample_slots
 from oxygen.serving.language import LanguageTask
 from oxygen.serving.scheduler import Mode
 from oxygen.weights import fetch
@@ -27,59 +28,80 @@ from oxygen.weights import load as load_weights
 from sim_envs.world import EpisodeKey, Observation
 
 
-def open_engine(resolved: ResolvedPolicy, variants: Sequence[RunConfig]) -> list[OpenPolicy]:
+def open_engine(
+    resolved: ResolvedPolicy, variants: Sequence[RunConfig], *, worlds: int = 1
+) -> list[OpenPolicy]:
     """The policy in every variant, which differ in their modes alone: a model is loaded and compiled once.
+
+    Args:
+        resolved: The policy and its texts.
+        variants: The runs.
+        worlds: How many episodes it is in at once. They are divided into groups of the variants' batch size.
 
     Raises:
         UsageError: Its checkpoint is not to be had, or not its own.
     """
     use_compile_cache()
-    first = _served(resolved, variants)
-    served = [first, *(first.served_as(variant) for variant in variants[1:])]
-    return [policy.opened() for policy in served]
+    interface = resolved.interface
+    assert interface is not None, "only a policy with a model is served"
+    transform = _transform(resolved.policy, variants[0])
+    first = _build(resolved, transform, variants)
+    count = math.ceil(worlds / variants[0].batch_size)
+    opened = []
+    for variant in variants:
+        engine = dataclasses.replace(first.engine, mode=Mode(variant.mode), budget=_budget(variant))
+        groups = [EnginePolicy(first if engine == first.engine else first.served(engine))]
+        groups += [EnginePolicy(first.served(engine)) for _ in range(1, count)]
+        opened.append(_opened(groups, interface, transform.embodiment.prompt.template))
+    return opened
 
 
 class EnginePolicy:
-    """A vision-language-action model behind the engine."""
+    """A vision-language-action model behind the engine, in the episodes of a batch."""
 
-    def __init__(self, policy: OxyGenPolicy, interface: Interface, prompt: str) -> None:
+    def __init__(self, policy: VectorPolicy) -> None:
         self._policy = policy
-        self.interface = interface
-        self._prompt = prompt
 
-    def opened(self) -> OpenPolicy:
-        """The policy for a run. It is shown nothing of a world but its observations."""
-        cameras = list(self.interface.observation.camera_names)
-        return OpenPolicy(
-            interface=self.interface,
-            horizon=self.interface.horizon,
-            inputs={"prompt": self._prompt, "cameras": cameras, "absent_cameras": "dropped"},
-            in_world=lambda *_: self,
-            reports_work=True,
-        )
+    @property
+    def rows(self) -> int:
+        """The robots of the batch."""
+        return self._policy.engine.robots
 
-    def served_as(self, config: RunConfig) -> "EnginePolicy":
-        """The same model served in another mode, by the very same compiled programs."""
-        engine = dataclasses.replace(self._policy.engine, mode=Mode(config.mode), budget=_budget(config))
-        return EnginePolicy(self._policy.served(engine), self.interface, self._prompt)
-
-    def reset(self, key: EpisodeKey) -> None:
+    def reset(self, row: int, key: EpisodeKey) -> None:
         """Begin an episode."""
-        self._policy.reset(key.digest())
+        self._policy.reset(row, key.digest())
 
-    def act(self, observation: Observation) -> np.ndarray:
-        """Answer a query with its actions."""
-        return self._policy.act(
-            {"images": observation.images, "state": observation.state, "prompt": observation.language}
-        )
+    def act(self, observations: Mapping[int, Observation]) -> dict[int, np.ndarray]:
+        """Answer queries with their actions."""
+        seen = [_shown(observations.get(row)) for row in range(self.rows)]
+        return {row: chunk for row, chunk in enumerate(self._policy.act(seen)) if chunk is not None}
 
-    def settle(self) -> Reply:
-        """Wait for the language of the query."""
-        return self._policy.settle()
+    def settle(self) -> dict[int, Reply]:
+        """Wait for the language of the queries."""
+        return {row: reply for row, reply in enumerate(self._policy.settle()) if reply is not None}
 
-    def finish(self) -> Tail:
-        """End the episode."""
-        return self._policy.finish()
+    def finish(self, row: int) -> Tail:
+        """End an episode."""
+        return self._policy.finish(row)
+
+
+def _shown(observation: Observation | None) -> dict[str, Any] | None:
+    if observation is None:
+        return None
+    return {"images": observation.images, "state": observation.state, "prompt": observation.language}
+
+
+def _opened(groups: Sequence[EnginePolicy], interface: Interface, prompt: str) -> OpenPolicy:
+    """The policy for a run. It is shown nothing of a world but its observations."""
+    cameras = list(interface.observation.camera_names)
+    return OpenPolicy(
+        interface=interface,
+        horizon=interface.horizon,
+        inputs={"prompt": prompt, "cameras": cameras, "absent_cameras": "dropped"},
+        in_world=lambda *_: InRow(groups[0], 0, interface),
+        groups=groups,
+        reports_work=True,
+    )
 
 
 def engine_for(tasks: Sequence[LanguageTask], variants: Sequence[RunConfig]) -> EngineConfig:
@@ -87,31 +109,30 @@ def engine_for(tasks: Sequence[LanguageTask], variants: Sequence[RunConfig]) -> 
 
     With a fixed number of tokens per frame every text under way has a row. With a deadline a frame may decode
     fewer, and texts have to wait: then there are slots for them to do so, and the scheduler's rules say who.
+    The robots of a batch are in episodes of their own, and none decides what another one says.
     """
     first = variants[0]
+    robots = first.batch_size
     rows = _texts_in_progress(tasks, first.tokens_per_frame)
     waiting = any(each.deadline_ms is not None for each in variants)
     slots = ample_slots(tasks=len(tasks), rows=rows) if waiting else rows
-    return EngineConfig(mode=Mode(first.mode), budget=_budget(first), slots=slots, rows=rows)
+    return EngineConfig(
+        mode=Mode(first.mode),
+        budget=_budget(first),
+        slots=robots * slots,
+        rows=robots * rows,
+        robots=robots,
+        independent=robots > 1,
+    )
 
 
-def _served(resolved: ResolvedPolicy, variants: Sequence[RunConfig]) -> EnginePolicy:
-    config, interface = variants[0], resolved.interface
-    assert interface is not None, "only a policy with a model is served"
-    model = dataclasses.replace(resolved.model, dtype=config.dtype or resolved.model.dtype)
-    transform = _transform(resolved.policy, config)
-    policy = _build(resolved, model, transform, variants)
-    return EnginePolicy(policy, interface, transform.embodiment.prompt.template)
-
-
-def _build(
-    resolved: ResolvedPolicy, model: Pi05Config, transform: Transform, variants: Sequence[RunConfig]
-) -> OxyGenPolicy:
+def _build(resolved: ResolvedPolicy, transform: Transform, variants: Sequence[RunConfig]) -> VectorPolicy:
     preset, config = resolved.policy, variants[0]
+    model = dataclasses.replace(resolved.model, dtype=config.dtype or resolved.model.dtype)
     tasks = [language_task(task) for task in resolved.tasks]
     trained = _is_trained(preset, config)
     loader = functools.partial(load_weights, str(preset.weights), model)
-    return create_policy(
+    return create_vector_policy(
         model,
         weights=loader if trained else preset.weights_seed,
         tokenizer=tokenizers.load(str(preset.tokenizer)) if trained else tokenizers.tiny(),

@@ -11,7 +11,7 @@ from eval.policies.resolved import ResolvedPolicy, resolve_policy
 
 _OF_A_FRAME = ("tokens_per_frame", "deadline_ms")
 _OF_TEXTS = ("language_tasks", *_OF_A_FRAME)
-_OF_A_MODEL = ("random_weights", "dtype", *_OF_A_FRAME)
+_OF_A_MODEL = ("random_weights", "dtype", "batch_size", *_OF_A_FRAME)
 
 
 def refuse_idle(given: Mapping[str, Any], arms: Sequence[RunConfig]) -> None:

@@ -10,7 +10,11 @@ from eval.policies.scripted import open_scripted
 
 
 def open_policies(
-    resolved: ResolvedPolicy, variants: Sequence[RunConfig], *, notify: Callable[[str], None] = print
+    resolved: ResolvedPolicy,
+    variants: Sequence[RunConfig],
+    *,
+    worlds: int = 1,
+    notify: Callable[[str], None] = print,
 ) -> list[OpenPolicy]:
     """The policy in every variant of a run, ready to act.
 
@@ -19,6 +23,7 @@ def open_policies(
     Args:
         resolved: The policy and its texts.
         variants: The runs.
+        worlds: How many episodes each is in at once.
         notify: Told in one line what is waited for, if that may take a while.
 
     Raises:
@@ -28,9 +33,9 @@ def open_policies(
     if policy.kind == "oxygen":
         from eval.policies.engine import open_engine  # imports JAX
 
-        return open_engine(resolved, variants)
+        return open_engine(resolved, variants, worlds=worlds)
     if policy.kind == "python":
-        return [open_python(str(policy.target), policy.kwargs)] * len(variants)
+        return [open_python(str(policy.target), policy.kwargs, worlds=worlds)] * len(variants)
     if policy.kind == "websocket":
         from eval.policies.websocket import open_websocket  # imports the protocol's libraries
 

@@ -1,6 +1,7 @@
 """A policy that is a Python class of yours: with openpi's two methods, or with this project's contract."""
 
 import contextlib
+import dataclasses
 import importlib.util
 import inspect
 import sys
@@ -12,7 +13,7 @@ from typing import Any
 
 from configs.errors import UsageError, unknown
 from configs.interface import Interface
-from eval.policies.base import OpenPolicy
+from eval.policies.base import InOneEpisode, OpenPolicy
 from eval.policies.openpi import (
     ASSUMED,
     OpenpiKeys,
@@ -29,7 +30,7 @@ _CONTRACT = ("act", "settle", "reset", "finish", "interface")
 _OPENPI = ("infer", "reset")
 
 
-def open_python(target: str, kwargs: Mapping[str, Any]) -> OpenPolicy:
+def open_python(target: str, kwargs: Mapping[str, Any], *, worlds: int = 1) -> OpenPolicy:
     """A policy from a class, or from a function that returns one.
 
     A policy with `act` keeps the contract in `eval/policies/base.py`. Any other is openpi's: its attribute
@@ -39,11 +40,16 @@ def open_python(target: str, kwargs: Mapping[str, Any]) -> OpenPolicy:
     Args:
         target: `package.module:Class`, or `path/to/file.py:Class`.
         kwargs: What the class is called with.
+        worlds: How many episodes it is in at once: so many objects are made of the class.
 
     Raises:
         UsageError: There is no such class, it cannot be made with these arguments, or is no policy.
     """
-    policy = _made(target, kwargs)
+    first, *others = (_opened(_made(target, kwargs), target) for _ in range(worlds))
+    return dataclasses.replace(first, groups=[group for each in (first, *others) for group in each.groups])
+
+
+def _opened(policy: Any, target: str) -> OpenPolicy:
     if hasattr(policy, "act"):
         _check_has(policy, target, _CONTRACT)
         interface = _checked(policy.interface, target)
@@ -53,6 +59,7 @@ def open_python(target: str, kwargs: Mapping[str, Any]) -> OpenPolicy:
             horizon=interface.horizon,
             inputs=inputs,
             in_world=lambda *_: policy,
+            groups=(InOneEpisode(policy),),
             reports_work=True,
         )
     _check_has(policy, target, _OPENPI)
@@ -60,7 +67,8 @@ def open_python(target: str, kwargs: Mapping[str, Any]) -> OpenPolicy:
     remedy = "for another, give the class an attribute `embodiment`, or an `interface`."
     remark = None if keys else assumption(target, remedy)
     keys = named(keys or ASSUMED, target, getattr(policy, "horizon", None))
-    return opened(OpenpiPolicy(policy, keys), remark=remark)
+    adapted = OpenpiPolicy(policy, keys)
+    return dataclasses.replace(opened(adapted, remark=remark), groups=(InOneEpisode(adapted),))
 
 
 def _made(target: str, kwargs: Mapping[str, Any]) -> Any:

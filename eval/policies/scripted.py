@@ -1,5 +1,6 @@
 """Scripted policies: the expert and the two controls, with texts read from the world's own truth."""
 
+import functools
 import time
 from collections.abc import Callable, Sequence
 
@@ -36,7 +37,13 @@ def open_scripted(
             Oracle(tasks if speaks else (), world),
         )
 
-    return OpenPolicy(interface=None, horizon=HORIZON, inputs={"privileged_state": True}, in_world=in_world)
+    return OpenPolicy(
+        interface=None,
+        horizon=HORIZON,
+        inputs={"privileged_state": True},
+        in_world=in_world,
+        opener=functools.partial(open_scripted, policy, tasks, config, noise=noise),
+    )
 
 
 def scripted_policy(kind: str, suite: Suite, world: World, noise: float = 0.0) -> ScriptedPolicy:

@@ -1,6 +1,7 @@
 """A policy behind openpi's WebSocket protocol, by the address of its server: `--policy ws://host:port`."""
 
 import dataclasses
+import functools
 import json
 import numbers
 import os
@@ -88,7 +89,7 @@ def open_websocket(url: str, kwargs: Mapping[str, Any], *, notify: Callable[[str
     )
     try:
         client.reset()
-        return _opened(client, url, options)
+        return _opened(client, url, kwargs)
     except PolicyLostError as error:
         raise UsageError(str(error)) from error
     except UsageError:
@@ -110,8 +111,8 @@ class RemotePolicy(OpenpiPolicy):
         return {}
 
 
-def _opened(client: PolicyClient, url: str, options: ServerOptions) -> OpenPolicy:
-    metadata = client.metadata
+def _opened(client: PolicyClient, url: str, kwargs: Mapping[str, Any]) -> OpenPolicy:
+    metadata, options = client.metadata, _options(kwargs)
     if metadata.keys() >= _OF_ROBOARENA:
         raise UsageError(
             f"{url} is a server of RoboArena's, whose extension of openpi's protocol is not supported yet; "
@@ -121,7 +122,13 @@ def _opened(client: PolicyClient, url: str, options: ServerOptions) -> OpenPolic
     remark = None if keys else assumption(url, "for another robot, --policy-kwargs embodiment=NAME.")
     policy = RemotePolicy(client, named(keys or ASSUMED, url, metadata.get("horizon")))
     policy = opened(policy, remark=remark, server_metadata=_plain(metadata))
-    return dataclasses.replace(policy, close=client.close)
+    opener = functools.partial(open_websocket, url, kwargs, notify=_unheard)
+    return dataclasses.replace(policy, close=client.close, opener=opener)
+
+
+def _unheard(line: str) -> None:
+    """What every worker waits for has been told once, when the evaluation began."""
+    del line
 
 
 def _keys(url: str, served: object, said: str | None) -> OpenpiKeys | None:

@@ -13,6 +13,7 @@ from rich.table import Column
 from configs.cli import counted
 from configs.errors import UsageError
 from configs.schema import RunConfig
+from eval.metrics.statistics import wilson_95
 from eval.metrics.success import Results, graded_only, solved
 from eval.records.run_folders import Run, policy_name
 from eval.records.schema import EpisodeResult, Outcome
@@ -68,8 +69,11 @@ class Console:
         )
         self._bar = self._progress.add_task("", total=len(plan.keys) * len(runs), status="")
         self._told = time.monotonic()
+        self._began = time.perf_counter()
+        self._played = 0
 
     def __enter__(self) -> Self:
+        self._began = time.perf_counter()
         self._progress.start()
         return self
 
@@ -79,6 +83,7 @@ class Console:
     def episode(self, arm: int, result: EpisodeResult) -> None:
         """Move the bar, or say once a minute how far it is; an error is told at once, in one line."""
         self._results[arm].append(result)
+        self._played += 1
         self._progress.update(self._bar, advance=1, status=self._status())
         if result.error is not None:
             # What a policy says of itself is no markup: `[/INST]` is part of a prompt.
@@ -160,14 +165,31 @@ class Console:
     def _where(self) -> str:
         return ", ".join(str(run.folder.path) for run in self._runs)
 
+    def resumed(self, arm: int, result: EpisodeResult) -> None:
+        """Count an episode that was played before."""
+        self._results[arm].append(result)
+        self._progress.update(self._bar, advance=1, status=self._status())
+
     def _status(self) -> str:
-        """What each mode solved so far, and how many errors there were."""
+        """What each mode solved so far, how fast episodes end, and how many were errors."""
         names = [run.config.mode for run in self._runs] if len(self._runs) > 1 else ["success"]
+        has_room = len(self._runs) == 1 or not self._rich.is_terminal
         rates = ", ".join(
-            f"{name} {_rate(results)}" for name, results in zip(names, self._results, strict=True)
+            f"{name} {_rate(results)}{_interval(results) if has_room else ''}"
+            for name, results in zip(names, self._results, strict=True)
         )
         errors = sum(result.outcome is Outcome.ERROR for results in self._results for result in results)
-        return f"{rates}, {counted(errors, 'error')}" if errors else rates
+        parts = [
+            rates,
+            *([counted(errors, "error")] if errors else []),
+            *([self._pace()] if self._played else []),
+        ]
+        return ", ".join(parts)
+
+    def _pace(self) -> str:
+        """Episodes per hour since the beginning."""
+        hours = max(time.perf_counter() - self._began, 1e-3) / 3600
+        return f"{self._played / hours:.0f} episodes/h"
 
     def _progress_line(self) -> str:
         (bar,) = self._progress.tasks
@@ -187,3 +209,10 @@ def _clock_in_words(config: RunConfig) -> str:
 def _rate(results: Sequence[EpisodeResult]) -> str:
     graded = graded_only(results)
     return f"{100 * sum(map(solved, graded)) / len(graded):.0f} %" if graded else "–"
+
+
+def _interval(results: Sequence[EpisodeResult]) -> str:
+    """The 95 % interval of the success rate."""
+    graded = graded_only(results)
+    interval = wilson_95(sum(map(solved, graded)), len(graded))
+    return "" if interval is None else f" ({100 * interval.low:.0f}–{100 * interval.high:.0f})"

@@ -4,8 +4,8 @@ import contextlib
 import dataclasses
 import datetime as dt
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, Self
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from rich.console import Console as RichConsole
 
@@ -21,18 +21,14 @@ from eval.records.attempts import Sitting, past_sittings, sitting
 from eval.records.json_files import write_json
 from eval.records.protocol import describe_suite, policy_inputs, protocol_hash, say_inputs, suite_hash
 from eval.records.run_folders import Run, begin, claimed, policy_name
-from eval.records.schema import EpisodeResult, Outcome
+from eval.records.schema import Outcome
 from eval.rollout.clock import Clock, PausedClock, ProfileClock, find_clock
-from eval.rollout.episode import Stage, run_episode
+from eval.rollout.executors.played import Executor, Play, Playable
+from eval.rollout.executors.serial import SERIAL
 from eval.rollout.interrupts import Interrupts
+from eval.rollout.monitor import MAX_ERRORS, Monitor, MonitorFactory, RepeatedErrorsError, Watch
 from eval.rollout.plan import EpisodePlan, check_playable, make_plan
-from eval.rollout.recorder import EpisodeRecorder
-from eval.rollout.timeline import Waiting
-from eval.rollout.worlds import WorldHolder
 from sim_envs.blas import KERNELS, pin_kernels
-
-MAX_ERRORS = 5
-"""Errors in a row after which an evaluation stops, unless told otherwise."""
 
 NOTHING_GRADED = 1
 """Exit code of a run in which every episode was an error."""
@@ -64,43 +60,12 @@ class _Arm:
         }
 
 
-class RepeatedErrorsError(RuntimeError):
-    """So many episodes in a row were errors that the rest would be, too."""
-
-    def __init__(self, count: int, first: EpisodeResult) -> None:
-        super().__init__(
-            f"stopped: {count} episodes in a row were errors, the first with the traceback above "
-            f"({first.error}); mend it and go on with --resume, or allow more with --max-errors"
-        )
-        self.traceback = str(first.traceback)
-
-
-class Monitor(Protocol):
-    """What shows an evaluation while it goes on."""
-
-    def __enter__(self) -> Self:
-        """Begin to show."""
-
-    def __exit__(self, *_: object) -> None:
-        """Stop."""
-
-    def episode(self, arm: int, result: EpisodeResult) -> None:
-        """An episode of a run has ended, or had ended before the run was resumed."""
-
-    def interrupted(self) -> None:
-        """The evaluation was stopped, and can be resumed."""
-
-    def conclude(self, results: Sequence[Results]) -> None:
-        """All episodes have ended."""
-
-
-MonitorFactory = Callable[[Sequence[Run], EpisodePlan], Monitor]
-
-
-def run_evaluation(*runs: Run, monitor: MonitorFactory, max_errors: int = MAX_ERRORS) -> list[Results]:
+def run_evaluation(
+    *runs: Run, monitor: MonitorFactory, max_errors: int = MAX_ERRORS, executor: Executor = SERIAL
+) -> list[Results]:
     """Run what is left of an evaluation, write the results of its arms, print their table and compare them.
 
-    Every episode is played in all arms before the next one: in the same simulator, by one policy in
+    Every episode is played in all arms one after the other: in the same simulator, by one policy in
     different modes, and first in another arm each time. So nothing is set up twice, and all arms
     meet the machine's drift alike.
 
@@ -108,6 +73,7 @@ def run_evaluation(*runs: Run, monitor: MonitorFactory, max_errors: int = MAX_ER
         runs: The arms, which differ in nothing but their mode. The others are compared with the first.
         monitor: Shows it.
         max_errors: The evaluation stops when so many episodes in a row were errors.
+        executor: Plays the episodes.
 
     Returns:
         What each arm's `results.json` holds.
@@ -122,6 +88,7 @@ def run_evaluation(*runs: Run, monitor: MonitorFactory, max_errors: int = MAX_ER
     if max_errors < 1:
         raise UsageError(f"--max-errors is {max_errors}: give 1 or more")
     config = runs[0].config
+    _refuse_shared_time([run.config for run in runs], executor)
     plan = make_plan(config)
     resolved = resolve_policy(config)
     name, variants = resolved.policy.name, [run.config for run in runs]
@@ -129,7 +96,7 @@ def run_evaluation(*runs: Run, monitor: MonitorFactory, max_errors: int = MAX_ER
     clocks = [find_clock(variant, plan.keys) for variant in variants]
     if remark := resolved.remark_on(variants):
         _say(remark)
-    policies = open_policies(resolved, variants, notify=_say)
+    policies = open_policies(resolved, variants, worlds=executor.num_envs, notify=_say)
     for remark in dict.fromkeys(policy.remark for policy in policies if policy.remark):
         _say(remark)
     if resolved.interface is None:  # now its conventions are known
@@ -147,7 +114,13 @@ def run_evaluation(*runs: Run, monitor: MonitorFactory, max_errors: int = MAX_ER
             claims.callback(policy.close)
         held = [claims.enter_context(claimed(run)) for run in runs]
         arms = _begin(held, policies, clocks, described)
-        return _play(arms, plan, monitor, max_errors)
+        playable = Playable(
+            plan=plan,
+            runs=[arm.run for arm in arms],
+            policies=policies,
+            clocks=clocks,
+        )
+        return _play(arms, playable, executor, Watch(monitor(playable.runs, plan), max_errors))
 
 
 def _say(line: str) -> None:
@@ -190,47 +163,23 @@ def _begin(
     return arms
 
 
-def _play(arms: Sequence[_Arm], plan: EpisodePlan, monitor: MonitorFactory, max_errors: int) -> list[Results]:
-    shown = monitor([arm.run for arm in arms], plan)
+def _play(arms: Sequence[_Arm], playable: Playable, executor: Executor, watch: Watch) -> list[Results]:
     try:
-        with WorldHolder() as worlds, Interrupts() as interrupts, shown:
-            stages = [
-                Stage(
-                    worlds=worlds,
-                    policy=arm.policy,
-                    clock=arm.clock,
-                    waiting=Waiting(arm.run.config.while_waiting),
-                    interrupts=interrupts,
-                )
-                for arm in arms
-            ]
-            _run_all(plan, [arm.run for arm in arms], stages, _watched(shown, max_errors))
+        with Interrupts() as interrupts, watch.monitor:
+            left = _left_to_play(playable, watch)
+            for play, result in executor.play(playable, left, interrupts) if left else ():
+                playable.runs[play.arm].folder.append(result)
+                watch.ended(play.arm, result)
     except (KeyboardInterrupt, PolicyLostError, RepeatedErrorsError) as stopped:
         for arm in arms:
             arm.write_manifest("interrupted")
-        shown.interrupted()
+        watch.monitor.interrupted()
         if isinstance(stopped, KeyboardInterrupt):
             raise
         if isinstance(stopped, RepeatedErrorsError):
             sys.stderr.write(stopped.traceback)
         raise UsageError(str(stopped)) from stopped
-    return _conclude(arms, shown)
-
-
-def _watched(shown: Monitor, max_errors: int) -> Callable[[int, EpisodeResult], None]:
-    """Shows every episode, and gives up when too many in a row were errors."""
-    in_a_row: list[EpisodeResult] = []
-
-    def ended(arm: int, result: EpisodeResult) -> None:
-        shown.episode(arm, result)
-        if result.outcome is not Outcome.ERROR:
-            in_a_row.clear()
-            return
-        in_a_row.append(result)
-        if len(in_a_row) >= max_errors:
-            raise RepeatedErrorsError(len(in_a_row), first=in_a_row[0])
-
-    return ended
+    return _conclude(arms, watch.monitor)
 
 
 def _conclude(arms: Sequence[_Arm], console: Monitor) -> list[Results]:
@@ -243,27 +192,37 @@ def _conclude(arms: Sequence[_Arm], console: Monitor) -> list[Results]:
     return results
 
 
-def _run_all(
-    plan: EpisodePlan,
-    runs: Sequence[Run],
-    stages: Sequence[Stage],
-    ended: Callable[[int, EpisodeResult], None],
-) -> None:
-    recorded = [run.folder.episodes() for run in runs]
-    episodes = ((task, key) for task in plan.tasks for key in task.keys)
+def _left_to_play(playable: Playable, watch: Watch) -> list[Play]:
+    """What is not recorded yet, or was an error; what is recorded is shown."""
+    recorded = [run.folder.episodes() for run in playable.runs]
+    left = []
+    episodes = ((task, key) for task, each in enumerate(playable.plan.tasks) for key in each.keys)
     for number, (task, key) in enumerate(episodes):
-        for arm in _turns(number, len(runs)):
+        for arm in _turns(number, len(recorded)):
             result = recorded[arm].get(key)
             if result is None or result.outcome is Outcome.ERROR:
-                recorder = EpisodeRecorder(runs[arm].folder, task, key, runs[arm].config)
-                result = run_episode(stages[arm], task, key, recorder)
-                runs[arm].folder.append(result)
-            ended(arm, result)
+                left.append(Play(arm=arm, task=task, key=key))
+            else:
+                watch.monitor.resumed(arm, result)
+    return left
 
 
 def _turns(episode: int, arms: int) -> list[int]:
     """The order of the arms in an episode: each comes first as often as the others."""
     return [(episode + turn) % arms for turn in range(arms)]
+
+
+def _refuse_shared_time(arms: Sequence[RunConfig], executor: Executor) -> None:
+    """Refuse to measure the time of one robot on a machine that several of them share."""
+    for config in arms:
+        option = "--clock measured" if config.clock == "measured" else "--deadline-ms"
+        if config.clock != "measured" and config.deadline_ms is None:
+            continue
+        if executor.num_envs > 1 or config.batch_size > 1:
+            raise UsageError(
+                f"{option} measures what one robot's queries take, and {executor.num_envs} worlds in batches "
+                f"of {config.batch_size} share this machine; give --num-envs 1 and --batch-size 1"
+            )
 
 
 def _describe(

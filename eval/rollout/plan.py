@@ -74,9 +74,24 @@ def make_plan(config: RunConfig, **overrides: Any) -> EpisodePlan:
     """
     if not config.suites:
         raise UsageError("no suite is named: give one with --suite")
-    return EpisodePlan(
-        tasks=tuple(plan for suite in config.suites for plan in _plan_suite(config, suite, overrides))
-    )
+    tasks = [plan for suite in config.suites for plan in _plan_suite(config, suite, overrides)]
+    plan = EpisodePlan(tasks=tuple(tasks))
+    return plan if config.shard is None else _share(plan, config.shard)
+
+
+def _share(plan: EpisodePlan, shard: str) -> EpisodePlan:
+    """The episodes of a shard: a stable function of their keys, whatever else is planned."""
+    number, count = map(int, shard.split("/"))
+    tasks = [
+        dataclasses.replace(task, keys=tuple(key for key in task.keys if key.digest() % count == number - 1))
+        for task in plan.tasks
+    ]
+    if not any(task.keys for task in tasks):
+        raise UsageError(
+            f"--shard {shard}: none of the {len(plan.keys)} episodes falls into it; leave this one out, or "
+            "divide them into fewer"
+        )
+    return EpisodePlan(tasks=tuple(task for task in tasks if task.keys))
 
 
 def check_playable(

@@ -58,6 +58,7 @@ def train(  # noqa: PLR0913 - one parameter per option of the command line
     eval_mode: Annotated[str | None, Parameter(group=_ROLLOUTS)] = None,
     eval_wordings: Annotated[str | None, Parameter(group=_ROLLOUTS)] = None,
     eval_assets: Annotated[str | None, Parameter(group=_ROLLOUTS)] = None,
+    eval_num_envs: Annotated[int | None, Parameter(group=_ROLLOUTS)] = None,
     output_dir: Annotated[Path, Parameter(group=_OUTPUT)] = Path("runs/train/tiny"),
     save_every: Annotated[int | None, Parameter(group=_OUTPUT)] = None,
     log_every: Annotated[int | None, Parameter(group=_OUTPUT)] = None,
@@ -104,6 +105,7 @@ def train(  # noqa: PLR0913 - one parameter per option of the command line
         eval_wordings: In which words the policy is told its tasks there: benchmark (default), training or
             held_out.
         eval_assets: Their asset tree: a folder, or the name of a source (auto, standins, download).
+        eval_num_envs: Worlds that are rolled out in at once, each in a process of its own. Default: 1.
         output_dir: The training's folder. Default: runs/train/tiny.
         save_every: Steps between two checkpoints. Default: 2000.
         log_every: Steps between two lines of the log. Default: 50.
@@ -137,6 +139,7 @@ def train(  # noqa: PLR0913 - one parameter per option of the command line
         "eval_mode": eval_mode,
         "eval_wordings": eval_wordings,
         "eval_assets": eval_assets,
+        "eval_num_envs": eval_num_envs,
         "save_every": save_every,
         "log_every": log_every,
     }
@@ -180,6 +183,7 @@ def assignment_of(options: TrainConfig, folder: Path, minutes: float | None) -> 
         tokenizer=options.tokenizer,
         recipe=recipe,
         rollouts=rollouts,
+        num_envs=options.eval_num_envs,
         save_every=options.save_every,
         log_every=options.log_every,
         minutes=minutes,

@@ -20,6 +20,7 @@ from eval.policies.names import Start, policy_of, start_of
 from eval.records.run_folders import new_run
 from eval.report.console import Console
 from eval.rollout.evaluation import run_evaluation
+from eval.rollout.executors.choice import choose_executor
 from eval.rollout.interrupts import Interrupts
 from eval.rollout.plan import check_playable, make_plan
 from oxygen.model.compile_cache import use_compile_cache
@@ -52,6 +53,7 @@ class Assignment:
         tokenizer: A SentencePiece model; that of the policy preset named as the model if None.
         recipe: How it is trained.
         rollouts: What to run at every checkpoint, whatever policy it names; nothing if None.
+        num_envs: Worlds that are rolled out in at once.
         save_every: Steps between two checkpoints.
         log_every: Steps between two lines of the log.
         minutes: Time limit, rollouts included; None for none.
@@ -73,6 +75,7 @@ class Assignment:
     log_every: int
     minutes: float | None
     asked: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    num_envs: int = 1
 
 
 def run_training(assignment: Assignment) -> int:
@@ -230,6 +233,7 @@ def _check_rollouts(assignment: Assignment) -> None:
     if assignment.rollouts is None:
         embodiment(assignment.embodiment)
         return
+    choose_executor(num_envs=assignment.num_envs)
     horizon = preset(assignment.model).horizon
     interface = dataclasses.replace(embodiment(assignment.embodiment).interface, name=assignment.model)
     plan = make_plan(assignment.rollouts)
@@ -246,7 +250,8 @@ def _rolled_out(assignment: Assignment, saved: Path) -> Mapping[str, float]:
         return {}
     config = assignment.rollouts.model_copy(update={"policy": str(saved)})
     run = new_run(assignment.folder / "rollouts", config)
-    (results,) = run_evaluation(run, monitor=Console)
+    executor = choose_executor(num_envs=assignment.num_envs)
+    (results,) = run_evaluation(run, monitor=Console, executor=executor)
     rates = {suite: row["pc_success"] for suite, row in results["per_suite"].items()}
     return {f"{suite}_pc_success": rate for suite, rate in rates.items() if rate is not None}
 

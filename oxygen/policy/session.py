@@ -5,13 +5,27 @@ from collections.abc import Iterable, Mapping, Sequence
 from oxygen.policy.reply import Reply, Tail, TextFinished, TextRequest, TextTimes
 from oxygen.robots.tokenizer import Tokenizer
 from oxygen.serving.engine import StepTexts
+from oxygen.serving.own_work import own_jobs, own_work
 from oxygen.serving.requests import Request, RequestState
+from oxygen.serving.runner import Sizes
 
 
 class Session:
     """The state of one robot, from the start of its episode."""
 
-    def __init__(self, robot: int, tasks: Sequence[str], tokenizer: Tokenizer) -> None:
+    def __init__(
+        self, robot: int, tasks: Sequence[str], tokenizer: Tokenizer, *, alone: Sizes | None = None
+    ) -> None:
+        """Begin an episode.
+
+        Args:
+            robot: Its number.
+            tasks: Names of the language tasks.
+            tokenizer: The vocabulary.
+            alone: The shapes that would serve it by itself: its replies report the work that it would then
+                have caused. If None, they report that of all robots.
+        """
+        self._alone = alone
         self._robot = robot
         self._tasks = tasks
         self._tokenizer = tokenizer
@@ -38,7 +52,7 @@ class Session:
             if request.robot == self._robot:
                 self._tokens += tokens
                 if request.state is RequestState.FINISHED:
-                    self._finished.append(self._text(request))
+                    self._finished.append(self._text(request, texts))
         self._dropped += self._own(texts.step.plan.dropped)
         if self._timings_ms is not None:
             self._reply = self._answered(self._timings_ms, texts)
@@ -72,7 +86,7 @@ class Session:
             dropped=dropped,
             tokens=tokens,
             tokens_per_frame=texts.step.decode_steps,
-            work=texts.work,
+            work=texts.work if self._alone is None else own_work(texts, self._robot, self._alone),
         )
 
     def _collected(self) -> tuple[tuple[TextFinished, ...], tuple[TextRequest, ...], int]:
@@ -81,7 +95,9 @@ class Session:
         self._finished, self._dropped, self._tokens = [], [], 0
         return collected
 
-    def _text(self, request: Request) -> TextFinished:
+    def _text(self, request: Request, texts: StepTexts) -> TextFinished:
+        jobs = texts.step.plan.jobs
+        job = request.job if self._alone is None else own_jobs(jobs, self._robot).index(jobs[request.job])
         tokens = request.tokens[:-1] if request.stopped else request.tokens
         return TextFinished(
             task=self._tasks[request.task],
@@ -93,7 +109,7 @@ class Session:
             reason="stop" if request.stopped else "length",
             latency_ms=1e3 * request.latency_s,
             after_ms=1e3 * request.after_s,
-            job=request.job,
+            job=job,
             job_steps=request.job_steps,
             times=TextTimes(
                 requested_s=request.requested_s,

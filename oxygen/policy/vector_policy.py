@@ -14,9 +14,9 @@ from oxygen.policy.session import Session
 from oxygen.robots.tokenizer import Tokenizer
 from oxygen.robots.transforms import Transform
 from oxygen.serving.engine import Engine, EngineStep
-from oxygen.serving.engine_config import EngineConfig, check_serves
+from oxygen.serving.engine_config import EngineConfig, check_serves, sizes_for
 from oxygen.serving.language import LanguageTask, tokenized
-from oxygen.serving.runner import Runner
+from oxygen.serving.runner import Runner, Sizes
 from oxygen.serving.scheduler import Mode, Scheduler
 from oxygen.serving.second_process import RemoteTextDecoder
 from oxygen.serving.text_decoder import LocalTextDecoder, TextDecoder
@@ -59,6 +59,9 @@ class VectorPolicy:
     A query is one `act`, which returns the actions as soon as they exist, then one `settle`, which returns
     the rest. In modes `unified` and `parallel` language is decoded while the caller does something else in
     between; in `isolated` and `shared` it is decoded in `settle`.
+
+    Independent robots (`EngineConfig.independent`) are at different moments of different episodes: which of
+    them have a query in one step changes nothing of what each is told.
     """
 
     def __init__(self, parts: Parts, engine: EngineConfig) -> None:
@@ -67,6 +70,7 @@ class VectorPolicy:
         self._engine_config = engine
         decoder = _text_decoder(parts, engine)
         self._engine = Engine(parts.runner, _scheduler(parts, engine), decoder, engine.budget)
+        self._alone = _sizes_alone(parts, engine)
         self._sessions = [self._new_session(robot) for robot in range(engine.robots)]
         self._given_s = 0.0
 
@@ -165,7 +169,8 @@ class VectorPolicy:
                 session.add(texts)
 
     def _new_session(self, robot: int) -> Session:
-        return Session(robot, [task.name for task in self._parts.tasks], self._parts.tokenizer)
+        names = [task.name for task in self._parts.tasks]
+        return Session(robot, names, self._parts.tokenizer, alone=self._alone)
 
     def _inputs(self, observations: Observations) -> ModelInput:
         if len(observations) != len(self._sessions) or not any(one is not None for one in observations):
@@ -197,7 +202,15 @@ def _scheduler(parts: Parts, engine: EngineConfig) -> Scheduler:
         slots=engine.slots,
         rows=engine.rows,
         robots=engine.robots,
+        independent=engine.independent,
     )
+
+
+def _sizes_alone(parts: Parts, engine: EngineConfig) -> Sizes | None:
+    """The shapes that would serve one of several independent robots by itself; None if there is but one."""
+    if not engine.independent or engine.robots == 1:
+        return None
+    return sizes_for(engine.alone, [tokenized(task, parts.tokenizer) for task in parts.tasks])
 
 
 def _text_decoder(parts: Parts, engine: EngineConfig) -> TextDecoder | None:

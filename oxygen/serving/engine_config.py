@@ -26,6 +26,10 @@ class EngineConfig:
             many, `isolated` one of each robot, `shared` those requested together: scores differ in their last
             bits from one size of batch to another, and with them, where two tokens score almost alike, texts.
         robots: Observations that are read at once.
+        independent: Whether each robot is served as if it were alone: its texts are decoded in the queries of
+            its own alone, at batch sizes that no other robot changes, and its replies report its own work. So
+            its texts, and what a latency profile charges for them, are a function of its own episode. Slots
+            and rows are divided evenly among the robots. Otherwise texts go on while their robot sits out.
     """
 
     mode: Mode = Mode.UNIFIED
@@ -33,11 +37,22 @@ class EngineConfig:
     slots: int = 12
     rows: int = 8
     robots: int = 1
+    independent: bool = False
 
     def __post_init__(self) -> None:
         for field in ("robots", "slots", "rows"):
             if getattr(self, field) < 1:
                 raise UsageError(f"{field} is {getattr(self, field)}; it must be at least 1")
+            if self.independent and getattr(self, field) % self.robots:
+                raise UsageError(
+                    f"{field} is {getattr(self, field)} for {self.robots} independent robots; give a multiple"
+                )
+
+    @property
+    def alone(self) -> "EngineConfig":
+        """How one of the robots would be served by itself."""
+        shares = {"slots": self.slots // self.robots, "rows": self.rows // self.robots}
+        return dataclasses.replace(self, robots=1, **shares)
 
 
 def sizes_for(engine: EngineConfig, tasks: Sequence[TokenizedTask]) -> Sizes:

@@ -25,7 +25,7 @@ every task that a robot keeps requesting finishes a text within the same bound.
 
 import enum
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 from configs.errors import UsageError
 from oxygen.serving.language import TokenizedTask
@@ -64,7 +64,14 @@ class Scheduler:
     """The active requests of all robots, and their slots."""
 
     def __init__(
-        self, *, mode: Mode, tasks: Sequence[TokenizedTask], slots: int, rows: int, robots: int = 1
+        self,
+        *,
+        mode: Mode,
+        tasks: Sequence[TokenizedTask],
+        slots: int,
+        rows: int,
+        robots: int = 1,
+        independent: bool = False,
     ) -> None:
         """Start with every slot free.
 
@@ -74,12 +81,14 @@ class Scheduler:
             slots: Places in the KV pool, hence requests that can be active at once.
             rows: Requests decoded in one batch.
             robots: Robots that share them.
+            independent: Whether texts wait while their robot sits out, see `EngineConfig`.
         """
         self._mode = mode
         self._tasks = () if mode is Mode.ACTIONS else tuple(tasks)
         check_slots(slots=slots, tasks=len(self._tasks), robots=robots)
         self._rows = rows
         self._robots = robots
+        self._independent = independent
         self._active: list[Request] = []  # in order of arrival
         self._free = list(range(slots))
         self._step = 0
@@ -113,12 +122,12 @@ class Scheduler:
 
         Args:
             queries: Robot to the number of its query. A robot that sits out requests nothing; its texts
-                go on.
+                go on, unless robots are independent.
         """
         requested = tuple(self._due(queries))
         dropped = tuple(loser for request in requested for loser in self._admit(request))
         new = [request for request in requested if request.state is RequestState.WAITING]
-        jobs = tuple(self._jobs(new))
+        jobs = tuple(self._jobs(new, queries))
         for job in jobs:
             for request in job.rows:
                 request.state = RequestState.RUNNING
@@ -150,7 +159,7 @@ class Scheduler:
     def _due(self, queries: Mapping[int, int]) -> Iterable[Request]:
         for robot, query in queries.items():
             for index, task in enumerate(self._tasks):
-                for ordinal, limit in enumerate(task.arrivals.due(robot, query)):
+                for ordinal, limit in enumerate(task.arrivals.due(0 if self._independent else robot, query)):
                     yield Request(
                         robot=robot,
                         task=index,
@@ -198,20 +207,31 @@ class Scheduler:
         others = [queue for queue in queues.values() if len(queue) > 1]
         return own, max(others, key=len, default=[])
 
-    def _jobs(self, new: Sequence[Request]) -> list[DecodeJob]:
+    def _jobs(self, new: Sequence[Request], queries: Container[int]) -> list[DecodeJob]:
         match self._mode:
             case Mode.UNIFIED:
-                return self._continuous(new)
+                return self._continuous(new, queries)
+            case Mode.SHARED if self._independent and self._robots > 1:
+                share = self._together
+                rounds = _some_of_each_robot(new, share)
+                return [_to_the_end(part, batch=self._robots * share, own_prefill=False) for part in rounds]
             case Mode.SHARED:
                 size = self._rows
                 parts = [new[start : start + size] for start in range(0, len(new), size)]
                 return [_to_the_end(part, batch=len(part), own_prefill=False) for part in parts]
             case _:
-                rounds = _one_of_each_robot(new)
+                rounds = _some_of_each_robot(new, 1)
                 return [_to_the_end(part, batch=self._robots, own_prefill=True) for part in rounds]
 
-    def _continuous(self, new: Sequence[Request]) -> list[DecodeJob]:
-        rows = sorted(self._active, key=lambda request: request.order)[: self._rows]
+    @property
+    def _together(self) -> int:
+        """Requests of a query of one robot that are decoded in one batch."""
+        requested = sum(task.arrivals.within(1) for task in self._tasks)
+        return max(1, min(requested, self._rows // self._robots))
+
+    def _continuous(self, new: Sequence[Request], queries: Container[int]) -> list[DecodeJob]:
+        going = [each for each in self._active if not self._independent or each.robot in queries]
+        rows = sorted(going, key=lambda request: request.order)[: self._rows]
         if not rows:
             return []
         return [
@@ -239,13 +259,16 @@ def _move_up(waiting: Sequence[Request]) -> tuple[int, int]:
     return places[-1]
 
 
-def _one_of_each_robot(requests: Sequence[Request]) -> list[list[Request]]:
-    """Every robot's first request, then every robot's second one, and so on."""
+def _some_of_each_robot(requests: Sequence[Request], count: int) -> list[list[Request]]:
+    """Every robot's first `count` requests, then every robot's next ones, and so on."""
     of_robot: dict[int, list[Request]] = {}
     for request in requests:
         of_robot.setdefault(request.robot, []).append(request)
-    rounds = itertools.zip_longest(*of_robot.values())
-    return [[request for request in members if request is not None] for members in rounds]
+    longest = max(map(len, of_robot.values()), default=0)
+    return [
+        [request for own in of_robot.values() for request in own[start : start + count]]
+        for start in range(0, longest, count)
+    ]
 
 
 def _to_the_end(requests: Sequence[Request], *, batch: int, own_prefill: bool) -> DecodeJob:

@@ -24,6 +24,7 @@ def main(  # noqa: PLR0913 - one parameter per option of the command line
     policy: str = "expert",
     expert_noise: float = 0.0,
     assets: str | None = None,
+    num_envs: int = 1,
     output: Path | None = None,
     results: Path | None = None,
 ) -> None:
@@ -38,6 +39,7 @@ def main(  # noqa: PLR0913 - one parameter per option of the command line
         expert_noise: How much the expert varies and errs, from 0 to 1.
         assets: LIBERO's asset tree: a folder, or the name of a source (auto, standins, download). Default:
             auto.
+        num_envs: Worlds that are played at once, each in a process of its own.
         output: Append one JSON line per episode to this file.
         results: Write the table as JSON to this file.
     """
@@ -55,6 +57,7 @@ def main(  # noqa: PLR0913 - one parameter per option of the command line
             policy=policy,
             noise=expert_noise,
             assets=assets,
+            num_envs=num_envs,
             output=output,
             results=results,
         )

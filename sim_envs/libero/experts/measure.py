@@ -1,19 +1,23 @@
 """Plays scripted policies under a suite's published protocol and counts successes."""
 
+import contextlib
 import dataclasses
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from configs.load import load
 from configs.schema import SuiteConfig
+from sim_envs.job_queue import JobQueue
 from sim_envs.libero.assets import AssetSet
 from sim_envs.libero.experts.expert import Expert
 from sim_envs.libero.experts.policies import scripted_policy
 from sim_envs.libero.experts.skills import NoSkillError
 from sim_envs.libero.sim import LiberoSim
-from sim_envs.libero.tasks import LiberoTask
+from sim_envs.libero.tasks import LiberoTask, get_task
 from sim_envs.scripted.policy import ScriptedPolicy
+from sim_envs.worker_process import Line
+from sim_envs.workers import LostJob, play_in_workers
 from sim_envs.world import EpisodeKey
 
 
@@ -55,45 +59,90 @@ def attempt(sim: LiberoSim, policy: ScriptedPolicy, key: EpisodeKey, protocol: S
     return Attempt(key=key, success=success, steps=steps, phases=tuple(phases))
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AttemptPlayer:
+    """Plays a scripted policy, here or in a worker, in the simulator of one task at a time.
+
+    Attributes:
+        policy: Name of a scripted policy.
+        assets: What the tasks are built from.
+        noise: The expert's noise, from 0 to 1.
+    """
+
+    policy: str
+    assets: AssetSet
+    noise: float
+
+    @contextlib.contextmanager
+    def opened(self, line: Line | None = None) -> Iterator[Callable[[EpisodeKey], Attempt]]:
+        """Plays episodes. One of a task that the expert has no skill for is a failure that says why."""
+        del line
+        with contextlib.ExitStack() as simulator:
+            loaded: dict[LiberoTask, tuple[LiberoSim, ScriptedPolicy | NoSkillError]] = {}
+
+            def play(key: EpisodeKey) -> Attempt:
+                task = get_task(key.suite, key.task_id)
+                if task not in loaded:
+                    simulator.close()
+                    loaded.clear()
+                    sim = simulator.enter_context(LiberoSim(task, assets=self.assets))
+                    loaded[task] = sim, self._policy(sim)
+                sim, policy = loaded[task]
+                if isinstance(policy, NoSkillError):
+                    return Attempt(key=key, success=False, steps=0, phases=(), no_skill=str(policy))
+                return attempt(sim, policy, key, load(SuiteConfig, key.suite))
+
+            yield play
+
+    def _policy(self, sim: LiberoSim) -> ScriptedPolicy | NoSkillError:
+        try:
+            return scripted_policy(self.policy, sim, self.noise)
+        except NoSkillError as error:
+            return error
+
+
 def attempts(
-    policy: str,
+    player: AttemptPlayer,
     tasks: Iterable[LiberoTask],
     init_ids: Sequence[int],
     *,
     seed: int,
-    assets: AssetSet,
-    noise: float = 0.0,
+    workers: int = 1,
 ) -> Iterator[Attempt]:
-    """Play one episode per task and initial state.
-
-    A task that the expert has no skill for is not played; its episodes are failures that say why.
+    """Play one episode per task and initial state, yielding them in this order.
 
     Args:
-        policy: Name of a scripted policy.
+        player: Plays them.
         tasks: Which tasks, of one or several suites.
         init_ids: Which of each task's initial states.
         seed: Of every episode.
-        assets: What the tasks are built from.
-        noise: The expert's noise, from 0 to 1.
+        workers: Processes that play.
 
     Raises:
         UsageError: The policy, the noise, the tasks or the assets are not what they have to be.
+        RuntimeError: An episode has ended two workers.
     """
-    for task in tasks:
-        keys = [
-            EpisodeKey(suite=task.suite, task_id=task.task_id, init_id=init_id, seed=seed)
-            for init_id in init_ids
-        ]
-        protocol = load(SuiteConfig, task.suite)
-        with LiberoSim(task, assets=assets) as sim:
-            try:
-                playing = scripted_policy(policy, sim, noise)
-            except NoSkillError as error:
-                yield from (
-                    Attempt(key=key, success=False, steps=0, phases=(), no_skill=str(error)) for key in keys
-                )
-                continue
-            yield from (attempt(sim, playing, key, protocol) for key in keys)
+    keys = [
+        EpisodeKey(suite=task.suite, task_id=task.task_id, init_id=init_id, seed=seed)
+        for task in tasks
+        for init_id in init_ids
+    ]
+    if workers == 1:
+        with player.opened() as play:
+            yield from map(play, keys)
+        return
+    queue = JobQueue(keys, task=lambda key: (key.suite, key.task_id), episode=lambda key: key)
+    done: dict[EpisodeKey, Attempt] = {}
+    waiting = iter(keys)
+    expected = next(waiting, None)
+    with contextlib.closing(play_in_workers(player, queue, workers=workers, check=lambda: None)) as ended:
+        for key, result in ended:
+            if isinstance(result, LostJob):
+                raise RuntimeError(f"{key} has ended two processes: {result.reason}")  # noqa: TRY004
+            done[key] = result
+            while expected in done:
+                yield done.pop(expected)
+                expected = next(waiting, None)
 
 
 def summary(done: Sequence[Attempt]) -> Mapping[str, Any]:

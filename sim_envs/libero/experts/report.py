@@ -11,9 +11,10 @@ from typing import Any
 from configs.errors import UsageError
 from sim_envs.libero.assets import AssetSet, find_assets
 from sim_envs.libero.bootstrap import PINNED_VERSIONS
-from sim_envs.libero.experts.measure import Attempt, attempts, summary
+from sim_envs.libero.experts.measure import Attempt, AttemptPlayer, attempts, summary
 from sim_envs.libero.experts.policies import refuse_unknown
 from sim_envs.libero.tasks import LiberoTask, list_tasks
+from sim_envs.memory import WORLD_MB, check_memory
 
 _SEED = 7
 
@@ -29,6 +30,7 @@ class Measurement:
         policy: Name of a scripted policy.
         noise: The expert's noise, from 0 to 1.
         assets: The asset tree, as `find_assets` takes it.
+        num_envs: Worlds that are played at once.
         output: The file that gets a JSON line per episode; none if None.
         results: The file that gets the table as JSON; none if None.
     """
@@ -39,6 +41,7 @@ class Measurement:
     policy: str
     noise: float
     assets: str | None
+    num_envs: int
     output: Path | None
     results: Path | None
 
@@ -50,11 +53,15 @@ def measure(asked: Measurement) -> None:
         UsageError: The policy, the noise, the tasks or the assets are not what they have to be.
     """
     refuse_unknown(asked.policy)
+    if asked.num_envs < 1:
+        raise UsageError(f"--num-envs is {asked.num_envs}: give 1 or more")
+    if asked.num_envs > 1:
+        check_memory(asked.num_envs, option="--num-envs", each_mb=WORLD_MB)
     tasks = _tasks(asked.suites, asked.task_ids)
     assets = find_assets(asked.assets)
     done: list[Attempt] = []
-    episodes = attempts(asked.policy, tasks, asked.init_ids, seed=_SEED, assets=assets, noise=asked.noise)
-    for attempt in episodes:
+    player = AttemptPlayer(policy=asked.policy, assets=assets, noise=asked.noise)
+    for attempt in attempts(player, tasks, asked.init_ids, seed=_SEED, workers=asked.num_envs):
         done.append(attempt)
         if asked.output:
             with asked.output.open("a", encoding="utf-8") as lines:

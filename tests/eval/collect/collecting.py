@@ -11,10 +11,11 @@ import pytest
 from jaxtyping import Float64
 
 from configs.errors import UsageError
-from configs.schema import CollectConfig
+from configs.schema import CollectConfig, RunConfig
 from eval.collect.collection import collect_from
 from eval.collect.corrected import Corrected
 from eval.collect.demonstrator import OpenDemonstrator
+from eval.policies.base import OpenPolicy
 from eval.rollout.plan import TaskPlan
 from oxygen.policy.reply import Reply, Tail
 from sim_envs.fake import FakeWorld
@@ -102,11 +103,12 @@ class FakeSetting:
     mended: bool = False
     image_size: int = 8
     no_policy: str | None = None
+    model: RunConfig | None = None
 
     def worlds(self) -> FakeWorlds:
         return FakeWorlds(Errand(pause_s=self.pause_s, mended=self.mended, image_size=self.image_size))
 
-    def demonstrator(self) -> OpenDemonstrator:
+    def demonstrator(self, model: OpenPolicy | None) -> OpenDemonstrator:
         if self.no_policy is not None:
             raise UsageError(self.no_policy)
         return lambda suite, world: Counting()
@@ -116,7 +118,7 @@ class FakeSetting:
 class FakeCorrections(FakeSetting):
     """An expert corrects a learner, whose turn is first: short episodes are the learner's alone."""
 
-    def demonstrator(self) -> OpenDemonstrator:
+    def demonstrator(self, model: OpenPolicy | None) -> OpenDemonstrator:
         return lambda suite, world: Corrected(Counting(), Counting())
 
 

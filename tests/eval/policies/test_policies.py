@@ -77,7 +77,7 @@ def policy_of(config: RunConfig) -> Policy:
 def actions_of(config: RunConfig) -> np.ndarray:
     """What a policy with a model does in the first query of an episode."""
     policy, world = policy_of(config), FakeWorld(image_size=64)
-    assert isinstance(policy, EnginePolicy)
+    assert isinstance(policy.batch, EnginePolicy)
     world.reset(init_id=0, seed=7, settle_steps=0)
     policy.reset(KEY)
     return policy.act(world.observe())

@@ -1,6 +1,7 @@
 """While a run goes on, a terminal shows one bar, and a file gets a line a minute."""
 
 import itertools
+import re
 
 import pytest
 
@@ -28,8 +29,8 @@ def test_a_redirected_run_says_once_a_minute_how_far_it_is(tmp_path, stage, caps
     evaluate(*begin(tmp_path))
     said = [line for line in capsys.readouterr().out.splitlines() if " of 8 episodes, " in line]
     assert 1 < len(said) < 8
-    assert said[0].split(" left")[0].startswith("3 of 8 episodes, isolated 100 %, unified 100 %")
-    assert " left" in said[-1]
+    assert said[0].startswith("3 of 8 episodes, isolated 100 % (21–100), unified 100 % (34–100), ")
+    assert re.search(r", \d+ episodes/h, .* left$", said[0])
 
 
 def test_a_run_that_is_short_says_nothing_in_between(tmp_path, stage, capsys):

@@ -282,7 +282,7 @@ def test_one_model_serves_all_arms_with_the_same_actions_bit_for_bit():
     replies = []
     for served in open_policies(resolve_policy(asked.arms()[0]), asked.arms()):
         policy = served.in_world(suite, world)
-        assert isinstance(policy, EnginePolicy)
+        assert isinstance(policy.batch, EnginePolicy)
         policy.reset(key)
         actions = []
         for _ in range(2):

@@ -12,7 +12,7 @@ from configs.schema import SuiteConfig
 from sim_envs.libero.assets import AssetSet
 from sim_envs.libero.experts.expert import Expert
 from sim_envs.libero.experts.joints import Joint
-from sim_envs.libero.experts.measure import Attempt, attempt, attempts, summary
+from sim_envs.libero.experts.measure import Attempt, AttemptPlayer, attempt, attempts, summary
 from sim_envs.libero.experts.order import in_working_order, opening_for
 from sim_envs.libero.experts.policies import scripted_policy
 from sim_envs.libero.experts.scene import Goal, Scene
@@ -253,7 +253,8 @@ def test_a_task_without_a_skill_is_counted_and_says_why(
     standins: AssetSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delitem(__import__("sim_envs.libero.experts.skills", fromlist=["SKILLS"]).SKILLS, "turnon")
-    done = list(attempts("expert", [get_task("libero_goal", 7)], (0, 1), seed=7, assets=standins))
+    player = AttemptPlayer(policy="expert", assets=standins, noise=0.0)
+    done = list(attempts(player, [get_task("libero_goal", 7)], (0, 1), seed=7))
     counts = summary(done)["libero_goal"]
     assert (counts["successes"], counts["episodes"]) == (0, 2)
     assert "no scripted skill achieves turnon(flat_stove_1)" in counts["no_skill"][0]

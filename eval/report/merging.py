@@ -1,0 +1,146 @@
+"""Joins runs that each played a share of the same episodes into one run, as if it had played them all."""
+
+import shutil
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from configs.errors import UsageError
+from configs.schema import RunConfig
+from eval.metrics.success import summarize
+from eval.records import provenance
+from eval.records.json_files import write_json
+from eval.records.protocol import policy_inputs, protocol_hash
+from eval.records.reader import read_episodes, read_manifest_as
+from eval.records.run_folders import Run, begin, claimed, new_run
+from eval.records.schema import EpisodeResult, RunFolder
+from eval.rollout.plan import make_plan
+from sim_envs.world import EpisodeKey
+
+_MANIFEST = TypeAdapter(dict[str, Any])
+
+
+def merge(folders: Sequence[RunFolder], output_dir: Path) -> list[RunFolder]:
+    """Join shards. Runs in several modes become a run in each mode, the arms of one evaluation.
+
+    Args:
+        folders: The runs, in any order.
+        output_dir: Where the joined runs are made.
+
+    Raises:
+        UsageError: Before anything is written: a run is no shard, two differ in more than their shares, have
+            an episode in common, or some of the episodes are missing.
+    """
+    manifests = {folder: read_manifest_as(_MANIFEST, folder) for folder in folders}
+    modes: dict[str, list[RunFolder]] = {}
+    for folder, manifest in manifests.items():
+        modes.setdefault(manifest["mode"], []).append(folder)
+    joined = []
+    for shards in modes.values():
+        _refuse_unlike({shard: manifests[shard] for shard in shards})
+        joined.append(_joined(shards, RunConfig.model_validate(manifests[shards[0]]["config"])))
+    runs = [new_run(output_dir, config) for config, _ in joined]
+    written = []
+    for run, (_, episodes), shards in zip(runs, joined, modes.values(), strict=True):
+        with claimed(run) as own:
+            told = _told(own, [manifests[shard] for shard in shards], len(episodes))
+            begin([own], [{**told, "status": "running", "finished": None}])
+            _write(own.folder, episodes)
+            own.folder.write_manifest(told)
+            written.append(own.folder)
+    for folder in written:  # by the names that they have now
+        folder.write_manifest({**folder.read_manifest(), "arms": [each.run_id for each in written]})
+    return written
+
+
+def _refuse_unlike(manifests: Mapping[RunFolder, Mapping[str, Any]]) -> None:
+    """Refuse runs that cannot be shares of one."""
+    identities = {folder: _identity(manifest) for folder, manifest in manifests.items()}
+    (first, expected), *others = identities.items()
+    for folder, found in others:
+        for name, value in expected.items():
+            if found[name] != value:
+                raise UsageError(
+                    f"{folder.run_id} has {name} {found[name]!r}, {first.run_id} has {value!r}; join runs "
+                    "that differ in --shard alone"
+                )
+    for folder, manifest in manifests.items():
+        if manifest["config"].get("shard") is None:
+            raise UsageError(f"{folder.run_id} is no shard: it was played without --shard; leave it out")
+
+
+def _identity(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """What all shards of a run have in common."""
+    config = {name: value for name, value in manifest["config"].items() if name != "shard"}
+    count = str(manifest["config"].get("shard")).partition("/")[2]
+    return {
+        "protocol": protocol_hash(manifest["protocol"]),
+        "policy inputs": policy_inputs(manifest),
+        "weights": manifest.get("weights_sha256"),
+        **config,
+        "number of shards": count,
+    }
+
+
+def _joined(
+    shards: Sequence[RunFolder], config: RunConfig
+) -> tuple[RunConfig, dict[EpisodeKey, tuple[RunFolder, EpisodeResult]]]:
+    """The configuration of the whole, and its episodes in the order of the plan, each with its shard."""
+    found: dict[EpisodeKey, tuple[RunFolder, EpisodeResult]] = {}
+    for shard in shards:
+        for key, result in read_episodes(shard).items():
+            if key in found:
+                raise UsageError(
+                    f"{found[key][0].run_id} and {shard.run_id} both have episode {key}; give each shard once"
+                )
+            found[key] = shard, result
+    whole = config.model_copy(update={"shard": None})
+    planned = make_plan(whole).keys
+    _refuse_missing([key for key in planned if key not in found], str(config.shard).partition("/")[2])
+    return whole, {key: found[key] for key in planned}
+
+
+def _refuse_missing(missing: Sequence[EpisodeKey], count: str) -> None:
+    if missing:
+        shards = Counter(1 + key.digest() % int(count) for key in missing)
+        told = ", ".join(f"{number} of shard {shard}/{count}" for shard, number in sorted(shards.items()))
+        raise UsageError(
+            f"{len(missing)} episodes are missing ({told}); play them with --shard, or "
+            "complete a shard that was interrupted with --resume"
+        )
+
+
+def _told(run: Run, shards: Sequence[Mapping[str, Any]], count: int) -> dict[str, Any]:
+    """The manifest of the whole."""
+    sittings = sorted(
+        (sitting for shard in shards for sitting in shard["sittings"]), key=lambda each: each["started"]
+    )
+    return {
+        **shards[0],
+        "run_id": run.folder.run_id,
+        "command": provenance.command(),
+        "config": run.config.model_dump(mode="json"),
+        "n_planned": count,
+        "arms": [run.folder.run_id],
+        "shards": [shard["run_id"] for shard in shards],
+        "sittings": sittings,
+        "started": sittings[0]["started"],
+        "finished": max(sitting["finished"] for sitting in sittings),
+        "status": "complete",
+    }
+
+
+def _write(folder: RunFolder, episodes: Mapping[EpisodeKey, tuple[RunFolder, EpisodeResult]]) -> None:
+    """The records, query logs and videos of all episodes."""
+    folder.queries_path(next(iter(episodes))).parent.mkdir(exist_ok=True)
+    for key, (shard, result) in episodes.items():
+        if shard.queries_path(key).exists():
+            shutil.copy2(shard.queries_path(key), folder.queries_path(key))
+        if result.video is not None and (shard.path / result.video).exists():
+            (folder.path / result.video).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(shard.path / result.video, folder.path / result.video)
+        folder.append(result)
+    write_json(folder.results_path, summarize(folder.path))

@@ -1,0 +1,1 @@
+"""Plays the episodes of an evaluation: here, or in worker processes."""

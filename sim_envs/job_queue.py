@@ -1,0 +1,71 @@
+"""Which worker plays what next: a worker keeps its task, and the jobs of one episode follow each other."""
+
+from collections import Counter, deque
+from collections.abc import Callable, Hashable, Iterable
+from typing import Generic, TypeVar
+
+JobT = TypeVar("JobT")
+
+
+class JobQueue(Generic[JobT]):
+    """The jobs that nobody plays yet.
+
+    Loading a task takes seconds, so a worker is given episodes of the task that it has loaded. When there are
+    no more, it goes to the task with the most episodes left for each worker that is at it. The jobs of an
+    episode, such as its runs in several modes, are played one after the other by the same worker; only when
+    no episode is left to begin do idle workers take over some of them.
+    """
+
+    def __init__(
+        self,
+        jobs: Iterable[JobT],
+        *,
+        task: Callable[[JobT], Hashable],
+        episode: Callable[[JobT], Hashable],
+    ) -> None:
+        """Put jobs in line.
+
+        Args:
+            jobs: In the order in which they are to be played.
+            task: What has to be loaded for a job.
+            episode: What jobs that belong together share.
+        """
+        episodes: dict[Hashable, deque[JobT]] = {}
+        for job in jobs:
+            episodes.setdefault(episode(job), deque()).append(job)
+        self._waiting: dict[Hashable, deque[deque[JobT]]] = {}
+        for parts in episodes.values():
+            self._waiting.setdefault(task(parts[0]), deque()).append(parts)
+        self._task_of: dict[int, Hashable] = {}
+        self._begun: dict[int, deque[JobT]] = {}
+
+    def __len__(self) -> int:
+        waiting = (len(parts) for episodes in self._waiting.values() for parts in episodes)
+        return sum(waiting) + sum(map(len, self._begun.values()))
+
+    def next_for(self, worker: int) -> JobT | None:
+        """The job that a worker plays next; None if there is none left."""
+        if not self._begun.get(worker):
+            self._begun[worker] = self._next_episode(worker)
+        own = self._begun[worker]
+        return own.popleft() if own else None
+
+    def put_back(self, worker: int, job: JobT) -> None:
+        """A job comes back: the worker with that number plays it next."""
+        self._begun.setdefault(worker, deque()).appendleft(job)
+
+    def _next_episode(self, worker: int) -> deque[JobT]:
+        left = {task: episodes for task, episodes in self._waiting.items() if episodes}
+        if not left:
+            return self._taken_over()
+        task = self._task_of.pop(worker, None)
+        if task not in left:
+            at = Counter(self._task_of.values())
+            task = max(left, key=lambda each: len(left[each]) / (1 + at[each]))
+        self._task_of[worker] = task
+        return left[task].popleft()
+
+    def _taken_over(self) -> deque[JobT]:
+        """The last job of the episode with the most jobs left; none if no episode has any."""
+        longest = max(self._begun.values(), key=len, default=None)
+        return deque([longest.pop()]) if longest else deque()

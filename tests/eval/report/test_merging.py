@@ -1,0 +1,88 @@
+"""Shards joined are the run that was not divided; what does not belong together is refused."""
+
+import pytest
+
+from configs.errors import UsageError
+from configs.schema import RunConfig
+from eval.records.reader import read_episodes
+from eval.records.run_folders import Run
+from eval.report.merging import merge
+from eval.rollout.executors.serial import SERIAL
+from eval.rollout.plan import make_plan
+from sim_envs.fake import FakeSuite
+from tests.eval.rollout.scaled import played, suite_file, timeless
+
+SHARDS = ("1/3", "2/3", "3/3")
+
+
+@pytest.fixture
+def config(tmp_path):
+    suite = suite_file(tmp_path, "fake", FakeSuite, environment={"success_at": 7})
+    return RunConfig(suites=(suite,), init_ids=tuple(range(8)), policy="noop", mode="actions", video="none")
+
+
+def shard(config, share, folder, **changes):
+    (run,) = played(folder, config.model_copy(update={"shard": share, **changes}), executor=SERIAL)
+    return run.folder
+
+
+@pytest.fixture
+def shards(config, tmp_path):
+    return [shard(config, share, tmp_path / share.replace("/", "of")) for share in SHARDS]
+
+
+def test_every_episode_is_in_one_shard_and_stays_there_whatever_else_is_planned(config):
+    shares = [make_plan(config.model_copy(update={"shard": share})).keys for share in SHARDS]
+    assert sorted(key for share in shares for key in share) == sorted(make_plan(config).keys)
+    fewer = config.model_copy(update={"init_ids": (1, 5, 6)})
+    for share, keys in zip(SHARDS, shares, strict=True):
+        if wanted := {key for key in keys if key.init_id in fewer.init_ids}:
+            assert set(make_plan(fewer.model_copy(update={"shard": share})).keys) == wanted
+
+
+def test_joined_shards_are_the_run_that_was_not_divided(config, shards, tmp_path):
+    (whole,) = played(tmp_path / "whole", config, executor=SERIAL)
+    (joined,) = merge([shards[2], shards[0], shards[1]], tmp_path / "joined")
+    assert timeless(whole) == timeless(Run(config=config, folder=joined))
+    assert list(read_episodes(joined)) == list(read_episodes(whole.folder)), "in the order of the plan"
+    ours, theirs = joined.read_manifest(), whole.folder.read_manifest()
+    for part in ("config", "protocol_hash", "n_planned", "status"):
+        assert ours[part] == theirs[part]
+    assert len(ours["sittings"]) == 3
+    assert joined.results_path.is_file()
+
+
+def test_modes_stay_apart_and_are_arms_of_one_evaluation(config, tmp_path):
+    halves = [
+        shard(config, share, tmp_path / mode / share[0], mode=mode)
+        for mode in ("actions", "unified")
+        for share in ("1/2", "2/2")
+    ]
+    joined = merge(halves, tmp_path / "joined")
+    assert [folder.read_manifest()["mode"] for folder in joined] == ["actions", "unified"]
+    names = [folder.run_id for folder in joined]
+    assert all(folder.read_manifest()["arms"] == names for folder in joined)
+
+
+def test_what_does_not_belong_together_is_refused_and_nothing_is_written(config, shards, tmp_path):
+    target = tmp_path / "joined"
+    longer = shard(config, "3/3", tmp_path / "longer", max_steps=9)
+    again = shard(config, "2/3", tmp_path / "again")
+    whole = shard(config, None, tmp_path / "undivided")
+    for given, said in (
+        (shards[:2], r"episodes are missing \(\d of shard 3/3\); play them with --shard"),
+        ([*shards, again], "both have episode .*; give each shard once"),
+        ([*shards[:2], longer], "has protocol .* join runs that differ in --shard alone"),
+        ([whole], "is no shard: it was played without --shard"),
+        ([*shards, whole], "has number of shards ''"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            merge(given, target)
+    assert not target.exists()
+
+
+def test_a_share_without_an_episode_is_refused(config):
+    few = config.model_copy(update={"init_ids": (0,), "task_ids": (0,)})
+    empty = next(f"{number}/4" for number in range(1, 5) if make_plan(few).keys[0].digest() % 4 != number - 1)
+    with pytest.raises(UsageError, match=f"--shard {empty}: none of the 1 episodes falls into it"):
+        make_plan(few.model_copy(update={"shard": empty}))

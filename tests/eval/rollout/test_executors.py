@@ -1,0 +1,154 @@
+"""The records are the same, however many worlds are played at once and whatever becomes of processes."""
+
+import pytest
+
+from configs.errors import UsageError
+from configs.schema import RunConfig
+from eval.records.schema import Outcome
+from eval.rollout.executors.choice import batch_size_for, choose_executor
+from eval.rollout.executors.processes import Processes
+from eval.rollout.executors.serial import SERIAL
+from sim_envs import memory
+from tests.eval.rollout.scaled import played, suite_file, timeless
+from tests.eval.rollout.worker_worlds import DEADLY, HANGING, ONCE, ErrantSuite, LiberoWithoutJax
+
+CLOCKS = ("paused", "fixed:100,200", "profile:jetson-thor")
+MODES = ("isolated", "shared", "unified")
+
+POLICY = """
+import numpy as np
+
+class Mine:
+    embodiment = "libero"
+    horizon = 10
+
+    def reset(self):
+        self.queries = 0
+
+    def infer(self, obs):
+        self.queries += 1
+        mean = float(obs["observation/image"].mean()) / 255
+        return {"actions": np.full((10, 7), 0.01 * self.queries + mean)}
+"""
+
+
+def libero(tmp_path, clock="fixed:100,200", mode="unified", **changes):
+    config = RunConfig(
+        suites=(suite_file(tmp_path, "libero_object", LiberoWithoutJax),),
+        task_ids=(0,),
+        init_ids=(30, 31),
+        max_steps=12,
+        num_steps_wait=2,
+        assets="standins",
+        clock=clock,
+        mode=mode,
+        batch_size=2,
+        video="none",
+    )
+    return config.model_copy(update=changes)
+
+
+def test_records_of_two_worlds_at_once_are_those_of_one_after_the_other(tmp_path):
+    """On LIBERO, with a policy that has weights, while time passes. No worker imports JAX."""
+    config = libero(tmp_path)
+    (alone,) = played(tmp_path / "alone", config, executor=SERIAL)
+    (together,) = played(tmp_path / "together", config, executor=Processes(num_envs=2))
+    records = timeless(alone)
+    assert records == timeless(together)
+    assert {line["outcome"] for line, _ in records.values()} == {"timeout"}
+    assert sum(line["requests"]["finished"] for line, _ in records.values())
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("clock", CLOCKS)
+def test_records_are_the_same_from_one_two_and_three_worlds_in_every_mode(tmp_path, clock):
+    """Three worlds are two groups of different sizes, at different moments of their episodes."""
+    arms = [libero(tmp_path, clock, mode, init_ids=(30, 31, 32), max_steps=25) for mode in MODES]
+    expected = list(map(timeless, played(tmp_path / "0", *arms, executor=SERIAL)))
+    for worlds in (1, 2, 3):
+        runs = played(tmp_path / str(worlds), *arms, executor=Processes(num_envs=worlds))
+        assert list(map(timeless, runs)) == expected
+
+
+@pytest.mark.slow
+def test_the_default_for_two_worlds_is_bit_for_bit_what_one_world_plays(tmp_path):
+    config = libero(tmp_path, batch_size=batch_size_for(2), init_ids=(30, 31, 32), max_steps=40)
+    assert config.batch_size == RunConfig().batch_size == 1
+    (alone,) = played(tmp_path / "alone", config, executor=SERIAL)
+    (together,) = played(tmp_path / "together", config, executor=Processes(num_envs=2))
+    assert timeless(alone) == timeless(together)
+
+
+def errands(tmp_path, policy="noop", init_ids=(0, 1, 2, 6), **changes):
+    words = {"instructions": ["put it there", "take it back"]}
+    suite = suite_file(tmp_path, "fake", ErrantSuite, environment=words, camera_size=256)
+    return RunConfig(suites=(suite,), init_ids=init_ids, policy=policy, video="none", **changes)
+
+
+def test_a_class_of_ones_own_has_an_object_for_every_world(tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text(POLICY)
+    config = errands(tmp_path, policy=f"{file}:Mine")
+    (alone,) = played(tmp_path / "alone", config, executor=SERIAL)
+    (together,) = played(tmp_path / "together", config, executor=Processes(num_envs=3))
+    assert timeless(alone) == timeless(together)
+    assert len(timeless(alone)) == 8
+
+
+def test_a_process_that_dies_or_hangs_is_replaced_and_its_episode_played_once_more(tmp_path, monkeypatch):
+    monkeypatch.setenv("ERRANT_MARK", str(tmp_path / "mark"))
+    config = errands(tmp_path, init_ids=(0, 1, DEADLY, HANGING, ONCE, 6), task_ids=(0,))
+    expected = errands(tmp_path, init_ids=(0, 1, 6), task_ids=(0,))
+    (alone,) = played(tmp_path / "alone", expected, executor=SERIAL)
+    (run,) = played(tmp_path / "runs", config, executor=Processes(num_envs=2, timeout_s=2.0))
+    episodes = {key.init_id: result for key, result in run.folder.episodes().items()}
+    assert {init_id: each.outcome for init_id, each in episodes.items() if each.error} == {
+        DEADLY: Outcome.ERROR,
+        HANGING: Outcome.ERROR,
+    }
+    assert "exit code 3" in episodes[DEADLY].error
+    assert "it had not ended after 2 s" in episodes[HANGING].error
+    assert episodes[ONCE].outcome is Outcome.SUCCESS
+    assert timeless(alone).items() <= timeless(run).items(), "the others have not noticed"
+
+
+def test_arms_play_an_episode_one_after_the_other_wherever_it_is(tmp_path):
+    arms = [errands(tmp_path, mode=mode) for mode in ("isolated", "unified")]
+    runs = played(tmp_path, *arms, executor=Processes(num_envs=2))
+    assert all(len(run.folder.episodes()) == 8 for run in runs)
+    assert timeless(runs[0]) == timeless(runs[1])
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"num_envs": 0}, "--num-envs is 0: give 1 or more"),
+        ({"num_envs": 10**6}, "--num-envs 1000000: worlds take about 500 MB each, .* or less"),
+        ({"executor": "proceses"}, "unknown executor 'proceses'; did you mean 'processes'"),
+        ({"executor": "serial", "num_envs": 2}, "--num-envs 2 is for worlds in processes of their own"),
+        ({"episode_timeout": 5.0}, "--episode-timeout 5.0 is for worlds in processes"),
+        ({"num_envs": 2, "episode_timeout": 0.0}, "--episode-timeout is 0: give seconds"),
+    ],
+)
+def test_what_cannot_be_played_is_refused_in_one_line(given, said):
+    with pytest.raises(UsageError, match=said):
+        choose_executor(**given)
+
+
+def test_as_many_worlds_as_fit_are_offered(monkeypatch):
+    monkeypatch.setattr(memory, "available_mb", lambda: 1700.0)
+    with pytest.raises(UsageError, match="1700 MB of memory are available; give 3 or less"):
+        choose_executor(num_envs=4)
+    assert choose_executor(num_envs=3) == Processes(num_envs=3)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"clock": "measured"}, {"deadline_ms": 90.0}, {"clock": "measured", "batch_size": 2}]
+)
+def test_the_time_of_one_robot_is_not_measured_where_several_share_a_machine(tmp_path, changes):
+    executor = SERIAL if "batch_size" in changes else Processes(num_envs=2)
+    config = errands(tmp_path, policy="tiny", **changes)
+    with pytest.raises(UsageError, match="share this machine; give --num-envs 1 and --batch-size 1"):
+        played(tmp_path / "runs", config, executor=executor)
+    assert not (tmp_path / "runs").exists()

@@ -1,0 +1,69 @@
+"""Suites whose worlds are opened in worker processes: what is wrong there, or goes wrong. Imports no JAX."""
+
+import multiprocessing
+import os
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from sim_envs.fake import FakeSuite, FakeWorld
+from sim_envs.libero.suite import LiberoSuite
+from sim_envs.suite import Task
+from sim_envs.world import Advance, World
+
+DEADLY, HANGING, ONCE = 3, 4, 5
+"""Initial states of `Errant` that end the process, never end, and end the process the first time."""
+
+
+class LiberoWithoutJax(LiberoSuite):
+    """LIBERO's suites, which refuse to open a world in a worker that has imported JAX."""
+
+    def open(self, task: Task) -> World:
+        in_worker = multiprocessing.parent_process() is not None
+        assert not (in_worker and "jax" in sys.modules), "a worker has imported JAX"
+        return super().open(task)
+
+
+class Errant(FakeWorld):
+    """Some of its initial states are the end of the process that it is in."""
+
+    def reset(self, *, init_id: int, seed: int, settle_steps: int) -> None:
+        super().reset(init_id=init_id, seed=seed, settle_steps=settle_steps)
+        self.success_at = 5 + init_id
+        self._init_id = init_id
+
+    def advance(self, actions: np.ndarray) -> Advance:
+        if self._init_id == HANGING:
+            time.sleep(60)
+        if self._init_id == DEADLY or (self._init_id == ONCE and _is_first_time()):
+            os._exit(3)
+        return super().advance(actions)
+
+
+def _is_first_time() -> bool:
+    """Whether nobody has asked before."""
+    try:
+        Path(os.environ["ERRANT_MARK"]).touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
+
+
+class ErrantSuite(FakeSuite):
+    def open(self, task: Task) -> World:
+        return Errant(image_size=self.protocol.camera_size, language=task.language)
+
+
+class Unhurried(FakeWorld):
+    """Takes its time, so that a kill hits it in the middle."""
+
+    def advance(self, actions: np.ndarray) -> Advance:
+        time.sleep(0.4)
+        return super().advance(actions)
+
+
+class UnhurriedSuite(FakeSuite):
+    def open(self, task: Task) -> World:
+        return Unhurried(success_at=12, image_size=self.protocol.camera_size, language=task.language)

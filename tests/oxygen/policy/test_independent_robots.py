@@ -1,0 +1,101 @@
+"""Independent robots in one batch: each is told, query by query, what it is told without the others."""
+
+import dataclasses
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from configs.errors import UsageError
+from oxygen.policy.factory import create_vector_policy
+from oxygen.policy.vector_policy import VectorPolicy
+from oxygen.robots import tokenizer
+from oxygen.serving.arrivals import Burst, EveryN, Poisson
+from oxygen.serving.budget import FixedTokens
+from oxygen.serving.engine_config import EngineConfig
+from oxygen.serving.scheduler import Mode
+from tests.oxygen.conftest import SMALL
+from tests.oxygen.serving.scenarios import ROBOTS, TASKS, frames, seed_of
+
+MODES = (Mode.UNIFIED, Mode.SHARED, Mode.ISOLATED)
+arrivals = st.one_of(
+    st.builds(EveryN, st.integers(1, 3)),
+    st.builds(Burst, n=st.integers(1, 2), every=st.integers(1, 4)),
+    st.builds(Poisson, rate=st.floats(0.2, 1.0), seed=st.integers(0, 99)),
+)
+
+
+@pytest.fixture(scope="module")
+def policy():
+    engine = EngineConfig(slots=24, rows=24, robots=ROBOTS, independent=True)
+    return create_vector_policy(SMALL, weights=0, tokenizer=tokenizer.tiny(), tasks=TASKS, engine=engine)
+
+
+@given(frames, arrivals, st.sampled_from(MODES), st.integers(1, 12))
+@settings(max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_every_reply_is_the_same_in_any_company(policy, observe, frames, narration, mode, tokens):
+    tasks = (dataclasses.replace(TASKS[0], arrivals=narration), TASKS[1])
+    parts = dataclasses.replace(policy.parts, tasks=tasks)
+    engine = dataclasses.replace(policy.engine, mode=mode, budget=FixedTokens(tokens))
+    together = replies(VectorPolicy(parts, engine), frames, observe, range(ROBOTS))
+    for robot in range(ROBOTS):
+        alone = replies(VectorPolicy(parts, engine), frames, observe, [robot])
+        assert alone[robot] == together[robot]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_work_of_a_reply_is_that_of_a_policy_for_one_robot(policy, observe, mode):
+    """With texts that end at their limits alone, which the last bits of a batch size do not change."""
+    tasks = [dataclasses.replace(task, stop="\n") for task in TASKS]
+    single = create_vector_policy(
+        SMALL,
+        weights=0,
+        tokenizer=tokenizer.tiny(),
+        tasks=tasks,
+        engine=EngineConfig(mode=mode, slots=8, rows=8),
+    )
+    parts = dataclasses.replace(policy.parts, tasks=tuple(tasks))
+    several = VectorPolicy(parts, dataclasses.replace(policy.engine, mode=mode))
+    for number in range(6):
+        single.act([observe(number)])
+        several.act([observe(90 + number), None if number % 2 else observe(80), observe(number)])
+        (alone,), (_, _, own) = single.settle(), several.settle()
+        assert alone.work == own.work
+        assert alone.tokens == own.tokens
+        assert [(text.job, text.job_steps) for text in alone.finished] == [
+            (text.job, text.job_steps) for text in own.finished
+        ]
+
+
+def test_rows_are_divided_evenly():
+    with pytest.raises(UsageError, match="rows is 8 for 3 independent robots; give a multiple"):
+        EngineConfig(slots=9, rows=8, robots=3, independent=True)
+
+
+def replies(policy, frames, observe, robots):
+    """Robot to all that it was told, its times apart. The others of `robots` have the same queries."""
+    told = {robot: [] for robot in robots}
+    episodes = dict.fromkeys(robots, 0)
+    for robot in robots:
+        policy.reset(robot, seed_of(robot, 0))
+    for number, frame in enumerate(frames):
+        seen = [
+            observe(10 * number + robot) if robot in frame.present and robot in told else None
+            for robot in range(ROBOTS)
+        ]
+        acting = [robot for robot, one in enumerate(seen) if one is not None]
+        if acting:
+            actions, settled = policy.act(seen), policy.settle()
+            for robot in acting:
+                told[robot].append((actions[robot].tobytes(), timeless(settled[robot])))
+        for robot in frame.ending & told.keys():
+            tail = policy.finish(robot)
+            told[robot].append((tail.cancelled, tail.requests, tail.tokens))
+            episodes[robot] += 1
+            policy.reset(robot, seed_of(robot, episodes[robot]))
+    return told
+
+
+def timeless(reply):
+    texts = [dataclasses.replace(text, latency_ms=0.0, after_ms=0.0, times=None) for text in reply.finished]
+    return reply.requested, texts, reply.dropped, reply.tokens, reply.work
