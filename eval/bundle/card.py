@@ -49,7 +49,7 @@ def render(folder: Path) -> str:
     template = environment.from_string(_TEMPLATE.read_text(encoding="utf-8"))
     return template.render(
         contents=contents,
-        suites=sorted({suite for each in contents.data for suite in each.suites}),
+        suites=_suites(contents, record),
         weights_file=SINGLE_FILE,
         model=flattened({**record["model"], **served_only(record["model"]["name"])}),
         tasks=record["tasks"],
@@ -78,6 +78,12 @@ def _is_taught_by_scripts(contents: Contents, record: Mapping[str, Any]) -> bool
     acting = [each for each in trainings_of(record) if not each["recipe"].get("texts_only")]
     taught = {Path(folder).name for training in acting for folder in training["data"]}
     return {each.policy for each in contents.data if each.name in taught} == {"expert"}
+
+
+def _suites(contents: Contents, record: Mapping[str, Any]) -> list[str]:
+    """The suites of the last training: where it began from may have known others."""
+    taught = {Path(folder).name for folder in record["data"]}
+    return sorted({suite for each in contents.data if each.name in taught for suite in each.suites})
 
 
 def ranges(numbers: Iterable[int]) -> str:
