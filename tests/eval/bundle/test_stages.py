@@ -61,7 +61,7 @@ def test_the_demonstrations_of_both_count_as_seen(second):
 
 def test_the_card_says_in_which_stages_a_dataset_was_used_and_counts_it_once(second, tmp_path, corrections):
     assert "| demos | 1 | expert | 0.0 |" in render(second)
-    assert "\n32 frames of demonstrations in LIBERO's simulation, those of all stages" in render(second)
+    assert "\n32 frames of demonstrations in simulation, those of all stages" in render(second)
     write_checkpoint(tmp_path / "third", corrections, seed=2, start=tmp_path / "second")
     bundle(tmp_path / "third", [], tmp_path / "tiny", data=[])
     assert "| corrections | 2–3 | expert" in render(tmp_path / "tiny")

@@ -48,7 +48,7 @@ def test_a_published_checkpoint_becomes_a_folder_that_loads_alike(published, ori
     assert no_policy.startswith("No policy.yaml: name a --model")
     assert_equal(load(tmp_path / "ours", TINY), original, "float32")
     description = json.loads((tmp_path / "ours/config.json").read_text())
-    assert description["fits"] == ["tiny"]
+    assert description["fits"] == ["tiny", "tiny_droid"]
     assert description["source"] == str(published)
     assert description["sizes"]["trunk"]["width"] == TINY.trunk.width
     assert (tmp_path / "ours/assets/libero/norm_stats.json").exists()
@@ -108,7 +108,8 @@ def card_of(folder):
 
 def test_the_card_says_whose_parameters_and_which_norm_stats(published, tmp_path):
     """Statistics under a name of their own are those of whoever fine-tuned it."""
-    assert main([str(published), str(tmp_path / "my π0.5"), "--tokenizer", "gs://bucket/pieces.model"]) == 0
+    named = ["--model", "tiny", "--tokenizer", "gs://bucket/pieces.model"]  # tiny_droid has the same sizes
+    assert main([str(published), str(tmp_path / "my π0.5"), *named]) == 0
     assert card_of(tmp_path / "my π0.5") == {
         "name": "my--0.5",
         "kind": "oxygen",
