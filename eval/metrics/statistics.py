@@ -44,9 +44,9 @@ def wilson_95(successes: int, trials: int) -> Interval | None:
         raise ValueError(f"{successes} successes in {trials} trials")
     if trials == 0:
         return None
-    from statsmodels.stats.proportion import proportion_confint
+    from scipy.stats import binomtest
 
-    low, high = proportion_confint(successes, trials, alpha=0.05, method="wilson")
+    low, high = binomtest(successes, trials).proportion_ci(0.95, method="wilson")
     return Interval(low=float(low), high=float(high))
 
 
@@ -114,10 +114,12 @@ def mcnemar_exact(only_a: int, only_b: int) -> float:
     """
     if only_a < 0 or only_b < 0:
         raise ValueError(f"{only_a} and {only_b} discordant pairs")
-    from statsmodels.stats.contingency_tables import mcnemar
+    if only_a == only_b:
+        return 1.0
+    from scipy.stats import binomtest
 
     # Concordant pairs say nothing about a difference: the exact test never reads the diagonal.
-    return float(mcnemar([[0, only_a], [only_b, 0]], exact=True).pvalue)
+    return float(binomtest(only_a, only_a + only_b).pvalue)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -212,7 +212,7 @@ SMALL = Pi05Config(
 """41 million parameters and as many image tokens as the published policies: for measurements on a CPU."""
 
 SMALL_DROID = dataclasses.replace(
-    SMALL, name="small_droid", cameras=TINY_DROID.cameras, horizon=15, prompt_buckets=(64, 128, 200)
+    SMALL, name="small_droid", cameras=TINY_DROID.cameras, horizon=15, prompt_buckets=(200,)
 )
 """The same through DROID's cameras, with pi05_droid's horizon and prompts."""
 

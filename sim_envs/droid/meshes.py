@@ -1,7 +1,6 @@
 """The robot's visual meshes with fewer triangles: what they show in a picture of DROID's size."""
 
 import functools
-import itertools
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -41,9 +40,10 @@ def _simplified(path: Path) -> dict[str, str] | None:
 
 def _read_obj(path: Path) -> tuple[Float32[np.ndarray, "vertex 3"], Int32[np.ndarray, "face 3"]]:
     """Vertices and triangles of a Wavefront file. Equal vertices are one, so that seams stay closed."""
-    lines = [line.split() for line in path.read_text(encoding="utf-8").splitlines()]
-    points = np.array([line[1:4] for line in lines if line[:1] == ["v"]], np.float32)
-    corners = [[int(corner.split("/")[0]) - 1 for corner in line[1:]] for line in lines if line[:1] == ["f"]]
-    triangles = [(each[0], *pair) for each in corners for pair in itertools.pairwise(each[1:])]
+    lines = path.read_text(encoding="utf-8").splitlines()
+    numbers = " ".join(line[2:] for line in lines if line.startswith("v ")).split()
+    corners = " ".join(line[2:] for line in lines if line.startswith("f ")).split()
+    triangles = np.array([corner.partition("/")[0] for corner in corners], np.int32).reshape(-1, 3) - 1
+    points = np.array(numbers, np.float32).reshape(-1, 3)
     vertices, number = np.unique(points.round(6), axis=0, return_inverse=True)
-    return vertices, number.ravel()[np.array(triangles)].astype(np.int32)
+    return vertices, number.ravel()[triangles].astype(np.int32)

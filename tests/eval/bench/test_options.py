@@ -117,7 +117,7 @@ def test_help_names_every_axis(capsys):
 
 _ABSENT = (
     "mujoco robosuite libero gymnasium bddl imageio pydantic cyclopts matplotlib psutil sentencepiece "
-    "statsmodels PIL jaxtyping beartype hypothesis jinja2"
+    "PIL jaxtyping beartype hypothesis jinja2"
 )
 _PROGRAM = """
 import importlib, sys
