@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from configs.schema import Preset
+
 Length = Annotated[float, Field(gt=0, le=1)]
 Quaternion = tuple[float, float, float, float]
 """w, x, y, z."""
@@ -43,6 +45,18 @@ class Piece:
                 return math.pi * self.size[0] ** 2 * (2 * self.size[1] + 4 / 3 * self.size[0])
             case _:
                 return 4 / 3 * math.pi * self.size[0] ** 3
+
+
+class RoundShape(Preset):
+    """What all shapes that are round about z have."""
+
+    radius: Length
+    height: Length
+
+    @property
+    def extent(self) -> tuple[float, float, float]:
+        """Its sides along x, y, z."""
+        return 2 * self.radius, 2 * self.radius, self.height
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
