@@ -46,6 +46,24 @@ def test_gymnasium_finds_nothing_to_complain_about(suite: str) -> None:
     env.close()
 
 
+@pytest.mark.slow
+def test_the_environments_of_a_vector_play_different_initial_states() -> None:
+    envs = gymnasium.make_vec(
+        "oxygen_eval/droid_tabletop-v0", num_envs=2, vectorization_mode="sync", camera_size=36
+    )
+    try:
+        observed, info = envs.reset(seed=8)
+        assert info["init_id"].tolist() == [8, 9]
+        assert observed["exterior_image_1_left"].shape == (2, 36, 64, 3)
+        assert not np.array_equal(*observed["exterior_image_1_left"])
+        assert envs.call("task_description") == ("put the cube in the bowl",) * 2
+        assert envs.call("_max_episode_steps") == (450, 450)
+        still = np.zeros((2, 8), np.float32)
+        assert not envs.step(still)[2].any()
+    finally:
+        envs.close()
+
+
 def test_an_observation_has_openpis_keys_and_droids_proportions() -> None:
     suite = open_suite("droid_tabletop", camera_size=36)
     sizes = [camera.size for camera in open_suite("droid_tabletop").interface.observation.cameras]
