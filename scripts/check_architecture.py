@@ -38,7 +38,6 @@ STILL_DOUBLED: frozenset[str] = frozenset(
         "Outcome",
         "Phase",
         "Query",
-        "Reach",
         "Recording",
         "Scene",
         "Setting",
