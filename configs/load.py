@@ -11,9 +11,10 @@ import pydantic
 import yaml
 
 from configs.arms import ArmsConfig
+from configs.collection import CollectConfig
 from configs.errors import UsageError, unknown
 from configs.profile import ProfileConfig
-from configs.schema import CollectConfig, LanguageTaskConfig, PolicyConfig, Preset, SuiteConfig
+from configs.schema import LanguageTaskConfig, PolicyConfig, Preset, SuiteConfig
 from configs.training import TrainConfig
 from configs.validation import invalid
 

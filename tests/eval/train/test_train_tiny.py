@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from configs.schema import CollectConfig
+from configs.collection import CollectConfig
 from eval.collect.__main__ import app as collect_app
 from eval.train.__main__ import app as train_app
 from eval.train.training import Assignment
