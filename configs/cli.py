@@ -128,12 +128,29 @@ def usable_folder(path: Path, option: str) -> Path:
     return path
 
 
+def words(option: str, value: Any) -> list[str]:
+    """An option as the command line takes it, word by word."""
+    flag = "--" + option.replace("_", "-")
+    if value is True:
+        return [flag]
+    items = value if isinstance(value, list | tuple) else [value]
+    return [flag, *(map(str, items) if items else ["none"])]
+
+
 def spelt(option: str, value: Any) -> str:
     """An option as the command line takes it: `--init-ids 3 5`, `--resume`."""
-    flag = "--" + option.replace("_", "-")
-    if isinstance(value, list | tuple):
-        return f"{flag} {' '.join(map(str, value)) or 'none'}"
-    return flag if value is True else f"{flag} {value}"
+    return " ".join(words(option, value))
+
+
+def ranges(numbers: Iterable[int]) -> list[str]:
+    """Whole numbers as `Numbers` reads them, in short: `0-3`, `7`."""
+    runs: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1][1:] = [number]
+        else:
+            runs.append([number])
+    return ["-".join(map(str, run)) for run in runs]
 
 
 def counted(number: int, noun: str) -> str:

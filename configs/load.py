@@ -13,6 +13,7 @@ import yaml
 from configs.arms import ArmsConfig
 from configs.collection import CollectConfig
 from configs.errors import UsageError, unknown
+from configs.pipeline import PipelineConfig
 from configs.profile import ProfileConfig
 from configs.schema import LanguageTaskConfig, PolicyConfig, Preset, SuiteConfig
 from configs.training import TrainConfig
@@ -27,6 +28,7 @@ _FOLDER_OF: dict[type[Preset], str] = {
     ArmsConfig: "runs",
     CollectConfig: "collections",
     TrainConfig: "trainings",
+    PipelineConfig: "pipelines",
     ProfileConfig: "profiles",
 }
 _KIND_OF: dict[type[Preset], str] = {
@@ -36,6 +38,7 @@ _KIND_OF: dict[type[Preset], str] = {
     ArmsConfig: "config",
     CollectConfig: "config",
     TrainConfig: "config",
+    PipelineConfig: "pipeline",
     ProfileConfig: "profile",
 }
 
