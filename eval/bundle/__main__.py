@@ -10,10 +10,9 @@ from configs.cli import Names, counted, run_app, spelt, usable_folder
 from configs.errors import UsageError
 from configs.load import load
 from configs.pipeline import PipelineConfig
-from eval.bundle.bundling import Bundled, bundle
+from eval.bundle.bundling import MOST_BYTES, Bundled, bundle
 from eval.bundle.card import CARD_FILE
-from eval.bundle.contents import MOST_BYTES
-from eval.bundle.history import gaps
+from eval.bundle.provenance import unknowns
 from eval.pipeline.steps import last_checkpoint
 from eval.policies.checkpoints import read_record
 from eval.policies.names import read_policy
@@ -44,7 +43,7 @@ def main(
         checkpoint: A folder that training wrote. Default: what is bundled already.
         pipeline: The last checkpoint of this pipeline (`python -m eval.pipeline`), instead of a folder.
         results: Complete runs of that checkpoint, or folders of them; they are added to those of before.
-        data: Where its demonstrations are. Default: where they were in training.
+        data: Demonstrations that are not where they were in training.
         output: The folder to put it in. Default: that of its model's name in the package (`tiny`).
     """
     if pipeline is not None:
@@ -72,8 +71,8 @@ def _tell(made: Bundled, target: Path) -> None:
     )
     if made.dropped:
         console.print(f"Left out, of the weights before: {counted(made.dropped, 'result')}", soft_wrap=True)
-    for gap in gaps(read_record(target), contents.data):
-        console.print(f"Not known, and the card says so: {gap}", soft_wrap=True)
+    for unknown in unknowns(read_record(target), contents):
+        console.print(f"Not known, and the card says so: {unknown}", soft_wrap=True)
     console.print(f"The card: {target / CARD_FILE}", soft_wrap=True)
 
 
