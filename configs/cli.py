@@ -3,14 +3,16 @@
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn, get_args
 
+import pydantic
 from cyclopts import App, ArgumentCollection, CycloptsError, Parameter, Token, UnknownOptionError
 
 from configs.errors import UsageError, unknown
 from configs.signals import ends_at_once
+from configs.validation import invalid
 
 INPUT_ERROR = 2
 """Exit code for input that a person can mend."""
@@ -36,7 +38,7 @@ def run_app(app: App, arguments: Sequence[str] | None = None) -> NoReturn:
                 arguments, exit_on_error=False, print_error=False, verbose=False, result_action="return_value"
             )
     except CycloptsError as error:
-        _refuse(_one_line(error))
+        _refuse(str(usage_error(error)))
     except UsageError as error:
         _refuse(str(error))
     except KeyboardInterrupt:
@@ -49,15 +51,17 @@ def _refuse(message: str) -> NoReturn:
     sys.exit(INPUT_ERROR)
 
 
-def _one_line(error: CycloptsError) -> str:
+def usage_error(error: CycloptsError) -> UsageError:
     """What was wrong with the arguments, in one line with a remedy."""
     remedy = "See --help."
+    if isinstance(error.__cause__, pydantic.ValidationError):
+        return invalid(error.__cause__, "the command line")
     if isinstance(error, UnknownOptionError):
         names = {name for argument in error.argument_collection for name in argument.names}
         given = error.token.keyword or error.token.value
-        return str(unknown("option", given.split("=")[0], names, remedy=remedy))
+        return unknown("option", given.split("=")[0], names, remedy=remedy)
     said = " ".join(str(error).split()).removesuffix(".")
-    return f"{said}. {remedy}"
+    return UsageError(f"{said}. {remedy}")
 
 
 def _refuse_fractions(_app: App, _commands: Sequence[str], arguments: ArgumentCollection) -> None:
@@ -69,12 +73,11 @@ def _refuse_fractions(_app: App, _commands: Sequence[str], arguments: ArgumentCo
                     raise UsageError(f"{argument.name} {token.value!r}: give a whole number, such as 10")
 
 
-def _pieces(tokens: Sequence[Token]) -> list[str]:
+def _pieces(given: Iterable[str]) -> list[str]:
     """The items of a list given as several values, several options, commas, or any mix of them."""
-    pieces = [piece.strip() for token in tokens for piece in token.value.split(",")]
+    pieces = [piece.strip() for value in given for piece in value.split(",")]
     if not all(pieces):
-        given = " ".join(token.value for token in tokens)
-        raise UsageError(f"{given!r} has an empty item: write a,b or a b")
+        raise UsageError(f"{' '.join(given)!r} has an empty item: write a,b or a b")
     return pieces
 
 
@@ -87,12 +90,12 @@ def _steps(_: type, tokens: Sequence[Token]) -> int | str:
     return int(value)
 
 
-def _names(_: type, tokens: Sequence[Token]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(_pieces(tokens)))
+def _names(given: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(_pieces(given)))
 
 
-def _numbers(_: type, tokens: Sequence[Token]) -> tuple[int, ...]:
-    return tuple(dict.fromkeys(number for piece in _pieces(tokens) for number in _range(piece)))
+def _numbers(given: Sequence[str]) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(number for piece in _pieces(given) for number in _range(piece)))
 
 
 def _range(piece: str) -> range:
@@ -125,12 +128,29 @@ def usable_folder(path: Path, option: str) -> Path:
     return path
 
 
+def words(option: str, value: Any) -> list[str]:
+    """An option as the command line takes it, word by word."""
+    flag = "--" + option.replace("_", "-")
+    if value is True:
+        return [flag]
+    items = value if isinstance(value, list | tuple) else [value]
+    return [flag, *(map(str, items) if items else ["none"])]
+
+
 def spelt(option: str, value: Any) -> str:
     """An option as the command line takes it: `--init-ids 3 5`, `--resume`."""
-    flag = "--" + option.replace("_", "-")
-    if isinstance(value, list | tuple):
-        return f"{flag} {' '.join(map(str, value)) or 'none'}"
-    return flag if value is True else f"{flag} {value}"
+    return " ".join(words(option, value))
+
+
+def ranges(numbers: Iterable[int]) -> list[str]:
+    """Whole numbers as `Numbers` reads them, in short: `0-3`, `7`."""
+    runs: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1][1:] = [number]
+        else:
+            runs.append([number])
+    return ["-".join(map(str, run)) for run in runs]
 
 
 def counted(number: int, noun: str) -> str:
@@ -139,17 +159,29 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun if number == 1 else several}"
 
 
-def _list_option(converter: Callable[[type, Sequence[Token]], Any]) -> Parameter:
-    return Parameter(converter=converter, consume_multiple=(1, None), negative_iterable=())
+def _list_option(read: Callable[[Sequence[str]], Any]) -> tuple[Parameter, pydantic.BeforeValidator]:
+    """How a list is read on a command line, and where it is a field of a model also from YAML."""
+
+    def convert(_: type, tokens: Sequence[Token]) -> Any:
+        return read([token.value for token in tokens])
+
+    def validate(value: Any) -> Any:
+        items = [value] if isinstance(value, str | int) else value
+        return read([str(item) for item in items]) if isinstance(items, list | tuple) else value
+
+    parameter = Parameter(
+        converter=convert, consume_multiple=(1, None), negative_iterable=(), show_default=False
+    )
+    return parameter, pydantic.BeforeValidator(validate)
 
 
 Words = Annotated[tuple[str, ...], Parameter(consume_multiple=(1, None), negative_iterable=())]
 """A list of words as they are given: `--policy-kwargs a=1 b=2`."""
 
-Names = Annotated[tuple[str, ...], _list_option(_names)]
+Names = Annotated[tuple[str, ...], *_list_option(_names)]
 """A list of words: `--suite a b`, `--suite a --suite b` and `--suite a,b` are one; doubles count once."""
 
-Numbers = Annotated[tuple[int, ...], _list_option(_numbers)]
+Numbers = Annotated[tuple[int, ...], *_list_option(_numbers)]
 """A list of whole numbers from 0 on, likewise, with ranges that include both ends: `--task-ids 0-3,7`."""
 
 Steps = Annotated[int | Literal["asap"], Parameter(converter=_steps)]

@@ -1,20 +1,23 @@
 """Reads presets by name or path and turns whatever is wrong with them into one line."""
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 import pydantic
 import yaml
 
 from configs.arms import ArmsConfig
+from configs.collection import CollectConfig
 from configs.errors import UsageError, unknown
+from configs.pipeline import PipelineConfig
 from configs.profile import ProfileConfig
-from configs.schema import CollectConfig, LanguageTaskConfig, PolicyConfig, Preset, SuiteConfig
+from configs.schema import LanguageTaskConfig, PolicyConfig, Preset, SuiteConfig
 from configs.training import TrainConfig
+from configs.validation import invalid
 
 PresetT = TypeVar("PresetT", bound=Preset)
 
@@ -25,6 +28,7 @@ _FOLDER_OF: dict[type[Preset], str] = {
     ArmsConfig: "runs",
     CollectConfig: "collections",
     TrainConfig: "trainings",
+    PipelineConfig: "pipelines",
     ProfileConfig: "profiles",
 }
 _KIND_OF: dict[type[Preset], str] = {
@@ -34,6 +38,7 @@ _KIND_OF: dict[type[Preset], str] = {
     ArmsConfig: "config",
     CollectConfig: "config",
     TrainConfig: "config",
+    PipelineConfig: "pipeline",
     ProfileConfig: "profile",
 }
 
@@ -89,43 +94,7 @@ def check(schema: type[PresetT], content: Mapping[str, Any], *, source: str) -> 
     try:
         return schema.model_validate(dict(content))
     except pydantic.ValidationError as error:
-        raise _first_problem(schema, error, source) from error
-
-
-def _first_problem(schema: type[Preset], error: pydantic.ValidationError, source: str) -> UsageError:
-    problem = error.errors()[0]
-    where = ".".join(str(part) for part in problem["loc"])
-    if problem["type"] == "extra_forbidden" and (holder := _schema_at(schema, problem["loc"][:-1])):
-        *path, key = problem["loc"]
-        place = f"{'.'.join(map(str, path))} of {source}" if path else source
-        return unknown("key", key, holder.model_fields, remedy=f"In {place}.")
-    if problem["type"] in ("literal_error", "enum"):
-        where = ".".join(part for part in problem["loc"] if isinstance(part, str))
-        allowed = problem["ctx"]["expected"].replace("'", "").replace(" or ", ", ").split(", ")
-        return unknown(where, problem["input"], allowed, remedy=f"In {source}.")
-    if problem["type"] == "union_tag_invalid":
-        allowed = problem["ctx"]["expected_tags"].replace("'", "").split(", ")
-        return unknown(f"{where}: kind", problem["ctx"]["tag"], allowed, remedy=f"In {source}.")
-    if problem["type"] == "value_error":
-        return UsageError(f"{source}: {problem['msg'].removeprefix('Value error, ')}")
-    return UsageError(f"{source}: {where} is {problem['input']!r}: {problem['msg'].lower()}")
-
-
-def _schema_at(schema: type[Preset], path: Sequence[int | str]) -> type[Preset] | None:
-    """The schema of what lies at a path in a preset; None if it is one of several."""
-    for key in path:
-        if isinstance(key, str):
-            nested = _presets_in(schema.model_fields[key].annotation) if key in schema.model_fields else []
-            if len(nested) != 1:
-                return None
-            schema = nested[0]
-    return schema
-
-
-def _presets_in(annotation: Any) -> list[type[Preset]]:
-    if isinstance(annotation, type) and issubclass(annotation, Preset):
-        return [annotation]
-    return [preset for part in get_args(annotation) for preset in _presets_in(part)]
+        raise invalid(error, source, schema) from error
 
 
 def _folder(schema: type[Preset]) -> Traversable:

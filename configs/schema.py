@@ -298,63 +298,6 @@ class RunConfig(EpisodesConfig):
         return self
 
 
-class CollectConfig(Preset):
-    """What demonstrations are collected, and how they are written down.
-
-    Attributes:
-        suites: Task suites.
-        task_ids: Tasks of every suite; all of them when empty.
-        num_trials_per_task: Episodes per task and seed, first stored states first; the suite's own number if
-            None.
-        init_ids: Which initial states, instead of the first `num_trials_per_task` stored ones; a suite may
-            have drawn ones beyond those.
-        seeds: Every task and initial state is tried once with each.
-        policy: Name of a policy preset.
-        random_weights: Random weights instead of the policy's checkpoint.
-        dtype: What the policy computes in; the policy's own if None.
-        assets: Where the suites' assets come from: a folder, or the name of a source.
-        expert_noise: How much pace and path of the expert vary and how often something goes wrong, from 0
-            to 1: for demonstrations with recoveries.
-        learner: Name of a policy preset with which the expert takes turns, but whose actions are not learnt.
-        keep_failures: Whether episodes that fail are kept too, for what there is to say in them: none of
-            their actions is to be learnt.
-        replan_steps: Control steps between queries, each of which becomes a frame; the suite's own if None.
-        num_steps_wait: Settle steps; the suite's own number if None.
-        max_steps: Step limit; the suite's own number if None.
-        variation: How much the suites' scenes vary between episodes, 0 to 1; as the suites say if None.
-        horizon: Control steps in an action chunk.
-        image_size: Height of the images, pixels; the suite's own if None.
-        images: How they are stored: `png` inside the tables, or as `video`.
-    """
-
-    suites: tuple[str, ...] = ()
-    task_ids: tuple[int, ...] = ()
-    num_trials_per_task: int | None = Field(default=None, gt=0)
-    init_ids: tuple[Annotated[int, Field(ge=0)], ...] = ()
-    seeds: tuple[Annotated[int, Field(ge=0, lt=2**32)], ...] = Field(default=(7,), min_length=1)
-    policy: str = "expert"
-    random_weights: bool = False
-    dtype: Dtype | None = None
-    assets: str = "auto"
-    expert_noise: float = Field(default=0.0, ge=0, le=1)
-    learner: str | None = None
-    keep_failures: bool = False
-    replan_steps: int | None = Field(default=None, gt=0, le=10)
-    num_steps_wait: int | None = Field(default=None, ge=0)
-    max_steps: int | None = Field(default=None, gt=0)
-    variation: float | None = Field(default=None, ge=0, le=1)
-    horizon: int = Field(default=10, gt=0)
-    image_size: int | None = Field(default=None, gt=0)
-    images: ImageStorage = "png"
-
-    @model_validator(mode="after")
-    def _is_consistent(self) -> Self:
-        refuse_doubles(self, "suites", "task_ids", "init_ids", "seeds")
-        if self.images == "video" and (self.image_size or 0) % 2:
-            raise ValueError(f"`image_size` is {self.image_size}: video needs an even number")
-        return self
-
-
 def refuse_doubles(config: Preset, *fields: str) -> None:
     """Refuse a list that names something twice.
 

@@ -8,10 +8,12 @@ from rich.console import Console as RichConsole
 
 from configs.cli import Names, counted, run_app, spelt, usable_folder
 from configs.errors import UsageError
-from eval.bundle.bundling import Bundled, bundle
+from configs.load import load
+from configs.pipeline import PipelineConfig
+from eval.bundle.bundling import MOST_BYTES, Bundled, bundle
 from eval.bundle.card import CARD_FILE
-from eval.bundle.contents import MOST_BYTES
-from eval.bundle.history import gaps
+from eval.bundle.provenance import unknowns
+from eval.pipeline.steps import last_checkpoint
 from eval.policies.checkpoints import read_record
 from eval.policies.names import read_policy
 from oxygen.weights.source import bundled
@@ -30,6 +32,7 @@ def main(
     checkpoint: Path | None = None,
     /,
     *,
+    pipeline: Annotated[str | None, Parameter(show_default=False)] = None,
     results: Annotated[Names, Parameter(show_default=False)] = (),
     data: Annotated[Names, Parameter(show_default=False)] = (),
     output: Annotated[Path | None, Parameter(show_default=False)] = None,
@@ -38,10 +41,18 @@ def main(
 
     Args:
         checkpoint: A folder that training wrote. Default: what is bundled already.
+        pipeline: The last checkpoint of this pipeline (`python -m eval.pipeline`), instead of a folder.
         results: Complete runs of that checkpoint, or folders of them; they are added to those of before.
-        data: Where its demonstrations are. Default: where they were in training.
+        data: Demonstrations that are not where they were in training.
         output: The folder to put it in. Default: that of its model's name in the package (`tiny`).
     """
+    if pipeline is not None:
+        if checkpoint is not None:
+            raise UsageError(
+                f"{spelt('pipeline', pipeline)} and the checkpoint {checkpoint}: give one of them"
+            )
+        config = load(PipelineConfig, pipeline)
+        checkpoint = last_checkpoint(config, Path(config.output_dir))
     if data and checkpoint is None:
         raise UsageError(
             f"{spelt('data', data)} is for a checkpoint that is bundled anew; leave it out, or give one"
@@ -60,8 +71,8 @@ def _tell(made: Bundled, target: Path) -> None:
     )
     if made.dropped:
         console.print(f"Left out, of the weights before: {counted(made.dropped, 'result')}", soft_wrap=True)
-    for gap in gaps(read_record(target), contents.data):
-        console.print(f"Not known, and the card says so: {gap}", soft_wrap=True)
+    for unknown in unknowns(read_record(target), contents):
+        console.print(f"Not known, and the card says so: {unknown}", soft_wrap=True)
     console.print(f"The card: {target / CARD_FILE}", soft_wrap=True)
 
 

@@ -18,6 +18,9 @@ from eval.records.json_files import write_json
 from eval.records.reader import AssetsUsed, find_runs, read_episodes, read_identity
 from eval.records.schema import RunFolder
 
+TEST_STATES = range(500_000, 500_050)
+"""Drawn initial states of every task that are reserved for tests: nobody collects demonstrations there."""
+
 _FILE = "results.json"
 _TOLD_ELSEWHERE = {
     "mode",
@@ -34,20 +37,12 @@ _TOLD_ELSEWHERE = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TaskResult:
-    """How often one task was solved; `task` is LIBERO's name of it."""
+    """How often one task was solved; `task` is the benchmark's name of it."""
 
     task_id: int
     task: str
     n_episodes: int
     n_success: int
-
-    def __add__(self, other: "TaskResult") -> "TaskResult":
-        """Both results of the same task together."""
-        return dataclasses.replace(
-            self,
-            n_episodes=self.n_episodes + other.n_episodes,
-            n_success=self.n_success + other.n_success,
-        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -90,6 +85,11 @@ class Result:
     commit: str | None
     finished: str
 
+    @property
+    def is_test(self) -> bool:
+        """Whether it is of reserved states alone, in wordings that training never saw."""
+        return self.options.get("wordings") == "held_out" and set(self.init_ids) <= set(TEST_STATES)
+
 
 _RESULTS = TypeAdapter(tuple[Result, ...])
 _TEXTS = TypeAdapter(Mapping[str, LanguageRow])
@@ -127,42 +127,36 @@ def merged(*groups: Iterable[Result]) -> tuple[Result, ...]:
     )
 
 
-def of_runs(paths: Sequence[Path], *, weights: str, checkpoint: Path | None) -> tuple[Result, ...]:
+def of_runs(paths: Sequence[Path], *, weights: str) -> tuple[Result, ...]:
     """The results of recorded runs.
 
     Args:
         paths: Folders of runs, or of single runs.
         weights: SHA-256 of the weights that must have acted.
-        checkpoint: Their folder: a run that does not say its weights counts if this was its policy.
 
     Raises:
         UsageError: A path holds no run, or one that is not complete, or one of other weights.
     """
-    folders = [folder for path in paths for folder in _runs_in(path)]
+    folders = []
+    for path in paths:
+        runs = find_runs([path])
+        if not runs:
+            raise UsageError(f"no run in {path}; give a run's folder, or one that holds runs")
+        folders += runs
     for folder in folders:
-        _check_weights(folder, weights, checkpoint)
+        _check(folder, weights)
     return tuple(result for folder in folders for result in _of_run(folder))
 
 
-def _runs_in(path: Path) -> list[RunFolder]:
-    runs = find_runs([path])
-    if not runs:
-        raise UsageError(f"no run in {path}; give a run's folder, or one that holds runs")
-    return runs
-
-
-def _check_weights(folder: RunFolder, weights: str, checkpoint: Path | None) -> None:
-    identity, manifest = read_identity(folder), folder.read_manifest()
+def _check(folder: RunFolder, weights: str) -> None:
+    identity, said = read_identity(folder), folder.read_manifest().get("weights_sha256")
     if identity.status != "complete":
         raise UsageError(f"{folder.path} is {identity.status}; complete it with --resume, or leave it out")
-    said = manifest.get("weights_sha256")
-    by_folder = checkpoint is not None and Path(identity.policy).resolve() == checkpoint.resolve()
-    unsaid = "weights_sha256" not in manifest and not manifest["config"]["random_weights"]
-    if said != weights and not (unsaid and by_folder):
+    if said != weights:
         raise UsageError(
             f"{folder.path} is a run of {identity.policy} with other weights than {weights[:12]} "
-            f"({said[:12] if said else 'random, or not said'}); leave it out, or run it again with the "
-            "checkpoint that is bundled"
+            f"({said[:12] if said else 'random'}); leave it out, or run it again with the checkpoint that is "
+            "bundled"
         )
 
 

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from configs.collection import CollectConfig
 from configs.interface import Interface
-from configs.schema import CollectConfig
 from eval.collect import statistics
 from eval.collect.statistics import Histogram, Statistics
 from eval.collect.store import Kept

@@ -12,8 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from configs.collection import CollectConfig
 from configs.errors import UsageError
-from configs.schema import CollectConfig, RunConfig
+from configs.schema import RunConfig
 from eval.collect.assemble import assemble
 from eval.collect.console import Console
 from eval.collect.contact_sheet import write_contact_sheet

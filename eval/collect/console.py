@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from configs.cli import counted
-from configs.schema import CollectConfig
+from configs.collection import CollectConfig
 from eval.collect.plan import Job
 from eval.collect.playing import Report
 from eval.records.schema import Outcome

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from configs.schema import CollectConfig
+from configs.collection import CollectConfig
 from eval.collect.demonstrator import Demonstrator
 from eval.collect.labels import stitched, taught
 from eval.collect.plan import Job

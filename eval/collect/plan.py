@@ -4,8 +4,9 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from configs.collection import CollectConfig
 from configs.errors import UsageError
-from configs.schema import CollectConfig, RunConfig
+from configs.schema import RunConfig
 from eval.records.protocol import NO_ASSETS
 from eval.rollout.plan import TaskPlan, make_plan
 from sim_envs.suite import Suite

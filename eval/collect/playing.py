@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from configs.schema import CollectConfig, RunConfig
+from configs.collection import CollectConfig
+from configs.schema import RunConfig
 from eval.collect.corrected import Corrected
 from eval.collect.demonstrator import MeansWhatItDoes, OpenDemonstrator, scripted_demonstrator
 from eval.collect.episode import Demonstration, Failure, demonstrate

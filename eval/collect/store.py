@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from configs.collection import CollectConfig
 from configs.errors import UsageError
-from configs.schema import CollectConfig
 from eval.collect.episode import Demonstration, Failure
 from eval.collect.plan import DemonstrationKey
 from eval.collect.statistics import Histogram

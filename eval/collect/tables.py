@@ -10,8 +10,8 @@ import pyarrow as pa
 from jaxtyping import UInt8
 from PIL import Image
 
+from configs.collection import CollectConfig
 from configs.interface import Channels, Interface
-from configs.schema import CollectConfig
 from oxygen.training import layout
 from oxygen.training.layout import Feature
 

@@ -14,7 +14,8 @@ from rich.console import Console as RichConsole
 from configs.cli import INTERRUPTED, spelt
 from configs.errors import UsageError
 from configs.load import check, load, names
-from configs.schema import LanguageTaskConfig, PolicyConfig, RunConfig, SuiteConfig, Wordings
+from configs.schema import LanguageTaskConfig, PolicyConfig, RunConfig, SuiteConfig
+from configs.training import TrainConfig
 from eval.policies.language_tasks import language_task
 from eval.policies.names import Start, policy_of, start_of
 from eval.records.run_folders import new_run
@@ -36,50 +37,17 @@ from oxygen.training.sources import samples_of
 from oxygen.training.trainer import Schedule
 from sim_envs.suite import Suite, load_object, open_suite, suite_names
 
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Assignment:
-    """A training as the command line describes it.
-
-    Attributes:
-        folder: For checkpoints, logs and the rollouts' records.
-        data: Folders of demonstrations.
-        model: Name of the model configuration.
-        embodiment: Name of the robot.
-        language_tasks: Names of the language tasks to learn.
-        start_from: A policy or a checkpoint to begin with, or None.
-        norm_stats: `measured`, `from-start`, or where the robot's statistics are.
-        wordings: In which words instructions are given, `training` or `benchmark`.
-        tokenizer: A SentencePiece model; that of the policy preset named as the model if None.
-        recipe: How it is trained.
-        rollouts: What to run at every checkpoint, whatever policy it names; nothing if None.
-        num_envs: Worlds that are rolled out in at once.
-        save_every: Steps between two checkpoints.
-        log_every: Steps between two lines of the log.
-        minutes: Time limit, rollouts included; None for none.
-        asked: The options that led to all this, for the folder to keep.
-    """
-
-    folder: Path
-    data: tuple[str, ...]
-    model: str
-    embodiment: str
-    language_tasks: tuple[str, ...]
-    start_from: str | None
-    norm_stats: str
-    wordings: Wordings
-    tokenizer: str | None
-    recipe: Recipe
-    rollouts: RunConfig | None
-    save_every: int
-    log_every: int
-    minutes: float | None
-    asked: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    num_envs: int = 1
+_EMBODIMENTS = {"tiny": "libero_compact", "tiny_droid": "droid_compact", "pi05_droid": "droid"}
+"""The robots of models that are not served as `libero`."""
 
 
-def run_training(assignment: Assignment) -> int:
+def run_training(options: TrainConfig, folder: Path, *, minutes: float | None = None) -> int:
     """Train, and say how it goes and how to go on.
+
+    Args:
+        options: What to train and how.
+        folder: For checkpoints, logs and the rollouts' records.
+        minutes: Time limit, rollouts included; None for none.
 
     Returns:
         The exit code: 0 also when time was up, 130 after Ctrl-C.
@@ -89,57 +57,95 @@ def run_training(assignment: Assignment) -> int:
             is trained.
     """
     began = time.monotonic()
+    rollouts = rollouts_of(options)
     use_compile_cache()
-    training, tokenizer = training_of(assignment), _tokenizer(assignment)
-    if assignment.recipe.texts_only:
-        _check_acts_as_before(assignment, tokenizer)
-    _check_rollouts(assignment)
-    mixture = Mixture(tuple(samples_of(Demonstrations(folder), training.model) for folder in assignment.data))
+    training, tokenizer = training_of(options), _tokenizer(options)
+    if options.texts_only:
+        _check_acts_as_before(options, training, tokenizer)
+    _check_rollouts(options, training, rollouts)
+    mixture = Mixture(tuple(samples_of(Demonstrations(data), training.model) for data in options.data))
     console = RichConsole(highlight=False)
     console.print(
-        f"[bold]{assignment.model}[/] on {len(mixture)} frames of {', '.join(assignment.data)} "
-        f"→ {assignment.folder}",
+        f"[bold]{options.model}[/] on {len(mixture)} frames of {', '.join(options.data)} → {folder}",
         soft_wrap=True,
     )
+
+    def roll_out(_: int, saved: Path) -> Mapping[str, float]:
+        if rollouts is None or interrupts.noted:
+            return {}
+        return _rolled_out(rollouts.model_copy(update={"policy": str(saved)}), folder, options.eval_num_envs)
+
     with Interrupts() as interrupts:
         schedule = Schedule(
-            log_every=assignment.log_every,
-            save_every=assignment.save_every,
-            should_stop=lambda: interrupts.noted or _time_is_up(assignment, began),
-            on_note=lambda step, numbers: console.print(_line(step, assignment.recipe, numbers)),
+            log_every=options.log_every,
+            save_every=options.save_every,
+            should_stop=lambda: interrupts.noted or _time_is_up(minutes, began),
+            on_note=lambda step, numbers: console.print(_line(step, training.recipe, numbers)),
         )
         try:
-            train(
-                assignment.folder,
-                training,
-                mixture,
-                tokenizer,
-                schedule=schedule,
-                on_checkpoint=lambda _, saved: {} if interrupts.noted else _rolled_out(assignment, saved),
-            )
+            train(folder, training, mixture, tokenizer, schedule=schedule, on_checkpoint=roll_out)
             interrupted = interrupts.noted
         except KeyboardInterrupt:  # in a rollout: its checkpoint is safe
             interrupted = True
-    _say_how_to_go_on(console, assignment, interrupted=interrupted)
+    _say_how_to_go_on(console, folder, options, interrupted=interrupted)
     return INTERRUPTED if interrupted else 0
 
 
-def training_of(assignment: Assignment) -> Training:
-    """What is trained on what, with the presets that the names stand for."""
-    tasks = [load(LanguageTaskConfig, name) for name in assignment.language_tasks]
-    _check_texts_only(assignment)
-    start = None if assignment.start_from is None else start_of(assignment.start_from)
+def training_of(options: TrainConfig) -> Training:
+    """What is trained on what, with the presets that the names stand for.
+
+    Raises:
+        UsageError: A number is out of its range, or there is nothing of a name.
+    """
+    recipe = recipe_of(options)
+    tasks = [load(LanguageTaskConfig, name) for name in options.language_tasks]
+    _check_texts_only(options)
+    start = None if options.start_from is None else start_of(options.start_from)
     return Training(
-        model=preset(assignment.model),
-        embodiment=assignment.embodiment,
+        model=preset(options.model),
+        embodiment=options.embodiment or _EMBODIMENTS.get(options.model, "libero"),
         tasks=tuple(language_task(task) for task in tasks),
-        recipe=assignment.recipe,
-        data=assignment.data,
+        recipe=recipe,
+        data=options.data,
         start_from=None if start is None else start.weights,
-        norm_stats=_norm_stats(assignment.norm_stats, start),
-        wordings=_training_wordings(assignment.data) if assignment.wordings == "training" else {},
-        asked=assignment.asked,
+        norm_stats=_norm_stats(options, start),
+        wordings=_training_wordings(options.data) if options.wordings == "training" else {},
+        asked=options.model_dump(mode="json"),
     )
+
+
+def recipe_of(options: TrainConfig) -> Recipe:
+    """The recipe that options ask for; those that are None keep its defaults.
+
+    Raises:
+        UsageError: A number is out of its range.
+    """
+    fields = [field.name for field in dataclasses.fields(Recipe) if field.name in TrainConfig.model_fields]
+    given: dict[str, Any] = {name: getattr(options, name) for name in fields}
+    if options.text_rows is None:
+        given["text_rows"] = options.batch if options.texts_only else max(1, options.batch // 4)
+    return Recipe(**{name: value for name, value in given.items() if value is not None})
+
+
+def rollouts_of(options: TrainConfig) -> RunConfig | None:
+    """The evaluation at every checkpoint; None if no suite is named.
+
+    Raises:
+        UsageError: Its options do not go together.
+    """
+    if not options.eval_suite:
+        return None
+    asked = {
+        "suites": options.eval_suite,
+        "task_ids": options.eval_task_ids,
+        "init_ids": options.eval_init_ids,
+        "mode": options.eval_mode,
+        "wordings": options.eval_wordings,
+        "assets": options.eval_assets,
+        "language_tasks": options.language_tasks,
+        "video": "none",
+    }
+    return check(RunConfig, asked, source="the command line")
 
 
 def _training_wordings(data: Sequence[str]) -> dict[str, tuple[str, ...]]:
@@ -170,48 +176,51 @@ def _open_recorded(name: str, protocol: Mapping[str, Any]) -> Suite:
     return suite
 
 
-def _check_texts_only(assignment: Assignment) -> None:
+def _check_texts_only(options: TrainConfig) -> None:
     """Where only texts are learnt there must be a policy that acts already, and texts.
 
     Raises:
         UsageError: One of the two is missing.
     """
-    if not assignment.recipe.texts_only:
+    if not options.texts_only:
         return
-    if assignment.start_from is None:
+    if options.start_from is None:
         raise UsageError("--texts-only, but nothing that acts already: give --start-from, such as tiny")
-    if not assignment.language_tasks:
+    if not options.language_tasks:
         raise UsageError("--texts-only, but --language-tasks none: name some, or leave it out")
 
 
-def _check_acts_as_before(assignment: Assignment, tokenizer: tokenizers.SentencePieceTokenizer) -> None:
+def _check_acts_as_before(
+    options: TrainConfig, training: Training, tokenizer: tokenizers.SentencePieceTokenizer
+) -> None:
     """Where only texts are learnt, all else that a policy acts by must be what it begins with.
 
     Raises:
         UsageError: Its model, robot or vocabulary would be another.
     """
-    assert assignment.start_from is not None
-    policy = policy_of(assignment.start_from)
+    assert options.start_from is not None
+    policy = policy_of(options.start_from)
     if policy is None:  # somebody else's checkpoint, which does not say
         return
     theirs = {"model": policy.model or policy.name, "embodiment": policy.embodiment}
     for option, value in theirs.items():
-        ours = getattr(assignment, option)
+        ours = {"model": options.model, "embodiment": training.embodiment}[option]
         if ours != value:
             raise UsageError(
-                f"--texts-only, but {assignment.start_from} has {option} {value}, not {ours}: give "
+                f"--texts-only, but {options.start_from} has {option} {value}, not {ours}: give "
                 f"{spelt(option, value)}"
             )
     learnt = tokenizers.load(policy.tokenizer) if policy.tokenizer else tokenizers.tiny()
     if learnt.serialized != tokenizer.serialized:
         raise UsageError(
-            f"--texts-only, but {assignment.start_from} has another vocabulary: give "
+            f"--texts-only, but {options.start_from} has another vocabulary: give "
             f"{spelt('tokenizer', policy.tokenizer or 'tiny')}"
         )
 
 
-def _norm_stats(choice: str, start: Start | None) -> str | None:
+def _norm_stats(options: TrainConfig, start: Start | None) -> str | None:
     """Where the robot's statistics are; None if they are to be measured."""
+    choice = options.norm_stats or ("from-start" if options.texts_only else "measured")
     if choice == "measured":
         return None
     if choice != "from-start":
@@ -221,37 +230,33 @@ def _norm_stats(choice: str, start: Start | None) -> str | None:
     return start.norm_stats
 
 
-def _tokenizer(assignment: Assignment) -> tokenizers.SentencePieceTokenizer:
-    given = assignment.tokenizer
-    if given is None and assignment.model in names(PolicyConfig):
-        given = load(PolicyConfig, assignment.model).tokenizer
+def _tokenizer(options: TrainConfig) -> tokenizers.SentencePieceTokenizer:
+    given = options.tokenizer
+    if given is None and options.model in names(PolicyConfig):
+        given = load(PolicyConfig, options.model).tokenizer
     return tokenizers.load(given) if given else tokenizers.tiny()
 
 
-def _check_rollouts(assignment: Assignment) -> None:
+def _check_rollouts(options: TrainConfig, training: Training, rollouts: RunConfig | None) -> None:
     """Refuse now what would be refused at the first checkpoint: a robot, or rollouts, that cannot be."""
-    if assignment.rollouts is None:
-        embodiment(assignment.embodiment)
+    interface = embodiment(training.embodiment).interface
+    if rollouts is None:
         return
-    choose_executor(num_envs=assignment.num_envs)
-    horizon = preset(assignment.model).horizon
-    interface = dataclasses.replace(embodiment(assignment.embodiment).interface, name=assignment.model)
-    plan = make_plan(assignment.rollouts)
-    check_playable(plan, policy=assignment.model, interface=interface, horizon=horizon)
+    choose_executor(num_envs=options.eval_num_envs)
+    interface = dataclasses.replace(interface, name=options.model)
+    check_playable(
+        make_plan(rollouts), policy=options.model, interface=interface, horizon=training.model.horizon
+    )
 
 
-def _time_is_up(assignment: Assignment, began: float) -> bool:
-    return assignment.minutes is not None and time.monotonic() - began > 60 * assignment.minutes
+def _time_is_up(minutes: float | None, began: float) -> bool:
+    return minutes is not None and time.monotonic() - began > 60 * minutes
 
 
-def _rolled_out(assignment: Assignment, saved: Path) -> Mapping[str, float]:
+def _rolled_out(config: RunConfig, folder: Path, num_envs: int) -> Mapping[str, float]:
     """How often the policy of a checkpoint solves its tasks, suite by suite."""
-    if assignment.rollouts is None:
-        return {}
-    config = assignment.rollouts.model_copy(update={"policy": str(saved)})
-    run = new_run(assignment.folder / "rollouts", config)
-    executor = choose_executor(num_envs=assignment.num_envs)
-    (results,) = run_evaluation(run, monitor=Console, executor=executor)
+    run = new_run(folder / "rollouts", config)
+    (results,) = run_evaluation(run, monitor=Console, executor=choose_executor(num_envs=num_envs))
     rates = {suite: row["pc_success"] for suite, row in results["per_suite"].items()}
     return {f"{suite}_pc_success": rate for suite, rate in rates.items() if rate is not None}
 
@@ -269,20 +274,14 @@ def _time_left(step: int, recipe: Recipe, numbers: Mapping[str, float]) -> str:
     return f"{dt.timedelta(seconds=round((recipe.steps - step) * recipe.batch / rate))} left"
 
 
-def _say_how_to_go_on(console: RichConsole, assignment: Assignment, *, interrupted: bool) -> None:
-    saved = checkpoint.newest(assignment.folder / CHECKPOINTS)
+def _say_how_to_go_on(console: RichConsole, folder: Path, options: TrainConfig, *, interrupted: bool) -> None:
+    saved = checkpoint.newest(folder / CHECKPOINTS)
     if saved is None:
         return
-    step, resuming = checkpoint.step_of(saved), shlex.join(_resuming(assignment))
-    if step < assignment.recipe.steps:
-        console.print(
-            f"Stopped at step {step} of {assignment.recipe.steps}; go on with {resuming}",
-            soft_wrap=True,
-        )
-    elif interrupted and assignment.rollouts is not None:
+    step = checkpoint.step_of(saved)
+    resuming = shlex.join(["python", "-m", "eval.train", "--resume", "--output-dir", str(folder)])
+    if step < options.steps:
+        console.print(f"Stopped at step {step} of {options.steps}; go on with {resuming}", soft_wrap=True)
+    elif interrupted and options.eval_suite:
         console.print(f"Its rollouts were cut short; play them with {resuming}", soft_wrap=True)
     console.print(f"The policy: python -m eval.libero --policy {saved}", soft_wrap=True)
-
-
-def _resuming(assignment: Assignment) -> list[str]:
-    return ["python", "-m", "eval.train", "--resume", "--output-dir", str(assignment.folder)]

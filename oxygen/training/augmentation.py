@@ -3,21 +3,21 @@
 import jax
 import jax.numpy as jnp
 
-from oxygen.training.recipe import Augmentation
+from oxygen.training.recipe import Recipe
 from oxygen.typing import Array, Float32, UInt8
 
 
 def augment(
-    key: Array, images: UInt8[Array, "batch camera side side 3"], how: Augmentation
+    key: Array, images: UInt8[Array, "batch camera side side 3"], recipe: Recipe
 ) -> UInt8[Array, "batch camera side side 3"]:
     """Vary every image by itself; a function of the key and its place in the batch."""
     moving, colouring = jax.random.split(key)
     flat = images.reshape(-1, *images.shape[2:])
-    reach = round(how.shift * images.shape[2])
+    reach = round(recipe.image_shift * images.shape[2])
     if reach:
         flat = jax.vmap(_moved)(flat, jax.random.randint(moving, (len(flat), 2), -reach, reach + 1))
-    if how.brightness or how.contrast or how.saturation:
-        limits = jnp.asarray([how.brightness, how.contrast, how.saturation], jnp.float32)
+    if recipe.brightness or recipe.contrast or recipe.saturation:
+        limits = jnp.asarray([recipe.brightness, recipe.contrast, recipe.saturation], jnp.float32)
         amounts = jax.random.uniform(colouring, (len(flat), 3), jnp.float32, -1.0, 1.0) * limits[None]
         flat = jax.vmap(_coloured)(flat, amounts)
     return flat.reshape(images.shape)

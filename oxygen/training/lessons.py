@@ -161,7 +161,7 @@ class Lessons:
     ) -> tuple[Int32[np.ndarray, "row token"], Int32[np.ndarray, " row"]]:
         rng = np.random.Generator(np.random.PCG64([self._recipe.seed, number, 1]))
         states = self._state[rows]
-        states = states + self._recipe.augmentation.state * rng.standard_normal(states.shape)
+        states = states + self._recipe.state_noise * rng.standard_normal(states.shape)
         longest = self._model.max_prompt
         lines = [
             fitted(self._prompt, told, state, self._tokenizer, longest=longest)

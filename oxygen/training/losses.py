@@ -40,12 +40,12 @@ class Objective:
         if self.recipe.texts_only:
             return self._loss_of_texts(held(params), batch, key)
         varying, timing, noising = jax.random.split(key, 3)
-        images = augment(varying, batch.images, self.recipe.augmentation)
+        images = augment(varying, batch.images, self.recipe)
         times = draw_times(timing, (len(images), self.recipe.draws))
         noise = jax.random.normal(noising, (*times.shape, *batch.actions.shape[1:]), jnp.float32)
         weights = pi05.weights_at(params, self.model, times.reshape(-1))
         prefix = read_prefix(weights, self.model, images, batch.prompt, batch.length)
-        seen_by_actions = prefix if self.recipe.reach.actions else jax.lax.stop_gradient(prefix)
+        seen_by_actions = prefix if self.recipe.actions_reach_prefix else jax.lax.stop_gradient(prefix)
         at = times[..., None, None]
         actions = batch.actions[:, None]
         flowing = velocities(weights, seen_by_actions, at * noise + (1.0 - at) * actions)
@@ -54,7 +54,7 @@ class Objective:
         return flow + said, {"loss": flow + said, "flow_loss": flow, **spoken}
 
     def _loss_of_texts(self, params: Params, batch: Batch, key: Array) -> tuple[Float32[Array, ""], Metrics]:
-        images = augment(key, batch.images, self.recipe.augmentation)
+        images = augment(key, batch.images, self.recipe)
         weights = pi05.weights_at(params, self.model, jnp.ones(1))
         prefix = read_prefix(weights, self.model, images, batch.prompt, batch.length)
         said, spoken = self._said(weights, prefix, batch)
@@ -73,7 +73,7 @@ class Objective:
     ) -> Float32[Array, "row token vocab"]:
         rows = len(batch.tokens)
         seen = jax.tree.map(lambda leaf: leaf[:rows], prefix)
-        if not self.recipe.reach.texts:
+        if not self.recipe.texts_reach_prefix:
             seen = jax.lax.stop_gradient(seen)
         return text_scores(weights, seen, batch.tokens, self.layout)
 

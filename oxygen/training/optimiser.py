@@ -43,10 +43,10 @@ def rate_at(recipe: Recipe) -> optax.Schedule:
     """The learning rate of every step."""
     return optax.warmup_cosine_decay_schedule(
         init_value=0.0,
-        peak_value=recipe.peak_rate,
+        peak_value=recipe.learning_rate,
         warmup_steps=min(recipe.warm_up, recipe.steps - 1),
         decay_steps=recipe.steps,
-        end_value=recipe.peak_rate * recipe.last_rate,
+        end_value=recipe.learning_rate * recipe.last_rate,
     )
 
 

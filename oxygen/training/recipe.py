@@ -15,49 +15,6 @@ CHECKPOINTS = "checkpoints"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Augmentation:
-    """What is varied in a sample so that the policy does not depend on it.
-
-    Attributes:
-        shift: An image is moved by up to this share of its side, each way; its border pixels fill up.
-        brightness: Added to all pixels at random, up to this share of the range.
-        contrast: Distance from the image's mean, scaled by 1 ± up to this.
-        saturation: Distance from grey, scaled likewise.
-        state: Standard deviation of the noise on a normalised state, whose range is [-1, 1].
-    """
-
-    shift: float = 0.01
-    brightness: float = 0.15
-    contrast: float = 0.2
-    saturation: float = 0.2
-    state: float = 0.02
-
-    def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            if not 0 <= getattr(self, field.name) < 1:
-                raise UsageError(f"{field.name} is {getattr(self, field.name)}; give a share from 0 up to 1")
-
-
-NO_AUGMENTATION = Augmentation(shift=0.0, brightness=0.0, contrast=0.0, saturation=0.0, state=0.0)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Reach:
-    """Whose gradients reach the trunk and the vision tower through the prefix.
-
-    With `actions` off, the trunk learns from texts alone and the action expert reads what it finds: knowledge
-    insulation (arXiv 2505.23705).
-
-    Attributes:
-        actions: Those of the flow.
-        texts: Those of the texts. Off, the trunk still learns what it does with a text's own tokens.
-    """
-
-    actions: bool = True
-    texts: bool = True
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class Recipe:
     """Numbers of a training run. The defaults are for a policy of a few million parameters, from scratch.
 
@@ -69,14 +26,22 @@ class Recipe:
         text_rows: Samples of every batch whose texts are learnt too; None for all.
         text_weight: Of a language task's cross-entropy (in nats per token), where the flow's is 1.
         optimiser: `muon` or `adamw`.
-        peak_rate: Learning rate after warming up; then it falls along a cosine.
-        last_rate: What it falls to, as a share of the peak.
+        learning_rate: The highest, after warming up; then it falls along a cosine.
+        last_rate: What it falls to, as a share of the highest.
         warm_up: Batches in which it rises from 0.
         weight_decay: On matrices.
         clip: The gradient's global norm is cut to this.
         ema: Decay of the average of parameters that is served.
-        augmentation: What is varied in the samples.
-        reach: Whose gradients reach the trunk.
+        image_shift: An image is moved by up to this share of its side, each way; its border pixels fill up.
+        brightness: Added to all pixels at random, up to this share of the range.
+        contrast: Distance from the image's mean, scaled by 1 ± up to this.
+        saturation: Distance from grey, scaled likewise.
+        state_noise: Standard deviation of the noise on a normalised state, whose range is [-1, 1].
+        actions_reach_prefix: Whether the flow's gradients reach the trunk and the vision tower through the
+            prefix. Off, the trunk learns from texts alone and the action expert reads what it finds:
+            knowledge insulation (arXiv 2505.23705).
+        texts_reach_prefix: Whether the texts' do. Off, the trunk still learns what it does with a text's own
+            tokens.
         texts_only: Train what texts alone pass through (`oxygen.training.freezing`), and no flow: a policy
             that acts as before, to the last bit.
     """
@@ -88,14 +53,19 @@ class Recipe:
     text_rows: int | None = None
     text_weight: float = 0.1
     optimiser: str = "muon"
-    peak_rate: float = 2e-3
+    learning_rate: float = 2e-3
     last_rate: float = 0.02
     warm_up: int = 200
     weight_decay: float = 0.01
     clip: float = 1.0
     ema: float = 0.998
-    augmentation: Augmentation = Augmentation()
-    reach: Reach = Reach()
+    image_shift: float = 0.01
+    brightness: float = 0.15
+    contrast: float = 0.2
+    saturation: float = 0.2
+    state_noise: float = 0.02
+    actions_reach_prefix: bool = True
+    texts_reach_prefix: bool = True
     texts_only: bool = False
 
     def __post_init__(self) -> None:
@@ -104,6 +74,14 @@ class Recipe:
         for field, least in {"steps": 1, "batch": 1, "draws": 1, "seed": 0}.items():
             if getattr(self, field) < least:
                 raise UsageError(f"{field} is {getattr(self, field)}; at least {least}")
+        for field in ("ema", "image_shift", "brightness", "contrast", "saturation", "state_noise"):
+            if not 0 <= getattr(self, field) < 1:
+                raise UsageError(f"{field} is {getattr(self, field)}; give a number from 0 up to 1")
+        if not (self.learning_rate > 0 and math.isfinite(self.learning_rate)):
+            raise UsageError(f"learning_rate is {self.learning_rate}; give one above 0")
+        self._check_text_rows()
+
+    def _check_text_rows(self) -> None:
         if self.text_rows is not None and not 1 <= self.text_rows <= self.batch:
             raise UsageError(f"text_rows is {self.text_rows}; give 1 to the batch's {self.batch}")
         if self.texts_only and self.rows_with_text < self.batch:
@@ -111,10 +89,6 @@ class Recipe:
                 f"text_rows is {self.text_rows} of a batch of {self.batch}, and only texts are learnt; "
                 "leave it out"
             )
-        if not 0 <= self.ema < 1:
-            raise UsageError(f"ema is {self.ema}; give a decay from 0 up to 1")
-        if not (self.peak_rate > 0 and math.isfinite(self.peak_rate)):
-            raise UsageError(f"peak_rate is {self.peak_rate}; give a learning rate above 0")
 
     @property
     def rows_with_text(self) -> int:

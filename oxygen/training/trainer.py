@@ -106,7 +106,7 @@ class Trainer:
         good = checkpoint.newest(self.checkpoints)
         return UsageError(
             f"the training has diverged by step {step}: {name} is {number}. Begin again in another folder, "
-            f"with --learning-rate below {self._objective.recipe.peak_rate:g}; "
+            f"with --learning-rate below {self._objective.recipe.learning_rate:g}; "
             + ("nothing was saved" if good is None else f"the last good checkpoint is {good} (--start-from)")
         )
 

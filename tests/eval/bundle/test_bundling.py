@@ -16,7 +16,7 @@ from eval.bundle import bundling
 from eval.bundle.__main__ import app
 from eval.bundle.bundling import bundle
 from eval.bundle.card import CARD_FILE
-from eval.bundle.contents import read_contents
+from eval.bundle.manifest import read_contents
 from eval.policies.checkpoints import read_record
 from eval.policies.names import read_policy
 from oxygen.model import params
@@ -87,8 +87,8 @@ def test_what_cannot_be_bundled_is_refused_and_changes_nothing(tmp_path, checkpo
         bundle(None, [], target, data=[])
     with pytest.raises(UsageError, match=r"there is no checkpoint at .*nowhere"):
         bundle(tmp_path / "nowhere", [], target, data=[])
-    with pytest.raises(UsageError, match=r"no demonstrations at .*gone.*--data"):
-        bundle(checkpoint, [], target, data=[tmp_path / "gone"])
+    with pytest.raises(UsageError, match=r"no demonstrations at .*gone/demos.*--data"):
+        bundle(checkpoint, [], target, data=[tmp_path / "gone" / "demos"])
     other = tmp_path / "other"
     shutil.copytree(checkpoint, other)
     record = read_record(other)
@@ -152,6 +152,16 @@ def test_the_command_says_what_is_bundled_now(tmp_path, checkpoint, capsys):
     printed = capsys.readouterr().out
     assert f"tiny: {read_contents(target).parameters:,} parameters after {STEP} steps" in printed
     assert str(target / CARD_FILE) in printed
+
+
+def test_the_last_checkpoint_of_a_pipeline_is_bundled_by_its_name(tmp_path, checkpoint, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.yaml").write_text(
+        f"output_dir: out\nstages: [{{name: one, train: {{data: [a/b], steps: {STEP}}}}}]\n"
+    )
+    shutil.copytree(checkpoint, tmp_path / "out" / "one" / "checkpoints" / f"step_{STEP:07d}")
+    app(["--pipeline", "mine.yaml", "--output", "tiny"], result_action="return_value")
+    assert read_contents(tmp_path / "tiny").step == STEP
 
 
 def test_demonstrations_of_no_checkpoint_are_refused_and_nothing_is_touched(shipped):

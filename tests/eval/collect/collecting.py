@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from jaxtyping import Float64
 
+from configs.collection import CollectConfig
 from configs.errors import UsageError
-from configs.schema import CollectConfig, RunConfig
+from configs.schema import RunConfig
 from eval.collect.collection import collect_from
 from eval.collect.corrected import Corrected
 from eval.collect.demonstrator import OpenDemonstrator

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from configs.cli import run_app
-from configs.schema import CollectConfig
+from configs.collection import CollectConfig
 from eval.collect import __main__ as command
 
 

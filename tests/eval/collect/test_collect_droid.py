@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 
-from configs.schema import CollectConfig
+from configs.collection import CollectConfig
 from eval.collect.collection import collect_demonstrations
 from oxygen.training import layout
 from oxygen.training.demonstrations import Demonstrations

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from configs.schema import CollectConfig
+from configs.collection import CollectConfig
 from eval.collect.collection import collect_demonstrations
 from eval.policies.names import read_policy, weights_sha256
 from oxygen.training import layout

@@ -4,16 +4,19 @@ import dataclasses
 import json
 
 import pytest
+from cyclopts import CycloptsError
 
+from configs.cli import usage_error
 from configs.errors import UsageError
 from configs.load import load
 from configs.schema import LanguageTaskConfig, SuiteConfig
+from configs.training import TrainConfig
 from eval.policies.language_tasks import language_task
 from eval.train.__main__ import app
-from eval.train.training import Assignment, training_of
+from eval.train.training import recipe_of, rollouts_of, training_of
 from oxygen.tools import train_tokenizer
 from oxygen.training import layout
-from oxygen.training.recipe import RUN_FILE, Augmentation, Recipe
+from oxygen.training.recipe import RUN_FILE, Recipe
 from sim_envs.libero.tasks import get_task
 from sim_envs.libero.wordings import wordings
 
@@ -23,7 +26,7 @@ from sim_envs.libero.wordings import wordings
     [
         (["--steps", "0"], "steps is 0"),
         (["--minutes", "-1"], "--minutes is -1"),
-        (["--image-shift", "1"], "shift is 1"),
+        (["--image-shift", "1"], "image_shift is 1"),
         (["--text-rows", "99", "--batch", "8"], "text_rows is 99"),
         (["--wordings", "held_out"], "unknown wordings 'held_out'.*training, benchmark"),
         (["--eval-suite", "libero_goal", "--eval-wordings", "heldout"], "'heldout'.*did you mean 'held_out'"),
@@ -32,7 +35,7 @@ from sim_envs.libero.wordings import wordings
         (["--texts-only", "--norm-stats", "measured"], "`norm_stats` is 'measured', but .* it is from-start"),
         (["--texts-only", "--text-rows", "8"], "text_rows is 8 of a batch of 64"),
         (["--eval-task-ids", "0-4"], "--eval-task-ids 0 1 2 3 4 is for rollouts.* with --eval-suite"),
-        (["--log-every", "0"], "log_every is 0: .*greater than 0"),
+        (["--log-every", "0"], "log_every is '0': .*greater than 0"),
     ],
 )
 def test_nonsense_is_refused_before_anything_is_loaded(options, message, tmp_path):
@@ -65,21 +68,25 @@ def test_what_rollouts_would_refuse_is_refused_before_demonstrations_are_read(op
 @pytest.mark.parametrize(
     ("options", "wordings"), [([], "benchmark"), (["--eval-wordings", "held_out"], "held_out")]
 )
-def test_rollouts_are_told_their_tasks_in_the_words_asked_for(options, wordings, tmp_path, monkeypatch):
-    assigned = []
-    monkeypatch.setattr("eval.train.training.run_training", assigned.append)
-    run(["--data", "demos", "--eval-suite", "libero_goal", "--output-dir", str(tmp_path), *options])
-    (assignment,) = assigned
-    assert assignment.rollouts.wordings == wordings
-    assert assignment.wordings == "training"
+def test_rollouts_are_told_their_tasks_in_the_words_asked_for(options, wordings, asked):
+    run(["--data", "demos", "--eval-suite", "libero_goal", *options])
+    (options,) = asked
+    assert rollouts_of(options).wordings == wordings
+    assert options.wordings == "training"
 
 
-def test_images_move_as_far_in_training_as_asked(tmp_path, monkeypatch):
-    assigned = []
-    monkeypatch.setattr("eval.train.training.run_training", assigned.append)
-    for options in ([], ["--image-shift", "0.01"]):
-        run(["--data", "demos", "--output-dir", str(tmp_path), *options])
-    assert [assignment.recipe.augmentation.shift for assignment in assigned] == [Augmentation.shift, 0.01]
+def test_every_number_of_the_recipe_is_the_option_of_its_name(asked):
+    named = {field.name for field in dataclasses.fields(Recipe)} & TrainConfig.model_fields.keys()
+    numbers = {name: 0.25 for name in named if isinstance(getattr(Recipe(steps=1), name), float)}
+    assert len(numbers) > 8
+    flags = [word for name in numbers for word in (f"--{name.replace('_', '-')}", "0.25")]
+    for options in ([], flags):
+        run(["--data", "demos", *options])
+    recipes = [recipe_of(options) for options in asked]
+    assert recipes == [
+        Recipe(steps=20_000, text_rows=16),
+        Recipe(steps=20_000, text_rows=16, **numbers),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -100,16 +107,14 @@ def test_the_vocabulary_is_the_one_given_else_that_of_the_policy_called_as_the_m
     assert asked == loaded
 
 
-def test_a_folder_begun_before_options_were_kept_needs_them_again(tmp_path, monkeypatch):
-    assigned = []
-    monkeypatch.setattr("eval.train.training.run_training", assigned.append)
+def test_a_folder_begun_before_options_were_kept_needs_them_again(tmp_path, asked):
     (tmp_path / RUN_FILE).write_text("{}")
     with pytest.raises(
         UsageError, match="begun before its options were kept, so all are to be given again: give folders"
     ):
         run(["--resume", "--output-dir", str(tmp_path)])
     run(["--resume", "--output-dir", str(tmp_path), "--data", "demos", "--steps", "7"])
-    assert (assigned[0].data, assigned[0].recipe.steps) == (("demos",), 7)
+    assert (asked[0].data, asked[0].steps) == (("demos",), 7)
 
 
 def test_a_training_is_not_begun_twice_in_one_folder(tmp_path):
@@ -119,38 +124,37 @@ def test_a_training_is_not_begun_twice_in_one_folder(tmp_path):
 
 
 def run(arguments):
-    app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
+    try:
+        app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
+    except CycloptsError as error:
+        raise usage_error(error) from error
 
 
 @pytest.fixture
-def assignment(tmp_path) -> Assignment:
-    return Assignment(
-        folder=tmp_path,
-        data=(),
-        model="tiny",
-        embodiment="libero",
-        language_tasks=("narration", "memory"),
-        start_from=None,
-        norm_stats="measured",
-        wordings="training",
-        tokenizer=None,
-        recipe=Recipe(steps=1),
-        rollouts=None,
-        save_every=1,
-        log_every=1,
-        minutes=None,
-    )
+def asked(tmp_path, monkeypatch) -> list[TrainConfig]:
+    """What command lines ask for; nothing is trained."""
+    found: list[TrainConfig] = []
+    monkeypatch.setattr("eval.train.training.run_training", lambda options, *_, **__: found.append(options))
+    monkeypatch.chdir(tmp_path)
+    return found
 
 
-def test_a_policy_may_be_begun_with_by_its_name_and_its_statistics_kept(assignment):
-    named = dataclasses.replace(assignment, start_from="tiny", norm_stats="from-start")
+OPTIONS = TrainConfig(embodiment="libero", steps=1)
+
+
+def having(options: TrainConfig, **changes) -> TrainConfig:
+    return options.model_copy(update=changes)
+
+
+def test_a_policy_may_be_begun_with_by_its_name_and_its_statistics_kept():
+    named = having(OPTIONS, start_from="tiny", norm_stats="from-start")
     assert training_of(named).start_from == training_of(named).norm_stats == "bundled://tiny"
-    base = training_of(dataclasses.replace(named, start_from="pi05_base"))
+    base = training_of(having(named, start_from="pi05_base"))
     assert base.start_from == "gs://openpi-assets/checkpoints/pi05_base"
     assert base.norm_stats.endswith("physical-intelligence/libero/norm_stats.json")
-    path = dataclasses.replace(named, start_from="some/checkpoint")
+    path = having(named, start_from="some/checkpoint")
     assert training_of(path).start_from == training_of(path).norm_stats == "some/checkpoint"
-    assert training_of(dataclasses.replace(path, norm_stats="measured")).norm_stats is None
+    assert training_of(having(path, norm_stats="measured")).norm_stats is None
 
 
 @pytest.mark.parametrize(
@@ -160,27 +164,25 @@ def test_a_policy_may_be_begun_with_by_its_name_and_its_statistics_kept(assignme
         ({"norm_stats": "from-start"}, "nothing to start from"),
     ],
 )
-def test_nothing_to_begin_with_is_refused(assignment, changes, message):
+def test_nothing_to_begin_with_is_refused(changes, message):
     with pytest.raises(UsageError, match=message):
-        training_of(dataclasses.replace(assignment, **changes))
+        training_of(having(OPTIONS, **changes))
 
 
-def test_where_only_texts_are_learnt_all_learn_them_and_statistics_stay(tmp_path, monkeypatch):
-    assigned = []
-    monkeypatch.setattr("eval.train.training.run_training", assigned.append)
-    run(["--data", "demos", "--output-dir", str(tmp_path), "--texts-only", "--start-from", "tiny"])
-    (asked,) = assigned
-    assert asked.recipe.texts_only
-    assert asked.recipe.rows_with_text == asked.recipe.batch
-    assert training_of(asked).norm_stats == "bundled://tiny"
+def test_where_only_texts_are_learnt_all_learn_them_and_statistics_stay(asked):
+    run(["--data", "demos", "--texts-only", "--start-from", "tiny"])
+    training = training_of(*asked)
+    assert training.recipe.texts_only
+    assert training.recipe.rows_with_text == training.recipe.batch
+    assert training.norm_stats == "bundled://tiny"
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [({}, "nothing that acts already"), ({"start_from": "tiny", "language_tasks": ()}, "name some")],
 )
-def test_only_texts_need_a_policy_that_acts_and_some_texts(assignment, changes, message):
-    only = dataclasses.replace(assignment, recipe=Recipe(steps=1, texts_only=True), **changes)
+def test_only_texts_need_a_policy_that_acts_and_some_texts(changes, message):
+    only = having(OPTIONS, texts_only=True, **changes)
     with pytest.raises(UsageError, match=message):
         training_of(only)
 
@@ -210,43 +212,41 @@ def test_only_texts_are_learnt_for_the_policy_as_it_was(options, message, tmp_pa
     ("options", "robot"),
     [([], "libero_compact"), (["--model", "small"], "libero"), (["--embodiment", "libero"], "libero")],
 )
-def test_the_robot_suits_the_model_unless_told_otherwise(options, robot, tmp_path, monkeypatch):
-    assigned = []
-    monkeypatch.setattr("eval.train.training.run_training", assigned.append)
-    run(["--data", "demos", "--output-dir", str(tmp_path), *options])
-    assert assigned[0].embodiment == robot
+def test_the_robot_suits_the_model_unless_told_otherwise(options, robot, asked):
+    run(["--data", "demos", *options])
+    assert training_of(*asked).embodiment == robot
 
 
-def test_what_has_no_flag_stands_in_a_file_which_flags_override(tmp_path, monkeypatch):
-    assigned = []
-    monkeypatch.setattr("eval.train.training.run_training", assigned.append)
+def test_options_may_stand_in_a_file_which_flags_override(tmp_path, asked):
     file = tmp_path / "mine.yaml"
     file.write_text(
         "data: [demos]\ntext_weight: 0.3\nweight_decay: 0\nstate_noise: 0.1\nsteps: 7\nema: 0.5\n"
     )
-    run(["--config", str(file), "--steps", "9", "--output-dir", str(tmp_path)])
-    recipe = assigned[0].recipe
-    assert (recipe.text_weight, recipe.weight_decay, recipe.steps, recipe.ema) == (0.3, 0.0, 9, 0.5)
-    assert recipe.augmentation == Augmentation(state=0.1)
+    run(["--config", str(file), "--steps", "9"])
+    recipe = recipe_of(*asked)
+    assert recipe == Recipe(
+        steps=9, text_rows=16, text_weight=0.3, weight_decay=0.0, state_noise=0.1, ema=0.5
+    )
     file.write_text("emma: 0.5\n")
     with pytest.raises(UsageError, match="unknown key 'emma'; did you mean 'ema'"):
-        run(["--config", str(file), "--output-dir", str(tmp_path)])
+        run(["--config", str(file)])
 
 
-def test_the_texts_to_learn_are_those_that_are_served(assignment):
-    served = tuple(language_task(load(LanguageTaskConfig, name)) for name in assignment.language_tasks)
-    assert training_of(assignment).tasks == served
+def test_the_texts_to_learn_are_those_that_are_served():
+    served = tuple(language_task(load(LanguageTaskConfig, name)) for name in OPTIONS.language_tasks)
+    assert training_of(OPTIONS).tasks == served
+    assert TrainConfig(language_tasks="none").language_tasks == ()
 
 
 @pytest.fixture
-def collected(assignment, tmp_path) -> Assignment:
+def collected(tmp_path) -> TrainConfig:
     """One on demonstrations of two suites, of which one has a YAML file of its own."""
     protocol = load(SuiteConfig, "libero_goal").model_dump(mode="json")
     suites = {"libero_object": protocol, "mine": protocol}
     manifest = tmp_path / "collected" / layout.MANIFEST
     manifest.parent.mkdir(parents=True)
     manifest.write_text(json.dumps({"suites": suites}))
-    return dataclasses.replace(assignment, data=(str(tmp_path / "collected"), str(tmp_path / "recorded")))
+    return having(OPTIONS, data=(str(tmp_path / "collected"), str(tmp_path / "recorded")))
 
 
 def test_a_training_says_in_which_words_it_is_told_its_tasks(collected):
@@ -254,10 +254,10 @@ def test_a_training_says_in_which_words_it_is_told_its_tasks(collected):
     for task in (get_task("libero_object", 7), get_task("libero_goal", 3)):
         assert described["wordings"][task.language] == list(wordings(task.language, "training"))
     assert get_task("libero_spatial", 0).language not in described["wordings"]
-    plain = dataclasses.replace(collected, wordings="benchmark")
+    plain = having(collected, wordings="benchmark")
     assert training_of(plain).described()["wordings"] == {}
 
 
-def test_demonstrations_of_somebody_elses_have_one_wording(assignment, tmp_path):
-    recorded = dataclasses.replace(assignment, data=(str(tmp_path),))
+def test_demonstrations_of_somebody_elses_have_one_wording(tmp_path):
+    recorded = having(OPTIONS, data=(str(tmp_path),))
     assert training_of(recorded).described()["wordings"] == {}

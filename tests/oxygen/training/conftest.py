@@ -11,7 +11,7 @@ from oxygen.model.config import PRESETS
 from oxygen.robots import tokenizer
 from oxygen.serving.arrivals import EveryN
 from oxygen.serving.language import LanguageTask
-from oxygen.training.recipe import NO_AUGMENTATION, Recipe
+from oxygen.training.recipe import Recipe
 from oxygen.training.run import Training
 from oxygen.training.samples import Samples
 from tests.oxygen.conftest import SMALL
@@ -36,11 +36,15 @@ RECIPE = Recipe(
     steps=260,
     batch=8,
     draws=4,
-    peak_rate=3e-3,
+    learning_rate=3e-3,
     warm_up=20,
     ema=0.9,
     text_weight=0.2,
-    augmentation=NO_AUGMENTATION,
+    image_shift=0.0,
+    brightness=0.0,
+    contrast=0.0,
+    saturation=0.0,
+    state_noise=0.0,
 )
 
 THINGS = ("alphabet soup", "cream cheese", "milk", "butter", "ketchup", "orange juice", "bowl", "mug")

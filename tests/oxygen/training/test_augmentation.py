@@ -9,7 +9,7 @@ import numpy as np
 from oxygen.robots.transforms import LIBERO_COMPACT, Transform
 from oxygen.training.augmentation import augment
 from oxygen.training.lessons import Lessons
-from oxygen.training.recipe import NO_AUGMENTATION, Augmentation
+from oxygen.training.recipe import Recipe
 from oxygen.training.samples import Mixture
 from oxygen.training.statistics import measure, norms_of
 from tests.oxygen.compiling import COMPILED_SOON
@@ -22,11 +22,11 @@ compiled = jax.jit(augment, static_argnums=2, compiler_options=COMPILED_SOON)
 
 
 def varied(seed, **how):
-    return np.asarray(compiled(jax.random.key(seed), IMAGES, Augmentation(**how)))
+    return np.asarray(compiled(jax.random.key(seed), IMAGES, Recipe(steps=1, **how)))
 
 
 def test_nothing_is_varied_when_nothing_is_asked_for():
-    np.testing.assert_array_equal(compiled(jax.random.key(0), IMAGES, NO_AUGMENTATION), IMAGES)
+    np.testing.assert_array_equal(compiled(jax.random.key(0), IMAGES, RECIPE), IMAGES)
 
 
 def test_the_key_decides():
@@ -35,7 +35,7 @@ def test_the_key_decides():
 
 
 def test_every_image_is_moved_by_itself_and_by_no_more_than_told():
-    moved = varied(0, shift=0.1, brightness=0.0, contrast=0.0, saturation=0.0).reshape(-1, 50, 50, 3)
+    moved = varied(0, image_shift=0.1, brightness=0.0, contrast=0.0, saturation=0.0).reshape(-1, 50, 50, 3)
     found = []
     for image, original in zip(moved, np.asarray(IMAGES).reshape(moved.shape), strict=True):
         padded = np.pad(original, ((5, 5), (5, 5), (0, 0)), mode="edge")
@@ -52,7 +52,7 @@ def test_every_image_is_moved_by_itself_and_by_no_more_than_told():
 
 def test_brightness_moves_all_pixels_of_an_image_alike():
     grey = jnp.full((8, 1, 4, 4, 3), 128, jnp.uint8)
-    how = Augmentation(shift=0.0, brightness=0.2, contrast=0.0, saturation=0.0)
+    how = dataclasses.replace(RECIPE, brightness=0.2)
     lit = np.asarray(compiled(jax.random.key(0), grey, how)).reshape(8, -1)
     assert (lit == lit[:, :1]).all()
     assert len(set(lit[:, 0].tolist())) == 8
@@ -62,7 +62,7 @@ def test_brightness_moves_all_pixels_of_an_image_alike():
 def slopes(kind, offsets):
     """By how much each image's distances from 128 were scaled, when it holds 128 plus these offsets."""
     images = jnp.broadcast_to(jnp.asarray(128 + offsets, jnp.uint8), (8, 1, *offsets.shape))
-    how = dataclasses.replace(NO_AUGMENTATION, **{kind: 0.3})
+    how = dataclasses.replace(RECIPE, **{kind: 0.3})
     found = np.asarray(compiled(jax.random.key(0), images, how)).astype(float) - 128
     scales = (found * offsets).sum(axis=(1, 2, 3, 4)) / (offsets * offsets).sum()
     np.testing.assert_allclose(found, scales[:, None, None, None, None] * offsets, atol=0.6)  # whole numbers
@@ -93,7 +93,7 @@ def bins(state):
         transform=Transform(embodiment=LIBERO_COMPACT, norms=norms_of(measure(mixture))),
         tokenizer=VOCABULARY,
         tasks=(),
-        recipe=dataclasses.replace(RECIPE, augmentation=dataclasses.replace(NO_AUGMENTATION, state=state)),
+        recipe=dataclasses.replace(RECIPE, state_noise=state),
     )
     level = {VOCABULARY.byte(number): number for number in range(256)}
     batches = [taught.batch(number) for number in range(20)]

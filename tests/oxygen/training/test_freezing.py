@@ -36,7 +36,7 @@ DEEP = dataclasses.replace(
 """Of two layers, so that the last one can be told from the first."""
 
 STEPS = 40
-TEXTS_ONLY = dataclasses.replace(RECIPE, texts_only=True, warm_up=2, steps=STEPS, peak_rate=0.03, ema=0.5)
+TEXTS_ONLY = dataclasses.replace(RECIPE, texts_only=True, warm_up=2, steps=STEPS, learning_rate=0.03, ema=0.5)
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,6 @@ from oxygen.robots.transforms import LIBERO, Transform
 from oxygen.training.initial import initial_params
 from oxygen.training.lessons import Lessons
 from oxygen.training.losses import Objective, draw_times, flow_loss, text_loss
-from oxygen.training.recipe import Reach
 from oxygen.training.samples import Mixture
 from oxygen.training.statistics import measure, norms_of
 from tests.oxygen.compiling import COMPILED_SOON
@@ -147,17 +146,16 @@ def test_an_unknown_text_costs_nothing():
 
 
 @pytest.mark.parametrize(
-    ("reach", "reached"),
+    ("actions", "texts", "reached"),
     [
-        (Reach(actions=False, texts=True), True),
-        pytest.param(Reach(actions=True, texts=False), True, marks=pytest.mark.slow),
-        pytest.param(Reach(actions=False, texts=False), False, marks=pytest.mark.slow),
+        (False, True, True),
+        pytest.param(True, False, True, marks=pytest.mark.slow),
+        pytest.param(False, False, False, marks=pytest.mark.slow),
     ],
 )
-def test_gradients_reach_the_tower_through_whom_they_may(lessons, parameters, reach, reached):
-    of_loss = jax.jit(
-        jax.grad(objective(lessons, reach=reach).loss, has_aux=True), compiler_options=COMPILED_SOON
-    )
+def test_gradients_reach_the_tower_through_whom_they_may(lessons, parameters, actions, texts, reached):
+    ours = objective(lessons, actions_reach_prefix=actions, texts_reach_prefix=texts)
+    of_loss = jax.jit(jax.grad(ours.loss, has_aux=True), compiler_options=COMPILED_SOON)
     found, _ = of_loss(parameters, lessons.batch(0), KEY)
     tower = np.concatenate([np.abs(leaf).ravel() for leaf in flat(found["PaliGemma"]["img"]).values()])
     assert (tower.max() > 0) == reached

@@ -17,7 +17,8 @@ from tests.oxygen.training.conftest import RECIPE
         ("seed", -1, "seed is -1; at least 0"),
         ("text_rows", 9, "text_rows is 9; give 1 to the batch's 8"),
         ("ema", 1.0, "ema is 1.0"),
-        ("peak_rate", float("nan"), "peak_rate is nan"),
+        ("learning_rate", float("nan"), "learning_rate is nan"),
+        ("image_shift", 1.0, "image_shift is 1.0"),
     ],
 )
 def test_a_number_that_cannot_be_is_refused(field, number, said):

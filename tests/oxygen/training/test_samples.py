@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from configs.errors import UsageError
 from oxygen.robots.transforms import LIBERO, LIBERO_STATE, Transform
 from oxygen.training.lessons import Lessons, script
-from oxygen.training.recipe import Augmentation, Recipe
+from oxygen.training.recipe import Recipe
 from oxygen.training.samples import Mixture, order
 from oxygen.training.sources import samples_of
 from oxygen.training.statistics import measure, norms_of
@@ -128,7 +128,7 @@ def test_a_batch_is_what_the_served_policy_would_see():
 
 
 def test_a_batch_is_a_function_of_seed_and_number():
-    noisy = dataclasses.replace(RECIPE, augmentation=Augmentation(state=0.3))
+    noisy = dataclasses.replace(RECIPE, state_noise=0.3)
     model = dataclasses.replace(MODEL, prompt_buckets=(64,))
 
     def batch(seed, number):

@@ -1,4 +1,4 @@
-"""What a bundled policy was trained on: the facts that a dataset of demonstrations keeps about itself."""
+"""The manifest of a bundled checkpoint: its files, and the demonstrations it was trained on."""
 
 import dataclasses
 import json
@@ -7,34 +7,29 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from configs.errors import UsageError
 from oxygen.training import layout
+from oxygen.weights.loading import SINGLE_FILE
+
+MANIFEST = "manifest.json"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FileFacts:
+    """Digest and size of a file."""
+
+    sha256: str
+    bytes: int
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Shown:
-    """What the demonstrations of one suite began in.
-
-    Attributes:
-        tasks: Ids of the tasks.
-        init_ids: Initial states, of any of those tasks; drawn ones from 1000 on.
-    """
+    """Tasks and initial states of one suite's demonstrations; drawn states are those from 1000 on."""
 
     tasks: tuple[int, ...]
     init_ids: tuple[int, ...]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Learner:
-    """Who took turns with a demonstrator, and was corrected.
-
-    Attributes:
-        policy: Its name, or that of its folder.
-        weights_sha256: What tells its weights from all others; None where they are random or not ours.
-    """
-
-    policy: str
-    weights_sha256: str | None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -52,9 +47,8 @@ class Demonstrated:
         replan_steps: Control steps between two frames; the suite's own number if None.
         suites: What its episodes began in, failed ones too.
         commit: Of the code that collected it.
-        learner: Whom the demonstrator corrected; None where it acted alone.
-        policy_sha256: What tells the demonstrator's weights from all others; None if it has none, or they are
-            not known.
+        learner: `policy` and `weights_sha256` of whom the demonstrator corrected; None where it acted alone.
+        policy_sha256: SHA-256 of the demonstrator's weights; None if it has none, or they are not known.
         keeps_failures: Whether the episodes that failed are in it, for their texts alone.
     """
 
@@ -68,9 +62,62 @@ class Demonstrated:
     replan_steps: int | None
     suites: Mapping[str, Shown]
     commit: str | None
-    learner: Learner | None = None
+    learner: Mapping[str, str | None] | None = None
     policy_sha256: str | None = None
     keeps_failures: bool = False
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Contents:
+    """The `manifest.json` of a bundled checkpoint.
+
+    Attributes:
+        name: The policy's name, which is the folder's.
+        step: Training steps of the last training.
+        parameters: Numbers in `model.safetensors`.
+        files: Path in the folder to what the file there must be.
+        data: The demonstrations it was trained on.
+    """
+
+    name: str
+    step: int
+    parameters: int
+    files: Mapping[str, FileFacts]
+    data: tuple[Demonstrated, ...]
+
+    @property
+    def bytes(self) -> int:
+        """Of all files together."""
+        return sum(file.bytes for file in self.files.values())
+
+    @property
+    def weights_sha256(self) -> str:
+        """SHA-256 of the weights."""
+        return self.files[SINGLE_FILE].sha256
+
+    def begun_in(self, suite: str) -> set[int]:
+        """The initial states of a suite that demonstrations began in."""
+        return {
+            init_id for each in self.data if suite in each.suites for init_id in each.suites[suite].init_ids
+        }
+
+
+_CONTENTS = TypeAdapter(Contents)
+
+
+def read_contents(folder: Path) -> Contents | None:
+    """The manifest of a bundled checkpoint; None if nothing is bundled there.
+
+    Raises:
+        UsageError: It is damaged.
+    """
+    file = folder / MANIFEST
+    if not file.is_file():
+        return None
+    try:
+        return _CONTENTS.validate_json(file.read_bytes())
+    except ValidationError as error:
+        raise UsageError(f"{file} is not what bundling writes: {error.errors()[0]['msg']}") from None
 
 
 def read_demonstrated(folder: Path) -> Demonstrated:
@@ -88,7 +135,6 @@ def read_demonstrated(folder: Path) -> Demonstrated:
         ) from None
     # A key is suite, task, initial state, seed, digest of the assets, and the noise, which may have a dot.
     played = [key.split(".", 5) for key in [*manifest["demonstrations"], *manifest["failed"]]]
-    learner = manifest.get("learner")
     return Demonstrated(
         name=folder.name,
         policy=Path(manifest["policy"]).name,
@@ -100,13 +146,8 @@ def read_demonstrated(folder: Path) -> Demonstrated:
         commit=manifest["git"]["commit"],
         policy_sha256=manifest.get("policy_weights_sha256"),
         keeps_failures=manifest["config"].get("keep_failures", False),
-        learner=None if learner is None else Learner(**learner),
+        learner=manifest.get("learner"),
     )
-
-
-def begun_in(data: Iterable[Demonstrated], suite: str) -> set[int]:
-    """The initial states of a suite that any demonstration began in."""
-    return {init_id for each in data if suite in each.suites for init_id in each.suites[suite].init_ids}
 
 
 def _suites(played: Iterable[list[Any]]) -> dict[str, Shown]:

@@ -1,0 +1,73 @@
+"""The options of a collection: what demonstrations are played, and how they are written down."""
+
+from typing import Annotated, Self
+
+from cyclopts import Group, Parameter
+from pydantic import Field, model_validator
+
+from configs.cli import Names, Numbers
+from configs.schema import Dtype, ImageStorage, Preset
+
+WHAT = Parameter(group=Group("What to play", sort_key=1))
+PROTOCOL = Parameter(group=Group("How it is played", sort_key=2))
+OUTPUT = Parameter(group=Group("How it is written", sort_key=3))
+
+
+class CollectConfig(Preset):
+    """The options of `python -m eval.collect`, on its command line or in a YAML file.
+
+    Attributes:
+        suites: Task suites, several if you like, by name or as YAML files.
+        task_ids: Tasks of every suite, as `0 3 7`, `0,3,7` or `0-4`. Default: all.
+        num_trials_per_task: Episodes per task and seed, one per stored initial state. Default: 50.
+        init_ids: Which initial states, instead of the first `num_trials_per_task` stored ones. A suite may
+            have drawn ones beyond those.
+        seeds: Every task and initial state is played once with each. Default: 7.
+        policy: Who acts: expert, tiny, pi05_libero, …; a checkpoint's folder; or a YAML file.
+        random_weights: Random weights instead of the policy's checkpoint.
+        dtype: What the policy computes in. Default: the policy's own.
+        expert_noise: How much pace and path of the expert vary and how often something goes wrong, 0 to 1.
+            The actions written down are those it meant.
+        learner: A policy that takes turns with the expert (DAgger): it leads into mistakes of its own, the
+            expert out of them, and actions are learnt from the expert's turns alone. Default: none.
+        assets: Where the suites' assets come from: a folder, or the name of a source (auto, standins,
+            download).
+        replan_steps: Control steps between two queries, 1 to 10; every query is a frame. Default: 5.
+        num_steps_wait: Settle steps before the first query. Default: 10.
+        max_steps: Step limit of an episode. Default: the suite's published limit.
+        variation: How much scenes vary between episodes, from 0 (not at all) to 1, where a suite has such
+            variation. Default: the suite's.
+        keep_failures: Keep episodes that fail, too, to learn from them what there is to say; none of their
+            actions is to be learnt.
+        image_size: Height of the images, pixels. Default: the suite's own.
+        images: How they are stored: png (lossless) or video (smaller).
+        horizon: Control steps in an action chunk.
+    """
+
+    suites: Annotated[Names, WHAT, Parameter(name="--suite")] = ()
+    task_ids: Annotated[Numbers, WHAT] = ()
+    num_trials_per_task: Annotated[int | None, WHAT, Field(gt=0)] = None
+    init_ids: Annotated[Numbers, WHAT] = ()
+    seeds: Annotated[Numbers, WHAT, Field(min_length=1)] = (7,)
+    policy: Annotated[str, WHAT] = "expert"
+    random_weights: Annotated[bool, WHAT] = False
+    dtype: Annotated[Dtype | None, WHAT] = None
+    expert_noise: Annotated[float, WHAT, Field(ge=0, le=1)] = 0.0
+    learner: Annotated[str | None, WHAT] = None
+    assets: Annotated[str, PROTOCOL] = "auto"
+    replan_steps: Annotated[int | None, PROTOCOL, Field(gt=0, le=10)] = None
+    num_steps_wait: Annotated[int | None, PROTOCOL, Field(ge=0)] = None
+    max_steps: Annotated[int | None, PROTOCOL, Field(gt=0)] = None
+    variation: Annotated[float | None, PROTOCOL, Field(ge=0, le=1)] = None
+    keep_failures: Annotated[bool, OUTPUT] = False
+    image_size: Annotated[int | None, OUTPUT, Field(gt=0)] = None
+    images: Annotated[ImageStorage, OUTPUT] = "png"
+    horizon: Annotated[int, OUTPUT, Field(gt=0)] = 10
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> Self:
+        if beyond := [seed for seed in self.seeds if seed >= 2**32]:
+            raise ValueError(f"`seeds` has {beyond[0]}; give numbers below {2**32}")
+        if self.images == "video" and (self.image_size or 0) % 2:
+            raise ValueError(f"`image_size` is {self.image_size}: video needs an even number")
+        return self

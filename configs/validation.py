@@ -1,0 +1,54 @@
+"""What pydantic finds wrong with a preset or with options, as a one-line error."""
+
+from collections.abc import Sequence
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from configs.errors import UsageError, unknown
+
+
+def invalid(error: ValidationError, source: str, schema: type[BaseModel] | None = None) -> UsageError:
+    """The first problem that pydantic found, in one line: the value, what is allowed, and the source.
+
+    Args:
+        error: What pydantic raised.
+        source: Where the values came from: a file, or the command line.
+        schema: What they were held against; needed to name the keys nearest to an unknown one.
+    """
+    problem = error.errors()[0]
+    where = ".".join(str(part) for part in problem["loc"])
+    holder = schema and _schema_at(schema, problem["loc"][:-1])
+    if problem["type"] == "extra_forbidden" and holder:
+        *path, key = problem["loc"]
+        place = f"{'.'.join(map(str, path))} of {source}" if path else source
+        return unknown("key", key, holder.model_fields, remedy=f"In {place}.")
+    if problem["type"] in ("literal_error", "enum"):
+        where = ".".join(part for part in problem["loc"] if isinstance(part, str))
+        allowed = problem["ctx"]["expected"].replace("'", "").replace(" or ", ", ").split(", ")
+        return unknown(where, problem["input"], allowed, remedy=f"In {source}.")
+    if problem["type"] == "union_tag_invalid":
+        allowed = problem["ctx"]["expected_tags"].replace("'", "").split(", ")
+        return unknown(f"{where}: kind", problem["ctx"]["tag"], allowed, remedy=f"In {source}.")
+    if problem["type"] == "value_error":
+        said = problem["msg"].removeprefix("Value error, ")
+        place = f"{where}: " if where and f"`{where}`" not in said else ""
+        return UsageError(f"{source}: {place}{said}")
+    return UsageError(f"{source}: {where} is {problem['input']!r}: {problem['msg'].lower()}")
+
+
+def _schema_at(schema: type[BaseModel], path: Sequence[int | str]) -> type[BaseModel] | None:
+    """The schema of what lies at a path in a preset; None if it is one of several."""
+    for key in path:
+        if isinstance(key, str):
+            nested = _models_in(schema.model_fields[key].annotation) if key in schema.model_fields else []
+            if len(nested) != 1:
+                return None
+            schema = nested[0]
+    return schema
+
+
+def _models_in(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for part in get_args(annotation) for model in _models_in(part)]

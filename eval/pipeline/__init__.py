@@ -1,0 +1,1 @@
+"""`python -m eval.pipeline`: train a policy in stages of collecting and training."""

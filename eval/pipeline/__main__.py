@@ -1,0 +1,103 @@
+"""`python -m eval.pipeline`: train a policy in stages of collecting and training."""
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+from cyclopts import App, Parameter
+from rich.console import Console as RichConsole
+
+from configs.cli import run_app, usable_folder
+from configs.load import load
+from configs.pipeline import PipelineConfig
+from configs.signals import SIGNALS
+from eval.pipeline.steps import stage_commands
+
+app = App(
+    name="python -m eval.pipeline",
+    help="Train a policy in stages, each of which collects demonstrations (`python -m eval.collect`) and "
+    "trains on them (`python -m eval.train`).\n\n"
+    "Stages that are done are skipped. Interrupted or killed, the same command goes on.",
+)
+
+
+@app.default
+def main(
+    pipeline: str,
+    /,
+    *,
+    output_dir: Path | None = None,
+    dry_run: Annotated[bool, Parameter(negative="")] = False,
+) -> int:
+    """Run what is left of a pipeline.
+
+    Args:
+        pipeline: A pipeline's name (tiny, tiny_droid), or a YAML file.
+        output_dir: Its folder, with datasets and trainings. Default: as the pipeline says.
+        dry_run: Print the commands that are left instead of running them.
+    """
+    config = load(PipelineConfig, pipeline)
+    folder = usable_folder(output_dir or Path(config.output_dir), "--output-dir")
+    console = RichConsole(highlight=False, soft_wrap=True)
+    stages = stage_commands(config, folder)
+    for stage in stages:
+        if stage.checkpoint.is_dir():
+            console.print(f"# {stage.name}: done, {stage.checkpoint}", markup=False)
+            continue
+        for command in stage.commands():
+            environment = config.environment if command[0] == "eval.train" else {}
+            console.print(_shown(command, environment), markup=False)
+            if not dry_run and (code := _run(command, environment)):
+                return code
+    if not dry_run:
+        console.print(f"The policy: {stages[-1].checkpoint}", markup=False)
+    return 0
+
+
+def _shown(command: Sequence[str], environment: Mapping[str, str]) -> str:
+    """A command as a shell takes it."""
+    variables = [f"{name}={shlex.quote(value)}" for name, value in environment.items()]
+    return " ".join([*variables, "python", "-m", shlex.join(command)])
+
+
+def _run(command: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Run a command in a process group of its own, and pass SIGINT and SIGTERM on to it.
+
+    Returns:
+        Its exit code; 128 plus the number of the signal that ended it.
+    """
+    noted: list[int] = []
+    children: list[subprocess.Popen[bytes]] = []
+
+    def pass_on(number: int, _: FrameType | None) -> None:
+        noted.append(number)
+        for child in children:
+            child.send_signal(number)
+
+    descriptor = signal.set_wakeup_fd(-1)  # which `configs.signals` would end this process by
+    before = {number: signal.signal(number, pass_on) for number in SIGNALS}
+    try:
+        child = subprocess.Popen(
+            [sys.executable, "-m", *command], env={**os.environ, **environment}, process_group=0
+        )
+        for number in noted:
+            child.send_signal(number)
+        children.append(child)
+        code = child.wait()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(descriptor, warn_on_full_buffer=False)
+    if code < 0:
+        return 128 - code
+    return code or (128 + noted[0] if noted else 0)
+
+
+if __name__ == "__main__":
+    run_app(app)

@@ -1,0 +1,128 @@
+"""The commands of a pipeline: names of stages and datasets become the folders that they stand for."""
+
+import dataclasses
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from configs.cli import ranges, words
+from configs.errors import unknown
+from configs.load import names
+from configs.pipeline import CollectStep, PipelineConfig, PipelineStage
+from configs.schema import PolicyConfig
+from oxygen.training.recipe import CHECKPOINTS, RUN_FILE
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StageCommands:
+    """A stage as it is run.
+
+    Attributes:
+        name: Of the stage.
+        checkpoint: The folder that it is done with.
+        collect: Command lines that collect, each from the module on.
+        train: The one that trains.
+        training: Its folder.
+    """
+
+    name: str
+    checkpoint: Path
+    collect: tuple[tuple[str, ...], ...]
+    train: tuple[str, ...]
+    training: Path
+
+    def commands(self) -> Iterator[tuple[str, ...]]:
+        """What is to be run, in order; a training that was begun is resumed."""
+        yield from self.collect
+        resume = ("--resume",) if (self.training / RUN_FILE).is_file() else ()
+        yield (*self.train, *resume)
+
+
+def last_checkpoint(pipeline: PipelineConfig, folder: Path) -> Path:
+    """The checkpoint of the last stage of a pipeline in a folder."""
+    return _checkpoint(folder, pipeline.stages[-1])
+
+
+def stage_commands(pipeline: PipelineConfig, folder: Path) -> list[StageCommands]:
+    """The commands of all stages.
+
+    Args:
+        pipeline: The stages.
+        folder: For datasets and trainings.
+
+    Raises:
+        UsageError: A stage names a dataset, a policy or a stage that does not come before it.
+    """
+    made: list[StageCommands] = []
+    datasets: dict[str, None] = {}
+    for stage in pipeline.stages:
+        stages = {each.name: str(each.checkpoint) for each in made}
+        datasets |= {step.output: None for step in stage.collect}
+        training = folder / stage.name
+        made.append(
+            StageCommands(
+                name=stage.name,
+                checkpoint=_checkpoint(folder, stage),
+                collect=tuple(_collecting(step, stages, folder) for step in stage.collect),
+                train=("eval.train", *_training(stage, stages, datasets, folder)),
+                training=training,
+            )
+        )
+    return made
+
+
+def _checkpoint(folder: Path, stage: PipelineStage) -> Path:
+    return folder / stage.name / CHECKPOINTS / f"step_{stage.step:07d}"
+
+
+def _collecting(step: CollectStep, stages: Mapping[str, str], folder: Path) -> tuple[str, ...]:
+    asked = step.model_dump(exclude_unset=True)
+    asked["suite"] = asked.pop("suites", ())
+    asked["output"] = str(folder / step.output)
+    for option in asked.keys() & {"policy", "learner"}:
+        asked[option] = _policy(asked[option], stages)
+    return ("eval.collect", *_options(asked))
+
+
+def _training(
+    stage: PipelineStage, stages: Mapping[str, str], datasets: Iterable[str], folder: Path
+) -> tuple[str, ...]:
+    asked = stage.train.model_dump(exclude_unset=True)
+    asked["data"] = [_dataset(name, datasets, folder) for name in stage.train.data]
+    if stage.train.start_from is not None:
+        asked["start_from"] = _policy(stage.train.start_from, stages)
+    return _options({**asked, "output_dir": str(folder / stage.name)})
+
+
+def _policy(name: str, stages: Mapping[str, str]) -> str:
+    """The checkpoint of an earlier stage, or the policy as it is named."""
+    known = names(PolicyConfig)
+    if name not in stages and name not in known and not _is_a_place(name):
+        raise unknown("policy or earlier stage", name, [*stages, *known], remedy="Or give a path.")
+    return stages.get(name, name)
+
+
+def _dataset(name: str, datasets: Iterable[str], folder: Path) -> str:
+    if _is_a_place(name):
+        return name
+    if name not in datasets:
+        raise unknown("dataset of this stage or an earlier one", name, datasets, remedy="Or give a path.")
+    return str(folder / name)
+
+
+def _is_a_place(name: str) -> bool:
+    return os.sep in name or ":" in name
+
+
+def _options(asked: Mapping[str, Any]) -> tuple[str, ...]:
+    """Options as words; what is off or empty is left out."""
+    given = {option: value for option, value in asked.items() if value is not None and value is not False}
+    return tuple(word for option, value in given.items() for word in words(option, _short(value)))
+
+
+def _short(value: Any) -> Any:
+    """Whole numbers as ranges."""
+    if isinstance(value, tuple) and value and all(isinstance(item, int) for item in value):
+        return ranges(value)
+    return value

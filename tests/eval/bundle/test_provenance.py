@@ -1,0 +1,121 @@
+"""A checkpoint that went on from another has the records and the demonstrations of both trainings."""
+
+import json
+import shutil
+
+import pytest
+
+from configs.errors import UsageError
+from eval.bundle.__main__ import app
+from eval.bundle.bundling import bundle
+from eval.bundle.card import render
+from eval.bundle.manifest import read_contents
+from eval.bundle.provenance import trainings_of
+from eval.policies.checkpoints import read_record
+from oxygen.training import layout
+from tests.eval.bundle.conftest import write_checkpoint
+
+
+@pytest.fixture
+def corrections(tmp_path, demonstrations):
+    """Other demonstrations, in which somebody was corrected."""
+    folder = tmp_path / "corrections"
+    shutil.copytree(demonstrations, folder)
+    manifest = json.loads((folder / layout.MANIFEST).read_text())
+    learner = {"policy": "step_0000007", "weights_sha256": "0123456789abcdef"}
+    (folder / layout.MANIFEST).write_text(json.dumps({**manifest, "learner": learner}))
+    return folder
+
+
+@pytest.fixture
+def second(tmp_path, checkpoint, corrections):
+    """The bundled checkpoint of a training on the corrections that began from `checkpoint`."""
+    write_checkpoint(tmp_path / "second", corrections, seed=1, start=checkpoint)
+    bundle(tmp_path / "second", [], tmp_path / "tiny", data=[])
+    return tmp_path / "tiny"
+
+
+def names_of(folder):
+    return sorted(each.name for each in read_contents(folder).data)
+
+
+def test_both_trainings_are_kept_and_counted(second):
+    record = read_record(second)
+    assert [each["recipe"]["seed"] for each in trainings_of(record)] == [0, 1]
+    assert [each["start_from"] for each in trainings_of(record)] == [None, "step_0000007"]
+    assert names_of(second) == ["corrections", "demos"]
+    card = render(second)
+    assert "2 trainings, each from the weights of the one before: 14 steps in all." in card
+    assert "| expert | demos | 8 | 4 | 16 |" in card
+    assert "| expert, correcting an earlier checkpoint | corrections | 8 | 4 | 16 |" in card
+    assert "Not known" not in card
+
+
+def test_no_place_of_the_machine_is_shipped_and_no_words_twice(tmp_path, checkpoint, corrections):
+    write_checkpoint(tmp_path / "second", corrections, seed=1, start=checkpoint)
+    record = read_record(tmp_path / "second")
+    (tmp_path / "second" / "training.json").write_text(json.dumps({**record, "norm_stats": str(checkpoint)}))
+    bundle(tmp_path / "second", [], tmp_path / "tiny", data=[])
+    record = read_record(tmp_path / "tiny")
+    assert record["norm_stats"] == checkpoint.name
+    assert ["wordings" in each for each in trainings_of(record)] == [False, True]
+    assert str(tmp_path.parent.parent) not in json.dumps(record)
+
+
+def test_a_training_that_began_from_a_bundled_checkpoint_tells_what_that_tells(
+    tmp_path, second, demonstrations, monkeypatch
+):
+    monkeypatch.setattr("oxygen.weights.source.bundled", {"tiny": second}.__getitem__)
+    write_checkpoint(tmp_path / "third", demonstrations, seed=2, start="bundled://tiny")
+    for data in ([], [demonstrations]):
+        bundle(tmp_path / "third", [], tmp_path / "next", data=data)
+        record = read_record(tmp_path / "next")
+        assert record["start_from"] == "bundled://tiny"
+        assert [each["recipe"]["seed"] for each in trainings_of(record)] == [0, 1, 2]
+        assert names_of(tmp_path / "next") == ["corrections", "demos"]
+
+
+def test_a_dataset_that_is_gone_is_asked_for_and_may_be_left_unknown(
+    tmp_path, checkpoint, corrections, capsys
+):
+    write_checkpoint(tmp_path / "second", corrections, seed=1, start=checkpoint)
+    moved = corrections.rename(tmp_path / "moved")
+    with pytest.raises(UsageError, match=r"no demonstrations at .*corrections .*--data"):
+        bundle(tmp_path / "second", [], tmp_path / "tiny", data=[])
+    found = moved.rename(tmp_path / "elsewhere") / "corrections"
+    shutil.copytree(tmp_path / "elsewhere", found)
+    bundle(tmp_path / "second", [], tmp_path / "tiny", data=[found])
+    assert names_of(tmp_path / "tiny") == ["corrections", "demos"]
+
+
+def test_what_is_not_known_is_said(tmp_path, checkpoint, demonstrations, corrections, capsys):
+    gone = tmp_path / "step_0000007"
+    shutil.copytree(checkpoint, gone)
+    write_checkpoint(tmp_path / "orphan", corrections, seed=1, start=gone)
+    record = read_record(tmp_path / "orphan")
+    record["data"] = [*record["data"], str(tmp_path / "lost")]
+    (tmp_path / "orphan" / "training.json").write_text(json.dumps(record))
+    shutil.rmtree(gone)
+    what = [str(tmp_path / "orphan"), "--data", str(corrections), "--output", str(tmp_path / "tiny")]
+    app(what, result_action="return_value")
+    printed, card = capsys.readouterr().out, render(tmp_path / "tiny")
+    for unknown in (
+        "how step_0000007, from which training began, was trained",
+        "what is in dataset lost, which training names",
+    ):
+        assert f"Not known, and the card says so: {unknown}" in printed
+        assert f"- {unknown}\n" in card
+
+
+def test_a_dataset_that_no_training_names_is_refused(tmp_path, checkpoint, corrections):
+    with pytest.raises(UsageError, match=r"unknown dataset of this checkpoint 'corrections'; .*'demos'"):
+        bundle(checkpoint, [], tmp_path / "tiny", data=[corrections])
+
+
+def test_a_checkpoint_that_took_the_place_of_the_one_it_began_from_is_not_its_own_beginning(
+    tmp_path, demonstrations
+):
+    place = tmp_path / "place"
+    write_checkpoint(place, demonstrations, seed=1, start=place)
+    bundle(place, [], tmp_path / "tiny", data=[])
+    assert "- how place, from which training began, was trained" in render(tmp_path / "tiny")

@@ -1,0 +1,181 @@
+"""`python -m eval.pipeline`: stages follow on one another and are resumed; bad ones are refused."""
+
+import signal
+import sys
+
+import pytest
+import yaml
+
+from configs.errors import UsageError
+from configs.load import load
+from configs.pipeline import PipelineConfig
+from eval.collect.__main__ import app as collect_app
+from eval.pipeline import __main__ as command
+from eval.pipeline.steps import stage_commands
+from eval.train.__main__ import app as train_app
+from oxygen.training.recipe import RUN_FILE
+
+TINY = load(PipelineConfig, "tiny")
+COLLECTED = [(stage.name, step) for stage in TINY.stages for step in stage.collect]
+
+
+@pytest.mark.parametrize("name", ["tiny", "tiny_droid"])
+def test_its_commands_ask_for_what_its_stages_say(name, tmp_path, monkeypatch):
+    collected, trained = [], []
+    monkeypatch.setattr(
+        "eval.collect.collection.collect_demonstrations",
+        lambda options, output, *, workers: collected.append((options, output)),
+    )
+    monkeypatch.setattr("eval.train.training.run_training", lambda *given, **_: trained.append(given))
+    pipeline = load(PipelineConfig, name)
+    stages = stage_commands(pipeline, tmp_path)
+    for stage in stages:
+        for module, *options in stage.commands():
+            app = {"eval.collect": collect_app, "eval.train": train_app}[module]
+            app(options, exit_on_error=False, print_error=False, result_action="return_value")
+
+    checkpoints = {stage.name: str(stage.checkpoint) for stage in stages}
+    steps = [step for stage in pipeline.stages for step in stage.collect]
+    for step, (options, output) in zip(steps, collected, strict=True):
+        placed = {
+            "policy": checkpoints.get(step.policy, step.policy),
+            "learner": checkpoints.get(step.learner, step.learner),
+        }
+        assert options.model_dump() == {**step.model_dump(exclude={"output"}), **placed}
+        assert output == tmp_path / step.output
+    for stage, (options, folder) in zip(pipeline.stages, trained, strict=True):
+        start = stage.train.start_from
+        placed = {
+            "data": tuple(str(tmp_path / dataset) for dataset in stage.train.data),
+            "start_from": checkpoints.get(start, start),
+        }
+        assert options == stage.train.model_copy(update=placed)
+        assert folder == tmp_path / stage.name
+
+
+def test_a_stage_that_was_begun_is_resumed(tmp_path):
+    first = stage_commands(TINY, tmp_path)[0]
+    *collecting, training = first.commands()
+    first.training.mkdir()
+    (first.training / RUN_FILE).write_text("{}")
+    assert list(first.commands()) == [*collecting, (*training, "--resume")]
+
+
+def test_no_stage_of_tiny_is_shown_the_initial_states_of_development_and_test():
+    assert len(COLLECTED) > len(TINY.stages)
+    kept = {*range(30, 50), *range(500_000, 500_050)}
+    assert not {init_id for _, step in COLLECTED for init_id in step.init_ids} & kept
+
+
+def test_the_last_stage_of_tiny_learns_texts_alone_from_what_the_one_before_does():
+    assert [stage.train.texts_only for stage in TINY.stages] == [False] * (len(TINY.stages) - 1) + [True]
+    said = [step for _, step in COLLECTED if step.policy != "expert"]
+    assert {step.output for step in said} == set(TINY.stages[-1].train.data)
+    assert {(step.policy, step.keep_failures) for step in said} == {(TINY.stages[-2].name, True)}
+
+
+def test_assets_may_be_an_environment_variable(monkeypatch):
+    for value, assets in {"": "download", "/my assets": "/my assets"}.items():
+        monkeypatch.setenv("OXYGEN_LIBERO_ASSETS", value)
+        found = {step.assets for stage in load(PipelineConfig, "tiny").stages for step in stage.collect}
+        assert found == {"standins", assets}
+
+
+STAGE = {"name": "one", "collect": [{"suites": "fake", "output": "demos"}], "train": {"data": "demos"}}
+
+
+def changed(**changes) -> dict:
+    return {"output_dir": "out", "stages": [{**STAGE, **changes}]}
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (
+            changed(train={"image_shfit": 1}),
+            "unknown key 'image_shfit'; did you mean 'image_shift'.*stages.0.train",
+        ),
+        (changed(collect=[{"sutes": "a", "output": "a"}]), "unknown key 'sutes'; did you mean 'suites'"),
+        (changed(collect=[{"suites": "a"}]), "stages.0.collect.0.output .*field required"),
+        (changed(train={"data": "dmos"}), "unknown dataset of this stage or an earlier one 'dmos'.*'demos'"),
+        (changed(train={"start_from": "tny"}), "unknown policy or earlier stage 'tny'; did you mean 'tiny'"),
+        (changed(train={"start_from": "one"}), "unknown policy or earlier stage 'one'"),
+        (changed(checkpoint=30), "stages.0: `checkpoint` is 30, but the training has 20000 steps"),
+        (changed(train={"texts_only": True, "draws": 2}), "stages.0.train: `draws` is 2"),
+        ({"output_dir": "out", "stages": [STAGE, STAGE]}, "'one' twice"),
+        ({"output_dir": "out", "stages": []}, "stages is"),
+        (changed(train={"eval_init_ids": "3-1"}), "stages.0.train.eval_init_ids: .*runs backwards"),
+    ],
+)
+def test_a_pipeline_that_cannot_be_is_refused_in_one_line(content, said, tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text(yaml.safe_dump(content))
+    with pytest.raises(UsageError, match=said):
+        command.app([str(file), "--dry-run"], exit_on_error=False, print_error=False)
+
+
+DOUBLE = """#!{python}
+import os, signal, sys
+from pathlib import Path
+
+options = sys.argv[2:]
+with Path("calls.txt").open("a") as calls:
+    calls.write(" ".join(options) + "\\n")
+if options[0] == "eval.train":
+    assert os.environ["MINE"] == "1"
+    folder = Path(options[options.index("--output-dir") + 1])
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "run.json").touch()
+    number = int(os.environ.get("STOP", 0))
+    if number:
+        signal.pthread_sigmask(signal.SIG_BLOCK, [number])
+        os.kill(os.getppid(), number)
+        assert signal.sigwait([number]) == number
+        sys.exit(130)
+    (folder / "checkpoints" / "step_0020000").mkdir(parents=True)
+"""
+"""In place of Python: notes how it is called. A training is done at once, or its parent gets a signal."""
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """Runs two stages; returns the exit code, and the commands that were run."""
+    monkeypatch.chdir(tmp_path)
+    double = tmp_path / "python"
+    double.write_text(DOUBLE.format(python=sys.executable))
+    double.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(double))
+    second = {"name": "two", "train": {"data": "demos", "start_from": "one"}}
+    content = {"output_dir": "out", "environment": {"MINE": "1"}, "stages": [STAGE, second]}
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(content))
+
+    def run(*options: str) -> tuple[int, list[str]]:
+        (tmp_path / "calls.txt").write_text("")
+        code = command.app(["mine.yaml", *options], exit_on_error=False, result_action="return_value")
+        return code, (tmp_path / "calls.txt").read_text().splitlines()
+
+    return run
+
+
+COLLECTING = "eval.collect --output out/demos --suite fake"
+FIRST = "eval.train --data out/demos --output-dir out/one"
+SECOND = "eval.train --data out/demos --start-from out/one/checkpoints/step_0020000 --output-dir out/two"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_is_passed_on_and_the_same_command_goes_on(run, number, monkeypatch, capfd):
+    with monkeypatch.context() as patch:
+        patch.setenv("STOP", str(int(number)))
+        assert run() == (130, [COLLECTING, FIRST])
+    assert run() == (0, [COLLECTING, f"{FIRST} --resume", SECOND])
+    assert run() == (0, [])
+    assert "The policy: out/two/checkpoints/step_0020000" in capfd.readouterr().out
+
+
+def test_a_dry_run_prints_the_commands_and_runs_none(run, capfd):
+    assert run("--dry-run", "--output-dir", "other") == (0, [])
+    printed = capfd.readouterr().out.splitlines()
+    assert printed == [
+        f"{variable}python -m {line}".replace("out/", "other/")
+        for variable, line in [("", COLLECTING), ("MINE=1 ", FIRST), ("MINE=1 ", SECOND)]
+    ]
