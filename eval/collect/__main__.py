@@ -43,6 +43,7 @@ def collect(  # noqa: PLR0913 - one parameter per option of the command line
     num_steps_wait: Annotated[int | None, Parameter(group=_PROTOCOL)] = None,
     max_steps: Annotated[int | None, Parameter(group=_PROTOCOL)] = None,
     variation: Annotated[float | None, Parameter(group=_PROTOCOL)] = None,
+    motion: Annotated[str | None, Parameter(group=_PROTOCOL)] = None,
     output: Annotated[Path, Parameter(group=_OUTPUT)] = Path("demonstrations"),
     image_size: Annotated[int | None, Parameter(group=_OUTPUT)] = None,
     images: Annotated[str | None, Parameter(group=_OUTPUT)] = None,
@@ -75,6 +76,9 @@ def collect(  # noqa: PLR0913 - one parameter per option of the command line
         max_steps: Step limit of an episode. Default: the suite's published limit.
         variation: How much scenes vary between episodes, from 0 (not at all) to 1, where a suite has such
             variation. Default: the suite's.
+        motion: How what is to be grasped moves until it is touched: none, shuttle:SPEED[,PERIOD] (to
+            and fro) or drift:SPEED (along a line), in cm/s and s, such as shuttle:3. Default: the
+            suite's, none.
         output: The dataset's folder.
         image_size: Height of the images, pixels. Default: the suite's own.
         images: How they are stored: png (default, lossless) or video (smaller).
@@ -98,6 +102,7 @@ def collect(  # noqa: PLR0913 - one parameter per option of the command line
         "num_steps_wait": num_steps_wait,
         "max_steps": max_steps,
         "variation": variation,
+        "motion": motion,
         "image_size": image_size,
         "images": images,
         "horizon": horizon,
