@@ -6,6 +6,7 @@ from cyclopts import Group, Parameter
 from pydantic import Field, model_validator
 
 from configs.cli import Names, Numbers
+from configs.motion import MotionText
 from configs.schema import Dtype, ImageStorage, Preset
 
 WHAT = Parameter(group=Group("What to play", sort_key=1))
@@ -37,6 +38,8 @@ class CollectConfig(Preset):
         max_steps: Step limit of an episode. Default: the suite's published limit.
         variation: How much scenes vary between episodes, from 0 (not at all) to 1, where a suite has such
             variation. Default: the suite's.
+        motion: How what is to be grasped moves until it is touched: none, shuttle:SPEED[,PERIOD] (to and fro)
+            or drift:SPEED (along a line), in cm/s and s, such as shuttle:3. Default: the suite's, none.
         keep_failures: Keep episodes that fail, too, to learn from them what there is to say; none of their
             actions is to be learnt.
         image_size: Height of the images, pixels. Default: the suite's own.
@@ -59,6 +62,7 @@ class CollectConfig(Preset):
     num_steps_wait: Annotated[int | None, PROTOCOL, Field(ge=0)] = None
     max_steps: Annotated[int | None, PROTOCOL, Field(gt=0)] = None
     variation: Annotated[float | None, PROTOCOL, Field(ge=0, le=1)] = None
+    motion: Annotated[MotionText | None, PROTOCOL] = None
     keep_failures: Annotated[bool, OUTPUT] = False
     image_size: Annotated[int | None, OUTPUT, Field(gt=0)] = None
     images: Annotated[ImageStorage, OUTPUT] = "png"

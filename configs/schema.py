@@ -4,6 +4,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from configs.motion import MotionText
+
 Mode = Literal["actions", "isolated", "shared", "unified", "parallel"]
 VideoChoice = Literal["none", "failures", "all"]
 Wordings = Literal["benchmark", "training", "held_out"]
@@ -54,6 +56,8 @@ class SuiteConfig(Preset):
         replan_steps: Control steps between two queries.
         variation: How much its scenes vary between episodes beyond their initial states, 0 to 1; None if they
             cannot.
+        motion: How what is to be grasped moves until it is touched, as `configs.motion.parse_motion` reads
+            it; None if nothing can.
         test_init_ids: The first and the last of the initial states that are kept for measuring a policy:
             demonstrations of them are not collected.
         environment: What else its class takes.
@@ -68,6 +72,7 @@ class SuiteConfig(Preset):
     camera_size: int = Field(gt=0)
     replan_steps: int = Field(gt=0)
     variation: float | None = Field(default=None, ge=0, le=1)
+    motion: MotionText | None = None
     test_init_ids: tuple[int, int] | None = None
     environment: dict[str, Any] = Field(default_factory=dict)
 
@@ -226,6 +231,8 @@ class EpisodesConfig(Preset):
         num_steps_wait: Settle steps; the suite's own number if None.
         max_steps: Step limit; the suite's own number if None.
         variation: How much the suites' scenes vary between episodes, 0 to 1; as the suites say if None.
+        motion: How what is to be grasped moves until it is touched: `none`, `shuttle:SPEED[,PERIOD]` or
+            `drift:SPEED`, in cm/s and s; as the suites say if None.
         wordings: In which words instructions are given: the benchmark's own, those of training, or others.
         seed: What the environment is seeded with before every episode, and the root of the policy's noise.
         margin: Percentage points of success that a mode may lose against the first one and still count as
@@ -254,6 +261,7 @@ class EpisodesConfig(Preset):
     num_steps_wait: int | None = Field(default=None, ge=0)
     max_steps: int | None = Field(default=None, gt=0)
     variation: float | None = Field(default=None, ge=0, le=1)
+    motion: MotionText | None = None
     wordings: Wordings = "benchmark"
     seed: int = Field(default=7, ge=0, lt=2**32)
     margin: float = Field(default=5.0, gt=0, lt=100)

@@ -82,6 +82,7 @@ def build_app(
         num_steps_wait: Annotated[int | None, Parameter(group=_PROTOCOL)] = None,
         max_steps: Annotated[int | None, Parameter(group=_PROTOCOL)] = None,
         variation: Annotated[float | None, Parameter(group=_PROTOCOL)] = None,
+        motion: Annotated[str | None, Parameter(group=_PROTOCOL)] = None,
         wordings: Annotated[str | None, Parameter(group=_PROTOCOL)] = None,
         seed: Annotated[int | None, Parameter(group=_PROTOCOL)] = None,
         num_envs: Annotated[int, Parameter(group=_SCALE)] = 1,
@@ -140,6 +141,9 @@ def build_app(
             max_steps: Step limit of an episode. Default: the suite's published limit.
             variation: How much scenes vary between episodes, from 0 (not at all) to 1, where a suite has such
                 variation. Default: the suite's.
+            motion: How what is to be grasped moves until it is touched: none, shuttle:SPEED[,PERIOD] (to
+                and fro) or drift:SPEED (along a line), in cm/s and s, such as shuttle:3. Default: the
+                suite's, none.
             wordings: In which words the policy is told its task: benchmark (default), training (several,
                 which `eval.train` shows), or held_out (others, which it never shows).
             seed: The environment is seeded with it before every episode. Default: 7.
@@ -182,6 +186,7 @@ def build_app(
             "num_steps_wait": num_steps_wait,
             "max_steps": max_steps,
             "variation": variation,
+            "motion": motion,
             "wordings": wordings,
             "seed": seed,
             "video": video,

@@ -45,6 +45,7 @@ class SuiteEnv(gymnasium.Env[Any, np.ndarray]):
         init_id: int | None = None,
         camera_size: int | None = None,
         variation: float | None = None,
+        motion: str | None = None,
         obs_type: str = "flat",
         control_mode: str | None = None,
         assets: str = "auto",
@@ -61,6 +62,8 @@ class SuiteEnv(gymnasium.Env[Any, np.ndarray]):
                 where `reset` is given no seed.
             camera_size: Height and width of a camera image, pixels; the protocol's if None.
             variation: How much scenes vary between episodes, 0 to 1; the protocol's if None.
+            motion: How what is to be grasped moves until it is touched, as `--motion` spells it; the
+                protocol's if None.
             obs_type: `flat`: cameras and `state`; `pixels`: `{"pixels": cameras}`; `state`: the array;
                 `pixels_agent_pos`: `{"pixels": cameras, "agent_pos": state}`.
             control_mode: What actions ask for (`relative`, `absolute`); a suite has one.
@@ -73,7 +76,7 @@ class SuiteEnv(gymnasium.Env[Any, np.ndarray]):
         Raises:
             UsageError: There is no such suite, task, initial state or mode, or the world cannot be opened.
         """
-        given = {"camera_size": camera_size, "variation": variation}
+        given = {"camera_size": camera_size, "variation": variation, "motion": motion}
         opened = open_suite(suite, assets=assets, **{key: of for key, of in given.items() if of is not None})
         task = _task(opened, task_id)
         _check_choices(opened.interface, obs_type, control_mode, render_mode, render_camera)

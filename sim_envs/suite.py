@@ -9,12 +9,19 @@ from typing import Any, Protocol, runtime_checkable
 from configs.errors import UsageError, unknown
 from configs.interface import Interface
 from configs.load import check, load, names
+from configs.motion import NONE
 from configs.schema import SuiteConfig, Wordings
 from sim_envs.scripted.policy import ScriptedPolicy
 from sim_envs.world import EpisodeKey, World
 
 ENTRY_POINTS = "oxygen_eval.suites"
 """The entry-point group of suites that other packages bring: suite name to its class."""
+
+_OPTIONAL = {
+    "variation": "does not vary its scenes",
+    "motion": "cannot say what is to be grasped, so nothing moves",
+}
+"""Fields of a protocol that are None where a suite has no such thing, and what is said to those who ask."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -172,11 +179,9 @@ def open_suite(name: str, *, assets: str = "auto", **overrides: Any) -> Suite:
         UsageError: There is no such suite or asset source, or an override fits neither schema nor suite.
     """
     protocol, factory = find_suite(name)
-    if "variation" in overrides and protocol.variation is None:
-        raise UsageError(
-            f"variation {overrides['variation']}: {protocol.name} does not vary its scenes; "
-            "leave out --variation"
-        )
+    for field, complaint in _OPTIONAL.items():
+        if getattr(protocol, field) is None and overrides.get(field, NONE) != NONE:
+            raise UsageError(f"{field} {overrides[field]}: {protocol.name} {complaint}; leave out --{field}")
     return factory(check(SuiteConfig, {**dict(protocol), **overrides}, source=name), assets=assets)
 
 

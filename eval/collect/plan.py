@@ -25,6 +25,7 @@ _AS_IN_A_RUN = (
     "num_steps_wait",
     "max_steps",
     "variation",
+    "motion",
 )
 
 

@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from configs.motion import NONE
 from configs.schema import Wordings
 from sim_envs.suite import Assets, Suite
 
@@ -36,6 +37,7 @@ def describe_suite(
         "trials_per_task",
         "test_init_ids",
         *(["variation"] if suite.protocol.variation is None else []),
+        *(["motion"] if suite.protocol.motion in (None, NONE) else []),
     }
     return {
         "suite": suite.protocol.model_dump(exclude=unsaid),

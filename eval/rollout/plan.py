@@ -126,6 +126,7 @@ def overridden(config: RunConfig) -> dict[str, Any]:
         "max_steps": config.max_steps,
         "settle_steps": config.num_steps_wait,
         "variation": config.variation,
+        "motion": config.motion,
         "replan_steps": 1 if config.replan_steps == "asap" else config.replan_steps,
         "trials_per_task": config.num_trials_per_task,
     }

@@ -73,7 +73,7 @@ def build_env(task: LiberoTask, assets: AssetSet) -> Any:
     import robosuite
 
     require_assets(task, assets)
-    problem = libero_envs.TASK_MAPPING[_read_problem(task)["problem_name"]]
+    problem = libero_envs.TASK_MAPPING[read_problem(task)["problem_name"]]
     controller = robosuite.load_controller_config(default_controller="OSC_POSE")
     with use_assets(assets.path), numpy_seed(0):
         return _until_placed(
@@ -112,12 +112,13 @@ def reset_env(env: Any, blank: ResetState) -> None:
 
 def _categories(task: LiberoTask) -> Iterator[str]:
     """Of the task's objects and fixtures. Read when they are asked for: a whole tree never asks."""
-    problem = _read_problem(task)
+    problem = read_problem(task)
     yield from problem["objects"]
     yield from problem["fixtures"]
 
 
-def _read_problem(task: LiberoTask) -> dict[str, Any]:
+def read_problem(task: LiberoTask) -> dict[str, Any]:
+    """The task's BDDL problem, as LIBERO's `robosuite_parse_problem` returns it."""
     load_libero()
     from libero.libero.envs.bddl_utils import robosuite_parse_problem
 

@@ -1,12 +1,14 @@
 """LIBERO's simulator with two verbs: `advance` runs physics and renders nothing, `observe` looks once."""
 
 import gc
+from collections.abc import Mapping
 
 import mujoco
 import numpy as np
 from jaxtyping import Float64
 
 from configs.errors import UsageError
+from configs.motion import Drift, Shuttle
 from sim_envs.libero.arm import Arm
 from sim_envs.libero.assets import AssetSet, find_assets
 from sim_envs.libero.bootstrap import use_assets
@@ -19,11 +21,14 @@ from sim_envs.libero.libero_env import (
     numpy_seed,
     reset_env,
 )
+from sim_envs.libero.moving import movers
 from sim_envs.libero.tasks import LiberoTask, get_init_state, is_drawn
 from sim_envs.libero.truth.scene import LiberoScene
+from sim_envs.moving.mover import Mover
+from sim_envs.scripted.motion import Ahead
 from sim_envs.truth.account import Truth
 from sim_envs.truth.tracker import TruthTracker
-from sim_envs.world import Advance, Observation, PhysicsError, checked_actions
+from sim_envs.world import Advance, EpisodeKey, Observation, PhysicsError, checked_actions
 
 ACTION_SIZE = 7
 SETTLE_ACTION = np.array([0.0, 0, 0, 0, 0, 0, -1])
@@ -42,9 +47,9 @@ physics steps."""
 class LiberoSim:
     """One task of LIBERO, loaded. Implements `sim_envs.world.World`.
 
-    The model is compiled once; a reset restores it. A trajectory is a function of (task, init_id, seed,
-    actions). From a stored initial state it equals the one of LIBERO's own `OffScreenRenderEnv`, reseeded and
-    reset before the episode, bit for bit.
+    The model is compiled once; a reset restores it. A trajectory is a function of (task, motion, init_id,
+    seed, actions). Without motion and from a stored initial state it equals the one of LIBERO's own
+    `OffScreenRenderEnv`, reseeded and reset before the episode, bit for bit.
 
     An instance belongs to the thread that made it. Processes must not be forked from one that holds an
     instance.
@@ -57,7 +62,12 @@ class LiberoSim:
     """
 
     def __init__(
-        self, task: LiberoTask, *, assets: AssetSet | str | None = None, camera_size: int = 256
+        self,
+        task: LiberoTask,
+        *,
+        assets: AssetSet | str | None = None,
+        camera_size: int = 256,
+        motion: Shuttle | Drift | None = None,
     ) -> None:
         """Build and compile the task's model. No renderer is opened before the first `observe`.
 
@@ -65,6 +75,7 @@ class LiberoSim:
             task: From `tasks.get_task`.
             assets: An asset set, or its source as `assets.find_assets` takes it.
             camera_size: Height and width of camera images, pixels.
+            motion: How what is to be grasped moves until it is touched; not at all if None.
 
         Raises:
             UsageError: The libraries have other versions than LIBERO needs, or the assets are missing.
@@ -77,6 +88,8 @@ class LiberoSim:
         self.env.check_contact = ContactChecker(self._model, self._data)
         self._blank = ResetState.of(self.env)
         self._cameras = Cameras(self._model, size=camera_size)
+        self._motion = motion
+        self._movers: Mapping[str, Mover] = {}
         self._arm: Arm | None = None
         self._tracker: TruthTracker | None = None
         self._state: Float64[np.ndarray, " 8"] = np.empty(8)
@@ -101,11 +114,14 @@ class LiberoSim:
             self._restore(self._stored(init_id), seed)
         self.env.sim.forward()
         self._judge()
-        self._tracker = None
+        self._tracker, self._movers = None, {}
         self._arm = Arm(self.env)
         self._expose(self._arm)
         for _ in range(settle_steps):
             self._control_step(self._arm, SETTLE_ACTION)
+        if self._motion is not None:
+            key = EpisodeKey(suite=self.task.suite, task_id=self.task.task_id, init_id=init_id, seed=seed)
+            self._movers = movers(self.env, self._motion, key)
         self._tracker = TruthTracker(LiberoScene(self.env, self.task.language), control_hz=CONTROL_HZ)
 
     def advance(self, actions: Float64[np.ndarray, "steps action"]) -> Advance:
@@ -158,6 +174,11 @@ class LiberoSim:
         goals = self.env.parsed_problem["goal_state"]
         return sum(bool(self.env._eval_predicate(goal)) for goal in goals) / len(goals)
 
+    def course(self, thing: str) -> Ahead | None:
+        """How far a thing that moves by itself will have come; None if it does not move by itself."""
+        mover = self._movers.get(thing)
+        return mover.ahead if mover is not None and mover.leads else None
+
     def policy_state(self) -> Float64[np.ndarray, " 8"]:
         """What `observe` returns as state, without rendering: eef position, axis-angle, two finger joints.
 
@@ -177,6 +198,7 @@ class LiberoSim:
             return
         self._closed = True
         self._arm = self._tracker = None
+        self._movers = {}
         self._cameras.close()
         self.env.close()
         # LIBERO's objects refer to each other in circles, and hold on to the compiled model's hundred
@@ -228,6 +250,8 @@ class LiberoSim:
         """One control step; whether the task's goal holds after it."""
         for step in range(_PHYSICS_STEPS):
             arm.physics_step(action, new_goal=step == 0)
+            for mover in self._movers.values():
+                mover.lead()
             if step == _EXPOSED_STEP:
                 self._expose(arm)
         if self._data.warning[mujoco.mjtWarning.mjWARN_BADQACC].number:

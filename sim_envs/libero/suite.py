@@ -3,11 +3,12 @@
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 
 from configs.interface import Interface
+from configs.motion import NONE, parse_motion
 from configs.schema import SuiteConfig, Wordings
 from sim_envs.gl import require_backend
 from sim_envs.libero.assets import find_assets
@@ -56,19 +57,28 @@ class LiberoSuite:
         return {task.language: wordings(task.language, "training") for task in self._tasks}
 
     def check(self, tasks: Iterable[Task]) -> None:
-        """Refuse other versions than the pinned ones, missing assets, and a machine that cannot render."""
+        """Refuse other versions than the pinned ones, missing assets, a machine that cannot render, and tasks
+        in which nothing can move although something is to."""
         check_versions()
         require_backend()  # before anything imports MuJoCo, which answers a wrong MUJOCO_GL with a traceback
         from sim_envs.libero.libero_env import require_assets
 
-        for task in tasks:
-            require_assets(self._own(task), self._asset_set)
+        own = [self._own(task) for task in tasks]
+        for task in own:
+            require_assets(task, self._asset_set)
+        self._require_movable(own)
 
     def open(self, task: Task) -> World:
         """A simulator with the task loaded."""
         from sim_envs.libero.sim import LiberoSim  # imports MuJoCo
 
-        return LiberoSim(self._own(task), assets=self._asset_set, camera_size=self.protocol.camera_size)
+        self._require_movable([self._own(task)])
+        return LiberoSim(
+            self._own(task),
+            assets=self._asset_set,
+            camera_size=self.protocol.camera_size,
+            motion=parse_motion(self.protocol.motion or NONE),
+        )
 
     def describe(self, wordings: Wordings) -> Mapping[str, Any]:
         """The pinned versions, and a digest of the wordings where they are not the benchmark's own."""
@@ -87,6 +97,13 @@ class LiberoSuite:
 
         assert isinstance(world, LiberoSim), "a suite's expert is bound to worlds that the suite opened"
         return Expert(world, noise)
+
+    def _require_movable(self, tasks: Sequence[LiberoTask]) -> None:
+        motion = self.protocol.motion or NONE
+        if parse_motion(motion) is not None:
+            from sim_envs.libero.moving import require_movable
+
+            require_movable(tasks, motion, self._tasks)
 
     def _own(self, task: Task) -> LiberoTask:
         return get_task(task.suite, task.task_id)

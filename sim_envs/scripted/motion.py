@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Sequence
 
 import numpy as np
 
-from sim_envs.scripted.poses import Pose
+from sim_envs.scripted.poses import Pose, Vector3
 
 OPEN, CLOSED = -1.0, 1.0
 """Gripper commands of LIBERO's action space."""
@@ -37,19 +37,35 @@ class Outcome(enum.Enum):
     TIMEOUT = enum.auto()
 
 
+Ahead = Callable[[float], Vector3]
+"""How far (m) something that moves will have come after so many seconds from now."""
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Waypoint:
     """A pose of the grip site to come by.
 
     Attributes:
-        pose: In the world.
+        pose: In the world, now.
         near: How close (m) is close enough.
         aligned: How well turned (rad) is well enough.
+        ahead: How the pose moves on; None if it stays.
     """
 
     pose: Pose
     near: float = 0.006
     aligned: float = 0.1
+    ahead: Ahead | None = None
+
+    def after(self, seconds: float) -> "Waypoint":
+        """Where it will be."""
+        if self.ahead is None:
+            return self
+        return dataclasses.replace(self, pose=self.pose.shifted(self.ahead(seconds)))
+
+    def velocity_after(self, seconds: float, *, over: float) -> Vector3 | None:
+        """How fast (m/s) it will then be in the mean, over some seconds; None if it stays."""
+        return None if self.ahead is None else (self.ahead(seconds + over) - self.ahead(seconds)) / over
 
     def reached_by(self, pose: Pose) -> bool:
         """Whether the grip site is close enough and turned well enough."""

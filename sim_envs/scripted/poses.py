@@ -43,6 +43,10 @@ class Pose:
         """The same pose, moved straight up or down to a height (m)."""
         return Pose(position=np.array([*self.position[:2], height]), rotation=self.rotation)
 
+    def shifted(self, way: Vector3) -> "Pose":
+        """The same pose, moved by a way (m) in world axes."""
+        return Pose(position=self.position + way, rotation=self.rotation)
+
     def moved(self, twist: Vector6) -> "Pose":
         """This pose after a translation (m) and a turn about its origin (rad), in world axes."""
         turn = Rotation.from_rotvec(twist[3:]).as_matrix()

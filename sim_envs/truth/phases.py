@@ -81,6 +81,7 @@ class Phases:
         self._scene = scene
         self._lost_after = round(CONFIRM_S * control_hz)
         self._past: deque[Moment] = deque(maxlen=round(_LOOK_BACK_S * control_hz) + 1)
+        self._touches: deque[Touch] = deque(maxlen=self._past.maxlen)
         self._loose = 0
         self._left: Item | None = None
         self._left_at = 0.0
@@ -94,6 +95,7 @@ class Phases:
         """The phase of one more control step, before it is steadied, given the goals that do not hold."""
         self.touch = self._scene.touch(moment)
         self._past.append(moment)
+        self._touches.append(self.touch)
         self.sliding = None
         self._follow_grip()
         if not missing:
@@ -105,6 +107,12 @@ class Phases:
         """How far a thing has come within the last moments (m)."""
         now, before = self._past[-1].positions[item.index], self._past[0].positions[item.index]
         return _length(now - before)
+
+    def _pushed(self, item: Item) -> float:
+        """How far a thing that is touched has come within the last moments, since it was touched (m)."""
+        moments = zip(self._past, self._touches, strict=True)
+        first = next(moment for moment, touch in moments if item.index in touch.any)
+        return _length(self._past[-1].positions[item.index] - first.positions[item.index])
 
     def _follow_grip(self) -> None:
         if self.grip is not None:
@@ -171,7 +179,7 @@ class Phases:
             if item is self._left:
                 return Narration(phase=Phase.RETREAT, object=item.noun)
             wanted = any(aim.item is item for aim in missing)
-            if self.travelled(item) > _SLIDING or (item.too_wide and wanted):
+            if self._pushed(item) > _SLIDING or (item.too_wide and wanted):
                 self.sliding = item
                 return _moving(Phase.PUSH, item, self._aim(item, missing))
             if wanted:

@@ -137,7 +137,8 @@ def test_every_option_arrives(started):
         "--mode unified --suite libero_goal libero_10 --task-ids 0-2,5 --init-ids 4 6 "
         "--policy tiny --assets /some/where --language-tasks memory --random-weights --dtype bfloat16 "
         "--tokens-per-frame 2 --replan-steps 8 "
-        "--num-steps-wait 12 --max-steps 99 --variation 0.5 --wordings held_out --seed 11 --video none"
+        "--num-steps-wait 12 --max-steps 99 --variation 0.5 --motion drift:3 --wordings held_out --seed 11 "
+        "--video none"
     )
     assert call(*line.split()) == 0
     assert started[0] == RunConfig(
@@ -155,6 +156,7 @@ def test_every_option_arrives(started):
         num_steps_wait=12,
         max_steps=99,
         variation=0.5,
+        motion="drift:3",
         wordings="held_out",
         seed=11,
         video="none",
@@ -231,6 +233,7 @@ def test_a_file_of_ones_own(started, tmp_path):
         ("--num-trials-per-task 50 --init-ids 5,6", ["is 50 and", "(5, 6)", "--init-ids"]),
         ("--policy noop --max-steps 0", ["max_steps", "0"]),
         ("--policy noop --variation 0.5", ["libero_spatial does not vary", "leave out --variation"]),
+        ("--policy noop --motion drft:3", ["'drft:3'", "did you mean 'drift:SPEED'", "cm/s"]),
         ("--policy noop --wordings held-out", ["'held-out'", "did you mean 'held_out'"]),
         ("--seed x", ["--seed", "x"]),
         ("--policy noop --max-steps 10.7", ["--max-steps '10.7'", "whole number"]),

@@ -23,6 +23,7 @@ def main(  # noqa: PLR0913 - one parameter per option of the command line
     init_ids: Annotated[Numbers, Parameter(show_default=False)] = tuple(range(10)),
     policy: str = "expert",
     expert_noise: float = 0.0,
+    motion: str = "none",
     assets: str | None = None,
     num_envs: int = 1,
     output: Path | None = None,
@@ -37,6 +38,8 @@ def main(  # noqa: PLR0913 - one parameter per option of the command line
         init_ids: Which stored initial states, or from 1000 on drawn ones. Default: 0-9.
         policy: expert, noop or random.
         expert_noise: How much the expert varies and errs, from 0 to 1.
+        motion: How what is to be grasped moves until it is touched: none, shuttle:SPEED[,PERIOD] or
+            drift:SPEED, in cm/s and s.
         assets: LIBERO's asset tree: a folder, or the name of a source (auto, standins, download). Default:
             auto.
         num_envs: Worlds that are played at once, each in a process of its own.
@@ -56,6 +59,7 @@ def main(  # noqa: PLR0913 - one parameter per option of the command line
             init_ids=init_ids,
             policy=policy,
             noise=expert_noise,
+            motion=motion,
             assets=assets,
             num_envs=num_envs,
             output=output,

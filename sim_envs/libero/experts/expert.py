@@ -61,7 +61,7 @@ class Expert(ScriptedPolicy):
     def query(self, state: Float64[np.ndarray, " state"]) -> Float64[np.ndarray, "horizon 7"]:
         del state  # it reads the simulator
         if self._playing is None:
-            self._playing = _Playing(Scene(self._sim.env), self._noise)
+            self._playing = _Playing(Scene(self._sim.env, self._sim.course), self._noise)
         return self._playing.chunk()
 
     @property

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from configs.load import load
+from configs.motion import Drift, Shuttle
 from configs.schema import SuiteConfig
 from sim_envs.job_queue import JobQueue
 from sim_envs.libero.assets import AssetSet
@@ -67,11 +68,13 @@ class AttemptPlayer:
         policy: Name of a scripted policy.
         assets: What the tasks are built from.
         noise: The expert's noise, from 0 to 1.
+        motion: How what is to be grasped moves.
     """
 
     policy: str
     assets: AssetSet
     noise: float
+    motion: Shuttle | Drift | None = None
 
     @contextlib.contextmanager
     def opened(self, line: Line | None = None) -> Iterator[Callable[[EpisodeKey], Attempt]]:
@@ -85,7 +88,7 @@ class AttemptPlayer:
                 if task not in loaded:
                     simulator.close()
                     loaded.clear()
-                    sim = simulator.enter_context(LiberoSim(task, assets=self.assets))
+                    sim = simulator.enter_context(LiberoSim(task, assets=self.assets, motion=self.motion))
                     loaded[task] = sim, self._policy(sim)
                 sim, policy = loaded[task]
                 if isinstance(policy, NoSkillError):

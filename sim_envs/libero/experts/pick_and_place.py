@@ -7,11 +7,12 @@ import numpy as np
 
 from sim_envs.libero.experts.scene import Scene
 from sim_envs.libero.experts.spots import Spots
+from sim_envs.libero.experts.steering import CONTROL_SECONDS
 from sim_envs.scripted.clearance import XY, Terrain, Underside
 from sim_envs.scripted.grasps import Grasp, grasps_from_above
 from sim_envs.scripted.gripper import PANDA, downward
 from sim_envs.scripted.motion import CLOSED, OPEN, Motion, Phase, Skill, Waypoint
-from sim_envs.scripted.poses import Pose
+from sim_envs.scripted.poses import Pose, Vector3
 
 _CORNER = 0.015
 """Corners on the way are cut this much (m), which is less than the margin."""
@@ -52,6 +53,9 @@ _LEAST_YAW = np.radians(-25.0)
 _METRES_PER_STEP = 0.012
 _STEPS_TO_SPARE = 30
 
+_LOWERING_S = 0.5
+"""Seconds from over a thing to around it."""
+
 
 def pick(scene: Scene, thing: str, tried: list[Grasp]) -> Skill:
     """Take hold of a thing from above, one grasp after another until one holds; none that failed twice."""
@@ -87,28 +91,31 @@ def let_go(scene: Scene, phase: Phase) -> Motion:
 
 
 def _approach(scene: Scene, thing: str, grasp: Grasp) -> Motion:
-    start, goal = scene.gripper, _grasp_pose(scene, thing, grasp)
-    terrain = Terrain(scene.surroundings(), start=start.position[:2], end=goal.position[:2])
+    start, met = scene.gripper, _meeting(scene, thing)
+    goal = _grasp_pose(scene, thing, grasp).shifted(met)
+    obstacles = np.concatenate([scene.surroundings(), scene.surface(thing) + met])
+    terrain = Terrain(obstacles, start=start.position[:2], end=goal.position[:2])
     height = terrain.lowest_along(Underside.of(goal, opening=2 * PANDA.inner)) + _MARGIN
     up = start.at_height(max(start.position[2], height))
 
     def path() -> Sequence[Waypoint]:
         end = _grasp_pose(scene, thing, grasp)
         over = end.at_height(max(height, end.position[2] + _MARGIN))
+        ahead = scene.course(thing)
         return (
             Waypoint(pose=up, near=_CORNER, aligned=np.pi),
-            Waypoint(pose=over, near=0.008),
-            Waypoint(pose=end),
+            Waypoint(pose=over, near=0.008, ahead=ahead),
+            Waypoint(pose=end, ahead=ahead),
         )
 
     return Motion(phase=Phase.APPROACH, path=path, grip=OPEN, steps=time_for(start, path()))
 
 
 def close(scene: Scene, thing: str) -> Motion:
-    """Close the fingers until both touch a thing."""
+    """Close the fingers until both touch a thing, which they follow until one does."""
     return Motion(
         phase=Phase.GRASP,
-        path=_here(scene),
+        path=_here(scene) if scene.course(thing) is None else _with(scene, thing),
         grip=CLOSED,
         steps=_CLOSING_STEPS,
         dwell=_CLOSING_STEPS,
@@ -186,9 +193,10 @@ def _best_grasp(scene: Scene, thing: str, tried: Sequence[Grasp]) -> Grasp:
     A second try of the same grasp shows that a slip is no reason to do something else; and what a policy sees
     after one does not tell how often it has tried.
     """
-    frame, center = scene.pose(thing), scene.center_of_mass(thing)
+    met = _meeting(scene, thing)
+    frame, center = scene.pose(thing).shifted(met), scene.center_of_mass(thing) + met
     found = grasps_from_above(
-        scene.surface(thing), scene.surroundings(thing), frame=frame, center_of_mass=center
+        scene.surface(thing) + met, scene.surroundings(thing), frame=frame, center_of_mass=center
     )
     fresh = [
         grasp for grasp in found if sum(not grasp.differs_from(other) for other in tried) < _TRIES_OF_A_GRASP
@@ -223,6 +231,28 @@ def _over(scene: Scene, thing: str, target: str, spot: XY) -> Pose:
     gripper = scene.gripper
     offset = gripper.position - scene.position(thing) + np.array([*spot, 0.0])
     return Pose(position=scene.position(target) + offset, rotation=gripper.rotation)
+
+
+def _meeting(scene: Scene, thing: str) -> Vector3:
+    """How far (m) a thing will have come by itself when the gripper is there."""
+    ahead = scene.course(thing)
+    if ahead is None:
+        return np.zeros(3)
+    way = float(np.linalg.norm(scene.pose(thing).position - scene.gripper.position))
+    return ahead(way / _METRES_PER_STEP * CONTROL_SECONDS + _LOWERING_S)
+
+
+def _with(scene: Scene, thing: str) -> Callable[[], Sequence[Waypoint]]:
+    """A path that is at its end from the start, which moves with a thing as long as that moves by itself."""
+    offset = scene.gripper.position - scene.pose(thing).position
+
+    def path() -> Sequence[Waypoint]:
+        ahead, here = scene.course(thing), scene.gripper
+        if ahead is not None:
+            here = Pose(position=scene.pose(thing).position + offset, rotation=here.rotation)
+        return (Waypoint(pose=here, near=np.inf, aligned=np.inf, ahead=ahead),)
+
+    return path
 
 
 def _here(scene: Scene) -> Callable[[], Sequence[Waypoint]]:

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from configs.errors import UsageError
+from configs.motion import parse_motion
 from sim_envs.libero.assets import AssetSet, find_assets
 from sim_envs.libero.bootstrap import PINNED_VERSIONS
 from sim_envs.libero.experts.measure import Attempt, AttemptPlayer, attempts, summary
 from sim_envs.libero.experts.policies import refuse_unknown
+from sim_envs.libero.moving import require_movable
 from sim_envs.libero.tasks import LiberoTask, list_tasks
 from sim_envs.memory import WORLD_MB, check_memory
 
@@ -29,6 +31,7 @@ class Measurement:
         init_ids: Initial states of every task.
         policy: Name of a scripted policy.
         noise: The expert's noise, from 0 to 1.
+        motion: How what is to be grasped moves, as `configs.motion.parse_motion` reads it.
         assets: The asset tree, as `find_assets` takes it.
         num_envs: Worlds that are played at once.
         output: The file that gets a JSON line per episode; none if None.
@@ -40,6 +43,7 @@ class Measurement:
     init_ids: tuple[int, ...]
     policy: str
     noise: float
+    motion: str
     assets: str | None
     num_envs: int
     output: Path | None
@@ -60,7 +64,10 @@ def measure(asked: Measurement) -> None:
     tasks = _tasks(asked.suites, asked.task_ids)
     assets = find_assets(asked.assets)
     done: list[Attempt] = []
-    player = AttemptPlayer(policy=asked.policy, assets=assets, noise=asked.noise)
+    motion = parse_motion(asked.motion)
+    if motion is not None:
+        _require_movable(tasks, asked.motion)
+    player = AttemptPlayer(policy=asked.policy, assets=assets, noise=asked.noise, motion=motion)
     for attempt in attempts(player, tasks, asked.init_ids, seed=_SEED, workers=asked.num_envs):
         done.append(attempt)
         if asked.output:
@@ -80,6 +87,11 @@ def _tasks(suites: Sequence[str], task_ids: Sequence[int]) -> list[LiberoTask]:
     if not chosen:
         raise UsageError(f"no task of {', '.join(suites)} is among --task-ids {list(task_ids)}")
     return chosen
+
+
+def _require_movable(tasks: Sequence[LiberoTask], motion: str) -> None:
+    for suite in dict.fromkeys(task.suite for task in tasks):
+        require_movable([task for task in tasks if task.suite == suite], motion, list_tasks(suite))
 
 
 def _print_task(task: LiberoTask, done: Sequence[Attempt]) -> None:
@@ -102,6 +114,7 @@ def _report(asked: Measurement, assets: AssetSet, done: Sequence[Attempt]) -> di
         "command": shlex.join(["python", "-m", "sim_envs.libero.experts", *_portable(sys.argv[1:])]),
         "policy": asked.policy,
         "noise": asked.noise,
+        "motion": asked.motion,
         "seed": _SEED,
         "init_ids": list(asked.init_ids),
         "versions": dict(PINNED_VERSIONS),

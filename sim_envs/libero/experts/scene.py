@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
 import mujoco
@@ -11,6 +12,7 @@ from jaxtyping import Float64
 from sim_envs.libero.experts.joints import Joint, read_container, read_joint, wanted_range
 from sim_envs.scripted.collisions import Collisions
 from sim_envs.scripted.kinematics import Arm, Reach
+from sim_envs.scripted.motion import Ahead
 from sim_envs.scripted.poses import Box, Pose, Vector3, Vector6
 from sim_envs.scripted.surfaces import Points
 from sim_envs.world import Advance
@@ -23,6 +25,9 @@ class Simulator(Protocol):
     @property
     def env(self) -> Any:
         """LIBERO's own environment (`BDDLBaseDomain`) underneath."""
+
+    def course(self, thing: str) -> Ahead | None:
+        """How far a thing that moves by itself will have come; None if it does not move by itself."""
 
     def advance(self, actions: Float64[np.ndarray, "steps action"]) -> Advance:
         """Run the actions, one control step each, and stop at success."""
@@ -56,7 +61,14 @@ class Scene:
     LIBERO may rebuild MuJoCo's model at a reset, so a scene is made anew for each episode.
     """
 
-    def __init__(self, env: Any) -> None:
+    def __init__(self, env: Any, course: Callable[[str], Ahead | None] = lambda _: None) -> None:
+        """Look at an episode.
+
+        Args:
+            env: The environment.
+            course: How a thing moves by itself, if it does.
+        """
+        self.course = course
         self._env = env
         self._model = env.sim.model._model
         self._data = env.sim.data._data

@@ -8,7 +8,7 @@ from jaxtyping import Float64, Int64
 from scipy.linalg import expm, solve_discrete_are
 
 from sim_envs.scripted.motion import Waypoint, progress
-from sim_envs.scripted.poses import Pose, Vector6
+from sim_envs.scripted.poses import Pose, Vector3, Vector6
 
 Matrix6 = Float64[np.ndarray, "6 6"]
 
@@ -88,13 +88,40 @@ class ArmModel:
             gain=gain,
         )
 
-    def delta_towards(self, target: Pose, state: GripperState, *, pace: float = 1.0) -> Vector6:
-        """The delta (m, rad) to command now, at a share of full speed; no part exceeds an action of 1."""
+    def delta_towards(
+        self, target: Pose, state: GripperState, *, pace: float = 1.0, velocity: Vector3 | None = None
+    ) -> Vector6:
+        """The delta to command now; no part exceeds an action of 1.
+
+        Args:
+            target: Where to go.
+            state: Where the gripper is.
+            pace: Share of full speed.
+            velocity: Of the target (m/s); None if it stands.
+
+        Returns:
+            Metres, radians.
+        """
         error = state.pose.twist_to(target).reshape(2, 3)
         norms = np.linalg.norm(error, axis=1)
         error *= np.minimum(1.0, pace * _FARTHEST / np.maximum(norms, 1e-12))[:, None]
         delta = self.gain @ np.concatenate([error.ravel(), -state.velocity])
+        if velocity is not None:
+            steady, kept = self._travelling(velocity)
+            delta += self.gain[:, 6:] @ steady + kept
         return delta / max(1.0, np.abs(delta / ACTION_SCALE).max())
+
+    def _travelling(self, velocity: Vector3) -> tuple[Vector6, Vector6]:
+        """How fast a gripper is at the start of each step, and the delta, if both keep it with a target."""
+        moves = np.block(
+            [
+                [self.moved_by_velocity, self.moved_by_delta],
+                [self.velocity_kept - np.eye(6), self.velocity_by_delta],
+            ]
+        )
+        way = np.concatenate([velocity * CONTROL_SECONDS, np.zeros(9)])
+        steady, delta = np.split(np.linalg.solve(moves, way), 2)
+        return steady, delta
 
     def foresee(self, state: GripperState, delta: Vector6) -> GripperState:
         """Where the gripper will be one control step after a delta is commanded, if nothing is in its way."""
@@ -109,9 +136,12 @@ class ArmModel:
         deltas, counts = np.zeros((steps, 6)), np.zeros(steps + 1, dtype=np.int64)
         counts[0] = progress(path, state.pose, passed)
         for step in range(steps):
-            deltas[step] = self.delta_towards(path[min(counts[step], len(path) - 1)].pose, state, pace=pace)
+            now, then = step * CONTROL_SECONDS, (step + 1) * CONTROL_SECONDS
+            target = path[min(counts[step], len(path) - 1)]
+            velocity = target.velocity_after(now, over=CONTROL_SECONDS)
+            deltas[step] = self.delta_towards(target.after(now).pose, state, pace=pace, velocity=velocity)
             state = self.foresee(state, deltas[step])
-            counts[step + 1] = progress(path, state.pose, int(counts[step]))
+            counts[step + 1] = progress([each.after(then) for each in path], state.pose, int(counts[step]))
         return Plan(deltas=deltas, passed=counts)
 
 

@@ -31,7 +31,7 @@ def test_every_option_arrives(started):
     line = (
         "--policy expert --suite libero_object libero_spatial --task-ids 0-2 --init-ids 4 6 --seeds 7,8 "
         "--assets standins --expert-noise 0.3 --workers 3 --output here --image-size 128 --replan-steps 2 "
-        "--images video --horizon 16 --num-steps-wait 12 --max-steps 99 --variation 0.5 "
+        "--images video --horizon 16 --num-steps-wait 12 --max-steps 99 --variation 0.5 --motion shuttle:3 "
         "--random-weights --dtype bfloat16 --learner tiny"
     )
     assert call(*line.split()) == 0
@@ -50,6 +50,7 @@ def test_every_option_arrives(started):
         num_steps_wait=12,
         max_steps=99,
         variation=0.5,
+        motion="shuttle:3",
         random_weights=True,
         dtype="bfloat16",
         learner="tiny",

@@ -34,16 +34,19 @@ def test_an_expert_corrects_a_learner_and_only_its_own_turns_are_taught(tmp_path
     assert all(parse_narration(text) for text in columns.narration)  # what to say is known in both
 
 
-def test_an_expert_demonstrates_and_the_world_says_what_it_does(tmp_path):
+def test_an_expert_catches_what_moves_and_the_world_says_what_it_does(tmp_path):
     config = CollectConfig(
         suites=("libero_spatial",),
-        task_ids=(0,),
+        task_ids=(2,),
         init_ids=(0,),
         assets="standins",
+        motion="shuttle:3",
         expert_noise=0.2,
         image_size=64,
     )
     assert collect_demonstrations(config, tmp_path, workers=1) == 0
+    manifest = json.loads((tmp_path / layout.MANIFEST).read_text())
+    assert manifest["suites"]["libero_spatial"]["motion"] == "shuttle:3,4"
     found = Demonstrations(tmp_path)
     (episode,) = found.episodes
     assert episode.origin.assets == "standins"

@@ -2,11 +2,14 @@
 
 import itertools
 
+import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sim_envs.truth.account import Narration, Phase
-from sim_envs.truth.phases import HOLD_S, Steady
+from sim_envs.truth.phases import HOLD_S, Phases, Steady
+from sim_envs.truth.scene import Aim, Item, Moment, Touch, TruthScene
 from tests.sim_envs.vocabulary import narrations
 
 HZ = 20.0
@@ -42,3 +45,50 @@ def test_a_flicker_is_not_told_at_all():
     values = [REACH] * 10 + [GRASP] * 2 + [REACH] * 10
     assert set(told(values)) == {REACH}
     assert runs(told([REACH] * 10 + [GRASP] * 10)) == [(REACH, 12), (GRASP, 8)]
+
+
+class OneFinger(TruthScene):
+    """A carton of milk that is to be put on a plate; a finger touches it when the gripper is down."""
+
+    def __init__(self) -> None:
+        milk = Item(index=0, name="milk_1", noun="milk", body=1)
+        self.items, self.things, self.parts = [milk], [milk], []
+        self.aims = [Aim(number=0, item=milk, place="plate")]
+
+    def touch(self, moment: Moment) -> Touch:
+        touched = frozenset([0]) if moment.gripper[2] == 0 else frozenset()
+        return Touch(any=touched, both=frozenset())
+
+    def satisfied(self, aim: Aim) -> bool:
+        return False
+
+    def nearest(self, items, point):
+        return items[0]
+
+    def is_near(self, aim, position, margin):
+        return False
+
+    def whereabouts(self, item):
+        return "on the table"
+
+
+def moment(x: float, *, touched: bool) -> Moment:
+    return Moment(
+        gripper=np.array([x, 0.0, 0.0 if touched else 0.1]),
+        positions=np.array([[x, 0.0, 0.0]]),
+        joints=np.zeros(0),
+        contacts=np.zeros((0, 2), np.int32),
+    )
+
+
+@pytest.mark.parametrize(("pushes", "phase"), [(False, Phase.GRASP), (True, Phase.PUSH)])
+def test_what_moved_by_itself_until_it_was_touched_is_not_pushed(pushes, phase):
+    scene = OneFinger()
+    phases = Phases(scene, control_hz=HZ)
+    for step in range(10):  # at 6 cm/s
+        told = phases.update(moment(0.003 * step, touched=False), scene.aims)
+        assert told.phase is Phase.APPROACH
+    for step in range(3):
+        place = 0.03 + 0.003 * step * pushes
+        told = phases.update(moment(place, touched=True), scene.aims)
+    assert told.phase is phase

@@ -1,0 +1,99 @@
+"""How what is to be grasped moves until it is touched: `none`, `shuttle:SPEED[,PERIOD]` or `drift:SPEED`."""
+
+import dataclasses
+from typing import Annotated
+
+from pydantic import BeforeValidator
+
+from configs.errors import UsageError, unknown
+
+NONE = "none"
+_FORMS = (NONE, "shuttle:SPEED", "shuttle:SPEED,PERIOD", "drift:SPEED")
+_UNITS = "SPEED is in cm/s, PERIOD in s."
+
+_SPEEDS = (0.1, 30.0)
+"""Least and greatest speed, cm/s."""
+
+_PERIODS = (1.0, 60.0)
+"""Shortest and longest period, s."""
+
+_PERIOD = 4.0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Shuttle:
+    """To and fro on a line, as a pendulum.
+
+    Attributes:
+        speed: Greatest, in the middle of the line, m/s.
+        period: From one passage of the middle to the next but one, s.
+    """
+
+    speed: float
+    period: float
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Drift:
+    """Along a line, once.
+
+    Attributes:
+        speed: m/s.
+    """
+
+    speed: float
+
+
+def parse_motion(text: str) -> Shuttle | Drift | None:
+    """What a motion's spelling means; None if nothing moves.
+
+    Args:
+        text: `none`, `shuttle:SPEED[,PERIOD]` (a period of 4 s if none is given) or `drift:SPEED`, in cm/s
+            and s.
+
+    Raises:
+        UsageError: It is spelt otherwise, or a number is out of bounds.
+    """
+    kind, _, given = text.partition(":")
+    numbers = given.split(",") if given else []
+    match kind, numbers:
+        case "none", [] if text == NONE:
+            return None
+        case "shuttle", [speed]:
+            return Shuttle(speed=_speed(text, speed), period=_PERIOD)
+        case "shuttle", [speed, period]:
+            return Shuttle(speed=_speed(text, speed), period=_within(text, "period", period, _PERIODS, "s"))
+        case "drift", [speed]:
+            return Drift(speed=_speed(text, speed))
+    raise unknown("motion", text, _FORMS, remedy=_UNITS)
+
+
+def _speed(text: str, number: str) -> float:
+    return _within(text, "speed", number, _SPEEDS, "cm/s") / 100.0
+
+
+def _within(text: str, what: str, number: str, bounds: tuple[float, float], unit: str) -> float:
+    try:
+        value = float(number)
+    except ValueError:
+        raise unknown("motion", text, _FORMS, remedy=_UNITS) from None
+    if not bounds[0] <= value <= bounds[1]:
+        raise UsageError(
+            f"motion {text!r}: {what} {number} {unit}; give {bounds[0]:g} to {bounds[1]:g} {unit}"
+        )
+    return value
+
+
+def _spelt_out(text: str) -> str:
+    """The one spelling of a motion, so that runs of the same have the same protocol."""
+    match parse_motion(text):
+        case None:
+            return NONE
+        case Shuttle(speed=speed, period=period):
+            return f"shuttle:{100 * speed:.6g},{period:g}"
+        case Drift(speed=speed):
+            return f"drift:{100 * speed:.6g}"
+
+
+MotionText = Annotated[str, BeforeValidator(lambda value: _spelt_out(str(value)))]
+"""A motion as `parse_motion` reads it, in its one spelling."""

@@ -1,0 +1,111 @@
+"""Which things of a LIBERO task move by themselves, and how."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from configs.errors import UsageError
+from configs.motion import Drift, Shuttle
+from sim_envs.libero.cameras import CAMERAS
+from sim_envs.libero.experts.scene import Scene
+from sim_envs.libero.libero_env import read_problem
+from sim_envs.libero.tasks import LiberoTask
+from sim_envs.libero.truth.items import GROUNDS
+from sim_envs.moving.course import draw_course
+from sim_envs.moving.mover import Mover
+from sim_envs.moving.room import Room
+from sim_envs.scripted.poses import Vector3
+from sim_envs.scripted.surfaces import Points
+from sim_envs.truth.places import FIXTURES
+from sim_envs.world import EpisodeKey
+
+_REACH = (0.4, 0.75)
+"""How far (m) from the robot's base things may go: nearer the arm is folded, at 0.85 it is stretched."""
+
+_SIGHT = 0.9
+"""How far off the middle of the picture things may go, as a share of the way to its edge."""
+
+
+def movable(problem: Mapping[str, Any]) -> list[str]:
+    """The things that are to be put somewhere and stand on the table or the floor at first.
+
+    Args:
+        problem: A parsed BDDL problem, as LIBERO's `robosuite_parse_problem` returns it.
+    """
+    objects = {name for names in problem["objects"].values() for name in names}
+    grounds = {
+        name for kind, names in problem["fixtures"].items() if FIXTURES[kind] in GROUNDS for name in names
+    }
+    on_ground = {
+        state[1]
+        for state in problem["initial_state"]
+        if state[0] == "on" and problem["regions"].get(state[2], {}).get("target") in grounds
+    }
+    wanted = [goal[1] for goal in problem["goal_state"] if goal[0] in ("in", "on")]
+    return [name for name in dict.fromkeys(wanted) if name in objects & on_ground]
+
+
+def require_movable(tasks: Iterable[LiberoTask], motion: str, others: Sequence[LiberoTask]) -> None:
+    """Refuse tasks in which nothing can move.
+
+    Args:
+        tasks: The tasks that are to be played.
+        motion: How things are to move, as `--motion` spells it.
+        others: All tasks of the suite.
+
+    Raises:
+        UsageError: Names them, and those in which something can.
+    """
+    still = [task for task in tasks if not movable(read_problem(task))]
+    if not still:
+        return
+    can = [str(task.task_id) for task in others if movable(read_problem(task))]
+    numbers = ", ".join(str(task.task_id) for task in still)
+    raise UsageError(
+        f"motion {motion}: in {still[0].suite}, what is to be grasped cannot move in task {numbers}: it "
+        "stands in or on something, or nothing is to be grasped; "
+        + (f"give --task-ids {' '.join(can)}" if can else "give another suite, or leave out --motion")
+    )
+
+
+def movers(env: Any, motion: Shuttle | Drift, key: EpisodeKey) -> dict[str, Mover]:
+    """What moves in an episode, by name; that which has no room stays.
+
+    Args:
+        env: LIBERO's environment, reset and settled.
+        motion: How.
+        key: The episode: its directions and phases are a function of it.
+    """
+    scene, model, data = Scene(env), env.sim.model._model, env.sim.data._data
+    found: dict[str, Mover] = {}
+    swept: list[Points] = []
+    for number, name in enumerate(movable(env.parsed_problem)):
+        thing, others = scene.surface(name), scene.surroundings(name)
+        allowed = _in_reach_and_sight(scene, model, data, thing.mean(axis=0))
+        room = Room(thing, np.concatenate([others, *swept]), may_be_at=allowed)
+        course = draw_course(motion, room, np.random.default_rng([key.digest(), number]))
+        if course is not None:
+            found[name] = Mover(model, data, scene.body(name), course)
+            swept += [thing + course.offset(seconds) for seconds in np.arange(0.0, 10.0, 0.5)]
+    return found
+
+
+def _in_reach_and_sight(scene: Scene, model: Any, data: Any, start: Vector3) -> Callable[[Vector3], bool]:
+    """Whether something may go to a place (m): where the arm does well and the camera in front sees it.
+
+    What begins nearer to the robot, or farther from it, may go as near and as far as it begins.
+    """
+    base, camera = scene.base.position[:2], model.camera(CAMERAS["image"]).id
+    away = float(np.linalg.norm(start[:2] - base))
+    nearest, farthest = min(_REACH[0], away), max(_REACH[1], away)
+    eye, axes = data.cam_xpos[camera].copy(), data.cam_xmat[camera].reshape(3, 3).copy()
+    widest = _SIGHT * math.tan(math.radians(model.cam_fovy[camera]) / 2)
+
+    def may_be_at(place: Vector3) -> bool:
+        seen = (place - eye) @ axes
+        in_sight = np.abs(seen[:2]).max() <= -seen[2] * widest
+        return bool(in_sight and nearest <= np.linalg.norm(place[:2] - base) <= farthest)
+
+    return may_be_at
