@@ -11,6 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from configs.cli import counted
 from configs.collection import CollectConfig
+from configs.motion import NONE
 from eval.collect.plan import Job
 from eval.collect.playing import Report
 from eval.records.schema import Outcome
@@ -27,9 +28,10 @@ class Console:
         self._dataset = dataset
         self._kept = " and are among them" if config.keep_failures else ""
         noise = f", noise {config.expert_noise:g}" if config.expert_noise else ""
+        motion = "" if config.motion in (None, NONE) else f", motion {escape(config.motion)}"
         learner = f", correcting {escape(config.learner)}" if config.learner else ""
         self._rich.print(
-            f"Demonstrations of [bold]{escape(config.policy)}[/]{noise}{learner}, "
+            f"Demonstrations of [bold]{escape(config.policy)}[/]{noise}{motion}{learner}, "
             f"assets {escape(', '.join(sorted({job.key.assets for job in jobs})))} → {escape(str(dataset))}",
             soft_wrap=True,
             emoji=False,

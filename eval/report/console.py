@@ -12,6 +12,7 @@ from rich.table import Column
 
 from configs.cli import counted
 from configs.errors import UsageError
+from configs.motion import NONE
 from configs.schema import RunConfig
 from eval.metrics.statistics import wilson_95
 from eval.metrics.success import Results, graded_only, solved
@@ -54,7 +55,7 @@ class Console:
         self._rich.print(
             f"[bold]{self._policy}[/] in mode {modes}, "
             f"{counted(len(plan.keys), 'episode')}{each}"
-            f"{_assets_in_words(plan)}{_clock_in_words(runs[0].config)} → {escape(self._where())}",
+            f"{_assets_in_words(plan)}{_time_in_words(runs[0].config)} → {escape(self._where())}",
             soft_wrap=True,
             emoji=False,
         )
@@ -202,8 +203,10 @@ def _assets_in_words(plan: EpisodePlan) -> str:
     return f", assets {escape(', '.join(names))}" if names else ""
 
 
-def _clock_in_words(config: RunConfig) -> str:
-    return "" if config.clock == PAUSED else f", clock {escape(clock_label(config))}"
+def _time_in_words(config: RunConfig) -> str:
+    """What happens while the policy computes, unless the world stands still."""
+    clock = "" if config.clock == PAUSED else f", clock {escape(clock_label(config))}"
+    return clock if config.motion in (None, NONE) else f"{clock}, motion {escape(config.motion)}"
 
 
 def _rate(results: Sequence[EpisodeResult]) -> str:
