@@ -324,3 +324,18 @@ def test_what_was_asked_for_is_known_from_the_arms():
     assert [arm.mode for arm in asked.arms()] == ["actions", "isolated", "unified"]
     assert ArmsConfig.of(asked.arms()).arms() == asked.arms()
     assert ArmsConfig.of([RunConfig()]).arms() == (RunConfig(),)
+
+
+def test_arms_in_another_world_are_played_task_by_task_and_others_share_the_simulator(tmp_path, stage):
+    first = ASKED.arms()[1].model_copy(update={"clock": "fixed:50,50"})
+    more_often = first.model_copy(update={"replan_steps": 2, "while_waiting": "hold"})
+    elsewhere = first.model_copy(update={"max_steps": 15})
+    runs = [new_run(tmp_path, config) for config in (first, more_often, elsewhere)]
+    evaluate(*runs)
+    folders = [RunFolder(path.parent) for path in sorted(tmp_path.glob("*/manifest.json"))]
+    assert [len(folder.episodes()) for folder in folders] == [4, 4, 4]
+    assert len(stage.worlds) == 2 * len(ASKED.task_ids)
+    tasks = [key.task_id for _, key in stage.turns]
+    assert tasks == sorted(tasks)
+    hashes = [manifest["protocol_hash"] for manifest in (folder.read_manifest() for folder in folders)]
+    assert len(set(hashes)) == 3
