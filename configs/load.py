@@ -14,6 +14,7 @@ from configs.arms import ArmsConfig
 from configs.errors import UsageError, unknown
 from configs.profile import ProfileConfig
 from configs.schema import CollectConfig, LanguageTaskConfig, PolicyConfig, Preset, SuiteConfig
+from configs.sweep import SweepConfig
 from configs.training import TrainConfig
 
 PresetT = TypeVar("PresetT", bound=Preset)
@@ -23,6 +24,7 @@ _FOLDER_OF: dict[type[Preset], str] = {
     LanguageTaskConfig: "language_tasks",
     PolicyConfig: "policies",
     ArmsConfig: "runs",
+    SweepConfig: "sweeps",
     CollectConfig: "collections",
     TrainConfig: "trainings",
     ProfileConfig: "profiles",
@@ -32,6 +34,7 @@ _KIND_OF: dict[type[Preset], str] = {
     LanguageTaskConfig: "language task",
     PolicyConfig: "policy",
     ArmsConfig: "config",
+    SweepConfig: "config",
     CollectConfig: "config",
     TrainConfig: "config",
     ProfileConfig: "profile",
