@@ -111,6 +111,7 @@ def sweep(  # noqa: PLR0913 - one parameter per option of the command line
         "video": video,
     }
     usable_folder(output_dir, "--output-dir")
+    from eval.policies.given import refuse_idle
     from eval.records.sweep_folders import SweepFolder, find_unfinished_sweep, new_sweep  # slow: statistics
     from eval.report.best_schedules import measure_best
     from eval.report.sweeping import run_sweep
@@ -137,7 +138,8 @@ def sweep(  # noqa: PLR0913 - one parameter per option of the command line
         {"video": "none", "batch_size": batch_size_for(num_envs), **asked},
         source="the command line",
     )
-    cells_of(whole)  # refused before anything is written
+    heeded = {axis: values for axis, values in varied.items() if axis != "while_waiting"}  # by some cell
+    refuse_idle({**flags, **heeded}, cells_of(whole))  # before anything is written
     return run_sweep(new_sweep(output_dir, whole), **how)
 
 

@@ -1,4 +1,4 @@
-"""Chooses the schedule of every mode from a finished sweep, to be measured on other episodes."""
+"""Chooses the schedules of every mode from a finished sweep, to be measured on other episodes."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,14 +7,15 @@ from configs.cli import spelt
 from configs.errors import UsageError
 from configs.sweep import AXES, CONDITIONS, GridConfig, SweepConfig
 from eval.records.sweep_folders import SweepFolder
-from eval.report.frontier import Row, group_by
+from eval.report.frontier import Row, group_by, speaks
 
 
 def measure_best(folder: SweepFolder, given: Mapping[str, Any]) -> dict[str, Any]:
     """What a sweep is asked for that measures the schedules which did best in another one.
 
-    Of the cells that agree in condition, mode and text rate, that is the one that solved most episodes, and
-    of equals the one that was fastest in the mean.
+    Of two cells, the one that solved more did better, and of equals the one that was faster in the mean. Under
+    each condition these are the best cell of mode `actions`, and of any other mode all cells beside which no
+    other one said as much per second and did better, in the order of what they said.
 
     Args:
         folder: The other one.
@@ -28,10 +29,25 @@ def measure_best(folder: SweepFolder, given: Mapping[str, Any]) -> dict[str, Any
     if record["status"] != "complete":
         raise UsageError(f"{folder.path} is {record['status']}; complete it with --resume before --best-of")
     _refuse_the_same_states(folder, asked, given)
-    groups = group_by(record["cells"], [*CONDITIONS, "mode", "text_every"])
-    grids = [_grid(max(group, key=_merit)["options"]) for group in groups]
-    whole = {**asked.model_dump(), **given}
+    groups = group_by(record["cells"], [*CONDITIONS, "mode"])
+    grids = [_grid(row["options"]) for group in groups for row in _best(group)]
+    whole = {**asked.model_dump(exclude={"batch_size"}), **given}  # that goes with the number of worlds
     return {**whole, "grids": grids, "chosen_on": record["sweep"]}
+
+
+def _best(rows: Sequence[Row]) -> list[Row]:
+    """The cells of a mode that no other one beats in both tokens per second and merit, ascending in these."""
+    kept: list[Row] = []
+    for row in sorted(
+        rows, key=lambda row: (-(row["tokens_per_simulated_s"] or 0.0), *_negated(_merit(row)))
+    ):
+        if not kept or _merit(row) > _merit(kept[-1]):
+            kept.append(row)
+    return kept[::-1] if speaks(kept[0]) else [max(rows, key=_merit)]
+
+
+def _negated(merit: tuple[float, float]) -> tuple[float, float]:
+    return -merit[0], -merit[1]
 
 
 def _merit(row: Row) -> tuple[float, float]:

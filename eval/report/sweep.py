@@ -71,7 +71,7 @@ def summarize_sweep(asked: SweepConfig, runs: Sequence[Run], results: Sequence[R
     return {
         "varied": [axis for axis, values in said.items() if len(values) > 1],
         "cells": rows,
-        "frontier": find_frontier(rows),
+        "frontier": find_frontier(rows, chosen=asked.chosen_on is not None),
         "provenance": {part: manifest.get(part) for part in _PROVENANCE},
         "finished": manifest.get("finished"),
     }

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from configs.sweep import CONDITIONS
 from eval.report.figures import COLOURS, OTHER_COLOURS, STYLE, new_figure
-from eval.report.frontier import Row, group_by, speaks
+from eval.report.frontier import GOOD_ENOUGH, Row, group_by, speaks
 from eval.report.sweep_words import say_cell, say_condition
 
 if TYPE_CHECKING:
@@ -18,9 +18,10 @@ _LEAST_LATENCIES = 3
 _STYLES = ("-", "--", ":", "-.")
 _MOST_CELLS = 60
 """More have no room in a figure."""
-_GOOD_ENOUGH = ("superior", "non-inferior")
 
 Record = Mapping[str, Any]
+Value = Callable[[Row], tuple[float, float, float] | None]
+"""From a row to a number and the ends of its interval; None where it has none."""
 
 
 def draw_sweep(record: Record, folder: Path) -> list[Path]:
@@ -103,53 +104,54 @@ def _cells_figure(record: Record) -> "Figure | None":
 
 
 def _frontier_figure(record: Record) -> "Figure | None":
-    """A panel for every condition: success over tokens per second; filled where nothing was lost."""
-    told = {str(found["options"]) for found in record["frontier"]}
-    panels = [rows for rows in group_by(record["cells"], CONDITIONS) if any(map(speaks, rows))]
-    if not told:
+    """A row for every condition: success and time over tokens per second; filled where nothing was lost."""
+    if not record["frontier"]:
         return None
-    figure = new_figure(7.6, 3.6 * len(panels) + 0.6)
-    for panel, rows in zip(figure.subplots(len(panels), 1, squeeze=False)[:, 0], panels, strict=True):
-        for row in rows:
-            if row["options"]["mode"] == "actions" and row["pc_success_ci95"]:
-                panel.axhspan(*row["pc_success_ci95"], color=COLOURS["actions"], alpha=0.18, linewidth=0)
-                panel.axhline(row["pc_success"], color=COLOURS["actions"], linewidth=1.2, label="actions")
-        for line in group_by([row for row in rows if speaks(row)], ["mode"]):
-            _rate_line(panel, line)
-        panel.set_title(say_condition(rows[0]["options"], record["varied"]))
-        panel.set_ylim(-2, 102)
+    conditions = [rows for rows in group_by(record["cells"], CONDITIONS) if any(map(speaks, rows))]
+    figure = new_figure(10.4, 3.4 * len(conditions) + 0.6)
+    panels = figure.subplots(len(conditions), 2, squeeze=False, sharex=True)
+    for (left, right), rows in zip(panels, conditions, strict=True):
+        for panel, value in ((left, _success), (right, _seconds)):
+            for row in rows:
+                if row["options"]["mode"] == "actions" and (measured := value(row)) is not None:
+                    panel.axhspan(*measured[1:], color=COLOURS["actions"], alpha=0.18, linewidth=0)
+                    panel.axhline(measured[0], color=COLOURS["actions"], linewidth=1.2, label="actions")
+            for line in group_by([row for row in rows if speaks(row)], ["mode"]):
+                _rate_line(panel, line, value)
+        left.set_title(say_condition(rows[0]["options"], record["varied"]))
+        left.set_ylim(-2, 102)
+        left.set_ylabel("episodes solved (%)")
+        right.set_ylim(bottom=0)
+        right.set_ylabel("mean time to success (s)")
+        left.legend(frameon=False, loc="lower left")
+    for panel in panels[-1]:
         panel.set_xlim(left=0)
-        panel.set_ylabel("episodes solved (%)")
-        panel.legend(frameon=False, loc="lower right")
-    panel.set_xlabel("tokens per simulated second")
+        panel.set_xlabel("tokens per simulated second")
     _title(figure, "What can be said: filled where acting is non-inferior to mode actions", record)
     return figure
 
 
-def _rate_line(panel: "Axes", rows: Sequence[Row]) -> None:
+def _rate_line(panel: "Axes", rows: Sequence[Row], value: Value) -> None:
     mode = rows[0]["options"]["mode"]
-    line = sorted(rows, key=lambda row: row["tokens_per_simulated_s"] or 0.0)
-    _line(
-        panel,
-        line,
-        _success,
-        x=lambda row: row["tokens_per_simulated_s"] or 0.0,
-        label=mode,
-        color=COLOURS[mode],
-    )
+    line = sorted(rows, key=_rate)
+    _line(panel, line, value, x=_rate, label=mode, color=COLOURS[mode])
     for row in line:
-        good = row["success"] and all(row[on]["verdict"] in _GOOD_ENOUGH for on in ("success", "time"))
-        face = COLOURS[mode] if good else "white"
-        at = row["tokens_per_simulated_s"] or 0.0
-        panel.plot(
-            at, row["pc_success"], "o", markersize=8, color=COLOURS[mode], markerfacecolor=face, zorder=3
-        )
+        measured = value(row)
+        if measured is not None:
+            good = row["success"] and all(row[on]["verdict"] in GOOD_ENOUGH for on in ("success", "time"))
+            face = COLOURS[mode] if good else "white"
+            style = {"markersize": 8, "color": COLOURS[mode], "markerfacecolor": face, "zorder": 3}
+            panel.plot(_rate(row), measured[0], "o", **style)
+
+
+def _rate(row: Row) -> float:
+    return row["tokens_per_simulated_s"] or 0.0
 
 
 def _line(
     panel: "Axes",
     rows: Sequence[Row],
-    value: Callable[[Row], tuple[float, float, float] | None],
+    value: Value,
     *,
     x: Callable[[Row], float] | None = None,
     **style: Any,

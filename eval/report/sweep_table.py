@@ -10,7 +10,7 @@ from configs.cli import counted
 from configs.sweep import CONDITIONS
 from eval.metrics.noninferiority import Verdict
 from eval.report.frontier import Row, group_by
-from eval.report.sweep_words import HEADINGS, say_condition, say_value
+from eval.report.sweep_words import HEADINGS, say_cell, say_condition, say_value
 
 SIGNS = {
     Verdict.SUPERIOR.value: "+",
@@ -99,22 +99,17 @@ def frontier_lines(record: Mapping[str, Any]) -> list[str]:
 
 
 def _say_frontier(found: Mapping[str, Any], record: Mapping[str, Any]) -> str:
-    options = found["options"]
-    where = f"{say_condition(options, record['varied'])}, {options['mode']}"
-    rates = counted(found["rates"], "rate")
-    if found["text_every"] is None:
-        return f"{where}: not shown at any of {rates} that acting does not suffer ({found['ended_by']})."
-    said = f"{where}: {found['tokens_per_s']:.1f} tokens/s (a text every {_queries(found['text_every'])})"
+    options, varied = found["options"], record["varied"]
+    where = f"{say_condition(options, varied)}, {options['mode']}"
+    open_in = "time to success" if found["ended_by"] == "time" else "success"
+    if found["cell"] is None:
+        least = "the lowest of " if found["rates"] > 1 else ""
+        return f"{where}: non-inferior in {open_in} is not shown at {least}{counted(found['rates'], 'rate')}."
+    how = say_cell(found["cell"], varied).removeprefix(options["mode"]).strip()
+    said = f"{where}: {found['tokens_per_s']:.1f} tokens/s" + (f" ({how})" if how else "")
     if found["ended_by"] is None:
         return f"{said}, the largest rate tried."
-    return f"{said}; more is not shown to be non-inferior in {_ENDED[found['ended_by']]}."
-
-
-_ENDED = {"success": "success", "time": "time to success"}
-
-
-def _queries(every: int) -> str:
-    return "query" if every == 1 else f"{every} queries"
+    return f"{said}; the next rate is not shown to be non-inferior in {open_in}."
 
 
 def _number(value: float | None, digits: int) -> str:

@@ -19,7 +19,7 @@ ACTIONS = {**row(1, mode="actions"), "success": None, "time": None}
 
 def only(rows):
     (found,) = find_frontier([ACTIONS, *rows])
-    return found["tokens_per_s"], found["text_every"], found["ended_by"]
+    return found["tokens_per_s"], found["cell"] and found["cell"]["text_every"], found["ended_by"]
 
 
 def test_it_is_the_largest_rate_before_the_first_that_is_not_shown():
@@ -43,6 +43,12 @@ def test_modes_and_devices_have_one_each():
 
 def test_a_mode_whose_schedule_is_not_chosen_has_none():
     assert find_frontier([row(2, replan_steps=5), row(2, replan_steps="asap")]) == []
+
+
+def test_chosen_schedules_are_tested_in_their_order():
+    rows = [row(2, replan_steps=5), row(4, replan_steps="asap"), row(1, time="inconclusive"), row(1)]
+    (found,) = find_frontier(rows, chosen=True)
+    assert (found["cell"]["replan_steps"], found["rates"], found["ended_by"]) == ("asap", 4, "time")
 
 
 def test_without_actions_to_be_held_against_there_is_none():
