@@ -52,8 +52,9 @@ def open_engine(
     opened: dict[int, OpenPolicy] = {}
     for sharing in _sharing_programs(variants):
         group = [variants[place] for place in sharing]
-        tasks = [language_task(task) for task in resolved.tasks_of(group[0])]
-        engine = engine_for(tasks, group)
+        speaking = next((variant for variant in group if variant.mode != "actions"), group[0])
+        tasks = [language_task(task) for task in resolved.tasks_of(speaking)]
+        engine = engine_for(tasks, [speaking, *group])
         like = first.with_tasks(tasks, engine) if first else _build(resolved, transform, tasks, engine, group)
         first = first or like
         served = _Served(like, worlds=worlds)

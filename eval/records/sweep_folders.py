@@ -7,7 +7,7 @@ import json
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from configs.errors import UsageError
 from configs.load import check
@@ -18,18 +18,33 @@ from eval.records.run_folders import Run, begun_in, drop_drafts
 from eval.records.schema import RunFolder
 
 _FILE = "sweep.json"
+_STATES = {
+    "running": "the sweep has not come to its end",
+    "errors": "the sweep has episodes that were errors",
+}
 
 
 @dataclasses.dataclass(frozen=True)
 class SweepFolder:
-    """The folder of a sweep: `sweep.json`, its plots, and the folders of its runs."""
+    """The folder of a sweep: `sweep.json`, its plots, and the folders of its runs.
+
+    Attributes:
+        path: The folder.
+        file: The name of the record in it.
+    """
 
     path: Path
+    file: str = _FILE
+
+    @classmethod
+    def at(cls, path: Path) -> Self:
+        """The sweep in a folder, or the one whose record lies in a file, whatever that is called."""
+        return cls(path.parent, path.name) if path.suffix == ".json" else cls(path)
 
     @property
     def record_path(self) -> Path:
         """What was asked for and, once it is complete, what came of it."""
-        return self.path / _FILE
+        return self.path / self.file
 
     def read(self) -> dict[str, Any]:
         """The record as it was last written.
@@ -40,11 +55,26 @@ class SweepFolder:
         try:
             record = json.loads(self.record_path.read_text(encoding="utf-8"))
         except OSError as error:
-            raise UsageError(f"{self.path} is not a sweep: cannot read {_FILE}: {error.strerror}") from None
+            raise UsageError(
+                f"{self.path} is not a sweep: cannot read {self.file}: {error.strerror}"
+            ) from None
         except ValueError as error:
             raise UsageError(f"{self.record_path}: not JSON: {error}") from None
         if not isinstance(record, dict) or not {"asked", "status"} <= record.keys():
             raise UsageError(f"{self.record_path}: no record of a sweep")
+        return record
+
+    def read_finished(self) -> dict[str, Any]:
+        """The record of a sweep of which every episode was played.
+
+        Raises:
+            UsageError: There is none, or episodes are left.
+        """
+        record = self.read()
+        if record["status"] != "complete":
+            raise UsageError(
+                f"{self.record_path}: {_STATES.get(record['status'], 'unknown')}; complete it with --resume"
+            )
         return record
 
     def asked(self) -> SweepConfig:

@@ -13,9 +13,9 @@ from eval.report.frontier import Row, group_by, speaks
 def measure_best(folder: SweepFolder, given: Mapping[str, Any]) -> dict[str, Any]:
     """What a sweep is asked for that measures the schedules which did best in another one.
 
-    Of two cells, the one that solved more did better, and of equals the one that was faster in the mean. Under
-    each condition these are the best cell of mode `actions`, and of any other mode all cells beside which no
-    other one said as much per second and did better, in the order of what they said.
+    Of two cells, the one that solved more did better, and of equals the one that was faster in the mean.
+    Under each condition these are the best cell of mode `actions`, and of any other mode all cells beside
+    which no other one said as much per second and did better, in the order of what they said.
 
     Args:
         folder: The other one.
@@ -25,9 +25,7 @@ def measure_best(folder: SweepFolder, given: Mapping[str, Any]) -> dict[str, Any
         UsageError: It is not complete, or the initial states to measure on are not named, or are among those
             that the schedules are chosen on.
     """
-    record, asked = folder.read(), folder.asked()
-    if record["status"] != "complete":
-        raise UsageError(f"{folder.path} is {record['status']}; complete it with --resume before --best-of")
+    record, asked = folder.read_finished(), folder.asked()
     _refuse_the_same_states(folder, asked, given)
     groups = group_by(record["cells"], [*CONDITIONS, "mode"])
     grids = [_grid(row["options"]) for group in groups for row in _best(group)]

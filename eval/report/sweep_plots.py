@@ -24,7 +24,7 @@ Value = Callable[[Row], tuple[float, float, float] | None]
 """From a row to a number and the ends of its interval; None where it has none."""
 
 
-def draw_sweep(record: Record, folder: Path) -> list[Path]:
+def draw_sweep(record: Record, folder: Path, *, stem: str = "sweep") -> list[Path]:
     """Draw what a finished sweep has the cells for, as PNG files in a folder; returns what was written."""
     import matplotlib as mpl
 
@@ -38,7 +38,7 @@ def draw_sweep(record: Record, folder: Path) -> list[Path]:
         for name, draw in figures.items():
             figure = draw(record)
             if figure is not None:
-                written.append(folder / f"sweep_{name}.png")
+                written.append(folder / f"{stem}_{name}.png")
                 figure.savefig(written[-1], bbox_inches="tight")
     return written
 

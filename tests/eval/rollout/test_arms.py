@@ -294,15 +294,17 @@ def test_one_model_serves_all_arms_with_the_same_actions_bit_for_bit():
 
 
 def test_an_arm_with_other_texts_than_the_first_is_served_as_if_it_were_alone():
-    first = RunConfig(policy="tiny", random_weights=True, language_tasks=("narration",), tokens_per_frame=12)
-    rarer = first.model_copy(update={"text_every": 2})
-    silent = first.model_copy(update={"mode": "actions"})
-    together = open_policies(resolve_policy(first), [first, silent, rarer])
+    often = RunConfig(policy="tiny", random_weights=True, language_tasks=("narration",), tokens_per_frame=12)
+    rarer = often.model_copy(update={"text_every": 2})
+    silent = often.model_copy(update={"mode": "actions", "tokens_per_frame": 5})
+    together = open_policies(resolve_policy(silent), [silent, rarer, often])
     (alone,) = open_policies(resolve_policy(rarer), [rarer])
     queries = [replies_to_two_queries(policy) for policy in (*together, alone)]
     assert len({actions for actions, _, _ in queries}) == 1
     works = [[[job.batch for job in reply.work] for reply in replies] for _, replies, _ in queries]
-    assert works == [[[2], [2]], [[], []], [[1], [1]], [[1], [1]]]
+    assert works == [[[], []], [[1], [1]], [[2], [2]], [[1], [1]]]
+    requested = [[len(reply.requested) for reply in replies] for _, replies, _ in queries]
+    assert requested == [[0, 0], [1, 0], [1, 1], [1, 0]]
     assert [tail.compiles_after_warm_up for _, _, tail in queries[-1:]] == [0]
     assert len({tail.compiles_after_warm_up for _, _, tail in queries[:-1]}) == 1
 
