@@ -18,6 +18,7 @@ _OUTPUT = Group("Output", sort_key=4)
 
 app = App(
     name="python -m eval.sweep",
+    version_flags=[],
     help="Run a policy in every cell of a grid: clocks, modes, text rates, schedules.\n\nAll cells play "
     "every episode in turns. A sweep can be interrupted at any time, and ends with a table, `sweep.json` and "
     "figures. Cells that are equal by construction, such as mode actions at several text rates, are played "
@@ -67,8 +68,8 @@ def sweep(  # noqa: PLR0913 - one parameter per option of the command line
         while_waiting: continue (default) or hold.
         config: A YAML file, or the name of a preset (latency, modes, frontier). Its `grids` are lists of
             values; those of an option above replace the preset's in every grid.
-        best_of: A finished sweep: measure, for every condition, mode and text rate, the schedule that did
-            best in it, on other initial states (--init-ids).
+        best_of: A finished sweep: measure the schedules that did best in it, for every clock and mode, on
+            other initial states (--init-ids), and how much can be said before acting suffers.
         suite: Task suites.
         task_ids: Tasks of every suite. Default: all.
         num_trials_per_task: Episodes per task, one per stored initial state. Default: the suite's number.

@@ -1,5 +1,6 @@
 """A page of results from the records of finished sweeps: design, figures, tables, how to repeat it."""
 
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,9 +9,10 @@ from configs.cli import counted
 from configs.load import load
 from configs.profile import ProfileConfig
 from eval.report.sweep_plots import draw_sweep
-from eval.report.sweep_table import NOTE, frontier_lines, markdown_table
+from eval.report.sweep_table import JUDGED_NOTE, NOTE, frontier_lines, markdown_table
 
 Record = Mapping[str, Any]
+_NOTES = f"{NOTE} {JUDGED_NOTE}"
 
 _HEAD = """\
 # How late may a robot act, and how much may it say meanwhile?
@@ -35,6 +37,8 @@ robot can say without acting measurably worse.
   initial states and measured on another. Rates are tested from the lowest on; the first that is not shown to
   be non-inferior ends the search.
 - **Limits.** One small policy, simulated scenes, and tasks that were made for standing things.
+
+In the tables: {notes}
 """
 
 
@@ -46,7 +50,7 @@ def write_page(records: Sequence[Record], page: Path) -> list[Path]:
         page: A Markdown file.
     """
     page.parent.mkdir(parents=True, exist_ok=True)
-    parts, written = [_HEAD.format(margins=_margins(records)), _profiles(records)], []
+    parts, written = [_HEAD.format(margins=_margins(records), notes=_NOTES), _profiles(records)], []
     for number, record in enumerate(records, start=1):
         figures = draw_sweep(record, page.parent, stem=f"{page.stem}_{number}")
         parts.append(_section(record, [figure.name for figure in figures]))
@@ -60,8 +64,7 @@ def _section(record: Record, figures: Sequence[str]) -> str:
     if record["frontier"]:
         lines += [*(f"- {line}" for line in frontier_lines(record)), ""]
     lines += [f"![{_heading(record)}]({name})\n" for name in figures]
-    lines += [markdown_table(record), "", f"{NOTE} Verdicts: + superior, = non-inferior, − inferior,"]
-    lines += ["? inconclusive.", "", "```", _command(record), "```", ""]
+    lines += [markdown_table(record), "", "```", _command(record), "```", ""]
     return "\n".join(lines)
 
 
@@ -84,7 +87,12 @@ def _say_episodes(record: Record) -> str:
 
 
 def _command(record: Record) -> str:
-    return " ".join(word for word in record["provenance"]["command"].split() if word != "--resume")
+    """What was typed, without what is of that machine and that moment."""
+    words = [word for word in shlex.split(record["provenance"]["command"]) if word != "--resume"]
+    if "--output-dir" in words:
+        place = words.index("--output-dir")
+        del words[place : place + 2]
+    return shlex.join(words)
 
 
 def _margins(records: Sequence[Record]) -> str:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 _LEAST_LATENCIES = 3
 """Fewer make no curve."""
 _STYLES = ("-", "--", ":", "-.")
+_APART = 0.006
+"""Lines are drawn so far apart, as a share of the largest latency, that their intervals can be told apart."""
 _MOST_CELLS = 60
 """More have no room in a figure."""
 
@@ -60,8 +62,9 @@ def _latency_figure(record: Record) -> "Figure | None":
         many = len(modes) == len(lines) > 1
         colour = COLOURS[line[0]["options"]["mode"]] if many else OTHER_COLOURS[place % len(OTHER_COLOURS)]
         style = {"label": label, "color": colour, "linestyle": _STYLES[place % len(_STYLES)]}
-        _line(above, line, _success, **style)
-        _line(below, line, _seconds, **style)
+        apart = _APART * (place - (len(lines) - 1) / 2) * max(map(_latency, line))
+        for panel, value in ((above, _success), (below, _seconds)):
+            _line(panel, line, value, x=lambda row, apart=apart: _latency(row) + apart, **style)
     above.set_ylabel("episodes solved (%)")
     above.set_ylim(-2, 102)
     above.legend(frameon=False)
@@ -121,7 +124,7 @@ def _frontier_figure(record: Record) -> "Figure | None":
         left.set_title(say_condition(rows[0]["options"], record["varied"]))
         left.set_ylim(-2, 102)
         left.set_ylabel("episodes solved (%)")
-        right.set_ylim(bottom=0)
+        right.set_ylim(0, 1.1 * max([1.0, *(each[2] for row in rows if (each := _seconds(row)))]))
         right.set_ylabel("mean time to success (s)")
         left.legend(frameon=False, loc="lower left")
     for panel in panels[-1]:
@@ -153,11 +156,11 @@ def _line(
     rows: Sequence[Row],
     value: Value,
     *,
-    x: Callable[[Row], float] | None = None,
+    x: Callable[[Row], float],
     **style: Any,
 ) -> None:
     """The values of some rows with their intervals."""
-    found = [((x or _latency)(row), *measured) for row in rows if (measured := value(row)) is not None]
+    found = [(x(row), *measured) for row in rows if (measured := value(row)) is not None]
     if not found:
         return
     at, middle, low, high = zip(*found, strict=True)

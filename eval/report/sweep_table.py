@@ -21,14 +21,15 @@ SIGNS = {
 }
 _NUMBERS = ("solved", "s", "actions", "busy", "held")
 _RATE = "tok/s"
+_VERDICTS = ("succ.", "time")
 NOTE = (
     "solved: episodes. s: mean simulated seconds to success. actions, busy: milliseconds that the clock "
     "charges until the actions come and until the next query can start, mean. tok/s: tokens decoded per "
     "simulated second. held: control steps in which the robot is held still."
 )
 JUDGED_NOTE = (
-    "succ., time: success and time to success beside mode actions; + superior, = non-inferior, − inferior, "
-    "? inconclusive."
+    "succ., time: verdicts on success and time to success beside mode actions; + superior, "
+    "= non-inferior, − inferior, ? inconclusive."
 )
 
 
@@ -40,7 +41,7 @@ def sweep_table(record: Mapping[str, Any]) -> Table:
     table = Table(title=_title(record), title_justify="left", box=box.SIMPLE_HEAD, padding=0)
     for axis in axes:
         table.add_column(HEADINGS.get(axis, axis), no_wrap=True)
-    for name in (*told, *(("succ.", "time") if judged else ())):
+    for name in (*told, *(_VERDICTS if judged else ())):
         table.add_column(name, justify="right", no_wrap=True)
     for group in group_by(rows, CONDITIONS):
         if not set(axes) & set(CONDITIONS):
@@ -104,12 +105,14 @@ def _say_frontier(found: Mapping[str, Any], record: Mapping[str, Any]) -> str:
     open_in = "time to success" if found["ended_by"] == "time" else "success"
     if found["cell"] is None:
         least = "the lowest of " if found["rates"] > 1 else ""
-        return f"{where}: non-inferior in {open_in} is not shown at {least}{counted(found['rates'], 'rate')}."
+        return (
+            f"{where}: non-inferiority in {open_in} is not shown at {least}{counted(found['rates'], 'rate')}."
+        )
     how = say_cell(found["cell"], varied).removeprefix(options["mode"]).strip()
     said = f"{where}: {found['tokens_per_s']:.1f} tokens/s" + (f" ({how})" if how else "")
     if found["ended_by"] is None:
         return f"{said}, the largest rate tried."
-    return f"{said}; the next rate is not shown to be non-inferior in {open_in}."
+    return f"{said}; at the next rate non-inferiority in {open_in} is not shown."
 
 
 def _number(value: float | None, digits: int) -> str:
@@ -121,11 +124,12 @@ def markdown_table(record: Mapping[str, Any]) -> str:
     axes = [*(axis for axis in CONDITIONS if axis in record["varied"]), *columns_of(record)]
     axes = list(dict.fromkeys(axes))
     told = numbers_in(record)
-    heads = [*(HEADINGS.get(axis, axis) for axis in axes), *told, "success", "time"]
+    judged = any(row["success"] for row in record["cells"])
+    heads = [*(HEADINGS.get(axis, axis) for axis in axes), *told, *(_VERDICTS if judged else ())]
     lines = [_line(heads), _line(["---"] * len(heads))]
     for row in record["cells"]:
         cells = [say_value(axis, row["options"]) for axis in axes]
-        lines.append(_line([*cells, *_cells(told, row), *verdicts_of(row)]))
+        lines.append(_line([*cells, *_cells(told, row), *(verdicts_of(row) if judged else ())]))
     return "\n".join(lines)
 
 

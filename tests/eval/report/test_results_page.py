@@ -57,7 +57,7 @@ def record():
         "provenance": {
             "policy": "tiny",
             "assets": {"name": "standins"},
-            "command": "python -m eval.sweep --best-of runs/another --resume",
+            "command": "python -m eval.sweep --best-of runs/another --output-dir /tmp/x --resume",
         },
     }
 
@@ -67,7 +67,7 @@ def test_the_page_has_the_design_the_figures_the_table_and_the_command(record, t
     text = page.read_text()
     assert "5 points of success, 10 % of time to success" in text
     assert "| jetson-thor | Jetson AGX Thor |" in text
-    assert "- jetson-thor, unified: 10.0 tokens/s (every 4); the next rate is not shown" in text
+    assert "- jetson-thor, unified: 10.0 tokens/s (every 4); at the next rate non-inferiority in" in text
     assert "| unified | 4 | 6/8 | 4.5 | 52 | 96 | 3 % | 10.0 | = | = |" in text
     assert "| unified | 1 | 6/8 | 4.5 | 52 | 96 | 3 % | 40.0 | = | − |" in text
     assert "\npython -m eval.sweep --best-of runs/another\n" in text

@@ -76,7 +76,9 @@ def test_the_table_fits_eighty_columns(whole, capsys, monkeypatch):
     assert len(table) == CELLS
     assert max(map(len, table)) <= 80
     assert "fixed:50,200" in printed
-    assert "succ., time: success and time to success beside mode actions" in " ".join(printed.split())
+    assert "succ., time: verdicts on success and time to success beside mode actions" in " ".join(
+        printed.split()
+    )
 
 
 def test_a_cell_is_held_against_actions_with_the_same_schedule_under_the_same_clock(whole):
@@ -142,6 +144,8 @@ def test_the_best_schedules_are_measured_on_other_states_and_have_a_frontier(who
     asked = SweepConfig(**measure_best(whole, {"init_ids": (2, 3, 4)}))
     assert asked.chosen_on == whole.path.name
     folder = new_sweep(tmp_path / "second", asked)
+    again = measure_best(whole, {"init_ids": (2, 3, 4), "max_steps": 20})
+    assert find_unfinished_sweep(tmp_path / "second", again) == folder
     run_sweep(folder)
     record = folder.read()
     assert {row["options"]["clock"] for row in record["cells"]} == set(GRID["clock"])
@@ -149,7 +153,7 @@ def test_the_best_schedules_are_measured_on_other_states_and_have_a_frontier(who
     assert [found["options"]["clock"] for found in record["frontier"]] == GRID["clock"]
     assert {found["ended_by"] for found in record["frontier"]} == {"success"}, "three episodes show nothing"
     assert (folder.path / "sweep_frontier.png").stat().st_size > 10_000
-    assert "non-inferior in success is not shown at" in " ".join(capsys.readouterr().out.split())
+    assert "non-inferiority in success is not shown at" in " ".join(capsys.readouterr().out.split())
 
 
 def test_what_is_measured_is_what_no_other_cell_beats_in_tokens_and_in_merit(finished):
