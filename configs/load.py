@@ -16,6 +16,7 @@ from configs.errors import UsageError, unknown
 from configs.pipeline import PipelineConfig
 from configs.profile import ProfileConfig
 from configs.schema import LanguageTaskConfig, PolicyConfig, Preset, SuiteConfig
+from configs.sweep import SweepConfig
 from configs.training import TrainConfig
 from configs.validation import invalid
 
@@ -26,6 +27,7 @@ _FOLDER_OF: dict[type[Preset], str] = {
     LanguageTaskConfig: "language_tasks",
     PolicyConfig: "policies",
     ArmsConfig: "runs",
+    SweepConfig: "sweeps",
     CollectConfig: "collections",
     TrainConfig: "trainings",
     PipelineConfig: "pipelines",
@@ -36,6 +38,7 @@ _KIND_OF: dict[type[Preset], str] = {
     LanguageTaskConfig: "language task",
     PolicyConfig: "policy",
     ArmsConfig: "config",
+    SweepConfig: "config",
     CollectConfig: "config",
     TrainConfig: "config",
     PipelineConfig: "pipeline",

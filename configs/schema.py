@@ -216,6 +216,8 @@ class EpisodesConfig(Preset):
         assets: Where the suites' assets come from: a folder, or the name of a source.
         language_tasks: Names of the language tasks wanted beside actions; those that the policy has learnt if
             None.
+        text_every: A text of each language task is asked for at every so many-th query; as its preset says if
+            None.
         tokens_per_frame: In mode `unified`, language tokens decoded per frame and request; with a deadline,
             the number that the batch is made large enough for.
         deadline_ms: In mode `unified`, decode what fits between the actions and so many milliseconds after
@@ -252,6 +254,7 @@ class EpisodesConfig(Preset):
     dtype: Dtype | None = None
     assets: str = "auto"
     language_tasks: tuple[str, ...] | None = None
+    text_every: int | None = Field(default=None, gt=0)
     tokens_per_frame: int = Field(default=5, gt=0)
     deadline_ms: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     batch_size: int = Field(default=1, gt=0)

@@ -27,6 +27,7 @@ _KEEPS_THE_DEMO = {
     "margin",
     "time_margin",
     "language_tasks",
+    "text_every",
     "tokens_per_frame",
     "deadline_ms",
     "clock",
@@ -73,6 +74,7 @@ def build_app(
         margin: Annotated[float | None, Parameter(group=_SERVING)] = None,
         time_margin: Annotated[float | None, Parameter(group=_SERVING)] = None,
         language_tasks: Annotated[Names | None, Parameter(group=_SERVING)] = None,
+        text_every: Annotated[int | None, Parameter(group=_SERVING)] = None,
         tokens_per_frame: Annotated[int | None, Parameter(group=_SERVING)] = None,
         deadline_ms: Annotated[float | None, Parameter(group=_SERVING)] = None,
         clock: Annotated[str | None, Parameter(group=_PROTOCOL)] = None,
@@ -123,6 +125,8 @@ def build_app(
             time_margin: Percent that it may take longer to success and still count as that. Default: 10.
             language_tasks: Texts wanted beside actions, or `none`. Default: those that the policy has
                 learnt.
+            text_every: Ask for a text of each language task at every so many-th query. Default: as its
+                preset says.
             tokens_per_frame: In mode unified, tokens decoded per query for every text under way. Default:
                 5.
             deadline_ms: In mode unified, decode what fits between the actions and so many milliseconds
@@ -173,6 +177,7 @@ def build_app(
             "policy": policy,
             "policy_kwargs": None if policy_kwargs is None else read_kwargs(policy_kwargs),
             "language_tasks": () if language_tasks == ("none",) else language_tasks,
+            "text_every": text_every,
             "tokens_per_frame": tokens_per_frame,
             "deadline_ms": deadline_ms,
             "random_weights": random_weights,

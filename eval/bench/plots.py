@@ -4,28 +4,15 @@ import itertools
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from eval.bench.row import Row
 from eval.bench.table import contender, heading, workload_of
-from videos.theme import MODE_COLOURS
+from eval.report.figures import COLOURS, STYLE, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-_COLOURS = {mode: "#{:02x}{:02x}{:02x}".format(*rgb) for mode, rgb in MODE_COLOURS.items()}
-_STYLE: Any = {
-    "font.family": "DejaVu Sans",
-    "font.size": 11,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.titlesize": 11,
-    "axes.titlelocation": "left",
-    "figure.facecolor": "white",
-    "savefig.dpi": 150,
-    "svg.hashsalt": "oxygen-eval",  # so that the same figure is the same file
-}
 
 
 def draw(rows: Sequence[Row], stem: Path) -> list[Path]:
@@ -36,7 +23,7 @@ def draw(rows: Sequence[Row], stem: Path) -> list[Path]:
     import matplotlib as mpl
 
     written = []
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         workloads = [list(group) for _, group in itertools.groupby(rows, key=workload_of)]
         faster = [group for group in workloads if any(row.speedup_over_isolated for row in group)]
         figures = {"speedup": _speedup(faster)} if faster else {}
@@ -52,7 +39,7 @@ def _speedup(workloads: Sequence[Sequence[Row]]) -> "Figure":
     """A panel per workload, a bar per contender, its interval, and what the stages predict as a mark."""
     contenders = [[row for row in group if row.mode != "actions"] for group in workloads]
     heights = [0.42 * len(group) + 0.75 for group in contenders]
-    figure = _figure(8.4, sum(heights) + 0.9)
+    figure = new_figure(8.4, sum(heights) + 0.9)
     panels = figure.subplots(len(contenders), 1, squeeze=False, sharex=True, height_ratios=heights)[:, 0]
     for panel, group in zip(panels, contenders, strict=True):
         _bars(panel, group)
@@ -68,7 +55,7 @@ def _bars(panel: "Axes", rows: Sequence[Row]) -> None:
     for place, row in enumerate(rows):
         value = row.speedup_over_isolated or math.nan
         low, high = row.speedup_ci95 or (value, value)
-        panel.barh(place, value, height=0.62, color=_COLOURS[row.mode])
+        panel.barh(place, value, height=0.62, color=COLOURS[row.mode])
         panel.plot([low, high], [place, place], color="#222222", linewidth=1.2)
         if row.predicted_speedup is not None and row.mode != "isolated":
             panel.plot(
@@ -90,12 +77,12 @@ def _tradeoff(rows: Sequence[Row]) -> "Figure":
     Within one workload every query brings the same words, so its points lie on a ray from the origin: what
     trades one rate for the other is longer or more texts.
     """
-    figure = _figure(8.4, 5.2)
+    figure = new_figure(8.4, 5.2)
     panel = figure.subplots()
     curves = _curves(rows)
     for curve in curves:
         xs, ys = [row.tokens_per_s for row in curve], [row.actions_per_s for row in curve]
-        panel.plot(xs, ys, "o-", color=_COLOURS[curve[0].mode], markersize=7, linewidth=1.2)
+        panel.plot(xs, ys, "o-", color=COLOURS[curve[0].mode], markersize=7, linewidth=1.2)
     panel.set_xlim(0, 1.06 * max(1.0, *(row.tokens_per_s for row in rows)))
     panel.set_ylim(0, 1.08 * max(row.actions_per_s for row in rows))
     panel.set_xlabel("tokens per second")
@@ -126,16 +113,10 @@ def _name_curves(panel: "Axes", curves: Sequence[Sequence[Row]]) -> None:
             (last.tokens_per_s, last.actions_per_s),
             xytext=(1.03 * right, place),
             va="center",
-            color=_COLOURS[last.mode],
+            color=COLOURS[last.mode],
             annotation_clip=False,
-            arrowprops={"arrowstyle": "-", "color": _COLOURS[last.mode], "linewidth": 0.6, "alpha": 0.5},
+            arrowprops={"arrowstyle": "-", "color": COLOURS[last.mode], "linewidth": 0.6, "alpha": 0.5},
         )
-
-
-def _figure(width: float, height: float) -> "Figure":
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(width, height), layout="constrained")
 
 
 def _title(figure: "Figure", row: Row, text: str) -> None:

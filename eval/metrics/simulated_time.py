@@ -18,6 +18,7 @@ def summarize_time(graded: Sequence[EpisodeResult]) -> dict[str, Any]:
         `pc_held`: percent of the control steps in which the robot was held still for want of an action.
         `pc_continued`: percent of those in which a query was under way and the chunk before it went on.
         `skipped_per_query`: first actions of a chunk that were left out, per query.
+        `tokens_per_simulated_s`: language tokens decoded per simulated second, over all episodes together.
     """
     timed = [episode for episode in graded if episode.simulated_s is not None]
     steps, queries = (sum(counts) for counts in ([e.steps for e in timed], [e.queries for e in timed]))
@@ -26,6 +27,9 @@ def summarize_time(graded: Sequence[EpisodeResult]) -> dict[str, Any]:
         "query_hz": _ratio(queries, sum(e.simulated_s or 0.0 for e in timed)),
         "pc_held": _ratio(100 * sum(e.held_steps for e in timed), steps),
         "pc_continued": _ratio(100 * sum(e.continued_steps for e in timed), steps),
+        "tokens_per_simulated_s": _ratio(
+            sum(e.tokens for e in timed), sum(e.simulated_s or 0.0 for e in timed)
+        ),
         "skipped_per_query": _ratio(sum(e.skipped_actions for e in timed), queries),
     }
 

@@ -33,8 +33,9 @@ Timings = Mapping[EpisodeKey, Mapping[str, Sequence[float]]]
 def summarize(run: Path) -> dict[str, Any]:
     """The content of `results.json`, from the run's files alone.
 
-    Latency quantiles are over all queries, not over episodes, and of the machine that ran, whatever its clock
-    charged; a stage nobody measured is absent.
+    Latency quantiles are over all queries, not over episodes, and of the machine that ran; a stage nobody
+    measured is absent. `charged_ms` is what the clock charged in the mean of all queries, until the actions
+    and until the next query could start; None where nothing was charged.
 
     Raises:
         UsageError: if a record cannot be read.
@@ -74,6 +75,7 @@ def aggregate(episodes: Sequence[EpisodeResult], timings: Timings) -> dict[str, 
         "mean_steps": _mean([episode.steps for episode in graded]),
         **summarize_time(graded),
         "latency_ms": _latency(graded, timings),
+        "charged_ms": _charged(graded, timings),
         "tokens": tokens,
         "compiles_after_warm_up": _largest([episode.compiles_after_warm_up for episode in graded]),
         "policy_s": policy_s,
@@ -89,6 +91,9 @@ def _timings(folder: RunFolder, key: EpisodeKey) -> dict[str, list[float]]:
         for stage in LATENCY_STAGES:
             if stage in query.timings_ms:
                 timings[stage].append(query.timings_ms[stage])
+        if query.latency is not None:
+            timings["charged_actions"].append(query.latency.actions_ms)
+            timings["charged_busy"].append(query.latency.busy_ms)
     return dict(timings)
 
 
@@ -98,6 +103,15 @@ def _latency(episodes: Sequence[EpisodeResult], timings: Timings) -> dict[str, d
         for stage in LATENCY_STAGES
     }
     return {stage: summary for stage, summary in pooled.items() if summary}
+
+
+def _charged(episodes: Sequence[EpisodeResult], timings: Timings) -> dict[str, float] | None:
+    charged = {
+        until: _mean([ms for episode in episodes for ms in timings[episode.key].get(f"charged_{until}", ())])
+        for until in ("actions", "busy")
+    }
+    found = {until: ms for until, ms in charged.items() if ms is not None}
+    return found or None
 
 
 def _task(episodes: Sequence[EpisodeResult], timings: Timings) -> dict[str, Any]:

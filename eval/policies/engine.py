@@ -31,11 +31,14 @@ from sim_envs.world import EpisodeKey, Observation
 def open_engine(
     resolved: ResolvedPolicy, variants: Sequence[RunConfig], *, worlds: int = 1
 ) -> list[OpenPolicy]:
-    """The policy in every variant, which differ in their modes alone: a model is loaded and compiled once.
+    """The policy in every variant, which differ in how they are served alone: a model is loaded once.
+
+    Prefill and denoise are compiled once, what decodes for every number of tokens per frame and every rate
+    of texts by itself: so a variant is served as if it were the only one.
 
     Args:
         resolved: The policy and its texts.
-        variants: The runs.
+        variants: The runs. Their batch size is the same.
         worlds: How many episodes it is in at once. They are divided into groups of the variants' batch size.
 
     Raises:
@@ -45,15 +48,57 @@ def open_engine(
     interface = resolved.interface
     assert interface is not None, "only a policy with a model is served"
     transform = _transform(resolved.policy, variants[0])
-    first = _build(resolved, transform, variants)
-    count = math.ceil(worlds / variants[0].batch_size)
-    opened = []
-    for variant in variants:
-        engine = dataclasses.replace(first.engine, mode=Mode(variant.mode), budget=_budget(variant))
-        groups = [EnginePolicy(first if engine == first.engine else first.served(engine))]
-        groups += [EnginePolicy(first.served(engine)) for _ in range(1, count)]
-        opened.append(_opened(groups, interface, transform.embodiment.prompt.template))
-    return opened
+    first: VectorPolicy | None = None
+    opened: dict[int, OpenPolicy] = {}
+    for sharing in _sharing_programs(variants):
+        group = [variants[place] for place in sharing]
+        speaking = next((variant for variant in group if variant.mode != "actions"), group[0])
+        tasks = [language_task(task) for task in resolved.tasks_of(speaking)]
+        engine = engine_for(tasks, [speaking, *group])
+        like = first.with_tasks(tasks, engine) if first else _build(resolved, transform, tasks, engine, group)
+        first = first or like
+        served = _Served(like, worlds=worlds)
+        for place, variant in zip(sharing, group, strict=True):
+            of_this = dataclasses.replace(engine, mode=Mode(variant.mode), budget=_budget(variant))
+            opened[place] = _opened(served.by(of_this), interface, transform.embodiment.prompt.template)
+    return [opened[place] for place in range(len(variants))]
+
+
+class _Served:
+    """A policy's groups in every variant that shares its programs."""
+
+    def __init__(self, like: VectorPolicy, *, worlds: int) -> None:
+        self._unused: VectorPolicy | None = like
+        self._like = like
+        self._worlds = worlds
+        self._made: dict[EngineConfig, list[EnginePolicy]] = {}
+
+    def by(self, engine: EngineConfig) -> "list[EnginePolicy]":
+        """A group for so many worlds as there are rows; one world is in one variant at a time, and shares."""
+        if self._worlds == 1 and engine in self._made:
+            return self._made[engine]
+        count = math.ceil(self._worlds / engine.robots)
+        self._made[engine] = [EnginePolicy(self._new(engine)) for _ in range(count)]
+        return self._made[engine]
+
+    def _new(self, engine: EngineConfig) -> VectorPolicy:
+        if self._unused is not None and self._unused.engine == engine:
+            unused, self._unused = self._unused, None
+            return unused
+        return self._like.served(engine)
+
+
+def _sharing_programs(variants: Sequence[RunConfig]) -> list[list[int]]:
+    """The places of the variants that are served by the same programs. Those without texts fit any."""
+    shared: dict[tuple[int, int | None], list[int]] = {}
+    silent = []
+    for place, variant in enumerate(variants):
+        if variant.mode == "actions":
+            silent.append(place)
+        else:
+            shared.setdefault((variant.tokens_per_frame, variant.text_every), []).append(place)
+    first, *others = shared.values() or [[]]
+    return [sorted([*silent, *first]), *others]
 
 
 class EnginePolicy:
@@ -126,10 +171,15 @@ def engine_for(tasks: Sequence[LanguageTask], variants: Sequence[RunConfig]) -> 
     )
 
 
-def _build(resolved: ResolvedPolicy, transform: Transform, variants: Sequence[RunConfig]) -> VectorPolicy:
+def _build(
+    resolved: ResolvedPolicy,
+    transform: Transform,
+    tasks: Sequence[LanguageTask],
+    engine: EngineConfig,
+    variants: Sequence[RunConfig],
+) -> VectorPolicy:
     preset, config = resolved.policy, variants[0]
     model = dataclasses.replace(resolved.model, dtype=config.dtype or resolved.model.dtype)
-    tasks = [language_task(task) for task in resolved.tasks]
     trained = _is_trained(preset, config)
     loader = functools.partial(load_weights, str(preset.weights), model)
     return create_vector_policy(
@@ -137,7 +187,7 @@ def _build(resolved: ResolvedPolicy, transform: Transform, variants: Sequence[Ru
         weights=loader if trained else preset.weights_seed,
         tokenizer=tokenizers.load(str(preset.tokenizer)) if trained else tokenizers.tiny(),
         tasks=tasks,
-        engine=engine_for(tasks, variants),
+        engine=engine,
         transform=transform,
     )
 

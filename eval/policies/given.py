@@ -10,7 +10,7 @@ from eval.policies.names import read_policy
 from eval.policies.resolved import ResolvedPolicy, resolve_policy
 
 _OF_A_FRAME = ("tokens_per_frame", "deadline_ms")
-_OF_TEXTS = ("language_tasks", *_OF_A_FRAME)
+_OF_TEXTS = ("language_tasks", "text_every", *_OF_A_FRAME)
 _OF_A_MODEL = ("random_weights", "dtype", "batch_size", *_OF_A_FRAME)
 
 

@@ -18,7 +18,8 @@ def open_policies(
 ) -> list[OpenPolicy]:
     """The policy in every variant of a run, ready to act.
 
-    The variants differ in their modes alone: a model is loaded and compiled once, which takes seconds.
+    The variants differ in how they are served alone: a model is loaded and its prefill and denoise are
+    compiled once, which takes seconds.
 
     Args:
         resolved: The policy and its texts.
@@ -40,4 +41,4 @@ def open_policies(
         from eval.policies.websocket import open_websocket  # imports the protocol's libraries
 
         return [open_websocket(str(policy.target), policy.kwargs, notify=notify)] * len(variants)
-    return [open_scripted(policy, resolved.tasks, variant) for variant in variants]
+    return [open_scripted(policy, resolved.tasks_of(variant), variant) for variant in variants]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from configs.interface import Interface
 from configs.load import load
-from configs.schema import LanguageTaskConfig, PolicyConfig, RunConfig
+from configs.schema import EveryNConfig, LanguageTaskConfig, PolicyConfig, RunConfig
 from eval.policies.names import Wanted, check_learnt, read_policy, wanted_texts
 from oxygen.model import config as model_configs
 from oxygen.model.config import Pi05Config
@@ -20,7 +20,7 @@ class ResolvedPolicy:
     Attributes:
         policy: Its preset.
         wanted: The language tasks by name.
-        tasks: The same as their presets.
+        tasks: The same as their presets, which say how often each is asked for unless a run does.
     """
 
     policy: PolicyConfig
@@ -46,6 +46,13 @@ class ResolvedPolicy:
         if self.policy.kind == "oxygen":
             return self.model.horizon
         return None if self.policy.kind in ("python", "websocket") else HORIZON
+
+    def tasks_of(self, config: RunConfig) -> tuple[LanguageTaskConfig, ...]:
+        """The texts wanted in one run, as often as it asks for them."""
+        if config.text_every is None:
+            return self.tasks
+        arrivals = EveryNConfig(n=config.text_every)
+        return tuple(task.model_copy(update={"arrivals": arrivals}) for task in self.tasks)
 
     def remark_on(self, variants: Sequence[RunConfig]) -> str | None:
         """What to say about the texts before the first episode, if any variant speaks; None if nothing."""

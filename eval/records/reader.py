@@ -49,6 +49,8 @@ class RunIdentity:
             random, or no file in our format.
         random_weights: Whether they are random.
         dtype: What the policy computed in; its own if None.
+        text_every: A text was asked for at every so many-th query; None where its preset said when, in mode
+            `actions`, and where nobody says.
         tokens_per_frame: In mode `unified`, tokens decoded per query for every text under way; with a
             deadline, what the batch was made for. None in other modes, and where nobody says.
         deadline_ms: In mode `unified`, what decides on them instead, milliseconds; None without one.
@@ -76,6 +78,7 @@ class RunIdentity:
     weights_sha256: str | None = None
     random_weights: bool = False
     dtype: str | None = None
+    text_every: int | None = None
     tokens_per_frame: int | None = None
     deadline_ms: float | None = None
     clock: str = "paused"
@@ -169,6 +172,8 @@ def _identity(manifest: _Manifest) -> RunIdentity:
     said["dtype"] = manifest.config.get("dtype")
     said |= {name: manifest.config[name] for name in ("margin", "time_margin") if name in manifest.config}
     said |= {name: manifest.config[name] for name in ("clock", "while_waiting") if name in manifest.config}
+    if manifest.mode != "actions":
+        said["text_every"] = manifest.config.get("text_every")
     if manifest.mode == "unified":
         said |= {option: manifest.config.get(option) for option in ("tokens_per_frame", "deadline_ms")}
     if not manifest.protocol:  # then its hashes are all there is

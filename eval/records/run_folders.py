@@ -140,11 +140,7 @@ def find_unfinished(output_dir: Path, given: Mapping[str, Any]) -> tuple[Run, ..
             pass_over(arms[0].folder.path, error)
             continue
         if unfinished:
-            folders = [_appeared(arm.folder) for arm in arms]
-            return tuple(
-                Run(config=config, folder=folder, resumed=True)
-                for config, folder in zip(configs, folders, strict=True)
-            )
+            return _resumed(arms)
         finished.append(arms[0].folder.run_id)
     if finished:
         raise UsageError(
@@ -153,6 +149,18 @@ def find_unfinished(output_dir: Path, given: Mapping[str, Any]) -> tuple[Run, ..
     raise UsageError(
         f"nothing to resume: no unfinished run in {output_dir} has these options; start one without --resume"
     )
+
+
+def begun_in(folder: Path) -> tuple[Run, ...]:
+    """The arms of the newest evaluation in a folder, to go on with; none if none has begun."""
+    evaluations = _evaluations_newest_first(folder)
+    return _resumed(evaluations[0]) if evaluations else ()
+
+
+def drop_drafts(folder: Path) -> None:
+    """Remove what kills left of evaluations that have not begun. No process may be at it."""
+    for draft in folder.glob(".*.partial"):
+        shutil.rmtree(draft, ignore_errors=True)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -174,6 +182,14 @@ class _Recorded:
 
     folder: RunFolder
     manifest: _Manifest
+
+
+def _resumed(arms: Sequence[_Recorded]) -> tuple[Run, ...]:
+    folders = [_appeared(arm.folder) for arm in arms]
+    return tuple(
+        Run(config=arm.manifest.config, folder=folder, resumed=True)
+        for arm, folder in zip(arms, folders, strict=True)
+    )
 
 
 def _agrees(arms: Sequence[RunConfig], given: Mapping[str, Any]) -> bool:

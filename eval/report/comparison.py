@@ -197,8 +197,8 @@ def _compare(run_a: RunFolder, run_b: RunFolder, pairs: Sequence[Pair]) -> Compa
     return Comparison(
         a=identity,
         b=read_identity(run_b),
-        overall=_count(pairs),
-        per_suite={suite: _count([pair for pair in pairs if pair[0].key.suite == suite]) for suite in suites},
+        overall=outcomes_of(pairs),
+        per_suite={each: outcomes_of([p for p in pairs if p[0].key.suite == each]) for each in suites},
         actions=action_difference(queries),
         latency=_latency(queries),
         texts=pair_texts(queries) if identity.clock == PAUSED else all_texts(queries),
@@ -263,7 +263,8 @@ def _is_graded(pair: Pair) -> bool:
     return all(episode.outcome is not Outcome.ERROR for episode in pair)
 
 
-def _count(pairs: Sequence[Pair]) -> PairTable:
+def outcomes_of(pairs: Sequence[Pair]) -> PairTable:
+    """Count how the episodes of some pairs ended."""
     graded = filter(_is_graded, pairs)
     solved = [(a.outcome is Outcome.SUCCESS, b.outcome is Outcome.SUCCESS) for a, b in graded]
     return PairTable(

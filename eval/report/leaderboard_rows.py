@@ -118,6 +118,10 @@ def _mode_label(entry: Entry, entries: Sequence[Entry]) -> str:
     """Its mode; how much a frame of `unified` decodes, and the clock, only where another's differs."""
     run, unified = entry.run, [other.run for other in entries if other.run.mode == "unified"]
     parts = [run.mode]
+    if run.text_every is not None:
+        parts.append(
+            "a text every query" if run.text_every == 1 else f"a text every {run.text_every} queries"
+        )
     if run.mode == "unified" and len({other.tokens_per_frame for other in unified}) > 1:
         parts.append("k not said" if run.tokens_per_frame is None else f"k = {run.tokens_per_frame}")
     if run.mode == "unified" and len({other.deadline_ms for other in unified}) > 1:

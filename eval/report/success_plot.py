@@ -7,13 +7,10 @@ from typing import TYPE_CHECKING
 from configs.cli import counted
 from configs.errors import UsageError
 from eval.report.comparison import Comparison
-from videos.theme import MODE_COLOURS
+from eval.report.figures import COLOURS, OTHER_COLOURS, STYLE, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-_OTHERS = ("#d55e00", "#0080c8")
-"""Where the runs are not told apart by their modes."""
 
 
 def png_path(path: Path) -> Path:
@@ -36,10 +33,9 @@ def draw_success_curves(comparison: Comparison, path: Path) -> None:
     if not comparison.curve_a or not comparison.curve_b:
         raise UsageError("these runs did not record simulated seconds; leave out --plot, or run them again")
     import matplotlib as mpl
-    from matplotlib.figure import Figure
 
-    with mpl.rc_context({"axes.spines.top": False, "axes.spines.right": False, "savefig.dpi": 150}):
-        figure = Figure(figsize=(7.2, 4.4), layout="constrained")
+    with mpl.rc_context(STYLE):
+        figure = new_figure(7.2, 4.4)
         _draw(figure.subplots(), comparison)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -70,8 +66,7 @@ def _draw(panel: "Axes", comparison: Comparison) -> None:
 
 
 def _colours(comparison: Comparison) -> tuple[str, str]:
-    modes = comparison.a.mode, comparison.b.mode
-    if modes[0] == modes[1] or not set(modes) <= MODE_COLOURS.keys():
-        return _OTHERS
-    a, b = ("#{:02x}{:02x}{:02x}".format(*MODE_COLOURS[mode]) for mode in modes)
-    return a, b
+    a, b = comparison.a.mode, comparison.b.mode
+    if a == b or not {a, b} <= COLOURS.keys():
+        return OTHER_COLOURS[0], OTHER_COLOURS[1]
+    return COLOURS[a], COLOURS[b]

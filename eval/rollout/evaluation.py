@@ -27,7 +27,7 @@ from eval.rollout.executors.played import Executor, Play, Playable
 from eval.rollout.executors.serial import SERIAL
 from eval.rollout.interrupts import Interrupts
 from eval.rollout.monitor import MAX_ERRORS, Monitor, MonitorFactory, RepeatedErrorsError, Watch
-from eval.rollout.plan import EpisodePlan, check_playable, make_plan
+from eval.rollout.plan import EpisodePlan, check_playable, make_plans
 from sim_envs.blas import KERNELS, pin_kernels
 
 NOTHING_GRADED = 1
@@ -67,10 +67,11 @@ def run_evaluation(
 
     Every episode is played in all arms one after the other: in the same simulator, by one policy in
     different modes, and first in another arm each time. So nothing is set up twice, and all arms
-    meet the machine's drift alike.
+    meet the machine's drift alike. Arms whose protocols take another world each play the episodes of a task
+    one world after the other.
 
     Args:
-        runs: The arms, which differ in nothing but their mode. The others are compared with the first.
+        runs: The arms: the same episodes, policy and texts, served and timed in different ways.
         monitor: Shows it.
         max_errors: The evaluation stops when so many episodes in a row were errors.
         executor: Plays the episodes.
@@ -89,23 +90,23 @@ def run_evaluation(
         raise UsageError(f"--max-errors is {max_errors}: give 1 or more")
     config = runs[0].config
     _refuse_shared_time([run.config for run in runs], executor)
-    plan = make_plan(config)
+    plans = make_plans([run.config for run in runs])
     resolved = resolve_policy(config)
     name, variants = resolved.policy.name, [run.config for run in runs]
-    check_playable(plan, policy=name, interface=resolved.interface, horizon=resolved.horizon)
-    clocks = [find_clock(variant, plan.keys) for variant in variants]
+    _check_playable(plans, policy=name, interface=resolved.interface, horizon=resolved.horizon)
+    clocks = [find_clock(variant, plan.keys) for variant, plan in zip(variants, plans, strict=True)]
     if remark := resolved.remark_on(variants):
         _say(remark)
     policies = open_policies(resolved, variants, worlds=executor.num_envs, notify=_say)
     for remark in dict.fromkeys(policy.remark for policy in policies if policy.remark):
         _say(remark)
     if resolved.interface is None:  # now its conventions are known
-        check_playable(plan, policy=name, interface=policies[0].interface, horizon=policies[0].horizon)
+        _check_playable(plans, policy=name, interface=policies[0].interface, horizon=policies[0].horizon)
     for clock, policy in zip(clocks, policies, strict=True):
         _check_priced(clock, policy, name)
     described = [
         _describe(run.config, plan, resolved, policy, clock)
-        for run, policy, clock in zip(runs, policies, clocks, strict=True)
+        for run, plan, policy, clock in zip(runs, plans, policies, clocks, strict=True)
     ]
     for run, description in zip(runs, described, strict=True):
         _refuse_a_mixture(run, description)
@@ -115,12 +116,12 @@ def run_evaluation(
         held = [claims.enter_context(claimed(run)) for run in runs]
         arms = _begin(held, policies, clocks, described)
         playable = Playable(
-            plan=plan,
+            plans=plans,
             runs=[arm.run for arm in arms],
             policies=policies,
             clocks=clocks,
         )
-        return _play(arms, playable, executor, Watch(monitor(playable.runs, plan), max_errors))
+        return _play(arms, playable, executor, Watch(monitor(playable.runs, plans[0]), max_errors))
 
 
 def _say(line: str) -> None:
@@ -130,6 +131,11 @@ def _say(line: str) -> None:
 def exit_code(results: Sequence[Results]) -> int:
     """0, or 1 if there is an arm of which no episode could be graded."""
     return 0 if all(result["overall"]["n_episodes"] for result in results) else NOTHING_GRADED
+
+
+def _check_playable(plans: Sequence[EpisodePlan], **policy: Any) -> None:
+    for plan in {id(plan): plan for plan in plans}.values():
+        check_playable(plan, **policy)
 
 
 def _check_priced(clock: Clock, policy: OpenPolicy, name: str) -> None:
@@ -196,20 +202,13 @@ def _left_to_play(playable: Playable, watch: Watch) -> list[Play]:
     """What is not recorded yet, or was an error; what is recorded is shown."""
     recorded = [run.folder.episodes() for run in playable.runs]
     left = []
-    episodes = ((task, key) for task, each in enumerate(playable.plan.tasks) for key in each.keys)
-    for number, (task, key) in enumerate(episodes):
-        for arm in _turns(number, len(recorded)):
-            result = recorded[arm].get(key)
-            if result is None or result.outcome is Outcome.ERROR:
-                left.append(Play(arm=arm, task=task, key=key))
-            else:
-                watch.monitor.resumed(arm, result)
+    for play in playable.in_turns():
+        result = recorded[play.arm].get(play.key)
+        if result is None or result.outcome is Outcome.ERROR:
+            left.append(play)
+        else:
+            watch.monitor.resumed(play.arm, result)
     return left
-
-
-def _turns(episode: int, arms: int) -> list[int]:
-    """The order of the arms in an episode: each comes first as often as the others."""
-    return [(episode + turn) % arms for turn in range(arms)]
 
 
 def _refuse_shared_time(arms: Sequence[RunConfig], executor: Executor) -> None:

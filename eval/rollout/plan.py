@@ -1,6 +1,8 @@
 """Which episodes a run consists of, as an ordered list of their keys, and whether they can be played."""
 
 import dataclasses
+import functools
+from collections.abc import Sequence
 from typing import Any
 
 from configs.errors import UsageError
@@ -30,6 +32,11 @@ class TaskPlan:
     def protocol(self) -> SuiteConfig:
         """The suite's protocol, with what the configuration overrides."""
         return self.suite.protocol
+
+    @functools.cached_property
+    def world(self) -> tuple[str, int]:
+        """Tells the world from others. It is the same however often the policy is queried in it."""
+        return self.protocol.model_dump_json(exclude={"replan_steps"}), self.task.task_id
 
     def instruction(self, key: EpisodeKey) -> str:
         """The instruction that the policy is given in that episode."""
@@ -77,6 +84,23 @@ def make_plan(config: RunConfig, **overrides: Any) -> EpisodePlan:
     tasks = [plan for suite in config.suites for plan in _plan_suite(config, suite, overrides)]
     plan = EpisodePlan(tasks=tuple(tasks))
     return plan if config.shard is None else _share(plan, config.shard)
+
+
+def make_plans(arms: Sequence[RunConfig]) -> list[EpisodePlan]:
+    """The plan of each arm of an evaluation: the same episodes, under the protocol that the arm asks for.
+
+    Arms that ask for the same one share their plan.
+
+    Raises:
+        UsageError: As `make_plan`.
+    """
+    made: dict[tuple[tuple[str, Any], ...], EpisodePlan] = {}
+    plans = []
+    for config in arms:
+        asked = tuple(overridden(config).items())
+        made[asked] = made.get(asked) or make_plan(config)
+        plans.append(made[asked])
+    return plans
 
 
 def _share(plan: EpisodePlan, shard: str) -> EpisodePlan:

@@ -10,16 +10,15 @@ class WorldHolder:
     """Opens worlds one at a time, since a simulator and its renderer hold hundreds of megabytes."""
 
     def __init__(self) -> None:
-        self._task: tuple[str, int] | None = None
+        self._open: tuple[str, int] | None = None
         self._world: World | None = None
 
     def of(self, plan: TaskPlan) -> World:
         """The world of that task: the one that is open, or a new one in its place."""
-        wanted = (plan.task.suite, plan.task.task_id)
-        if self._world is None or self._task != wanted:
+        if self._world is None or self._open != plan.world:
             self.discard()
             self._world = plan.suite.open(plan.task)
-            self._task = wanted
+            self._open = plan.world
         return self._world
 
     def discard(self) -> None:

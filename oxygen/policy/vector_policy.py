@@ -107,6 +107,22 @@ class VectorPolicy:
         """
         return VectorPolicy(self._parts, engine)
 
+    def with_tasks(self, tasks: Sequence[LanguageTask], engine: EngineConfig) -> "VectorPolicy":
+        """The same policy with other texts wanted, on the same weights and the very same prefill and denoise.
+
+        What decodes is compiled for what `engine` takes, unless the programs are already.
+
+        Raises:
+            UsageError: `engine` has another number of robots.
+        """
+        sizes = sizes_for(engine, [tokenized(task, self._parts.tokenizer) for task in tasks])
+        if sizes.robots != self.runner.sizes.robots:
+            raise UsageError(
+                f"robots is {sizes.robots}; the programs were compiled for {self.runner.sizes.robots}"
+            )
+        runner = self.runner if sizes == self.runner.sizes else self.runner.resized(sizes)
+        return VectorPolicy(dataclasses.replace(self._parts, runner=runner, tasks=tuple(tasks)), engine)
+
     def reset(self, robot: int, episode_seed: int) -> None:
         """Begin an episode of a robot: its requests are gone, its queries and request ids count from 0.
 

@@ -81,11 +81,18 @@ class Programs:
     decode: Mapping[int, Compiled]
 
 
+@dataclasses.dataclass
+class _Ready:
+    """Compilations in this process until runners that share their programs were ready."""
+
+    compiles: int = 0
+
+
 class Runner:
     """A policy's weights and compiled programs. It holds no state of an episode, so engines may share it."""
 
     def __init__(
-        self, config: Pi05Config, weights: Weights, sizes: Sizes, *, acting: Programs | None = None
+        self, config: Pi05Config, weights: Weights, sizes: Sizes, *, like: "Runner | None" = None
     ) -> None:
         self.config = config
         self.sizes = sizes
@@ -93,19 +100,23 @@ class Runner:
         # Step after step decodes the same rows: these stay on the device.
         self._rows = functools.lru_cache(maxsize=4)(functools.partial(_rows, sizes.slots))
         counter = compile_counter()
-        self.programs = self._compiled(acting)
+        self.programs = self._compiled(like.programs if like else None)
         self._run_everything_once()
-        self._compiles_at_warm_up = counter.count
+        self._ready = like._ready if like else _Ready()
+        self._ready.compiles = counter.count
 
     def resized(self, sizes: Sizes) -> "Runner":
         """One with another pool, for as many robots; its prefill and denoise are the very same programs."""
         assert sizes.robots == self.sizes.robots, "another number of robots is another prefill"
-        return Runner(self.config, self._weights, sizes, acting=self.programs)
+        return Runner(self.config, self._weights, sizes, like=self)
 
     @property
     def compiles_after_warm_up(self) -> int:
-        """Compilations in this process since this runner was ready; 0 if nothing else compiles."""
-        return compile_counter().count - self._compiles_at_warm_up
+        """Compilations in this process since this runner, and all resized from it or before it, were ready.
+
+        It is 0 if nothing else compiles.
+        """
+        return compile_counter().count - self._ready.compiles
 
     def prefill(self, inputs: ModelInput) -> Prefix:
         """Read an observation of every robot."""

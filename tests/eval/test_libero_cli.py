@@ -136,7 +136,7 @@ def test_every_option_arrives(started):
     line = (
         "--mode unified --suite libero_goal libero_10 --task-ids 0-2,5 --init-ids 4 6 "
         "--policy tiny --assets /some/where --language-tasks memory --random-weights --dtype bfloat16 "
-        "--tokens-per-frame 2 --replan-steps 8 "
+        "--text-every 4 --tokens-per-frame 2 --replan-steps 8 "
         "--num-steps-wait 12 --max-steps 99 --variation 0.5 --motion drift:3 --wordings held_out --seed 11 "
         "--video none"
     )
@@ -151,6 +151,7 @@ def test_every_option_arrives(started):
         language_tasks=("memory",),
         random_weights=True,
         dtype="bfloat16",
+        text_every=4,
         tokens_per_frame=2,
         replan_steps=8,
         num_steps_wait=12,

@@ -1,7 +1,8 @@
 """What every executor does with an episode: it plays it in one arm, and leaves its record."""
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Protocol
 
 from configs.schema import RunConfig
@@ -11,7 +12,7 @@ from eval.records.schema import EpisodeResult
 from eval.rollout.clock import Clock
 from eval.rollout.episode import Stage, run_episode
 from eval.rollout.interrupts import Interrupts
-from eval.rollout.plan import EpisodePlan
+from eval.rollout.plan import EpisodePlan, TaskPlan
 from eval.rollout.recorder import EpisodeRecorder
 from eval.rollout.timeline import Waiting
 from eval.rollout.worlds import WorldHolder
@@ -24,7 +25,7 @@ class Play:
 
     Attributes:
         arm: Index of the arm.
-        task: Index of the episode's task in the plan.
+        task: Index of the episode's task in the plan of the arm.
         key: The episode.
     """
 
@@ -38,16 +39,33 @@ class Playable:
     """An evaluation that is ready to be played.
 
     Attributes:
-        plan: All its episodes.
+        plans: All its episodes, as each arm plays them: the same tasks in the same order.
         runs: The run of each arm.
         policies: The policy of each arm.
         clocks: The clock of each arm.
     """
 
-    plan: EpisodePlan
+    plans: Sequence[EpisodePlan]
     runs: Sequence[Run]
     policies: Sequence[OpenPolicy]
     clocks: Sequence[Clock]
+
+    def task_of(self, play: Play) -> TaskPlan:
+        """The episode's task in its arm."""
+        return self.plans[play.arm].tasks[play.task]
+
+    def in_turns(self) -> Iterator[Play]:
+        """Every episode in every arm, by task and world; of an episode, each arm is first in its turn."""
+        first = 0
+        for task, planned in enumerate(self.plans[0].tasks):
+            in_world: defaultdict[Hashable, list[int]] = defaultdict(list)
+            for arm, plan in enumerate(self.plans):
+                in_world[plan.tasks[task].world].append(arm)
+            for arms in in_world.values():
+                for turn, key in enumerate(planned.keys, start=first):
+                    for place in range(len(arms)):
+                        yield Play(arm=arms[(turn + place) % len(arms)], task=task, key=key)
+            first += len(planned.keys)
 
 
 Played = Iterator[tuple[Play, EpisodeResult]]
@@ -81,7 +99,6 @@ def stage_of(
     return Stage(worlds=worlds, policy=policy, clock=clock, waiting=waiting, interrupts=interrupts)
 
 
-def play_one(play: Play, plan: EpisodePlan, run: Run, stage: Stage) -> EpisodeResult:
+def play_one(play: Play, task: TaskPlan, run: Run, stage: Stage) -> EpisodeResult:
     """Play an episode and leave its files; the record is the caller's to append."""
-    task = plan.tasks[play.task]
     return run_episode(stage, task, play.key, EpisodeRecorder(run.folder, task, play.key, run.config))

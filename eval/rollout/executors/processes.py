@@ -44,10 +44,14 @@ class Processes:
 
     def play(self, playable: Playable, plays: Sequence[Play], interrupts: Interrupts) -> Played:
         """See `Executor`."""
-        queue = JobQueue(plays, task=lambda play: play.task, episode=lambda play: play.key)
-        interfaces = [suite.interface for suite in playable.plan.suites.values()]
+        queue = JobQueue(
+            plays,
+            task=lambda play: playable.task_of(play).world,
+            episode=lambda play: (playable.task_of(play).world, play.key),
+        )
+        interfaces = [suite.interface for suite in playable.plans[0].suites.values()]
         with served(playable.policies, interfaces, worlds=self.num_envs) as (server, sources):
-            player = EpisodePlayer(plan=playable.plan, runs=tuple(playable.runs), sources=sources)
+            player = EpisodePlayer(plans=tuple(playable.plans), runs=tuple(playable.runs), sources=sources)
             ended = play_in_workers(
                 player,
                 queue,
@@ -66,12 +70,12 @@ class EpisodePlayer:
     """Plays episodes in a worker.
 
     Attributes:
-        plan: All episodes of the evaluation.
+        plans: All episodes of the evaluation, as each arm plays them.
         runs: The run of each arm.
         sources: Where the policy of each arm is from.
     """
 
-    plan: EpisodePlan
+    plans: tuple[EpisodePlan, ...]
     runs: tuple[Run, ...]
     sources: tuple[PolicySource, ...]
 
@@ -84,17 +88,19 @@ class EpisodePlayer:
             @functools.cache
             def stage(arm: int) -> Stage:
                 config = self.runs[arm].config
-                clock = find_clock(config, self.plan.keys)
+                clock = find_clock(config, self.plans[arm].keys)
                 return stage_of(
                     config, self.sources[arm].open(line), clock, worlds=worlds, interrupts=interrupts
                 )
 
-            yield lambda play: play_one(play, self.plan, self.runs[play.arm], stage(play.arm))
+            yield lambda play: play_one(
+                play, self.plans[play.arm].tasks[play.task], self.runs[play.arm], stage(play.arm)
+            )
 
 
 def _lost(play: Play, playable: Playable, lost: LostJob) -> EpisodeResult:
     """The record of an episode that ended its process."""
-    task, run = playable.plan.tasks[play.task], playable.runs[play.arm]
+    task, run = playable.task_of(play), playable.runs[play.arm]
     config = run.config.model_copy(update={"video": "none"})
     error = WorkerLostError(f"its process was lost, and the one that played it again as well: {lost.reason}")
     return EpisodeRecorder(run.folder, task, play.key, config).result(Outcome.ERROR, error)

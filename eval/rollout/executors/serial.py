@@ -21,7 +21,7 @@ class Serial:
                 for run, policy, clock in arms
             ]
             for play in plays:
-                yield play, play_one(play, playable.plan, playable.runs[play.arm], stages[play.arm])
+                yield play, play_one(play, playable.task_of(play), playable.runs[play.arm], stages[play.arm])
 
 
 SERIAL = Serial()

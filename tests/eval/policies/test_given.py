@@ -32,6 +32,8 @@ from eval.policies.given import idle_in, refuse_idle
             ["--tokens-per-frame 2 is for texts", "none is asked for", "--language-tasks"],
         ),
         ({"policy": "pi05_libero", "deadline_ms": 90.0}, ["--deadline-ms 90.0 is for texts"]),
+        ({"policy": "noop", "text_every": 2}, ["--text-every 2", "noop says nothing"]),
+        ({"mode": "actions", "text_every": 2}, ["--text-every 2 is for mode isolated"]),
     ],
 )
 def test_what_nobody_heeds_is_refused(asked, parts):
@@ -69,7 +71,7 @@ def test_what_was_not_given_is_not_refused():
     [
         ("unified", set()),
         ("shared", {"tokens_per_frame", "deadline_ms"}),
-        ("actions", {"tokens_per_frame", "deadline_ms", "language_tasks"}),
+        ("actions", {"tokens_per_frame", "deadline_ms", "language_tasks", "text_every"}),
     ],
 )
 def test_what_a_mode_does_not_heed(mode: Mode, idle):

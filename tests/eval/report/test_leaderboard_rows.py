@@ -54,6 +54,18 @@ def test_what_a_frame_decodes_is_told_where_it_differs(tmp_path):
     }
 
 
+def test_how_often_texts_were_asked_for_is_told_where_the_run_was_told_so(tmp_path):
+    for mode, every in (("actions", 4), ("isolated", 4), ("unified", 1), ("shared", None)):
+        RunBuilder.at(tmp_path / mode, mode=mode, config={"text_every": every}).add_all("s")
+    (rows,) = tables(leaderboard([tmp_path]))["libero_object"]
+    assert {row["run"]: row["mode"] for row in rows} == {
+        "actions": "actions",
+        "isolated": "isolated, a text every 4 queries",
+        "unified": "unified, a text every query",
+        "shared": "shared",
+    }
+
+
 def test_baselines_stand_beside_policies_and_what_each_is_shown_is_said(tmp_path):
     RunBuilder.at(tmp_path / "a", policy_inputs={"prompt": "{language}"}).add_all("s")
     assert "What they are shown" not in leaderboard([tmp_path])

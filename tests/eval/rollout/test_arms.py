@@ -293,8 +293,51 @@ def test_one_model_serves_all_arms_with_the_same_actions_bit_for_bit():
     assert [tail.compiles_after_warm_up for _, tail in replies] == [0, 0, 0, 0]
 
 
+def test_an_arm_with_other_texts_than_the_first_is_served_as_if_it_were_alone():
+    often = RunConfig(policy="tiny", random_weights=True, language_tasks=("narration",), tokens_per_frame=12)
+    rarer = often.model_copy(update={"text_every": 2})
+    silent = often.model_copy(update={"mode": "actions", "tokens_per_frame": 5})
+    together = open_policies(resolve_policy(silent), [silent, rarer, often])
+    (alone,) = open_policies(resolve_policy(rarer), [rarer])
+    queries = [replies_to_two_queries(policy) for policy in (*together, alone)]
+    assert len({actions for actions, _, _ in queries}) == 1
+    works = [[[job.batch for job in reply.work] for reply in replies] for _, replies, _ in queries]
+    assert works == [[[], []], [[1], [1]], [[2], [2]], [[1], [1]]]
+    requested = [[len(reply.requested) for reply in replies] for _, replies, _ in queries]
+    assert requested == [[0, 0], [1, 0], [1, 1], [1, 0]]
+    assert [tail.compiles_after_warm_up for _, _, tail in queries[-1:]] == [0]
+    assert len({tail.compiles_after_warm_up for _, _, tail in queries[:-1]}) == 1
+
+
+def replies_to_two_queries(served):
+    suite, world = libero_object(), FakeWorld(image_size=64)
+    world.reset(init_id=0, seed=7, settle_steps=0)
+    policy = served.in_world(suite, world)
+    policy.reset(EpisodeKey(suite="libero_object", task_id=0, init_id=0, seed=7))
+    actions, replies = [], []
+    for _ in range(2):
+        actions.append(policy.act(world.observe()).tobytes())
+        replies.append(policy.settle())
+    return tuple(actions), replies, policy.finish()
+
+
 def test_what_was_asked_for_is_known_from_the_arms():
     asked = ASKED.model_copy(update={"against": "actions", "deadline_ms": 87.5})
     assert [arm.mode for arm in asked.arms()] == ["actions", "isolated", "unified"]
     assert ArmsConfig.of(asked.arms()).arms() == asked.arms()
     assert ArmsConfig.of([RunConfig()]).arms() == (RunConfig(),)
+
+
+def test_arms_in_another_world_are_played_task_by_task_and_others_share_the_simulator(tmp_path, stage):
+    first = ASKED.arms()[1].model_copy(update={"clock": "fixed:50,50"})
+    more_often = first.model_copy(update={"replan_steps": 2, "while_waiting": "hold"})
+    elsewhere = first.model_copy(update={"max_steps": 15})
+    runs = [new_run(tmp_path, config) for config in (first, more_often, elsewhere)]
+    evaluate(*runs)
+    folders = [RunFolder(path.parent) for path in sorted(tmp_path.glob("*/manifest.json"))]
+    assert [len(folder.episodes()) for folder in folders] == [4, 4, 4]
+    assert len(stage.worlds) == 2 * len(ASKED.task_ids)
+    tasks = [key.task_id for _, key in stage.turns]
+    assert tasks == sorted(tasks)
+    hashes = [manifest["protocol_hash"] for manifest in (folder.read_manifest() for folder in folders)]
+    assert len(set(hashes)) == 3

@@ -15,6 +15,7 @@ import pytest
 from configs.schema import RunConfig
 from eval.records.run_folders import Run
 from eval.records.schema import RunFolder
+from eval.records.sweep_folders import SweepFolder
 from eval.rollout.executors.serial import SERIAL
 from tests.eval.rollout.scaled import played, suite_file, timeless
 from tests.eval.rollout.worker_worlds import UnhurriedSuite
@@ -93,3 +94,38 @@ def test_workers_that_are_killed_are_replaced(tmp_path):
     while start(tmp_path, "--resume").wait() == 0:  # plays again what was hit twice, and was an error
         pass
     check_whole(tmp_path)
+
+
+def test_a_sweep_that_is_killed_and_resumed_equals_one_that_was_not(tmp_path):
+    rng = random.Random(7)
+    suite = suite_file(tmp_path, "fake", UnhurriedSuite)
+    command = [
+        *(sys.executable, "-m", "eval.sweep", "--suite", suite, "--init-ids", "0-3", "--policy", "noop"),
+        *("--mode", "actions", "--clock", "fixed:0,0", "fixed:100,200", "--replan-steps", "2", "5"),
+        *("--while-waiting", "continue", "hold", "--num-envs", "2"),
+    ]
+    once, again = (tmp_path / name for name in ("once", "again"))
+    assert subprocess.run([*command, "--output-dir", once], check=False).returncode == 0
+    resume: tuple[str, ...] = ()
+    for _ in range(KILLS):
+        run = subprocess.Popen([*command, "--output-dir", again, *resume])
+        while run.poll() is None and not list(again.glob("*/*/manifest.json")):
+            time.sleep(0.05)
+        time.sleep(rng.uniform(0, 4))
+        run.kill()
+        run.wait()
+        resume = ("--resume",)
+        if run.returncode == 0:
+            break
+    else:
+        assert subprocess.run([*command, "--output-dir", again, "--resume"], check=False).returncode == 0
+    (first,), (second,) = (list(map(SweepFolder, each.iterdir())) for each in (once, again))
+    assert [run.config for run in first.runs()] == [run.config for run in second.runs()]
+    assert [timeless(run) for run in first.runs()] == [timeless(run) for run in second.runs()]
+    assert [result_of(row) for row in first.read()["cells"]] == [
+        result_of(row) for row in second.read()["cells"]
+    ]
+
+
+def result_of(row: dict) -> dict:
+    return {name: value for name, value in row.items() if name not in ("run", "against")}

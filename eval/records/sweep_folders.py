@@ -1,0 +1,162 @@
+"""The folder of a sweep: what was asked for, what came of it, and a run for every cell."""
+
+import contextlib
+import dataclasses
+import datetime as dt
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+from configs.errors import UsageError
+from configs.load import check
+from configs.sweep import SweepConfig
+from eval.records.json_files import write_json
+from eval.records.reader import pass_over
+from eval.records.run_folders import Run, begun_in, drop_drafts
+from eval.records.schema import RunFolder
+
+_FILE = "sweep.json"
+_STATES = {
+    "running": "the sweep has not come to its end",
+    "errors": "the sweep has episodes that were errors",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class SweepFolder:
+    """The folder of a sweep: `sweep.json`, its plots, and the folders of its runs.
+
+    Attributes:
+        path: The folder.
+        file: The name of the record in it.
+    """
+
+    path: Path
+    file: str = _FILE
+
+    @classmethod
+    def at(cls, path: Path) -> Self:
+        """The sweep in a folder, or the one whose record lies in a file, whatever that is called."""
+        return cls(path.parent, path.name) if path.suffix == ".json" else cls(path)
+
+    @property
+    def record_path(self) -> Path:
+        """What was asked for and, once it is complete, what came of it."""
+        return self.path / self.file
+
+    def read(self) -> dict[str, Any]:
+        """The record as it was last written.
+
+        Raises:
+            UsageError: There is none, or it is no sweep's.
+        """
+        try:
+            record = json.loads(self.record_path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise UsageError(
+                f"{self.path} is not a sweep: cannot read {self.file}: {error.strerror}"
+            ) from None
+        except ValueError as error:
+            raise UsageError(f"{self.record_path}: not JSON: {error}") from None
+        if not isinstance(record, dict) or not {"asked", "status"} <= record.keys():
+            raise UsageError(f"{self.record_path}: no record of a sweep")
+        return record
+
+    def read_finished(self) -> dict[str, Any]:
+        """The record of a sweep of which every episode was played.
+
+        Raises:
+            UsageError: There is none, or episodes are left.
+        """
+        record = self.read()
+        if record["status"] != "complete":
+            raise UsageError(
+                f"{self.record_path}: {_STATES.get(record['status'], 'unknown')}; complete it with --resume"
+            )
+        return record
+
+    def asked(self) -> SweepConfig:
+        """What was asked for.
+
+        Raises:
+            UsageError: The record cannot be read, or is of another version.
+        """
+        return check(SweepConfig, self.read()["asked"], source=str(self.record_path))
+
+    def write(self, asked: SweepConfig, *, status: str, **results: Any) -> None:
+        """Replace the record, whole or not at all."""
+        content = {"sweep": self.path.name, "status": status, "asked": asked.model_dump(mode="json")}
+        write_json(self.record_path, {**content, **results})
+
+    def runs(self) -> tuple[Run, ...]:
+        """The runs of the cells, in their order; none if none has begun."""
+        return begun_in(self.path)
+
+    @contextlib.contextmanager
+    def claimed(self) -> Iterator[None]:
+        """Keep the folder to this process.
+
+        Raises:
+            UsageError: Another process is at it.
+        """
+        with RunFolder(self.path).claimed():
+            if not self.runs():
+                drop_drafts(self.path)
+            yield
+
+    def drop_unless_begun(self) -> None:
+        """Remove the folder, unless a run has begun in it."""
+        if not self.runs():
+            shutil.rmtree(self.path)
+
+
+def new_sweep(output_dir: Path, asked: SweepConfig) -> SweepFolder:
+    """A new folder for a sweep, with the record of what it was asked for."""
+    name = f"{dt.datetime.now().astimezone():%Y%m%d-%H%M%S}-sweep"
+    for number in range(1, 1000):
+        folder = SweepFolder(output_dir / (name if number == 1 else f"{name}-{number}"))
+        try:
+            folder.path.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        folder.write(asked, status="running")
+        return folder
+    raise UsageError(f"{output_dir} holds a thousand sweeps of this second; give --output-dir another")
+
+
+def find_unfinished_sweep(output_dir: Path, given: Mapping[str, Any]) -> SweepFolder:
+    """The newest unfinished sweep in a folder that agrees with every option given.
+
+    Raises:
+        UsageError: There is none.
+    """
+    complete = None
+    for path in sorted(output_dir.glob(f"*/{_FILE}"), reverse=True):
+        folder = SweepFolder(path.parent)
+        try:
+            status, asked = folder.read()["status"], folder.asked()
+        except UsageError as error:
+            pass_over(folder.path, error)
+            continue
+        if not _agrees(asked, given):
+            continue
+        if status != "complete":
+            return folder
+        complete = complete or folder
+    if complete is not None:
+        raise UsageError(
+            f"nothing to resume: {complete.path.name} is complete; start another without --resume"
+        )
+    raise UsageError(
+        f"nothing to resume: no unfinished sweep in {output_dir} has these options; start one without "
+        "--resume"
+    )
+
+
+def _agrees(asked: SweepConfig, given: Mapping[str, Any]) -> bool:
+    try:
+        return check(SweepConfig, {**asked.model_dump(), **given}, source="the command line") == asked
+    except UsageError:  # what is given goes with other sweeps, not with this one
+        return False

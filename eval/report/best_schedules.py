@@ -1,0 +1,73 @@
+"""Chooses the schedules of every mode from a finished sweep, to be measured on other episodes."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from configs.cli import spelt
+from configs.errors import UsageError
+from configs.sweep import AXES, CONDITIONS, GridConfig, SweepConfig
+from eval.records.sweep_folders import SweepFolder
+from eval.report.frontier import Row, group_by, speaks
+
+
+def measure_best(folder: SweepFolder, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What a sweep is asked for that measures the schedules which did best in another one.
+
+    Of two cells, the one that solved more did better, and of equals the one that was faster in the mean.
+    Under each condition these are the best cell of mode `actions`, and of any other mode all cells beside
+    which no other one said as much per second and did better, in the order of what they said.
+
+    Args:
+        folder: The other one.
+        given: The options on the command line, by their names in `SweepConfig`. They go before its own.
+
+    Raises:
+        UsageError: It is not complete, or the initial states to measure on are not named, or are among those
+            that the schedules are chosen on.
+    """
+    record, asked = folder.read_finished(), folder.asked()
+    _refuse_the_same_states(folder, asked, given)
+    groups = group_by(record["cells"], [*CONDITIONS, "mode"])
+    grids = [_grid(row["options"]) for group in groups for row in _best(group)]
+    whole = {**asked.model_dump(exclude={"batch_size"}), **given}  # that goes with the number of worlds
+    return {**whole, "grids": grids, "chosen_on": record["sweep"]}
+
+
+def _best(rows: Sequence[Row]) -> list[Row]:
+    """The cells of a mode that no other one beats in both tokens per second and merit, ascending in these."""
+    kept: list[Row] = []
+    for row in sorted(
+        rows, key=lambda row: (-(row["tokens_per_simulated_s"] or 0.0), *_negated(_merit(row)))
+    ):
+        if not kept or _merit(row) > _merit(kept[-1]):
+            kept.append(row)
+    return kept[::-1] if speaks(kept[0]) else [max(rows, key=_merit)]
+
+
+def _negated(merit: tuple[float, float]) -> tuple[float, float]:
+    return -merit[0], -merit[1]
+
+
+def _merit(row: Row) -> tuple[float, float]:
+    times = row["time_to_success_s"]
+    return row["pc_success"] or 0.0, -times["mean"] if times else 0.0
+
+
+def _grid(options: Mapping[str, Any]) -> dict[str, Any]:
+    grid = GridConfig(**{axis: [options[axis]] for axis in AXES if options.get(axis) is not None})
+    return grid.model_dump(exclude_none=True)
+
+
+def _refuse_the_same_states(folder: SweepFolder, asked: SweepConfig, given: Mapping[str, Any]) -> None:
+    wanted: Sequence[int] = given.get("init_ids", ())
+    if not wanted or not asked.init_ids:
+        raise UsageError(
+            f"--best-of {folder.path}: schedules are measured on other initial states than they are chosen "
+            "on; name both with --init-ids"
+        )
+    both = sorted(set(wanted) & set(asked.init_ids))
+    if both:
+        raise UsageError(
+            f"{spelt('init_ids', both[:3])}: the schedules of {folder.path.name} were chosen on "
+            f"{'these' if len(both) > 1 else 'it'}; measure them on others"
+        )

@@ -1,0 +1,75 @@
+"""How much a robot can say before acting suffers: the largest text rate that costs nothing measurable."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from configs.sweep import CONDITIONS
+from eval.metrics.noninferiority import Verdict
+
+Row = Mapping[str, Any]
+"""A cell's row of `sweep.json`."""
+
+GOOD_ENOUGH = (Verdict.SUPERIOR.value, Verdict.NON_INFERIOR.value)
+"""Verdicts under which nothing measurable is lost."""
+
+
+def find_frontier(rows: Sequence[Row], *, chosen: bool = False) -> list[dict[str, Any]]:
+    """For every mode and condition the largest text rate that is non-inferior to `actions`.
+
+    Rates are tested from the lowest on, and the first that is not shown to be non-inferior in success and in
+    time to success ends the search. The order is fixed beforehand, so that the chance to name a rate that is
+    too large stays that of one test (fixed-sequence procedure; Maurer, Hothorn and Lehmacher 1995).
+
+    Args:
+        rows: Of the cells.
+        chosen: Whether they were chosen on other episodes, and are in the order of their rates there. If not,
+            the cells of a mode must differ in `text_every` alone, or it has no frontier here: which schedule
+            is best cannot be learnt on the episodes that it is measured on.
+
+    Returns:
+        Per condition and mode: `options` of the condition and `mode`; `tokens_per_s`, tokens per simulated
+        second at that rate, 0 if none was shown; `cell`, the options that reach it, and their `run`; `rates`,
+        how many were tried; `ended_by`, what was not shown at the next rate: `success` or `time`, None if all
+        were.
+    """
+    found = []
+    for steps in group_by([row for row in rows if speaks(row)], [*CONDITIONS, "mode"]):
+        rates = [row["options"]["text_every"] for row in steps]
+        if all(row["success"] for row in steps) and (chosen or len(set(rates)) == len(rates)):
+            found.append(
+                _climb(steps if chosen else sorted(steps, key=lambda row: -row["options"]["text_every"]))
+            )
+    return found
+
+
+def speaks(row: Row) -> bool:
+    """Whether the cell has texts, at a rate that was asked for."""
+    options = row["options"]
+    return options["mode"] != "actions" and options["text_every"] is not None
+
+
+def group_by(rows: Sequence[Row], axes: Sequence[str]) -> list[list[Row]]:
+    """The rows that agree in some options, in order of first appearance."""
+    groups: dict[tuple[str, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(tuple(str(row["options"].get(axis)) for axis in axes), []).append(row)
+    return list(groups.values())
+
+
+def _climb(steps: Sequence[Row]) -> dict[str, Any]:
+    best, ended_by = None, None
+    for row in steps:
+        ended_by = next((by for by in ("success", "time") if row[by]["verdict"] not in GOOD_ENOUGH), None)
+        if ended_by is not None:
+            break
+        best = row
+    options = steps[0]["options"]
+    return {
+        "options": {axis: options.get(axis) for axis in (*CONDITIONS, "mode")},
+        "device": steps[0]["device"],
+        "tokens_per_s": best["tokens_per_simulated_s"] if best else 0.0,
+        "cell": best["options"] if best else None,
+        "run": best["run"] if best else None,
+        "rates": len(steps),
+        "ended_by": ended_by,
+    }

@@ -1,0 +1,113 @@
+"""A page of results from the records of finished sweeps: design, figures, tables, how to repeat it."""
+
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from configs.cli import counted
+from configs.load import load
+from configs.profile import ProfileConfig
+from eval.report.sweep_plots import draw_sweep
+from eval.report.sweep_table import JUDGED_NOTE, NOTE, frontier_lines, markdown_table
+
+Record = Mapping[str, Any]
+_NOTES = f"{NOTE} {JUDGED_NOTE}"
+
+_HEAD = """\
+# How late may a robot act, and how much may it say meanwhile?
+
+<!-- Written by python -m eval.results from records; edits are lost. -->
+
+Standing things forgive latency: a robot that holds still loses time, not the object. So every table has
+**success** and **time to success**, and what a mode costs is told as a frontier: how many tokens per second a
+robot can say without acting measurably worse.
+
+## Design
+
+- **Paired.** Every cell of a sweep plays the same episodes (task, initial state, seed), one cell after the
+  other before the next episode.
+- **Held equal.** All modes call the same compiled prefill and denoise programs on the same weights, with the
+  same noise for the same query of the same episode. They differ in when their actions and texts come.
+- **Time passes** in simulation while the policy computes: `fixed` latencies, or those of a device's profile
+  for the work that the engine really did ([clocks](clocks.md)).
+- **Verdicts** are non-inferiority tests in pairs against mode `actions`, with margins declared beforehand:
+  {margins} ([comparing](comparing.md)).
+- **Frontier.** Schedules (text rate, tokens per query, replan steps, waiting rule) are chosen on one block of
+  initial states and measured on another. Rates are tested from the lowest on; the first that is not shown to
+  be non-inferior ends the search.
+- **Limits.** One small policy, simulated scenes, and tasks that were made for standing things.
+
+In the tables: {notes}
+"""
+
+
+def write_page(records: Sequence[Record], page: Path) -> list[Path]:
+    """Write the page, and its figures beside it; returns what was written.
+
+    Args:
+        records: Of finished sweeps, as their `sweep.json` has them.
+        page: A Markdown file.
+    """
+    page.parent.mkdir(parents=True, exist_ok=True)
+    parts, written = [_HEAD.format(margins=_margins(records), notes=_NOTES), _profiles(records)], []
+    for number, record in enumerate(records, start=1):
+        figures = draw_sweep(record, page.parent, stem=f"{page.stem}_{number}")
+        parts.append(_section(record, [figure.name for figure in figures]))
+        written += figures
+    page.write_text("\n".join(parts), encoding="utf-8")
+    return [page, *written]
+
+
+def _section(record: Record, figures: Sequence[str]) -> str:
+    lines = [f"## {_heading(record)}", "", _say_episodes(record), ""]
+    if record["frontier"]:
+        lines += [*(f"- {line}" for line in frontier_lines(record)), ""]
+    lines += [f"![{_heading(record)}]({name})\n" for name in figures]
+    lines += [markdown_table(record), "", "```", _command(record), "```", ""]
+    return "\n".join(lines)
+
+
+def _heading(record: Record) -> str:
+    if record["frontier"]:
+        return "What can be said without acting measurably worse"
+    return "Modes" if "mode" in record["varied"] else "Success over latency"
+
+
+def _say_episodes(record: Record) -> str:
+    asked, cells = record["asked"], record["cells"]
+    states = asked["init_ids"]
+    where = f"initial states {states[0]} to {states[-1]}" if states else "stored initial states"
+    chosen = f" Schedules were chosen by `{asked['chosen_on']}`." if asked["chosen_on"] else ""
+    return (
+        f"{record['provenance']['policy']} on {', '.join(asked['suites'])}, {where}, assets "
+        f"{record['provenance']['assets']['name']}: {counted(len(cells), 'cell')} of "
+        f"{counted(max(row['n_episodes'] for row in cells), 'episode')}.{chosen}"
+    )
+
+
+def _command(record: Record) -> str:
+    """What was typed, without what is of that machine and that moment."""
+    words = [word for word in shlex.split(record["provenance"]["command"]) if word != "--resume"]
+    if "--output-dir" in words:
+        place = words.index("--output-dir")
+        del words[place : place + 2]
+    return shlex.join(words)
+
+
+def _margins(records: Sequence[Record]) -> str:
+    declared = [(record["asked"]["margin"], record["asked"]["time_margin"]) for record in records]
+    return "; ".join(
+        f"{points:g} points of success, {percent:g} % of time to success"
+        for points, percent in dict.fromkeys(declared)
+    )
+
+
+def _profiles(records: Iterable[Record]) -> str:
+    clocks = dict.fromkeys(row["options"]["clock"] for record in records for row in record["cells"])
+    names = [clock.removeprefix("profile:") for clock in clocks if clock.startswith("profile:")]
+    found = [load(ProfileConfig, name) for name in names]
+    if not found:
+        return ""
+    lines = [f"| {each.name} | {each.device} | {each.source} |" for each in found]
+    return "\n".join(["| profile | device | its numbers |", "|---|---|---|", *lines, ""])

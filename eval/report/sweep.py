@@ -1,0 +1,137 @@
+"""What came of a sweep, from the records of its runs alone: a row per cell, verdicts, and the frontier."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from configs.sweep import AXES, CONDITIONS, SCHEDULE, SweepConfig
+from eval.metrics.noninferiority import Verdict
+from eval.metrics.statistics import cluster_bootstrap_95
+from eval.metrics.success import Results, graded_only
+from eval.metrics.time_to_success import time_ratio
+from eval.records.reader import read_episodes, read_identity
+from eval.records.run_folders import Run
+from eval.records.schema import EpisodeResult
+from eval.report.comparison import Pair, outcomes_of
+from eval.report.comparison_verdict import Judgement, judge, judge_time
+from eval.report.frontier import find_frontier
+from eval.report.sweep_words import say_value
+
+_KEPT = (
+    "n_episodes",
+    "n_success",
+    "n_errors",
+    "pc_success",
+    "pc_success_ci95",
+    "time_to_success_s",
+    "mean_steps",
+    "query_hz",
+    "pc_held",
+    "charged_ms",
+    "staleness_ms",
+    "tokens_per_simulated_s",
+)
+_PROVENANCE = ("command", "policy", "weights_sha256", "assets", "git", "versions", "hardware")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Cell:
+    """A run of the sweep, with its results."""
+
+    run: Run
+    options: Mapping[str, Any]
+    results: Results
+    episodes: Sequence[EpisodeResult]
+
+    def shares(self, other: "_Cell", axes: Sequence[str]) -> bool:
+        return all(self.options.get(axis) == other.options.get(axis) for axis in axes)
+
+
+def summarize_sweep(asked: SweepConfig, runs: Sequence[Run], results: Sequence[Results]) -> dict[str, Any]:
+    """What `sweep.json` says beside what was asked for.
+
+    A cell is held against the one in mode `actions` under the same conditions: that with the same schedule,
+    or the only one there is.
+
+    Args:
+        asked: The sweep.
+        runs: Of its cells, with all their episodes.
+        results: What their `results.json` hold.
+
+    Returns:
+        `cells`, each with its options, its results, and its verdicts; `varied`, the options in which they
+        differ; `frontier`; and where the records are from.
+    """
+    cells = [_cell(run, of) for run, of in zip(runs, results, strict=True)]
+    rows = [_row(cell, _reference(cell, cells), asked) for cell in cells]
+    said = {axis: {say_value(axis, cell.options) for cell in cells} - {""} for axis in AXES}
+    manifest = runs[0].folder.read_manifest()
+    return {
+        "varied": [axis for axis, values in said.items() if len(values) > 1],
+        "cells": rows,
+        "frontier": find_frontier(rows, chosen=asked.chosen_on is not None),
+        "provenance": {part: manifest.get(part) for part in _PROVENANCE},
+        "finished": manifest.get("finished"),
+    }
+
+
+def _cell(run: Run, results: Results) -> _Cell:
+    options = {axis: getattr(run.config, axis) for axis in AXES}
+    return _Cell(run=run, options=options, results=results, episodes=list(read_episodes(run.folder).values()))
+
+
+def _reference(cell: _Cell, cells: Sequence[_Cell]) -> _Cell | None:
+    under = [each for each in cells if each.options["mode"] == "actions" and each.shares(cell, CONDITIONS)]
+    alike = [each for each in under if each.shares(cell, [a for a in SCHEDULE if a != "tokens_per_frame"])]
+    if cell in under:
+        return None
+    return alike[0] if alike else under[0] if len(under) == 1 else None
+
+
+def _row(cell: _Cell, reference: _Cell | None, asked: SweepConfig) -> dict[str, Any]:
+    overall = cell.results["overall"]
+    seconds = [episode.success_s for episode in cell.episodes if episode.success_s is not None]
+    interval = cluster_bootstrap_95(np.mean, np.array(seconds), method="percentile") if seconds else None
+    return {
+        "run": cell.run.folder.run_id,
+        "options": dict(cell.options),
+        "device": read_identity(cell.run.folder).clock_device,
+        **{name: overall[name] for name in _KEPT},
+        "time_to_success_ci95": None if interval is None else [interval.low, interval.high],
+        **_verdicts(cell, reference, asked),
+    }
+
+
+def _verdicts(cell: _Cell, reference: _Cell | None, asked: SweepConfig) -> dict[str, Any]:
+    if reference is None:
+        return {"against": None, "success": None, "time": None}
+    pairs = _pairs(reference.episodes, cell.episodes)
+    outcomes, times = outcomes_of(pairs), time_ratio([pair for pair in pairs if len(graded_only(pair)) == 2])
+    names = {"a": "actions", "b": cell.options["mode"]}
+    success, time = judge(outcomes, asked.margin, **names), judge_time(times, asked.time_margin, **names)
+    interval = outcomes.difference_ci95
+    return {
+        "against": reference.run.folder.run_id,
+        "success": {
+            "verdict": success.verdict.value,
+            "difference": outcomes.difference,
+            "ci95": None if interval is None else [interval.low, interval.high],
+            "episodes_needed": success.episodes_needed,
+        },
+        "time": {
+            "verdict": _verdict(time),
+            "ratio": None if times is None else times.ratio,
+            "ci95": None if times is None or times.ci95 is None else [times.ci95.low, times.ci95.high],
+        },
+    }
+
+
+def _verdict(judgement: Judgement | None) -> str:
+    return Verdict.INCONCLUSIVE.value if judgement is None else judgement.verdict.value
+
+
+def _pairs(a: Sequence[EpisodeResult], b: Sequence[EpisodeResult]) -> list[Pair]:
+    others = {episode.key: episode for episode in b}
+    return [(episode, others[episode.key]) for episode in a if episode.key in others]

@@ -1,0 +1,205 @@
+"""The figures of a sweep: success over latency, success of each cell, and success over text rate."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from configs.sweep import CONDITIONS
+from eval.report.figures import COLOURS, OTHER_COLOURS, STYLE, new_figure
+from eval.report.frontier import GOOD_ENOUGH, Row, group_by, speaks
+from eval.report.sweep_words import say_cell, say_condition
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_LEAST_LATENCIES = 3
+"""Fewer make no curve."""
+_STYLES = ("-", "--", ":", "-.")
+_APART = 0.006
+"""Lines are drawn so far apart, as a share of the largest latency, that their intervals can be told apart."""
+_MOST_CELLS = 60
+"""More have no room in a figure."""
+
+Record = Mapping[str, Any]
+Value = Callable[[Row], tuple[float, float, float] | None]
+"""From a row to a number and the ends of its interval; None where it has none."""
+
+
+def draw_sweep(record: Record, folder: Path, *, stem: str = "sweep") -> list[Path]:
+    """Draw what a finished sweep has the cells for, as PNG files in a folder; returns what was written."""
+    import matplotlib as mpl
+
+    figures: Mapping[str, Callable[[Record], Figure | None]] = {
+        "latency": _latency_figure,
+        "cells": _cells_figure,
+        "frontier": _frontier_figure,
+    }
+    written = []
+    with mpl.rc_context(STYLE):
+        for name, draw in figures.items():
+            figure = draw(record)
+            if figure is not None:
+                written.append(folder / f"{stem}_{name}.png")
+                figure.savefig(written[-1], bbox_inches="tight")
+    return written
+
+
+def _latency_figure(record: Record) -> "Figure | None":
+    """A line for every combination of options but the clock."""
+    others = [axis for axis in record["varied"] if axis != "clock"]
+    groups = group_by(record["cells"], others)
+    lines = [
+        sorted(line, key=_latency) for line in groups if len(set(map(_latency, line))) >= _LEAST_LATENCIES
+    ]
+    if not lines:
+        return None
+    figure = new_figure(7.6, 6.4)
+    above, below = figure.subplots(2, 1, sharex=True)
+    modes = {line[0]["options"]["mode"] for line in lines}
+    for place, line in enumerate(lines):
+        label = _say_line(line[0], record["varied"], with_mode=len(modes) > 1)
+        many = len(modes) == len(lines) > 1
+        colour = COLOURS[line[0]["options"]["mode"]] if many else OTHER_COLOURS[place % len(OTHER_COLOURS)]
+        style = {"label": label, "color": colour, "linestyle": _STYLES[place % len(_STYLES)]}
+        apart = _APART * (place - (len(lines) - 1) / 2) * max(map(_latency, line))
+        for panel, value in ((above, _success), (below, _seconds)):
+            _line(panel, line, value, x=lambda row, apart=apart: _latency(row) + apart, **style)
+    above.set_ylabel("episodes solved (%)")
+    above.set_ylim(-2, 102)
+    above.legend(frameon=False)
+    below.set_ylabel("mean time to success (s)")
+    below.set_ylim(bottom=0)
+    below.set_xlabel("milliseconds until the actions come")
+    _title(figure, "Success over latency", record)
+    return figure
+
+
+def _cells_figure(record: Record) -> "Figure | None":
+    """A panel for every condition, a row for every cell in it."""
+    panels = group_by(record["cells"], CONDITIONS)
+    if "mode" not in record["varied"] or len(record["cells"]) > _MOST_CELLS:
+        return None
+    heights = [0.3 * len(rows) + 0.7 for rows in panels]
+    figure = new_figure(9.2, sum(heights) + 0.9)
+    axes = figure.subplots(len(panels), 2, squeeze=False, sharex="col", height_ratios=heights)
+    for (left, right), rows in zip(axes, panels, strict=True):
+        left.set_title(say_condition(rows[0]["options"], record["varied"]))
+        for place, row in enumerate(rows):
+            style = {"color": COLOURS[row["options"]["mode"]], "fmt": "o", "capsize": 2}
+            for panel, value in ((left, _success(row)), (right, _seconds(row))):
+                if value is not None:
+                    middle, low, high = value
+                    panel.errorbar(middle, place, xerr=[[middle - low], [high - middle]], **style)
+        left.set_yticks(range(len(rows)), [say_cell(row["options"], record["varied"]) for row in rows])
+        right.set_yticks([])
+        for panel in (left, right):
+            panel.set_ylim(len(rows) - 0.5, -0.5)
+            panel.grid(axis="x", color="#e4e4e4", linewidth=0.8)
+            panel.set_axisbelow(True)
+    left, right = axes[-1]
+    left.set_xlim(-2, 102)
+    right.set_xlim(left=0)
+    left.set_xlabel("episodes solved (%)")
+    right.set_xlabel("mean time to success (s)")
+    _title(figure, "Success and time to success", record)
+    return figure
+
+
+def _frontier_figure(record: Record) -> "Figure | None":
+    """A row for every condition: success and time over tokens per second; filled where nothing was lost."""
+    if not record["frontier"]:
+        return None
+    conditions = [rows for rows in group_by(record["cells"], CONDITIONS) if any(map(speaks, rows))]
+    figure = new_figure(10.4, 3.4 * len(conditions) + 0.6)
+    panels = figure.subplots(len(conditions), 2, squeeze=False, sharex=True)
+    for (left, right), rows in zip(panels, conditions, strict=True):
+        for panel, value in ((left, _success), (right, _seconds)):
+            for row in rows:
+                if row["options"]["mode"] == "actions" and (measured := value(row)) is not None:
+                    panel.axhspan(*measured[1:], color=COLOURS["actions"], alpha=0.18, linewidth=0)
+                    panel.axhline(measured[0], color=COLOURS["actions"], linewidth=1.2, label="actions")
+            for line in group_by([row for row in rows if speaks(row)], ["mode"]):
+                _rate_line(panel, line, value)
+        left.set_title(say_condition(rows[0]["options"], record["varied"]))
+        left.set_ylim(-2, 102)
+        left.set_ylabel("episodes solved (%)")
+        right.set_ylim(0, 1.1 * max([1.0, *(each[2] for row in rows if (each := _seconds(row)))]))
+        right.set_ylabel("mean time to success (s)")
+        left.legend(frameon=False, loc="lower left")
+    for panel in panels[-1]:
+        panel.set_xlim(left=0)
+        panel.set_xlabel("tokens per simulated second")
+    _title(figure, "What can be said: filled where acting is non-inferior to mode actions", record)
+    return figure
+
+
+def _rate_line(panel: "Axes", rows: Sequence[Row], value: Value) -> None:
+    mode = rows[0]["options"]["mode"]
+    line = sorted(rows, key=_rate)
+    _line(panel, line, value, x=_rate, label=mode, color=COLOURS[mode])
+    for row in line:
+        measured = value(row)
+        if measured is not None:
+            good = row["success"] and all(row[on]["verdict"] in GOOD_ENOUGH for on in ("success", "time"))
+            face = COLOURS[mode] if good else "white"
+            style = {"markersize": 8, "color": COLOURS[mode], "markerfacecolor": face, "zorder": 3}
+            panel.plot(_rate(row), measured[0], "o", **style)
+
+
+def _rate(row: Row) -> float:
+    return row["tokens_per_simulated_s"] or 0.0
+
+
+def _line(
+    panel: "Axes",
+    rows: Sequence[Row],
+    value: Value,
+    *,
+    x: Callable[[Row], float],
+    **style: Any,
+) -> None:
+    """The values of some rows with their intervals."""
+    found = [(x(row), *measured) for row in rows if (measured := value(row)) is not None]
+    if not found:
+        return
+    at, middle, low, high = zip(*found, strict=True)
+    below = [m - each for m, each in zip(middle, low, strict=True)]
+    above = [each - m for m, each in zip(middle, high, strict=True)]
+    panel.errorbar(
+        at, middle, yerr=[below, above], marker="o", markersize=5, capsize=2, linewidth=1.4, **style
+    )
+
+
+def _latency(row: Row) -> float:
+    charged: Mapping[str, float] = row["charged_ms"] or {}
+    return charged.get("actions", 0.0)
+
+
+def _success(row: Row) -> tuple[float, float, float] | None:
+    """The success rate and the ends of its interval, percent."""
+    return None if row["pc_success"] is None else (row["pc_success"], *row["pc_success_ci95"])
+
+
+def _seconds(row: Row) -> tuple[float, float, float] | None:
+    """The mean time to success and the ends of its interval."""
+    if row["time_to_success_s"] is None:
+        return None
+    mean = row["time_to_success_s"]["mean"]
+    return mean, *(row["time_to_success_ci95"] or (mean, mean))
+
+
+def _say_line(row: Row, varied: Sequence[str], *, with_mode: bool) -> str:
+    axes = [axis for axis in varied if axis != "clock"]
+    said = say_cell(row["options"], axes)
+    said = said if with_mode else said.removeprefix(row["options"]["mode"]).strip()
+    where = say_condition(row["options"], axes) if set(axes) & set(CONDITIONS) else ""
+    return ", ".join(filter(None, (said, where))) or row["options"]["mode"]
+
+
+def _title(figure: "Figure", text: str, record: Record) -> None:
+    episodes = max(row["n_episodes"] for row in record["cells"])
+    policy = record["provenance"]["policy"]
+    figure.suptitle(
+        f"{text}\n{policy}, {episodes} episodes a cell, 95 % intervals", x=0.01, ha="left", fontsize=12
+    )

@@ -1,0 +1,137 @@
+"""The table of a sweep: a row per cell, then the frontier in words."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich import box
+from rich.table import Table
+
+from configs.cli import counted
+from configs.sweep import CONDITIONS
+from eval.metrics.noninferiority import Verdict
+from eval.report.frontier import Row, group_by
+from eval.report.sweep_words import HEADINGS, say_cell, say_condition, say_value
+
+SIGNS = {
+    Verdict.SUPERIOR.value: "+",
+    Verdict.NON_INFERIOR.value: "=",
+    Verdict.INFERIOR.value: "−",
+    Verdict.INCONCLUSIVE.value: "?",
+    Verdict.TOO_MANY_ERRORS.value: "err",
+}
+_NUMBERS = ("solved", "s", "actions", "busy", "held")
+_RATE = "tok/s"
+_VERDICTS = ("succ.", "time")
+NOTE = (
+    "solved: episodes. s: mean simulated seconds to success. actions, busy: milliseconds that the clock "
+    "charges until the actions come and until the next query can start, mean. tok/s: tokens decoded per "
+    "simulated second. held: control steps in which the robot is held still."
+)
+JUDGED_NOTE = (
+    "succ., time: verdicts on success and time to success beside mode actions; + superior, "
+    "= non-inferior, − inferior, ? inconclusive."
+)
+
+
+def sweep_table(record: Mapping[str, Any]) -> Table:
+    """The cells of a finished sweep, a section per condition."""
+    rows, axes = record["cells"], columns_of(record)
+    judged = any(row["success"] for row in rows)
+    told = numbers_in(record)
+    table = Table(title=_title(record), title_justify="left", box=box.SIMPLE_HEAD, padding=0)
+    for axis in axes:
+        table.add_column(HEADINGS.get(axis, axis), no_wrap=True)
+    for name in (*told, *(_VERDICTS if judged else ())):
+        table.add_column(name, justify="right", no_wrap=True)
+    for group in group_by(rows, CONDITIONS):
+        if not set(axes) & set(CONDITIONS):
+            table.add_row(f"[bold]{say_condition(group[0]['options'], record['varied'])}")
+        for row in group:
+            options = [say_value(axis, row["options"]) for axis in axes]
+            table.add_row(*options, *_cells(told, row), *(verdicts_of(row) if judged else ()))
+        table.add_section()
+    return table
+
+
+def columns_of(record: Mapping[str, Any]) -> list[str]:
+    """The options that have a column: those that vary; conditions only where they tell most rows apart."""
+    varied, rows = record["varied"], record["cells"]
+    apart = 2 * len(group_by(rows, CONDITIONS)) > len(rows)
+    return [axis for axis in varied if apart or axis not in CONDITIONS] or ["mode"]
+
+
+def numbers_in(record: Mapping[str, Any]) -> list[str]:
+    """The headings of the numbers; that of texts only where there are some."""
+    speaks = any(row["tokens_per_simulated_s"] for row in record["cells"])
+    return [*_NUMBERS, *([_RATE] if speaks else [])]
+
+
+def _cells(headings: Sequence[str], row: Row) -> list[str]:
+    times, charged = row["time_to_success_s"], row["charged_ms"] or {}
+    said = {
+        "solved": f"{row['n_success']}/{row['n_episodes']}",
+        "s": _number(times and times["mean"], 1),
+        "actions": _number(charged.get("actions"), 0),
+        "busy": _number(charged.get("busy"), 0),
+        "held": f"{_number(row['pc_held'], 0)} %",
+        _RATE: _number(row["tokens_per_simulated_s"], 1),
+    }
+    return [said[heading] for heading in headings]
+
+
+def _title(record: Mapping[str, Any]) -> str:
+    rows, policy = record["cells"], record["provenance"]["policy"]
+    mode = "" if "mode" in record["varied"] else f", mode {rows[0]['options']['mode']}"
+    return f"{policy}{mode}: {counted(len(rows), 'cell')}, {counted(_episodes(rows), 'episode')} each"
+
+
+def _episodes(rows: Sequence[Row]) -> int:
+    return max(row["n_episodes"] + row["n_errors"] for row in rows)
+
+
+def verdicts_of(row: Row) -> list[str]:
+    """The signs of a row's verdicts on success and on time."""
+    return ["" if row[on] is None else SIGNS[row[on]["verdict"]] for on in ("success", "time")]
+
+
+def frontier_lines(record: Mapping[str, Any]) -> list[str]:
+    """For every mode and condition, how much can be said without acting measurably worse."""
+    return [_say_frontier(found, record) for found in record["frontier"]]
+
+
+def _say_frontier(found: Mapping[str, Any], record: Mapping[str, Any]) -> str:
+    options, varied = found["options"], record["varied"]
+    where = f"{say_condition(options, varied)}, {options['mode']}"
+    open_in = "time to success" if found["ended_by"] == "time" else "success"
+    if found["cell"] is None:
+        least = "the lowest of " if found["rates"] > 1 else ""
+        return (
+            f"{where}: non-inferiority in {open_in} is not shown at {least}{counted(found['rates'], 'rate')}."
+        )
+    how = say_cell(found["cell"], varied).removeprefix(options["mode"]).strip()
+    said = f"{where}: {found['tokens_per_s']:.1f} tokens/s" + (f" ({how})" if how else "")
+    if found["ended_by"] is None:
+        return f"{said}, the largest rate tried."
+    return f"{said}; at the next rate non-inferiority in {open_in} is not shown."
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "–" if value is None else f"{value:.{digits}f}"
+
+
+def markdown_table(record: Mapping[str, Any]) -> str:
+    """The same in Markdown."""
+    axes = [*(axis for axis in CONDITIONS if axis in record["varied"]), *columns_of(record)]
+    axes = list(dict.fromkeys(axes))
+    told = numbers_in(record)
+    judged = any(row["success"] for row in record["cells"])
+    heads = [*(HEADINGS.get(axis, axis) for axis in axes), *told, *(_VERDICTS if judged else ())]
+    lines = [_line(heads), _line(["---"] * len(heads))]
+    for row in record["cells"]:
+        cells = [say_value(axis, row["options"]) for axis in axes]
+        lines.append(_line([*cells, *_cells(told, row), *(verdicts_of(row) if judged else ())]))
+    return "\n".join(lines)
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"

@@ -1,0 +1,42 @@
+"""How tables and figures call the cells of a sweep: by the options in which they differ."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from configs.sweep import CONDITIONS
+
+HEADINGS = {
+    "clock": "clock",
+    "mode": "mode",
+    "text_every": "every",
+    "tokens_per_frame": "k",
+    "replan_steps": "replan",
+    "while_waiting": "waiting",
+}
+"""What the column of an axis is called; another axis has its own name."""
+
+
+def say_value(axis: str, options: Mapping[str, Any]) -> str:
+    """The value of an option in a cell; empty where the cell does not heed it."""
+    value, mode = options.get(axis), options["mode"]
+    idle = (axis == "tokens_per_frame" and mode != "unified") or (axis == "text_every" and mode == "actions")
+    return "" if idle else str("default" if value is None else value).removeprefix("profile:")
+
+
+def say_condition(options: Mapping[str, Any], varied: Sequence[str]) -> str:
+    """The device, and whatever else is given rather than chosen, as far as it varies."""
+    told = [axis for axis in CONDITIONS if axis in varied] or list(CONDITIONS[:1])
+    return ", ".join(filter(None, (say_value(axis, options) for axis in told)))
+
+
+def say_cell(options: Mapping[str, Any], varied: Sequence[str]) -> str:
+    """What is not its condition: the mode, then what else varies, such as `unified k=1 every 4`."""
+    parts = [str(options["mode"])]
+    for axis in varied:
+        said = say_value(axis, options)
+        if axis in (*CONDITIONS, "mode") or not said:
+            continue
+        joint = "=" if axis == "tokens_per_frame" else " "
+        named = axis in ("tokens_per_frame", "text_every", "replan_steps")
+        parts.append(f"{HEADINGS[axis]}{joint}{said}" if named else said)
+    return " ".join(parts)

@@ -1,0 +1,81 @@
+"""Plays a sweep, from the beginning or from where it was interrupted, and tells what came of it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console as RichConsole
+
+from configs.errors import UsageError
+from eval.metrics.success import Results
+from eval.records.run_folders import new_run
+from eval.records.sweep_folders import SweepFolder
+from eval.report.sweep import summarize_sweep
+from eval.report.sweep_console import SweepConsole
+from eval.report.sweep_plots import draw_sweep
+from eval.report.sweep_table import JUDGED_NOTE, NOTE, frontier_lines, sweep_table
+from eval.rollout.evaluation import exit_code, run_evaluation
+from eval.rollout.executors.played import Executor
+from eval.rollout.executors.serial import SERIAL
+from eval.rollout.grid import cells_of
+from eval.rollout.monitor import MAX_ERRORS
+
+
+def run_sweep(folder: SweepFolder, *, executor: Executor = SERIAL, max_errors: int = MAX_ERRORS) -> int:
+    """Play what is left of a sweep, write what came of it, and print it.
+
+    Args:
+        folder: The sweep, which has been asked for.
+        executor: Plays the episodes.
+        max_errors: The sweep stops when so many episodes in a row were errors.
+
+    Returns:
+        The exit code of the evaluation.
+
+    Raises:
+        UsageError: As `run_evaluation`; a new sweep that is refused before its first episode leaves nothing.
+        KeyboardInterrupt: After what was done is safe on disk.
+    """
+    asked = folder.asked()
+    with folder.claimed():
+        runs = folder.runs() or tuple(new_run(folder.path, cell) for cell in cells_of(asked))
+        try:
+            results = run_evaluation(*runs, monitor=SweepConsole, max_errors=max_errors, executor=executor)
+        except UsageError:
+            folder.drop_unless_begun()
+            raise
+        show_sweep(folder, conclude(folder, results))
+    return exit_code(results)
+
+
+def conclude(folder: SweepFolder, results: Sequence[Results]) -> dict[str, Any]:
+    """Write `sweep.json` and the figures of a sweep whose episodes have all been played.
+
+    Args:
+        folder: The sweep.
+        results: What the `results.json` of its runs hold, in their order.
+
+    Returns:
+        The record.
+    """
+    failed = any(each["overall"]["n_errors"] for each in results)
+    asked = folder.asked()
+    summary = summarize_sweep(asked, folder.runs(), results)
+    folder.write(asked, status="errors" if failed else "complete", **summary)
+    record = folder.read()
+    draw_sweep(record, folder.path)
+    return record
+
+
+def show_sweep(folder: SweepFolder, record: Mapping[str, Any]) -> None:
+    """Print the table of a finished sweep, its frontier, and where everything is."""
+    rich = RichConsole(highlight=False)
+    rich.print(sweep_table(record))
+    judged = any(row["success"] for row in record["cells"])
+    for note in (NOTE, *((JUDGED_NOTE,) if judged else ())):
+        rich.print(note, style="dim", markup=False)
+    for line in frontier_lines(record):
+        rich.print(line, markup=False)
+    if record["status"] == "errors":
+        rich.print("The same command with --resume plays the episodes again that were errors.")
+    for path in (folder.record_path, *sorted(folder.path.glob("*.png"))):
+        rich.print(str(path), soft_wrap=True, markup=False)

@@ -1,0 +1,90 @@
+"""The page of results has what the records say, and no figure of its own."""
+
+import json
+import re
+
+import pytest
+
+from configs.errors import UsageError
+from eval import results
+from eval.records.sweep_folders import SweepFolder
+from eval.report.results_page import write_page
+from tests.eval.report.test_frontier import ACTIONS, row
+
+
+def whole_row(each):
+    return {
+        "n_episodes": 8,
+        "n_errors": 0,
+        "n_success": 6,
+        "pc_success": 75.0,
+        "pc_success_ci95": [41.0, 93.0],
+        "time_to_success_s": {"mean": 4.5, "median": 4.0, "n": 6},
+        "time_to_success_ci95": [4.0, 5.0],
+        "charged_ms": {"actions": 52.0, "busy": 96.0},
+        "pc_held": 3.0,
+        **each,
+        "options": {"tokens_per_frame": 1, "replan_steps": 5, "while_waiting": "continue", **each["options"]},
+    }
+
+
+@pytest.fixture
+def record():
+    rows = [
+        whole_row(each | {"options": each["options"] | {"clock": "profile:jetson-thor"}})
+        for each in ({**ACTIONS, "tokens_per_simulated_s": 0.0}, row(4), row(1, time="inferior"))
+    ]
+    frontier = {
+        "options": {"clock": "profile:jetson-thor", "mode": "unified"},
+        "tokens_per_s": 10.0,
+        "cell": rows[1]["options"],
+        "rates": 2,
+        "ended_by": "time",
+    }
+    return {
+        "sweep": "20260101-000000-sweep",
+        "status": "complete",
+        "asked": {
+            "margin": 5.0,
+            "time_margin": 10.0,
+            "suites": ["libero_object"],
+            "init_ids": [3, 4],
+            "chosen_on": "another",
+        },
+        "varied": ["mode", "text_every"],
+        "cells": rows,
+        "frontier": [frontier],
+        "provenance": {
+            "policy": "tiny",
+            "assets": {"name": "standins"},
+            "command": "python -m eval.sweep --best-of runs/another --output-dir /tmp/x --resume",
+        },
+    }
+
+
+def test_the_page_has_the_design_the_figures_the_table_and_the_command(record, tmp_path):
+    page, *figures = write_page([record], tmp_path / "docs" / "results.md")
+    text = page.read_text()
+    assert "5 points of success, 10 % of time to success" in text
+    assert "| jetson-thor | Jetson AGX Thor |" in text
+    assert "- jetson-thor, unified: 10.0 tokens/s (every 4); at the next rate non-inferiority in" in text
+    assert "| unified | 4 | 6/8 | 4.5 | 52 | 96 | 3 % | 10.0 | = | = |" in text
+    assert "| unified | 1 | 6/8 | 4.5 | 52 | 96 | 3 % | 40.0 | = | − |" in text
+    assert "\npython -m eval.sweep --best-of runs/another\n" in text
+    assert sorted(re.findall(r"!\[[^]]*]\(([^)]*)\)", text)) == sorted(figure.name for figure in figures)
+    assert all(figure.stat().st_size > 10_000 for figure in figures)
+    assert len(figures) == 2
+
+
+def test_a_kept_record_is_as_good_as_the_folder(record, tmp_path, capsys):
+    file = tmp_path / "kept.json"
+    file.write_text(json.dumps(record))
+    results.main(file)
+    assert "jetson-thor, unified: 10.0 tokens/s" in " ".join(capsys.readouterr().out.split())
+
+
+def test_an_unfinished_sweep_is_no_result(record, tmp_path):
+    file = tmp_path / "kept.json"
+    file.write_text(json.dumps({**record, "status": "running"}))
+    with pytest.raises(UsageError, match="has not come to its end"):
+        SweepFolder.at(file).read_finished()

@@ -1,0 +1,189 @@
+"""A sweep on worlds without physics: its record, what is held against what, resuming, and the second one."""
+
+import json
+import re
+import shutil
+
+import pytest
+
+from configs.errors import UsageError
+from configs.sweep import GridConfig, SweepConfig
+from eval.records.sweep_folders import SweepFolder, find_unfinished_sweep, new_sweep
+from eval.report.best_schedules import measure_best
+from eval.report.sweeping import run_sweep, show_sweep
+from eval.rollout import evaluation
+from tests.eval.doubles import FakePolicy, opened, without_physics
+
+GRID = {
+    "clock": ["fixed:50,50", "fixed:50,200"],
+    "mode": ["actions", "isolated"],
+    "text_every": [1, 2],
+    "while_waiting": ["continue", "hold"],
+}
+ASKED = SweepConfig(
+    suites=("libero_object",),
+    task_ids=(0,),
+    init_ids=(0, 1),
+    max_steps=20,
+    video="none",
+    language_tasks=("narration",),
+    grids=[GRID],
+)
+CELLS = 2 * (2 + 4)
+SMALL = ASKED.model_copy(update={"grids": (GridConfig(clock=["fixed:50,50"], mode=["actions", "isolated"]),)})
+
+
+def timeless(folder: SweepFolder) -> list[dict]:
+    """The record without names and times of day, and without what this machine took."""
+    names = {row["run"]: f"run {place}" for place, row in enumerate(folder.read()["cells"])}
+    cells = json.dumps(folder.read()["cells"])
+    for name, other in sorted(names.items(), key=lambda pair: -len(pair[0])):
+        cells = cells.replace(f'"{name}"', f'"{other}"')
+    return json.loads(cells)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> SweepFolder:
+    folder = new_sweep(tmp_path_factory.mktemp("whole"), ASKED)
+    with pytest.MonkeyPatch.context() as patch:
+        without_physics(patch)
+        fake = FakePolicy()
+        patch.setattr(evaluation, "open_policies", lambda _, variants, **__: [opened(fake) for _ in variants])
+        assert run_sweep(folder) == 0
+    assert len(fake.episodes) == CELLS * 2
+    return folder
+
+
+@pytest.fixture
+def finished(whole, tmp_path) -> SweepFolder:
+    """A copy, to be spoilt."""
+    return SweepFolder(shutil.copytree(whole.path, tmp_path / "finished" / whole.path.name))
+
+
+def test_a_sweep_leaves_a_row_for_every_cell_and_figures(whole):
+    record = whole.read()
+    assert (record["status"], len(record["cells"])) == ("complete", CELLS)
+    assert record["varied"] == ["clock", "mode", "text_every", "while_waiting"]
+    assert {row["charged_ms"]["busy"] for row in record["cells"]} == {50.0, 200.0}
+    assert (whole.path / "sweep_cells.png").stat().st_size > 10_000
+
+
+def test_the_table_fits_eighty_columns(whole, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    show_sweep(whole, whole.read())
+    printed = capsys.readouterr().out
+    table = [line for line in printed.splitlines() if re.match(r" \w+ .*\d/2 ", line)]
+    assert len(table) == CELLS
+    assert max(map(len, table)) <= 80
+    assert "fixed:50,200" in printed
+    assert "succ., time: verdicts on success and time to success beside mode actions" in " ".join(
+        printed.split()
+    )
+
+
+def test_a_cell_is_held_against_actions_with_the_same_schedule_under_the_same_clock(whole):
+    rows = {row["run"]: row for row in whole.read()["cells"]}
+    for row in rows.values():
+        if row["options"]["mode"] == "actions":
+            assert row["against"] is row["success"] is row["time"] is None
+        else:
+            other = rows[row["against"]]["options"]
+            assert other["mode"] == "actions"
+            assert [other[axis] for axis in ("clock", "while_waiting")] == [
+                row["options"][axis] for axis in ("clock", "while_waiting")
+            ]
+            assert row["success"]["difference"] == 0
+
+
+def test_interrupted_and_resumed_it_equals_one_that_was_not(tmp_path, policy):
+    uninterrupted, folder = new_sweep(tmp_path / "once", SMALL), new_sweep(tmp_path / "again", SMALL)
+    run_sweep(uninterrupted)
+    policy.interrupted_at = policy.queries + 4
+    with pytest.raises(KeyboardInterrupt):
+        run_sweep(folder)
+    assert folder.read()["status"] == "running"
+    played = len(policy.episodes)
+    found = find_unfinished_sweep(tmp_path / "again", {"max_steps": 20})
+    assert found == folder
+    run_sweep(found)
+    assert len(policy.episodes) - played == 2
+    assert timeless(folder) == timeless(uninterrupted)
+    with pytest.raises(UsageError, match="is complete; start another without --resume"):
+        find_unfinished_sweep(tmp_path / "again", {})
+    with pytest.raises(UsageError, match="no unfinished sweep in"):
+        find_unfinished_sweep(tmp_path / "again", {"max_steps": 21})
+
+
+def test_a_kill_before_the_first_run_began_leaves_a_sweep_that_resume_begins(tmp_path, policy):
+    folder = new_sweep(tmp_path, SMALL)
+    (folder.path / ".20260101-000000-tiny-actions.partial").mkdir()
+    run_sweep(find_unfinished_sweep(tmp_path, {}))
+    assert folder.read()["status"] == "complete"
+    assert not list(folder.path.glob(".*.partial"))
+
+
+def test_what_is_refused_before_the_first_episode_leaves_no_folder(tmp_path, policy):
+    asked = SMALL.model_copy(update={"task_ids": (77,)})
+    with pytest.raises(UsageError, match="has no task 77"):
+        run_sweep(new_sweep(tmp_path, asked))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_errors_are_played_again(tmp_path, policy):
+    policy.fails_at = 0
+    folder = new_sweep(tmp_path, SMALL)
+    assert run_sweep(folder, max_errors=1000) == 1
+    assert folder.read()["status"] == "errors"
+    policy.fails_at = None
+    assert run_sweep(find_unfinished_sweep(tmp_path, {})) == 0
+    assert folder.read()["status"] == "complete"
+
+
+def test_the_best_schedules_are_measured_on_other_states_and_have_a_frontier(whole, tmp_path, policy, capsys):
+    assert whole.read()["frontier"] == []
+    asked = SweepConfig(**measure_best(whole, {"init_ids": (2, 3, 4)}))
+    assert asked.chosen_on == whole.path.name
+    folder = new_sweep(tmp_path / "second", asked)
+    again = measure_best(whole, {"init_ids": (2, 3, 4), "max_steps": 20})
+    assert find_unfinished_sweep(tmp_path / "second", again) == folder
+    run_sweep(folder)
+    record = folder.read()
+    assert {row["options"]["clock"] for row in record["cells"]} == set(GRID["clock"])
+    assert record["asked"]["init_ids"] == [2, 3, 4]
+    assert [found["options"]["clock"] for found in record["frontier"]] == GRID["clock"]
+    assert {found["ended_by"] for found in record["frontier"]} == {"success"}, "three episodes show nothing"
+    assert (folder.path / "sweep_frontier.png").stat().st_size > 10_000
+    assert "non-inferiority in success is not shown at" in " ".join(capsys.readouterr().out.split())
+
+
+def test_what_is_measured_is_what_no_other_cell_beats_in_tokens_and_in_merit(finished):
+    record = finished.read()
+    for row in record["cells"]:
+        options = row["options"]
+        waits = options["while_waiting"] == "hold"
+        row["tokens_per_simulated_s"] = 0.0 if options["mode"] == "actions" else 20.0 / options["text_every"]
+        row["tokens_per_simulated_s"] += waits  # as if that left more time to speak
+        row["pc_success"] = 90.0 if options["text_every"] == 1 and waits else 100.0
+        row["time_to_success_s"]["mean"] = 5.0 if waits else 4.0
+    finished.record_path.write_text(json.dumps(record))
+    grids = measure_best(finished, {"init_ids": (5,)})["grids"]
+    chosen = [(g["mode"][0], g.get("text_every", [None])[0], g["while_waiting"][0]) for g in grids]
+    of_a_clock = [("actions", None, "continue"), ("isolated", 1, "continue"), ("isolated", 1, "hold")]
+    assert chosen == of_a_clock * 2, (
+        "every second query is beaten in both; at every query each is best in one"
+    )
+
+
+@pytest.mark.parametrize(
+    ("init_ids", "message"), [((1, 7), "were chosen on it"), ((), "name both with --init-ids")]
+)
+def test_schedules_are_not_measured_where_they_were_chosen(whole, init_ids, message):
+    with pytest.raises(UsageError, match=message):
+        measure_best(whole, {"init_ids": init_ids})
+
+
+def test_schedules_are_not_chosen_from_a_sweep_that_is_unfinished(tmp_path):
+    with pytest.raises(UsageError, match="has not come to its end; complete it with --resume"):
+        measure_best(new_sweep(tmp_path, ASKED), {"init_ids": (5,)})
+    with pytest.raises(UsageError, match="is not a sweep: cannot read"):
+        measure_best(SweepFolder(tmp_path / "nowhere"), {"init_ids": (5,)})

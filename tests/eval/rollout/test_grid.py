@@ -1,0 +1,87 @@
+"""The cells of a sweep: every combination once, and what is equal by construction once."""
+
+import pytest
+
+from configs.errors import UsageError
+from configs.load import check, load, names
+from configs.sweep import SweepConfig
+from eval.rollout.grid import cells_of
+
+
+def cells(*grids, **shared):
+    return cells_of(check(SweepConfig, {**shared, "grids": list(grids)}, source="the test"))
+
+
+def test_a_grid_is_every_combination_of_its_values():
+    found = cells({"clock": ["fixed:0,0", "fixed:50,90"], "while_waiting": ["continue", "hold"]})
+    assert [(cell.clock, cell.while_waiting) for cell in found] == [
+        ("fixed:0,0", "continue"),
+        ("fixed:0,0", "hold"),
+        ("fixed:50,90", "continue"),
+        ("fixed:50,90", "hold"),
+    ]
+
+
+def test_cells_that_are_equal_by_construction_are_one():
+    found = cells(
+        {
+            "mode": ["actions", "isolated", "unified"],
+            "text_every": [1, 4],
+            "tokens_per_frame": [1, 5],
+        },
+        {"mode": ["actions"]},
+        clock="fixed:50",
+    )
+    said = [(cell.mode, cell.text_every, cell.tokens_per_frame) for cell in found]
+    assert said == [
+        ("actions", None, 5),
+        ("isolated", 1, 5),
+        ("isolated", 4, 5),
+        ("unified", 1, 1),
+        ("unified", 1, 5),
+        ("unified", 4, 1),
+        ("unified", 4, 5),
+    ]
+
+
+def test_on_a_paused_clock_nobody_waits():
+    found = cells({"clock": ["paused", "fixed:50"], "while_waiting": ["continue", "hold"]})
+    assert [(cell.clock, cell.while_waiting) for cell in found] == [
+        ("paused", "continue"),
+        ("fixed:50", "continue"),
+        ("fixed:50", "hold"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("grid", "parts"),
+    [
+        ({}, ["a sweep of one cell", "--clock", "--text-every"]),
+        ({"mode": ["actions"], "text_every": [1, 2]}, ["a sweep of one cell"]),
+        ({"clock": []}, ["clock is []"]),
+        ({"clock": ["fixed:50", "fixed:50"]}, ["`clock` names something twice"]),
+        ({"clock": ["fixed:50", "fixed:50,50"]}, ["'fixed:50' and 'fixed:50,50' are the same"]),
+        ({"clock": ["fixed:50", "fixt:50"]}, ["unknown clock 'fixt:50'", "did you mean 'fixed:A,B'"]),
+        ({"clock": ["profile:h200", "profile:h2000"]}, ["unknown profile 'h2000'", "'h200'"]),
+        ({"mode": ["unified", "unifed"]}, ["'unifed'", "did you mean 'unified'"]),
+        ({"clock": ["fixed:50"], "replan_steps": [5, "soon"]}, ["'soon'", "asap"]),
+        (
+            {"clock": ["fixed:50"], "text_every": [1, 0]},
+            ["--text-every 0", "text_every is 0", "greater than 0"],
+        ),
+        ({"clok": ["paused"]}, ["unknown key 'clok'", "did you mean 'clock'"]),
+        ({"text_every": list(range(1, 1002))}, ["more than 1000 cells"]),
+    ],
+)
+def test_a_grid_that_makes_no_sense_is_refused_in_one_line(grid, parts):
+    with pytest.raises(UsageError) as refused:
+        cells(grid)
+    for part in parts:
+        assert part in str(refused.value)
+
+
+@pytest.mark.parametrize("name", names(SweepConfig))
+def test_every_preset_has_cells_which_can_be_told_apart(name):
+    found = cells_of(load(SweepConfig, name))
+    assert len({cell.model_dump_json() for cell in found}) == len(found) > 1
+    assert any(cell.mode == "actions" for cell in found)

@@ -1,0 +1,87 @@
+"""`python -m eval.sweep`: options become grids, and bad input is one line, with nothing left behind."""
+
+import pytest
+
+from configs.cli import run_app
+from configs.sweep import GridConfig, SweepConfig
+from eval import sweep
+
+FAKE = ("--suite", "libero_object", "--init-ids", "0-1")
+
+
+def call(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as stopped:
+        run_app(sweep.app, arguments)
+    return stopped.value.code
+
+
+@pytest.fixture
+def asked(monkeypatch) -> list[SweepConfig]:
+    """What the command line would have played."""
+    found: list[SweepConfig] = []
+    monkeypatch.setattr(
+        "eval.report.sweeping.run_sweep", lambda folder, **how: found.append(folder.asked()) or 0
+    )
+    return found
+
+
+def test_options_with_several_values_are_a_grid(asked, tmp_path):
+    line = "--clock fixed:0,0 fixed:50,90 --profiles h200 --mode actions unified --text-every 1,4"
+    line += " --replan-steps 5 asap"
+    assert call(*FAKE, *line.split(), "--num-envs", "4", "--output-dir", str(tmp_path)) == 0
+    assert asked == [
+        SweepConfig(
+            suites=("libero_object",),
+            init_ids=(0, 1),
+            video="none",
+            batch_size=2,
+            grids=(
+                GridConfig(
+                    clock=("fixed:0,0", "fixed:50,90", "profile:h200"),
+                    mode=("actions", "unified"),
+                    text_every=(1, 4),
+                    replan_steps=(5, "asap"),
+                ),
+            ),
+        )
+    ]
+
+
+def test_an_option_replaces_what_a_preset_says_in_every_grid(asked, tmp_path):
+    call("--config", "modes", "--profiles", "h200", "--init-ids", "3", "--output-dir", str(tmp_path))
+    assert asked[0].init_ids == (3,)
+    assert [grid.clock for grid in asked[0].grids] == [("profile:h200",)] * 2
+    assert asked[0].grids[1].while_waiting == ("hold",)
+
+
+@pytest.mark.parametrize(
+    ("line", "parts"),
+    [
+        ("", ["a sweep of one cell", "--clock"]),
+        ("--clock fixed:0 fixt:50", ["unknown clock 'fixt:50'", "did you mean 'fixed:A,B'"]),
+        ("--clock fixed:0 fixed:0,0", ["'fixed:0' and 'fixed:0,0' are the same"]),
+        ("--clock fixed:0 fixed:0", ["names something twice"]),
+        ("--profiles h200 h20", ["unknown profile 'h20'", "did you mean 'h200'"]),
+        ("--mode actions unifed", ["'unifed'", "did you mean 'unified'"]),
+        ("--clock fixed:0 --replan-steps 5 soon", ["'soon'", "asap"]),
+        ("--clock fixed:0 --text-every 0 1", ["text_every is 0"]),
+        ("--text-every 1 2 --mode isolated --clock fixed:0", ["noop says nothing"]),
+        (
+            "--clock measured fixed:0 --num-envs 2",
+            ["--clock measured measures what one robot's queries take"],
+        ),
+        ("--best-of nowhere", ["nowhere is not a sweep"]),
+        ("--best-of nowhere --mode actions unified", ["leave out --config and what varies"]),
+        ("--clock fixed:0 fixed:9 --resume", ["nothing to resume"]),
+        ("--motoin none", ["unknown option '--motoin'"]),
+    ],
+)
+def test_bad_input_is_one_line_and_leaves_nothing(line, parts, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert call(*FAKE, "--policy", "noop", *line.split()) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("error: ")
+    assert said.count("\n") == 1
+    for part in parts:
+        assert part in said
+    assert not list(tmp_path.glob("runs/*"))
