@@ -22,12 +22,13 @@ from eval.records.json_files import write_json
 from eval.records.protocol import describe_suite, policy_inputs, protocol_hash, say_inputs, suite_hash
 from eval.records.run_folders import Run, begin, claimed, policy_name
 from eval.records.schema import Outcome
-from eval.rollout.clock import Clock, PausedClock, ProfileClock, find_clock
+from eval.rollout.clock import Clock, PausedClock, ProfileClock
+from eval.rollout.clock_choice import find_clock
 from eval.rollout.executors.played import Executor, Play, Playable
 from eval.rollout.executors.serial import SERIAL
 from eval.rollout.interrupts import Interrupts
 from eval.rollout.monitor import MAX_ERRORS, Monitor, MonitorFactory, RepeatedErrorsError, Watch
-from eval.rollout.plan import EpisodePlan, check_playable, make_plan
+from eval.rollout.plan import EpisodePlan, check_overlap, check_playable, make_plan
 from sim_envs.blas import KERNELS, pin_kernels
 
 NOTHING_GRADED = 1
@@ -93,6 +94,7 @@ def run_evaluation(
     resolved = resolve_policy(config)
     name, variants = resolved.policy.name, [run.config for run in runs]
     check_playable(plan, policy=name, interface=resolved.interface, horizon=resolved.horizon)
+    check_overlap(plan, config.overlap, policy=name, guidable=resolved.policy.kind == "oxygen")
     clocks = [find_clock(variant, plan.keys) for variant in variants]
     if remark := resolved.remark_on(variants):
         _say(remark)
@@ -233,7 +235,11 @@ def _describe(
     timing = (
         None
         if isinstance(clock, PausedClock)
-        else {**clock.describe(), "while_waiting": config.while_waiting}
+        else {
+            **clock.describe(),
+            "while_waiting": config.while_waiting,
+            **({} if config.overlap == "skip" else {"overlap": config.overlap}),
+        }
     )
     protocol = {
         name: describe_suite(suite, wordings=config.wordings, drawn=plan.draws_states(name), clock=timing)
