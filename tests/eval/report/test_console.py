@@ -51,7 +51,11 @@ def test_a_terminal_shows_one_bar_for_all_episodes_with_each_modes_success(
 
 @pytest.mark.parametrize(
     ("options", "named"),
-    [({}, ""), ({"clock": "fixed:100,250", "while_waiting": "hold"}, ", clock fixed:100,250, hold")],
+    [
+        ({}, ""),
+        ({"clock": "fixed:100,250", "while_waiting": "hold"}, ", clock fixed:100,250, hold"),
+        ({"clock": "fixed:100", "overlap": "blend"}, ", clock fixed:100, continue, blend"),
+    ],
 )
 def test_the_heading_names_the_clock_unless_it_is_paused(options, named, tmp_path, policy, capsys):
     run = new_run(tmp_path, CONFIG.model_copy(update={"suites": ("libero_goal",), **options}))
