@@ -56,6 +56,7 @@ class ProfileConfig(Preset):
         host: Preprocessing and copies; part of the action latency.
         prefill: The prefix of an observation, images included.
         denoise: All steps of the flow.
+        guided_denoise: The same, guided towards actions under way (`--overlap rtc`); None where nobody knows.
         fork: Beginning new requests in their slots, as many as one program takes.
         text_prefill: A prefill of the language's own, as in mode `isolated`; that of the actions if None.
         decode: A decode step, by the size of its batch.
@@ -71,6 +72,7 @@ class ProfileConfig(Preset):
     host: StageTime
     prefill: StageTime
     denoise: StageTime
+    guided_denoise: StageTime | None = None
     fork: StageTime
     text_prefill: StageTime | None = None
     decode: dict[Annotated[int, Field(gt=0)], StageTime] = Field(min_length=1)

@@ -10,6 +10,7 @@ Mode = Literal["actions", "isolated", "shared", "unified", "parallel"]
 VideoChoice = Literal["none", "failures", "all"]
 Wordings = Literal["benchmark", "training", "held_out"]
 WhileWaiting = Literal["continue", "hold"]
+OverlapRule = Literal["skip", "blend", "rtc"]
 Dtype = Literal["float32", "bfloat16"]
 ImageStorage = Literal["png", "video"]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$")]
@@ -228,6 +229,9 @@ class EpisodesConfig(Preset):
             `measured` or `replay:RUN`.
         while_waiting: What the robot does until the actions of a query come: it goes on with the chunk
             before, or is held still.
+        overlap: Where the chunk before goes on, a new one begins after as many of its actions (`skip`), is
+            besides averaged with what is left of the old one (`blend`), or is guided towards that as it is
+            computed (`rtc`).
         replan_steps: Control steps between queries; the suite's own number if None; `asap`: none but those
             that the policy computes for.
         num_steps_wait: Settle steps; the suite's own number if None.
@@ -260,6 +264,7 @@ class EpisodesConfig(Preset):
     batch_size: int = Field(default=1, gt=0)
     clock: str = "paused"
     while_waiting: WhileWaiting = "continue"
+    overlap: OverlapRule = "skip"
     replan_steps: ReplanSteps | None = None
     num_steps_wait: int | None = Field(default=None, ge=0)
     max_steps: int | None = Field(default=None, gt=0)
@@ -280,6 +285,15 @@ class EpisodesConfig(Preset):
     def _waits_only_where_time_passes(self) -> Self:
         if self.clock == "paused" and self.while_waiting == "hold":
             raise ValueError("`while_waiting` is hold, but no time passes on clock paused; choose a clock")
+        if self.clock == "paused" and self.overlap != "skip":
+            raise ValueError(
+                f"`overlap` is {self.overlap}, but no time passes on clock paused; choose a clock"
+            )
+        if self.while_waiting == "hold" and self.overlap != "skip":
+            raise ValueError(
+                f"`overlap` is {self.overlap}, but with `while_waiting` hold no chunk goes on that a new one "
+                "could overlap; use continue"
+            )
         if self.clock == "paused" and self.replan_steps == "asap":
             raise ValueError("`replan_steps` is asap, but no time passes on clock paused; choose a clock")
         if self.deadline_ms is not None and self.clock not in ("paused", "measured"):

@@ -6,7 +6,16 @@ from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from configs.schema import EpisodesConfig, Mode, Preset, ReplanSteps, WhileWaiting, refuse_doubles
+from configs.motion import MotionText
+from configs.schema import (
+    EpisodesConfig,
+    Mode,
+    OverlapRule,
+    Preset,
+    ReplanSteps,
+    WhileWaiting,
+    refuse_doubles,
+)
 
 ValueT = TypeVar("ValueT")
 
@@ -25,19 +34,23 @@ class GridConfig(Preset):
 
     Attributes:
         clock: How simulated time passes: on which device.
+        motion: How what is to be grasped moves until it is touched.
         mode: How actions and language are scheduled.
         text_every: A text is asked for at every so many-th query.
         tokens_per_frame: In mode `unified`, tokens decoded per query for every text under way.
         replan_steps: Control steps between two queries.
         while_waiting: What the robot does until the actions of a query come.
+        overlap: How a new chunk takes over from the one that went on.
     """
 
     clock: _Several[str] = None
+    motion: _Several[MotionText] = None
     mode: _Several[Mode] = None
     text_every: _Several[int] = None
     tokens_per_frame: _Several[int] = None
     replan_steps: _Several[ReplanSteps] = None
     while_waiting: _Several[WhileWaiting] = None
+    overlap: _Several[OverlapRule] = None
 
     @model_validator(mode="after")
     def _has_each_value_once(self) -> Self:

@@ -32,6 +32,7 @@ _KEEPS_THE_DEMO = {
     "deadline_ms",
     "clock",
     "while_waiting",
+    "overlap",
     "batch_size",
     "video",
 }
@@ -79,6 +80,7 @@ def build_app(
         deadline_ms: Annotated[float | None, Parameter(group=_SERVING)] = None,
         clock: Annotated[str | None, Parameter(group=_PROTOCOL)] = None,
         while_waiting: Annotated[str | None, Parameter(group=_PROTOCOL)] = None,
+        overlap: Annotated[str | None, Parameter(group=_PROTOCOL)] = None,
         replan_steps: Annotated[Steps | None, Parameter(group=_PROTOCOL)] = None,
         assets: Annotated[str | None, Parameter(group=_PROTOCOL)] = None,
         num_steps_wait: Annotated[int | None, Parameter(group=_PROTOCOL)] = None,
@@ -137,6 +139,9 @@ def build_app(
                 profile:FILE.yaml (a device's), measured (this machine's), or replay:RUN (a run's).
             while_waiting: Until the actions of a query come, continue (default) with the chunk before, or
                 hold still.
+            overlap: Where the chunk before goes on, a new one begins after as many of its actions: skip
+                (default); is besides averaged with what is left of it: blend; or is guided towards it as it
+                is computed: rtc, real-time chunking.
             replan_steps: Control steps between two queries, or asap: as soon as the policy is free.
                 Default: the suite's.
             assets: Where the suite's assets come from: a folder, or the name of a source (auto, standins,
@@ -185,6 +190,7 @@ def build_app(
             "assets": assets,
             "clock": clock,
             "while_waiting": while_waiting,
+            "overlap": overlap,
             "batch_size": batch_size,
             "shard": shard,
             "replan_steps": replan_steps,

@@ -31,11 +31,13 @@ def sweep(  # noqa: PLR0913 - one parameter per option of the command line
     *,
     clock: Annotated[Words | None, Parameter(group=_AXES)] = None,
     profiles: Annotated[Names | None, Parameter(group=_AXES)] = None,
+    motion: Annotated[Words | None, Parameter(group=_AXES)] = None,
     mode: Annotated[Names | None, Parameter(group=_AXES)] = None,
     text_every: Annotated[Numbers | None, Parameter(group=_AXES)] = None,
     tokens_per_frame: Annotated[Numbers | None, Parameter(group=_AXES)] = None,
     replan_steps: Annotated[Names | None, Parameter(group=_AXES)] = None,
     while_waiting: Annotated[Names | None, Parameter(group=_AXES)] = None,
+    overlap: Annotated[Names | None, Parameter(group=_AXES)] = None,
     config: Annotated[str | None, Parameter(group=_WHAT)] = None,
     best_of: Annotated[Path | None, Parameter(group=_WHAT)] = None,
     suite: Annotated[Names | None, Parameter(group=_WHAT)] = None,
@@ -60,12 +62,14 @@ def sweep(  # noqa: PLR0913 - one parameter per option of the command line
     Args:
         clock: How simulated time passes: paused, fixed:A,B (milliseconds), profile:NAME, measured.
         profiles: The same as --clock profile:NAME, by name alone.
+        motion: none, shuttle:SPEED[,PERIOD] or drift:SPEED (cm/s, s). Default: none.
         mode: actions, isolated, shared, unified (default) or parallel.
         text_every: Ask for a text of each language task at every so many-th query. No texts at all is mode
             actions. Default: as its preset says.
         tokens_per_frame: In mode unified, tokens decoded per query for every text under way. Default: 5.
         replan_steps: Control steps between two queries, or asap. Default: the suite's.
         while_waiting: continue (default) or hold.
+        overlap: skip (default), blend or rtc.
         config: A YAML file, or the name of a preset (latency, modes, frontier). Its `grids` are lists of
             values; those of an option above replace the preset's in every grid.
         best_of: A finished sweep: measure the schedules that did best in it, for every clock and mode, on
@@ -91,11 +95,13 @@ def sweep(  # noqa: PLR0913 - one parameter per option of the command line
     clocks = (*(clock or ()), *(f"profile:{name}" for name in profiles or ()))
     axes: dict[str, Any] = {
         "clock": clocks or None,
+        "motion": motion,
         "mode": mode,
         "text_every": text_every,
         "tokens_per_frame": tokens_per_frame,
         "replan_steps": replan_steps and tuple(int(n) if n.isdecimal() else n for n in replan_steps),
         "while_waiting": while_waiting,
+        "overlap": overlap,
     }
     given: dict[str, Any] = {
         "suites": suite,

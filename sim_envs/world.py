@@ -8,6 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float64, UInt8
 
+from configs.action_prefix import ActionPrefix
 from sim_envs.truth.account import Truth
 
 
@@ -43,11 +44,14 @@ class Observation:
         images: Camera name to pixels, as the suite's interface declares them.
         state: Proprioception, likewise.
         language: The instruction, in the suite's own words.
+        action_prefix: What the robot goes on to execute of the policy's last chunk while this query is
+            answered, where the policy is to heed it; else None.
     """
 
     images: Mapping[str, UInt8[np.ndarray, "height width 3"]]
     state: Float64[np.ndarray, " state"]
     language: str
+    action_prefix: ActionPrefix | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

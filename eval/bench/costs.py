@@ -104,6 +104,14 @@ def denoise(config: Pi05Config, *, prefix: int, robots: int) -> Cost:
     return step * config.denoise_steps
 
 
+def guided_denoise(config: Pi05Config, *, prefix: int, robots: int) -> Cost:
+    """The same, guided: the backward pass of each step has as many products as the forward pass.
+
+    It has them with the same weights, keys and values; gradients of these are not wanted.
+    """
+    return denoise(config, prefix=prefix, robots=robots) * 2
+
+
 def decode(config: Pi05Config, *, context: int, rows: int) -> Cost:
     """One token for each of `rows` texts that follow `context` tokens."""
     gemma = config.trunk

@@ -72,6 +72,7 @@ def _sizes(robots: int, text_tokens: int) -> Sizes:
         forks=(robots,),
         suffix=len(SUFFIX),
         limit=text_tokens,
+        guided=True,
     )
 
 
@@ -102,6 +103,7 @@ def _median(times: Sequence[StageTimes]) -> StageTimes:
     return StageTimes(
         prefill=statistics.median(one.prefill for one in times),
         denoise=statistics.median(one.denoise for one in times),
+        guided_denoise=statistics.median(one.guided_denoise for one in times),
         fork=statistics.median(one.fork for one in times),
         decode={batch: statistics.median(one.decode[batch] for one in times) for batch in times[0].decode},
     )

@@ -83,6 +83,7 @@ def profile(name: str, rows: Sequence[Row]) -> "ProfileConfig":
     }
     host_ms = max(0.0, isolated.action_ms_p50 - ms["prefill"] - ms["denoise"])
     decode = {int(stage.removeprefix("decode_")): ms[stage] for stage in ms if stage.startswith("decode_")}
+    guided_ms = ms.get("guided_denoise")  # None in rows of before it was measured
     itself = f"by itself, median of {isolated.repetitions} repetitions"
     language_ms = ms["prefill"] + ms["fork"] + isolated.text_tokens * decode[1]
     content = {
@@ -94,6 +95,7 @@ def profile(name: str, rows: Sequence[Row]) -> "ProfileConfig":
         "host": _measured(host_ms, "median action latency of isolated, less prefill and denoising"),
         "prefill": _measured(ms["prefill"], f"{itself}, {isolated.prefix_tokens} tokens"),
         "denoise": _measured(ms["denoise"], f"{itself}, {isolated.denoise_steps} steps"),
+        "guided_denoise": guided_ms and _measured(guided_ms, f"{itself}, {isolated.denoise_steps} steps"),
         "fork": _measured(ms["fork"], itself),
         "decode": {batch: _measured(decode[batch], itself) for batch in sorted(decode)},
         "parallel": _parallel(rows, isolated, language_ms),

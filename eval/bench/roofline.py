@@ -54,6 +54,7 @@ def needed(config: Pi05Config, sizes: Sizes, prompt: int) -> dict[str, Cost]:
         "trunk": trunk,
         "prefill": siglip + trunk,
         "denoise": costs.denoise(config, prefix=prefix, robots=robots),
+        "guided denoise": costs.guided_denoise(config, prefix=prefix, robots=robots),
         "fork": costs.fork(config, prefix=prefix, suffix=sizes.suffix - 1, births=sizes.forks[-1]),
         **{f"decode {rows}": costs.decode(config, context=context, rows=rows) for rows in sizes.rows},
     }
@@ -65,6 +66,7 @@ def stages(needs: Mapping[str, Cost], peaks: Peaks, times: StageTimes, siglip_ms
         "siglip": siglip_ms,
         "prefill": times.prefill,
         "denoise": times.denoise,
+        "guided denoise": times.guided_denoise,
         "fork": times.fork,
         **{f"decode {rows}": ms for rows, ms in times.decode.items()},
     }

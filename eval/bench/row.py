@@ -88,8 +88,9 @@ class Row(Setting):
         deadline_missed_fraction: Frames that were longer than the deadline; None without one.
         requests_born, requests_finished, requests_dropped: Texts in the queries that counted.
         decode_batch: Texts in a decode step: the size of the program; None where nothing was decoded.
-        stage_ms: Each of its programs by itself, median over repetitions: `prefill`, `denoise`, `fork`,
-            `decode_B`. The last two write a pool of this configuration's own size.
+        stage_ms: Each of its programs by itself, median over repetitions: `prefill`, `denoise`,
+            `guided_denoise` (none in older rows), `fork`, `decode_B`. The last two write a pool of this
+            configuration's own size.
         decode_growth, decode_growth_ci95: A decode step of the workload's largest batch by one of its least,
             that of 30 texts by that of 1 say, each in its configuration's pool, paired by repetition; None
             where there is but one size.

@@ -169,6 +169,7 @@ def _stage_ms(stages: Sequence[StageTimes]) -> dict[str, float]:
         {
             "prefill": times.prefill,
             "denoise": times.denoise,
+            "guided_denoise": times.guided_denoise,
             "fork": times.fork,
             **{f"decode_{batch}": ms for batch, ms in times.decode.items()},
         }

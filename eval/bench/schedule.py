@@ -118,12 +118,14 @@ class StageTimes:
     Attributes:
         prefill: Reading the observations of all robots.
         denoise: Their actions, all steps.
+        guided_denoise: The same, guided towards actions under way.
         fork: The births of one query.
         decode: One step, by the size of the batch.
     """
 
     prefill: float
     denoise: float
+    guided_denoise: float
     fork: float
     decode: Mapping[int, float]
 

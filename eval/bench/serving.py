@@ -167,6 +167,7 @@ def sizes_of(workload: Workload, contender: Contender, queries: int) -> Sizes:
         forks=(at_once,),
         suffix=len(SUFFIX),
         limit=workload.text_tokens,
+        guided=True,  # timed by itself, though no mode needs it
     )
 
 

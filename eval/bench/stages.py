@@ -31,14 +31,18 @@ class Stages:
         return self.language(
             prefill=_mean_ms(lambda: runner.prefill(self._inputs)),
             denoise=_mean_ms(lambda: runner.denoise(self._prefix, zeros, zeros)),
+            guided_denoise=_mean_ms(
+                lambda: runner.guided_denoise(self._prefix, zeros, zeros, runner.unguided())
+            ),
         )
 
-    def language(self, *, prefill: float, denoise: float) -> StageTimes:
-        """Milliseconds of what writes the pool, beside those two."""
+    def language(self, *, prefill: float, denoise: float, guided_denoise: float) -> StageTimes:
+        """Milliseconds of what writes the pool, beside those three."""
         runner = self._runner
         return StageTimes(
             prefill=prefill,
             denoise=denoise,
+            guided_denoise=guided_denoise,
             fork=_mean_ms(lambda: self._fork(min(runner.sizes.forks[-1], runner.sizes.slots))),
             decode={batch: self._decode_ms(batch) for batch in runner.sizes.rows},
         )
@@ -69,7 +73,7 @@ class Stages:
 
 
 class EveryStage:
-    """The programs of several contenders: prefill and denoise are the same ones, the others each runner's."""
+    """The programs of several contenders: those that act are the same ones, the others each runner's."""
 
     def __init__(
         self, runners: Mapping[Contender, Runner], inputs: ModelInput, suffix: Sequence[int]
@@ -82,7 +86,9 @@ class EveryStage:
         first, *others = self._stages
         once = self._stages[first].times()
         of_each = {first: once} | {
-            runner: self._stages[runner].language(prefill=once.prefill, denoise=once.denoise)
+            runner: self._stages[runner].language(
+                prefill=once.prefill, denoise=once.denoise, guided_denoise=once.guided_denoise
+            )
             for runner in others
         }
         return {contender: of_each[runner] for contender, runner in self._runners.items()}

@@ -18,9 +18,9 @@ from eval.collect.store import EpisodeStore
 from eval.policies.base import OpenPolicy
 from eval.policies.sources import PolicySource, served
 from eval.records.schema import Outcome
+from eval.rollout.chunks import ActionError
 from eval.rollout.interrupts import Interrupts
 from eval.rollout.plan import TaskPlan
-from eval.rollout.rollout import ActionError
 from eval.rollout.worlds import WorldHolder
 from sim_envs.job_queue import JobQueue
 from sim_envs.worker_process import Line

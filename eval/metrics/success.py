@@ -50,6 +50,7 @@ def summarize(run: Path) -> dict[str, Any]:
         "clock": identity.clock,
         "clock_device": identity.clock_device,
         "while_waiting": identity.while_waiting,
+        "overlap": identity.overlap,
         "overall": {**aggregate(episodes, timings), **_lerobot(episodes), **_durations(episodes)},
         "per_suite": {suite: aggregate(members, timings) for suite, members in suites.items()},
         "per_group": {suite: _lerobot(members) for suite, members in suites.items()},

@@ -133,7 +133,12 @@ class EnginePolicy:
 def _shown(observation: Observation | None) -> dict[str, Any] | None:
     if observation is None:
         return None
-    return {"images": observation.images, "state": observation.state, "prompt": observation.language}
+    return {
+        "images": observation.images,
+        "state": observation.state,
+        "prompt": observation.language,
+        "action_prefix": observation.action_prefix,
+    }
 
 
 def _opened(groups: Sequence[EnginePolicy], interface: Interface, prompt: str) -> OpenPolicy:
@@ -168,6 +173,7 @@ def engine_for(tasks: Sequence[LanguageTask], variants: Sequence[RunConfig]) -> 
         rows=robots * rows,
         robots=robots,
         independent=robots > 1,
+        guided=any(each.overlap == "rtc" for each in variants),
     )
 
 

@@ -11,6 +11,7 @@ from eval.policies.resolved import ResolvedPolicy, resolve_policy
 
 _OF_A_FRAME = ("tokens_per_frame", "deadline_ms")
 _OF_TEXTS = ("language_tasks", "text_every", *_OF_A_FRAME)
+_OF_A_CLOCK = ("while_waiting", "overlap")
 _OF_A_MODEL = ("random_weights", "dtype", "batch_size", *_OF_A_FRAME)
 
 
@@ -26,11 +27,12 @@ def refuse_idle(given: Mapping[str, Any], arms: Sequence[RunConfig]) -> None:
         UsageError: Names the first such option, what it is for, and the way out; or there is no such policy
             or language task.
     """
-    if "while_waiting" in given and arms[0].clock == "paused":
-        raise UsageError(
-            f"{spelt('while_waiting', given['while_waiting'])} is for clocks on which time passes while the "
-            "policy computes; leave it out, or choose one with --clock, such as profile:jetson-thor"
-        )
+    for option in _OF_A_CLOCK:
+        if option in given and arms[0].clock == "paused":
+            raise UsageError(
+                f"{spelt(option, given[option])} is for clocks on which time passes while the policy "
+                "computes; leave it out, or choose one with --clock, such as profile:jetson-thor"
+            )
     refuse_without_a_model(given, [arms[0].policy])
     resolved, modes = resolve_policy(arms[0]), [arm.mode for arm in arms]
     for option in _OF_TEXTS:

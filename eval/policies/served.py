@@ -11,6 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from configs.action_prefix import ActionPrefix
 from configs.interface import Interface
 from oxygen.policy.reply import Reply, Tail
 from sim_envs.worker_process import Line
@@ -31,11 +32,13 @@ class ObservationLayout:
         images: Camera name and shape of every picture, in order; before them lies the state.
         state: How many numbers the state has.
         language: The instruction.
+        action_prefix: What the robot goes on to execute, if the policy is to heed it.
     """
 
     images: tuple[tuple[str, tuple[int, int, int]], ...]
     state: int
     language: str
+    action_prefix: ActionPrefix | None = None
 
 
 class ObservationBlock:
@@ -82,7 +85,12 @@ class ObservationBlock:
             self._view(start, array.shape, array.dtype)[...] = array
             start += array.nbytes
         shapes = tuple((name, image.shape) for name, image in images.items())
-        return ObservationLayout(images=shapes, state=len(state), language=observation.language)
+        return ObservationLayout(
+            images=shapes,
+            state=len(state),
+            language=observation.language,
+            action_prefix=observation.action_prefix,
+        )
 
     def read(self, layout: ObservationLayout) -> Observation:
         """The observation as it lies there; it changes with the next `write`."""
@@ -91,7 +99,9 @@ class ObservationBlock:
         for name, shape in layout.images:
             images[name] = self._view(start, shape, np.dtype(np.uint8))
             start += images[name].nbytes
-        return Observation(images=images, state=state, language=layout.language)
+        return Observation(
+            images=images, state=state, language=layout.language, action_prefix=layout.action_prefix
+        )
 
     def _view(self, start: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
         return np.ndarray(shape, dtype, buffer=self._memory.buf, offset=start)

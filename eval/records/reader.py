@@ -56,6 +56,7 @@ class RunIdentity:
         deadline_ms: In mode `unified`, what decides on them instead, milliseconds; None without one.
         clock: How simulated time passes while the policy computes, as `--clock` takes it.
         while_waiting: What the robot does meanwhile, as `--while-waiting` takes it.
+        overlap: How a new chunk begins where the one before went on, as `--overlap` takes it.
         clock_device: The device whose profile the clock charges; None on other clocks.
         margin: Percentage points of success that a run may lose beside this one and still count as
             non-inferior, as declared before it began.
@@ -83,6 +84,7 @@ class RunIdentity:
     deadline_ms: float | None = None
     clock: str = "paused"
     while_waiting: str = "continue"
+    overlap: str = "skip"
     clock_device: str | None = None
     margin: float = 5.0
     time_margin: float = 10.0
@@ -170,8 +172,8 @@ def _identity(manifest: _Manifest) -> RunIdentity:
     }
     said["random_weights"] = manifest.random_weights or bool(manifest.config.get("random_weights"))
     said["dtype"] = manifest.config.get("dtype")
-    said |= {name: manifest.config[name] for name in ("margin", "time_margin") if name in manifest.config}
-    said |= {name: manifest.config[name] for name in ("clock", "while_waiting") if name in manifest.config}
+    options = ("margin", "time_margin", "clock", "while_waiting", "overlap")
+    said |= {name: manifest.config[name] for name in options if name in manifest.config}
     if manifest.mode != "actions":
         said["text_every"] = manifest.config.get("text_every")
     if manifest.mode == "unified":

@@ -11,27 +11,37 @@ _WAITING = {
     "hold": "until its actions come, the robot is held still",
 }
 
+_OVERLAP = {
+    "skip": "",
+    "blend": ", which the new one then takes over from little by little",
+    "rtc": ", and the new one is guided towards it",
+}
 
-def say_clock(clock: str, while_waiting: str, *, device: str | None = None) -> str:
+
+def say_clock(clock: str, while_waiting: str, *, overlap: str = "skip", device: str | None = None) -> str:
     """How long the policy computes in simulated time, and what the robot does meanwhile.
 
     Args:
         clock: As `--clock` takes it, other than `paused`: `fixed:A[,B]`, `profile:NAME`, `measured` or
             `replay:RUN`.
         while_waiting: As `--while-waiting` takes it.
+        overlap: As `--overlap` takes it.
         device: The device of its profile, where that is known.
     """
-    return f"{_say_latency(clock, device)}; {_WAITING.get(while_waiting, while_waiting)}"
+    meanwhile = _WAITING.get(while_waiting, while_waiting) + _OVERLAP.get(overlap, f", {overlap}")
+    return f"{_say_latency(clock, device)}; {meanwhile}"
 
 
 def say_clock_of(run: RunIdentity) -> str:
     """The same of a recorded run."""
-    return say_clock(run.clock, run.while_waiting, device=run.clock_device)
+    return say_clock(run.clock, run.while_waiting, overlap=run.overlap, device=run.clock_device)
 
 
 def clock_label(run: RunIdentity | RunConfig) -> str:
-    """A run's clock and waiting rule as options spell them, in one cell."""
-    return run.clock if run.clock == PAUSED else f"{run.clock}, {run.while_waiting}"
+    """A run's clock, waiting rule and, if it is not `skip`, overlap as options spell them, in one cell."""
+    if run.clock == PAUSED:
+        return run.clock
+    return ", ".join([run.clock, run.while_waiting, *([run.overlap] if run.overlap != "skip" else [])])
 
 
 def _say_latency(clock: str, device: str | None) -> str:

@@ -45,7 +45,8 @@ def say_clock(comparison: Comparison) -> str | None:
     """How simulated time passed, in one line; None where it is paused and the actions differ."""
     clock, waiting = comparison.a.clock, comparison.a.while_waiting
     if clock != PAUSED:
-        return f"Clock: {clock}{f', {waiting} while waiting' if waiting else ''}."
+        overlap = "" if comparison.a.overlap == "skip" else f", overlap {comparison.a.overlap}"
+        return f"Clock: {clock}{f', {waiting} while waiting' if waiting else ''}{overlap}."
     if comparison.actions.bitwise_equal:
         return (
             "The clock was paused: modes act alike by construction, and this says nothing about latency "

@@ -128,7 +128,12 @@ def table_notes(runs: Sequence[Results]) -> list[str]:
     if clock == PAUSED:
         notes = [" ".join([*time, _MEASURED_NOTE, _ERRORS_NOTE])]
     else:
-        words = say_clock(clock, runs[0]["while_waiting"], device=runs[0]["clock_device"])
+        words = say_clock(
+            clock,
+            runs[0]["while_waiting"],
+            overlap=runs[0].get("overlap", "skip"),
+            device=runs[0]["clock_device"],
+        )
         stale = [_STALE_NOTE] if any(row["staleness_ms"] is not None for row in rows) else []
         notes = [f"Clock {clock}: {words}.", " ".join([*time, _CHARGED_NOTE, *stale, _ERRORS_NOTE])]
     return [*notes, *_text_notes(rows, clock)]

@@ -7,17 +7,12 @@ or that of a recorded run. All but `measured` are deterministic.
 
 import dataclasses
 import functools
-import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Protocol
 
-from configs.errors import UsageError, unknown
-from configs.load import load
 from configs.profile import ProfileConfig
-from configs.schema import RunConfig
 from eval.records import provenance
-from eval.records.reader import read_identity, read_queries
+from eval.records.reader import read_queries
 from eval.records.schema import RunFolder
 from eval.records.timing import Latency
 from eval.rollout.pricing import Pricing, jitter
@@ -33,6 +28,7 @@ class Call:
         key: The episode.
         query: Its number.
         act_ms: What `act` took on this machine.
+        guided: Whether its actions are guided towards those under way.
         settle_ms: What `settle` took after that; what the reply says of its stage `decode` counts instead.
         reply: The reply; None before it is settled.
     """
@@ -40,6 +36,7 @@ class Call:
     key: EpisodeKey
     query: int
     act_ms: float
+    guided: bool = False
     settle_ms: float = 0.0
     reply: Reply | None = None
 
@@ -52,6 +49,10 @@ class Call:
 class Clock(Protocol):
     """Charges queries with a latency."""
 
+    @property
+    def foresees(self) -> bool:
+        """Whether it knows how long the actions of a query take before they have come."""
+
     def describe(self) -> Mapping[str, Any]:
         """What the protocol hash covers; nothing if paused, as published."""
 
@@ -62,6 +63,8 @@ class Clock(Protocol):
 @dataclasses.dataclass(frozen=True)
 class PausedClock:
     """No time passes while the policy computes."""
+
+    foresees = True
 
     def describe(self) -> Mapping[str, Any]:
         """Nothing."""
@@ -86,6 +89,7 @@ class FixedClock:
 
     actions_ms: float
     busy_ms: float
+    foresees = True
 
     def describe(self) -> Mapping[str, Any]:
         """Both numbers."""
@@ -99,14 +103,23 @@ class FixedClock:
 
 @dataclasses.dataclass(frozen=True)
 class ProfileClock:
-    """What a device's profile says that the engine's work takes there."""
+    """What a device's profile says that the engine's work takes there.
+
+    Attributes:
+        profile: The profile.
+        pricing: Its prices of queries.
+        guided: Those of queries whose actions are guided; None where none are.
+    """
 
     profile: ProfileConfig
     pricing: Pricing
+    guided: Pricing | None = None
+    foresees = True
 
     def describe(self) -> Mapping[str, Any]:
-        """All numbers of the profile."""
-        return {"kind": "profile", "profile": _numbers(self.profile.model_dump(mode="json"))}
+        """All numbers of the profile that are charged."""
+        idle = {"guided_denoise"} if self.guided is None else set[str]()
+        return {"kind": "profile", "profile": _numbers(self.profile.model_dump(mode="json", exclude=idle))}
 
     def latency(self, call: Call) -> Latency:
         """The actions, then the decode jobs.
@@ -114,6 +127,7 @@ class ProfileClock:
         Raises:
             UnpricedError: The policy does not report what it computed, or not for one of its texts.
         """
+        pricing = self.guided if call.guided and self.guided else self.pricing
         factor = jitter(self.profile, call.key, call.query)
         work = () if call.reply is None else call.reply.work
         if work is None:
@@ -128,11 +142,10 @@ class ProfileClock:
                     f"only {len(work)} jobs (`Reply.work`)"
                 )
         return Latency(
-            actions_ms=factor * self.pricing.action_ms,
-            busy_ms=factor * self.pricing.busy_ms(work),
+            actions_ms=factor * pricing.action_ms,
+            busy_ms=factor * pricing.busy_ms(work),
             texts_ms=[
-                factor * self.pricing.text_ms(work, job=text.job, steps=text.job_steps)
-                for text in call.finished
+                factor * pricing.text_ms(work, job=text.job, steps=text.job_steps) for text in call.finished
             ],
         )
 
@@ -144,6 +157,8 @@ class MeasuredClock:
     What the rollout did between `act` and `settle` is no part of it. A text comes at the end of its query
     if the policy does not say when its last token was known.
     """
+
+    foresees = False
 
     def describe(self) -> Mapping[str, Any]:
         """On which machine: latencies of another are those of another protocol."""
@@ -172,6 +187,7 @@ class ReplayClock:
             described: What it says of its own clock.
         """
         self._described = described
+        self.foresees = described.get("kind") != "measured"  # when it was recorded, nobody knew either
         self._recorded = functools.lru_cache(maxsize=1)(functools.partial(_latencies, folder))
 
     def describe(self) -> Mapping[str, Any]:
@@ -202,82 +218,6 @@ class UnpricedError(RuntimeError):
 
 class ReplayError(RuntimeError):
     """An episode goes otherwise than when it was recorded: with other options, or another policy."""
-
-
-KINDS = ("paused", "fixed:A,B", "profile:NAME", "measured", "replay:RUN")
-
-
-def find_clock(config: RunConfig, episodes: Sequence[EpisodeKey]) -> Clock:
-    """The clock that a run's configuration names.
-
-    Args:
-        config: The run.
-        episodes: Its episodes.
-
-    Raises:
-        UsageError: There is no such clock, profile or run, or it cannot tell the latencies of this run.
-    """
-    kind, _, rest = config.clock.partition(":")
-    match kind:
-        case "paused" | "measured" if rest:
-            raise UsageError(f"clock {config.clock!r}: {kind} takes nothing; write {kind}")
-        case "paused":
-            return PAUSED
-        case "measured":
-            return MeasuredClock()
-        case "fixed":
-            return _fixed(config.clock, rest)
-        case "profile":
-            profile = load(ProfileConfig, rest)
-            return ProfileClock(profile, Pricing(profile, config.mode))
-        case "replay":
-            return _replayed(RunFolder(Path(rest)), config, episodes)
-    raise unknown("clock", config.clock, KINDS)
-
-
-def _fixed(given: str, rest: str) -> FixedClock:
-    try:
-        numbers = [float(number) for number in rest.split(",")]
-    except ValueError:
-        numbers = []
-    if len(numbers) not in (1, 2) or not all(0 <= number < math.inf for number in numbers):
-        raise UsageError(
-            f"clock {given!r}: write fixed:A,B, milliseconds until the actions and until the next query can "
-            "start, such as fixed:100,300"
-        )
-    if numbers[-1] < numbers[0]:
-        raise UsageError(
-            f"clock {given!r}: the next query cannot start before the actions have come; write "
-            f"fixed:{numbers[1]:g},{numbers[0]:g}"
-        )
-    return FixedClock(numbers[0], numbers[-1])
-
-
-def _replayed(folder: RunFolder, config: RunConfig, episodes: Sequence[EpisodeKey]) -> ReplayClock:
-    """The latencies of a run, or of the one in the mode asked for that was played in turns with it."""
-    named = read_identity(folder)
-    arms = {named.mode: folder}
-    if config.mode != named.mode:
-        others = [RunFolder(folder.path.parent / name) for name in named.arms if name != named.run_id]
-        arms |= {read_identity(other).mode: other for other in others}
-    if config.mode not in arms:
-        raise UsageError(
-            f"clock {config.clock!r}: {named.run_id} was run in mode {', '.join(arms)}; give --mode "
-            f"{' '.join(arms)}"
-        )
-    found = arms[config.mode]
-    clocks = [suite.get("clock") for suite in found.read_manifest()["protocol"].values()]
-    if not clocks or not clocks[0]:
-        raise UsageError(
-            f"clock {config.clock!r}: {found.run_id} ran on clock paused, so there is nothing to replay; "
-            "give another run"
-        )
-    missing = [key for key in episodes if not found.queries_path(key).is_file()]
-    if missing:
-        raise UsageError(
-            f"clock {config.clock!r}: {found.run_id} has no episode {missing[0]}; replay episodes that it has"
-        )
-    return ReplayClock(found, {key: value for key, value in clocks[0].items() if key != "while_waiting"})
 
 
 def _latencies(folder: RunFolder, key: EpisodeKey) -> list[Latency]:

@@ -4,11 +4,12 @@ import dataclasses
 
 from eval.policies.base import OpenPolicy, PolicyLostError
 from eval.records.schema import EpisodeResult, Outcome
+from eval.rollout.chunks import ActionError, Overlap
 from eval.rollout.clock import PAUSED, Clock
 from eval.rollout.interrupts import Interrupts
 from eval.rollout.plan import TaskPlan
 from eval.rollout.recorder import EpisodeRecorder
-from eval.rollout.rollout import ActionError, rollout
+from eval.rollout.rollout import rollout
 from eval.rollout.timeline import Waiting
 from eval.rollout.worlds import WorldHolder
 from sim_envs.world import EpisodeKey, PhysicsError
@@ -23,6 +24,7 @@ class Stage:
     interrupts: Interrupts
     clock: Clock = PAUSED
     waiting: Waiting = Waiting.CONTINUE
+    overlap: Overlap = Overlap.SKIP
 
 
 def run_episode(stage: Stage, plan: TaskPlan, key: EpisodeKey, recorder: EpisodeRecorder) -> EpisodeResult:
@@ -45,6 +47,7 @@ def run_episode(stage: Stage, plan: TaskPlan, key: EpisodeKey, recorder: Episode
             instruction,
             clock=stage.clock,
             waiting=stage.waiting,
+            overlap=stage.overlap,
             picture_steps=recorder.picture_steps,
         )
         for query in queries:

@@ -22,12 +22,13 @@ from eval.records.json_files import write_json
 from eval.records.protocol import describe_suite, policy_inputs, protocol_hash, say_inputs, suite_hash
 from eval.records.run_folders import Run, begin, claimed, policy_name
 from eval.records.schema import Outcome
-from eval.rollout.clock import Clock, PausedClock, ProfileClock, find_clock
+from eval.rollout.clock import Clock, PausedClock, ProfileClock
+from eval.rollout.clock_choice import find_clock
 from eval.rollout.executors.played import Executor, Play, Playable
 from eval.rollout.executors.serial import SERIAL
 from eval.rollout.interrupts import Interrupts
 from eval.rollout.monitor import MAX_ERRORS, Monitor, MonitorFactory, RepeatedErrorsError, Watch
-from eval.rollout.plan import EpisodePlan, check_playable, make_plans
+from eval.rollout.plan import EpisodePlan, check_overlap, check_playable, make_plans
 from sim_envs.blas import KERNELS, pin_kernels
 
 NOTHING_GRADED = 1
@@ -94,6 +95,7 @@ def run_evaluation(
     resolved = resolve_policy(config)
     name, variants = resolved.policy.name, [run.config for run in runs]
     _check_playable(plans, policy=name, interface=resolved.interface, horizon=resolved.horizon)
+    _check_overlaps(plans, variants, resolved)
     clocks = [find_clock(variant, plan.keys) for variant, plan in zip(variants, plans, strict=True)]
     if remark := resolved.remark_on(variants):
         _say(remark)
@@ -136,6 +138,14 @@ def exit_code(results: Sequence[Results]) -> int:
 def _check_playable(plans: Sequence[EpisodePlan], **policy: Any) -> None:
     for plan in {id(plan): plan for plan in plans}.values():
         check_playable(plan, **policy)
+
+
+def _check_overlaps(
+    plans: Sequence[EpisodePlan], variants: Sequence[RunConfig], resolved: ResolvedPolicy
+) -> None:
+    guidable = resolved.policy.kind == "oxygen"
+    for plan, variant in zip(plans, variants, strict=True):
+        check_overlap(plan, variant.overlap, policy=resolved.policy.name, guidable=guidable)
 
 
 def _check_priced(clock: Clock, policy: OpenPolicy, name: str) -> None:
@@ -232,7 +242,11 @@ def _describe(
     timing = (
         None
         if isinstance(clock, PausedClock)
-        else {**clock.describe(), "while_waiting": config.while_waiting}
+        else {
+            **clock.describe(),
+            "while_waiting": config.while_waiting,
+            **({} if config.overlap == "skip" else {"overlap": config.overlap}),
+        }
     )
     protocol = {
         name: describe_suite(suite, wordings=config.wordings, drawn=plan.draws_states(name), clock=timing)

@@ -7,7 +7,8 @@ from typing import Any
 
 from configs.errors import UsageError
 from configs.interface import Interface, compare
-from configs.schema import RunConfig, SuiteConfig, Wordings
+from configs.schema import OverlapRule, RunConfig, SuiteConfig, Wordings
+from eval.rollout.chunks import averaged_channels
 from sim_envs.suite import Suite, Task, open_suite
 from sim_envs.world import EpisodeKey
 
@@ -142,6 +143,28 @@ def check_playable(
                 f"answers a query with {horizon} actions; give --replan-steps {horizon} or less"
             )
         suite.check([each.task for each in plan.tasks if each.suite is suite])
+
+
+def check_overlap(plan: EpisodePlan, rule: OverlapRule, *, policy: str, guidable: bool) -> None:
+    """Refuse a way of overlapping chunks that the policy or a suite's actions cannot have.
+
+    Args:
+        plan: The episodes.
+        rule: How chunks overlap.
+        policy: The policy's name, for the message.
+        guidable: Whether its denoising can be guided.
+
+    Raises:
+        UsageError: Names which.
+    """
+    if rule == "rtc" and not guidable:
+        raise UsageError(
+            f"overlap rtc guides the denoising of this project's engine, and policy {policy!r} is not served "
+            "by it; choose blend or skip"
+        )
+    if rule == "blend":
+        for suite in plan.suites.values():
+            averaged_channels(suite.interface.action)
 
 
 def overridden(config: RunConfig) -> dict[str, Any]:

@@ -27,11 +27,16 @@ class Pricing:
         action_ms: Until the actions have come.
     """
 
-    def __init__(self, profile: ProfileConfig, mode: Mode) -> None:
+    def __init__(self, profile: ProfileConfig, mode: Mode, *, guided: bool = False) -> None:
         """Price queries that are served in one mode.
 
+        Args:
+            profile: The device's.
+            mode: How actions and language are scheduled.
+            guided: Whether the actions are guided towards those under way.
+
         Raises:
-            UsageError: The profile says nothing about the mode.
+            UsageError: The profile says nothing about the mode, or about guided denoising.
         """
         acting, language = 1.0, 1.0
         if mode == "parallel":
@@ -42,10 +47,17 @@ class Pricing:
                     f"what two processes on one device cost; use a mode that it can price: {others}"
                 )
             acting, language = profile.parallel.action, profile.parallel.decode
+        denoise = profile.guided_denoise if guided else profile.denoise
+        if denoise is None:
+            raise UsageError(
+                f"profile {profile.name!r} cannot price overlap rtc: it has no `guided_denoise`, which says "
+                "what denoising takes with a backward pass in each step; measure it (eval.bench "
+                "--save-profile), or choose overlap blend or skip"
+            )
         self._profile = profile
         self._slowdown = language
         self._sizes = sorted(profile.decode)
-        self.action_ms = acting * (profile.host.ms + profile.prefill.ms + profile.denoise.ms)
+        self.action_ms = acting * (profile.host.ms + profile.prefill.ms + denoise.ms)
         self._language_from_ms = 0.0 if mode == "parallel" else self.action_ms
 
     def busy_ms(self, work: Sequence[DecodeWork]) -> float:

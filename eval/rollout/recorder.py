@@ -14,8 +14,9 @@ from eval.metrics.statistics import quantiles
 from eval.records.json_files import json_line
 from eval.records.schema import EpisodeResult, Outcome, RequestCounts, RunFolder
 from eval.records.timing import Delivery
+from eval.rollout.execution import Snapshot
 from eval.rollout.plan import TaskPlan
-from eval.rollout.rollout import Query, Snapshot
+from eval.rollout.rollout import Query
 from oxygen.policy.reply import Tail
 from sim_envs.truth.account import Truth
 from sim_envs.truth.nouns import Nouns
@@ -185,7 +186,8 @@ def _query_record(query: Query, *, timed: bool) -> dict[str, Any]:
 
 
 def _timing_record(query: Query) -> dict[str, Any]:
-    """What the clock charged, and what was executed meanwhile."""
+    """What the clock charged, what was executed meanwhile, and what became of the chunk before."""
+    prefix = query.observation.action_prefix
     return {
         "latency": dataclasses.asdict(query.latency),
         "actions_step": query.actions_step,
@@ -194,6 +196,8 @@ def _timing_record(query: Query) -> dict[str, Any]:
         "held": query.held,
         "skipped": query.skipped,
         "spans": [dataclasses.astuple(span) for span in query.spans],
+        **({"blended": query.blended} if query.blended else {}),
+        **({} if prefix is None else {"action_prefix": dataclasses.asdict(prefix)}),
     }
 
 

@@ -88,6 +88,12 @@ class Timeline:
         """Whether the step limit is reached."""
         return self.step >= self._max_steps
 
+    @property
+    def rest(self) -> ActionSpan | None:
+        """What is left of the chunk that is executed; None if nothing is."""
+        left = self._horizon - self._cursor
+        return ActionSpan(chunk=self._chunk, first=self._cursor, steps=left) if left > 0 else None
+
     def issue(self) -> None:
         """Issue a query now."""
         self.query += 1

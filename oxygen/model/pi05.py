@@ -16,6 +16,7 @@ import numpy as np
 
 from oxygen.model import gemma, rotary
 from oxygen.model.config import Pi05Config
+from oxygen.model.guidance import Guidance, guided
 from oxygen.model.params import tower
 from oxygen.typing import Array, Float, Float32, Int32, Leaf, Params, UInt8
 
@@ -221,21 +222,33 @@ def _stage(prefix: Prefix, room: int) -> Stage:
 
 
 def denoise(
-    weights: Weights, prefix: Prefix, noise: Float32[Array, "batch horizon action"], steps: int
+    weights: Weights,
+    prefix: Prefix,
+    noise: Float32[Array, "batch horizon action"],
+    steps: int,
+    guidance: Guidance | None = None,
 ) -> Float32[Array, "batch horizon action"]:
     """Follow the flow from noise (t = 1) to actions (t = 0) in as many Euler steps as were prepared.
 
-    What does not change from step to step (the prefix's place, the mask, the angles) is made before them.
+    With `guidance`, they are pulled towards the actions under way, which takes a backward pass in each step.
     """
     horizon = noise.shape[1]
     room = horizon + -(prefix.k[0].shape[1] + horizon) % _ALIGNED
     by, mask = _surroundings(weights, prefix, horizon, room)
+    times = jnp.asarray(flow_times(steps))
 
     def euler(
         step: Int32[Array, ""], state: tuple[Float32[Array, "batch horizon action"], Stage]
     ) -> tuple[Array, Stage]:
         x, stage = state
-        velocity, stage = _velocity(weights, stage, (x, step), by, mask)
+
+        def velocity_at(x: Array) -> tuple[Array, Stage]:
+            return _velocity(weights, stage, (x, step), by, mask)
+
+        if guidance is None:
+            velocity, stage = velocity_at(x)
+        else:
+            velocity, stage = guided(velocity_at, x, times[step], guidance)
         return x - velocity / steps, stage
 
     return jax.lax.fori_loop(0, steps, euler, (noise, _stage(prefix, room)))[0]

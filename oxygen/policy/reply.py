@@ -81,10 +81,10 @@ class Reply:
     Attributes:
         timings_ms: Time by stage, milliseconds. None contains what the caller did between `act` and `settle`.
             `preprocess`: images resized and prompts tokenised. `prefill`: until the prefix was ready.
-            `denoise`: from there until the actions were on the host. `action`: from the request until the
-            actions were there in the robot's units, all of these included. `decode`: time after that for
-            which the engine was busy with this query's language, until the device was done. `frame`:
-            `action` and `decode`.
+            `denoise`: from there until the actions were on the host; `guided_denoise` instead where they were
+            guided towards actions under way. `action`: from the request until the actions were there in the
+            robot's units, all of these included. `decode`: time after that for which the engine was busy with
+            this query's language, until the device was done. `frame`: `action` and `decode`.
         requested: Texts requested in this query.
         finished: Texts finished since the reply before.
         dropped: Requests dropped since the reply before for want of a slot.

@@ -2,12 +2,18 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
+import numpy as np
+
+from configs.action_prefix import ActionPrefix
+from configs.errors import UsageError
+from oxygen.model.guidance import Guidance
 from oxygen.policy.reply import Reply, Tail, TextFinished, TextRequest, TextTimes
 from oxygen.robots.tokenizer import Tokenizer
 from oxygen.serving.engine import StepTexts
 from oxygen.serving.own_work import own_jobs, own_work
 from oxygen.serving.requests import Request, RequestState
 from oxygen.serving.runner import Sizes
+from oxygen.typing import Float32
 
 
 class Session:
@@ -30,6 +36,7 @@ class Session:
         self._tasks = tasks
         self._tokenizer = tokenizer
         self.queries = 0
+        self._chunk: Float32[np.ndarray, "horizon action"] | None = None
         self._timings_ms: Mapping[str, float] | None = None
         self._reply: Reply | None = None
         self._finished: list[TextFinished] = []
@@ -41,8 +48,25 @@ class Session:
         """Whether a query has its actions and its reply has not been taken."""
         return self._timings_ms is not None or self._reply is not None
 
-    def begin_query(self, timings_ms: Mapping[str, float]) -> None:
-        """Note that a query has its actions, and what their stages took."""
+    def guidance(self, prefix: ActionPrefix) -> Guidance:
+        """What its next chunk is to agree with. The last one is kept as the model drew it, normalised.
+
+        Raises:
+            UsageError: There is no such action in its last chunk.
+        """
+        horizon = 0 if self._chunk is None else len(self._chunk)
+        if self._chunk is None or prefix.first >= horizon:
+            raise UsageError(
+                f"action prefix {prefix}: the last chunk of the episode has {horizon} actions; leave it out "
+                "where none is under way"
+            )
+        return Guidance.towards(self._chunk, first=prefix.first, delay=prefix.delay, horizon=horizon)
+
+    def begin_query(
+        self, chunk: Float32[np.ndarray, "horizon action"], timings_ms: Mapping[str, float]
+    ) -> None:
+        """Note that a query has its actions, as the model drew them, and what their stages took."""
+        self._chunk = chunk
         self._timings_ms = timings_ms
         self.queries += 1
 

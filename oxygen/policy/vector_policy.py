@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from configs.action_prefix import ActionPrefix
 from configs.errors import UsageError
+from oxygen.model.guidance import Guidance
 from oxygen.model.inputs import ModelInput, batched
 from oxygen.policy.reply import Reply, Tail
 from oxygen.policy.session import Session
@@ -137,7 +139,9 @@ class VectorPolicy:
 
         Args:
             observations: Of each robot `images` (camera to uint8 [height, width, 3]), `state` (finite
-                numbers) and `prompt`; None for one that sits out.
+                numbers) and `prompt`; None for one that sits out. One that goes on with its last chunk may
+                say so with `action_prefix` (a `configs.action_prefix.ActionPrefix`): its new chunk is then
+                guided towards that.
 
         Raises:
             UsageError: An observation lacks something, or holds what the policy cannot take; or the query
@@ -146,22 +150,23 @@ class VectorPolicy:
         if any(session.is_open for session in self._sessions):
             raise UsageError("the query before is not settled; call settle() after every act()")
         came_s = time.perf_counter()
-        inputs = self._inputs(observations)
+        inputs, guidance = self._inputs(observations), self._guidance(observations)
         queries = {
             robot: session.queries
             for robot, session in enumerate(self._sessions)
             if observations[robot] is not None
         }
         ready_s = time.perf_counter()
-        step = self._engine.act(inputs, queries, came_s=came_s)
+        step = self._engine.act(inputs, queries, came_s=came_s, guidance=guidance)
         chunks = tuple(
             self.transform.outputs(chunk) if robot in queries else None
             for robot, chunk in enumerate(step.actions)
         )
         self._given_s = time.perf_counter()
-        timings_ms = _timings_ms(step, ready_s, self._given_s)
         for robot in queries:
-            self._sessions[robot].begin_query(timings_ms)
+            guided = guidance is not None and bool(guidance.guides[robot])
+            timings_ms = _timings_ms(step, ready_s, self._given_s, guided=guided)
+            self._sessions[robot].begin_query(step.actions[robot], timings_ms)
         return chunks
 
     def settle(self) -> tuple[Reply | None, ...]:
@@ -184,6 +189,23 @@ class VectorPolicy:
             for session in self._sessions:
                 session.add(texts)
 
+    def _guidance(self, observations: Observations) -> Guidance | None:
+        """What the robots have under way; None if none of them says so."""
+        prefixes: list[ActionPrefix | None] = [
+            None if one is None else one.get("action_prefix") for one in observations
+        ]
+        if not any(prefixes):
+            return None
+        if not self._engine_config.guided:
+            raise UsageError("an observation has an `action_prefix`; serve the policy with `guided=True`")
+        nothing = Guidance.none((1, self.runner.config.horizon, self.runner.config.action_dim))
+        return Guidance.stacked(
+            [
+                session.guidance(prefix) if prefix else nothing
+                for session, prefix in zip(self._sessions, prefixes, strict=True)
+            ]
+        )
+
     def _new_session(self, robot: int) -> Session:
         names = [task.name for task in self._parts.tasks]
         return Session(robot, names, self._parts.tokenizer, alone=self._alone)
@@ -201,11 +223,11 @@ class VectorPolicy:
         )
 
 
-def _timings_ms(step: EngineStep, ready_s: float, given_s: float) -> dict[str, float]:
+def _timings_ms(step: EngineStep, ready_s: float, given_s: float, *, guided: bool) -> dict[str, float]:
     seconds = {
         "preprocess": ready_s - step.came_s,
         "prefill": step.prefilled_s - step.begun_s,
-        "denoise": step.acted_s - step.prefilled_s,
+        "guided_denoise" if guided else "denoise": step.acted_s - step.prefilled_s,
         "action": given_s - step.came_s,
     }
     return {stage: 1e3 * duration for stage, duration in seconds.items()}
@@ -234,4 +256,5 @@ def _text_decoder(parts: Parts, engine: EngineConfig) -> TextDecoder | None:
         return None
     if engine.mode is not Mode.PARALLEL:
         return LocalTextDecoder(parts.runner)
-    return RemoteTextDecoder(parts.runner.config, required(parts.weights), parts.runner.sizes)
+    sizes = dataclasses.replace(parts.runner.sizes, guided=False)  # it draws no actions
+    return RemoteTextDecoder(parts.runner.config, required(parts.weights), sizes)

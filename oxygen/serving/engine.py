@@ -7,13 +7,15 @@ from collections.abc import Callable, Mapping
 import jax
 import numpy as np
 
+from oxygen.model.guidance import Guidance
 from oxygen.model.inputs import ModelInput
+from oxygen.model.pi05 import Prefix
 from oxygen.serving.budget import Budget, DecodeCosts, RunningMean
 from oxygen.serving.requests import DecodeWork, Request, RequestState, StepPlan
 from oxygen.serving.runner import Runner
 from oxygen.serving.scheduler import Scheduler
 from oxygen.serving.text_decoder import DecodeResult, TextDecoder
-from oxygen.typing import Float32
+from oxygen.typing import Array, Float32
 
 _LEAST_S = 1e-6
 """Time noted for decode steps that were done before the host had looked at the actions."""
@@ -96,7 +98,14 @@ class Engine:
         self._step: EngineStep | None = None
         self.compiles_in_second_process = 0
 
-    def act(self, inputs: ModelInput, queries: Mapping[int, int], *, came_s: float) -> EngineStep:
+    def act(
+        self,
+        inputs: ModelInput,
+        queries: Mapping[int, int],
+        *,
+        came_s: float,
+        guidance: Guidance | None = None,
+    ) -> EngineStep:
         """Answer queries with actions, as soon as these are on the host.
 
         While the device is at the prefix, the host plans the language and queues it behind the actions. The
@@ -108,13 +117,13 @@ class Engine:
             inputs: The robots' observations; a padded row for a robot that sits out.
             queries: Robot to the number of its query.
             came_s: When they came in, in seconds of the engine's clock; a deadline counts from there.
+            guidance: What the robots have under way; None if none of them has anything. Those without are
+                answered as if nobody had.
         """
         assert self._step is None, "settle() comes before the next act()"
         begun_s = self._clock()
         prefix = self._runner.prefill(inputs)
-        numbers = [queries.get(robot, 0) for robot in range(self._runner.sizes.robots)]
-        actions = self._runner.denoise(prefix, self._scheduler.seeds, numbers)
-        actions.copy_to_host_async()
+        actions = self._drawn(prefix, queries, guidance)
         plan = self._scheduler.plan(queries)
         for request in plan.requested:
             request.requested_s, request.requested_busy_s = came_s, self._busy_s
@@ -123,7 +132,7 @@ class Engine:
             self._decoder.begin(inputs, plan.jobs, prefix, steps)
         jax.block_until_ready(prefix.k[-1])
         prefilled_s = self._clock()
-        chunks = np.asarray(actions)
+        chunks = actions.on_host()
         acted_s = self._clock()
         self._acting_ms.add(1e3 * (acted_s - came_s))
         self._step = EngineStep(
@@ -183,6 +192,16 @@ class Engine:
         if self._decoder is not None:
             self._decoder.close()
 
+    def _drawn(self, prefix: Prefix, queries: Mapping[int, int], guidance: Guidance | None) -> "_Chunks":
+        """The robots' actions, queued on the device: one program, or both where some robots are guided."""
+        numbers = [queries.get(robot, 0) for robot in range(self._runner.sizes.robots)]
+        origins = prefix, self._scheduler.seeds, numbers
+        if guidance is None:
+            return _Chunks(plain=self._runner.denoise(*origins))
+        guides = guidance.guides
+        plain = None if all(guides[robot] for robot in queries) else self._runner.denoise(*origins)
+        return _Chunks(plain=plain, guided=self._runner.guided_denoise(*origins, guidance), guides=guides)
+
     def _finished(self, step: EngineStep) -> DecodeResult:
         """Wait for the text decoder, and note what decode steps cost."""
         if self._decoder is None or not step.plan.jobs:
@@ -203,3 +222,30 @@ class Engine:
                 steps = self._budget.steps(batch=batch, spent_ms=spent_ms, costs=self._costs)
                 return min(steps, job.steps), batch
         return 0, 0
+
+
+class _Chunks:
+    """Every robot's chunk, on its way to the host."""
+
+    def __init__(
+        self, *, plain: Array | None, guided: Array | None = None, guides: np.ndarray | None = None
+    ) -> None:
+        """Begin to copy them.
+
+        Args:
+            plain: Without guidance; None if every robot that asks is guided.
+            guided: With guidance; None if no robot is guided.
+            guides: Which are, [robot].
+        """
+        self._plain, self._guided, self._guides = plain, guided, guides
+        for chunks in (plain, guided):
+            if chunks is not None:
+                chunks.copy_to_host_async()
+
+    def on_host(self) -> Float32[np.ndarray, "robot horizon action"]:
+        """Wait for them."""
+        if self._guided is None:
+            return np.asarray(self._plain)
+        if self._plain is None or self._guides is None:
+            return np.asarray(self._guided)
+        return np.where(self._guides[:, None, None], np.asarray(self._guided), np.asarray(self._plain))

@@ -30,6 +30,7 @@ class EngineConfig:
             its own alone, at batch sizes that no other robot changes, and its replies report its own work. So
             its texts, and what a latency profile charges for them, are a function of its own episode. Slots
             and rows are divided evenly among the robots. Otherwise texts go on while their robot sits out.
+        guided: Whether actions can be guided towards those under way (real-time chunking).
     """
 
     mode: Mode = Mode.UNIFIED
@@ -38,6 +39,7 @@ class EngineConfig:
     rows: int = 8
     robots: int = 1
     independent: bool = False
+    guided: bool = False
 
     def __post_init__(self) -> None:
         for field in ("robots", "slots", "rows"):
@@ -71,6 +73,7 @@ def sizes_for(engine: EngineConfig, tasks: Sequence[TokenizedTask]) -> Sizes:
         suffix=max([1, *(len(task.suffix) for task in tasks)]),
         limit=max([1, *(task.max_tokens for task in tasks)]),
         top_k=max([0, *(sampling.top_k or 1 for sampling in drawn)]),
+        guided=engine.guided,
     )
 
 
@@ -97,3 +100,5 @@ def check_serves(engine: EngineConfig, sizes: Sizes) -> None:
             raise UsageError(f"{field} is {wanted}; the programs take {most} at most")
     if engine.robots != sizes.robots:
         raise UsageError(f"robots is {engine.robots}; the programs were compiled for {sizes.robots}")
+    if engine.guided and not sizes.guided:
+        raise UsageError("guided is True; the programs were compiled without guidance")

@@ -16,6 +16,7 @@ from configs.errors import UsageError
 from oxygen.model import pi05
 from oxygen.model.compile_counter import compile_counter
 from oxygen.model.config import Pi05Config
+from oxygen.model.guidance import Guidance
 from oxygen.model.inputs import ModelInput
 from oxygen.model.pi05 import Prefix, Weights
 from oxygen.serving import decode, drawing, kv_pool
@@ -37,6 +38,7 @@ class Sizes:
         suffix: Tokens of the longest suffix.
         limit: Tokens of the longest text.
         top_k: The largest `top_k` of a request; 0 where every request is greedy, and nothing is drawn.
+        guided: Whether denoising can be guided: one program more.
     """
 
     robots: int = 1
@@ -46,6 +48,7 @@ class Sizes:
     suffix: int
     limit: int
     top_k: int = 0
+    guided: bool = False
 
     def __post_init__(self) -> None:
         for what, sizes in (("decode batches", self.rows), ("forks of", self.forks)):
@@ -62,9 +65,16 @@ def _prefill(config: Pi05Config, weights: Weights, images: Array, prompt: Array,
     return pi05.read(weights, embedded, length + config.image_tokens)
 
 
-def _denoise(config: Pi05Config, weights: Weights, prefix: Prefix, seed: Array, query: Array) -> Array:
+def _denoise(
+    config: Pi05Config,
+    weights: Weights,
+    prefix: Prefix,
+    seed: Array,
+    query: Array,
+    guidance: Guidance | None = None,
+) -> Array:
     start = drawing.noise(seed, query, (config.horizon, config.action_dim))
-    return pi05.denoise(weights, prefix, config.noise_scale * start, config.denoise_steps)
+    return pi05.denoise(weights, prefix, config.noise_scale * start, config.denoise_steps, guidance)
 
 
 def _decode(top_k: int, weights: Weights, rows: Array, pool: KvPool, texts: Texts) -> tuple[KvPool, Texts]:
@@ -73,10 +83,14 @@ def _decode(top_k: int, weights: Weights, rows: Array, pool: KvPool, texts: Text
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Programs:
-    """The compiled programs: per bucket of prompt lengths; of `decode` per batch size, of `fork` per both."""
+    """The compiled programs: per bucket of prompt lengths; of `decode` per batch size, of `fork` per both.
+
+    There are none of `guided_denoise` but where `Sizes` asks for it.
+    """
 
     prefill: Mapping[int, Compiled]
     denoise: Mapping[int, Compiled]
+    guided_denoise: Mapping[int, Compiled]
     fork: Mapping[tuple[int, int], Compiled]
     decode: Mapping[int, Compiled]
 
@@ -108,6 +122,7 @@ class Runner:
     def resized(self, sizes: Sizes) -> "Runner":
         """One with another pool, for as many robots; its prefill and denoise are the very same programs."""
         assert sizes.robots == self.sizes.robots, "another number of robots is another prefill"
+        assert sizes.guided == self.sizes.guided, "guidance takes a program of its own"
         return Runner(self.config, self._weights, sizes, like=self)
 
     @property
@@ -130,10 +145,15 @@ class Runner:
 
         The noise of each is a function of its 64-bit episode seed and its query alone.
         """
-        words = np.array([words_of(seed) for seed in seeds], np.uint32)
-        which = np.array(queries, np.uint32)
         program: Callable[..., Array] = self.programs.denoise[self._bucket(prefix)]
-        return program(self._weights, prefix, words, which)
+        return program(self._weights, prefix, *_origins(seeds, queries))
+
+    def guided_denoise(
+        self, prefix: Prefix, seeds: Sequence[int], queries: Sequence[int], guidance: Guidance
+    ) -> Float32[Array, "robot horizon action"]:
+        """Draw the same from the same noise, guided towards the actions under way."""
+        program: Callable[..., Array] = self.programs.guided_denoise[self._bucket(prefix)]
+        return program(self._weights, prefix, *_origins(seeds, queries), guidance)
 
     def fork(self, prefix: Prefix, new: NewRequests, pool: KvPool, texts: Texts) -> tuple[KvPool, Texts]:
         """Begin new requests in their slots. The pool given is used up."""
@@ -186,16 +206,20 @@ class Runner:
             length=np.full((robots,), bucket, np.int32),
         )
 
+    def unguided(self) -> Guidance:
+        """Nothing under way, for warming up and measuring."""
+        return Guidance.none((self.sizes.robots, self.config.horizon, self.config.action_dim))
+
     def _bucket(self, prefix: Prefix) -> int:
         return prefix.k[0].shape[1] - self.config.image_tokens
 
     def _compiled(self, acting: Programs | None) -> Programs:
         """Every program that `acting` does not have, compiled for shapes alone: nothing is run."""
         weights = jax.tree.map(_abstract, self._weights)
-        prefills, denoises = (acting.prefill, acting.denoise) if acting else self._acting(weights)
+        acting = acting or self._acting(weights)
         pool, texts = jax.eval_shape(self.empty)
         forks, decodes = {}, {}
-        for bucket, prefill in prefills.items():
+        for bucket, prefill in acting.prefill.items():
             prefix = jax.tree.map(_abstract, prefill.out_info)
             for batch in self.sizes.forks:
                 new = jax.tree.map(_abstract, self.new_requests((), batch=batch))
@@ -205,22 +229,25 @@ class Runner:
             rows = jax.ShapeDtypeStruct((batch,), jnp.int32)
             step = jax.jit(functools.partial(_decode, self.sizes.top_k), donate_argnames="pool")
             decodes[batch] = step.lower(weights, rows, pool, texts).compile()
-        return Programs(prefill=prefills, denoise=denoises, fork=forks, decode=decodes)
+        return dataclasses.replace(acting, fork=forks, decode=decodes)
 
-    def _acting(self, weights: Weights) -> tuple[dict[int, Compiled], dict[int, Compiled]]:
-        """Prefill and denoise, which use neither the pool nor a text."""
+    def _acting(self, weights: Weights) -> Programs:
+        """Those that use neither the pool nor a text."""
         robots = self.sizes.robots
         words = jax.ShapeDtypeStruct((robots, 2), jnp.uint32)
         which = jax.ShapeDtypeStruct((robots,), jnp.uint32)
-        prefills, denoises = {}, {}
+        guidance = jax.tree.map(_abstract, self.unguided())
+        prefills, denoises, guided = {}, {}, {}
         for bucket in self.config.prompt_buckets:
             inputs = jax.tree.map(_abstract, dataclasses.astuple(self.blank(bucket)))
             lowered = jax.jit(functools.partial(_prefill, self.config)).lower(weights, *inputs)
             prefix = jax.tree.map(_abstract, lowered.out_info)
             prefills[bucket] = lowered.compile()
-            lowered = jax.jit(functools.partial(_denoise, self.config)).lower(weights, prefix, words, which)
-            denoises[bucket] = lowered.compile()
-        return prefills, denoises
+            denoise = jax.jit(functools.partial(_denoise, self.config))
+            denoises[bucket] = denoise.lower(weights, prefix, words, which).compile()
+            if self.sizes.guided:
+                guided[bucket] = denoise.lower(weights, prefix, words, which, guidance).compile()
+        return Programs(prefill=prefills, denoise=denoises, guided_denoise=guided, fork={}, decode={})
 
     def _run_everything_once(self) -> None:
         pool, texts = self.empty()
@@ -228,11 +255,18 @@ class Runner:
         for bucket in self.config.prompt_buckets:
             prefix = self.prefill(self.blank(bucket))
             jax.block_until_ready(self.denoise(prefix, zeros, zeros))
+            if self.sizes.guided:
+                jax.block_until_ready(self.guided_denoise(prefix, zeros, zeros, self.unguided()))
             for batch in self.sizes.forks:
                 pool, texts = self.fork(prefix, self.new_requests((), batch=batch), pool, texts)
         for batch in self.sizes.rows:
             pool, texts = self.decode((), pool, texts, batch=batch)
         jax.block_until_ready((pool, texts))
+
+
+def _origins(seeds: Sequence[int], queries: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+    """What the noise of each robot's chunk is a function of, as programs take it."""
+    return np.array([words_of(seed) for seed in seeds], np.uint32), np.array(queries, np.uint32)
 
 
 def _rows(spare: int, slots: tuple[int, ...], batch: int) -> Int32[Array, " row"]:

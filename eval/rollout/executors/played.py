@@ -9,6 +9,7 @@ from configs.schema import RunConfig
 from eval.policies.base import OpenPolicy
 from eval.records.run_folders import Run
 from eval.records.schema import EpisodeResult
+from eval.rollout.chunks import Overlap
 from eval.rollout.clock import Clock
 from eval.rollout.episode import Stage, run_episode
 from eval.rollout.interrupts import Interrupts
@@ -95,8 +96,14 @@ def stage_of(
     config: RunConfig, policy: OpenPolicy, clock: Clock, *, worlds: WorldHolder, interrupts: Interrupts
 ) -> Stage:
     """Where the episodes of an arm are played."""
-    waiting = Waiting(config.while_waiting)
-    return Stage(worlds=worlds, policy=policy, clock=clock, waiting=waiting, interrupts=interrupts)
+    return Stage(
+        worlds=worlds,
+        policy=policy,
+        clock=clock,
+        waiting=Waiting(config.while_waiting),
+        overlap=Overlap(config.overlap),
+        interrupts=interrupts,
+    )
 
 
 def play_one(play: Play, task: TaskPlan, run: Run, stage: Stage) -> EpisodeResult:

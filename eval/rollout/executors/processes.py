@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from eval.policies.sources import PolicySource, served
 from eval.records.run_folders import Run
 from eval.records.schema import EpisodeResult, Outcome
-from eval.rollout.clock import find_clock
+from eval.rollout.clock_choice import find_clock
 from eval.rollout.episode import Stage
 from eval.rollout.executors.played import Play, Playable, Played, play_one, stage_of
 from eval.rollout.interrupts import Interrupts

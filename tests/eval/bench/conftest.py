@@ -15,7 +15,7 @@ from eval.bench.spelling import parse
 from eval.bench.workloads import Contender, Workload
 from oxygen.serving.scheduler import Mode
 
-STAGES = StageTimes(prefill=100.0, denoise=30.0, fork=5.0, decode={1: 4.0, 30: 10.0})
+STAGES = StageTimes(prefill=100.0, denoise=30.0, guided_denoise=70.0, fork=5.0, decode={1: 4.0, 30: 10.0})
 
 
 def workload(spelled="every:1", *, text_tokens=30, robots=1, **room) -> Workload:
@@ -96,6 +96,7 @@ def _slower(slow: float, batch: int | None) -> StageTimes:
     return StageTimes(
         prefill=slow * STAGES.prefill,
         denoise=slow * STAGES.denoise,
+        guided_denoise=slow * STAGES.guided_denoise,
         fork=slow * STAGES.fork,
         decode={batch or 1: slow * STAGES.decode[batch or 1]},
     )

@@ -42,7 +42,7 @@ def test_a_floor_is_set_by_whichever_takes_longer():
     assert peaks.floor_ms(Cost(flops=2e9, bytes=3e6)) == pytest.approx(3000)
 
 
-SIZES = Sizes(robots=2, slots=4, rows=(1,), forks=(1,), suffix=5, limit=8)
+SIZES = Sizes(robots=2, slots=4, rows=(1,), forks=(1,), suffix=5, limit=8, guided=True)
 """One text: texts are attended to in a loop, and XLA counts the body of a loop once."""
 
 
@@ -81,6 +81,17 @@ def test_operations_are_those_that_xla_counts(programs):
         (costs.fork(config, prefix=prefix, suffix=4, births=1), counted(compiled.fork[32, 1])),
     ]:
         assert 1 < theirs / ours.flops < 1.06
+
+
+@pytest.mark.slow
+def test_what_xla_adds_to_guidance_are_gradients_of_the_prefix_that_nobody_wants(programs):
+    """Of keys and values it works out all, and keeps the actions' own: as many products as attention has."""
+    config, compiled, _ = programs
+    prefix = config.image_tokens + 32
+    expert, queries = config.expert, 2 * config.horizon
+    unwanted = 4 * queries * prefix * expert.num_heads * expert.head_dim * expert.depth
+    ours = costs.guided_denoise(config, prefix=prefix, robots=2).flops + unwanted
+    assert 1 < counted(compiled.guided_denoise[32]) / ours < 1.1
 
 
 def test_every_row_costs_as_much_arithmetic_and_the_weights_are_read_once():

@@ -126,7 +126,7 @@ def test_times_are_in_the_order_they_must_be(rows):
     unified = next(row for row in rows if row.tokens_per_frame == 1)
     assert unified.request_ms_p50 > 4 * unified.frame_ms_p50, "six frames for six tokens"
     assert unified.decode_batch == 6
-    assert set(unified.stage_ms) == {"prefill", "denoise", "fork", "decode_6"}
+    assert set(unified.stage_ms) == {"prefill", "denoise", "guided_denoise", "fork", "decode_6"}
     assert unified.attained_fraction > 0
 
 

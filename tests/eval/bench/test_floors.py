@@ -15,7 +15,7 @@ def test_every_stage_is_held_against_its_floor(tmp_path, capsys):
     path = tmp_path / "roofline.json"
     assert report_floors(options(path), SUBJECT) == 0
     out = capsys.readouterr().out
-    for stage in ("siglip", "prefill", "denoise", "fork", "decode 1", "decode 6"):
+    for stage in ("siglip", "prefill", "denoise", "guided denoise", "fork", "decode 1", "decode 6"):
         assert stage in out
     (record,) = json.loads(path.read_text())["rooflines"]
     assert all("measured_over_floor" in stage for stage in record["stages"])

@@ -38,7 +38,7 @@ def _row(mode, stage_ms, **changes):
 
 
 def _rows():
-    acting = {"prefill": 100.0, "denoise": 20.0}
+    acting = {"prefill": 100.0, "denoise": 20.0, "guided_denoise": 45.0}
     return [
         _row("isolated", acting | {"fork": 3.0, "decode_1": 5.0}),
         _row("unified", acting | {"fork": 5.0, "decode_30": 15.0}),
@@ -49,6 +49,7 @@ def _rows():
 def test_a_profile_holds_what_was_measured():
     found = profile("abacus", _rows())
     assert (found.host.ms, found.prefill.ms, found.denoise.ms, found.fork.ms) == (7, 100, 20, 4)
+    assert found.guided_denoise.ms == 45
     assert {batch: time.ms for batch, time in found.decode.items()} == {1: 6, 30: 15}
     assert (found.device, found.model, found.dtype) == ("an abacus, 2 cores", "small", "float32")
     assert found.parallel is None

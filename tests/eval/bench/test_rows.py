@@ -55,7 +55,13 @@ def test_rates_are_by_the_whole_time(made_up):
     assert (unified.requests_finished, unified.requests_dropped) == (12, 0)
     assert unified.frame_ms_p50 == pytest.approx(1.5 * 140)
     assert unified.decode_batch == 30
-    assert unified.stage_ms == {"prefill": 150, "denoise": 45, "fork": 7.5, "decode_30": 15}
+    assert unified.stage_ms == {
+        "prefill": 150,
+        "denoise": 45,
+        "guided_denoise": 105,
+        "fork": 7.5,
+        "decode_30": 15,
+    }
     assert unified.decode_growth == pytest.approx(10 / 4)
     assert unified.decode_growth_ci95 == pytest.approx((10 / 4, 10 / 4))
 

@@ -38,7 +38,9 @@ class Until:
         return self.arrivals.within(queries)
 
 
-STAGES = StageTimes(prefill=100.0, denoise=30.0, fork=5.0, decode={1: 4.0, 6: 6.0, 30: 10.0})
+STAGES = StageTimes(
+    prefill=100.0, denoise=30.0, guided_denoise=70.0, fork=5.0, decode={1: 4.0, 6: 6.0, 30: 10.0}
+)
 
 
 @pytest.mark.parametrize(("k", "batch"), [(1, 30), (5, 6)])

@@ -63,7 +63,7 @@ def test_neither_order_nor_repetition_changes_rates(episodes, times):
 
 def test_results_say_their_clock(tmp_path):
     paused = summarize(RunBuilder.at(tmp_path / "paused").path)
-    assert (paused["clock"], paused["while_waiting"]) == ("paused", "continue")
+    assert (paused["clock"], paused["while_waiting"], paused["overlap"]) == ("paused", "continue", "skip")
     config = {"clock": "fixed:100,500", "while_waiting": "hold"}
     clocked = summarize(RunBuilder.at(tmp_path / "clocked", config=config).path)
     assert (clocked["clock"], clocked["while_waiting"]) == ("fixed:100,500", "hold")

@@ -45,7 +45,7 @@ def run(path, mode, *, seconds, right=12, failures=0, n=12, actions=0.5, **manif
 
 
 def test_the_verdicts_are_four_short_lines(tmp_path):
-    clock = {"config": {"clock": "profile:jetson-thor", "while_waiting": "continue"}}
+    clock = {"config": {"clock": "profile:jetson-thor", "while_waiting": "continue", "overlap": "rtc"}}
     a = run(tmp_path / "a", "isolated", seconds=8.0, n=150, right=150, failures=70, **clock)
     b = run(tmp_path / "b", "unified", seconds=4.0, n=150, right=100, actions=0.25, **clock)
     lines = verdict_lines(compare(a, b))
@@ -54,7 +54,7 @@ def test_the_verdicts_are_four_short_lines(tmp_path):
     assert re.fullmatch(r"time to success +superior +0\.50 times as long, 95 % .*, margin 10 %", lines[2])
     assert lines[3] == "texts (points)  narration −33.3, 800→400 ms stale"
     assert max(map(len, lines)) <= 80
-    assert say_clock(compare(a, b)) == "Clock: profile:jetson-thor, continue while waiting."
+    assert say_clock(compare(a, b)) == "Clock: profile:jetson-thor, continue while waiting, overlap rtc."
 
 
 def test_what_is_inconclusive_says_how_many_episodes_it_takes_and_fits(tmp_path):

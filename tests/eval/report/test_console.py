@@ -55,6 +55,7 @@ def test_a_terminal_shows_one_bar_for_all_episodes_with_each_modes_success(
         ({}, ""),
         ({"clock": "fixed:100,250", "while_waiting": "hold"}, ", clock fixed:100,250, hold"),
         ({"motion": "drift:3"}, ", motion drift:3"),
+        ({"clock": "fixed:100", "overlap": "blend"}, ", clock fixed:100, continue, blend"),
     ],
 )
 def test_the_heading_names_clock_and_motion_unless_the_world_stands_still(

@@ -10,7 +10,8 @@ from configs.schema import RunConfig
 from eval.records import provenance
 from eval.records.run_folders import find_unfinished, new_run
 from eval.records.schema import RunFolder
-from eval.rollout.clock import PAUSED, Call, ReplayError, UnpricedError, find_clock
+from eval.rollout.clock import PAUSED, Call, ReplayError, UnpricedError
+from eval.rollout.clock_choice import find_clock
 from eval.rollout.pricing import Pricing
 from eval.rollout.rollout import rollout
 from eval.rollout.timeline import Waiting

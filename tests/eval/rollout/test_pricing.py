@@ -49,6 +49,15 @@ def test_actions_alone_are_host_prefill_and_denoising():
     assert pricing.action_ms == pricing.busy_ms(()) == 123
 
 
+def test_guided_actions_take_another_denoising_and_nothing_else_does():
+    guided = Pricing(_profile(guided_denoise=_time(50.0)), "isolated", guided=True)
+    plain = Pricing(_profile(guided_denoise=_time(50.0)), "isolated")
+    assert guided.action_ms == plain.action_ms + 30
+    assert guided.busy_ms(_TWO_TEXTS) == plain.busy_ms(_TWO_TEXTS) + 30
+    with pytest.raises(UsageError, match=r"'abacus' cannot price overlap rtc: .*--save-profile"):
+        Pricing(_profile(), "isolated", guided=True)
+
+
 def test_isolated_reads_the_prefix_once_more_for_each_text():
     pricing = Pricing(_profile(), "isolated")
     assert pricing.action_ms == 123

@@ -6,6 +6,8 @@ import yaml
 from configs.schema import RunConfig
 from eval.records.run_folders import find_unfinished, new_run
 from eval.rollout import episode
+from eval.rollout.executors.processes import Processes
+from eval.rollout.executors.serial import SERIAL
 from tests.eval.conftest import evaluate
 from tests.eval.rollout.test_clock import records
 
@@ -33,13 +35,11 @@ def suite(tmp_path_factory):
 def play(suite, tmp_path_factory):
     """Plays the suite in some modes, in a folder of its own unless it is given one; returns the runs'."""
 
-    def play(*modes, folder=None):
+    def play(*modes, folder=None, executor=SERIAL, **changes):
         folder = folder or tmp_path_factory.mktemp("runs")
-        configs = [
-            RunConfig(suites=(suite,), clock="profile:jetson-thor", mode=mode, video="none") for mode in modes
-        ]
-        runs = [new_run(folder, config) for config in configs]
-        evaluate(*runs)
+        same = {"suites": (suite,), "clock": "profile:jetson-thor", "video": "none", **changes}
+        runs = [new_run(folder, RunConfig(mode=mode, **same)) for mode in modes]
+        evaluate(*runs, executor=executor)
         return [run.folder for run in runs]
 
     return play
@@ -71,6 +71,17 @@ def test_a_run_that_was_interrupted_under_a_profile_equals_one_that_was_not(
     again = find_unfinished(tmp_path, {})
     evaluate(*again)
     assert [records(run.folder) for run in again] == [records(folder) for folder in whole]
+
+
+@pytest.mark.slow
+def test_guided_chunks_are_the_same_bits_in_any_company(play):
+    """In one batch with worlds that have nothing under way, and with those that have."""
+    how = {"overlap": "rtc", "batch_size": 2}
+    (alone,) = play("unified", **how)
+    (together,) = play("unified", executor=Processes(num_envs=2), **how)
+    assert sorted(records(together), key=str) == sorted(records(alone), key=str)
+    guided = [record for record in records(alone) if "action_prefix" in record]
+    assert len(guided) > 5
 
 
 def test_modes_differ_when_time_is_charged(whole):

@@ -73,6 +73,7 @@ def test_profiles_of_floors_are_the_floors_times_what_is_reached(name):
     times = {
         "prefill": profile.prefill,
         "denoise": profile.denoise,
+        "guided denoise": profile.guided_denoise,
         "fork": profile.fork,
         **{f"decode {batch}": time for batch, time in profile.decode.items()},
     }

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from configs.interface import Hold, Interface, Motion
 from configs.schema import RunConfig
-from eval.rollout.clock import find_clock
-from eval.rollout.rollout import ActionError, executable, rollout
+from eval.rollout.chunks import ActionError, executable
+from eval.rollout.clock_choice import find_clock
+from eval.rollout.rollout import rollout
 from eval.rollout.timeline import Waiting
 from sim_envs.fake import FakeWorld
 from sim_envs.world import EpisodeKey

@@ -1,0 +1,156 @@
+"""Executes in a world what a timeline says, and keeps what was seen meanwhile."""
+
+import dataclasses
+import time
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from jaxtyping import Float64, UInt8
+
+from eval.records.timing import Delivery, Latency
+from eval.rollout.chunks import averaged_channels, blended
+from eval.rollout.timeline import ActionSpan, Timeline
+from oxygen.policy.reply import TextFinished
+from sim_envs.suite import Suite
+from sim_envs.truth.account import Truth
+from sim_envs.world import Observation, World
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """What the cameras showed at a control step between two queries. Policies are not shown it."""
+
+    step: int
+    images: Mapping[str, UInt8[np.ndarray, "height width 3"]]
+
+
+class Execution:
+    """Executes what the timeline says, and keeps what was seen meanwhile until the next query begins.
+
+    Attributes:
+        success: Whether the task is solved.
+        spans: What was executed since the query was issued.
+        pictures: What the cameras showed since.
+        advance_ms: What physics took since, on this machine.
+        blended: Actions of the last chunk that were averaged with the one before.
+    """
+
+    def __init__(
+        self, world: World, suite: Suite, timeline: Timeline, *, watched: bool, picture_steps: int | None
+    ) -> None:
+        """Begin an episode.
+
+        Args:
+            world: The world.
+            suite: Its interface says how the robot is held still.
+            timeline: Of the episode.
+            watched: Whether to look at every control step, so that texts can be delivered at any.
+            picture_steps: Control steps between pictures, if it is watched; none are taken if None.
+        """
+        self._world = world
+        self._suite = suite
+        self._timeline = timeline
+        self._watched = watched
+        self._picture_steps = picture_steps if watched else None
+        self._state = np.zeros(suite.interface.observation.state_size)
+        self._moved = True  # since that state was read
+        self._chunks: dict[int, np.ndarray] = {}
+        self._last: np.ndarray | None = None
+        self._truths: dict[int, Truth | None] = {}
+        self._shown = 0
+        self.success = False
+        self.spans: list[ActionSpan] = []
+        self.pictures: list[Snapshot] = []
+        self.advance_ms = 0.0
+        self.blended = 0
+
+    def begin_query(self, observation: Observation, truth: Truth | None) -> None:
+        """A query was issued on this observation."""
+        if self._moved:
+            self._state, self._moved = observation.state, False
+        self._truths = {self._timeline.step: truth}
+        self._shown = self._timeline.step
+        self.spans, self.pictures, self.advance_ms = [], [], 0.0
+
+    def add_chunk(self, chunk: Float64[np.ndarray, "horizon action"], rest: ActionSpan | None) -> None:
+        """The actions of the query, which are kept until those of the next one have come.
+
+        Args:
+            chunk: As the policy gave them.
+            rest: What was left of the chunk before as the query was issued, to be blended in, if anything.
+        """
+        query, given = self._timeline.query, chunk
+        self._chunks = {number: old for number, old in self._chunks.items() if number == query - 1}
+        if rest is not None and rest.chunk is not None:
+            chunk = blended(
+                self._chunks[rest.chunk][rest.first :],
+                given,
+                late=min(self._timeline.actions_at - self._timeline.issued, rest.steps),
+                channels=averaged_channels(self._suite.interface.action),
+            )
+        self.blended = int((chunk != given).any(axis=1).sum())
+        self._chunks[query] = chunk
+
+    def run(self) -> None:
+        """Execute what there is to execute now, up to success."""
+        began = time.perf_counter()
+        looked = 0.0
+        while not self.success and (span := self._timeline.next_span()):
+            piece = dataclasses.replace(span, steps=1) if self._watched else span
+            self._advance(piece)
+            if self._watched:
+                before = time.perf_counter()
+                self._look()
+                looked += time.perf_counter() - before
+        self.advance_ms += 1e3 * (time.perf_counter() - began - looked)
+
+    def delivered(
+        self, texts: Sequence[TextFinished], latency: Latency
+    ) -> tuple[list[Delivery], list[TextFinished]]:
+        """Which of the texts finished in the query were delivered by now, and which were too late."""
+        deliveries, late = [], []
+        for text, after_ms in zip(texts, latency.texts_ms, strict=True):
+            step = self._timeline.step_after(after_ms)
+            if step in self._truths:
+                deliveries.append(Delivery(text=text, step=step, truth=self._truths[step]))
+            else:
+                late.append(text)
+        return deliveries, late
+
+    def _advance(self, span: ActionSpan) -> None:
+        advance = self._world.advance(self._actions(span))
+        self._timeline.advance(span, advance.steps)
+        self.success = advance.success
+        _append(self.spans, dataclasses.replace(span, steps=advance.steps))
+
+    def _actions(self, span: ActionSpan) -> np.ndarray:
+        if span.chunk is None:
+            actions = np.tile(self._hold_action(), (span.steps, 1))
+        else:
+            actions = self._chunks[span.chunk][span.first : span.first + span.steps]
+            self._moved = True
+        self._last = actions[-1]
+        return actions
+
+    def _hold_action(self) -> np.ndarray:
+        """Holds the robot where it was when it began to be held; an older state would move it back there."""
+        if self._moved and self._suite.interface.action.holds_state:
+            self._state, self._moved = self._world.observe().state, False
+        return self._suite.interface.hold_action(self._state, self._last)
+
+    def _look(self) -> None:
+        step = self._timeline.step
+        self._truths[step] = self._world.truth()
+        if self._picture_steps is None or self.success or self._timeline.next_span() is None:
+            return  # the next query takes a picture itself
+        if step - self._shown >= self._picture_steps:
+            self._shown = step
+            self.pictures.append(Snapshot(step=step, images=self._world.observe().images))
+
+
+def _append(spans: list[ActionSpan], span: ActionSpan) -> None:
+    """Add a span; one that goes on with the last of them is joined to it."""
+    if spans and spans[-1].chunk == span.chunk:
+        spans[-1] = dataclasses.replace(spans[-1], steps=spans[-1].steps + span.steps)
+    else:
+        spans.append(span)

@@ -1,0 +1,183 @@
+"""How a chunk takes over from the one before, and what a policy is told of that."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from configs.action_prefix import ActionPrefix
+from configs.errors import UsageError
+from configs.interface import Motion, Rotation
+from configs.schema import RunConfig
+from eval.records.run_folders import new_run
+from eval.records.timing import Latency
+from eval.rollout.chunks import Overlap, averaged_channels, blended
+from eval.rollout.clock import Call
+from eval.rollout.clock_choice import find_clock
+from eval.rollout.foresight import Foresight
+from eval.rollout.rollout import rollout
+from eval.rollout.timeline import ActionSpan
+from sim_envs.fake import FakeWorld
+from sim_envs.libero.conventions import LIBERO_INTERFACE
+from tests.eval.conftest import CONFIG, evaluate
+from tests.eval.doubles import FakePolicy, libero_object
+from tests.eval.rollout.test_clock import KEY, records
+
+
+class Planning(FakePolicy):
+    """Answers query q with actions of 100 q, 100 q + 1, …, and notes what it is told is under way."""
+
+    def __init__(self):
+        super().__init__()
+        self.told = []
+
+    def act(self, observation):
+        self.told.append(observation.action_prefix)
+        self.actions = np.tile(100.0 * self._query + np.arange(10.0)[:, None], (1, 7))
+        return super().act(observation)
+
+
+class Listening(FakeWorld):
+    """Notes the first channel of what it is told, and the gripper's."""
+
+    def __init__(self):
+        super().__init__()
+        self.arm, self.gripper = [], []
+
+    def advance(self, actions):
+        self.arm += actions[:, 0].tolist()
+        self.gripper += actions[:, -1].tolist()
+        return super().advance(actions)
+
+
+def played(overlap, latency="100", **limits):
+    """What a world was told, what the policy was, and the queries."""
+    world, policy = Listening(), Planning()
+    suite = libero_object(**{"max_steps": 10, "replan_steps": 5, **limits})
+    clock = find_clock(RunConfig(clock=f"fixed:{latency}"), [KEY])
+    queries = list(rollout(world, policy, KEY, suite, clock=clock, overlap=Overlap(overlap)))
+    return world, policy, queries
+
+
+def test_a_blended_chunk_takes_over_in_equal_steps_and_its_gripper_at_once():
+    """| - - a0 a1 a2 | a3 a4, then b2 b3 b4, of which b2 to b6 meet a5 to a9."""
+    skipped, _, _ = played("skip")
+    world, _, queries = played("blend")
+    assert skipped.arm == [0, 0, 0, 1, 2, 3, 4, 102, 103, 104]
+    assert world.arm[:7] == skipped.arm[:7]
+    assert world.arm[7:] == pytest.approx(
+        [(5 * 5 + 1 * 102) / 6, (4 * 6 + 2 * 103) / 6, (3 * 7 + 3 * 104) / 6]
+    )
+    assert world.gripper == skipped.gripper
+    assert [query.blended for query in queries] == [0, 5]
+    assert [query.spans for query in queries] == [query.spans for query in played("skip")[2]]
+
+
+@given(st.data())
+def test_a_blended_chunk_lies_between_both_and_ends_as_the_new_one(data):
+    left, horizon = data.draw(st.integers(0, 12)), data.draw(st.integers(1, 12))
+    late = data.draw(st.integers(0, left))
+    old, new = np.zeros((left, 2)), np.ones((horizon, 2))
+    result = blended(old, new, late=late, channels=np.array([True, False]))
+    assert (result[:, 1] == 1).all()
+    assert (result[:late, 0] == 1).all(), "these are left out"
+    assert (result[left:, 0] == 1).all()
+    mixed = result[late : min(left, horizon), 0]
+    assert ((mixed > 0) & (mixed < 1)).all() or late == 0
+    assert (np.diff(mixed) >= 0).all()
+
+
+def test_all_channels_but_grippers_are_averaged_and_no_rotation_that_would_be_none_any_more():
+    action = LIBERO_INTERFACE.action
+    assert averaged_channels(action).tolist() == [True] * 6 + [False]
+    turned = [dataclasses.replace(part, motion=Motion.ABSOLUTE) for part in action.channels]
+    for wrong in (
+        dataclasses.replace(action, channels=tuple(turned)),
+        dataclasses.replace(action, rotation=Rotation.QUATERNION_WXYZ),
+    ):
+        with pytest.raises(UsageError, match="of which the mean is none; choose skip or rtc"):
+            averaged_channels(wrong)
+
+
+def test_a_policy_is_told_what_goes_on_until_its_actions_come():
+    """| - - a0 a1 a2 a3 a4 a5 | a6 a7 b2 …: eight steps between queries."""
+    _, policy, queries = played("rtc", "100,400", max_steps=20)
+    assert policy.told == [None, ActionPrefix(first=6, delay=2), ActionPrefix(first=8, delay=2)]
+    assert [query.observation.action_prefix for query in queries] == policy.told
+    assert played("skip", "100,400")[1].told == [None, None]
+
+
+def test_no_more_goes_on_than_is_left_and_where_nothing_is_nothing_is_told():
+    assert played("rtc", "400,400", max_steps=30)[1].told[1] == ActionPrefix(first=0, delay=8)
+    _, policy, _ = played("rtc", "400,850", max_steps=60)
+    assert policy.told[1] == ActionPrefix(first=9, delay=1)
+    _, policy, _ = played("rtc", "400,950", max_steps=60)
+    assert set(policy.told) == {None}
+
+
+def test_a_latency_that_is_only_measured_is_expected_to_be_the_longest_of_the_last_ten():
+    foresight, rest = Foresight(find_clock(RunConfig(clock="measured"), []), KEY, control_hz=20), 9
+    left = ActionSpan(chunk=0, first=1, steps=rest)
+    delays = []
+    for milliseconds in (120, *[60] * 10, 4000):
+        foresight.note(Latency(actions_ms=milliseconds, busy_ms=milliseconds))
+        delays.append(foresight.prefix(1, left).delay)
+    assert delays == [3] * 10 + [2] + [rest]
+    assert foresight.prefix(1, None) is None
+
+
+def run_on(tmp_path, clock, overlap, **changes):
+    run = new_run(tmp_path, CONFIG.model_copy(update={"clock": clock, "overlap": overlap, **changes}))
+    evaluate(run)
+    return run.folder
+
+
+def test_without_delay_all_rules_are_the_same_bit_for_bit(policy, tmp_path):
+    policy.actions = np.random.default_rng(0).normal(size=(10, 7))
+    skip, blend, rtc = (run_on(tmp_path, "fixed:0", rule) for rule in ("skip", "blend", "rtc"))
+    assert records(skip) == records(blend) == records(rtc)
+    assert len({folder.read_manifest()["protocol_hash"] for folder in (skip, blend, rtc)}) == 3
+    assert "overlap" not in str(skip.read_manifest()["protocol"]), "as before there was a choice"
+
+
+def test_a_replay_tells_the_policy_what_it_was_told(policy, tmp_path):
+    recorded = run_on(tmp_path, "measured", "rtc")
+    again = run_on(tmp_path, f"replay:{recorded.path}", "rtc")
+    assert any("action_prefix" in record for record in records(recorded))
+    assert records(again) == records(recorded)
+    assert again.read_manifest()["protocol_hash"] == recorded.read_manifest()["protocol_hash"]
+    with pytest.raises(UsageError, match="give --overlap rtc"):
+        run_on(tmp_path, f"replay:{recorded.path}", "blend")
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"overlap": "rtc"}, "no time passes on clock paused"),
+        ({"overlap": "blend", "clock": "fixed:1", "while_waiting": "hold"}, "no chunk goes on"),
+        ({"overlap": "rct", "clock": "fixed:1"}, "'skip', 'blend' or 'rtc'"),
+    ],
+)
+def test_overlaps_that_there_cannot_be_are_refused(options, problem):
+    with pytest.raises(ValueError, match=problem):
+        RunConfig(**options)
+
+
+def test_a_policy_that_cannot_be_guided_is_refused(policy, tmp_path):
+    with pytest.raises(UsageError, match=r"policy 'noop' is not served by it; choose blend or skip"):
+        run_on(tmp_path, "fixed:100", "rtc", policy="noop")
+
+
+def test_a_profile_charges_guided_queries_their_own_denoising_and_is_else_the_same():
+    def clock(overlap):
+        return find_clock(RunConfig(clock="profile:jetson-thor", overlap=overlap), [KEY])
+
+    skip, rtc = clock("skip"), clock("rtc")
+    more_ms = rtc.profile.guided_denoise.ms - rtc.profile.denoise.ms
+    plain, guided = (rtc.latency(Call(key=KEY, query=1, act_ms=0.0, guided=each)) for each in (False, True))
+    assert plain == skip.latency(Call(key=KEY, query=1, act_ms=0.0))
+    assert guided.actions_ms == pytest.approx(plain.actions_ms + more_ms)
+    assert "guided_denoise" not in skip.describe()["profile"], "as in runs of before it was known"
+    assert "guided_denoise" in rtc.describe()["profile"]

@@ -1,0 +1,85 @@
+"""Chunks that are guided towards the one under way: when they are, and that nobody else notices."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from configs.action_prefix import ActionPrefix
+from configs.errors import UsageError
+from oxygen.policy.factory import create_vector_policy
+from oxygen.policy.vector_policy import VectorPolicy
+from oxygen.robots import tokenizer
+from oxygen.serving.engine_config import EngineConfig
+from oxygen.serving.scheduler import Mode
+from tests.oxygen.conftest import SMALL, TASKS
+
+UNDER_WAY = {"action_prefix": ActionPrefix(first=2, delay=3)}
+
+
+@pytest.fixture(scope="module")
+def guidable():
+    """For two independent robots."""
+    engine = EngineConfig(slots=24, rows=24, robots=2, independent=True, guided=True)
+    return create_vector_policy(SMALL, weights=0, tokenizer=tokenizer.tiny(), tasks=TASKS, engine=engine)
+
+
+def second_chunks(policy, first, second, mode=Mode.ACTIONS):
+    """What robots are answered in their second query, and its stages."""
+    policy = VectorPolicy(policy.parts, dataclasses.replace(policy.engine, mode=mode))
+    for robot in range(2):
+        policy.reset(robot, 7 + robot)
+    policy.act(first)
+    policy.settle()
+    chunks = policy.act(second)
+    return chunks, [None if reply is None else reply.timings_ms for reply in policy.settle()]
+
+
+def test_a_guided_chunk_agrees_with_what_will_have_been_executed(guidable, observe):
+    first, second = [observe(0), None], [observe(1), None]
+    guidable.reset(0, 7)
+    before, _ = guidable.act(first)
+    guidable.settle()
+    (free, _), _ = second_chunks(guidable, first, second)
+    (pulled, _), _ = second_chunks(guidable, first, [second[0] | UNDER_WAY, None])
+
+    def distance(chunk):
+        return np.abs(chunk[:3] - before[2:5]).mean()
+
+    assert distance(pulled) < 0.2 * distance(free)
+
+
+def test_neither_company_nor_mode_changes_a_bit(guidable, observe):
+    first, second = [observe(0), observe(1)], [observe(2), observe(3)]
+    guided = [one | UNDER_WAY for one in second]
+    free, _ = second_chunks(guidable, first, second)
+    both, _ = second_chunks(guidable, first, guided)
+    mixed, stages = second_chunks(guidable, first, [guided[0], second[1]])
+    alone, _ = second_chunks(guidable, first, [guided[0], None])
+    assert np.array_equal(mixed[0], both[0])
+    assert np.array_equal(alone[0], both[0])
+    assert np.array_equal(mixed[1], free[1])
+    assert not np.array_equal(both[0], free[0])
+    assert ["guided_denoise" in each for each in stages] == [True, False]
+    assert ["denoise" in each for each in stages] == [False, True]
+    for mode in (Mode.UNIFIED, Mode.SHARED, Mode.ISOLATED):
+        again, _ = second_chunks(guidable, first, guided, mode)
+        assert all(map(np.array_equal, again, both)), mode
+    assert guidable.compiles_after_warm_up == 0
+
+
+def test_what_is_not_under_way_is_refused(guidable, policy, observe):
+    policy.reset(7)
+    with pytest.raises(UsageError, match="serve the policy with `guided=True`"):
+        policy.act(observe(0) | UNDER_WAY)
+    with pytest.raises(UsageError, match="programs were compiled without guidance"):
+        policy.served(dataclasses.replace(policy.engine, guided=True))
+    guidable.reset(0, 7)
+    with pytest.raises(UsageError, match="the last chunk of the episode has 0 actions; leave it out"):
+        guidable.act([observe(0) | UNDER_WAY, None])
+    guidable.act([observe(0), None])
+    guidable.settle()
+    with pytest.raises(UsageError, match=r"first=10, .* has 10 actions"):
+        guidable.act([observe(0) | {"action_prefix": ActionPrefix(first=10, delay=1)}, None])
+    with pytest.raises(UsageError, match="`delay` at least 1"):
+        ActionPrefix(first=0, delay=0)
