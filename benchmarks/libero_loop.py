@@ -3,16 +3,20 @@
 The usual loop steps LIBERO's `OffScreenRenderEnv`, which renders both cameras at every control step, and
 looks at the pictures of every fifth. Ours renders at queries alone. Both run in this process, one chunk of
 actions after the other, and at every query the pictures and states of both must be equal byte by byte.
+Ratios are also given of a control step without, and of the pictures of one observation.
+
+On one core: `taskset -c 0 python -m benchmarks.libero_loop`.
 """
 
 import argparse
 import contextlib
+import dataclasses
 import json
 import os
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -21,6 +25,7 @@ import mujoco
 import numpy as np
 
 from configs.errors import UsageError
+from eval.bench.ratios import paired_ratio
 from eval.records import provenance
 from sim_envs.libero.arm import Arm
 from sim_envs.libero.assets import AssetSet, find_assets
@@ -35,6 +40,7 @@ SEED, SETTLE_STEPS, CAMERA_SIZE = 7, 10, 256
 # What the breakdown calls a part, and the function whose time it is.
 _PARTS: Mapping[str, tuple[Any, str]] = {
     "physics: position, velocity, first solve": (mujoco, "mj_forwardSkip"),
+    "physics: second solve": (mujoco, "mj_fwdConstraint"),
     "physics: last solve, integration": (mujoco, "mj_step2"),
     "controller: readings, torques": (Arm, "physics_step"),
     "success predicate": (LiberoSim, "_judge"),
@@ -56,17 +62,24 @@ def _compare(options: argparse.Namespace) -> int:
     assets = find_assets(options.assets)
     actions = _actions(options.steps, options.replan_steps)
     with LiberoSim(task, assets=assets, camera_size=CAMERA_SIZE) as sim, _usual_env(task, assets) as usual:
-        seconds = _race(sim, usual, task, actions)
+        seconds = _time_resets(sim, usual, task)
+        rows = _race(sim, usual, actions)
         breakdown = _breakdown(sim, actions)
+    loops = {
+        "usual loop": sum(row["usual loop"] for row in rows),
+        "ours": sum(row["our steps"] + row["our pictures"] for row in rows),
+    }
     result = {
         "benchmark": "libero_loop",
         "episode": f"{task.suite}.{task.task_id}.0.{SEED}",
         "control_steps": options.steps,
         "replan_steps": options.replan_steps,
         "camera_size": CAMERA_SIZE,
-        "seconds": {name: round(value, 3) for name, value in seconds.items()},
-        "speedup": round(seconds["usual loop"] / seconds["ours"], 2),
+        "seconds": {name: round(value, 3) for name, value in (seconds | loops).items()},
+        "speedup": round(loops["usual loop"] / loops["ours"], 2),
         "speedup_of_reset": round(seconds["usual reset"] / seconds["our reset"], 2),
+        "control_step": _compared(rows, "usual steps", "our steps", each=options.replan_steps),
+        "pictures": _compared(rows, "usual pictures", "our pictures", each=1),
         "pictures_and_states_equal_at_every_query": True,
         "our_milliseconds_per_query": breakdown,
         "assets": {"name": assets.name, "digest": assets.digest},
@@ -79,29 +92,52 @@ def _compare(options: argparse.Namespace) -> int:
     return 0
 
 
-def _race(sim: LiberoSim, usual: Any, task: LiberoTask, chunks: np.ndarray) -> dict[str, float]:
-    """Seconds each loop takes for the same episode, chunk by chunk in turn.
+def _time_resets(sim: LiberoSim, usual: Any, task: LiberoTask) -> dict[str, float]:
+    """Reset both to the same moment; seconds of each."""
+    seconds = dict.fromkeys(["usual reset", "our reset"], 0.0)
+    with _timed(seconds, "usual reset"):
+        _usual_reset(usual, task)
+    with _timed(seconds, "our reset"):
+        sim.reset(init_id=0, seed=SEED, settle_steps=SETTLE_STEPS)
+    sim.observe()  # opens the renderer; the usual environment has opened its own
+    return seconds
+
+
+def _race(sim: LiberoSim, usual: Any, chunks: np.ndarray) -> list[dict[str, float]]:
+    """Seconds of both loops for the same episode, chunk by chunk in turn; a row for each chunk.
+
+    The usual pictures are those of one observation, and the usual steps everything else.
 
     Raises:
         AssertionError: A picture or a state at a query differs.
     """
-    seconds = dict.fromkeys(["usual reset", "our reset", "usual loop", "ours"], 0.0)
-    with _timed(seconds, "usual reset"):
-        expected = _usual_reset(usual, task)
-    with _timed(seconds, "our reset"):
-        sim.reset(init_id=0, seed=SEED, settle_steps=SETTLE_STEPS)
-    sim.observe()  # opens the renderer; the usual environment has opened its own
+    rows = []
     for chunk in chunks:
-        with _timed(seconds, "usual loop"):
+        row = dict.fromkeys(["usual loop", "usual rendering", "our steps", "our pictures"], 0.0)
+        with _clocked(type(usual.env.sim), "render", row, "usual rendering"), _timed(row, "usual loop"):
             for action in chunk:
                 expected, *_ = usual.step(action)
-        with _timed(seconds, "ours"):
+        with _timed(row, "our steps"):
             sim.advance(chunk)
+        with _timed(row, "our pictures"):
             seen = sim.observe()
+        row["usual pictures"] = row["usual rendering"] / len(chunk)
+        row["usual steps"] = row["usual loop"] - row["usual rendering"]
+        rows.append(row)
         for name, camera in CAMERAS.items():
             np.testing.assert_array_equal(seen.images[name], expected[f"{camera}_image"][::-1, ::-1])
         np.testing.assert_array_equal(sim.flat_state(), usual.get_sim_state())
-    return seconds
+    return rows
+
+
+def _compared(rows: Sequence[Mapping[str, float]], usual: str, ours: str, *, each: int) -> dict[str, Any]:
+    """Median milliseconds of one of `each` in a chunk, usual and ours, and their ratio with its intervals."""
+    usual_s, our_s = [row[usual] for row in rows], [row[ours] for row in rows]
+    return {
+        "usual_ms": round(1000 * float(np.median(usual_s)) / each, 2),
+        "our_ms": round(1000 * float(np.median(our_s)) / each, 2),
+        "usual_over_ours": dataclasses.asdict(paired_ratio(usual_s, our_s)),
+    }
 
 
 def _breakdown(sim: LiberoSim, chunks: np.ndarray) -> dict[str, float]:
@@ -122,13 +158,12 @@ def _breakdown(sim: LiberoSim, chunks: np.ndarray) -> dict[str, float]:
     return {name: round(1000 * value / len(chunks), 2) for name, value in seconds.items()}
 
 
-def _usual_reset(usual: Any, task: LiberoTask) -> Mapping[str, np.ndarray]:
+def _usual_reset(usual: Any, task: LiberoTask) -> None:
     usual.seed(SEED)
     usual.reset()
-    seen = usual.set_init_state(get_init_state(task, 0))
+    usual.set_init_state(get_init_state(task, 0))
     for _ in range(SETTLE_STEPS):
-        seen, *_ = usual.step(SETTLE_ACTION)
-    return seen
+        usual.step(SETTLE_ACTION)
 
 
 @contextlib.contextmanager
@@ -180,6 +215,7 @@ def _machine() -> dict[str, Any]:
     return {
         **provenance.git_state(),
         **provenance.hardware(),
+        "cores_used": len(os.sched_getaffinity(0)),
         "renderer": os.environ["MUJOCO_GL"],
         "versions": {**provenance.versions(), "numba": version("numba")},
     }
@@ -191,6 +227,13 @@ def _print(result: Mapping[str, Any]) -> None:
     for name in ("usual loop", "ours"):
         print(f"  {name:12} {seconds[name]:8.2f} s  {1000 * seconds[name] / steps:8.2f} ms a control step")
     print(f"  {result['speedup']}x faster; pictures and states equal, byte by byte, at every query")
+    for name in ("control_step", "pictures"):
+        part = result[name]
+        ratio = part["usual_over_ours"]
+        print(
+            f"  {name:12} {part['usual_ms']:8.2f} ms, ours {part['our_ms']:.2f} ms: {ratio['value']:.2f}x "
+            f"[{ratio['ci95']['low']:.2f}, {ratio['ci95']['high']:.2f}]"
+        )
     print(f"  reset with settling: {seconds['usual reset']:.2f} s, ours {seconds['our reset']:.2f} s")
     print("where our time goes, milliseconds per query:")
     for name, milliseconds in result["our_milliseconds_per_query"].items():
@@ -206,8 +249,12 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--assets", help="folder of LIBERO's asset tree")
     parser.add_argument("--output", type=Path, default=RESULTS)
     options = parser.parse_args()
-    if options.replan_steps < 1 or options.steps < 1 or options.steps % options.replan_steps:
-        parser.error("--steps must be a positive multiple of --replan-steps")
+    if (
+        options.replan_steps < 1
+        or options.steps < 2 * options.replan_steps
+        or options.steps % options.replan_steps
+    ):
+        parser.error("--steps must be twice or more times --replan-steps, and a multiple of it")
     return options
 
 

@@ -2,18 +2,18 @@
 
 import atexit
 import functools
-import math
 import weakref
-from collections.abc import Sequence
 from typing import Any
 
 import mujoco
 import numpy as np
-from jaxtyping import Bool, UInt8
+from jaxtyping import UInt8
 
 from sim_envs.gl import context_class
+from sim_envs.visibility import Boxes, Frustum, Window, is_reflective
 
 _MAX_GEOMS = 1000
+_GEOM = int(mujoco.mjtObj.mjOBJ_GEOM)
 
 
 class Renderer:
@@ -78,7 +78,8 @@ class View:
         self._camera.fixedcamid = model.camera(camera).id
         self._perturbation = mujoco.MjvPerturb()
         self._perturbation.skinselect = -1
-        self._radii = model.geom_rbound.copy()
+        self._model = model
+        self._sizes = model.geom_rbound.tolist()
         self._casts_shadows = bool(model.light_castshadow.any())
 
     def expose(self, model: mujoco.MjModel, data: mujoco.MjData, option: mujoco.MjvOption) -> None:
@@ -88,37 +89,28 @@ class View:
         )
 
     def hide_unseen(self) -> None:
-        """Leave out of the scene what lies wholly outside a square picture. It changes no pixel.
+        """Leave out of the scene what a square picture cannot show. It changes no pixel.
 
-        Nothing is left out where it might show all the same, in a shadow or in a mirror in the picture.
+        That is what lies wholly outside the picture, in the mirror too if there is one. A mirror that is not
+        in the picture is no longer drawn as one, which halves the work. Nothing is left out where lights cast
+        shadows.
         """
         if self._casts_shadows:
             return
+        # Which geom is the mirror depends on all that may be one.
         geoms = [
             geom
             for geom in self.scene.geoms[: self.scene.ngeom]
-            if geom.objtype == mujoco.mjtObj.mjOBJ_GEOM and self._radii[geom.objid] > 0
+            if geom.objtype == _GEOM and self._sizes[geom.objid] > 0 and not is_reflective(geom)
         ]
-        unseen = self._outside(geoms)
-        if any(geom.reflectance > 0 and not hidden for geom, hidden in zip(geoms, unseen, strict=True)):
-            return
-        for geom, hidden in zip(geoms, unseen, strict=True):
-            if hidden:
+        boxes = Boxes.around(geoms, self._model)
+        frustum = Frustum(self.scene)
+        seen = frustum.shows(boxes, Window())
+        mirror = frustum.mirror(self.scene)
+        window = None if mirror is None else frustum.window(mirror)
+        if mirror is not None and window is not None:
+            seen |= mirror.faces(boxes) & frustum.shows(mirror.image(boxes), window)
+        self.scene.flags[mujoco.mjtRndFlag.mjRND_REFLECTION] = window is not None
+        for geom, kept in zip(geoms, seen, strict=True):
+            if not kept:
                 geom.type = mujoco.mjtGeom.mjGEOM_NONE
-
-    def _outside(self, geoms: Sequence[mujoco.MjvGeom]) -> Bool[np.ndarray, " geom"]:
-        """Whether the bounding sphere of each geom is beyond a side of the view, or behind the camera."""
-        eye, ahead, up = (
-            np.mean([getattr(camera, part) for camera in self.scene.camera], axis=0)  # of both eyes
-            for part in ("pos", "forward", "up")
-        )
-        camera = self.scene.camera[0]
-        offsets = np.array([geom.pos for geom in geoms]).reshape(-1, 3) - eye
-        radii = self._radii[[geom.objid for geom in geoms]]
-        depth = offsets @ ahead
-        upwards, sideways = np.abs(offsets @ up), np.abs(offsets @ np.cross(ahead, up))
-        slope = (camera.frustum_top - camera.frustum_bottom) / 2 / camera.frustum_near
-        unseen = depth < -radii
-        for offset in (upwards, sideways):
-            unseen |= offset > depth * slope + radii * math.hypot(1.0, slope)
-        return unseen

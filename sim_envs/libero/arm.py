@@ -4,20 +4,41 @@ robosuite 1.4.0 calls `mj_forward` three times per physics step: before the cont
 `mj_step`. Positions and velocities are the same in all three, so their stages (collision detection above all)
 need computing once. The constraint solver has to run three times all the same: each run starts from the
 result of the one before, and the last bits of a trajectory depend on it.
+
+Arrays are written in place, in robosuite's memory order: the last bit of a matrix product may depend on it.
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import mujoco
 import numpy as np
 from jaxtyping import Float64
 
+_READINGS = (
+    "ee_pos",
+    "ee_ori_mat",
+    "ee_pos_vel",
+    "ee_ori_vel",
+    "joint_pos",
+    "joint_vel",
+    "J_full",
+    "J_pos",
+    "J_ori",
+    "mass_matrix",
+)
+"""What robosuite's controller calls its readings."""
+
+Vector3 = Float64[np.ndarray, " 3"]
+
+_NONE_SKIPPED = int(mujoco.mjtStage.mjSTAGE_NONE)
+
 
 class Arm:
     """The controller, robot and gripper of a robosuite environment, from one reset to the next.
 
-    The controller's own state (goal, last readings) stays in robosuite's objects, so that code which reads it
+    The controller's own state (goal, last readings) is in robosuite's objects, so that code which reads it
     there (a privileged controller, say) finds what it would find in robosuite. Its buffers of recent readings
     are not kept.
     """
@@ -26,28 +47,34 @@ class Arm:
         """Take over the arm of an environment that has just been reset."""
         from robosuite.utils import control_utils
 
-        self._law = control_utils
         robot = env.robots[0]
         controller = robot.controller
         model: mujoco.MjModel = env.sim.model._model
         data: mujoco.MjData = env.sim.data._data
-        self._controller, self._gripper = controller, robot.gripper
-        self._model, self._data = model, data
+        self._controller, self._model, self._data, self._law = controller, model, data, control_utils
         self._site = model.site(controller.eef_name).id
-        self._joint_qpos, self._joint_qvel = np.array(controller.qpos_index), np.array(controller.qvel_index)
-        self._motors = np.array(robot._ref_joint_actuator_indexes)
-        self._torque_low, self._torque_high = (np.array(limit) for limit in robot.torque_limits)
-        self._fingers = np.array(robot._ref_joint_gripper_actuator_indexes)
-        low, high = model.actuator_ctrlrange[self._fingers].T
-        self._finger_bias, self._finger_weight = 0.5 * (high + low), 0.5 * (high - low)
-        self._kp, self._kd = np.split(controller.kp, 2), np.split(controller.kd, 2)
         # Views into MuJoCo's memory and scratch space, since looking an array up costs as much as using it.
-        self._site_position, self._site_rotation = data.site_xpos[self._site], data.site_xmat[self._site]
-        self._qpos, self._qvel, self._ctrl, self._bias = data.qpos, data.qvel, data.ctrl, data.qfrc_bias
+        self._arm = _run(controller.qvel_index)
+        self._qvel, self._arm_bias = data.qvel, data.qfrc_bias[self._arm]
+        self._arm_qpos, self._arm_qvel = data.qpos[_run(controller.qpos_index)], data.qvel[self._arm]
+        self._site_position = data.site_xpos[self._site]
+        self._site_rotation = data.site_xmat[self._site].reshape(3, 3)
         self._hand_quaternion = data.body(robot.robot_model.eef_name).xquat
-        self._finger_qpos = np.array(robot._ref_gripper_joint_pos_indexes)
+        self._finger_qpos = data.qpos[_run(robot._ref_gripper_joint_pos_indexes)]
+        self._motors = data.ctrl[_run(robot._ref_joint_actuator_indexes)]
+        self._torque_low, self._torque_high = (np.array(limit) for limit in robot.torque_limits)
+        self._fingers = _Fingers(robot, model, data)
         self._jacobian = np.zeros((6, model.nv))
         self._mass = np.zeros((model.nv, model.nv))
+        # robosuite's controller acts in the first physics step after a reset on what it read while the robot
+        # stood in its default pose.
+        self._reads = bool(controller.new_update)
+        controller.new_update = False
+        for name in _READINGS:
+            setattr(controller, name, np.array(getattr(controller, name)))
+        self._kp, self._kd = np.split(controller.kp, 2), np.split(controller.kd, 2)
+        self._error, self._brake, self._wrench = np.zeros(3), np.zeros(3), np.zeros(6)
+        self._force, self._turn = np.split(self._wrench, 2)
 
     def physics_step(self, action: Float64[np.ndarray, " 7"], *, new_goal: bool) -> None:
         """One step of `model.opt.timestep` seconds under the action.
@@ -56,67 +83,107 @@ class Arm:
             action: Arm deltas and gripper; what exceeds [-1, 1] is clipped.
             new_goal: Whether this is the first physics step of the action, which sets the arm's goal.
         """
-        controller = self._controller
-        mujoco.mj_forwardSkip(self._model, self._data, mujoco.mjtStage.mjSTAGE_NONE, 1)
-        # Not in the first physics step after a reset: robosuite's controller then acts on what it read while
-        # the robot stood in its default pose.
-        if controller.new_update:
+        mujoco.mj_forwardSkip(self._model, self._data, _NONE_SKIPPED, 1)
+        if self._reads:
+            mujoco.mj_fwdConstraint(self._model, self._data)
             self._read()
+        self._reads = True
         if new_goal:
-            controller.set_goal(action[:6])
-        self._ctrl[self._motors] = self._torques().clip(self._torque_low, self._torque_high)
-        fingers = self._gripper.format_action(action[6:])
-        self._ctrl[self._fingers] = self._finger_bias + self._finger_weight * fingers
+            self._controller.set_goal(action[:6])
+            self._fingers.set_goal(action[6])
+        np.maximum(self._torques(), self._torque_low, out=self._motors)
+        np.minimum(self._motors, self._torque_high, out=self._motors)
+        self._fingers.move()
         mujoco.mj_step2(self._model, self._data)
 
     def policy_state(self) -> Float64[np.ndarray, " 8"]:
         """End-effector position (m) and axis-angle (rad), finger joints (m), as LIBERO's sensors read them
         now."""
         orientation = _axis_angle(self._hand_quaternion)
-        return np.concatenate([self._site_position, orientation, self._qpos[self._finger_qpos]])
+        return np.concatenate([self._site_position, orientation, self._finger_qpos])
 
     def _read(self) -> None:
         """Refresh the controller's readings (robosuite's `Controller.update`)."""
-        model, data, controller = self._model, self._data, self._controller
-        mujoco.mj_forwardSkip(model, data, mujoco.mjtStage.mjSTAGE_VEL, 1)
+        model, data, controller, arm = self._model, self._data, self._controller, self._arm
         translation, rotation = self._jacobian[:3], self._jacobian[3:]
         mujoco.mj_jacSite(model, data, translation, rotation, self._site)
         mujoco.mj_fullM(model, self._mass, data.qM)
-        controller.ee_pos = self._site_position.copy()
-        controller.ee_ori_mat = self._site_rotation.reshape(3, 3).copy()
-        controller.ee_pos_vel = np.dot(translation, self._qvel)
-        controller.ee_ori_vel = np.dot(rotation, self._qvel)
-        controller.joint_pos = self._qpos[self._joint_qpos]
-        controller.joint_vel = self._qvel[self._joint_qvel]
-        # Indexed as in robosuite, for the same memory order: the last bit of a matrix product may depend on
-        # it.
-        controller.J_full = self._jacobian[:, self._joint_qvel]
-        controller.J_pos = translation[:, self._joint_qvel]
-        controller.J_ori = rotation[:, self._joint_qvel]
-        controller.mass_matrix = self._mass[self._joint_qvel, :][:, self._joint_qvel]
-        controller.new_update = False
+        np.dot(translation, self._qvel, out=controller.ee_pos_vel)
+        np.dot(rotation, self._qvel, out=controller.ee_ori_vel)
+        controller.ee_pos[:] = self._site_position
+        controller.ee_ori_mat[:] = self._site_rotation
+        controller.joint_pos[:] = self._arm_qpos
+        controller.joint_vel[:] = self._arm_qvel
+        controller.J_full[:] = self._jacobian[:, arm]
+        controller.J_pos[:] = translation[:, arm]
+        controller.J_ori[:] = rotation[:, arm]
+        controller.mass_matrix[:] = self._mass[arm, arm]
 
     def _torques(self) -> Float64[np.ndarray, " joint"]:
         """Torques of operational-space control (Khatib 1987; robosuite's `run_controller`)."""
         controller, law = self._controller, self._law
-        _, lambda_position, lambda_orientation, nullspace = law.opspace_matrices(
+        _, inertia, turning_inertia, nullspace = law.opspace_matrices(
             controller.mass_matrix, controller.J_full, controller.J_pos, controller.J_ori
         )
-        position_error = controller.goal_pos - controller.ee_pos
-        orientation_error = law.orientation_error(controller.goal_ori, controller.ee_ori_mat)
-        force = position_error * self._kp[0] + -controller.ee_pos_vel * self._kd[0]
-        torque = orientation_error * self._kp[1] + -controller.ee_ori_vel * self._kd[1]
-        wrench = np.concatenate([np.dot(lambda_position, force), np.dot(lambda_orientation, torque)])
-        controller.torques = np.dot(controller.J_full.T, wrench) + self._bias[self._joint_qvel]
-        controller.torques += law.nullspace_torques(
+        np.subtract(controller.goal_pos, controller.ee_pos, out=self._error)
+        wanted = self._damped(self._error, controller.ee_pos_vel, self._kp[0], self._kd[0])
+        np.dot(inertia, wanted, out=self._force)
+        error = law.orientation_error(controller.goal_ori, controller.ee_ori_mat)
+        wanted = self._damped(error, controller.ee_ori_vel, self._kp[1], self._kd[1])
+        np.dot(turning_inertia, wanted, out=self._turn)
+        torques: Float64[np.ndarray, " joint"] = np.dot(controller.J_full.T, self._wrench)
+        torques += self._arm_bias
+        torques += law.nullspace_torques(
             controller.mass_matrix,
             nullspace,
             controller.initial_joint,
             controller.joint_pos,
             controller.joint_vel,
         )
-        controller.new_update = True
-        return controller.torques
+        controller.torques = torques
+        return torques
+
+    def _damped(self, error: Vector3, velocity: Vector3, stiffness: Vector3, damping: Vector3) -> Vector3:
+        """Acceleration of a spring and a damper, in place of the error."""
+        error *= stiffness
+        np.negative(velocity, out=self._brake)
+        self._brake *= damping
+        error += self._brake
+        return error
+
+
+class _Fingers:
+    """The gripper's motors, which robosuite moves by a hundredth of their range per physics step."""
+
+    def __init__(self, robot: Any, model: mujoco.MjModel, data: mujoco.MjData) -> None:
+        motors = _run(robot._ref_joint_gripper_actuator_indexes)
+        low, high = model.actuator_ctrlrange[motors].T
+        self._bias, self._weight = 0.5 * (high + low), 0.5 * (high - low)
+        self._motors = data.ctrl[motors]
+        self._step = np.zeros(len(self._motors))
+        self._directions = np.array([-1.0, 1.0]) * robot.gripper.speed
+        gripper = robot.gripper
+        self._place = gripper.current_action = np.resize(gripper.current_action, len(self._motors))
+
+    def set_goal(self, action: float) -> None:
+        """Open (-1) or close (1) from now on."""
+        self._step = self._directions * np.sign(action)
+
+    def move(self) -> None:
+        """One physics step (robosuite's `PandaGripper.format_action` and `Robot.grip_action`)."""
+        place, motors = self._place, self._motors
+        place += self._step
+        np.maximum(place, -1.0, out=place)
+        np.minimum(place, 1.0, out=place)
+        np.multiply(self._weight, place, out=motors)
+        motors += self._bias
+
+
+def _run(indexes: Sequence[int]) -> slice:
+    """The slice of indexes that follow each other, as a Panda's do: it is read without a copy."""
+    run = slice(indexes[0], indexes[-1] + 1)
+    assert list(indexes) == list(range(run.start, run.stop)), indexes
+    return run
 
 
 def _axis_angle(quaternion: Float64[np.ndarray, " 4"]) -> Float64[np.ndarray, " 3"]:

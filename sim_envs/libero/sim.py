@@ -84,6 +84,8 @@ class LiberoSim:
         self.assets = assets if isinstance(assets, AssetSet) else find_assets(assets)
         self.env = build_env(task, self.assets)
         self._model: mujoco.MjModel = self.env.sim.model._model
+        # Nothing reads the gripper's force sensors, which MuJoCo would compute anew in every physics step.
+        self._model.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_SENSOR
         self._data: mujoco.MjData = self.env.sim.data._data
         self.env.check_contact = ContactChecker(self._model, self._data)
         self._blank = ResetState.of(self.env)

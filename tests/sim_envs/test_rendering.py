@@ -1,5 +1,7 @@
 """What lies outside a picture is not drawn, and no pixel changes for it."""
 
+from typing import Any
+
 import mujoco
 import numpy as np
 import pytest
@@ -10,32 +12,42 @@ MODEL = """
 <mujoco>
   <asset>
     <material name="mirror" reflectance="{reflectance}" rgba="0.4 0.4 0.5 1"/>
+    <material name="floor" reflectance="{floor}" rgba="0.8 0.8 0.8 1"/>
+    <material name="metal" reflectance="0.6"/>
     <mesh name="wedge" vertex="0 0 0  0.3 0 0  0 0.3 0  0 0 0.3"/>
   </asset>
   <worldbody>
     <light pos="0 0 3" castshadow="{shadow}"/>
     <camera name="table" pos="0 -2 0.6" xyaxes="1 0 0 0 0.3 1" fovy="45"/>
     <camera name="above" pos="0 0 2" fovy="60"/>
-    <geom name="floor" type="plane" size="4 4 0.1" rgba="0.8 0.8 0.8 1"/>
-    <geom name="mirror" type="box" size="0.5 0.5 0.02" pos="0 0 0.05" material="mirror"/>
+    <geom name="floor" type="plane" size="4 4 0.1" material="floor"/>
+    <geom name="mirror" type="box" size="0.5 0.5 0.02" {mirror} material="mirror"/>
     {things}
   </worldbody>
 </mujoco>
 """
 
 
-def model(*, reflectance: float = 0.0, shadow: str = "false") -> mujoco.MjModel:
-    """Things all over the place, most of them in no picture."""
+def model(
+    *, reflectance: float = 0.0, floor: float = 0.0, mirror: str = 'pos="0 0 0.05"', shadow: str = "false"
+) -> mujoco.MjModel:
+    """Things all over the place, most of them in no picture; the round ones have a reflectance."""
     draw = np.random.default_rng(3)
     things = "".join(
         f'<geom type="{kind}" {size} pos="{x:.3f} {y:.3f} {z:.3f}" euler="{a:.0f} {b:.0f} 0" '
         f'rgba="{abs(x) / 4:.2f} {abs(y) / 4:.2f} 0.5 1"/>'
-        for kind, size in [("box", 'size="0.2 0.1 0.3"'), ("sphere", 'size="0.15"'), ("mesh", 'mesh="wedge"')]
+        for kind, size in [
+            ("box", 'size="0.2 0.1 0.3"'),
+            ("sphere", 'size="0.15" material="metal"'),
+            ("mesh", 'mesh="wedge"'),
+        ]
         * 25
         for x, y, z in [draw.uniform((-3, -3, 0), (3, 3, 2.5))]
         for a, b in [draw.uniform(0, 360, 2)]
     )
-    return mujoco.MjModel.from_xml_string(MODEL.format(reflectance=reflectance, shadow=shadow, things=things))
+    return mujoco.MjModel.from_xml_string(
+        MODEL.format(reflectance=reflectance, floor=floor, mirror=mirror, shadow=shadow, things=things)
+    )
 
 
 def pictures(of: mujoco.MjModel) -> tuple[dict[str, np.ndarray], int]:
@@ -54,15 +66,43 @@ def pictures(of: mujoco.MjModel) -> tuple[dict[str, np.ndarray], int]:
     return shown, hidden
 
 
-@pytest.mark.parametrize(
-    "kind", [{}, {"reflectance": 0.6}, {"shadow": "true"}], ids=["plain", "mirror", "shadow"]
-)
-def test_no_pixel_changes_for_what_is_left_out(kind, monkeypatch):
-    culled, hidden = pictures(model(**kind))
+KINDS = {
+    "plain": {},
+    "mirror": {"reflectance": 0.6},
+    "mirror from behind": {"reflectance": 0.6, "mirror": 'pos="0 0 0.05" euler="180 0 0"'},
+    "mirror outside": {"reflectance": 0.6, "mirror": 'pos="3.5 -3.5 0.05"'},
+    "mirror beside the camera": {"reflectance": 0.6, "mirror": 'pos="0 -1.8 0.5" euler="10 0 0"'},
+    "tilted mirror": {"reflectance": 0.6, "mirror": 'pos="0.3 0.4 0.5" euler="60 20 0"'},
+    "floor and mirror": {"reflectance": 0.6, "floor": 0.4},
+}
+
+
+def whole_and_culled(monkeypatch: pytest.MonkeyPatch, of: mujoco.MjModel) -> tuple[dict, dict, int]:
+    culled, hidden = pictures(of)
     monkeypatch.setattr(View, "hide_unseen", lambda view: None)
-    whole, none = pictures(model(**kind))
-    assert none == 0
-    assert (hidden > 50) == (not kind), "all is drawn where a mirror or a shadow may show it"
+    whole, _ = pictures(of)
+    return whole, culled, hidden
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS.keys())
+def test_no_pixel_changes_for_what_is_left_out(kind: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, culled, hidden = whole_and_culled(monkeypatch, model(**kind))
+    assert hidden > 40
     for name, picture in whole.items():
-        assert np.array_equal(culled[name], picture)
+        np.testing.assert_array_equal(culled[name], picture)
         assert len(np.unique(picture.reshape(-1, 3), axis=0)) > 10, "something is in the picture"
+
+
+def test_all_is_drawn_where_lights_cast_shadows(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, culled, hidden = whole_and_culled(monkeypatch, model(shadow="true"))
+    assert hidden == 0
+    assert all(np.array_equal(culled[name], picture) for name, picture in whole.items())
+
+
+def test_the_mirror_shows_things(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the tests above would say nothing of mirrors."""
+    monkeypatch.setattr(View, "hide_unseen", lambda view: None)
+    plain, _ = pictures(model())
+    for kind in ("mirror", "tilted mirror", "floor and mirror"):
+        mirrored, _ = pictures(model(**KINDS[kind]))
+        assert not np.array_equal(plain["table"], mirrored["table"]), kind
