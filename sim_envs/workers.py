@@ -6,7 +6,6 @@ dies or hangs is replaced, and its job is played once more.
 
 import contextlib
 import dataclasses
-import itertools
 import math
 import multiprocessing
 import os
@@ -19,9 +18,9 @@ from multiprocessing.process import BaseProcess
 from typing import Any, Generic, Protocol, Self, TypeVar, runtime_checkable
 
 from sim_envs.blas import environment_variable
-from sim_envs.gl import rendering_devices
+from sim_envs.gl import rendering_device
 from sim_envs.job_queue import JobQueue
-from sim_envs.worker_process import Finished, Player, Raised, Ready, run_worker
+from sim_envs.worker_process import OUT_OF_MEMORY, Finished, Player, Raised, Ready, run_worker
 
 JobT = TypeVar("JobT")
 ResultT = TypeVar("ResultT")
@@ -128,9 +127,7 @@ class _Crew(Generic[JobT, ResultT]):
     """All workers, from when they are started until they have ended."""
 
     def __init__(self, player: Player[JobT, ResultT], count: int) -> None:
-        devices = rendering_devices()
-        settings = itertools.islice(itertools.cycle(devices or [None]), count)
-        self.workers = [_Worker(player, number, device) for number, device in enumerate(settings)]
+        self.workers = [_Worker(player, number) for number in range(count)]
 
     def __enter__(self) -> Self:
         return self
@@ -160,12 +157,12 @@ class _Worker:
         is_busy: Whether it plays something.
     """
 
-    def __init__(self, player: Player[Any, Any], number: int, device: int | None) -> None:
+    def __init__(self, player: Player[Any, Any], number: int) -> None:
         self.number = number
         self.job: Any = None
         self.is_busy = self._has_lost = False
         self._player = player
-        self._device = device
+        self._device = rendering_device(number)
         self._began_s = 0.0
         self._connection, self._process = self._started()
 
@@ -258,4 +255,4 @@ def _ending(code: int | None) -> str:
     if code is not None and code < 0:
         hint = ", as for want of memory" if -code == signal.SIGKILL else ""
         return f"it was ended by {signal.Signals(-code).name}{hint}"
-    return f"it ended with exit code {code}"
+    return "it ran out of memory" if code == OUT_OF_MEMORY else f"it ended with exit code {code}"

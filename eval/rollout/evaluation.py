@@ -14,7 +14,6 @@ from configs.schema import RunConfig
 from eval.metrics.success import Results, summarize
 from eval.policies.base import OpenPolicy, PolicyLostError
 from eval.policies.names import weights_sha256
-from eval.policies.opening import open_policies
 from eval.policies.resolved import ResolvedPolicy, resolve_policy
 from eval.records import provenance
 from eval.records.attempts import Sitting, past_sittings, sitting
@@ -23,7 +22,8 @@ from eval.records.protocol import describe_suite, policy_inputs, protocol_hash, 
 from eval.records.run_folders import Run, begin, claimed, policy_name
 from eval.records.schema import Outcome
 from eval.rollout.clock import Clock, PausedClock, ProfileClock, find_clock
-from eval.rollout.executors.played import Executor, Play, Playable
+from eval.rollout.executors.executor import Executor, Playable
+from eval.rollout.executors.player import Play
 from eval.rollout.executors.serial import SERIAL
 from eval.rollout.interrupts import Interrupts
 from eval.rollout.monitor import MAX_ERRORS, Monitor, MonitorFactory, RepeatedErrorsError, Watch
@@ -96,7 +96,7 @@ def run_evaluation(
     clocks = [find_clock(variant, plan.keys) for variant in variants]
     if remark := resolved.remark_on(variants):
         _say(remark)
-    policies = open_policies(resolved, variants, worlds=executor.num_envs, notify=_say)
+    policies = executor.open_policies(resolved, variants, _say)
     for remark in dict.fromkeys(policy.remark for policy in policies if policy.remark):
         _say(remark)
     if resolved.interface is None:  # now its conventions are known

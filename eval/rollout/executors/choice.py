@@ -5,7 +5,7 @@ from typing import Any
 
 from configs.cli import spelt
 from configs.errors import UsageError, unknown
-from eval.rollout.executors.played import Executor
+from eval.rollout.executors.executor import Executor
 from eval.rollout.executors.processes import Processes
 from eval.rollout.executors.serial import SERIAL
 from sim_envs.memory import WORLD_MB, check_memory

@@ -1,36 +1,18 @@
-"""What every executor does with an episode: it plays it in one arm, and leaves its record."""
+"""The contract of executors: they play the episodes of an evaluation."""
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from configs.schema import RunConfig
 from eval.policies.base import OpenPolicy
+from eval.policies.resolved import ResolvedPolicy
 from eval.records.run_folders import Run
 from eval.records.schema import EpisodeResult
 from eval.rollout.clock import Clock
-from eval.rollout.episode import Stage, run_episode
+from eval.rollout.executors.player import Play
 from eval.rollout.interrupts import Interrupts
 from eval.rollout.plan import EpisodePlan
-from eval.rollout.recorder import EpisodeRecorder
-from eval.rollout.timeline import Waiting
-from eval.rollout.worlds import WorldHolder
-from sim_envs.world import EpisodeKey
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Play:
-    """One episode in one arm.
-
-    Attributes:
-        arm: Index of the arm.
-        task: Index of the episode's task in the plan.
-        key: The episode.
-    """
-
-    arm: int
-    task: int
-    key: EpisodeKey
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -63,6 +45,11 @@ class Executor(Protocol):
     def num_envs(self) -> int:
         """Worlds that it plays at once."""
 
+    def open_policies(
+        self, resolved: ResolvedPolicy, variants: Sequence[RunConfig], notify: Callable[[str], None]
+    ) -> list[OpenPolicy]:
+        """Open the policy of every arm where it is to act; see `eval.policies.opening.open_policies`."""
+
     def play(self, playable: Playable, plays: Sequence[Play], interrupts: Interrupts) -> Played:
         """Play the episodes, yielding each as it ends; its query log and its video are on disk then.
 
@@ -71,17 +58,3 @@ class Executor(Protocol):
             KeyboardInterrupt: The interrupts have noted one. Of episodes that were being played nothing
                 is left.
         """
-
-
-def stage_of(
-    config: RunConfig, policy: OpenPolicy, clock: Clock, *, worlds: WorldHolder, interrupts: Interrupts
-) -> Stage:
-    """Where the episodes of an arm are played."""
-    waiting = Waiting(config.while_waiting)
-    return Stage(worlds=worlds, policy=policy, clock=clock, waiting=waiting, interrupts=interrupts)
-
-
-def play_one(play: Play, plan: EpisodePlan, run: Run, stage: Stage) -> EpisodeResult:
-    """Play an episode and leave its files; the record is the caller's to append."""
-    task = plan.tasks[play.task]
-    return run_episode(stage, task, play.key, EpisodeRecorder(run.folder, task, play.key, run.config))
