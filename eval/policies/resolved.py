@@ -47,6 +47,11 @@ class ResolvedPolicy:
             return self.model.horizon
         return None if self.policy.kind in ("python", "websocket") else HORIZON
 
+    @property
+    def is_served(self) -> bool:
+        """Whether it answers worlds that are elsewhere, instead of being opened beside each."""
+        return self.policy.kind in ("oxygen", "python")
+
     def remark_on(self, variants: Sequence[RunConfig]) -> str | None:
         """What to say about the texts before the first episode, if any variant speaks; None if nothing."""
         return self.wanted.remark if any(each.mode != "actions" for each in variants) else None

@@ -1,5 +1,7 @@
 """The records are the same, however many worlds are played at once and whatever becomes of processes."""
 
+import sys
+
 import pytest
 
 from configs.errors import UsageError
@@ -129,11 +131,19 @@ def test_arms_play_an_episode_one_after_the_other_wherever_it_is(tmp_path):
         ({"executor": "serial", "num_envs": 2}, "--num-envs 2 is for worlds in processes of their own"),
         ({"episode_timeout": 5.0}, "--episode-timeout 5.0 is for worlds in processes"),
         ({"num_envs": 2, "episode_timeout": 0.0}, "--episode-timeout is 0: give seconds"),
+        ({"num_envs": 2, "ray_address": "local"}, "--ray-address local is for --executor ray, and this is"),
     ],
 )
 def test_what_cannot_be_played_is_refused_in_one_line(given, said):
     with pytest.raises(UsageError, match=said):
         choose_executor(**given)
+
+
+def test_executor_ray_says_what_to_install(monkeypatch):
+    monkeypatch.delitem(sys.modules, "eval.rollout.executors.ray", raising=False)
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(UsageError, match=r"run uv pip install 'oxygen-eval\[ray\]'"):
+        choose_executor(num_envs=2, executor="ray")
 
 
 def test_as_many_worlds_as_fit_are_offered(monkeypatch):
