@@ -30,6 +30,8 @@ TIMEOUT_S = 3600.0
 
 _STARTING_S = 600.0
 """What a process may take to start in."""
+OPENINGS = 3
+"""A worker that is lost so many times in a row before it is ready for a job is not to be had."""
 _LOOK_EVERY_S = 0.3
 """How long Ctrl-C, or a worker that hangs, may go unnoticed."""
 _GOODBYE_S = 5.0
@@ -69,10 +71,10 @@ _NOBODY = _Nobody()
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LostJob:
-    """A job that ended two workers.
+    """A job that ended two workers, or that no worker got as far as.
 
     Attributes:
-        reason: What became of the second one.
+        reason: What became of the last one.
     """
 
     reason: str
@@ -161,6 +163,7 @@ class _Worker:
         self.number = number
         self.job: Any = None
         self.is_busy = self._has_lost = False
+        self._lost_openings = 0
         self._player = player
         self._device = rendering_device(number)
         self._began_s = 0.0
@@ -174,6 +177,7 @@ class _Worker:
     def is_open(self) -> None:
         """Note that it has started: its job begins now."""
         self._is_open, self._began_s = True, time.monotonic()
+        self._lost_openings = 0
 
     def hangs(self, timeout_s: float) -> bool:
         """Whether it takes too long, and has been ended for that."""
@@ -213,15 +217,21 @@ class _Worker:
         self._process.join()
 
     def is_replaced(self, queue: JobQueue[Any]) -> bool:
-        """Start another process in its place. Returns whether that plays the lost job again."""
+        """Start another process in its place. Returns whether that plays the lost job again.
+
+        It does if the job was lost for the first time. One that had not begun was not lost, unless no process
+        gets as far as that.
+        """
+        had_begun = self._is_open
         self.kill("")
         self._connection.close()
         self._connection, self._process = self._started()
-        is_first_loss = not self._has_lost
-        if is_first_loss:
+        self._lost_openings += not had_begun
+        plays_again = not self._has_lost if had_begun else self._lost_openings < OPENINGS
+        if plays_again:
             queue.put_back(self.number, self.job)
-            self.begin(queue, again=True)
-        return is_first_loss
+            self.begin(queue, again=self._has_lost or had_begun)
+        return plays_again
 
     def dismiss(self, *, at_once: bool) -> None:
         """Tell it to end: when it has finished what it does, or now."""
