@@ -6,6 +6,7 @@ an episode are written where its world is, and come here with its record.
 """
 
 import contextlib
+import functools
 import logging
 import socket
 import time
@@ -23,17 +24,16 @@ from eval.policies.resolved import ResolvedPolicy
 from eval.policies.sources import PolicySource
 from eval.rollout.executors.executor import Playable, Played
 from eval.rollout.executors.player import EpisodePlayer, Play, lost_record
-from eval.rollout.executors.ray_actors import PlayedEpisode, PolicyService, ServiceLine, WorldActor
+from eval.rollout.executors.ray_policy import PolicyService
+from eval.rollout.executors.ray_world import PlayedEpisode, ServiceLine, WorldActor
 from eval.rollout.interrupts import Interrupts
 from sim_envs.job_queue import JobQueue
-from sim_envs.workers import LostJob
+from sim_envs.workers import OPENINGS, LostJob
 
 _LOOK_EVERY_S = 0.3
 """How long Ctrl-C, or a world that hangs, may go unnoticed."""
 _ANSWER_S = 5.0
 """What the head of a cluster may take to answer."""
-_OPENINGS = 2
-"""A world whose actor is lost so many times before it is open cannot be opened."""
 
 
 class RayCluster:
@@ -63,7 +63,10 @@ class RayCluster:
             num_cpus=1, num_gpus=min(1, gpus), max_restarts=-1, max_concurrency=self.num_envs + 2
         )
         shares = [len(range(first, self.num_envs, count)) for first in range(count)]
-        self._services = [actor.remote(resolved, list(variants), worlds) for worlds in shares]
+        self._services = [
+            actor.remote(functools.partial(open_policies, resolved, variants, worlds=worlds), worlds)
+            for worlds in shares
+        ]
         told, *_ = [_got(service.opened.remote()) for service in self._services]
         return [OpenPolicy(**each, in_world=_elsewhere, close=self._close) for each in told]
 
@@ -158,7 +161,7 @@ class _World:
         except RayError as lost:
             if self.play is None:
                 self._lost_openings += 1
-                if self._lost_openings == _OPENINGS:
+                if self._lost_openings == OPENINGS:
                     raise UsageError(f"the actor of a world cannot be opened: {_reason(lost)}") from None
             self._replace()
             return LostJob(reason=_reason(lost))

@@ -1,24 +1,21 @@
-"""What runs in the actors of a Ray cluster: a world that plays episodes, and a policy that answers worlds."""
+"""A world in an actor of a Ray cluster, and its line to the actor of its policy.
+
+Imports no JAX: worlds need none.
+"""
 
 import contextlib
 import dataclasses
 import os
-import queue
 import tempfile
-import threading
 import time
-import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
 import ray
 from ray.exceptions import RayActorError, RayTaskError
 
-from configs.schema import RunConfig
-from eval.policies.resolved import ResolvedPolicy
-from eval.policies.served import IN_MESSAGES, EpisodeBegun
-from eval.policies.serving import PolicyServer
+from eval.policies.served import EpisodeBegun
 from eval.records.schema import EpisodeResult, RunFolder
 from eval.rollout.executors.player import EpisodePlayer, Play
 from sim_envs.gl import rendering_device
@@ -27,15 +24,13 @@ from sim_envs.workers import LostJob
 
 _STARTING_S = 600.0
 """What the actor of a policy may take to come back in."""
-_TOLD = ("interface", "horizon", "inputs", "reports_work", "remark")
-"""What the driver needs to know of an open policy."""
 
 
-class _Left:
+class Left:
     """A world is in no episode any more."""
 
 
-class _NotBegun:
+class NotBegun:
     """The policy that is asked knows nothing of the episode: it is another one than where that began."""
 
 
@@ -105,14 +100,14 @@ class ServiceLine:
                     raise OrphanedError from None
                 time.sleep(1.0)
                 continue
-            if isinstance(answer, _NotBegun):
+            if isinstance(answer, NotBegun):
                 raise OrphanedError
             return answer
 
     def leave(self) -> None:
         """Tell the actor that the world is in no episode any more."""
         if self._service is not None:
-            self._service.ask.remote(self._row, _Left())
+            self._service.ask.remote(self._row, Left())
 
 
 class WorldActor:
@@ -142,74 +137,3 @@ class WorldActor:
             return PlayedEpisode.collected(self._play(play), self._folder / str(play.arm))
         except OrphanedError:
             return LostJob(reason="the actor of its policy was lost")
-
-
-class PolicyService:
-    """A policy, which answers worlds in batches."""
-
-    def __init__(self, resolved: ResolvedPolicy, variants: Sequence[RunConfig], worlds: int) -> None:
-        self._what = resolved, variants, worlds
-        self._opening = threading.Lock()
-        self._told: list[Mapping[str, Any]] = []
-        self._asked: queue.SimpleQueue[tuple[int, Any, Callable[[object], None]]] = queue.SimpleQueue()
-
-    def opened(self) -> list[Mapping[str, Any]]:
-        """Open it, unless it is; what there is to know of it in every arm."""
-        with self._opening:
-            if not self._told:
-                from eval.policies.opening import open_policies  # imports JAX, which worlds must not
-
-                resolved, variants, worlds = self._what
-                policies = open_policies(resolved, variants, worlds=worlds)
-                server = PolicyServer(policies, [IN_MESSAGES] * worlds)
-                threading.Thread(target=self._answer, args=(server,), daemon=True).start()
-                self._told = [{name: getattr(each, name) for name in _TOLD} for each in policies]
-        return self._told
-
-    def ask(self, world: int, message: Any) -> Any:
-        """Answer a world."""
-        self.opened()
-        answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._asked.put((world, message, answers.put))
-        return answers.get()
-
-    def _answer(self, server: PolicyServer) -> None:
-        """Answer all worlds, in one thread."""
-        playing: set[int] = set()
-        patience_s = float("inf")
-        try:
-            while True:
-                self._take_in(server, playing, patience_s)
-                patience_s = server.attend()
-        except BaseException:  # noqa: BLE001 - the boundary of the process: worlds must not wait for ever
-            traceback.print_exc()
-            os._exit(1)
-
-    def _take_in(self, server: PolicyServer, playing: set[int], patience_s: float) -> None:
-        """Wait for a message, and note all that there are."""
-        with contextlib.suppress(queue.Empty):
-            timeout_s = None if patience_s == float("inf") else patience_s
-            self._note(server, playing, *self._asked.get(timeout=timeout_s))
-            while True:
-                self._note(server, playing, *self._asked.get_nowait())
-
-    def _note(
-        self,
-        server: PolicyServer,
-        playing: set[int],
-        world: int,
-        message: Any,
-        answer: Callable[[object], None],
-    ) -> None:
-        if isinstance(message, _Left):
-            playing.discard(world)
-            server.left(world)
-            answer(None)
-        elif isinstance(message, EpisodeBegun):
-            playing.add(world)
-            server.asked(world, message, answer)
-            answer(None)
-        elif world in playing:
-            server.asked(world, message, answer)
-        else:
-            answer(_NotBegun())
