@@ -11,6 +11,7 @@ from eval.rollout.executors.choice import batch_size_for, choose_executor
 from eval.rollout.executors.processes import Processes
 from eval.rollout.executors.serial import SERIAL
 from sim_envs import memory
+from tests.eval.policies.openpi_server import OpenpiServer
 from tests.eval.rollout.scaled import played, suite_file, timeless
 from tests.eval.rollout.worker_worlds import DEADLY, HANGING, ONCE, ErrantSuite, LiberoWithoutJax
 
@@ -98,6 +99,27 @@ def test_a_class_of_ones_own_has_an_object_for_every_world(tmp_path):
     (together,) = played(tmp_path / "together", config, executor=Processes(num_envs=3))
     assert timeless(alone) == timeless(together)
     assert len(timeless(alone)) == 8
+
+
+def test_every_worker_has_a_connection_of_its_own_to_a_server(tmp_path):
+    with OpenpiServer() as server:
+        config = errands(tmp_path, policy=server.url, policy_kwargs={"embodiment": "libero"}, init_ids=(0, 6))
+        (alone,) = played(tmp_path / "alone", config, executor=SERIAL)
+        before = len(server.connections)
+        (together,) = played(tmp_path / "together", config, executor=Processes(num_envs=2))
+        assert len(server.connections) - before > 2, "one to be greeted, and one for every worker"
+    assert timeless(alone) == timeless(together)
+    assert {line["outcome"] for line, _ in timeless(alone).values()} == {"success"}
+
+
+@pytest.mark.slow
+def test_in_mode_parallel_every_group_of_worlds_has_a_second_process(tmp_path):
+    config = errands(tmp_path, policy="tiny", mode="parallel", batch_size=2, init_ids=(0, 6))
+    (alone,) = played(tmp_path / "alone", config, executor=SERIAL)
+    (together,) = played(tmp_path / "together", config, executor=Processes(num_envs=3))
+    records = timeless(alone)
+    assert records == timeless(together)
+    assert sum(line["requests"]["finished"] for line, _ in records.values())
 
 
 @pytest.mark.parametrize(
