@@ -231,6 +231,8 @@ class _Worker:
         if plays_again:
             queue.put_back(self.number, self.job)
             self.begin(queue, again=self._has_lost or had_begun)
+        else:
+            self._lost_openings = 0
         return plays_again
 
     def dismiss(self, *, at_once: bool) -> None:

@@ -48,18 +48,23 @@ def workers(run: subprocess.Popen) -> list[psutil.Process]:
         return []
 
 
-def playing(run: subprocess.Popen) -> list[psutil.Process]:
-    """Its workers, as soon as it has any."""
-    while not (found := workers(run)):
-        assert run.poll() is None, "it has ended before its workers were killed"
-    return found
-
-
 def begun(tmp_path: Path, run: subprocess.Popen) -> None:
     """Wait until it plays."""
     while not (workers(run) and list((tmp_path / "runs").glob("*/manifest.json"))):
         assert run.poll() is None, "it has ended before it was killed"
         time.sleep(0.05)
+
+
+def ended(tmp_path: Path) -> int:
+    """Episodes that have ended so far."""
+    return sum(path.read_text().count("\n") for path in (tmp_path / "runs").glob("*/episodes.jsonl"))
+
+
+def kill_any(run: subprocess.Popen, rng: random.Random) -> None:
+    """Kill one of its workers, as soon as it has any."""
+    while not (found := workers(run)):
+        assert run.poll() is None, "it has ended before its workers were killed"
+    os.kill(rng.choice(found).pid, signal.SIGKILL)
 
 
 def check_whole(tmp_path: Path) -> None:
@@ -92,9 +97,11 @@ def test_workers_that_are_killed_are_replaced(tmp_path):
     run = start(tmp_path)
     begun(tmp_path, run)
     for _ in range(KILLS):
-        time.sleep(rng.uniform(0, 3))
-        victim = rng.choice(playing(run))
-        os.kill(victim.pid, signal.SIGKILL)
+        before = ended(tmp_path)
+        time.sleep(rng.uniform(0, 2))
+        kill_any(run, rng)
+        while ended(tmp_path) == before:  # however slow the machine is at starting processes
+            time.sleep(0.05)
     assert run.wait() == 0, "the run has come to its end"
     while start(tmp_path, "--resume").wait() == 0:  # plays again what was hit twice, and was an error
         pass
