@@ -114,13 +114,15 @@ def run_evaluation(
             claims.callback(policy.close)
         held = [claims.enter_context(claimed(run)) for run in runs]
         arms = _begin(held, policies, clocks, described)
+        shown = monitor([arm.run for arm in arms], plan)
         playable = Playable(
             plan=plan,
             runs=[arm.run for arm in arms],
             policies=policies,
             clocks=clocks,
+            on_begin=lambda world, play: shown.began(world, play.arm, play.key),
         )
-        return _play(arms, playable, executor, Watch(monitor(playable.runs, plan), max_errors))
+        return _play(arms, playable, executor, Watch(shown, max_errors))
 
 
 def _say(line: str) -> None:

@@ -13,6 +13,7 @@ from eval.rollout.clock import Clock
 from eval.rollout.executors.player import Play
 from eval.rollout.interrupts import Interrupts
 from eval.rollout.plan import EpisodePlan
+from sim_envs.job_queue import JobQueue
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -24,12 +25,20 @@ class Playable:
         runs: The run of each arm.
         policies: The policy of each arm.
         clocks: The clock of each arm.
+        on_begin: Told which world, from 0 on, begins what.
     """
 
     plan: EpisodePlan
     runs: Sequence[Run]
     policies: Sequence[OpenPolicy]
     clocks: Sequence[Clock]
+    on_begin: Callable[[int, Play], None] = lambda *_: None
+
+    def queue(self, plays: Sequence[Play]) -> JobQueue[Play]:
+        """The episodes in the order in which several worlds play them."""
+        return JobQueue(
+            plays, task=lambda play: play.task, episode=lambda play: play.key, on_begin=self.on_begin
+        )
 
 
 Played = Iterator[tuple[Play, EpisodeResult]]

@@ -17,7 +17,6 @@ from eval.policies.sources import served
 from eval.rollout.executors.executor import Playable, Played
 from eval.rollout.executors.player import EpisodePlayer, Play, lost_record
 from eval.rollout.interrupts import Interrupts
-from sim_envs.job_queue import JobQueue
 from sim_envs.workers import TIMEOUT_S, LostJob, play_in_workers
 
 
@@ -41,7 +40,7 @@ class Processes:
 
     def play(self, playable: Playable, plays: Sequence[Play], interrupts: Interrupts) -> Played:
         """See `Executor`."""
-        queue = JobQueue(plays, task=lambda play: play.task, episode=lambda play: play.key)
+        queue = playable.queue(plays)
         interfaces = [suite.interface for suite in playable.plan.suites.values()]
         with served(playable.policies, interfaces, worlds=self.num_envs) as (server, sources):
             player = EpisodePlayer(plan=playable.plan, runs=tuple(playable.runs), sources=sources)

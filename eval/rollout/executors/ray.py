@@ -76,7 +76,7 @@ class RayCluster:
 
     def play(self, playable: Playable, plays: Sequence[Play], interrupts: Interrupts) -> Played:
         """See `Executor`."""
-        queue = JobQueue(plays, task=lambda play: play.task, episode=lambda play: play.key)
+        queue = playable.queue(plays)
         sources = tuple(
             PolicySource(arm=arm, interface=policy.interface, blocks=(), opener=policy.opener)
             for arm, policy in enumerate(playable.policies)

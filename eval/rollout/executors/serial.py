@@ -32,6 +32,7 @@ class Serial:
                 for run, policy, clock in arms
             ]
             for play in plays:
+                playable.on_begin(0, play)
                 yield play, play_one(play, playable.plan, playable.runs[play.arm], stages[play.arm])
 
 
