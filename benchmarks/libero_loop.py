@@ -61,7 +61,7 @@ def _compare(options: argparse.Namespace) -> int:
     task = get_task(options.suite, options.task_id)
     assets = find_assets(options.assets)
     actions = _actions(options.steps, options.replan_steps)
-    with LiberoSim(task, assets=assets, camera_size=CAMERA_SIZE) as sim, _usual_env(task, assets) as usual:
+    with LiberoSim(task, assets=assets, camera_size=CAMERA_SIZE) as sim, usual_env(task, assets) as usual:
         seconds = _time_resets(sim, usual, task)
         rows = _race(sim, usual, actions)
         breakdown = _breakdown(sim, actions)
@@ -96,7 +96,7 @@ def _time_resets(sim: LiberoSim, usual: Any, task: LiberoTask) -> dict[str, floa
     """Reset both to the same moment; seconds of each."""
     seconds = dict.fromkeys(["usual reset", "our reset"], 0.0)
     with _timed(seconds, "usual reset"):
-        _usual_reset(usual, task)
+        usual_reset(usual, task)
     with _timed(seconds, "our reset"):
         sim.reset(init_id=0, seed=SEED, settle_steps=SETTLE_STEPS)
     sim.observe()  # opens the renderer; the usual environment has opened its own
@@ -158,16 +158,19 @@ def _breakdown(sim: LiberoSim, chunks: np.ndarray) -> dict[str, float]:
     return {name: round(1000 * value / len(chunks), 2) for name, value in seconds.items()}
 
 
-def _usual_reset(usual: Any, task: LiberoTask) -> None:
+def usual_reset(usual: Any, task: LiberoTask, init_id: int = 0) -> Mapping[str, np.ndarray]:
+    """What the usual environment shows at the beginning of an episode."""
     usual.seed(SEED)
     usual.reset()
-    usual.set_init_state(get_init_state(task, 0))
+    seen = usual.set_init_state(get_init_state(task, init_id))
     for _ in range(SETTLE_STEPS):
-        usual.step(SETTLE_ACTION)
+        seen, *_ = usual.step(SETTLE_ACTION)
+    return seen
 
 
 @contextlib.contextmanager
-def _usual_env(task: LiberoTask, assets: AssetSet) -> Iterator[Any]:
+def usual_env(task: LiberoTask, assets: AssetSet) -> Iterator[Any]:
+    """LIBERO's own environment, which renders at every step."""
     envs = load_libero()
     with use_assets(assets.path):
         env = envs.OffScreenRenderEnv(

@@ -93,6 +93,7 @@ def build_app(
         executor: Annotated[str | None, Parameter(group=_SCALE)] = None,
         batch_size: Annotated[int | None, Parameter(group=_SCALE)] = None,
         episode_timeout: Annotated[float | None, Parameter(group=_SCALE)] = None,
+        ray_address: Annotated[str | None, Parameter(group=_SCALE)] = None,
         shard: Annotated[str | None, Parameter(group=_SCALE)] = None,
         output_dir: Annotated[Path, Parameter(group=_OUTPUT)] = Path("runs"),
         video: Annotated[str | None, Parameter(group=_OUTPUT)] = None,
@@ -158,12 +159,14 @@ def build_app(
             seed: The environment is seeded with it before every episode. Default: 7.
             num_envs: Worlds that are played at once, each in a process of its own. Their number changes no
                 record, timings apart.
-            executor: What plays them: serial (default for one world) in this process, or processes
-                (default for several).
+            executor: What plays them: serial (default for one world) in this process, processes (default
+                for several), or ray, on a Ray cluster (extra [ray]).
             batch_size: Robots in one batch of the model, padded; it changes the last bits of what the model
                 computes. Default: half of num_envs, rounded up, so that two groups of worlds take turns.
             episode_timeout: Seconds after which the process of an episode is replaced and the episode
                 played once more. Default: 3600.
+            ray_address: The cluster of executor ray: auto (default), the one that this machine belongs to;
+                local, one that is started for this run; or host:port.
             shard: Play a share of the episodes, such as 3/16; eval.merge joins the shares.
             output_dir: Where the run's folder is made.
             video: Which episodes leave a video: none, failures (default) or all (the demo's default).
@@ -210,7 +213,12 @@ def build_app(
 
         flags = {key: value for key, value in given.items() if value is not None}
         preset = _preset_name(config, smoke=smoke)
-        playing = choose_executor(num_envs=num_envs, executor=executor, episode_timeout=episode_timeout)
+        playing = choose_executor(
+            num_envs=num_envs,
+            executor=executor,
+            episode_timeout=episode_timeout,
+            ray_address=ray_address,
+        )
         how: Any = {"monitor": Console, "max_errors": max_errors, "executor": playing}
         if resume:
             unfinished = find_unfinished(output_dir, overlay(ArmsConfig, preset, flags))

@@ -72,11 +72,16 @@ def require_backend() -> str:
     return backend
 
 
-def rendering_devices() -> tuple[int, ...]:
-    """The EGL devices that worlds in several processes are spread over; empty where there is no choice.
+def rendering_device(worker: int) -> int | None:
+    """The EGL device of a worker, so that workers are spread over the GPUs; None where there is no choice.
 
     `MUJOCO_EGL_DEVICE_ID`, where set, decides for all.
     """
+    devices = _rendering_devices()
+    return devices[worker % len(devices)] if devices else None
+
+
+def _rendering_devices() -> tuple[int, ...]:
     gpus = len(list(Path("/dev").glob("nvidia[0-9]*")))
     if gpus < 2 or os.environ.get("MUJOCO_EGL_DEVICE_ID") or choose_backend() != "egl":
         return ()

@@ -22,6 +22,7 @@ class JobQueue(Generic[JobT]):
         *,
         task: Callable[[JobT], Hashable],
         episode: Callable[[JobT], Hashable],
+        on_begin: Callable[[int, JobT], None] = lambda *_: None,
     ) -> None:
         """Put jobs in line.
 
@@ -29,6 +30,7 @@ class JobQueue(Generic[JobT]):
             jobs: In the order in which they are to be played.
             task: What has to be loaded for a job.
             episode: What jobs that belong together share.
+            on_begin: Told when a worker is given a job.
         """
         episodes: dict[Hashable, deque[JobT]] = {}
         for job in jobs:
@@ -38,6 +40,7 @@ class JobQueue(Generic[JobT]):
             self._waiting.setdefault(task(parts[0]), deque()).append(parts)
         self._task_of: dict[int, Hashable] = {}
         self._begun: dict[int, deque[JobT]] = {}
+        self._on_begin = on_begin
 
     def __len__(self) -> int:
         waiting = (len(parts) for episodes in self._waiting.values() for parts in episodes)
@@ -48,7 +51,11 @@ class JobQueue(Generic[JobT]):
         if not self._begun.get(worker):
             self._begun[worker] = self._next_episode(worker)
         own = self._begun[worker]
-        return own.popleft() if own else None
+        if not own:
+            return None
+        job = own.popleft()
+        self._on_begin(worker, job)
+        return job
 
     def put_back(self, worker: int, job: JobT) -> None:
         """A job comes back: the worker with that number plays it next."""

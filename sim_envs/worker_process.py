@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import dataclasses
+import errno
 import os
 import pickle
 import signal
@@ -15,18 +16,36 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 JobT_contra = TypeVar("JobT_contra", contravariant=True)
 ResultT_co = TypeVar("ResultT_co", covariant=True)
 
+OUT_OF_MEMORY = errno.ENOMEM
+"""Exit code of a worker whose player let a MemoryError through: another one starts with its memory free."""
+
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 class OrphanedError(BaseException):
-    """The process that started this worker is gone. No failure of the job, so no `Exception`."""
+    """Whoever answers this worker's questions is gone. No failure of the job, so no `Exception`."""
 
 
-class Line:
+@runtime_checkable
+class Line(Protocol):
+    """A worker's connection to what answers its questions."""
+
+    @property
+    def worker(self) -> int:
+        """The worker's number, from 0 on. One that replaces another has the same."""
+
+    def tell(self, message: object) -> None:
+        """Send something that nobody answers. No message may be None."""
+
+    def ask(self, message: object) -> Any:
+        """Send something, and wait for the answer."""
+
+
+class PipeLine:
     """A worker's connection to the process that started it.
 
     Attributes:
-        worker: The worker's number, from 0 on. One that replaces another has the same.
+        worker: See `Line`.
     """
 
     def __init__(self, worker: int, connection: Connection) -> None:
@@ -34,14 +53,14 @@ class Line:
         self._connection = connection
 
     def tell(self, message: object) -> None:
-        """Send something that nobody answers. No message may be None."""
+        """See `Line`."""
         try:
             self._connection.send(message)
         except OSError:
             raise OrphanedError from None
 
     def ask(self, message: object) -> Any:
-        """Send something, and wait for the answer."""
+        """See `Line`."""
         self.tell(message)
         return self.hear()
 
@@ -85,12 +104,14 @@ def run_worker(player: Player[Any, Any], number: int, connection: Connection, pa
     with contextlib.suppress(OrphanedError, KeyboardInterrupt):
         _end_with(parent)
         try:
-            serve(player, Line(number, connection))
+            serve(player, PipeLine(number, connection))
+        except MemoryError:
+            sys.exit(OUT_OF_MEMORY)
         except Exception as error:  # noqa: BLE001 - the boundary of the process: it is raised again in the first
             connection.send(Raised(_sendable(error)))
 
 
-def serve(player: Player[Any, Any], line: Line) -> None:
+def serve(player: Player[Any, Any], line: PipeLine) -> None:
     """The other side of `play_in_workers`: play the jobs that come, until the line is cut."""
     with player.opened(line) as play:
         line.tell(Ready())

@@ -6,7 +6,6 @@ dies or hangs is replaced, and its job is played once more.
 
 import contextlib
 import dataclasses
-import itertools
 import math
 import multiprocessing
 import os
@@ -19,9 +18,9 @@ from multiprocessing.process import BaseProcess
 from typing import Any, Generic, Protocol, Self, TypeVar, runtime_checkable
 
 from sim_envs.blas import environment_variable
-from sim_envs.gl import rendering_devices
+from sim_envs.gl import rendering_device
 from sim_envs.job_queue import JobQueue
-from sim_envs.worker_process import Finished, Player, Raised, Ready, run_worker
+from sim_envs.worker_process import OUT_OF_MEMORY, Finished, Player, Raised, Ready, run_worker
 
 JobT = TypeVar("JobT")
 ResultT = TypeVar("ResultT")
@@ -31,6 +30,8 @@ TIMEOUT_S = 3600.0
 
 _STARTING_S = 600.0
 """What a process may take to start in."""
+OPENINGS = 3
+"""A worker that is lost so many times in a row before it is ready for a job is not to be had."""
 _LOOK_EVERY_S = 0.3
 """How long Ctrl-C, or a worker that hangs, may go unnoticed."""
 _GOODBYE_S = 5.0
@@ -70,10 +71,10 @@ _NOBODY = _Nobody()
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LostJob:
-    """A job that ended two workers.
+    """A job that ended two workers, or that no worker got as far as.
 
     Attributes:
-        reason: What became of the second one.
+        reason: What became of the last one.
     """
 
     reason: str
@@ -128,9 +129,7 @@ class _Crew(Generic[JobT, ResultT]):
     """All workers, from when they are started until they have ended."""
 
     def __init__(self, player: Player[JobT, ResultT], count: int) -> None:
-        devices = rendering_devices()
-        settings = itertools.islice(itertools.cycle(devices or [None]), count)
-        self.workers = [_Worker(player, number, device) for number, device in enumerate(settings)]
+        self.workers = [_Worker(player, number) for number in range(count)]
 
     def __enter__(self) -> Self:
         return self
@@ -160,12 +159,13 @@ class _Worker:
         is_busy: Whether it plays something.
     """
 
-    def __init__(self, player: Player[Any, Any], number: int, device: int | None) -> None:
+    def __init__(self, player: Player[Any, Any], number: int) -> None:
         self.number = number
         self.job: Any = None
         self.is_busy = self._has_lost = False
+        self._lost_openings = 0
         self._player = player
-        self._device = device
+        self._device = rendering_device(number)
         self._began_s = 0.0
         self._connection, self._process = self._started()
 
@@ -177,6 +177,7 @@ class _Worker:
     def is_open(self) -> None:
         """Note that it has started: its job begins now."""
         self._is_open, self._began_s = True, time.monotonic()
+        self._lost_openings = 0
 
     def hangs(self, timeout_s: float) -> bool:
         """Whether it takes too long, and has been ended for that."""
@@ -216,15 +217,23 @@ class _Worker:
         self._process.join()
 
     def is_replaced(self, queue: JobQueue[Any]) -> bool:
-        """Start another process in its place. Returns whether that plays the lost job again."""
+        """Start another process in its place. Returns whether that plays the lost job again.
+
+        It does if the job was lost for the first time. One that had not begun was not lost, unless no process
+        gets as far as that.
+        """
+        had_begun = self._is_open
         self.kill("")
         self._connection.close()
         self._connection, self._process = self._started()
-        is_first_loss = not self._has_lost
-        if is_first_loss:
+        self._lost_openings += not had_begun
+        plays_again = not self._has_lost if had_begun else self._lost_openings < OPENINGS
+        if plays_again:
             queue.put_back(self.number, self.job)
-            self.begin(queue, again=True)
-        return is_first_loss
+            self.begin(queue, again=self._has_lost or had_begun)
+        else:
+            self._lost_openings = 0
+        return plays_again
 
     def dismiss(self, *, at_once: bool) -> None:
         """Tell it to end: when it has finished what it does, or now."""
@@ -258,4 +267,4 @@ def _ending(code: int | None) -> str:
     if code is not None and code < 0:
         hint = ", as for want of memory" if -code == signal.SIGKILL else ""
         return f"it was ended by {signal.Signals(-code).name}{hint}"
-    return f"it ended with exit code {code}"
+    return "it ran out of memory" if code == OUT_OF_MEMORY else f"it ended with exit code {code}"

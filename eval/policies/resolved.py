@@ -47,6 +47,11 @@ class ResolvedPolicy:
             return self.model.horizon
         return None if self.policy.kind in ("python", "websocket") else HORIZON
 
+    @property
+    def is_served(self) -> bool:
+        """Whether it answers worlds that are elsewhere, instead of being opened beside each."""
+        return self.policy.kind in ("oxygen", "python")
+
     def tasks_of(self, config: RunConfig) -> tuple[LanguageTaskConfig, ...]:
         """The texts wanted in one run, as often as it asks for them."""
         if config.text_every is None:

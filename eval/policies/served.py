@@ -1,4 +1,5 @@
-"""A policy that another process answers for: the world's end of it. Observations go through shared memory.
+"""A policy that another process answers for: the world's end of it. Observations go through shared memory,
+or in messages from one machine to another.
 
 Imports no JAX: worlds need none.
 """
@@ -7,7 +8,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from multiprocessing.shared_memory import SharedMemory
-from typing import Any, Self
+from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 
@@ -39,6 +40,30 @@ class ObservationLayout:
     state: int
     language: str
     action_prefix: ActionPrefix | None = None
+
+
+@runtime_checkable
+class Observations(Protocol):
+    """The way of observations from a world to its policy."""
+
+    def write(self, observation: Observation, /) -> Any:
+        """What the world sends: the observation, or where it lies."""
+
+    def read(self, sent: Any, /) -> Observation:
+        """The observation that is meant, on the policy's side."""
+
+
+class _InMessages:
+    """Observations are in the messages themselves, since the two processes share no memory."""
+
+    def write(self, observation: Observation) -> Observation:
+        return observation
+
+    def read(self, sent: Observation) -> Observation:
+        return sent
+
+
+IN_MESSAGES = _InMessages()
 
 
 class ObservationBlock:
@@ -122,9 +147,13 @@ class EpisodeBegun:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ActionsWanted:
-    """A world's query: what it shows lies in its block."""
+    """A world's query.
 
-    layout: ObservationLayout
+    Attributes:
+        sent: What `Observations.write` has returned.
+    """
+
+    sent: Any
 
 
 class ReplyWanted:
@@ -150,20 +179,20 @@ class FailedAnswer:
 
 
 class ServedPolicy:
-    """Asks the process that started this one for actions and texts."""
+    """Asks another process for actions and texts."""
 
-    def __init__(self, line: Line, block: ObservationBlock, arm: int, interface: Interface) -> None:
+    def __init__(self, line: Line, observations: Observations, arm: int, interface: Interface) -> None:
         """Begin to ask.
 
         Args:
             line: To the process that has the policy.
-            block: Where it looks for observations.
+            observations: How it is shown them.
             arm: Which of its policies is meant.
             interface: The policy's conventions.
         """
         self.interface = interface
         self._line = line
-        self._block = block
+        self._observations = observations
         self._arm = arm
 
     def reset(self, key: EpisodeKey) -> None:
@@ -172,7 +201,8 @@ class ServedPolicy:
 
     def act(self, observation: Observation) -> np.ndarray:
         """Answer a query."""
-        actions: np.ndarray = _answer(self._line.ask(ActionsWanted(layout=self._block.write(observation))))
+        wanted = ActionsWanted(sent=self._observations.write(observation))
+        actions: np.ndarray = _answer(self._line.ask(wanted))
         return actions
 
     def settle(self) -> Reply:

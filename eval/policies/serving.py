@@ -18,8 +18,7 @@ from eval.policies.served import (
     ActionsWanted,
     EpisodeBegun,
     FailedAnswer,
-    ObservationBlock,
-    ObservationLayout,
+    Observations,
     ReplyWanted,
     TailWanted,
 )
@@ -33,7 +32,7 @@ class _Query:
     """A query that waits for its batch."""
 
     worker: int
-    layout: ObservationLayout
+    sent: Any
     answer: Answer
     came_s: float
 
@@ -62,11 +61,11 @@ class _Group:
         first = min(query.came_s for query in self.waiting.values())
         return first if self.playing <= self.waiting.keys() else first + self._took_s
 
-    def answer_all(self, blocks: Sequence[ObservationBlock]) -> None:
+    def answer_all(self, observed: Sequence[Observations]) -> None:
         """Answer what waits: actions first, then the rest of the queries."""
         began = time.monotonic()
         queries, self.waiting = self.waiting, {}
-        seen = {row: blocks[query.worker].read(query.layout) for row, query in queries.items()}
+        seen = {row: observed[query.worker].read(query.sent) for row, query in queries.items()}
         try:
             actions = self.policy.act(seen)
             for row, query in queries.items():
@@ -85,15 +84,15 @@ class _Group:
 class PolicyServer:
     """Answers the worlds of all workers in all arms. An attendant of `sim_envs.workers`."""
 
-    def __init__(self, policies: Sequence[OpenPolicy], blocks: Sequence[ObservationBlock]) -> None:
+    def __init__(self, policies: Sequence[OpenPolicy], observed: Sequence[Observations]) -> None:
         """Begin to answer.
 
         Args:
             policies: Of each arm. They have a row for every worker.
-            blocks: Of each worker, where its observations lie.
+            observed: Of each worker, how its observations come.
         """
         self._arms = [[_Group(policy) for policy in each.groups] for each in policies]
-        self._blocks = blocks
+        self._observed = observed
         self._at: dict[int, tuple[_Group, int]] = {}
 
     def asked(self, worker: int, message: Any, answer: Answer) -> None:
@@ -106,11 +105,9 @@ class PolicyServer:
                 self._at[worker] = group, row
                 group.policy.reset(row, key)
                 group.playing.add(row)
-            case ActionsWanted(layout=layout):
+            case ActionsWanted(sent=sent):
                 group, row = self._at[worker]
-                group.waiting[row] = _Query(
-                    worker=worker, layout=layout, answer=answer, came_s=time.monotonic()
-                )
+                group.waiting[row] = _Query(worker=worker, sent=sent, answer=answer, came_s=time.monotonic())
             case ReplyWanted():
                 group, row = self._at[worker]
                 answer(group.replies.pop(row))
@@ -135,5 +132,5 @@ class PolicyServer:
         first = min(groups, key=_Group.due_s, default=None)
         if first is None or first.due_s() > time.monotonic():
             return math.inf if first is None else max(0.0, first.due_s() - time.monotonic())
-        first.answer_all(self._blocks)
+        first.answer_all(self._observed)
         return 0.0

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from configs.interface import Interface
 from eval.policies.base import OpenPolicy
-from eval.policies.served import ObservationBlock, ServedPolicy
+from eval.policies.served import IN_MESSAGES, ObservationBlock, ServedPolicy
 from eval.policies.serving import PolicyServer
 from sim_envs.worker_process import Line
 
@@ -21,7 +21,7 @@ class PolicySource:
     Attributes:
         arm: Index of the arm.
         interface: The conventions of a policy that is served.
-        blocks: The shared memory of every worker, by name.
+        blocks: The shared memory of every worker, by name; empty where observations travel in messages.
         opener: How workers open a policy that is not served.
     """
 
@@ -35,8 +35,8 @@ class PolicySource:
         if self.opener is not None:
             return self.opener()
         assert self.interface is not None, "a policy that is served has been opened"
-        block = ObservationBlock.attached(self.blocks[line.worker])
-        served = ServedPolicy(line, block, self.arm, self.interface)
+        observations = ObservationBlock.attached(self.blocks[line.worker]) if self.blocks else IN_MESSAGES
+        served = ServedPolicy(line, observations, self.arm, self.interface)
         return OpenPolicy(interface=self.interface, horizon=None, inputs={}, in_world=lambda *_: served)
 
 

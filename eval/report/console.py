@@ -6,9 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Self
 
 from rich.console import Console as RichConsole
+from rich.console import Group, RenderableType
+from rich.live import Live
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column
+from rich.text import Text
 
 from configs.cli import counted
 from configs.errors import UsageError
@@ -32,12 +35,15 @@ from eval.report.tables import (
     tasks_table,
 )
 from eval.rollout.plan import EpisodePlan
+from sim_envs.world import EpisodeKey
 
 _BAR = 16
 """Characters of the bar, so that in 80 columns three modes have room beside it."""
 _PACE_S = 300.0
 """The time left is told by the pace of so many seconds."""
 _TELL_EVERY_S = 60.0
+_MOST_WORLDS = 8
+"""Worlds of which the terminal shows what they play."""
 
 
 class Console:
@@ -65,26 +71,36 @@ class Console:
             TimeRemainingColumn(table_column=Column(no_wrap=True)),
             TextColumn("{task.fields[status]}", table_column=Column()),  # of many modes in two lines
             console=self._rich,
-            disable=not self._rich.is_terminal,  # in a file there is a line a minute instead
             speed_estimate_period=_PACE_S,
         )
         self._bar = self._progress.add_task("", total=len(plan.keys) * len(runs), status="")
+        self._playing: dict[int, tuple[int, EpisodeKey, float]] = {}
+        self._live = Live(console=self._rich, get_renderable=self._shown)
         self._told = time.monotonic()
         self._began = time.perf_counter()
         self._played = 0
 
     def __enter__(self) -> Self:
         self._began = time.perf_counter()
-        self._progress.start()
+        if self._rich.is_terminal:  # in a file there is a line a minute instead
+            self._live.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._progress.stop()
+        self._playing.clear()
+        self._live.stop()
+
+    def began(self, world: int, arm: int, key: EpisodeKey) -> None:
+        """Show what a world plays."""
+        self._playing[world] = arm, key, time.perf_counter()
 
     def episode(self, arm: int, result: EpisodeResult) -> None:
         """Move the bar, or say once a minute how far it is; an error is told at once, in one line."""
         self._results[arm].append(result)
         self._played += 1
+        ended = [world for world, at in self._playing.items() if at[:2] == (arm, result.key)]
+        for world in ended:
+            del self._playing[world]
         self._progress.update(self._bar, advance=1, status=self._status())
         if result.error is not None:
             # What a policy says of itself is no markup: `[/INST]` is part of a prompt.
@@ -170,6 +186,21 @@ class Console:
         """Count an episode that was played before."""
         self._results[arm].append(result)
         self._progress.update(self._bar, advance=1, status=self._status())
+
+    def _shown(self) -> RenderableType:
+        """The bar, and under it what every world plays."""
+        return Group(self._progress, *map(Text, self._worlds()))
+
+    def _worlds(self) -> list[str]:
+        now, lines = time.perf_counter(), []
+        for world, (arm, key, began) in sorted(dict(self._playing).items())[:_MOST_WORLDS]:
+            mode = f", {self._runs[arm].config.mode}" if len(self._runs) > 1 else ""
+            lasts = dt.timedelta(seconds=int(now - began))
+            lines.append(
+                f"  world {world}: {key.suite} task {key.task_id}, init {key.init_id}{mode}, {lasts}"
+            )
+        more = len(self._playing) - _MOST_WORLDS
+        return [*lines, f"  and {more} more"] if more > 0 else lines
 
     def _status(self) -> str:
         """What each mode solved so far, how fast episodes end, and how many were errors."""

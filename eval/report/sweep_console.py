@@ -13,6 +13,7 @@ from eval.metrics.success import Results, graded_only, solved
 from eval.records.run_folders import Run, policy_name
 from eval.records.schema import EpisodeResult, Outcome
 from eval.rollout.plan import EpisodePlan
+from sim_envs.world import EpisodeKey
 
 _PACE_S = 300.0
 _TELL_EVERY_S = 60.0
@@ -49,6 +50,9 @@ class SweepConsole:
 
     def __exit__(self, *_: object) -> None:
         self._progress.stop()
+
+    def began(self, world: int, arm: int, key: EpisodeKey) -> None:
+        """Nothing: with many cells, which of them is played says little."""
 
     def episode(self, arm: int, result: EpisodeResult) -> None:
         """Move the bar, or say once a minute how far it is; an error is told at once, in one line."""

@@ -14,7 +14,7 @@ from eval.report.sweep_console import SweepConsole
 from eval.report.sweep_plots import draw_sweep
 from eval.report.sweep_table import JUDGED_NOTE, NOTE, frontier_lines, sweep_table
 from eval.rollout.evaluation import exit_code, run_evaluation
-from eval.rollout.executors.played import Executor
+from eval.rollout.executors.executor import Executor
 from eval.rollout.executors.serial import SERIAL
 from eval.rollout.grid import cells_of
 from eval.rollout.monitor import MAX_ERRORS

@@ -17,7 +17,16 @@ from sim_envs.world import EpisodeKey, PhysicsError
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Stage:
-    """What all episodes of a run share: where they play, who acts, how time passes, and who may stop them."""
+    """What all episodes of a run share: where they play, who acts, how time passes, and who may stop them.
+
+    Attributes:
+        worlds: The simulator.
+        policy: Who acts.
+        interrupts: Ctrl-C.
+        clock: How time passes while the policy computes.
+        waiting: What is done until its actions come.
+        fatal: Errors that leave nothing of the episode and pass through, since it is played elsewhere then.
+    """
 
     worlds: WorldHolder
     policy: OpenPolicy
@@ -25,6 +34,7 @@ class Stage:
     clock: Clock = PAUSED
     waiting: Waiting = Waiting.CONTINUE
     overlap: Overlap = Overlap.SKIP
+    fatal: tuple[type[Exception], ...] = ()
 
 
 def run_episode(stage: Stage, plan: TaskPlan, key: EpisodeKey, recorder: EpisodeRecorder) -> EpisodeResult:
@@ -56,7 +66,7 @@ def run_episode(stage: Stage, plan: TaskPlan, key: EpisodeKey, recorder: Episode
             stage.interrupts.check()
         recorder.add_tail(policy.finish())
         return recorder.result(Outcome.SUCCESS if success else Outcome.TIMEOUT)
-    except PolicyLostError:
+    except (PolicyLostError, *stage.fatal):
         recorder.abandon()
         raise
     except (ActionError, PhysicsError) as error:

@@ -14,7 +14,6 @@ from configs.schema import RunConfig
 from eval.metrics.success import Results, summarize
 from eval.policies.base import OpenPolicy, PolicyLostError
 from eval.policies.names import weights_sha256
-from eval.policies.opening import open_policies
 from eval.policies.resolved import ResolvedPolicy, resolve_policy
 from eval.records import provenance
 from eval.records.attempts import Sitting, past_sittings, sitting
@@ -24,7 +23,8 @@ from eval.records.run_folders import Run, begin, claimed, policy_name
 from eval.records.schema import Outcome
 from eval.rollout.clock import Clock, PausedClock, ProfileClock
 from eval.rollout.clock_choice import find_clock
-from eval.rollout.executors.played import Executor, Play, Playable
+from eval.rollout.executors.executor import Executor, Playable
+from eval.rollout.executors.player import Play
 from eval.rollout.executors.serial import SERIAL
 from eval.rollout.interrupts import Interrupts
 from eval.rollout.monitor import MAX_ERRORS, Monitor, MonitorFactory, RepeatedErrorsError, Watch
@@ -99,7 +99,7 @@ def run_evaluation(
     clocks = [find_clock(variant, plan.keys) for variant, plan in zip(variants, plans, strict=True)]
     if remark := resolved.remark_on(variants):
         _say(remark)
-    policies = open_policies(resolved, variants, worlds=executor.num_envs, notify=_say)
+    policies = executor.open_policies(resolved, variants, _say)
     for remark in dict.fromkeys(policy.remark for policy in policies if policy.remark):
         _say(remark)
     if resolved.interface is None:  # now its conventions are known
@@ -117,13 +117,15 @@ def run_evaluation(
             claims.callback(policy.close)
         held = [claims.enter_context(claimed(run)) for run in runs]
         arms = _begin(held, policies, clocks, described)
+        shown = monitor([arm.run for arm in arms], plans[0])
         playable = Playable(
             plans=plans,
             runs=[arm.run for arm in arms],
             policies=policies,
             clocks=clocks,
+            on_begin=lambda world, play: shown.began(world, play.arm, play.key),
         )
-        return _play(arms, playable, executor, Watch(monitor(playable.runs, plans[0]), max_errors))
+        return _play(arms, playable, executor, Watch(shown, max_errors))
 
 
 def _say(line: str) -> None:

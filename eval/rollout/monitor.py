@@ -7,6 +7,7 @@ from eval.metrics.success import Results
 from eval.records.run_folders import Run
 from eval.records.schema import EpisodeResult, Outcome
 from eval.rollout.plan import EpisodePlan
+from sim_envs.world import EpisodeKey
 
 MAX_ERRORS = 5
 """Errors in a row after which an evaluation stops, unless told otherwise."""
@@ -31,6 +32,9 @@ class Monitor(Protocol):
 
     def __exit__(self, *_: object) -> None:
         """Stop."""
+
+    def began(self, world: int, arm: int, key: EpisodeKey) -> None:
+        """A world begins an episode of a run."""
 
     def episode(self, arm: int, result: EpisodeResult) -> None:
         """An episode of a run has ended."""

@@ -7,27 +7,17 @@ expert), or is somewhere else anyway (a server), is opened in every worker.
 
 import contextlib
 import dataclasses
-import functools
-import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
-from eval.policies.sources import PolicySource, served
-from eval.records.run_folders import Run
-from eval.records.schema import EpisodeResult, Outcome
-from eval.rollout.clock_choice import find_clock
-from eval.rollout.episode import Stage
-from eval.rollout.executors.played import Play, Playable, Played, play_one, stage_of
+from configs.schema import RunConfig
+from eval.policies.base import OpenPolicy
+from eval.policies.opening import open_policies
+from eval.policies.resolved import ResolvedPolicy
+from eval.policies.sources import served
+from eval.rollout.executors.executor import Playable, Played
+from eval.rollout.executors.player import EpisodePlayer, Play, lost_record
 from eval.rollout.interrupts import Interrupts
-from eval.rollout.plan import EpisodePlan
-from eval.rollout.recorder import EpisodeRecorder
-from eval.rollout.worlds import WorldHolder
-from sim_envs.job_queue import JobQueue
-from sim_envs.worker_process import Line
 from sim_envs.workers import TIMEOUT_S, LostJob, play_in_workers
-
-
-class WorkerLostError(RuntimeError):
-    """An episode has ended two worker processes, one after the other."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -42,13 +32,15 @@ class Processes:
     num_envs: int
     timeout_s: float = TIMEOUT_S
 
+    def open_policies(
+        self, resolved: ResolvedPolicy, variants: Sequence[RunConfig], notify: Callable[[str], None]
+    ) -> list[OpenPolicy]:
+        """See `Executor`."""
+        return open_policies(resolved, variants, worlds=self.num_envs, notify=notify)
+
     def play(self, playable: Playable, plays: Sequence[Play], interrupts: Interrupts) -> Played:
         """See `Executor`."""
-        queue = JobQueue(
-            plays,
-            task=lambda play: playable.task_of(play).world,
-            episode=lambda play: (playable.task_of(play).world, play.key),
-        )
+        queue = playable.queue(plays)
         interfaces = [suite.interface for suite in playable.plans[0].suites.values()]
         with served(playable.policies, interfaces, worlds=self.num_envs) as (server, sources):
             player = EpisodePlayer(plans=tuple(playable.plans), runs=tuple(playable.runs), sources=sources)
@@ -62,45 +54,7 @@ class Processes:
             )
             with contextlib.closing(ended):
                 for play, result in ended:
-                    yield play, _lost(play, playable, result) if isinstance(result, LostJob) else result
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class EpisodePlayer:
-    """Plays episodes in a worker.
-
-    Attributes:
-        plans: All episodes of the evaluation, as each arm plays them.
-        runs: The run of each arm.
-        sources: Where the policy of each arm is from.
-    """
-
-    plans: tuple[EpisodePlan, ...]
-    runs: tuple[Run, ...]
-    sources: tuple[PolicySource, ...]
-
-    @contextlib.contextmanager
-    def opened(self, line: Line) -> Iterator[Callable[[Play], EpisodeResult]]:
-        """See `sim_envs.worker_process.Player`."""
-        with WorldHolder() as worlds, Interrupts() as interrupts:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started this one
-
-            @functools.cache
-            def stage(arm: int) -> Stage:
-                config = self.runs[arm].config
-                clock = find_clock(config, self.plans[arm].keys)
-                return stage_of(
-                    config, self.sources[arm].open(line), clock, worlds=worlds, interrupts=interrupts
-                )
-
-            yield lambda play: play_one(
-                play, self.plans[play.arm].tasks[play.task], self.runs[play.arm], stage(play.arm)
-            )
-
-
-def _lost(play: Play, playable: Playable, lost: LostJob) -> EpisodeResult:
-    """The record of an episode that ended its process."""
-    task, run = playable.task_of(play), playable.runs[play.arm]
-    config = run.config.model_copy(update={"video": "none"})
-    error = WorkerLostError(f"its process was lost, and the one that played it again as well: {lost.reason}")
-    return EpisodeRecorder(run.folder, task, play.key, config).result(Outcome.ERROR, error)
+                    if isinstance(result, LostJob):
+                        yield play, lost_record(play, playable.task_of(play), playable.runs[play.arm], result)
+                    else:
+                        yield play, result

@@ -1,8 +1,13 @@
 """Plays one episode after the other in this process."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from eval.rollout.executors.played import Play, Playable, Played, play_one, stage_of
+from configs.schema import RunConfig
+from eval.policies.base import OpenPolicy
+from eval.policies.opening import open_policies
+from eval.policies.resolved import ResolvedPolicy
+from eval.rollout.executors.executor import Playable, Played
+from eval.rollout.executors.player import Play, play_one, stage_of
 from eval.rollout.interrupts import Interrupts
 from eval.rollout.worlds import WorldHolder
 
@@ -11,6 +16,12 @@ class Serial:
     """Plays one episode after the other, in the world of one task at a time."""
 
     num_envs = 1
+
+    def open_policies(
+        self, resolved: ResolvedPolicy, variants: Sequence[RunConfig], notify: Callable[[str], None]
+    ) -> list[OpenPolicy]:
+        """See `Executor`."""
+        return open_policies(resolved, variants, notify=notify)
 
     def play(self, playable: Playable, plays: Sequence[Play], interrupts: Interrupts) -> Played:
         """See `Executor`."""
@@ -21,6 +32,7 @@ class Serial:
                 for run, policy, clock in arms
             ]
             for play in plays:
+                playable.on_begin(0, play)
                 yield play, play_one(play, playable.task_of(play), playable.runs[play.arm], stages[play.arm])
 
 

@@ -19,7 +19,7 @@ from eval.collect.store import EpisodeStore
 from oxygen.training.demonstrations import Demonstrations
 from sim_envs.truth.account import Fact
 from sim_envs.truth.wording import parse_memory, parse_narration
-from sim_envs.worker_process import Line, serve
+from sim_envs.worker_process import PipeLine, serve
 from tests.eval.collect.collecting import (
     BROKEN,
     DIVERGING,
@@ -148,7 +148,7 @@ def test_a_policy_that_cannot_be_opened_is_the_users_error(tmp_path):
     work = Work(setting=setting, store=EpisodeStore(tmp_path), config=config())
     _, theirs = multiprocessing.Pipe()
     with pytest.raises(UsageError, match="no such weights"):
-        serve(DemonstrationPlayer(work=work, source=None), Line(0, theirs))
+        serve(DemonstrationPlayer(work=work, source=None), PipeLine(0, theirs))
 
 
 def test_without_a_success_there_is_no_dataset(tmp_path, capsys):

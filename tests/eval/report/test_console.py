@@ -7,6 +7,7 @@ import pytest
 
 from eval.records.run_folders import new_run
 from eval.report import console
+from eval.rollout.plan import make_plan
 from tests.eval.conftest import CONFIG, evaluate
 from tests.eval.rollout.test_arms import begin, stage
 
@@ -47,6 +48,25 @@ def test_a_terminal_shows_one_bar_for_all_episodes_with_each_modes_success(
     evaluate(*begin(tmp_path))
     last = [line for line in capsys.readouterr().out.splitlines() if "8/8" in line][-1]
     assert "isolated 100 %, unified –, 4 errors" in last
+
+
+def test_a_terminal_shows_what_every_world_plays(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    monkeypatch.setenv("COLUMNS", "80")
+    runs = begin(tmp_path)
+    plan = make_plan(runs[0].config)
+    with console.Console(runs, plan) as shown:
+        for world in range(10):
+            shown.began(world, world % 2, plan.keys[world // 2 % len(plan.keys)])
+        capsys.readouterr()
+        shown._live.refresh()
+        lines = capsys.readouterr().out
+    key = plan.keys[0]
+    for mode, world in (("isolated", 0), ("unified", 1)):
+        assert f"world {world}: {key.suite} task {key.task_id}, init {key.init_id}, {mode}, 0:00:0" in lines
+    assert "world 7: " in lines
+    assert "world 8: " not in lines
+    assert "and 2 more" in lines
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from configs.sweep import GridConfig, SweepConfig
 from eval.records.sweep_folders import SweepFolder, find_unfinished_sweep, new_sweep
 from eval.report.best_schedules import measure_best
 from eval.report.sweeping import run_sweep, show_sweep
-from eval.rollout import evaluation
+from eval.rollout.executors import serial
 from tests.eval.doubles import FakePolicy, opened, without_physics
 
 GRID = {
@@ -48,7 +48,7 @@ def whole(tmp_path_factory) -> SweepFolder:
     with pytest.MonkeyPatch.context() as patch:
         without_physics(patch)
         fake = FakePolicy()
-        patch.setattr(evaluation, "open_policies", lambda _, variants, **__: [opened(fake) for _ in variants])
+        patch.setattr(serial, "open_policies", lambda _, variants, **__: [opened(fake) for _ in variants])
         assert run_sweep(folder) == 0
     assert len(fake.episodes) == CELLS * 2
     return folder

@@ -11,7 +11,7 @@ from configs.schema import RunConfig, SuiteConfig
 from eval.records.run_folders import Run, new_run
 from eval.report.console import Console
 from eval.rollout.evaluation import run_evaluation
-from eval.rollout.executors.played import Executor
+from eval.rollout.executors.executor import Executor
 from sim_envs.fake import FakeSuite
 
 

@@ -22,6 +22,7 @@ from eval.records.schema import RunFolder
 from eval.report.comparison import compare
 from eval.rollout import evaluation
 from eval.rollout.evaluation import exit_code
+from eval.rollout.executors import serial
 from sim_envs.fake import FakeWorld
 from sim_envs.world import EpisodeKey
 from tests.eval.conftest import evaluate
@@ -72,7 +73,7 @@ class Stage:
 @pytest.fixture
 def stage(monkeypatch) -> Stage:
     stage = Stage()
-    monkeypatch.setattr(evaluation, "open_policies", stage.open_policies)
+    monkeypatch.setattr(serial, "open_policies", stage.open_policies)
     without_physics(monkeypatch, stage.open_world)
     return stage
 

@@ -43,13 +43,26 @@ def plan() -> TaskPlan:
     return TaskPlan(suite=suite, task=suite.tasks()[0], keys=(KEY,))
 
 
-def run(tmp_path, plan, world, policy, video="all"):
+def run(tmp_path, plan, world, policy, video="all", fatal=()):
     folder = RunFolder(tmp_path)
     worlds = OneWorld(world)
     recorder = EpisodeRecorder(folder, plan, KEY, RunConfig(video=video))
     with Interrupts() as interrupts:
-        stage = Stage(worlds=worlds, policy=opened(policy), interrupts=interrupts)
+        stage = Stage(worlds=worlds, policy=opened(policy), interrupts=interrupts, fatal=fatal)
         return run_episode(stage, plan, KEY, recorder), worlds
+
+
+class Starving(FakePolicy):
+    def act(self, observation):
+        raise MemoryError
+
+
+def test_where_memory_ran_out_nothing_is_left_if_the_episode_is_played_elsewhere(tmp_path, plan):
+    result, _ = run(tmp_path, plan, FakeWorld(), Starving())
+    assert result.outcome is Outcome.ERROR
+    with pytest.raises(MemoryError):
+        run(tmp_path / "worker", plan, FakeWorld(), Starving(), fatal=(MemoryError,))
+    assert not [path for path in (tmp_path / "worker").rglob("*") if path.is_file()]
 
 
 class Listener(FakePolicy):

@@ -1,5 +1,7 @@
 """The records are the same, however many worlds are played at once and whatever becomes of processes."""
 
+import sys
+
 import pytest
 
 from configs.errors import UsageError
@@ -9,6 +11,7 @@ from eval.rollout.executors.choice import batch_size_for, choose_executor
 from eval.rollout.executors.processes import Processes
 from eval.rollout.executors.serial import SERIAL
 from sim_envs import memory
+from tests.eval.policies.openpi_server import OpenpiServer
 from tests.eval.rollout.scaled import played, suite_file, timeless
 from tests.eval.rollout.worker_worlds import DEADLY, HANGING, ONCE, ErrantSuite, LiberoWithoutJax
 
@@ -48,17 +51,6 @@ def libero(tmp_path, clock="fixed:100,200", mode="unified", **changes):
     return config.model_copy(update=changes)
 
 
-def test_records_of_two_worlds_at_once_are_those_of_one_after_the_other(tmp_path):
-    """On LIBERO, with a policy that has weights, while time passes. No worker imports JAX."""
-    config = libero(tmp_path)
-    (alone,) = played(tmp_path / "alone", config, executor=SERIAL)
-    (together,) = played(tmp_path / "together", config, executor=Processes(num_envs=2))
-    records = timeless(alone)
-    assert records == timeless(together)
-    assert {line["outcome"] for line, _ in records.values()} == {"timeout"}
-    assert sum(line["requests"]["finished"] for line, _ in records.values())
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("clock", CLOCKS)
@@ -86,6 +78,19 @@ def errands(tmp_path, policy="noop", init_ids=(0, 1, 2, 6), **changes):
     return RunConfig(suites=(suite,), init_ids=init_ids, policy=policy, video="none", **changes)
 
 
+def test_records_of_two_worlds_at_once_are_those_of_one_after_the_other(tmp_path):
+    """With a policy that has weights, while time passes. No worker imports JAX."""
+    config = errands(
+        tmp_path, policy="tiny", clock="fixed:100,200", batch_size=2, task_ids=(0,), init_ids=(0, 6)
+    )
+    (alone,) = played(tmp_path / "alone", config, executor=SERIAL)
+    (together,) = played(tmp_path / "together", config, executor=Processes(num_envs=2))
+    records = timeless(alone)
+    assert records == timeless(together)
+    assert {line["outcome"] for line, _ in records.values()} == {"success"}
+    assert sum(line["requests"]["finished"] for line, _ in records.values())
+
+
 def test_a_class_of_ones_own_has_an_object_for_every_world(tmp_path):
     file = tmp_path / "mine.py"
     file.write_text(POLICY)
@@ -96,19 +101,44 @@ def test_a_class_of_ones_own_has_an_object_for_every_world(tmp_path):
     assert len(timeless(alone)) == 8
 
 
-def test_a_process_that_dies_or_hangs_is_replaced_and_its_episode_played_once_more(tmp_path, monkeypatch):
+def test_every_worker_has_a_connection_of_its_own_to_a_server(tmp_path):
+    with OpenpiServer() as server:
+        config = errands(tmp_path, policy=server.url, policy_kwargs={"embodiment": "libero"}, init_ids=(0, 6))
+        (alone,) = played(tmp_path / "alone", config, executor=SERIAL)
+        before = len(server.connections)
+        (together,) = played(tmp_path / "together", config, executor=Processes(num_envs=2))
+        assert len(server.connections) - before > 2, "one to be greeted, and one for every worker"
+    assert timeless(alone) == timeless(together)
+    assert {line["outcome"] for line, _ in timeless(alone).values()} == {"success"}
+
+
+@pytest.mark.slow
+def test_in_mode_parallel_every_group_of_worlds_has_a_second_process(tmp_path):
+    config = errands(tmp_path, policy="tiny", mode="parallel", batch_size=2, init_ids=(0, 6))
+    (alone,) = played(tmp_path / "alone", config, executor=SERIAL)
+    (together,) = played(tmp_path / "together", config, executor=Processes(num_envs=3))
+    records = timeless(alone)
+    assert records == timeless(together)
+    assert sum(line["requests"]["finished"] for line, _ in records.values())
+
+
+@pytest.mark.parametrize(
+    "reasons",
+    [
+        {DEADLY: "exit code 3"},
+        pytest.param({DEADLY: "exit code 3", HANGING: "had not ended after 2 s"}, marks=pytest.mark.slow),
+    ],
+)
+def test_a_process_that_is_lost_is_replaced_and_its_episode_played_once_more(tmp_path, monkeypatch, reasons):
     monkeypatch.setenv("ERRANT_MARK", str(tmp_path / "mark"))
-    config = errands(tmp_path, init_ids=(0, 1, DEADLY, HANGING, ONCE, 6), task_ids=(0,))
-    expected = errands(tmp_path, init_ids=(0, 1, 6), task_ids=(0,))
+    config = errands(tmp_path, init_ids=(0, *reasons, ONCE, 6), task_ids=(0,))
+    expected = errands(tmp_path, init_ids=(0, 6), task_ids=(0,))
     (alone,) = played(tmp_path / "alone", expected, executor=SERIAL)
     (run,) = played(tmp_path / "runs", config, executor=Processes(num_envs=2, timeout_s=2.0))
     episodes = {key.init_id: result for key, result in run.folder.episodes().items()}
-    assert {init_id: each.outcome for init_id, each in episodes.items() if each.error} == {
-        DEADLY: Outcome.ERROR,
-        HANGING: Outcome.ERROR,
-    }
-    assert "exit code 3" in episodes[DEADLY].error
-    assert "it had not ended after 2 s" in episodes[HANGING].error
+    errors = {init_id: each.error for init_id, each in episodes.items() if each.outcome is Outcome.ERROR}
+    assert errors.keys() == reasons.keys()
+    assert all(reason in errors[init_id] for init_id, reason in reasons.items())
     assert episodes[ONCE].outcome is Outcome.SUCCESS
     assert timeless(alone).items() <= timeless(run).items(), "the others have not noticed"
 
@@ -129,11 +159,19 @@ def test_arms_play_an_episode_one_after_the_other_wherever_it_is(tmp_path):
         ({"executor": "serial", "num_envs": 2}, "--num-envs 2 is for worlds in processes of their own"),
         ({"episode_timeout": 5.0}, "--episode-timeout 5.0 is for worlds in processes"),
         ({"num_envs": 2, "episode_timeout": 0.0}, "--episode-timeout is 0: give seconds"),
+        ({"num_envs": 2, "ray_address": "local"}, "--ray-address local is for --executor ray, and this is"),
     ],
 )
 def test_what_cannot_be_played_is_refused_in_one_line(given, said):
     with pytest.raises(UsageError, match=said):
         choose_executor(**given)
+
+
+def test_executor_ray_says_what_to_install(monkeypatch):
+    monkeypatch.delitem(sys.modules, "eval.rollout.executors.ray", raising=False)
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(UsageError, match=r"run uv pip install 'oxygen-eval\[ray\]'"):
+        choose_executor(num_envs=2, executor="ray")
 
 
 def test_as_many_worlds_as_fit_are_offered(monkeypatch):

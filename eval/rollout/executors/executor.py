@@ -1,38 +1,20 @@
-"""What every executor does with an episode: it plays it in one arm, and leaves its record."""
+"""The contract of executors: they play the episodes of an evaluation."""
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Protocol
 
 from configs.schema import RunConfig
 from eval.policies.base import OpenPolicy
+from eval.policies.resolved import ResolvedPolicy
 from eval.records.run_folders import Run
 from eval.records.schema import EpisodeResult
-from eval.rollout.chunks import Overlap
 from eval.rollout.clock import Clock
-from eval.rollout.episode import Stage, run_episode
+from eval.rollout.executors.player import Play
 from eval.rollout.interrupts import Interrupts
 from eval.rollout.plan import EpisodePlan, TaskPlan
-from eval.rollout.recorder import EpisodeRecorder
-from eval.rollout.timeline import Waiting
-from eval.rollout.worlds import WorldHolder
-from sim_envs.world import EpisodeKey
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Play:
-    """One episode in one arm.
-
-    Attributes:
-        arm: Index of the arm.
-        task: Index of the episode's task in the plan of the arm.
-        key: The episode.
-    """
-
-    arm: int
-    task: int
-    key: EpisodeKey
+from sim_envs.job_queue import JobQueue
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -44,12 +26,23 @@ class Playable:
         runs: The run of each arm.
         policies: The policy of each arm.
         clocks: The clock of each arm.
+        on_begin: Told which world, from 0 on, begins what.
     """
 
     plans: Sequence[EpisodePlan]
     runs: Sequence[Run]
     policies: Sequence[OpenPolicy]
     clocks: Sequence[Clock]
+    on_begin: Callable[[int, Play], None] = lambda *_: None
+
+    def queue(self, plays: Sequence[Play]) -> JobQueue[Play]:
+        """The episodes in the order in which several worlds play them."""
+        return JobQueue(
+            plays,
+            task=lambda play: self.task_of(play).world,
+            episode=lambda play: (self.task_of(play).world, play.key),
+            on_begin=self.on_begin,
+        )
 
     def task_of(self, play: Play) -> TaskPlan:
         """The episode's task in its arm."""
@@ -82,6 +75,11 @@ class Executor(Protocol):
     def num_envs(self) -> int:
         """Worlds that it plays at once."""
 
+    def open_policies(
+        self, resolved: ResolvedPolicy, variants: Sequence[RunConfig], notify: Callable[[str], None]
+    ) -> list[OpenPolicy]:
+        """Open the policy of every arm where it is to act; see `eval.policies.opening.open_policies`."""
+
     def play(self, playable: Playable, plays: Sequence[Play], interrupts: Interrupts) -> Played:
         """Play the episodes, yielding each as it ends; its query log and its video are on disk then.
 
@@ -90,22 +88,3 @@ class Executor(Protocol):
             KeyboardInterrupt: The interrupts have noted one. Of episodes that were being played nothing
                 is left.
         """
-
-
-def stage_of(
-    config: RunConfig, policy: OpenPolicy, clock: Clock, *, worlds: WorldHolder, interrupts: Interrupts
-) -> Stage:
-    """Where the episodes of an arm are played."""
-    return Stage(
-        worlds=worlds,
-        policy=policy,
-        clock=clock,
-        waiting=Waiting(config.while_waiting),
-        overlap=Overlap(config.overlap),
-        interrupts=interrupts,
-    )
-
-
-def play_one(play: Play, task: TaskPlan, run: Run, stage: Stage) -> EpisodeResult:
-    """Play an episode and leave its files; the record is the caller's to append."""
-    return run_episode(stage, task, play.key, EpisodeRecorder(run.folder, task, play.key, run.config))

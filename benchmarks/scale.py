@@ -1,0 +1,168 @@
+"""`python -m benchmarks.scale`: episodes per hour over the number of worlds that are played at once.
+
+The same episodes of LIBERO with the same policy, in turns: one world in the process of the policy, several in
+worker processes, on a local Ray cluster where Ray is installed, and in the usual loop, which renders at every
+control step. From the parts of one world's time follows what a machine with more cores and a GPU would do.
+"""
+
+import argparse
+import importlib.util
+import json
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.record import record
+from configs.errors import UsageError
+from configs.load import load
+from configs.profile import ProfileConfig
+from sim_envs.libero.assets import find_assets
+
+RESULTS = Path(__file__).parent / "results" / "scale.json"
+PLOT = Path(__file__).parents[1] / "docs" / "scale.png"
+USUAL, SERIAL, RAY = "usual", "serial:1", "ray:2"
+_MS_PER_HOUR = 3.6e6
+
+
+def main() -> int:
+    options = _options()
+    try:
+        find_assets(options.assets)
+    except UsageError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 2
+    players = [SERIAL, *(f"processes:{n}" for n in options.num_envs), *_other_players(options.num_envs)]
+    turns = [{player: _played(player, options) for player in players} for _ in range(options.turns)]
+    found = {player: _median([turn[player] for turn in turns]) for player in players}
+    row = {
+        "benchmark": "scale",
+        "assets": options.assets,
+        "episodes": options.episodes,
+        "turns": options.turns,
+        "players": found,
+        "ratios": {name: _ratios(turns, *pair) for name, pair in _pairs(players).items()},
+        "model": model(found[SERIAL], cores=os.cpu_count() or 1),
+    }
+    record("scale", row, options.output)
+    _plot(row, options.plot)
+    return 0
+
+
+def _other_players(num_envs: Sequence[int]) -> list[str]:
+    has_ray = importlib.util.find_spec("ray") is not None and 2 in num_envs
+    return [*([RAY] if has_ray else []), USUAL]
+
+
+def _pairs(players: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """What is compared with what."""
+    processes = [player for player in players if player.startswith("processes")]
+    several = {f"{player} over {SERIAL}": (player, SERIAL) for player in processes}
+    ray = {f"{RAY} over processes:2": (RAY, "processes:2")} if RAY in players else {}
+    return {**several, **ray, f"{SERIAL} over the usual loop": (SERIAL, USUAL)}
+
+
+def _ratios(turns: Sequence[Mapping[str, Any]], one: str, other: str) -> list[float]:
+    """Of episodes per hour, turn by turn."""
+    key = "episodes_per_hour"
+    return [round(turn[one][key] / turn[other][key], 3) for turn in turns]
+
+
+def _played(player: str, options: argparse.Namespace) -> dict[str, Any]:
+    """One measurement, in a process of its own."""
+    episodes = options.usual_episodes if player == USUAL else options.episodes
+    what = ["--episodes", str(episodes), "--steps", str(options.steps), "--assets", options.assets]
+    command = [sys.executable, "-m", "benchmarks.scale_run", player, *what]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def _median(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The medians of some runs' figures."""
+    first = runs[0]
+    return {
+        name: _median([run[name] for run in runs])
+        if isinstance(value, Mapping)
+        else round(statistics.median(run[name] for run in runs), 3)
+        for name, value in first.items()
+    }
+
+
+def model(serial: Mapping[str, Any], *, cores: int) -> dict[str, Any]:
+    """What N worlds do in an hour, by the parts of one world's time.
+
+    A query takes a world's work (physics, rendering, records) and the model's. Both are work of a core where
+    the policy is on the CPU. With a GPU one core is the driver's, and the model's time is that of a profile,
+    which is of one robot: a batch is taken to cost as much as its robots one by one.
+    """
+    queries_per_episode = serial["queries"] / serial["episodes_ended"]
+    query_ms = _MS_PER_HOUR / serial["episodes_per_hour"] / queries_per_episode
+    model_ms = query_ms * serial["shares"]["model"]
+    world_ms = query_ms - model_ms
+    profile = load(ProfileConfig, "h200")
+    gpu_ms = profile.host.ms + profile.prefill.ms + profile.denoise.ms + 5 * profile.decode[1].ms
+    hour = _MS_PER_HOUR / queries_per_episode
+
+    def on_cpu(worlds: int) -> float:
+        return hour * min(worlds, cores) / query_ms
+
+    def with_gpu(worlds: int, machine_cores: int) -> float:
+        return hour * min(min(worlds, machine_cores - 1) / (world_ms + gpu_ms), 1 / gpu_ms)
+
+    return {
+        "world_ms_per_query": round(world_ms, 2),
+        "model_ms_per_query": round(model_ms, 2),
+        "queries_per_episode": round(queries_per_episode, 2),
+        "cores": cores,
+        "episodes_per_hour_here": {n: round(on_cpu(n)) for n in (1, 2, 4)},
+        "gpu_ms_per_query": round(gpu_ms, 2),
+        "episodes_per_hour_on_16_cores_and_a_gpu": {n: round(with_gpu(n, 16)) for n in (1, 4, 8, 15, 30)},
+        "most_that_the_gpu_serves": round(hour / gpu_ms),
+    }
+
+
+def _plot(row: Mapping[str, Any], path: Path) -> None:
+    """Episodes per hour over N, measured and by the model."""
+    import matplotlib as mpl
+
+    mpl.use("agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(6, 3.6), layout="constrained")
+    predicted = row["model"]["episodes_per_hour_here"]
+    axes.plot(list(map(int, predicted)), list(predicted.values()), ":", color="grey", label="by the parts")
+    for name, style in (("serial", "o"), ("processes", "o"), ("ray", "s"), ("usual", "x")):
+        found = {player: each for player, each in row["players"].items() if player.partition(":")[0] == name}
+        worlds = [int(player.partition(":")[2] or 1) for player in found]
+        rates = [each["episodes_per_hour"] for each in found.values()]
+        axes.plot(worlds, rates, style, label=name)
+    axes.set(xlabel="worlds at once", ylabel="episodes per hour", ylim=(0, None), xticks=[1, 2, 4])
+    axes.legend(frameon=False)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=144)
+    plt.close(figure)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.scale", description=__doc__)
+    parser.add_argument("--num-envs", type=int, nargs="+", default=[1, 2, 4])
+    parser.add_argument("--episodes", type=int, default=24, help="a multiple of every --num-envs")
+    parser.add_argument("--usual-episodes", type=int, default=4, help="of the usual loop, which is slower")
+    parser.add_argument("--steps", type=int, default=100, help="control steps of an episode")
+    parser.add_argument("--turns", type=int, default=2)
+    parser.add_argument("--assets", default="standins", help="folder of LIBERO's asset tree, or standins")
+    parser.add_argument("--output", type=Path, default=RESULTS)
+    parser.add_argument("--plot", type=Path, default=PLOT)
+    options = parser.parse_args()
+    if min(options.num_envs) < 1 or any(options.episodes % n for n in options.num_envs):
+        parser.error("--episodes must be a multiple of every --num-envs")
+    if options.episodes <= max(options.num_envs) or options.usual_episodes < 2 or options.turns < 1:
+        parser.error("give more --episodes than --num-envs, 2 --usual-episodes and 1 turn, or more")
+    return options
+
+
+if __name__ == "__main__":
+    sys.exit(main())

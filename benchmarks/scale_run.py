@@ -1,0 +1,189 @@
+"""Plays the episodes of `benchmarks.scale` once, in a process of its own, and prints as JSON what it took."""
+
+import argparse
+import contextlib
+import json
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+
+from benchmarks.libero_loop import CAMERA_SIZE, usual_env, usual_reset
+from configs.schema import RunConfig
+from eval.policies.opening import open_policies
+from eval.policies.resolved import resolve_policy
+from eval.records.run_folders import new_run
+from eval.records.schema import EpisodeResult, RunFolder
+from eval.report.console import Console
+from eval.rollout.evaluation import run_evaluation
+from eval.rollout.executors.choice import batch_size_for, choose_executor
+from eval.rollout.plan import make_plan
+from sim_envs.libero.assets import find_assets
+from sim_envs.libero.cameras import CAMERAS
+from sim_envs.libero.tasks import get_task
+from sim_envs.world import Observation
+
+SUITE = "libero_object"
+_LOOK_EVERY_S = 0.5
+_PARTS = {"physics": "advance", "rendering": "observe", "model": "frame"}
+"""What the shares call a part, and what the query log does."""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.scale_run", description=__doc__)
+    parser.add_argument("player", help="usual, serial:1, processes:N or ray:N")
+    parser.add_argument("--episodes", type=int, required=True)
+    parser.add_argument("--steps", type=int, required=True)
+    parser.add_argument("--assets", required=True)
+    options = parser.parse_args()
+    executor, _, worlds = options.player.partition(":")
+    config = RunConfig(
+        suites=(SUITE,),
+        task_ids=(0,),
+        init_ids=tuple(range(options.episodes)),
+        max_steps=options.steps,
+        assets=options.assets,
+        batch_size=batch_size_for(int(worlds or 1)),
+        video="none",
+    )
+    with contextlib.redirect_stdout(sys.stderr):
+        found = _usual(config) if executor == "usual" else _ours(config, executor, int(worlds))
+    print(json.dumps(found))
+    return 0
+
+
+class _Stopwatch(Console):
+    """Notes when episodes end."""
+
+    def __init__(self, *what: Any) -> None:
+        super().__init__(*what)
+        self.ended: list[tuple[float, EpisodeResult]] = []
+
+    def episode(self, arm: int, result: EpisodeResult) -> None:
+        super().episode(arm, result)
+        self.ended.append((time.perf_counter(), result))
+
+
+def _ours(config: RunConfig, executor: str, worlds: int) -> dict[str, Any]:
+    """One run of an executor."""
+    address = "local" if executor == "ray" else None
+    playing = choose_executor(num_envs=worlds, executor=executor, ray_address=address)
+    watches: list[_Stopwatch] = []
+
+    def monitor(*what: Any) -> _Stopwatch:
+        watches.append(_Stopwatch(*what))
+        return watches[0]
+
+    with tempfile.TemporaryDirectory() as folder, _memory_watched() as memory:
+        run = new_run(Path(folder), config)
+        run_evaluation(run, monitor=monitor, executor=playing)
+        results = [result for _, result in watches[0].ended]
+        assert not any(result.error for result in results), "an episode was an error"
+        (played,) = (RunFolder(path.parent) for path in Path(folder).glob("*/manifest.json"))
+        warm = results[worlds:]  # the first episode of each world opens it
+        logs = [played.queries_path(result.key) for result in warm]
+        found = shares(logs, sum(result.wall_s for result in warm))
+    queries = sum(result.queries for result in results)
+    return {
+        **_rate([(at, result.steps) for at, result in watches[0].ended], worlds),
+        "queries": queries,
+        "shares": found,
+        "memory_mb": memory,
+    }
+
+
+def _usual(config: RunConfig) -> dict[str, Any]:
+    """The usual loop over the same episodes, with the same policy: every control step is rendered."""
+    (opened,) = open_policies(resolve_policy(config), [config])
+    (plan,) = make_plan(config).tasks
+    task, ended = get_task(SUITE, 0), []
+    with usual_env(task, find_assets(config.assets)) as env:
+        policy = opened.in_world(plan.suite, env)
+        for key in plan.keys:
+            seen = usual_reset(env, task, key.init_id)
+            policy.reset(key)
+            steps, done = 0, False
+            while steps < plan.protocol.max_steps and not done:
+                actions = policy.act(_observation(seen, plan.instruction(key)))
+                policy.settle()
+                for action in actions[: plan.protocol.replan_steps]:
+                    seen, _, done, _ = env.step(action)
+                    steps += 1
+                    if done:
+                        break
+            policy.finish()
+            ended.append((time.perf_counter(), steps))
+    opened.close()
+    return _rate(ended, 1)
+
+
+def _observation(seen: Mapping[str, np.ndarray], language: str) -> Observation:
+    """What openpi's client makes of LIBERO's observation."""
+    quaternion = seen["robot0_eef_quat"]
+    sine = float(np.sqrt(max(0.0, 1 - quaternion[3] ** 2)))
+    axis_angle = quaternion[:3] * (2 * np.arccos(np.clip(quaternion[3], -1, 1)) / sine if sine else 0.0)
+    images = {name: seen[f"{camera}_image"][::-1, ::-1] for name, camera in CAMERAS.items()}
+    assert all(image.shape[0] == CAMERA_SIZE for image in images.values())
+    state = np.concatenate([seen["robot0_eef_pos"], axis_angle, seen["robot0_gripper_qpos"]])
+    return Observation(images=images, state=state, language=language)
+
+
+def _rate(ended: list[tuple[float, int]], worlds: int) -> dict[str, Any]:
+    """Episodes per hour from when as many have ended as there are worlds: all have started then."""
+    (began, _), after = ended[worlds - 1], ended[worlds:]
+    steps_per_s = sum(steps for _, steps in after) / (after[-1][0] - began)
+    steps = sum(steps for _, steps in ended) / len(ended)
+    return {
+        "episodes_per_hour": 3600 * steps_per_s / steps,
+        "steps_per_episode": steps,
+        "episodes_ended": len(ended),
+    }
+
+
+def shares(logs: Sequence[Path], wall_s: float) -> dict[str, float]:
+    """Of a world's time in some episodes, whose query logs are given, the share that each part takes.
+
+    What is in no query is waiting, and the beginnings and ends of episodes.
+    """
+    totals = dict.fromkeys(_PARTS, 0.0)
+    for log in logs:
+        for line in log.read_text().splitlines():
+            timings = json.loads(line)["timings_ms"]
+            for part, name in _PARTS.items():
+                totals[part] += timings.get(name, 0.0) / 1e3
+    totals["waiting, reset, records"] = max(0.0, wall_s - sum(totals.values()))
+    return {part: seconds / wall_s for part, seconds in totals.items()}
+
+
+@contextlib.contextmanager
+def _memory_watched() -> Iterator[dict[str, float]]:
+    """The most memory of this process, and of the largest of those that have a world, MB resident."""
+    most = {"driver": 0.0, "worker": 0.0}
+    over = threading.Event()
+
+    def look() -> None:
+        own = psutil.Process()
+        while not over.wait(_LOOK_EVERY_S):
+            most["driver"] = max(most["driver"], own.memory_info().rss / 1e6)
+            for child in own.children(recursive=True):
+                with contextlib.suppress(psutil.Error):
+                    if any("spawn_main" in word or "ray::WorldActor" in word for word in child.cmdline()):
+                        most["worker"] = max(most["worker"], child.memory_info().rss / 1e6)
+
+    watching = threading.Thread(target=look, daemon=True)
+    watching.start()
+    try:
+        yield most
+    finally:
+        over.set()
+        watching.join()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

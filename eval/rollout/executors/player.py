@@ -1,0 +1,107 @@
+"""What plays an episode in one arm, and leaves its record: in this process, or in a worker.
+
+Imports no JAX: workers need none.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import signal
+from collections.abc import Callable, Iterator
+
+from configs.schema import RunConfig
+from eval.policies.base import OpenPolicy
+from eval.policies.sources import PolicySource
+from eval.records.run_folders import Run
+from eval.records.schema import EpisodeResult, Outcome
+from eval.rollout.chunks import Overlap
+from eval.rollout.clock import Clock
+from eval.rollout.clock_choice import find_clock
+from eval.rollout.episode import Stage, run_episode
+from eval.rollout.interrupts import Interrupts
+from eval.rollout.plan import EpisodePlan, TaskPlan
+from eval.rollout.recorder import EpisodeRecorder
+from eval.rollout.timeline import Waiting
+from eval.rollout.worlds import WorldHolder
+from sim_envs.worker_process import Line
+from sim_envs.workers import LostJob
+from sim_envs.world import EpisodeKey
+
+
+class WorkerLostError(RuntimeError):
+    """An episode has ended two worker processes, one after the other."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Play:
+    """One episode in one arm.
+
+    Attributes:
+        arm: Index of the arm.
+        task: Index of the episode's task in the plan of the arm.
+        key: The episode.
+    """
+
+    arm: int
+    task: int
+    key: EpisodeKey
+
+
+def stage_of(
+    config: RunConfig, policy: OpenPolicy, clock: Clock, *, worlds: WorldHolder, interrupts: Interrupts
+) -> Stage:
+    """Where the episodes of an arm are played."""
+    return Stage(
+        worlds=worlds,
+        policy=policy,
+        clock=clock,
+        waiting=Waiting(config.while_waiting),
+        overlap=Overlap(config.overlap),
+        interrupts=interrupts,
+    )
+
+
+def play_one(play: Play, task: TaskPlan, run: Run, stage: Stage) -> EpisodeResult:
+    """Play an episode and leave its files; the record is the caller's to append."""
+    return run_episode(stage, task, play.key, EpisodeRecorder(run.folder, task, play.key, run.config))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EpisodePlayer:
+    """Plays episodes in a worker.
+
+    Attributes:
+        plans: All episodes of the evaluation, as each arm plays them.
+        runs: The run of each arm.
+        sources: Where the policy of each arm is from.
+    """
+
+    plans: tuple[EpisodePlan, ...]
+    runs: tuple[Run, ...]
+    sources: tuple[PolicySource, ...]
+
+    @contextlib.contextmanager
+    def opened(self, line: Line) -> Iterator[Callable[[Play], EpisodeResult]]:
+        """See `sim_envs.worker_process.Player`."""
+        with WorldHolder() as worlds, Interrupts() as interrupts:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started this one
+
+            @functools.cache
+            def stage_in(arm: int) -> Stage:
+                config = self.runs[arm].config
+                clock = find_clock(config, self.plans[arm].keys)
+                stage = stage_of(
+                    config, self.sources[arm].open(line), clock, worlds=worlds, interrupts=interrupts
+                )
+                return dataclasses.replace(stage, fatal=(MemoryError,))
+
+            yield lambda play: play_one(
+                play, self.plans[play.arm].tasks[play.task], self.runs[play.arm], stage_in(play.arm)
+            )
+
+
+def lost_record(play: Play, task: TaskPlan, run: Run, lost: LostJob) -> EpisodeResult:
+    """The record of an episode that ended its process."""
+    config = run.config.model_copy(update={"video": "none"})
+    error = WorkerLostError(f"its process was lost, and the one that played it again as well: {lost.reason}")
+    return EpisodeRecorder(run.folder, task, play.key, config).result(Outcome.ERROR, error)

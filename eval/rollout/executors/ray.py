@@ -1,0 +1,250 @@
+"""Plays episodes in the actors of a Ray cluster: worlds on every machine, policies where the GPUs are.
+
+A world's actor does what a worker process does (`EpisodePlayer`), and a policy's actor batches the queries of
+its worlds as this process does for workers (`PolicyServer`); only the messages take another way. The files of
+an episode are written where its world is, and come here with its record.
+"""
+
+import contextlib
+import functools
+import logging
+import socket
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import ray
+from ray.exceptions import RayError, RayTaskError
+
+from configs.errors import UsageError
+from configs.schema import RunConfig
+from eval.policies.base import OpenPolicy
+from eval.policies.opening import open_policies
+from eval.policies.resolved import ResolvedPolicy
+from eval.policies.sources import PolicySource
+from eval.rollout.executors.executor import Playable, Played
+from eval.rollout.executors.player import EpisodePlayer, Play, lost_record
+from eval.rollout.executors.ray_policy import PolicyService
+from eval.rollout.executors.ray_world import PlayedEpisode, ServiceLine, WorldActor
+from eval.rollout.interrupts import Interrupts
+from sim_envs.job_queue import JobQueue
+from sim_envs.workers import OPENINGS, LostJob
+
+_LOOK_EVERY_S = 0.3
+"""How long Ctrl-C, or a world that hangs, may go unnoticed."""
+_ANSWER_S = 5.0
+"""What the head of a cluster may take to answer."""
+
+
+class RayCluster:
+    """Plays an episode in each of several world actors at once, on the cluster that `ray.init` has found."""
+
+    def __init__(self, *, num_envs: int, timeout_s: float) -> None:
+        """Begin.
+
+        Args:
+            num_envs: Worlds, each in an actor of its own. What the cluster has no CPU for waits for one.
+            timeout_s: An episode that takes longer hangs.
+        """
+        self.num_envs = num_envs
+        self._timeout_s = timeout_s
+        self._services: list[Any] = []
+
+    def open_policies(
+        self, resolved: ResolvedPolicy, variants: Sequence[RunConfig], notify: Callable[[str], None]
+    ) -> list[OpenPolicy]:
+        """See `Executor`. Batches are divided among actors, one on each GPU."""
+        if not resolved.is_served:
+            return open_policies(resolved, variants, notify=notify)
+        gpus = int(ray.cluster_resources().get("GPU", 0))
+        batches = -(-self.num_envs // variants[0].batch_size)
+        count = max(1, min(batches, gpus))
+        actor = ray.remote(PolicyService).options(
+            num_cpus=1, num_gpus=min(1, gpus), max_restarts=-1, max_concurrency=self.num_envs + 2
+        )
+        shares = [len(range(first, self.num_envs, count)) for first in range(count)]
+        self._services = [
+            actor.remote(functools.partial(open_policies, resolved, variants, worlds=worlds), worlds)
+            for worlds in shares
+        ]
+        told, *_ = [_got(service.opened.remote()) for service in self._services]
+        return [OpenPolicy(**each, in_world=_elsewhere, close=self._close) for each in told]
+
+    def _close(self) -> None:
+        while self._services:
+            ray.kill(self._services.pop())
+
+    def play(self, playable: Playable, plays: Sequence[Play], interrupts: Interrupts) -> Played:
+        """See `Executor`."""
+        queue = playable.queue(plays)
+        sources = tuple(
+            PolicySource(arm=arm, interface=policy.interface, blocks=(), opener=policy.opener)
+            for arm, policy in enumerate(playable.policies)
+        )
+        player = EpisodePlayer(plans=tuple(playable.plans), runs=tuple(playable.runs), sources=sources)
+        lost_before: set[Play] = set()
+        with self._worlds(player, min(self.num_envs, len(queue))) as worlds:
+            while queue or any(world.play for world in worlds):
+                interrupts.check()
+                for world in worlds:
+                    world.begin(queue)
+                for world in _with_news(worlds):
+                    play, ended = world.play, world.news(self._timeout_s)
+                    if play is None or ended is None:
+                        continue
+                    world.play = None
+                    if isinstance(ended, PlayedEpisode):
+                        ended.write_to(playable.runs[play.arm].folder)
+                        yield play, ended.result
+                    elif play in lost_before:
+                        yield play, lost_record(play, playable.task_of(play), playable.runs[play.arm], ended)
+                    else:
+                        lost_before.add(play)
+                        queue.put_back(world.line.worker, play)
+
+    @contextlib.contextmanager
+    def _worlds(self, player: EpisodePlayer, count: int) -> Iterator[list["_World"]]:
+        worlds = []
+        for number in range(count):
+            row, service = divmod(number, max(1, len(self._services)))
+            line = ServiceLine(number, self._services[service] if self._services else None, row)
+            worlds.append(_World(player, line))
+        try:
+            yield worlds
+        finally:
+            for world in worlds:
+                world.kill()
+
+
+class _World:
+    """One actor after the other, seen from the driver.
+
+    Attributes:
+        line: How it asks its policy.
+        play: What it plays.
+        pending: What it is at, opening or playing; None if it could play something.
+    """
+
+    def __init__(self, player: EpisodePlayer, line: ServiceLine) -> None:
+        self.line = line
+        self.play: Play | None = None
+        self._actor_of = ray.remote(WorldActor).options(num_cpus=1)
+        self._player = player
+        self._lost_openings = 0
+        self._start()
+
+    def begin(self, queue: JobQueue[Play]) -> None:
+        """Have it play the next episode, if it is idle and there is one."""
+        if self.pending is None:
+            self.play = queue.next_for(self.line.worker)
+            if self.play is not None:
+                self._began_s = time.monotonic()
+                self.pending = self._actor.play.remote(self.play)
+
+    def news(self, timeout_s: float) -> PlayedEpisode | LostJob | None:
+        """What became of its episode; None if it still plays, or has been opened.
+
+        Raises:
+            UsageError: It cannot be opened.
+            Exception: Whatever else an episode lets through.
+        """
+        if not ray.wait([self.pending], timeout=0)[0]:
+            if self.play is None or time.monotonic() - self._began_s <= timeout_s:
+                return None
+            self._replace()
+            return LostJob(reason=f"it had not ended after {timeout_s:g} s")
+        try:
+            ended: PlayedEpisode | LostJob | None = _got(self.pending)
+        except MemoryError:
+            self._replace()
+            return LostJob(reason="it ran out of memory")
+        except RayError as lost:
+            if self.play is None:
+                self._lost_openings += 1
+                if self._lost_openings == OPENINGS:
+                    raise UsageError(f"the actor of a world cannot be opened: {_reason(lost)}") from None
+            self._replace()
+            return LostJob(reason=_reason(lost))
+        self.pending, self._lost_openings = None, 0
+        return ended
+
+    def kill(self) -> None:
+        """End its actor, whatever that is doing."""
+        ray.kill(self._actor)
+        self.line.leave()
+
+    def _replace(self) -> None:
+        self.kill()
+        self._start()
+
+    def _start(self) -> None:
+        self._actor = self._actor_of.remote(self._player, self.line)
+        self.pending = self._actor.open.remote()
+
+
+def _with_news(worlds: Sequence[_World]) -> list[_World]:
+    """Worlds that may have something to say, after a moment."""
+    pending = [world for world in worlds if world.pending is not None]
+    ray.wait([world.pending for world in pending], timeout=_LOOK_EVERY_S)
+    return pending
+
+
+def _got(reference: Any) -> Any:
+    """What a method of an actor has returned; what it has raised is raised as it was."""
+    try:
+        return ray.get(reference)
+    except RayTaskError as error:
+        raise error.cause from None
+
+
+def _reason(lost: RayError) -> str:
+    return f"{type(lost).__name__}: {str(lost).strip().splitlines()[-1].strip()}"
+
+
+def _elsewhere(*_: object) -> Any:
+    raise AssertionError("the policy acts in an actor")
+
+
+def connect(address: str, *, worlds: int) -> None:
+    """Connect this process to a Ray cluster.
+
+    Args:
+        address: `local` starts one in this process, `auto` finds the one that this machine belongs to; else a
+            host and a port.
+        worlds: What a local one has CPUs for, and for a policy.
+
+    Raises:
+        UsageError: There is no such cluster.
+    """
+    if address not in ("local", "auto"):
+        _check_answered(address)
+    started = {"num_cpus": worlds + 1, "include_dashboard": False} if address == "local" else {}
+    try:
+        ray.init(
+            address,
+            ignore_reinit_error=True,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            **started,
+        )
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise UsageError(
+            f"no Ray cluster is found by --ray-address {address} ({error}); start one with ray start --head, "
+            "give another one's address, or give local"
+        ) from None
+
+
+def _check_answered(address: str) -> None:
+    """Refuse an address that nobody answers at once: Ray itself goes on trying."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdigit():
+        raise UsageError(
+            f"--ray-address is {address!r}: give auto, local or host:port, such as 10.0.0.1:6379"
+        )
+    try:
+        socket.create_connection((host, int(port)), timeout=_ANSWER_S).close()
+    except OSError as error:
+        raise UsageError(
+            f"nobody answers at --ray-address {address} ({error.strerror or error}); see ray status on that "
+            "machine, or give local"
+        ) from None

@@ -1,0 +1,90 @@
+"""A policy in an actor of a Ray cluster: it answers the worlds of other actors in batches.
+
+Imports no JAX itself: worlds, whose handles of the actor import this, need none.
+"""
+
+import contextlib
+import math
+import os
+import queue
+import threading
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from eval.policies.base import OpenPolicy
+from eval.policies.served import IN_MESSAGES, EpisodeBegun
+from eval.policies.serving import PolicyServer
+from eval.rollout.executors.ray_world import Left, NotBegun
+
+_TOLD = ("interface", "horizon", "inputs", "reports_work", "remark")
+"""What the driver needs to know of an open policy."""
+
+
+class PolicyService:
+    """A policy, which answers worlds in batches."""
+
+    def __init__(self, opener: Callable[[], Sequence[OpenPolicy]], worlds: int) -> None:
+        self._opener = opener
+        self._worlds = worlds
+        self._opening = threading.Lock()
+        self._told: list[Mapping[str, Any]] = []
+        self._asked: queue.SimpleQueue[tuple[int, Any, Callable[[object], None]]] = queue.SimpleQueue()
+
+    def opened(self) -> list[Mapping[str, Any]]:
+        """Open it, unless it is; what there is to know of it in every arm."""
+        with self._opening:
+            if not self._told:
+                policies = self._opener()
+                server = PolicyServer(policies, [IN_MESSAGES] * self._worlds)
+                threading.Thread(target=self._answer, args=(server,), daemon=True).start()
+                self._told = [{name: getattr(each, name) for name in _TOLD} for each in policies]
+        return self._told
+
+    def ask(self, world: int, message: Any) -> Any:
+        """Answer a world."""
+        self.opened()
+        answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._asked.put((world, message, answers.put))
+        return answers.get()
+
+    def _answer(self, server: PolicyServer) -> None:
+        """Answer all worlds, in one thread."""
+        playing: set[int] = set()
+        patience_s = math.inf
+        try:
+            while True:
+                self._take_in(server, playing, patience_s)
+                patience_s = server.attend()
+        except BaseException:  # noqa: BLE001 - the boundary of the process: worlds must not wait for ever
+            traceback.print_exc()
+            os._exit(1)
+
+    def _take_in(self, server: PolicyServer, playing: set[int], patience_s: float) -> None:
+        """Wait for a message, and note all that there are."""
+        with contextlib.suppress(queue.Empty):
+            timeout_s = None if patience_s == math.inf else patience_s
+            self._note(server, playing, *self._asked.get(timeout=timeout_s))
+            while True:
+                self._note(server, playing, *self._asked.get_nowait())
+
+    def _note(
+        self,
+        server: PolicyServer,
+        playing: set[int],
+        world: int,
+        message: Any,
+        answer: Callable[[object], None],
+    ) -> None:
+        if isinstance(message, Left):
+            playing.discard(world)
+            server.left(world)
+            answer(None)
+        elif isinstance(message, EpisodeBegun):
+            playing.add(world)
+            server.asked(world, message, answer)
+            answer(None)
+        elif world in playing:
+            server.asked(world, message, answer)
+        else:
+            answer(NotBegun())

@@ -1,0 +1,145 @@
+"""On a Ray cluster records are those of one world after the other, whatever becomes of actors and nodes."""
+
+import contextlib
+import threading
+import time
+
+import psutil
+import pytest
+
+from configs.errors import UsageError
+from configs.schema import RunConfig
+from eval.records.schema import Outcome
+from eval.rollout.executors.choice import choose_executor
+from eval.rollout.executors.serial import SERIAL
+from sim_envs.fake import FakeSuite
+from tests.eval.rollout.scaled import played, suite_file, timeless
+from tests.eval.rollout.test_executors import POLICY
+from tests.eval.rollout.worker_worlds import (
+    DEADLY,
+    HANGING,
+    ONCE,
+    ErrantSuite,
+    LiberoWithoutJax,
+    UnhurriedSuite,
+)
+
+ray = pytest.importorskip("ray", reason="uv pip install 'oxygen-eval[ray]'")
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200), pytest.mark.filterwarnings("default")]
+
+WORLDS = 3
+
+
+@pytest.fixture
+def executor(tmp_path, monkeypatch):
+    monkeypatch.setenv("ERRANT_MARK", str(tmp_path / "mark"))
+    yield choose_executor(num_envs=WORLDS, executor="ray", ray_address="local", episode_timeout=20.0)
+    ray.shutdown()
+
+
+def fake(tmp_path, suite, **changes):
+    words = {"init_ids": 12, "success_at": 12, "instructions": ["put it there", "take it back"]}
+    file = suite_file(tmp_path, "fake", suite, environment=words, camera_size=256)
+    policy = tmp_path / "mine.py"
+    policy.write_text(POLICY)
+    return RunConfig(suites=(file,), policy=f"{policy}:Mine", video="none").model_copy(update=changes)
+
+
+def test_records_are_those_of_one_world_after_the_other(tmp_path, executor):
+    """On LIBERO, with a policy that has weights, in two modes while time passes. No world imports JAX."""
+    arms = [
+        RunConfig(
+            suites=(suite_file(tmp_path, "libero_object", LiberoWithoutJax),),
+            task_ids=(0,),
+            init_ids=(30, 31, 32),
+            max_steps=12,
+            num_steps_wait=2,
+            assets="standins",
+            clock="fixed:100,200",
+            mode=mode,
+            batch_size=2,
+            video="all",
+        )
+        for mode in ("shared", "unified")
+    ]
+    alone = played(tmp_path / "alone", *arms, executor=SERIAL)
+    together = played(tmp_path / "together", *arms, executor=executor)
+    assert list(map(timeless, alone)) == list(map(timeless, together))
+    files = [{path.relative_to(run.folder.path) for path in run.folder.path.rglob("*.*")} for run in together]
+    assert files == [
+        {path.relative_to(run.folder.path) for path in run.folder.path.rglob("*.*")} for run in alone
+    ]
+
+
+def test_an_actor_that_dies_or_hangs_is_replaced_and_its_episode_played_once_more(tmp_path, executor):
+    config = fake(tmp_path, ErrantSuite, task_ids=(0,), init_ids=(0, 1, DEADLY, HANGING, ONCE, 6))
+    (alone,) = played(tmp_path / "alone", config.model_copy(update={"init_ids": (0, 1, 6)}), executor=SERIAL)
+    (run,) = played(tmp_path / "runs", config, executor=executor)
+    outcomes = {key.init_id: result.outcome for key, result in run.folder.episodes().items()}
+    lost = {init_id for init_id, outcome in outcomes.items() if outcome is Outcome.ERROR}
+    assert lost == {DEADLY, HANGING}
+    assert outcomes[ONCE] is Outcome.SUCCESS
+    assert timeless(alone).items() <= timeless(run).items(), "the others have not noticed"
+
+
+@contextlib.contextmanager
+def once_begun(folder, strike):
+    """Strike as soon as some episodes have ended; in a thread, while a run goes on."""
+
+    def wait_and_strike():
+        while not any(path.read_text().count("\n") > 2 for path in folder.glob("*/episodes.jsonl")):
+            time.sleep(0.1)
+        strike()
+
+    striking = threading.Thread(target=wait_and_strike)
+    striking.start()
+    yield
+    striking.join()
+
+
+@pytest.mark.parametrize("victim", ["ray::WorldActor", "ray::PolicyService"])
+def test_a_process_that_is_killed_costs_no_episode(tmp_path, executor, victim):
+    (alone,) = played(tmp_path / "alone", fake(tmp_path, FakeSuite), executor=SERIAL)
+    killed = []
+
+    def strike():
+        process = next(each for each in psutil.process_iter() if victim in " ".join(each.cmdline()))
+        process.kill()
+        killed.append(process.pid)
+
+    with once_begun(tmp_path / "runs", strike):
+        (run,) = played(tmp_path / "runs", fake(tmp_path, UnhurriedSuite), executor=executor)
+    assert killed
+    assert timeless(run) == timeless(alone)
+
+
+def test_a_node_that_is_lost_costs_no_episode(tmp_path):
+    from ray.cluster_utils import Cluster
+
+    (alone,) = played(tmp_path / "alone", fake(tmp_path, FakeSuite), executor=SERIAL)
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
+    try:
+        node = cluster.add_node(num_cpus=1)
+        executor = choose_executor(num_envs=2, executor="ray", ray_address=cluster.address)
+        with once_begun(tmp_path / "runs", lambda: cluster.remove_node(node, allow_graceful=False)):
+            (run,) = played(tmp_path / "runs", fake(tmp_path, UnhurriedSuite), executor=executor)
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
+    assert timeless(run) == timeless(alone)
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("127.0.0.1:9", "nobody answers at --ray-address 127.0.0.1:9 .*Connection refused.* or give local"),
+        ("ray://127.0.0.1:9", "nobody answers at --ray-address ray://127.0.0.1:9"),
+        ("here", "--ray-address is 'here': give auto, local or host:port"),
+        ("auto", "no Ray cluster is found by --ray-address auto .* ray start --head"),
+    ],
+)
+def test_an_address_that_nobody_answers_is_one_line_at_once(address, said):
+    began = time.monotonic()
+    with pytest.raises(UsageError, match=said):
+        choose_executor(num_envs=2, executor="ray", ray_address=address)
+    assert time.monotonic() - began < 20
