@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pytest
+
 from sim_envs import gl
 from sim_envs.job_queue import JobQueue
 from sim_envs.worker_process import Line
@@ -78,6 +80,7 @@ def test_a_worker_that_hangs_or_has_no_memory_is_replaced_and_its_job_played_onc
     }
 
 
+@pytest.mark.slow
 def test_a_job_is_not_lost_with_a_worker_that_had_not_begun_it(tmp_path):
     """Unless that goes on."""
     assert played(Unlucky(tmp_path, OPENINGS - 1), [7], workers=1) == {7: 7}

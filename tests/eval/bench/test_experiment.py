@@ -66,6 +66,7 @@ def test_whoever_compiles_something_is_flagged_and_nobody_else(tmp_path, monkeyp
     assert [row.compiles_after_warmup for row in (actions, *unified)] == [0] * 3
 
 
+@pytest.mark.slow
 def test_texts_have_exactly_as_many_tokens_as_asked_for(rows):
     """Once it is warm, `unified` finishes as many as are born, and decodes a token of each at k = 1."""
     for row in rows[1:]:
@@ -75,6 +76,7 @@ def test_texts_have_exactly_as_many_tokens_as_asked_for(rows):
         assert row.requests_dropped == 0
 
 
+@pytest.mark.slow
 def test_every_mode_gives_the_same_actions_bit_for_bit_and_another_in_every_query(rows):
     assert [row.actions_equal for row in rows] == [True] * len(rows)
     assert len({row.actions_sha256 for row in rows}) == 1
@@ -98,6 +100,7 @@ def test_modes_that_differ_in_their_actions_are_flagged_and_fail_the_run(tmp_pat
     assert "gave other actions" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_memory_is_told_for_each_configuration_by_itself(rows):
     """A word on the weights, which every program reads, and on the process beside in `parallel`."""
     actions, isolated, shared, unified, _, parallel = rows
@@ -113,10 +116,12 @@ def test_memory_is_told_for_each_configuration_by_itself(rows):
         assert parallel.peak_memory_bytes >= unified.peak_memory_bytes + parallel.second_process_bytes
 
 
+@pytest.mark.slow
 def test_nothing_compiles_while_it_is_measured(rows):
     assert [row.compiles_after_warmup for row in rows] == [0] * len(rows)
 
 
+@pytest.mark.slow
 def test_times_are_in_the_order_they_must_be(rows):
     for row in rows:
         assert 0 < row.action_ms_p50 <= row.frame_ms_p99
@@ -195,6 +200,7 @@ def test_more_cameras_are_a_longer_prefix_of_the_same_policy(tmp_path, capsys):
     assert "1 robot of 3 cameras" in out
 
 
+@pytest.mark.slow
 def test_the_policys_own_cameras_are_what_is_measured_if_none_are_said(rows, tmp_path):
     identities = {row.identity for row in rows}
     path = tmp_path / "rows.jsonl"

@@ -81,6 +81,7 @@ def test_an_equal_policy_is_found_non_inferior(judged):
     assert judgement.verdict is Verdict.NON_INFERIOR
 
 
+@pytest.mark.slow
 def test_latency_that_no_time_is_charged_for_cannot_be_seen(judged):
     judgement, _ = judged("paused", thinks_ms=500.0)
     assert judgement.verdict is Verdict.NON_INFERIOR

@@ -294,6 +294,7 @@ def test_one_model_serves_all_arms_with_the_same_actions_bit_for_bit():
     assert [tail.compiles_after_warm_up for _, tail in replies] == [0, 0, 0, 0]
 
 
+@pytest.mark.slow
 def test_an_arm_with_other_texts_than_the_first_is_served_as_if_it_were_alone():
     often = RunConfig(policy="tiny", random_weights=True, language_tasks=("narration",), tokens_per_frame=12)
     rarer = often.model_copy(update={"text_every": 2})

@@ -50,6 +50,7 @@ def whole(play):
     return play("isolated", "unified")
 
 
+@pytest.mark.slow
 def test_two_runs_under_one_profile_are_equal_bit_for_bit(play, whole):
     assert [records(folder) for folder in play("isolated", "unified")] == [records(each) for each in whole]
 

@@ -30,6 +30,7 @@ def env(standins: AssetSet) -> Iterator[gymnasium.Env]:
 
 
 @pytest.mark.filterwarnings("ignore:.*A Box observation space (minimum|maximum) value is")
+@pytest.mark.slow
 def test_gymnasium_finds_nothing_to_complain_about(env: gymnasium.Env) -> None:
     check_env(env.unwrapped)
 
