@@ -6,14 +6,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from oxygen.model.config import Pi05Config
-from oxygen.policy.vector_policy import Parts, VectorPolicy
+from oxygen.policy.vector_policy import PolicyParts, VectorPolicy
 from oxygen.robots.tokenizer import Tokenizer, check_fits
 from oxygen.robots.transforms import LIBERO, Transform, untrained
 from oxygen.serving.engine_config import EngineConfig, sizes_for
 from oxygen.serving.language import LanguageTask, check_draws, tokenized
 from oxygen.serving.runner import Runner
 from oxygen.serving.scheduler import Mode, check_slots
-from oxygen.weights.source_of import WeightsSource, load_weights, loadable, required
+from oxygen.weights.weights_source import WeightsSource, load_weights, loadable, required
 
 
 def create_vector_policy(
@@ -52,7 +52,7 @@ def create_vector_policy(
     if engine.mode is Mode.PARALLEL:
         required(loadable(weights))
     runner = Runner(config, load_weights(weights, config), sizes_for(engine, in_tokens))
-    parts = Parts(
+    parts = PolicyParts(
         runner=runner,
         tokenizer=tokenizer,
         tasks=tuple(tasks),

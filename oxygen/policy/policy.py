@@ -9,14 +9,14 @@ from configs.errors import UsageError
 from oxygen.model.config import Pi05Config
 from oxygen.policy.factory import create_vector_policy
 from oxygen.policy.reply import Reply, Tail
-from oxygen.policy.vector_policy import Parts, VectorPolicy
+from oxygen.policy.vector_policy import PolicyParts, VectorPolicy
 from oxygen.robots.tokenizer import Tokenizer
 from oxygen.robots.transforms import Transform
 from oxygen.serving.engine_config import EngineConfig
 from oxygen.serving.language import LanguageTask
 from oxygen.serving.runner import Runner
 from oxygen.typing import Float64
-from oxygen.weights.source_of import WeightsSource
+from oxygen.weights.weights_source import WeightsSource
 
 __all__ = ["EngineConfig", "OxyGenPolicy", "Reply", "Tail", "create_policy"]
 
@@ -42,7 +42,7 @@ class OxyGenPolicy:
         return self._policy.engine
 
     @property
-    def parts(self) -> Parts:
+    def parts(self) -> PolicyParts:
         """What it is made of."""
         return self._policy.parts
 
@@ -61,13 +61,13 @@ class OxyGenPolicy:
         """Compilations since the policy's programs were ready, in all its processes; should stay 0."""
         return self._policy.compiles_after_warm_up
 
-    def served(self, engine: EngineConfig) -> "OxyGenPolicy":
+    def with_engine(self, engine: EngineConfig) -> "OxyGenPolicy":
         """The same policy served otherwise, on the same weights and the very same compiled programs.
 
         Raises:
             UsageError: `engine` wants more than the programs were compiled for.
         """
-        return OxyGenPolicy(self._policy.served(engine))
+        return OxyGenPolicy(self._policy.with_engine(engine))
 
     def reset(self, episode_seed: int) -> None:
         """Begin an episode; see `VectorPolicy.reset`."""

@@ -9,10 +9,10 @@ from configs.errors import UsageError
 from oxygen.model.guidance import Guidance
 from oxygen.policy.reply import Reply, Tail, TextFinished, TextRequest, TextTimes
 from oxygen.robots.tokenizer import Tokenizer
-from oxygen.serving.engine import StepTexts
-from oxygen.serving.own_work import own_jobs, own_work
+from oxygen.serving.engine import CompletedStep
 from oxygen.serving.requests import Request, RequestState
-from oxygen.serving.runner import Sizes
+from oxygen.serving.robot_work import jobs_of_robot, work_of_robot
+from oxygen.serving.runner import ProgramSizes
 from oxygen.typing import Float32
 
 
@@ -20,7 +20,7 @@ class Session:
     """The state of one robot, from the start of its episode."""
 
     def __init__(
-        self, robot: int, tasks: Sequence[str], tokenizer: Tokenizer, *, alone: Sizes | None = None
+        self, robot: int, tasks: Sequence[str], tokenizer: Tokenizer, *, alone: ProgramSizes | None = None
     ) -> None:
         """Begin an episode.
 
@@ -70,7 +70,7 @@ class Session:
         self._timings_ms = timings_ms
         self.queries += 1
 
-    def add(self, texts: StepTexts) -> None:
+    def add(self, texts: CompletedStep) -> None:
         """Take in the language of an engine step; if it served a query of this robot, that gets its reply."""
         for request, tokens in texts.new_tokens.items():
             if request.robot == self._robot:
@@ -100,7 +100,7 @@ class Session:
             compiles_after_warm_up=compiles,
         )
 
-    def _answered(self, timings_ms: Mapping[str, float], texts: StepTexts) -> Reply:
+    def _answered(self, timings_ms: Mapping[str, float], texts: CompletedStep) -> Reply:
         finished, dropped, tokens = self._collected()
         decode_ms = 1e3 * texts.decode_s
         return Reply(
@@ -110,7 +110,7 @@ class Session:
             dropped=dropped,
             tokens=tokens,
             tokens_per_frame=texts.step.decode_steps,
-            work=texts.work if self._alone is None else own_work(texts, self._robot, self._alone),
+            work=texts.work if self._alone is None else work_of_robot(texts, self._robot, self._alone),
         )
 
     def _collected(self) -> tuple[tuple[TextFinished, ...], tuple[TextRequest, ...], int]:
@@ -119,9 +119,11 @@ class Session:
         self._finished, self._dropped, self._tokens = [], [], 0
         return collected
 
-    def _text(self, request: Request, texts: StepTexts) -> TextFinished:
+    def _text(self, request: Request, texts: CompletedStep) -> TextFinished:
         jobs = texts.step.plan.jobs
-        job = request.job if self._alone is None else own_jobs(jobs, self._robot).index(jobs[request.job])
+        job = (
+            request.job if self._alone is None else jobs_of_robot(jobs, self._robot).index(jobs[request.job])
+        )
         tokens = request.tokens[:-1] if request.stopped else request.tokens
         return TextFinished(
             task=self._tasks[request.task],

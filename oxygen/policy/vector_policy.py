@@ -18,19 +18,19 @@ from oxygen.robots.transforms import Transform
 from oxygen.serving.engine import Engine, EngineStep
 from oxygen.serving.engine_config import EngineConfig, check_serves, sizes_for
 from oxygen.serving.language import LanguageTask, tokenized
-from oxygen.serving.runner import Runner, Sizes
+from oxygen.serving.runner import ProgramSizes, Runner
 from oxygen.serving.scheduler import Mode, Scheduler
 from oxygen.serving.second_process import RemoteTextDecoder
 from oxygen.serving.text_decoder import LocalTextDecoder, TextDecoder
 from oxygen.typing import Float64
-from oxygen.weights.source_of import Loadable, required
+from oxygen.weights.weights_source import Loadable, required
 
 Observations = Sequence[Mapping[str, Any] | None]
 """One for each robot; None for a robot that sits out."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Parts:
+class PolicyParts:
     """What a policy is made of, however it is served.
 
     Attributes:
@@ -66,7 +66,7 @@ class VectorPolicy:
     them have a query in one step changes nothing of what each is told.
     """
 
-    def __init__(self, parts: Parts, engine: EngineConfig) -> None:
+    def __init__(self, parts: PolicyParts, engine: EngineConfig) -> None:
         check_serves(engine, parts.runner.sizes)
         self._parts = parts
         self._engine_config = engine
@@ -74,7 +74,7 @@ class VectorPolicy:
         self._engine = Engine(parts.runner, _scheduler(parts, engine), decoder, engine.budget)
         self._alone = _sizes_alone(parts, engine)
         self._sessions = [self._new_session(robot) for robot in range(engine.robots)]
-        self._given_s = 0.0
+        self._delivered_s = 0.0
 
     @property
     def engine(self) -> EngineConfig:
@@ -82,7 +82,7 @@ class VectorPolicy:
         return self._engine_config
 
     @property
-    def parts(self) -> Parts:
+    def parts(self) -> PolicyParts:
         """What it is made of."""
         return self._parts
 
@@ -101,7 +101,7 @@ class VectorPolicy:
         """Compilations since the policy's programs were ready, in all its processes; should stay 0."""
         return self.runner.compiles_after_warm_up + self._engine.compiles_in_second_process
 
-    def served(self, engine: EngineConfig) -> "VectorPolicy":
+    def with_engine(self, engine: EngineConfig) -> "VectorPolicy":
         """The same policy served otherwise, on the same weights and the very same compiled programs.
 
         Raises:
@@ -149,7 +149,7 @@ class VectorPolicy:
         """
         if any(session.is_open for session in self._sessions):
             raise UsageError("the query before is not settled; call settle() after every act()")
-        came_s = time.perf_counter()
+        arrived_s = time.perf_counter()
         inputs, guidance = self._inputs(observations), self._guidance(observations)
         queries = {
             robot: session.queries
@@ -157,15 +157,15 @@ class VectorPolicy:
             if observations[robot] is not None
         }
         ready_s = time.perf_counter()
-        step = self._engine.act(inputs, queries, came_s=came_s, guidance=guidance)
+        step = self._engine.act(inputs, queries, arrived_s=arrived_s, guidance=guidance)
         chunks = tuple(
             self.transform.outputs(chunk) if robot in queries else None
             for robot, chunk in enumerate(step.actions)
         )
-        self._given_s = time.perf_counter()
+        self._delivered_s = time.perf_counter()
         for robot in queries:
             guided = guidance is not None and bool(guidance.guides[robot])
-            timings_ms = _timings_ms(step, ready_s, self._given_s, guided=guided)
+            timings_ms = _timings_ms(step, ready_s, self._delivered_s, guided=guided)
             self._sessions[robot].begin_query(step.actions[robot], timings_ms)
         return chunks
 
@@ -184,7 +184,7 @@ class VectorPolicy:
         self._engine.close()
 
     def _settle(self) -> None:
-        texts = self._engine.settle(given_s=self._given_s)
+        texts = self._engine.settle(delivered_s=self._delivered_s)
         if texts is not None:
             for session in self._sessions:
                 session.add(texts)
@@ -223,17 +223,17 @@ class VectorPolicy:
         )
 
 
-def _timings_ms(step: EngineStep, ready_s: float, given_s: float, *, guided: bool) -> dict[str, float]:
+def _timings_ms(step: EngineStep, ready_s: float, delivered_s: float, *, guided: bool) -> dict[str, float]:
     seconds = {
-        "preprocess": ready_s - step.came_s,
-        "prefill": step.prefilled_s - step.begun_s,
-        "guided_denoise" if guided else "denoise": step.acted_s - step.prefilled_s,
-        "action": given_s - step.came_s,
+        "preprocess": ready_s - step.arrived_s,
+        "prefill": step.prefilled_s - step.started_s,
+        "guided_denoise" if guided else "denoise": step.actions_ready_s - step.prefilled_s,
+        "action": delivered_s - step.arrived_s,
     }
     return {stage: 1e3 * duration for stage, duration in seconds.items()}
 
 
-def _scheduler(parts: Parts, engine: EngineConfig) -> Scheduler:
+def _scheduler(parts: PolicyParts, engine: EngineConfig) -> Scheduler:
     return Scheduler(
         mode=engine.mode,
         tasks=[tokenized(task, parts.tokenizer) for task in parts.tasks],
@@ -244,14 +244,14 @@ def _scheduler(parts: Parts, engine: EngineConfig) -> Scheduler:
     )
 
 
-def _sizes_alone(parts: Parts, engine: EngineConfig) -> Sizes | None:
+def _sizes_alone(parts: PolicyParts, engine: EngineConfig) -> ProgramSizes | None:
     """The shapes that would serve one of several independent robots by itself; None if there is but one."""
     if not engine.independent or engine.robots == 1:
         return None
     return sizes_for(engine.alone, [tokenized(task, parts.tokenizer) for task in parts.tasks])
 
 
-def _text_decoder(parts: Parts, engine: EngineConfig) -> TextDecoder | None:
+def _text_decoder(parts: PolicyParts, engine: EngineConfig) -> TextDecoder | None:
     if engine.mode is Mode.ACTIONS or not parts.tasks:
         return None
     if engine.mode is not Mode.PARALLEL:

@@ -82,7 +82,7 @@ def text_logits(
 ) -> Float32[Array, "batch token vocab"]:
     """Next-token logits at every token of the texts, which all follow the same prefix."""
     positions = prefix.length[:, None] + jnp.asarray(layout.offsets)[None]
-    by = rotary.turns(positions, weights.head_dim)
+    angles = rotary.angles(positions, weights.head_dim)
     own = jnp.broadcast_to(jnp.asarray(layout.mask)[None], (len(tokens), layout.tokens, layout.tokens))
     before = jnp.broadcast_to(prefix.valid(), (*tokens.shape, prefix.k[0].shape[1]))
     mask = jnp.concatenate([before, own], axis=-1)
@@ -93,9 +93,9 @@ def text_logits(
             q: Array, k: Array, v: Array, prefix_k: Array = prefix_k, prefix_v: Array = prefix_v
         ) -> tuple[Array, None]:
             k, v = jnp.concatenate([prefix_k, k], axis=1), jnp.concatenate([prefix_v, v], axis=1)
-            return gemma.attention(q, gemma.Keys(k=k, v=v, mask=mask)), None
+            return gemma.attention(q, gemma.KeyValues(k=k, v=v, mask=mask)), None
 
-        x, _ = gemma.trunk_layer(layer, x, by, attend)
+        x, _ = gemma.trunk_layer(layer, x, angles, attend)
     normed = gemma.rms_norm(x, weights.trunk_norm)
     flat = decode.logits(weights, normed.reshape(-1, normed.shape[-1]))
     return flat.reshape(*tokens.shape, -1)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from configs.errors import UsageError
-from oxygen.weights.part import Part, write_atomically
+from oxygen.weights.partial_file import Part, write_atomically
 from oxygen.weights.progress import Advance, progress
 from oxygen.weights.store import RemoteFile, Store
 

@@ -95,7 +95,7 @@ def test_the_served_texts_are_those_that_training_scores_highest(parameters, pol
         for start, suffix, task in zip(starts, suffixes, TASKS, strict=False):
             if written < task.max_tokens:
                 tokens[0, start + len(suffix) + written] = found[start + len(suffix) + written - 1]
-    served = policy.served(EngineConfig(mode=Mode.ISOLATED, slots=2, rows=2))
+    served = policy.with_engine(EngineConfig(mode=Mode.ISOLATED, slots=2, rows=2))
     served.reset(0)
     served.act(observation)
     said = {text.task: text.text for text in served.settle().finished}
