@@ -59,7 +59,7 @@ def check_slots(*, slots: int, tasks: int, robots: int) -> None:
 
 
 class Scheduler:
-    """The active requests of all robots, and their slots."""
+    """Schedules the text requests of all robots."""
 
     def __init__(
         self,
