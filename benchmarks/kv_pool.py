@@ -24,7 +24,7 @@ from oxygen.model import pi05
 from oxygen.model.config import Pi05Config, preset
 from oxygen.model.params import random_params
 from oxygen.serving.requests import Request
-from oxygen.serving.runner import Runner, Sizes
+from oxygen.serving.runner import ProgramSizes, Runner
 
 TURN = 5
 """Decode steps in a turn."""
@@ -36,7 +36,7 @@ class Pool:
     def __init__(
         self, config: Pi05Config, weights: pi05.Weights, *, slots: int, rows: int, limit: int
     ) -> None:
-        sizes = Sizes(slots=slots, rows=(rows,), forks=(1,), suffix=4, limit=limit)
+        sizes = ProgramSizes(slots=slots, rows=(rows,), forks=(1,), suffix=4, limit=limit)
         self.runner = Runner(config, weights, sizes)
         self.rows = rows
         self._state = self.runner.empty()

@@ -30,7 +30,6 @@ STILL_DOUBLED: frozenset[str] = frozenset(
     [
         "Arm",
         "Console",
-        "Episode",
         "Joint",
         "Memory",
         "Motion",
@@ -41,7 +40,6 @@ STILL_DOUBLED: frozenset[str] = frozenset(
         "Scene",
         "Setting",
         "Stage",
-        "Turns",
         "Work",
     ]
 )

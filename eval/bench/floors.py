@@ -25,7 +25,7 @@ from eval.bench.terminal import open_console
 from eval.bench.workloads import Workload, robots_in_words
 from eval.records import provenance
 from eval.records.json_files import write_json
-from oxygen.serving.runner import Sizes
+from oxygen.serving.runner import ProgramSizes
 
 
 def report_floors(options: Options, subject: Subject) -> int:
@@ -63,9 +63,9 @@ def report_floors(options: Options, subject: Subject) -> int:
     return 0
 
 
-def _sizes(robots: int, text_tokens: int) -> Sizes:
+def _sizes(robots: int, text_tokens: int) -> ProgramSizes:
     rows = robots * text_tokens
-    return Sizes(
+    return ProgramSizes(
         robots=robots,
         slots=rows,
         rows=tuple(sorted({robots, rows})),
@@ -83,7 +83,7 @@ def _title(workload: Workload, subject: Subject) -> str:
 
 
 def _measured(
-    bench: Bench, subject: Subject, workload: Workload, sizes: Sizes, most: Peaks, repetitions: int
+    bench: Bench, subject: Subject, workload: Workload, sizes: ProgramSizes, most: Peaks, repetitions: int
 ) -> tuple[list[Stage], Ratio | None]:
     """Every stage by itself, and how a decode step grows from a text of each robot to N of each."""
     steps = workload.denoise_steps

@@ -14,7 +14,7 @@ from oxygen.model import pi05
 from oxygen.model.config import Pi05Config
 from oxygen.model.inputs import ModelInput
 from oxygen.model.pi05 import Weights
-from oxygen.serving.runner import Sizes
+from oxygen.serving.runner import ProgramSizes
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -43,7 +43,7 @@ class Stage:
         return None if self.measured_ms is None else self.measured_ms / self.floor_ms
 
 
-def needed(config: Pi05Config, sizes: Sizes, prompt: int) -> dict[str, Cost]:
+def needed(config: Pi05Config, sizes: ProgramSizes, prompt: int) -> dict[str, Cost]:
     """What each stage needs, for prompts padded to `prompt` tokens and texts half written."""
     robots, prefix = sizes.robots, config.image_tokens + prompt
     context = prefix + sizes.suffix + sizes.limit // 2

@@ -15,15 +15,15 @@ from eval.bench.unending import Unending, instruction
 from eval.bench.workloads import Contender, Workload
 from oxygen.model.config import Pi05Config
 from oxygen.model.pi05 import Weights
-from oxygen.policy.vector_policy import Parts, VectorPolicy
+from oxygen.policy.vector_policy import PolicyParts, VectorPolicy
 from oxygen.robots.prompts import InstructionPrompt
 from oxygen.robots.transforms import EMBODIMENTS, Transform, untrained
 from oxygen.serving.budget import Deadline, FixedTokens
 from oxygen.serving.engine_config import EngineConfig
 from oxygen.serving.language import LanguageTask
-from oxygen.serving.runner import Runner, Sizes
+from oxygen.serving.runner import ProgramSizes, Runner
 from oxygen.serving.scheduler import Mode
-from oxygen.weights.source_of import load_weights
+from oxygen.weights.weights_source import load_weights
 
 _ASKS = "Say: "
 SUFFIX = tuple(Unending().encode(_ASKS))
@@ -53,7 +53,7 @@ class Bench:
     def __init__(self, subject: Subject) -> None:
         self._subject = subject
         self._loaded: tuple[int, Weights] | None = None
-        self._compiled: dict[Sizes, Runner] = {}
+        self._compiled: dict[ProgramSizes, Runner] = {}
 
     @contextlib.contextmanager
     def open(self, workload: Workload, contenders: Sequence[Contender], queries: int) -> Iterator[Opened]:
@@ -89,8 +89,8 @@ class Bench:
             )
 
     def runners(
-        self, denoise_steps: int, every: Sequence[Sizes], *, cameras: int | None = None
-    ) -> Mapping[Sizes, Runner]:
+        self, denoise_steps: int, every: Sequence[ProgramSizes], *, cameras: int | None = None
+    ) -> Mapping[ProgramSizes, Runner]:
         """The policy's programs for each of those sizes, all for as many robots.
 
         Those of the last call are kept where they serve again, since workloads often share them.
@@ -123,11 +123,11 @@ class Bench:
             self._loaded = denoise_steps, load_weights(self._subject.weights, config)
         return self._loaded[1]
 
-    def _parts(self, workload: Workload, runner: Runner) -> Parts:
+    def _parts(self, workload: Workload, runner: Runner) -> PolicyParts:
         task = LanguageTask(
             name="text", prompt=_ASKS, arrivals=workload.arrivals, max_tokens=workload.text_tokens
         )
-        return Parts(
+        return PolicyParts(
             runner=runner,
             tokenizer=Unending(),
             tasks=(task,),
@@ -147,7 +147,7 @@ class Bench:
         return random_observations(policy.runner.config, policy.engine.robots, state_size, prompt)
 
 
-def sizes_of(workload: Workload, contender: Contender, queries: int) -> Sizes:
+def sizes_of(workload: Workload, contender: Contender, queries: int) -> ProgramSizes:
     """The shapes that a contender needs by itself: no more slots, rows and births than it can fill."""
     widest = max(workload.robots, *(query.texts for query in work(workload, contender, queries)))
     slots = workload.slots or max(widest, _born_at_once(workload, contender, queries))
@@ -160,7 +160,7 @@ def sizes_of(workload: Workload, contender: Contender, queries: int) -> Sizes:
             batches, at_once = {min(workload.robots, rows), rows}, births
         case _:
             batches, at_once = {workload.robots}, min(births, workload.robots)
-    return Sizes(
+    return ProgramSizes(
         robots=workload.robots,
         slots=slots,
         rows=tuple(sorted(batches)),
@@ -176,7 +176,7 @@ def _born_at_once(workload: Workload, contender: Contender, queries: int) -> int
     return 0 if contender.mode is Mode.ACTIONS else most_births(workload, queries)
 
 
-def _engine(workload: Workload, contender: Contender, sizes: Sizes) -> EngineConfig:
+def _engine(workload: Workload, contender: Contender, sizes: ProgramSizes) -> EngineConfig:
     deadline = contender.deadline_ms
     return EngineConfig(
         mode=contender.mode,
@@ -187,7 +187,7 @@ def _engine(workload: Workload, contender: Contender, sizes: Sizes) -> EngineCon
     )
 
 
-def _batch(contender: Contender, sizes: Sizes) -> Batch:
+def _batch(contender: Contender, sizes: ProgramSizes) -> Batch:
     """The engine's own choice: `unified` always takes its widest, the others what the query needs."""
     widest = sizes.rows[-1]
 

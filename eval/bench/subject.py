@@ -8,7 +8,7 @@ from eval.bench.unending import PROMPT_ENDS
 from oxygen.model import config as model_configs
 from oxygen.model.config import Pi05Config
 from oxygen.weights import load as load_checkpoint
-from oxygen.weights.source_of import Loadable
+from oxygen.weights.weights_source import Loadable
 
 _SEED = 0
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from PIL import Image, ImageDraw
 
 from oxygen.robots.images import resize_with_pad
-from oxygen.training.demonstrations import Demonstrations, Episode, Frame
+from oxygen.training.demonstrations import Demonstrations, EpisodeSpan, Frame
 from videos.text import load_font, wrap
 
 _EPISODES = 8
@@ -29,12 +29,12 @@ def write_contact_sheet(demonstrations: Demonstrations, path: Path) -> None:
     sheet.save(path)
 
 
-def _spread(episodes: Sequence[Episode]) -> list[Episode]:
+def _spread(episodes: Sequence[EpisodeSpan]) -> list[EpisodeSpan]:
     count = min(len(episodes), _EPISODES)
     return [episodes[number * len(episodes) // count] for number in range(count)]
 
 
-def _draw(sheet: Image.Image, demonstrations: Demonstrations, episode: Episode, *, top: int) -> None:
+def _draw(sheet: Image.Image, demonstrations: Demonstrations, episode: EpisodeSpan, *, top: int) -> None:
     origin = episode.origin
     noise = f", noise {origin.noise:g}" if origin.noise else ""
     title = (

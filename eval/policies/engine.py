@@ -85,7 +85,7 @@ class _Served:
         if self._unused is not None and self._unused.engine == engine:
             unused, self._unused = self._unused, None
             return unused
-        return self._like.served(engine)
+        return self._like.with_engine(engine)
 
 
 def _sharing_programs(variants: Sequence[RunConfig]) -> list[list[int]]:

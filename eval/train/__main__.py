@@ -10,8 +10,8 @@ from configs.cli import run_app, spelt, usable_folder
 from configs.errors import UsageError
 from configs.load import check, read_mapping
 from configs.training import OUTPUT, WHAT, TrainConfig
-from oxygen.training.claim import asked_in
 from oxygen.training.recipe import RUN_FILE
+from oxygen.training.run_folder import read_options
 from sim_envs.gl import require_backend
 
 app = App(
@@ -47,7 +47,7 @@ def train(
     preset = {} if config is None else read_mapping(TrainConfig, config)
     check(TrainConfig, preset, source=config or "")
     flags = options.model_dump(exclude_unset=True)
-    before = asked_in(output_dir) if resume else {}
+    before = read_options(output_dir) if resume else {}
     options = check(TrainConfig, {**before, **preset, **flags}, source="the command line")
     if not options.data:
         raise UsageError(f"{_early(output_dir) if resume else ''}give folders of demonstrations with --data")

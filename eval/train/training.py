@@ -31,7 +31,7 @@ from oxygen.robots.transforms import embodiment
 from oxygen.training import checkpoint, layout
 from oxygen.training.demonstrations import Demonstrations
 from oxygen.training.recipe import CHECKPOINTS, Recipe
-from oxygen.training.run import Training, train
+from oxygen.training.run import TrainingConfig, train
 from oxygen.training.samples import Mixture
 from oxygen.training.sources import samples_of
 from oxygen.training.trainer import Schedule
@@ -80,7 +80,7 @@ def run_training(options: TrainConfig, folder: Path, *, minutes: float | None = 
             log_every=options.log_every,
             save_every=options.save_every,
             should_stop=lambda: interrupts.noted or _time_is_up(minutes, began),
-            on_note=lambda step, numbers: console.print(_line(step, training.recipe, numbers)),
+            on_log=lambda step, numbers: console.print(_line(step, training.recipe, numbers)),
         )
         try:
             train(folder, training, mixture, tokenizer, schedule=schedule, on_checkpoint=roll_out)
@@ -91,7 +91,7 @@ def run_training(options: TrainConfig, folder: Path, *, minutes: float | None = 
     return INTERRUPTED if interrupted else 0
 
 
-def training_of(options: TrainConfig) -> Training:
+def training_of(options: TrainConfig) -> TrainingConfig:
     """What is trained on what, with the presets that the names stand for.
 
     Raises:
@@ -101,7 +101,7 @@ def training_of(options: TrainConfig) -> Training:
     tasks = [load(LanguageTaskConfig, name) for name in options.language_tasks]
     _check_texts_only(options)
     start = None if options.start_from is None else start_of(options.start_from)
-    return Training(
+    return TrainingConfig(
         model=preset(options.model),
         embodiment=options.embodiment or _EMBODIMENTS.get(options.model, "libero"),
         tasks=tuple(language_task(task) for task in tasks),
@@ -110,7 +110,7 @@ def training_of(options: TrainConfig) -> Training:
         start_from=None if start is None else start.weights,
         norm_stats=_norm_stats(options, start),
         wordings=_training_wordings(options.data) if options.wordings == "training" else {},
-        asked=options.model_dump(mode="json"),
+        options=options.model_dump(mode="json"),
     )
 
 
@@ -191,7 +191,7 @@ def _check_texts_only(options: TrainConfig) -> None:
 
 
 def _check_acts_as_before(
-    options: TrainConfig, training: Training, tokenizer: tokenizers.SentencePieceTokenizer
+    options: TrainConfig, training: TrainingConfig, tokenizer: tokenizers.SentencePieceTokenizer
 ) -> None:
     """Where only texts are learnt, all else that a policy acts by must be what it begins with.
 
@@ -237,7 +237,7 @@ def _tokenizer(options: TrainConfig) -> tokenizers.SentencePieceTokenizer:
     return tokenizers.load(given) if given else tokenizers.tiny()
 
 
-def _check_rollouts(options: TrainConfig, training: Training, rollouts: RunConfig | None) -> None:
+def _check_rollouts(options: TrainConfig, training: TrainingConfig, rollouts: RunConfig | None) -> None:
     """Refuse now what would be refused at the first checkpoint: a robot, or rollouts, that cannot be."""
     interface = embodiment(training.embodiment).interface
     if rollouts is None:

@@ -1,4 +1,4 @@
-"""Compiled programs kept on disk, so that a second start does not compile what the first has compiled."""
+"""Persistent compilation cache."""
 
 import hashlib
 import os
@@ -9,21 +9,20 @@ CACHE_VARIABLE = "OXYGEN_COMPILE_CACHE"
 
 
 def use_compile_cache(directory: Path | None = None) -> Path:
-    """Keep every program compiled from now on, and take those that are there already. Call it first.
+    """Cache compiled programs on disk. Call it before anything is compiled.
 
     Args:
-        directory: Where. By default what JAX has been told already (`JAX_COMPILATION_CACHE_DIR`), else
+        directory: Cache folder. By default JAX's own setting (`JAX_COMPILATION_CACHE_DIR`), else
             `OXYGEN_COMPILE_CACHE`, else `oxygen-eval/compiled` in the user's cache.
 
     Returns:
-        The folder used. Ours has a part for each kind of processor: what is compiled for one may use
-        instructions that another lacks.
+        The folder used; except for JAX's own setting, a subfolder for this kind of processor.
     """
-    import jax  # what reads `processor` alone does without
+    import jax  # `processor` alone needs no JAX
 
-    told = jax.config.values["jax_compilation_cache_dir"]
-    if directory is None and told:
-        return Path(told)
+    configured = jax.config.values["jax_compilation_cache_dir"]
+    if directory is None and configured:
+        return Path(configured)
     path = (directory or _folder()) / processor()
     jax.config.update("jax_compilation_cache_dir", str(path))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
@@ -40,7 +39,7 @@ def _folder() -> Path:
 
 
 def processor() -> str:
-    """The machine's architecture and a digest of its processor's features, where the system tells them.
+    """The machine's architecture and a digest of its processor's features, if available.
 
     A program compiled for one processor may use instructions that another lacks.
     """
@@ -48,5 +47,5 @@ def processor() -> str:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         lines = []
-    told = sorted({line for line in lines if line.startswith(("model name", "flags", "Features"))})
-    return f"{platform.machine()}-{hashlib.sha256(' '.join(told).encode()).hexdigest()[:12]}"
+    features = sorted({line for line in lines if line.startswith(("model name", "flags", "Features"))})
+    return f"{platform.machine()}-{hashlib.sha256(' '.join(features).encode()).hexdigest()[:12]}"

@@ -1,4 +1,4 @@
-"""Counts compilations, so that a result can prove that none happened after warming up."""
+"""Counts compilations, to verify that none happen after warm-up."""
 
 import functools
 
@@ -8,7 +8,7 @@ _COMPILED = "/jax/core/compile/backend_compile_duration"
 
 
 class CompileCounter:
-    """Counts every compilation in this process, from its making on."""
+    """Counts every compilation in this process since its creation."""
 
     def __init__(self) -> None:
         self.count = 0

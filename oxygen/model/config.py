@@ -1,4 +1,4 @@
-"""The sizes of a π0.5: vision tower, two experts, cameras, horizon. Frozen and hashable, hence jit-static."""
+"""Model configurations of π0.5: vision tower, two experts, cameras, horizon. Hashable, hence jit-static."""
 
 import dataclasses
 import re
@@ -16,9 +16,9 @@ class SiglipConfig:
         mlp_dim: Hidden channels of a block's MLP.
         num_heads: Attention heads; `width` is a multiple of it.
         patch: Side of a square patch, in pixels.
-        stem: Channels after each stage of a patch embedding with several: pixels are first embedded in
-            smaller squares, then four neighbours at a time are merged, with a GELU between. Small towers
-            learn faster by it (arXiv 2106.14881). Empty: one matrix, as published.
+        stem: Channels after each stage of a multi-stage patch embedding: pixels are embedded in smaller
+            patches, then merged 2x2, with a GELU in between. Small towers learn faster with it
+            (arXiv 2106.14881). Empty: a single linear patch embedding, as published.
     """
 
     width: int
@@ -50,7 +50,7 @@ _VIT_SIZES = {  # name: (width, depth, mlp_dim, num_heads), as in big_vision
 
 
 def siglip_variant(name: str) -> SiglipConfig:
-    """The tower called `size/patch` in ViT fashion, e.g. `So400m/14` or `mu/16`."""
+    """The tower named `size/patch`, e.g. `So400m/14` or `mu/16`."""
     match = re.fullmatch(r"(\w+)/(\d+)", name)
     if match is None or match[1] not in _VIT_SIZES:
         raise unknown("SigLIP variant", name, [f"{size}/14" for size in _VIT_SIZES])
@@ -104,15 +104,15 @@ class Pi05Config:
         vocab_size: Rows of the tied embedding.
         cameras: The cameras of an observation, in the order their tokens take. Absent ones are not listed.
         image_size: Side of the square image the tower sees, in pixels.
-        resize: How a picture of another shape becomes that square: `pad` keeps its aspect and adds black
-            bars, as published; `stretch` uses every pixel of the square.
+        resize: How images are resized to that square: `pad` keeps the aspect ratio and adds black bars, as
+            published; `stretch` does not.
         action_dim: Channels of the flow; a robot uses the first few.
         horizon: Actions in a chunk.
         denoise_steps: Euler steps from noise (t = 1) to actions (t = 0).
-        noise_scale: What the noise is multiplied by when actions are made, never in training. 1 draws from
-            what was learnt; 0 starts where it is most likely, and leaves nothing to chance.
+        noise_scale: Factor of the initial noise at inference, not in training. 1 samples from the learnt
+            distribution; 0 starts from zeros and makes actions deterministic.
         prompt_buckets: Lengths a prompt is padded to, ascending; one program is compiled for each.
-        dtype: What the transformers compute in: `float32` or `bfloat16`.
+        dtype: Compute type of the transformers: `float32` or `bfloat16`.
     """
 
     name: str
@@ -198,7 +198,7 @@ TINY_DROID = dataclasses.replace(
     resize="stretch",
     prompt_buckets=(48,),
 )
-"""The same for DROID's station, whose wide pictures would leave 44 % of a padded square black."""
+"""The same for DROID, whose wide images would leave 44 % of a padded square black."""
 
 SMALL = Pi05Config(
     name="small",
@@ -209,12 +209,12 @@ SMALL = Pi05Config(
     cameras=("image", "wrist_image"),
     prompt_buckets=(32, 64),
 )
-"""41 million parameters and as many image tokens as the published policies: for measurements on a CPU."""
+"""41 million parameters with as many image tokens as the published policies, for CPU measurements."""
 
 SMALL_DROID = dataclasses.replace(
     SMALL, name="small_droid", cameras=TINY_DROID.cameras, horizon=15, prompt_buckets=(200,)
 )
-"""The same through DROID's cameras, with pi05_droid's horizon and prompts."""
+"""The same with DROID's cameras and pi05_droid's horizon and prompt length."""
 
 PI05_LIBERO = Pi05Config(
     name="pi05_libero",
@@ -225,7 +225,7 @@ PI05_LIBERO = Pi05Config(
     cameras=("image", "wrist_image"),
     dtype="bfloat16",
 )
-"""The published policy for LIBERO (3.35 B parameters); its third camera is absent there, so not listed."""
+"""The published policy for LIBERO (3.35 B parameters), without its third camera, which LIBERO lacks."""
 
 PI05_DROID = dataclasses.replace(
     PI05_LIBERO, name="pi05_droid", cameras=("exterior_image_1_left", "wrist_image_left"), horizon=15
@@ -233,7 +233,7 @@ PI05_DROID = dataclasses.replace(
 """The published policy for DROID: chunks of 15 joint velocities."""
 
 PI05_BASE = dataclasses.replace(PI05_LIBERO, name="pi05_base", horizon=50)
-"""The published starting point for fine-tuning: chunks of 50."""
+"""The published base model for fine-tuning: chunks of 50."""
 
 PRESETS = {
     preset.name: preset

@@ -1,8 +1,8 @@
 """Gemma as a mixture of two experts: pure functions over stacked layer weights, for either expert.
 
-The programs walk the same layers and differ only in what a token may attend to, so a layer takes that as an
-argument: `attend(q, k, v)` gets the layer's own queries, keys and values and returns the heads' outputs
-together with whatever the program wants to keep. Sources: Gemma (arXiv 2403.08295), openpi's mixture.
+Prefill, denoising and decoding differ only in what tokens attend to. A layer therefore takes a function
+`attend(q, k, v)` of its own queries, keys and values, which returns the heads' outputs and anything to keep,
+such as the KV cache. Sources: Gemma (arXiv 2403.08295), openpi's mixture of transformers.
 """
 
 import dataclasses
@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from oxygen.model.rotary import Turns, rope
+from oxygen.model.rotary import RotaryTables, rope
 from oxygen.typing import Array, Bool, Float, Float32, Int32, Leaf, Params
 
 Attend = Callable[[Array, Array, Array], tuple[Array, Any]]
@@ -46,11 +46,11 @@ def adaptive_rms_norm(
 
 
 @flax.struct.dataclass
-class Keys:
-    """Something to attend to.
+class KeyValues:
+    """Keys and values to attend to, with their mask.
 
     Attributes:
-        k: Keys, [batch, position, kv_head, dim].
+        k: KeyValues, [batch, position, kv_head, dim].
         v: Values, of the same shape.
         mask: Which positions each query may see, [batch, query or 1, position].
     """
@@ -60,28 +60,30 @@ class Keys:
     mask: Leaf
 
 
-def attention(q: Float[Array, "batch query head dim"], keys: Keys) -> Float[Array, "batch query head dim"]:
+def attention(
+    q: Float[Array, "batch query head dim"], keys: KeyValues
+) -> Float[Array, "batch query head dim"]:
     """Grouped-query attention, with logits and softmax in float32."""
-    return attention_turned(q, keys.k.transpose(0, 2, 3, 1), keys.v.transpose(0, 2, 1, 3), keys.mask)
+    return attention_transposed(q, keys.k.transpose(0, 2, 3, 1), keys.v.transpose(0, 2, 1, 3), keys.mask)
 
 
-def attention_turned(
+def attention_transposed(
     q: Float[Array, "batch query head dim"],
     k: Float[Array, "batch kv_head dim position"],
     v: Float[Array, "batch kv_head position dim"],
     mask: Bool[Array, "batch query_or_1 position"],
 ) -> Float[Array, "batch query head dim"]:
-    """The same over keys and values that lie as products read them, so that none need be moved.
+    """The same with keys and values in the layout of the matrix products, so that none is transposed.
 
-    All query heads of a key head make one matrix, rows and key heads one batch, the mask is added, and sums
-    divide the outputs rather than the weights: on a CPU the scores then never leave XLA's library for a pass
-    of their own.
+    Query heads that share a KV head form one matrix; rows and KV heads form one batch. The mask is added, and
+    the softmax's sums divide the outputs rather than the weights. On a CPU, the logits then need no separate
+    passes outside XLA's matrix library.
     """
     batch, query, heads, dim = q.shape
     kv_heads = k.shape[1]
     grouped = q.reshape(batch, query, kv_heads, heads // kv_heads, dim).transpose(0, 2, 1, 3, 4)
     flat = grouped.reshape(batch * kv_heads, -1, dim)
-    # Behind a barrier, XLA's library repeats the mask as it adds it; else XLA writes it out for every score.
+    # Without the barrier, XLA materialises the mask for every logit instead of broadcasting it.
     unseen = jax.lax.optimization_barrier(jnp.where(mask, 0.0, _MASKED))
     if mask.shape[1] > 1:
         unseen = jnp.repeat(unseen, heads // kv_heads, axis=1)
@@ -96,17 +98,19 @@ def attention_turned(
 def _products(
     spelt: str, rows: Float[Array, "matrix row inner"], of_heads: Float[Array, "batch kv_head inner column"]
 ) -> Float32[Array, "matrix row column"]:
-    """A product for every row of a batch and every head of its keys or values, summed in float32."""
+    """Batched matrix product over rows and KV heads, accumulated in float32."""
     matrices = of_heads.reshape(-1, *of_heads.shape[2:])
     return jnp.einsum(spelt, rows, matrices, preferred_element_type=jnp.float32)
 
 
-def attention_of_one(q: Float[Array, "query head dim"], *parts: Keys) -> Float[Array, "query head dim"]:
-    """The same for one row, over parts, as plain products of matrices.
+def attention_single_row(
+    q: Float[Array, "query head dim"], *parts: KeyValues
+) -> Float[Array, "query head dim"]:
+    """The same for one row, over several parts, as plain matrix products.
 
-    Of a part, `k` is [kv_head, dim, position], `v` [position, kv_head, dim], `mask` [query, position].
+    Here a part's `k` is [kv_head, dim, position], `v` [position, kv_head, dim], `mask` [query, position].
 
-    XLA reads those in place, on a CPU; batched products it feeds with keys that it has copied and turned.
+    On a CPU, XLA reads these in place; for batched products it copies and transposes the keys.
     """
     kv_heads = parts[0].k.shape[0]
     groups = enumerate(jnp.split(q, kv_heads, axis=1))
@@ -114,9 +118,9 @@ def attention_of_one(q: Float[Array, "query head dim"], *parts: Keys) -> Float[A
 
 
 def _of_one_head(
-    head: int, q: Float[Array, "query group dim"], parts: Sequence[Keys]
+    head: int, q: Float[Array, "query group dim"], parts: Sequence[KeyValues]
 ) -> Float[Array, "query group dim"]:
-    """Attention of the query heads that share one head of keys and values."""
+    """Attention of the query heads that share one KV head."""
     flat, scores = q.reshape(-1, q.shape[-1]), []
     for part in parts:
         logits = jnp.einsum("gh,hs->gs", flat, part.k[head], preferred_element_type=jnp.float32)
@@ -132,14 +136,14 @@ def _of_one_head(
 
 @flax.struct.dataclass
 class Layer:
-    """The weights of one layer of one expert, each matrix [in, out] as products want it.
+    """The weights of one layer of one expert, each matrix [in, out].
 
     Attributes:
         qkv: Queries of every head, then keys, then values, [width, (head + 2·kv_head)·dim].
         out: [head·dim, width].
         gate_up: The gated MLP's two input matrices side by side, [width, 2·mlp]; down: [mlp, width].
         before_attention, before_mlp: Norms: a scale [width] in the trunk; in the action expert the adaRMS
-            vectors (scale, shift and gate side by side) of every denoising step, [step, 3·width].
+            vectors (scale, shift and gate concatenated) of every denoising step, [step, 3·width].
     """
 
     qkv: Leaf
@@ -159,9 +163,9 @@ class Layer:
 
 
 def trunk_layers(llm: dict[str, Any], dtype: str) -> tuple[Layer, ...]:
-    """The trunk's layers, out of their stacks and cast once, so that no program slices weights.
+    """The trunk's layers, unstacked and cast once, so that no program slices weights.
 
-    Takes their parameters out of `llm`, each as it is used, so that no more than one is there twice.
+    Removes parameters from `llm` as they are used, so that at most one exists twice.
     """
     layers = llm["layers"]
     norms = layers.pop("pre_attention_norm")["scale"], layers.pop("pre_ffw_norm")["scale"]
@@ -171,7 +175,7 @@ def trunk_layers(llm: dict[str, Any], dtype: str) -> tuple[Layer, ...]:
 def expert_layers(
     llm: dict[str, Any], conditions: Float[Array, "step width"], dtype: str
 ) -> tuple[Layer, ...]:
-    """The action expert's layers, likewise, with the adaRMS vectors of every time step worked out."""
+    """The action expert's layers, likewise, with the adaRMS vectors of every time step."""
     layers = llm["layers"]
     norms = (
         _modulations(layers.pop("pre_attention_norm_1")["Dense_0"], conditions, dtype),
@@ -229,7 +233,7 @@ def _projections(attn: dict[str, Any], suffix: str, dtype: np.dtype[Any]) -> lis
 def _apart(
     stack: Array | np.ndarray, matrix: Callable[[Any], Array | np.ndarray], dtype: np.dtype[Any]
 ) -> list[Array]:
-    """The layers of a stack, each as one matrix on the device; done when they are there."""
+    """The layers of a stack, each as one matrix on the device; waits for the transfer."""
     return jax.block_until_ready(
         [jax.device_put(matrix(stack[i]).astype(dtype, copy=False)) for i in range(stack.shape[0])]
     )
@@ -245,44 +249,44 @@ def _rows(heads: Array | np.ndarray) -> Array | np.ndarray:
 
 
 def trunk_layer(
-    layer: Layer, x: Float[Array, "batch token width"], by: Turns, attend: Attend
+    layer: Layer, x: Float[Array, "batch token width"], angles: RotaryTables, attend: Attend
 ) -> tuple[Float[Array, "batch token width"], Any]:
-    """One layer of the trunk; returns its output and what `attend` keeps."""
-    mixed, kept = _mix(layer, rms_norm(x, layer.before_attention), by, attend)
+    """One layer of the trunk; returns its output and the second result of `attend`."""
+    mixed, kept = _mix(layer, rms_norm(x, layer.before_attention), angles, attend)
     x = x + mixed
     return x + _mlp(layer, rms_norm(x, layer.before_mlp)), kept
 
 
 def keys_and_values(
-    layer: Layer, x: Float[Array, "batch token width"], by: Turns
+    layer: Layer, x: Float[Array, "batch token width"], angles: RotaryTables
 ) -> tuple[Float[Array, "batch token kv_head dim"], Float[Array, "batch token kv_head dim"]]:
-    """What others attend to in a layer of the trunk, where nobody asks for its output."""
-    dim = 2 * by.sin.shape[-1]
+    """Keys and values of a trunk layer whose output is not needed."""
+    dim = 2 * angles.sin.shape[-1]
     both = rms_norm(x, layer.before_attention) @ layer.qkv[:, layer.out.shape[0] :]
     k, v = jnp.split(both.reshape(*x.shape[:2], -1, dim), 2, axis=2)
-    return rope(k, by), v
+    return rope(k, angles), v
 
 
 def expert_layer(
-    layer: Layer, x: Float[Array, "batch token width"], by: Turns, attend: Attend
+    layer: Layer, x: Float[Array, "batch token width"], angles: RotaryTables, attend: Attend
 ) -> tuple[Float[Array, "batch token width"], Any]:
-    """One layer of the action expert at one step, its two branches gated by the time; likewise."""
+    """One layer of the action expert at one denoising step, with adaRMS-gated branches; likewise."""
     normed, gate = adaptive_rms_norm(x, layer.before_attention)
-    mixed, kept = _mix(layer, normed, by, attend)
+    mixed, kept = _mix(layer, normed, angles, attend)
     x = x + mixed * gate
     normed, gate = adaptive_rms_norm(x, layer.before_mlp)
     return x + _mlp(layer, normed) * gate, kept
 
 
 def _mix(
-    layer: Layer, x: Float[Array, "batch token width"], by: Turns, attend: Attend
+    layer: Layer, x: Float[Array, "batch token width"], angles: RotaryTables, attend: Attend
 ) -> tuple[Float[Array, "batch token width"], Any]:
-    dim = 2 * by.sin.shape[-1]
+    dim = 2 * angles.sin.shape[-1]
     every = (x @ layer.qkv).reshape(*x.shape[:2], -1, dim)
     heads = layer.out.shape[0] // dim
     kv_heads = (every.shape[2] - heads) // 2
     q, k, v = jnp.split(every, (heads, heads + kv_heads), axis=2)
-    mixed, kept = attend(rope(q, by.scaled(dim**-0.5)), rope(k, by), v)
+    mixed, kept = attend(rope(q, angles.scaled(dim**-0.5)), rope(k, angles), v)
     return mixed.reshape(*x.shape[:2], -1) @ layer.out, kept
 
 

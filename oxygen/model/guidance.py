@@ -1,9 +1,8 @@
-"""Real-time chunking: denoising guided towards the actions under way (Black et al., arXiv 2506.07339).
+"""Real-time chunking: denoising guided towards the previous chunk (Black et al., arXiv 2506.07339).
 
-While a chunk is computed, the robot goes on with the chunk before. The new chunk is to agree with it: fully
-over the actions that will have been executed, less and less over those behind them. Each denoising step
-estimates the actions that it leads to, and pulls the velocity, by the estimate's Jacobian, towards those
-that make the estimate agree (ΠGDM, with the paper's limit on the weight).
+While a chunk is computed, the robot executes the previous one. The new chunk should match it: fully over the
+actions executed meanwhile, with decaying weight over the rest. Each denoising step estimates the final
+actions and corrects the velocity by the estimate's vector-Jacobian product (ΠGDM, with the paper's clipping).
 """
 
 from collections.abc import Callable, Sequence
@@ -17,20 +16,19 @@ import numpy as np
 from oxygen.typing import Array, Bool, Float32, Leaf
 
 MAX_WEIGHT = 5.0
-"""The most that guidance counts beside the velocity, the paper's β."""
+"""Maximal guidance weight, the paper's β."""
 
 AuxT = TypeVar("AuxT")
 
 
 @flax.struct.dataclass
 class Guidance:
-    """What new chunks are to agree with, a row for each robot.
+    """Guidance targets of new chunks, one row per robot.
 
     Attributes:
-        actions: The chunk before, normalised, from the action on that is executed as the observation is
-            taken, [robot, horizon, action]. What has weight 0 does not count.
-        weight: How much a new chunk is to agree with each action, 0 to 1, [robot, horizon]. A robot with
-            nothing under way has weights of 0.
+        actions: The previous chunk, normalised, starting at the action executed at the time of the
+            observation, [robot, horizon, action].
+        weight: Weight of each action, 0 to 1, [robot, horizon]; all 0 for robots without guidance.
     """
 
     actions: Leaf | np.ndarray
@@ -38,12 +36,12 @@ class Guidance:
 
     @classmethod
     def none(cls, shape: tuple[int, int, int]) -> "Guidance":
-        """For as many robots, actions and channels, none of whom has anything under way."""
+        """Guidance without effect, for a shape (robots, horizon, channels)."""
         return cls(actions=np.zeros(shape, np.float32), weight=np.zeros(shape[:2], np.float32))
 
     @classmethod
     def stacked(cls, rows: Sequence["Guidance"]) -> "Guidance":
-        """Those of single robots in one batch."""
+        """Concatenate the guidance of several robots."""
         return cls(
             actions=np.concatenate([row.actions for row in rows]),
             weight=np.concatenate([row.weight for row in rows]),
@@ -53,12 +51,12 @@ class Guidance:
     def towards(
         cls, chunk: Float32[np.ndarray, "horizon action"], *, first: int, delay: int, horizon: int
     ) -> "Guidance":
-        """For one robot, which goes on with a chunk.
+        """Guidance of one robot towards the chunk it is executing.
 
         Args:
             chunk: The chunk, normalised.
-            first: Index of its action that is executed as the observation is taken.
-            delay: Actions that are executed until the new chunk has come.
+            first: Index of the action executed at the time of the observation.
+            delay: Actions executed until the new chunk is ready.
             horizon: Actions of the new chunk.
         """
         left = chunk[first:][:horizon]
@@ -68,20 +66,19 @@ class Guidance:
 
     @property
     def guides(self) -> Bool[np.ndarray, " robot"]:
-        """Which robots have anything under way."""
+        """Which robots are guided."""
         return np.any(np.asarray(self.weight) > 0, axis=1)
 
 
 def soft_mask(horizon: int, *, left: int, delay: int) -> Float32[np.ndarray, " horizon"]:
-    """How much each action of a new chunk is to agree with the one of the chunk before.
+    """Guidance weight of each action of a new chunk (equation 5 of the paper, whose H - s is `left`).
 
-    1 over the delay; from there it decays exponentially to the end of the chunk before; 0 behind that
-    (equation 5 of the paper, whose H - s is `left`).
+    1 during the delay, then exponential decay to the end of the previous chunk, then 0.
 
     Args:
         horizon: Actions of the new chunk.
-        left: Actions that are left of the chunk before, at most `horizon`.
-        delay: Those of them that are executed until the new chunk has come.
+        left: Remaining actions of the previous chunk, at most `horizon`.
+        delay: Those of them that are executed until the new chunk is ready.
     """
     number = np.arange(horizon)
     remaining = (left - number) / (left - delay + 1)
@@ -96,13 +93,13 @@ def guided(
     time: Float32[Array, ""],
     guidance: Guidance,
 ) -> tuple[Float32[Array, "robot horizon action"], AuxT]:
-    """The velocity of a guided flow from noise (t = 1) to actions (t = 0), and what comes with it.
+    """The velocity of a guided flow from noise (t = 1) to actions (t = 0), with the auxiliary output.
 
     Args:
-        velocity_at: The flow's own velocity at that time, and anything besides.
-        x: Where the actions are.
+        velocity_at: The flow's velocity at that time, and any auxiliary output.
+        x: The noisy actions.
         time: The flow time, above 0.
-        guidance: What the actions are to agree with.
+        guidance: The guidance targets.
     """
 
     def estimate(x: Array) -> tuple[Array, tuple[Array, AuxT]]:
@@ -115,9 +112,9 @@ def guided(
 
 
 def _strength(time: Float32[Array, ""]) -> Float32[Array, ""]:
-    """How much guidance counts: (1 - τ) / (τ r²) with τ = 1 - t and r² = t² / (t² + τ²), up to the limit.
+    """Guidance weight: (1 - τ) / (τ r²) with τ = 1 - t and r² = t² / (t² + τ²), clipped.
 
-    r² is the variance of the actions given x, where these are normal of variance 1 beforehand.
+    r² is the posterior variance of the actions given x, for a standard normal prior.
     """
     progress = 1.0 - time
     return jnp.minimum(MAX_WEIGHT, (time**2 + progress**2) / (time * progress))

@@ -1,4 +1,4 @@
-"""Observations as the model takes them: arrays of fixed shapes on the host, a row for each robot."""
+"""Model inputs: preprocessed observations as host arrays, one row per robot."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ class ModelInput:
 def batched(inputs: Sequence[ModelInput | None], config: Pi05Config) -> ModelInput:
     """Stack the inputs of single robots, with prompts padded to the bucket of the longest.
 
-    None is a robot that sits out: black images and an empty prompt.
+    None is a robot without a query: black images and an empty prompt.
     """
     robots, side = len(inputs), config.image_size
     images = np.zeros((robots, len(config.cameras), side, side, 3), np.uint8)

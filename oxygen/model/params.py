@@ -1,4 +1,4 @@
-"""The parameters of a π0.5: openpi's paths and shapes, random initialisation, the tree without its memory."""
+"""The parameters of π0.5: openpi's paths and shapes, and random parameters for tests and benchmarks."""
 
 import math
 import zlib
@@ -85,11 +85,11 @@ def nested(flat: Mapping[str, object]) -> Params:
 
 
 def random_params(config: Pi05Config, seed: int, dtype: str = "float32") -> Params:
-    """Random parameters: each array a function of the seed and its own path alone, cast as it is made.
+    """Random parameters, each a function of the seed and its path alone, cast one by one.
 
-    For runs without a checkpoint, not for training: attention is sharp, what the layers add is large beside
-    the embedding, and gates are open, so that actions and texts depend on what is seen. (openpi starts with
-    the gates shut, which makes an untrained action expert deaf.)
+    For runs without a checkpoint, not for training: attention is sharp, residual branches are large and gates
+    are open, so that actions and texts depend on the observation. (openpi initialises the gates to 0, which
+    makes an untrained action expert ignore its input.)
     """
     return nested(
         {
@@ -100,14 +100,14 @@ def random_params(config: Pi05Config, seed: int, dtype: str = "float32") -> Para
 
 
 def _drawn(seed: int, path: str, shape: Shape) -> Float32[np.ndarray, "..."]:
-    """One parameter. Scaled in place, since the largest has five gigabytes."""
+    """One parameter, scaled in place: the largest has five gigabytes."""
     array = standard_normal(seed, path, shape)
     array *= np.float32(_deviation(path, shape))
     return array
 
 
 def standard_normal(seed: int, path: str, shape: Shape) -> Float32[np.ndarray, "..."]:
-    """Standard normal numbers that are a function of the seed and a path, on every machine."""
+    """Standard normal numbers as a function of the seed and a path, equal on every machine."""
     rng = np.random.Generator(np.random.PCG64([seed, zlib.crc32(path.encode())]))
     return rng.standard_normal(shape, dtype=np.float32)
 

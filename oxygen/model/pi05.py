@@ -1,8 +1,8 @@
-"""π0.5 as pure functions: prefill an observation, denoise actions from it, write text after it.
+"""π0.5 as pure functions: prefill an observation, denoise actions.
 
-Images and prompt form the prefix, whose tokens see each other fully. The action expert reads its keys and
-values; so does the text of a language task, which follows it causally. Neither changes the prefix, so one
-serves the actions and any number of texts. Sources: π0.5 (arXiv 2504.16054), openpi's `pi0.py`.
+Images and prompt form the prefix, with full attention among its tokens. The action expert reads the prefix's
+keys and values, and so do the texts of language tasks, which follow it causally. Neither changes the prefix:
+one prefill serves the actions and any number of texts. Sources: π0.5 (arXiv 2504.16054), openpi's `pi0.py`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,12 +21,12 @@ from oxygen.model.params import tower
 from oxygen.typing import Array, Float, Float32, Int32, Leaf, Params, UInt8
 
 _ALIGNED = 32
-"""Positions that a denoising step attends to come in these: rows of keys then begin where processors load."""
+"""The denoising KV cache is padded to a multiple of this many positions, for aligned loads."""
 
 
 @flax.struct.dataclass
 class Weights:
-    """A policy's parameters as the programs want them: layers apart, cast once, adaRMS vectors worked out.
+    """Parameters prepared for serving: layers unstacked, cast once, adaRMS vectors precomputed.
 
     Attributes:
         tower: SigLIP's parameters, as flax names them.
@@ -52,7 +52,7 @@ class Weights:
 
 @flax.struct.dataclass
 class Prefix:
-    """What is kept of an observation; written by `prefill`, read by everything else.
+    """The prefix KV cache of an observation.
 
     Attributes:
         k: One [batch, position, kv_head, dim] for every layer; v: likewise.
@@ -64,7 +64,7 @@ class Prefix:
     length: Leaf
 
     def valid(self) -> Array:
-        """Which positions hold something, [batch, 1, position]."""
+        """Mask of the valid positions, [batch, 1, position]."""
         positions = jnp.arange(self.k[0].shape[1], dtype=jnp.int32)
         return (positions[None] < self.length[:, None])[:, None]
 
@@ -78,9 +78,9 @@ def time_embedding(times: Float32[Array, " step"], width: int) -> Float32[Array,
 
 
 def flow_times(steps: int) -> Float32[np.ndarray, " step"]:
-    """The times at which the velocity is asked for, from t = 1 downwards.
+    """The times at which the velocity is evaluated, from t = 1 downwards.
 
-    Added up in float32, as the reference does: the time embedding turns an error of 1e-7 into one of 1e-4.
+    Accumulated in float32 like the reference: the time embedding amplifies an error of 1e-7 to 1e-4.
     """
     backwards = np.full((steps,), -1.0 / steps, np.float32)
     backwards[0] = 1.0
@@ -88,20 +88,20 @@ def flow_times(steps: int) -> Float32[np.ndarray, " step"]:
 
 
 def prepare(params: Params, config: Pi05Config) -> Weights:
-    """Turn openpi's parameter tree, of NumPy's arrays or JAX's, into what the programs read. Done at load."""
+    """Convert openpi's parameter tree (NumPy or JAX arrays) for the programs."""
     return consume(_opened(params), config)
 
 
 def consume(params: dict[str, Any], config: Pi05Config) -> Weights:
-    """The same, but takes every array out of the tree as it is used; the tree is left empty.
+    """The same, but removes every array from the tree once it is used; the tree is left empty.
 
-    So memory peaks at the tree's size and one parameter, as long as nobody else holds its arrays.
+    Memory peaks at the tree's size plus one parameter, unless its arrays are referenced elsewhere.
     """
     return _weights(params, config, jnp.asarray(flow_times(config.denoise_steps)))
 
 
 def weights_at(params: Params, config: Pi05Config, times: Float32[Array, " step"]) -> Weights:
-    """What `prepare` makes, for flow times of one's own: step `n` is then `times[n]`. Differentiable."""
+    """Like `prepare`, with given flow times: step `n` is at `times[n]`. Differentiable."""
     return _weights(_opened(params), config, times)
 
 
@@ -126,13 +126,13 @@ def _weights(params: dict[str, Any], config: Pi05Config, times: Float32[Array, "
 
 
 def _opened(tree: Params) -> dict[str, Any]:
-    """The same arrays in dictionaries of our own."""
+    """A copy of the tree's dictionaries with the same arrays."""
     return {key: _opened(value) if isinstance(value, Mapping) else value for key, value in tree.items()}
 
 
 @jax.jit
 def _conditions(time_mlp: Params, times: Float32[Array, "step width"]) -> Float32[Array, "step width"]:
-    """What the adaRMS norms are told of each step's time."""
+    """The adaRMS conditioning vector of each time."""
     hidden = nn.swish(_dense(time_mlp["time_mlp_in"], times))
     return nn.swish(_dense(time_mlp["time_mlp_out"], hidden))
 
@@ -157,42 +157,42 @@ def embed_prefix(
     """Image tokens, camera by camera, then prompt tokens. All cameras go through the tower at once."""
     batch, cameras = images.shape[:2]
     flat = images.reshape(batch * cameras, *images.shape[2:])
-    seen: Any = tower(config).apply({"params": weights.tower}, flat)
-    seen = seen.reshape(batch, -1, seen.shape[-1])
-    return jnp.concatenate([seen, embed_text(weights, prompt)], axis=1)
+    image_tokens: Any = tower(config).apply({"params": weights.tower}, flat)
+    image_tokens = image_tokens.reshape(batch, -1, image_tokens.shape[-1])
+    return jnp.concatenate([image_tokens, embed_text(weights, prompt)], axis=1)
 
 
 def prefill(
     weights: Weights, embedded: Float[Array, "batch position width"], length: Int32[Array, " batch"]
 ) -> tuple[Prefix, Float[Array, "batch position width"]]:
-    """Read a prefix of which the first `length` tokens count; returns what to keep, and the output."""
+    """Process a prefix whose first `length` tokens are valid; returns its KV cache and the output."""
     x, _, kept = _through(weights, weights.trunk, embedded, length)
     return _prefix(kept, length), gemma.rms_norm(x, weights.trunk_norm)
 
 
-def read(
+def prefill_kv(
     weights: Weights, embedded: Float[Array, "batch position width"], length: Int32[Array, " batch"]
 ) -> Prefix:
-    """The same without the output, which a policy has no use for: the last layer is its keys and values."""
-    x, by, kept = _through(weights, weights.trunk[:-1], embedded, length)
-    return _prefix([*kept, gemma.keys_and_values(weights.trunk[-1], x, by)], length)
+    """The same without the output, which serving does not need: skips most of the last layer."""
+    x, angles, kept = _through(weights, weights.trunk[:-1], embedded, length)
+    return _prefix([*kept, gemma.keys_and_values(weights.trunk[-1], x, angles)], length)
 
 
 def _through(
     weights: Weights, layers: Sequence[gemma.Layer], x: Array, length: Array
-) -> tuple[Array, rotary.Turns, list[tuple[Array, Array]]]:
-    """Output, angles, and every layer's keys and values of a prefix that sees itself fully."""
-    by = rotary.table(x.shape[1], weights.head_dim)
+) -> tuple[Array, rotary.RotaryTables, list[tuple[Array, Array]]]:
+    """Output, rotary tables, and every layer's keys and values of a prefix with full attention."""
+    angles = rotary.table(x.shape[1], weights.head_dim)
     mask = (jnp.arange(x.shape[1], dtype=jnp.int32)[None] < length[:, None])[:, None]
 
     def attend(q: Array, k: Array, v: Array) -> tuple[Array, tuple[Array, Array]]:
-        return gemma.attention(q, gemma.Keys(k=k, v=v, mask=mask)), (k, v)
+        return gemma.attention(q, gemma.KeyValues(k=k, v=v, mask=mask)), (k, v)
 
     kept = []
     for layer in layers:
-        x, kv = gemma.trunk_layer(layer, x, by, attend)
+        x, kv = gemma.trunk_layer(layer, x, angles, attend)
         kept.append(kv)
-    return x, by, kept
+    return x, angles, kept
 
 
 def _prefix(kept: Sequence[tuple[Array, Array]], length: Array) -> Prefix:
@@ -200,11 +200,11 @@ def _prefix(kept: Sequence[tuple[Array, Array]], length: Array) -> Prefix:
 
 
 @flax.struct.dataclass
-class Stage:
-    """What the action expert's tokens attend to: per layer the prefix, then room whose end is their own.
+class DenoiseCache:
+    """KV cache of the action expert: per layer the prefix, then padding, then its own tokens.
 
     Attributes:
-        k: One [batch, kv_head, dim, position + room] for every layer, the way round that products read it.
+        k: One [batch, kv_head, dim, position + room] for every layer, transposed for the matrix products.
         v: One [batch, kv_head, position + room, dim].
     """
 
@@ -212,11 +212,11 @@ class Stage:
     v: tuple[Leaf, ...]
 
 
-def _stage(prefix: Prefix, room: int) -> Stage:
+def _denoise_cache(prefix: Prefix, room: int) -> DenoiseCache:
     def with_room(leaf: Array) -> Array:
         return jnp.pad(leaf.transpose(0, 2, 1, 3), ((0, 0), (0, 0), (0, room), (0, 0)))
 
-    return Stage(
+    return DenoiseCache(
         k=tuple(with_room(k).transpose(0, 1, 3, 2) for k in prefix.k), v=tuple(map(with_room, prefix.v))
     )
 
@@ -228,73 +228,75 @@ def denoise(
     steps: int,
     guidance: Guidance | None = None,
 ) -> Float32[Array, "batch horizon action"]:
-    """Follow the flow from noise (t = 1) to actions (t = 0) in as many Euler steps as were prepared.
+    """Integrate the flow from noise (t = 1) to actions (t = 0) with the prepared number of Euler steps.
 
-    With `guidance`, they are pulled towards the actions under way, which takes a backward pass in each step.
+    `guidance` pulls them towards the actions being executed; it takes a backward pass in each step.
     """
     horizon = noise.shape[1]
     room = horizon + -(prefix.k[0].shape[1] + horizon) % _ALIGNED
-    by, mask = _surroundings(weights, prefix, horizon, room)
+    angles, mask = _positions_and_mask(weights, prefix, horizon, room)
     times = jnp.asarray(flow_times(steps))
 
     def euler(
-        step: Int32[Array, ""], state: tuple[Float32[Array, "batch horizon action"], Stage]
-    ) -> tuple[Array, Stage]:
-        x, stage = state
+        step: Int32[Array, ""], state: tuple[Float32[Array, "batch horizon action"], DenoiseCache]
+    ) -> tuple[Array, DenoiseCache]:
+        x, cache = state
 
-        def velocity_at(x: Array) -> tuple[Array, Stage]:
-            return _velocity(weights, stage, (x, step), by, mask)
+        def velocity_at(x: Array) -> tuple[Array, DenoiseCache]:
+            return _velocity(weights, cache, (x, step), angles, mask)
 
         if guidance is None:
-            velocity, stage = velocity_at(x)
+            velocity, cache = velocity_at(x)
         else:
-            velocity, stage = guided(velocity_at, x, times[step], guidance)
-        return x - velocity / steps, stage
+            velocity, cache = guided(velocity_at, x, times[step], guidance)
+        return x - velocity / steps, cache
 
-    return jax.lax.fori_loop(0, steps, euler, (noise, _stage(prefix, room)))[0]
+    return jax.lax.fori_loop(0, steps, euler, (noise, _denoise_cache(prefix, room)))[0]
 
 
 def velocity(
     weights: Weights, prefix: Prefix, noisy: Float32[Array, "batch horizon action"], step: Int32[Array, ""]
 ) -> Float32[Array, "batch horizon action"]:
-    """The flow's velocity at one step by itself, which is what training asks for."""
+    """The flow's velocity at one step, for training."""
     horizon = noisy.shape[1]
-    by, mask = _surroundings(weights, prefix, horizon, horizon)
-    return _velocity(weights, _stage(prefix, horizon), (noisy, step), by, mask)[0]
+    angles, mask = _positions_and_mask(weights, prefix, horizon, horizon)
+    return _velocity(weights, _denoise_cache(prefix, horizon), (noisy, step), angles, mask)[0]
 
 
-def _surroundings(weights: Weights, prefix: Prefix, horizon: int, room: int) -> tuple[rotary.Turns, Array]:
-    """The angles of the actions' positions, and which positions they see: the prefix's and their own."""
+def _positions_and_mask(
+    weights: Weights, prefix: Prefix, horizon: int, room: int
+) -> tuple[rotary.RotaryTables, Array]:
+    """Rotary tables of the action tokens, and their attention mask: the valid prefix and themselves."""
     positions = prefix.length[:, None] + jnp.arange(horizon, dtype=jnp.int32)[None]
     own = jnp.broadcast_to(jnp.arange(room) >= room - horizon, (len(prefix.length), 1, room))
     mask = jnp.concatenate([prefix.valid(), own], axis=-1)
-    return rotary.turns(positions, weights.head_dim), mask
+    return rotary.angles(positions, weights.head_dim), mask
 
 
 def _velocity(
     weights: Weights,
-    stage: Stage,
+    cache: DenoiseCache,
     at: tuple[Float32[Array, "batch horizon action"], Int32[Array, ""]],
-    by: rotary.Turns,
+    angles: rotary.RotaryTables,
     mask: Array,
-) -> tuple[Float32[Array, "batch horizon action"], Stage]:
-    """The flow's velocity where the actions are, at one of the denoising steps."""
+) -> tuple[Float32[Array, "batch horizon action"], DenoiseCache]:
+    """The flow's velocity at the noisy actions, at one denoising step."""
     noisy, step = at
     x = _dense(weights.action_in, noisy).astype(weights.embedding.dtype)
-    before = stage.k[0].shape[-1] - noisy.shape[1]
+    before = cache.k[0].shape[-1] - noisy.shape[1]
     ks, vs = [], []
-    for layer, all_k, all_v in zip(weights.expert, stage.k, stage.v, strict=True):
+    for layer, all_k, all_v in zip(weights.expert, cache.k, cache.v, strict=True):
 
         def attend(
             q: Array, k: Array, v: Array, all_k: Array = all_k, all_v: Array = all_v
         ) -> tuple[Array, tuple[Array, Array]]:
             all_k = all_k.at[..., before:].set(k.transpose(0, 2, 3, 1))
             all_v = all_v.at[:, :, before:].set(v.transpose(0, 2, 1, 3))
-            return gemma.attention_turned(q, all_k, all_v, mask), (all_k, all_v)
+            return gemma.attention_transposed(q, all_k, all_v, mask), (all_k, all_v)
 
-        x, (k, v) = gemma.expert_layer(layer.at_step(step), x, by, attend)
+        x, (k, v) = gemma.expert_layer(layer.at_step(step), x, angles, attend)
         ks.append(k)
         vs.append(v)
     modulation = jax.lax.dynamic_index_in_dim(weights.expert_norm, step, keepdims=False)
     normed, _ = gemma.adaptive_rms_norm(x, modulation)
-    return _dense(weights.action_out, normed.astype(jnp.float32)), Stage(k=tuple(ks), v=tuple(vs))
+    return _dense(weights.action_out, normed.astype(jnp.float32)), DenoiseCache(k=tuple(ks), v=tuple(vs))

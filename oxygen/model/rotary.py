@@ -1,4 +1,4 @@
-"""Rotary position embedding (RoFormer, arXiv 2104.09864): angles by position, and heads turned by them."""
+"""Rotary position embedding (RoFormer, arXiv 2104.09864)."""
 
 import flax.struct
 import jax.numpy as jnp
@@ -8,47 +8,51 @@ from oxygen.typing import Array, Float, Int32, Leaf
 
 
 @flax.struct.dataclass
-class Turns:
-    """Rotary position embedding, worked out once for all layers.
+class RotaryTables:
+    """Sines and cosines of the rotary angles, computed once for all layers.
 
     Attributes:
-        sin, cos: Of every position's angles, [batch, token, 1, dim / 2], in float32.
+        sin, cos: [batch, token, 1, dim / 2], in float32.
     """
 
     sin: Leaf
     cos: Leaf
 
-    def scaled(self, by: float) -> "Turns":
-        """Those that also make heads `by` times as long: no pass over turned heads is needed for that."""
-        return Turns(sin=self.sin * by, cos=self.cos * by)
+    def scaled(self, by: float) -> "RotaryTables":
+        """Tables that also scale the heads by a factor, at no extra cost."""
+        return RotaryTables(sin=self.sin * by, cos=self.cos * by)
 
-    def at(self, positions: Int32[Array, "batch token"]) -> "Turns":
-        """Those of some positions, out of a `table`; what lies beyond it takes its last."""
-        return Turns(
+    def at(self, positions: Int32[Array, "batch token"]) -> "RotaryTables":
+        """The entries of some positions of a `table`; positions beyond its end are clipped."""
+        return RotaryTables(
             sin=jnp.take(self.sin[0], positions, axis=0, mode="clip"),
             cos=jnp.take(self.cos[0], positions, axis=0, mode="clip"),
         )
 
 
-def table(size: int, dim: int) -> Turns:
-    """The angles of positions from 0 to `size`, [1, size, 1, dim / 2], as constants of a program.
+def table(size: int, dim: int) -> RotaryTables:
+    """Tables of positions 0 to `size` - 1, [1, size, 1, dim / 2], as constants of a program.
 
-    XLA works out sines anew in every layer and for every head if they are its own to work out.
+    Inside a program, XLA would compute the sines again in every layer and for every head.
     """
     timescale = np.float32(10_000.0) ** (np.float32(2.0 / dim) * np.arange(dim // 2, dtype=np.float32))
     radians = np.arange(size, dtype=np.float32)[None, :, None, None] / timescale
-    return Turns(sin=jnp.asarray(np.sin(radians)), cos=jnp.asarray(np.cos(radians)))
+    return RotaryTables(sin=jnp.asarray(np.sin(radians)), cos=jnp.asarray(np.cos(radians)))
 
 
-def turns(positions: Int32[Array, "batch token"], dim: int) -> Turns:
-    """The angles of positions, with wavelengths up to 10 000, for heads of `dim` channels."""
+def angles(positions: Int32[Array, "batch token"], dim: int) -> RotaryTables:
+    """Tables of given positions, with wavelengths up to 10 000, for heads of `dim` channels."""
     timescale = 10_000.0 ** (2.0 / dim * jnp.arange(dim // 2, dtype=jnp.float32))
     radians = positions[..., None, None].astype(jnp.float32) / timescale[None, None, None]
-    return Turns(sin=jnp.sin(radians), cos=jnp.cos(radians))
+    return RotaryTables(sin=jnp.sin(radians), cos=jnp.cos(radians))
 
 
-def rope(x: Float[Array, "batch token head dim"], by: Turns) -> Float[Array, "batch token head dim"]:
-    """Turn the two halves of every head by its position's angles, in float32."""
+def rope(
+    x: Float[Array, "batch token head dim"], angles: RotaryTables
+) -> Float[Array, "batch token head dim"]:
+    """Rotate the two halves of every head by its position's angles, in float32."""
     first, second = jnp.split(x.astype(jnp.float32), 2, axis=-1)
-    turned = jnp.concatenate([first * by.cos - second * by.sin, second * by.cos + first * by.sin], axis=-1)
-    return turned.astype(x.dtype)
+    rotated = jnp.concatenate(
+        [first * angles.cos - second * angles.sin, second * angles.cos + first * angles.sin], axis=-1
+    )
+    return rotated.astype(x.dtype)

@@ -1,4 +1,4 @@
-"""Builds a policy from its parts: checks that they fit, loads the weights, compiles and warms up."""
+"""Creates a policy: checks its parts, loads the weights, compiles and warms up."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -6,14 +6,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from oxygen.model.config import Pi05Config
-from oxygen.policy.vector_policy import Parts, VectorPolicy
+from oxygen.policy.vector_policy import PolicyParts, VectorPolicy
 from oxygen.robots.tokenizer import Tokenizer, check_fits
 from oxygen.robots.transforms import LIBERO, Transform, untrained
 from oxygen.serving.engine_config import EngineConfig, sizes_for
 from oxygen.serving.language import LanguageTask, check_draws, tokenized
 from oxygen.serving.runner import Runner
 from oxygen.serving.scheduler import Mode, check_slots
-from oxygen.weights.source_of import WeightsSource, load_weights, loadable, required
+from oxygen.weights.weights_source import WeightsSource, load_weights, loadable, required
 
 
 def create_vector_policy(
@@ -28,15 +28,14 @@ def create_vector_policy(
     """Build a policy and compile its programs.
 
     Args:
-        config: The model's sizes. Several robots pad their prompts to the longest of its buckets, whatever
-            they ask; where shorter ones are enough, leave the longer buckets out.
-        weights: Parameters in openpi's layout, a function that loads them, or the seed of random ones. Mode
-            `parallel` loads them in a second process, too, so it takes a seed, or a function that can be
-            pickled.
+        config: The model's sizes. With several robots, all prompts are padded to the longest bucket; remove
+            long buckets that are not needed.
+        weights: Parameters in openpi's layout, a function that loads them, or a seed for random ones. Mode
+            `parallel` loads them in a second process as well, so it needs a seed or a picklable function.
         tokenizer: The vocabulary the weights were trained with.
-        tasks: The texts wanted beside actions. Mode `actions` leaves them alone.
+        tasks: The language tasks. Mode `actions` ignores them.
         engine: Mode and sizes of the engine.
-        transform: The robots' way in and out; LIBERO's, with its numbers as they are, if None.
+        transform: Conversion of observations and actions; LIBERO's without normalisation if None.
 
     Raises:
         UsageError: The parts do not fit together.
@@ -52,7 +51,7 @@ def create_vector_policy(
     if engine.mode is Mode.PARALLEL:
         required(loadable(weights))
     runner = Runner(config, load_weights(weights, config), sizes_for(engine, in_tokens))
-    parts = Parts(
+    parts = PolicyParts(
         runner=runner,
         tokenizer=tokenizer,
         tasks=tuple(tasks),
@@ -65,12 +64,12 @@ def create_vector_policy(
 
 
 def _with_one_bucket(config: Pi05Config) -> Pi05Config:
-    """Robots in one batch share the longest bucket, so that no prompt decides how far another is padded."""
+    """Keep only the longest bucket, so that the padding of a prompt does not depend on other robots."""
     return dataclasses.replace(config, prompt_buckets=(config.max_prompt,))
 
 
 def _warm_up(policy: VectorPolicy) -> None:
-    """Answer one query, so that the first one of a caller pays for no import and no allocation."""
+    """Run one query, so that the caller's first one needs no imports and allocations."""
     config, robots = policy.runner.config, policy.engine.robots
     black = np.zeros((2 * config.image_size, config.image_size, 3), np.uint8)
     state = np.zeros(policy.transform.norms.state.size)

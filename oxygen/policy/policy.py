@@ -9,14 +9,14 @@ from configs.errors import UsageError
 from oxygen.model.config import Pi05Config
 from oxygen.policy.factory import create_vector_policy
 from oxygen.policy.reply import Reply, Tail
-from oxygen.policy.vector_policy import Parts, VectorPolicy
+from oxygen.policy.vector_policy import PolicyParts, VectorPolicy
 from oxygen.robots.tokenizer import Tokenizer
 from oxygen.robots.transforms import Transform
 from oxygen.serving.engine_config import EngineConfig
 from oxygen.serving.language import LanguageTask
 from oxygen.serving.runner import Runner
 from oxygen.typing import Float64
-from oxygen.weights.source_of import WeightsSource
+from oxygen.weights.weights_source import WeightsSource
 
 __all__ = ["EngineConfig", "OxyGenPolicy", "Reply", "Tail", "create_policy"]
 
@@ -24,11 +24,11 @@ __all__ = ["EngineConfig", "OxyGenPolicy", "Reply", "Tail", "create_policy"]
 class OxyGenPolicy:
     """π0.5 for one robot: a `VectorPolicy` of one robot, without the sequences.
 
-    Actions are the same bits in every mode; texts may differ between modes where two tokens score almost
-    alike, see `VectorPolicy`.
+    Actions are equal to the bit in every mode; texts may differ where two tokens are almost equally likely,
+    see `VectorPolicy`.
 
-    A query is one `act`, which returns the actions as soon as they exist, then one `settle`, which returns
-    the rest. The caller may do something else in between: no stage time contains it.
+    A query is one `act`, which returns the actions as soon as they are ready, then one `settle`, which
+    returns the rest. The caller may do something else in between; stage times do not include it.
     """
 
     def __init__(self, policy: VectorPolicy) -> None:
@@ -42,18 +42,18 @@ class OxyGenPolicy:
         return self._policy.engine
 
     @property
-    def parts(self) -> Parts:
-        """What it is made of."""
+    def parts(self) -> PolicyParts:
+        """The components of the policy."""
         return self._policy.parts
 
     @property
     def runner(self) -> Runner:
-        """Its compiled programs, which hold no state of an episode."""
+        """Its compiled programs, without episode state."""
         return self._policy.runner
 
     @property
     def transform(self) -> Transform:
-        """The robot's way in and out; its embodiment says what the numbers mean."""
+        """Conversion of the robot's observations and actions."""
         return self._policy.transform
 
     @property
@@ -61,37 +61,36 @@ class OxyGenPolicy:
         """Compilations since the policy's programs were ready, in all its processes; should stay 0."""
         return self._policy.compiles_after_warm_up
 
-    def served(self, engine: EngineConfig) -> "OxyGenPolicy":
-        """The same policy served otherwise, on the same weights and the very same compiled programs.
+    def with_engine(self, engine: EngineConfig) -> "OxyGenPolicy":
+        """The same policy with another engine configuration, sharing weights and compiled programs.
 
         Raises:
-            UsageError: `engine` wants more than the programs were compiled for.
+            UsageError: `engine` exceeds the compiled programs.
         """
-        return OxyGenPolicy(self._policy.served(engine))
+        return OxyGenPolicy(self._policy.with_engine(engine))
 
     def reset(self, episode_seed: int) -> None:
-        """Begin an episode; see `VectorPolicy.reset`."""
+        """Start an episode; see `VectorPolicy.reset`."""
         self._policy.reset(0, episode_seed)
 
     def act(self, observation: Mapping[str, Any]) -> Float64[np.ndarray, "horizon action"]:
-        """Answer a query with its actions, in the robot's units, as soon as they exist.
+        """Return the actions of a query, in the robot's units, as soon as they are ready.
 
         Args:
             observation: `images` (camera to uint8 [height, width, 3]), `state` (finite numbers), `prompt`.
 
         Raises:
-            UsageError: The observation lacks something, or holds what the policy cannot take; or the query
-                before has not been settled.
+            UsageError: The observation is incomplete or invalid, or the previous query has not been settled.
         """
         (actions,) = self._policy.act([observation])
         assert actions is not None
         return actions
 
     def settle(self) -> Reply:
-        """Wait for the language of the query that `act` has answered; returns the rest of the answer.
+        """Wait for the texts of the current query and return its reply.
 
         Raises:
-            UsageError: There is no such query, or its reply has been given.
+            UsageError: No query is in progress.
         """
         (reply,) = self._policy.settle()
         if reply is None:
@@ -99,7 +98,7 @@ class OxyGenPolicy:
         return reply
 
     def finish(self) -> Tail:
-        """End the episode: settle its query, cancel its active requests, and return both."""
+        """End the episode: settle its query and cancel its active requests."""
         return self._policy.finish(0)
 
     def close(self) -> None:

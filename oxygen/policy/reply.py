@@ -1,6 +1,6 @@
-"""What a policy tells beside its actions: the reply to a query, its texts, and the tail of an episode.
+"""What a policy returns beside actions: the reply to a query, its texts, and the tail of an episode.
 
-Needs NumPy alone, so that policies without a model, and readers of records, can use it.
+Needs no JAX, so that policies without a model, and readers of records, can use it.
 """
 
 import dataclasses
@@ -15,8 +15,8 @@ class TextRequest:
 
     Attributes:
         task: Name of its language task.
-        request_id: Counts the requests of an episode.
-        query: The query it was requested in, whose observation it describes.
+        request_id: Its index among the requests of the episode.
+        query: The query in which it was requested, whose observation it describes.
     """
 
     task: str
@@ -26,10 +26,10 @@ class TextRequest:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextTimes:
-    """Moments of a text, in seconds of `time.perf_counter`.
+    """Times of a text, in seconds of `time.perf_counter`.
 
     Attributes:
-        requested_s: When the query it was requested in came in.
+        requested_s: When its query arrived.
         first_token_s: When its first token was known.
         finished_s: When its last token was known.
     """
@@ -45,19 +45,17 @@ class TextFinished:
 
     Attributes:
         task: Name of its language task.
-        request_id: Counts the requests of an episode.
+        request_id: Its index among the requests of the episode.
         requested_query: The query whose observation it describes.
         finished_query: The robot's query in which its last token was decoded.
-        text: What was written.
-        tokens: Tokens decoded for it, the stop token included.
-        reason: `stop` (the model ended it), `length` (the task's limit did), or `oracle` (no model wrote it:
-            it states the world's own account).
-        latency_ms: End-to-end latency in time that the policy was busy; what its caller did in between is not
-            counted.
-        after_ms: The same from `finished_query` alone; None if the policy does not report it.
+        text: The text.
+        tokens: Tokens decoded for it, including the stop token.
+        reason: `stop` (stop token), `length` (token limit), or `oracle` (ground truth instead of a model).
+        latency_ms: End-to-end latency in time that the policy was busy, without the caller's own time.
+        after_ms: The part of it since `finished_query`; None if the policy does not report it.
         job: Index of its decode job in that query's `Reply.work`.
-        job_steps: Decode steps of that job after which its last token was known.
-        times: When it was requested, begun and finished; None where nothing was measured.
+        job_steps: Decode steps of that job until its last token.
+        times: When it was requested, started and finished; None if not measured.
     """
 
     task: str
@@ -76,22 +74,22 @@ class TextFinished:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Reply:
-    """The rest of a query whose actions have been given.
+    """The reply to a query after its actions.
 
     Attributes:
-        timings_ms: Time by stage, milliseconds. None contains what the caller did between `act` and `settle`.
-            `preprocess`: images resized and prompts tokenised. `prefill`: until the prefix was ready.
-            `denoise`: from there until the actions were on the host; `guided_denoise` instead where they were
-            guided towards actions under way. `action`: from the request until the actions were there in the
-            robot's units, all of these included. `decode`: time after that for which the engine was busy with
-            this query's language, until the device was done. `frame`: `action` and `decode`.
+        timings_ms: Time by stage, milliseconds, without the caller's own time between `act` and `settle`.
+            `preprocess`: resizing images and tokenising prompts. `prefill`: until the prefix is ready.
+            `denoise`: from there until the actions are on the host; `guided_denoise` instead if they were
+            guided. `action`: from the query's arrival until the actions are ready in the robot's units,
+            including all of these. `decode`: decoding after the actions, until the device is done.
+            `frame`: `action` plus `decode`.
         requested: Texts requested in this query.
-        finished: Texts finished since the reply before.
-        dropped: Requests dropped since the reply before for want of a slot.
-        tokens: Tokens decoded since the reply before, stop tokens included.
-        tokens_per_frame: Decode steps that the query was given, in mode `unified`; else 0.
-        work: What the decode jobs of the query computed, in order, besides one prefill and one denoising;
-            None if the policy does not report it.
+        finished: Texts finished since the previous reply.
+        dropped: Requests dropped since the previous reply because no slot was free.
+        tokens: Tokens decoded since the previous reply, including stop tokens.
+        tokens_per_frame: Decode steps of the query in mode `unified`; else 0.
+        work: Work of the query's decode jobs, in order, besides one prefill and one denoising; None if the
+            policy does not report it.
     """
 
     timings_ms: Mapping[str, float]
@@ -108,11 +106,11 @@ class Tail:
     """What was outstanding when an episode ended.
 
     Attributes:
-        cancelled: How many requests were cancelled.
-        requests: Which.
-        reply: The reply to the last query, if that was not settled.
-        finished: Texts finished after the last reply, while the robot sat out and others went on.
-        dropped: Requests dropped in that time for want of a slot.
+        cancelled: Number of cancelled requests.
+        requests: The cancelled requests.
+        reply: The reply to the last query, if it was not settled.
+        finished: Texts finished after the last reply, in other robots' queries.
+        dropped: Requests dropped in that time.
         tokens: Tokens decoded in that time.
         compiles_after_warm_up: Compilations since the policy was ready; None if it compiles nothing.
     """

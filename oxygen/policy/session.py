@@ -1,4 +1,4 @@
-"""One robot's episode as the policy keeps it: its queries, and what its next reply will tell."""
+"""The policy's state of one robot's episode: its queries, and the contents of its next reply."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -9,27 +9,27 @@ from configs.errors import UsageError
 from oxygen.model.guidance import Guidance
 from oxygen.policy.reply import Reply, Tail, TextFinished, TextRequest, TextTimes
 from oxygen.robots.tokenizer import Tokenizer
-from oxygen.serving.engine import StepTexts
-from oxygen.serving.own_work import own_jobs, own_work
+from oxygen.serving.engine import CompletedStep
 from oxygen.serving.requests import Request, RequestState
-from oxygen.serving.runner import Sizes
+from oxygen.serving.robot_work import jobs_of_robot, work_of_robot
+from oxygen.serving.runner import ProgramSizes
 from oxygen.typing import Float32
 
 
 class Session:
-    """The state of one robot, from the start of its episode."""
+    """The state of one robot's episode."""
 
     def __init__(
-        self, robot: int, tasks: Sequence[str], tokenizer: Tokenizer, *, alone: Sizes | None = None
+        self, robot: int, tasks: Sequence[str], tokenizer: Tokenizer, *, alone: ProgramSizes | None = None
     ) -> None:
-        """Begin an episode.
+        """Start an episode.
 
         Args:
-            robot: Its number.
+            robot: The robot's number.
             tasks: Names of the language tasks.
             tokenizer: The vocabulary.
-            alone: The shapes that would serve it by itself: its replies report the work that it would then
-                have caused. If None, they report that of all robots.
+            alone: Program shapes for serving the robot alone; its replies then report its own work. If None,
+                they report the work of all robots.
         """
         self._alone = alone
         self._robot = robot
@@ -45,33 +45,33 @@ class Session:
 
     @property
     def is_open(self) -> bool:
-        """Whether a query has its actions and its reply has not been taken."""
+        """Whether a query is waiting for its reply."""
         return self._timings_ms is not None or self._reply is not None
 
     def guidance(self, prefix: ActionPrefix) -> Guidance:
-        """What its next chunk is to agree with. The last one is kept as the model drew it, normalised.
+        """Guidance of the next chunk towards the last one, which is kept normalised.
 
         Raises:
-            UsageError: There is no such action in its last chunk.
+            UsageError: The last chunk has no such action.
         """
         horizon = 0 if self._chunk is None else len(self._chunk)
         if self._chunk is None or prefix.first >= horizon:
             raise UsageError(
                 f"action prefix {prefix}: the last chunk of the episode has {horizon} actions; leave it out "
-                "where none is under way"
+                "if no chunk is being executed"
             )
         return Guidance.towards(self._chunk, first=prefix.first, delay=prefix.delay, horizon=horizon)
 
     def begin_query(
         self, chunk: Float32[np.ndarray, "horizon action"], timings_ms: Mapping[str, float]
     ) -> None:
-        """Note that a query has its actions, as the model drew them, and what their stages took."""
+        """Record a query's normalised actions and stage times."""
         self._chunk = chunk
         self._timings_ms = timings_ms
         self.queries += 1
 
-    def add(self, texts: StepTexts) -> None:
-        """Take in the language of an engine step; if it served a query of this robot, that gets its reply."""
+    def add(self, texts: CompletedStep) -> None:
+        """Add the texts of an engine step; if it served a query of this robot, prepare the reply."""
         for request, tokens in texts.new_tokens.items():
             if request.robot == self._robot:
                 self._tokens += tokens
@@ -83,12 +83,12 @@ class Session:
             self._timings_ms = None
 
     def take_reply(self) -> Reply | None:
-        """The reply to the last query; once."""
+        """Return the reply to the last query and forget it."""
         reply, self._reply = self._reply, None
         return reply
 
     def tail(self, cancelled: Sequence[Request], compiles: int) -> Tail:
-        """What is left at the end of the episode."""
+        """What is outstanding at the end of the episode."""
         finished, dropped, tokens = self._collected()
         return Tail(
             cancelled=len(cancelled),
@@ -100,7 +100,7 @@ class Session:
             compiles_after_warm_up=compiles,
         )
 
-    def _answered(self, timings_ms: Mapping[str, float], texts: StepTexts) -> Reply:
+    def _answered(self, timings_ms: Mapping[str, float], texts: CompletedStep) -> Reply:
         finished, dropped, tokens = self._collected()
         decode_ms = 1e3 * texts.decode_s
         return Reply(
@@ -110,7 +110,7 @@ class Session:
             dropped=dropped,
             tokens=tokens,
             tokens_per_frame=texts.step.decode_steps,
-            work=texts.work if self._alone is None else own_work(texts, self._robot, self._alone),
+            work=texts.work if self._alone is None else work_of_robot(texts, self._robot, self._alone),
         )
 
     def _collected(self) -> tuple[tuple[TextFinished, ...], tuple[TextRequest, ...], int]:
@@ -119,9 +119,11 @@ class Session:
         self._finished, self._dropped, self._tokens = [], [], 0
         return collected
 
-    def _text(self, request: Request, texts: StepTexts) -> TextFinished:
+    def _text(self, request: Request, texts: CompletedStep) -> TextFinished:
         jobs = texts.step.plan.jobs
-        job = request.job if self._alone is None else own_jobs(jobs, self._robot).index(jobs[request.job])
+        job = (
+            request.job if self._alone is None else jobs_of_robot(jobs, self._robot).index(jobs[request.job])
+        )
         tokens = request.tokens[:-1] if request.stopped else request.tokens
         return TextFinished(
             task=self._tasks[request.task],

@@ -1,4 +1,4 @@
-"""The policy for any number of robots: observations in, actions and finished texts out, in one batch."""
+"""The policy for any number of robots in one batch: observations in, actions and finished texts out."""
 
 import dataclasses
 import time
@@ -18,27 +18,27 @@ from oxygen.robots.transforms import Transform
 from oxygen.serving.engine import Engine, EngineStep
 from oxygen.serving.engine_config import EngineConfig, check_serves, sizes_for
 from oxygen.serving.language import LanguageTask, tokenized
-from oxygen.serving.runner import Runner, Sizes
+from oxygen.serving.runner import ProgramSizes, Runner
 from oxygen.serving.scheduler import Mode, Scheduler
 from oxygen.serving.second_process import RemoteTextDecoder
 from oxygen.serving.text_decoder import LocalTextDecoder, TextDecoder
 from oxygen.typing import Float64
-from oxygen.weights.source_of import Loadable, required
+from oxygen.weights.weights_source import Loadable, required
 
 Observations = Sequence[Mapping[str, Any] | None]
-"""One for each robot; None for a robot that sits out."""
+"""One for each robot; None for a robot without a query."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Parts:
-    """What a policy is made of, however it is served.
+class PolicyParts:
+    """The components of a policy, independent of the engine configuration.
 
     Attributes:
         runner: Its compiled programs.
         tokenizer: The vocabulary the weights were trained with.
-        tasks: The texts wanted beside actions.
-        transform: The robot's way in and out.
-        weights: How another process loads the weights; None if it cannot.
+        tasks: The language tasks.
+        transform: Conversion of observations and actions.
+        weights: Loads the weights in another process; None if not possible.
     """
 
     runner: Runner
@@ -49,24 +49,24 @@ class Parts:
 
 
 class VectorPolicy:
-    """π0.5 for several robots, narrating and remembering beside their actions.
+    """π0.5 for several robots, with texts beside their actions.
 
-    All act in one batch, and their texts share one pool and one batch. Actions are the same bits however the
-    policy is served, and what a robot does and says is the same in any company, slot and engine step. For
-    several robots that takes programs of one prompt bucket, as `create_vector_policy` compiles them: with
-    more, the longest prompt of all would decide how far each is padded, and so the last bits. The scores of a
-    text depend in theirs on the size of the batch it is decoded in (`EngineConfig.rows` in mode `unified`,
-    fewer in the others): so texts of two modes may differ where two tokens score almost alike.
+    Robots share one batch for actions, and one KV pool and decode batch for texts. Actions are equal to the
+    bit in every mode, and a robot's actions and texts do not depend on the other robots, its slot or the
+    engine step. With several robots this needs a single prompt bucket, as `create_vector_policy` compiles:
+    otherwise the longest prompt would change the padding, and the last bits, of all. The last bits of a
+    text's logits depend on the decode batch size (`EngineConfig.rows` in mode `unified`, smaller in others),
+    so texts of two modes may differ where two tokens are almost equally likely.
 
-    A query is one `act`, which returns the actions as soon as they exist, then one `settle`, which returns
-    the rest. In modes `unified` and `parallel` language is decoded while the caller does something else in
-    between; in `isolated` and `shared` it is decoded in `settle`.
+    A query is one `act`, which returns the actions as soon as they are ready, then one `settle`, which
+    returns the rest. In modes `unified` and `parallel`, texts are decoded while the caller does something
+    else in between; in `isolated` and `shared`, in `settle`.
 
-    Independent robots (`EngineConfig.independent`) are at different moments of different episodes: which of
-    them have a query in one step changes nothing of what each is told.
+    Independent robots (`EngineConfig.independent`) run different episodes at their own pace: which of them
+    have a query in one step does not affect their replies.
     """
 
-    def __init__(self, parts: Parts, engine: EngineConfig) -> None:
+    def __init__(self, parts: PolicyParts, engine: EngineConfig) -> None:
         check_serves(engine, parts.runner.sizes)
         self._parts = parts
         self._engine_config = engine
@@ -74,7 +74,7 @@ class VectorPolicy:
         self._engine = Engine(parts.runner, _scheduler(parts, engine), decoder, engine.budget)
         self._alone = _sizes_alone(parts, engine)
         self._sessions = [self._new_session(robot) for robot in range(engine.robots)]
-        self._given_s = 0.0
+        self._delivered_s = 0.0
 
     @property
     def engine(self) -> EngineConfig:
@@ -82,18 +82,18 @@ class VectorPolicy:
         return self._engine_config
 
     @property
-    def parts(self) -> Parts:
-        """What it is made of."""
+    def parts(self) -> PolicyParts:
+        """The components of the policy."""
         return self._parts
 
     @property
     def runner(self) -> Runner:
-        """Its compiled programs, which hold no state of an episode."""
+        """Its compiled programs, without episode state."""
         return self._parts.runner
 
     @property
     def transform(self) -> Transform:
-        """The robots' way in and out; its embodiment says what the numbers mean."""
+        """Conversion of the robots' observations and actions."""
         return self._parts.transform
 
     @property
@@ -101,18 +101,18 @@ class VectorPolicy:
         """Compilations since the policy's programs were ready, in all its processes; should stay 0."""
         return self.runner.compiles_after_warm_up + self._engine.compiles_in_second_process
 
-    def served(self, engine: EngineConfig) -> "VectorPolicy":
-        """The same policy served otherwise, on the same weights and the very same compiled programs.
+    def with_engine(self, engine: EngineConfig) -> "VectorPolicy":
+        """The same policy with another engine configuration, sharing weights and compiled programs.
 
         Raises:
-            UsageError: `engine` wants more than the programs were compiled for.
+            UsageError: `engine` exceeds the compiled programs.
         """
         return VectorPolicy(self._parts, engine)
 
     def with_tasks(self, tasks: Sequence[LanguageTask], engine: EngineConfig) -> "VectorPolicy":
-        """The same policy with other texts wanted, on the same weights and the very same prefill and denoise.
+        """The same policy with other language tasks, sharing weights, prefill and denoise programs.
 
-        What decodes is compiled for what `engine` takes, unless the programs are already.
+        Fork and decode programs are compiled again if their shapes change.
 
         Raises:
             UsageError: `engine` has another number of robots.
@@ -126,7 +126,7 @@ class VectorPolicy:
         return VectorPolicy(dataclasses.replace(self._parts, runner=runner, tasks=tuple(tasks)), engine)
 
     def reset(self, robot: int, episode_seed: int) -> None:
-        """Begin an episode of a robot: its requests are gone, its queries and request ids count from 0.
+        """Start an episode of a robot: cancel its requests, count its queries and request ids from 0.
 
         The noise of its actions is a function of the lowest 64 bits of the seed and the query's number.
         """
@@ -135,21 +135,20 @@ class VectorPolicy:
         self._sessions[robot] = self._new_session(robot)
 
     def act(self, observations: Observations) -> tuple[Float64[np.ndarray, "horizon action"] | None, ...]:
-        """Answer a query of each robot with its actions, in the robot's units, as soon as they exist.
+        """Return the actions of a query of each robot, in the robot's units, as soon as they are ready.
 
         Args:
-            observations: Of each robot `images` (camera to uint8 [height, width, 3]), `state` (finite
-                numbers) and `prompt`; None for one that sits out. One that goes on with its last chunk may
-                say so with `action_prefix` (a `configs.action_prefix.ActionPrefix`): its new chunk is then
-                guided towards that.
+            observations: For each robot `images` (camera to uint8 [height, width, 3]), `state` (finite
+                numbers) and `prompt`; None for a robot without a query. With `action_prefix` (a
+                `configs.action_prefix.ActionPrefix`), the new chunk is guided towards the last one, which
+                is still being executed.
 
         Raises:
-            UsageError: An observation lacks something, or holds what the policy cannot take; or the query
-                before has not been settled.
+            UsageError: An observation is incomplete or invalid, or the previous query has not been settled.
         """
         if any(session.is_open for session in self._sessions):
-            raise UsageError("the query before is not settled; call settle() after every act()")
-        came_s = time.perf_counter()
+            raise UsageError("the previous query is not settled; call settle() after every act()")
+        arrived_s = time.perf_counter()
         inputs, guidance = self._inputs(observations), self._guidance(observations)
         queries = {
             robot: session.queries
@@ -157,25 +156,25 @@ class VectorPolicy:
             if observations[robot] is not None
         }
         ready_s = time.perf_counter()
-        step = self._engine.act(inputs, queries, came_s=came_s, guidance=guidance)
+        step = self._engine.act(inputs, queries, arrived_s=arrived_s, guidance=guidance)
         chunks = tuple(
             self.transform.outputs(chunk) if robot in queries else None
             for robot, chunk in enumerate(step.actions)
         )
-        self._given_s = time.perf_counter()
+        self._delivered_s = time.perf_counter()
         for robot in queries:
             guided = guidance is not None and bool(guidance.guides[robot])
-            timings_ms = _timings_ms(step, ready_s, self._given_s, guided=guided)
+            timings_ms = _timings_ms(step, ready_s, self._delivered_s, guided=guided)
             self._sessions[robot].begin_query(step.actions[robot], timings_ms)
         return chunks
 
     def settle(self) -> tuple[Reply | None, ...]:
-        """Wait for the language of the queries that `act` has answered; None for a robot without a query."""
+        """Wait for the texts of the current queries; None for a robot without a query."""
         self._settle()
         return tuple(session.take_reply() for session in self._sessions)
 
     def finish(self, robot: int) -> Tail:
-        """End a robot's episode: settle its query, cancel its active requests, and return both."""
+        """End a robot's episode: settle its query and cancel its active requests."""
         self._settle()
         return self._sessions[robot].tail(self._engine.cancel(robot), self.compiles_after_warm_up)
 
@@ -184,13 +183,13 @@ class VectorPolicy:
         self._engine.close()
 
     def _settle(self) -> None:
-        texts = self._engine.settle(given_s=self._given_s)
+        texts = self._engine.settle(delivered_s=self._delivered_s)
         if texts is not None:
             for session in self._sessions:
                 session.add(texts)
 
     def _guidance(self, observations: Observations) -> Guidance | None:
-        """What the robots have under way; None if none of them says so."""
+        """Guidance from the observations' `action_prefix`; None if there is none."""
         prefixes: list[ActionPrefix | None] = [
             None if one is None else one.get("action_prefix") for one in observations
         ]
@@ -214,7 +213,7 @@ class VectorPolicy:
         if len(observations) != len(self._sessions) or not any(one is not None for one in observations):
             raise UsageError(
                 f"{len(observations)} observations for {len(self._sessions)} robots: give one for each, None "
-                "for a robot that sits out, and not for all"
+                "for a robot without a query, and at least one"
             )
         config, tokenizer = self.runner.config, self._parts.tokenizer
         return batched(
@@ -223,17 +222,17 @@ class VectorPolicy:
         )
 
 
-def _timings_ms(step: EngineStep, ready_s: float, given_s: float, *, guided: bool) -> dict[str, float]:
+def _timings_ms(step: EngineStep, ready_s: float, delivered_s: float, *, guided: bool) -> dict[str, float]:
     seconds = {
-        "preprocess": ready_s - step.came_s,
-        "prefill": step.prefilled_s - step.begun_s,
-        "guided_denoise" if guided else "denoise": step.acted_s - step.prefilled_s,
-        "action": given_s - step.came_s,
+        "preprocess": ready_s - step.arrived_s,
+        "prefill": step.prefilled_s - step.started_s,
+        "guided_denoise" if guided else "denoise": step.actions_ready_s - step.prefilled_s,
+        "action": delivered_s - step.arrived_s,
     }
     return {stage: 1e3 * duration for stage, duration in seconds.items()}
 
 
-def _scheduler(parts: Parts, engine: EngineConfig) -> Scheduler:
+def _scheduler(parts: PolicyParts, engine: EngineConfig) -> Scheduler:
     return Scheduler(
         mode=engine.mode,
         tasks=[tokenized(task, parts.tokenizer) for task in parts.tasks],
@@ -244,17 +243,17 @@ def _scheduler(parts: Parts, engine: EngineConfig) -> Scheduler:
     )
 
 
-def _sizes_alone(parts: Parts, engine: EngineConfig) -> Sizes | None:
-    """The shapes that would serve one of several independent robots by itself; None if there is but one."""
+def _sizes_alone(parts: PolicyParts, engine: EngineConfig) -> ProgramSizes | None:
+    """Program shapes for serving one of several independent robots alone; None for other policies."""
     if not engine.independent or engine.robots == 1:
         return None
     return sizes_for(engine.alone, [tokenized(task, parts.tokenizer) for task in parts.tasks])
 
 
-def _text_decoder(parts: Parts, engine: EngineConfig) -> TextDecoder | None:
+def _text_decoder(parts: PolicyParts, engine: EngineConfig) -> TextDecoder | None:
     if engine.mode is Mode.ACTIONS or not parts.tasks:
         return None
     if engine.mode is not Mode.PARALLEL:
         return LocalTextDecoder(parts.runner)
-    sizes = dataclasses.replace(parts.runner.sizes, guided=False)  # it draws no actions
+    sizes = dataclasses.replace(parts.runner.sizes, guided=False)  # it computes no actions
     return RemoteTextDecoder(parts.runner.config, required(parts.weights), sizes)

@@ -1,4 +1,4 @@
-"""Camera images as the vision tower takes them: 8-bit RGB, resized into a square."""
+"""Preprocesses camera images: 8-bit RGB, resized to a square."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,7 +14,7 @@ _ONE_LEVEL = 1 / 255
 def resize_with_pad(
     image: UInt8[np.ndarray, "height width 3"], side: int
 ) -> UInt8[np.ndarray, "side side 3"]:
-    """Fit an image into a black square, its aspect kept, by Pillow's bilinear filter (as openpi-client)."""
+    """Resize with black padding, keeping the aspect ratio, by Pillow's bilinear filter (as openpi-client)."""
     from PIL import Image
 
     height, width = image.shape[:2]
@@ -30,7 +30,7 @@ def resize_with_pad(
 
 
 def stretched(image: UInt8[np.ndarray, "height width 3"], side: int) -> UInt8[np.ndarray, "side side 3"]:
-    """Fill a square with an image, whatever its aspect, by Pillow's bilinear filter."""
+    """Resize to a square without keeping the aspect ratio, by Pillow's bilinear filter."""
     from PIL import Image
 
     return np.asarray(Image.fromarray(image).resize((side, side), resample=Image.Resampling.BILINEAR))
@@ -39,18 +39,18 @@ def stretched(image: UInt8[np.ndarray, "height width 3"], side: int) -> UInt8[np
 def squared(
     image: UInt8[np.ndarray, "height width 3"], side: int, resize: str
 ) -> UInt8[np.ndarray, "side side 3"]:
-    """An image as a square, in the way that a model's `resize` names."""
+    """Resize to a square as `Pi05Config.resize` says."""
     return stretched(image, side) if resize == "stretch" else resize_with_pad(image, side)
 
 
 def rgb(image: Any, name: str) -> UInt8[np.ndarray, "height width 3"]:
-    """The 8-bit RGB image that was given, whether in bytes or in floats from 0 to 1.
+    """Convert an image of uint8, or of floats from 0 to 1, to 8-bit RGB.
 
-    Floats are scaled by 255 and rounded down, as openpi does; what lies outside by less than a grey level
-    (the overshoot of a filter) counts as 0 or 1.
+    Floats are scaled by 255 and rounded down, as openpi does; an excess of less than one grey level, such as
+    a filter's overshoot, is clipped.
 
     Raises:
-        UsageError: It is no array, not [height, width, 3], of another type, or floats of another range.
+        UsageError: It is not an array of shape [height, width, 3] with such a type and range.
     """
     if not isinstance(image, np.ndarray):
         raise UsageError(f"image {name!r} is a {type(image).__name__}; give a NumPy array")
@@ -71,10 +71,10 @@ def rgb(image: Any, name: str) -> UInt8[np.ndarray, "height width 3"]:
 def camera_images(
     images: Mapping[str, Any], cameras: Sequence[str], side: int, *, resize: str = "pad"
 ) -> UInt8[np.ndarray, "camera side side 3"]:
-    """The cameras that the policy looks through, resized, in its order.
+    """The images of the policy's cameras, resized, in its order.
 
     Raises:
-        UsageError: One is missing, or is no RGB image.
+        UsageError: One is missing or not RGB.
     """
     for name in cameras:
         if name not in images:
@@ -85,7 +85,7 @@ def camera_images(
 
 
 def _guess(shape: tuple[int, ...]) -> str:
-    """What an image of a wrong shape may be."""
+    """A hint on what an image of a wrong shape may be."""
     if len(shape) == 2 or (len(shape) == 3 and shape[2] == 1):
         return " (grayscale?)"
     if len(shape) == 3 and shape[2] == 4:

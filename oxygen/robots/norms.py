@@ -1,4 +1,4 @@
-"""How a robot's numbers are brought into the model's range and back, and openpi's `norm_stats.json`."""
+"""Normalisation of states and actions, and openpi's `norm_stats.json`."""
 
 import dataclasses
 import json
@@ -13,8 +13,8 @@ from configs.errors import UsageError, unknown
 from oxygen.typing import Float, Float64
 
 FILE_NAME = "norm_stats.json"
-_LEAST = 1e-6
-"""What openpi adds to every range, so that a channel that never moved does not divide by zero."""
+_EPSILON = 1e-6
+"""Added to every range, as in openpi, against division by zero."""
 
 
 @runtime_checkable
@@ -34,7 +34,7 @@ class Norm(Protocol):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class QuantileNorm:
-    """Maps the range between two quantiles to [-1, 1], channel by channel: what π0.5 was trained with.
+    """Maps the range between two quantiles to [-1, 1], channel by channel; used by π0.5.
 
     Attributes:
         q01: 1 % quantile of every channel, in the robot's units.
@@ -60,7 +60,7 @@ class QuantileNorm:
         return len(self.q01)
 
     def normalise(self, x: Float[np.ndarray, "*batch channel"]) -> Float64[np.ndarray, "*batch channel"]:
-        """From the robot's units to the model's; infinite where that is too large for a float."""
+        """From the robot's units to the model's; infinite on overflow."""
         low, width = self._range()
         with np.errstate(over="ignore"):
             return (np.asarray(x, np.float64) - low) / width * 2.0 - 1.0
@@ -72,12 +72,12 @@ class QuantileNorm:
 
     def _range(self) -> tuple[np.ndarray, np.ndarray]:
         low = np.array(self.q01)
-        return low, np.array(self.q99) - low + _LEAST
+        return low, np.array(self.q99) - low + _EPSILON
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ZScoreNorm:
-    """Maps every channel to mean 0 and standard deviation 1: what π0 was trained with.
+    """Maps every channel to mean 0 and standard deviation 1; used by π0.
 
     Attributes:
         mean: Mean of every channel, in the robot's units.
@@ -100,25 +100,25 @@ class ZScoreNorm:
         return len(self.mean)
 
     def normalise(self, x: Float[np.ndarray, "*batch channel"]) -> Float64[np.ndarray, "*batch channel"]:
-        """From the robot's units to the model's; infinite where that is too large for a float."""
+        """From the robot's units to the model's; infinite on overflow."""
         with np.errstate(over="ignore"):
-            return (np.asarray(x, np.float64) - np.array(self.mean)) / (np.array(self.std) + _LEAST)
+            return (np.asarray(x, np.float64) - np.array(self.mean)) / (np.array(self.std) + _EPSILON)
 
     def restore(self, x: Float[np.ndarray, "*batch channel"]) -> Float64[np.ndarray, "*batch channel"]:
         """From the model's units to the robot's."""
-        return np.asarray(x, np.float64) * (np.array(self.std) + _LEAST) + np.array(self.mean)
+        return np.asarray(x, np.float64) * (np.array(self.std) + _EPSILON) + np.array(self.mean)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RobotNorms:
-    """What a robot's numbers look like: how to normalise its state and its actions."""
+    """Normalisation of a robot's states and actions."""
 
     state: Norm
     actions: Norm
 
 
 def unit_norms(state: int, actions: int) -> RobotNorms:
-    """Numbers left as they are (to 1e-6), for policies that were trained on no robot."""
+    """The identity (to 1e-6), for untrained policies."""
     return RobotNorms(
         state=QuantileNorm(q01=(-1.0,) * state, q99=(1.0,) * state),
         actions=QuantileNorm(q01=(-1.0,) * actions, q99=(1.0,) * actions),
@@ -126,12 +126,12 @@ def unit_norms(state: int, actions: int) -> RobotNorms:
 
 
 def checkpoint_norms(checkpoint: Path, asset_id: str) -> Path:
-    """Where a checkpoint folder keeps a robot's statistics.
+    """Find a robot's statistics in a checkpoint folder.
 
     Args:
-        checkpoint: As openpi publishes it, with `assets` beside `params`; or its `params`; or a file in place
-            of them; or a folder with the statistics themselves.
-        asset_id: Which robot's, e.g. `physical-intelligence/libero`.
+        checkpoint: openpi's folder, with `assets` beside `params`; or its `params`; or a file in their place;
+            or a folder with the statistics.
+        asset_id: The robot, e.g. `physical-intelligence/libero`.
 
     Raises:
         UsageError: It has none for this robot; names those it has.
@@ -153,18 +153,18 @@ def checkpoint_norms(checkpoint: Path, asset_id: str) -> Path:
 def read_norms(
     path: Path, *, state: int, actions: int, kind: type[QuantileNorm] | type[ZScoreNorm] = QuantileNorm
 ) -> RobotNorms:
-    """The statistics in openpi's JSON: `norm_stats`, of `state` and `actions`, each `mean std q01 q99`.
+    """Read openpi's JSON: `norm_stats` of `state` and `actions`, each with `mean`, `std`, `q01` and `q99`.
 
-    Statistics that were padded to the model's width are cut to the robot's channels, as openpi does.
+    Statistics padded to the model's width are cut to the robot's channels, as in openpi.
 
     Args:
         path: The file.
-        state: Numbers in the robot's state.
-        actions: Numbers in its actions.
-        kind: Which of the statistics the policy was trained with.
+        state: State channels.
+        actions: Action channels.
+        kind: The kind of normalisation the policy was trained with.
 
     Raises:
-        UsageError: The file is absent or no JSON, lacks something, or holds what is no statistics.
+        UsageError: The file is missing, damaged or incomplete.
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""Text to tokens and back: what the policy needs of a tokenizer, and SentencePiece behind it."""
+"""The tokenizer interface, and SentencePiece."""
 
 import importlib.resources
 from collections.abc import Sequence
@@ -11,11 +11,11 @@ from oxygen.model.config import Pi05Config
 
 @runtime_checkable
 class Tokenizer(Protocol):
-    """What the policy needs to know of a vocabulary."""
+    """A tokenizer."""
 
     @property
     def vocab_size(self) -> int:
-        """Tokens there are; no more than the model's embedding has rows."""
+        """Number of tokens; at most the rows of the model's embedding."""
 
     @property
     def bos(self) -> int:
@@ -36,7 +36,7 @@ class Tokenizer(Protocol):
 
 
 class SentencePieceTokenizer:
-    """A SentencePiece model. The library is imported when one is made, not before."""
+    """A SentencePiece model. The library is imported on first use."""
 
     def __init__(self, serialized: bytes) -> None:
         try:
@@ -76,7 +76,7 @@ class SentencePieceTokenizer:
         """The token of a byte, 0 to 255.
 
         Raises:
-            UsageError: The vocabulary spells nothing by bytes.
+            UsageError: The vocabulary has no byte fallback.
         """
         token = int(self._model.piece_to_id(f"<0x{value:02X}>"))
         if not self._model.is_byte(token):
@@ -88,12 +88,12 @@ class SentencePieceTokenizer:
         return [int(token) for token in self._model.encode(text)]
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """The text of some tokens; those that the model does not have are left out."""
+        """The text of some tokens; unknown ones are skipped."""
         return str(self._model.decode([int(token) for token in tokens if token < self.vocab_size]))
 
 
 def check_fits(tokenizer: Tokenizer, config: Pi05Config) -> None:
-    """Refuse a vocabulary with tokens beyond a model's embeddings, which would be read as the last one.
+    """Refuse a vocabulary larger than the model's embedding, whose excess tokens would be clipped.
 
     Raises:
         UsageError: Names both numbers.
@@ -106,17 +106,17 @@ def check_fits(tokenizer: Tokenizer, config: Pi05Config) -> None:
 
 
 PALIGEMMA = "gs://big_vision/paligemma_tokenizer.model"
-"""Where PaliGemma's vocabulary is published, which every π0.5 reads: 257 152 pieces."""
+"""PaliGemma's published vocabulary of 257 152 pieces, used by every π0.5."""
 
 
 def load(source: str | Path) -> SentencePieceTokenizer:
-    """The tokenizer in a SentencePiece model.
+    """Load a SentencePiece model.
 
     Args:
-        source: Path of a `.model` file, or its URL, which the cache of checkpoints keeps.
+        source: Path or URL of a `.model` file; downloads are cached with the checkpoints.
 
     Raises:
-        UsageError: It is not there, not to be had, or no such model.
+        UsageError: It is missing, cannot be downloaded, or is not a SentencePiece model.
     """
     from oxygen.weights import fetch
 
@@ -132,5 +132,5 @@ def load(source: str | Path) -> SentencePieceTokenizer:
 
 
 def tiny() -> SentencePieceTokenizer:
-    """The small vocabulary that ships with the package; `python -m oxygen.tools.train_tokenizer` makes it."""
+    """The bundled small vocabulary, made by `python -m oxygen.tools.train_tokenizer`."""
     return SentencePieceTokenizer((importlib.resources.files("oxygen") / "assets/tiny.model").read_bytes())

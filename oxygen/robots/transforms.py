@@ -1,4 +1,4 @@
-"""Between a robot and the model: what goes in is undone on the way out. LIBERO and DROID as in openpi."""
+"""Transforms between robots and the model: observations in, actions out. LIBERO and DROID as in openpi."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -21,14 +21,14 @@ from oxygen.typing import Float, Float64
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Embodiment:
-    """A kind of robot, as a published policy was trained on it.
+    """A kind of robot, with the conventions of the policies trained on it.
 
     Attributes:
-        interface: What its numbers mean; the environment's must be the same.
-        prompt: How the policy is told the instruction and the state.
-        asset_id: Where a checkpoint keeps its statistics.
-        closes_above: Above this the gripper is told to close fully and else to open fully; None leaves it.
-        clips: Whether actions are brought within the interface's limits, rather than by the robot.
+        interface: Declared conventions; the environment's must match.
+        prompt: Prompt format.
+        asset_id: Subfolder of a checkpoint's `assets` for its statistics.
+        closes_above: Threshold that makes gripper actions binary; None leaves them continuous.
+        clips: Whether the transform clips actions to the interface's limits.
     """
 
     interface: Interface
@@ -41,21 +41,21 @@ class Embodiment:
 LIBERO = Embodiment(
     interface=specs.LIBERO, prompt=InstructionPrompt(), asset_id="physical-intelligence/libero"
 )
-"""As `pi05_libero`: no state in the prompt; actions go out as they are, robosuite clips them."""
+"""As `pi05_libero`: no state in the prompt; robosuite clips the actions."""
 
 LIBERO_STATE = dataclasses.replace(LIBERO, prompt=StatePrompt())
-"""LIBERO for a π0.5 that reads the state in its prompt, such as one trained on from `pi05_base`."""
+"""LIBERO for a π0.5 with the state in its prompt, such as one fine-tuned from `pi05_base`."""
 
 LIBERO_COMPACT = dataclasses.replace(LIBERO, prompt=CompactStatePrompt(), asset_id="libero_compact")
-"""LIBERO for small models: the state in the prompt, one token for each of its numbers."""
+"""LIBERO for small models: the state in the prompt, one token per channel."""
 
 DROID = Embodiment(
     interface=specs.DROID, prompt=StatePrompt(), asset_id="droid", closes_above=0.5, clips=True
 )
-"""As `pi05_droid`. openpi's robot loop makes the gripper binary and clips; here the policy has done it."""
+"""As `pi05_droid`. Binary gripper and clipping are part of openpi's robot loop; here the policy does both."""
 
 DROID_COMPACT = dataclasses.replace(DROID, prompt=CompactStatePrompt())
-"""DROID for small models: the state in the prompt, one token for each of its numbers."""
+"""DROID for small models: the state in the prompt, one token per channel."""
 
 EMBODIMENTS = {
     "libero": LIBERO,
@@ -75,11 +75,11 @@ def embodiment(name: str) -> Embodiment:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Transform:
-    """A robot's way into the model and out of it.
+    """Converts observations of a robot to model inputs, and model outputs to its actions.
 
     Attributes:
         embodiment: The kind of robot.
-        norms: The statistics of its numbers, those that the weights were trained with.
+        norms: The normalisation that the weights were trained with.
     """
 
     embodiment: Embodiment
@@ -95,7 +95,7 @@ class Transform:
             )
 
     def check_fits(self, config: Pi05Config) -> None:
-        """Refuse a model that looks through other cameras or has too few action channels.
+        """Refuse a model with other cameras or too few action channels.
 
         Raises:
             UsageError: Names the two numbers, or the camera.
@@ -112,17 +112,17 @@ class Transform:
             )
 
     def inputs(self, observation: Mapping[str, Any], tokenizer: Tokenizer, config: Pi05Config) -> ModelInput:
-        """An observation as the model takes it, in a batch of one; its prompt is not padded.
+        """Convert an observation to a model input, a batch of one with an unpadded prompt.
 
         Args:
             observation: `images` (camera to [height, width, 3]), `state` (the interface's channels in one
                 array, or by name), `prompt` (the instruction).
             tokenizer: The vocabulary the weights were trained with.
-            config: Which cameras the model looks through, the side of its images, and the longest prompt; a
-                prompt that is longer is cut, with a warning.
+            config: Sets cameras, image size and maximal prompt length; a longer prompt is truncated with a
+                warning.
 
         Raises:
-            UsageError: The observation lacks something, or holds what the policy cannot take.
+            UsageError: The observation is incomplete or invalid.
         """
         for key in ("images", "state", "prompt"):
             if key not in observation:
@@ -139,17 +139,14 @@ class Transform:
         return ModelInput(images=images[None], prompt=tokens[None], length=length)
 
     def outputs(self, actions: Float[np.ndarray, "horizon model"]) -> Float64[np.ndarray, "horizon action"]:
-        """The robot's actions among the model's channels, in its units, ready to be sent.
-
-        Numbers that are not finite stay so, for whoever checks the actions to see.
-        """
+        """Convert normalised actions to the robot's channels and units. NaN and infinity are kept."""
         restored = self.norms.actions.restore(actions[:, : self.norms.actions.size])
         return self._commanded(restored)
 
     def targets(
         self, actions: Float[np.ndarray, "horizon action"], model_dim: int
     ) -> Float64[np.ndarray, "horizon model"]:
-        """The robot's actions as the model is trained to give them: normalised, then padded with zeros."""
+        """The model's training targets: actions normalised, then padded with zeros."""
         normalised = self.norms.actions.normalise(actions)
         return np.pad(normalised, ((0, 0), (0, model_dim - normalised.shape[1])))
 
@@ -159,21 +156,21 @@ class Transform:
         spec, above = self.embodiment.interface.action, self.embodiment.closes_above
         for gripper in spec.grippers if above is not None else ():
             column = spec.channel(gripper.name)
-            asked = actions[:, column]
-            binary = np.where(asked > above, gripper.closed, gripper.open)
-            actions[:, column] = np.where(np.isnan(asked), asked, binary)
+            command = actions[:, column]
+            binary = np.where(command > above, gripper.closed, gripper.open)
+            actions[:, column] = np.where(np.isnan(command), command, binary)
         return actions.clip(*spec.limits) if self.embodiment.clips and spec.limits else actions
 
 
 def untrained(embodiment: Embodiment) -> Transform:
-    """For weights that were trained on no robot: numbers go in and out as they are (to 1e-6)."""
+    """A transform without normalisation (to 1e-6), for untrained weights."""
     interface = embodiment.interface
     norms = unit_norms(interface.observation.state_size, interface.action.size)
     return Transform(embodiment=embodiment, norms=norms)
 
 
 def of_checkpoint(embodiment: Embodiment, checkpoint: Path) -> Transform:
-    """With the statistics that lie beside a checkpoint's weights.
+    """A transform with the statistics of a checkpoint.
 
     Raises:
         UsageError: There are none for this robot, or the file is damaged.
@@ -188,7 +185,7 @@ def of_checkpoint(embodiment: Embodiment, checkpoint: Path) -> Transform:
 
 
 def checked_state(state: Any, layout: tuple[Channels, ...]) -> Float64[np.ndarray, " state"]:
-    """The state as one array of finite numbers.
+    """Convert the state to one array of finite numbers.
 
     Args:
         state: All channels in one array, or a mapping of their names to their numbers.

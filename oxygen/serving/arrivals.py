@@ -1,4 +1,4 @@
-"""When requests for text arrive: pure functions of robot and query, so every run has the same."""
+"""Arrival processes of text requests: deterministic functions of robot and query."""
 
 import dataclasses
 import math
@@ -9,8 +9,8 @@ import numpy as np
 
 from configs.errors import UsageError
 
-_MOST = 2**16
-"""Requests of a task that can arrive in one query of a robot: 16 bits tell them apart."""
+_MAX_PER_QUERY = 2**16
+"""Maximal requests of a task in one query of a robot: their sampling keys have 16 bits for the ordinal."""
 
 
 def _rng(*key: int) -> np.random.Generator:
@@ -25,17 +25,17 @@ def _at_least(bound: int, kind: str, /, **values: int) -> None:
 
 @runtime_checkable
 class Arrivals(Protocol):
-    """How often a robot requests texts of one language task, and how long they may be."""
+    """When a robot requests texts of one language task, and with which token limits."""
 
     @property
     def longest(self) -> int | None:
-        """The largest token limit that `due` can name; None if it names none."""
+        """The largest token limit that `due` returns; None if it returns none."""
 
     def due(self, robot: int, query: int) -> Sequence[int | None]:
-        """Token limits of the requests that arrive in a query of a robot; None is the task's own limit."""
+        """Token limits of the requests that arrive in a robot's query; None means the task's `max_tokens`."""
 
     def within(self, queries: int) -> int:
-        """Requests to make room for among those that arrive in so many successive queries of one robot."""
+        """Capacity to provide for the requests of one robot in this many successive queries."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,8 +71,8 @@ class Burst:
 
     def __post_init__(self) -> None:
         _at_least(1, "Burst", n=self.n, every=self.every)
-        if self.n > _MOST:
-            raise UsageError(f"Burst: n is {self.n}; it must be at most {_MOST}")
+        if self.n > _MAX_PER_QUERY:
+            raise UsageError(f"Burst: n is {self.n}; it must be at most {_MAX_PER_QUERY}")
 
     def due(self, robot: int, query: int) -> Sequence[int | None]:
         """See `Arrivals`."""
@@ -86,7 +86,7 @@ class Burst:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Poisson:
-    """A Poisson process: `rate` requests a query in the mean, each query independent of all others."""
+    """A Poisson process with a mean of `rate` requests per query."""
 
     rate: float
     seed: int
@@ -94,22 +94,24 @@ class Poisson:
 
     def __post_init__(self) -> None:
         _at_least(0, "Poisson", seed=self.seed)
-        if not 0 < self.rate <= _MOST / 2:
-            raise UsageError(f"Poisson: rate is {self.rate}; it must be above 0 and at most {_MOST // 2}")
+        if not 0 < self.rate <= _MAX_PER_QUERY / 2:
+            raise UsageError(
+                f"Poisson: rate is {self.rate}; it must be above 0 and at most {_MAX_PER_QUERY // 2}"
+            )
 
     def due(self, robot: int, query: int) -> Sequence[int | None]:
         """See `Arrivals`."""
         return (None,) * int(_rng(self.seed, robot, query, 0).poisson(self.rate))
 
     def within(self, queries: int) -> int:
-        """Three standard deviations above the mean: more come about once in a thousand times."""
+        """Three standard deviations above the mean, exceeded about once in a thousand times."""
         mean = self.rate * queries
         return math.ceil(mean + 3 * math.sqrt(mean))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RandomLength:
-    """Other arrivals, each with a token limit drawn from `least` to `most`."""
+    """Wraps other arrivals; each request gets a token limit drawn uniformly from `least` to `most`."""
 
     arrivals: Arrivals
     least: int

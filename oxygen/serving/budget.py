@@ -1,4 +1,4 @@
-"""How many tokens an engine step decodes: a fixed number, or as many as fit before a deadline."""
+"""Token budget of an engine step: a fixed number, or what fits before a deadline."""
 
 import dataclasses
 import math
@@ -9,54 +9,54 @@ from configs.errors import UsageError
 
 
 class RunningMean:
-    """An exponential mean: a new sample counts a fifth."""
+    """An exponential moving average."""
 
-    _NEW = 0.2
+    _NEW_WEIGHT = 0.2
 
     def __init__(self) -> None:
         self.value: float | None = None
 
     def add(self, sample: float) -> None:
-        """Take in one more sample."""
+        """Add a sample."""
         before = sample if self.value is None else self.value
-        self.value = before + self._NEW * (sample - before)
+        self.value = before + self._NEW_WEIGHT * (sample - before)
 
 
 class DecodeCosts:
-    """A running estimate of what a decode step takes, for every size of batch.
+    """Running estimate of the time of a decode step, by batch size.
 
-    The forks of an engine step are spread over its decode steps, so that steps times cost is the whole time.
+    The time of an engine step's forks is spread over its decode steps.
     """
 
     def __init__(self) -> None:
         self._step_ms: defaultdict[int, RunningMean] = defaultdict(RunningMean)
 
     def step_ms(self, batch: int) -> float | None:
-        """Milliseconds of a step; None until one has been measured."""
+        """Estimated milliseconds per decode step; None before the first measurement."""
         return self._step_ms[batch].value
 
-    def took(self, batch: int, steps: int, milliseconds: float) -> None:
-        """Note what `steps` steps took."""
+    def add(self, batch: int, steps: int, milliseconds: float) -> None:
+        """Add a measurement of `steps` decode steps."""
         self._step_ms[batch].add(milliseconds / steps)
 
 
 @runtime_checkable
 class Budget(Protocol):
-    """Decides, before the actions are there, how many decode steps are queued behind them."""
+    """Decides how many decode steps are queued behind the actions, before these are ready."""
 
     def steps(self, *, batch: int, spent_ms: float, costs: DecodeCosts) -> int:
         """Decode steps, at least 1.
 
         Args:
-            batch: Rows of the batch to be decoded.
-            spent_ms: From the query until its actions are there, as far as can be told beforehand.
-            costs: What steps have taken so far.
+            batch: Size of the decode batch.
+            spent_ms: Expected time from the query's arrival until its actions are ready.
+            costs: Measured times of decode steps.
         """
 
 
 @dataclasses.dataclass(frozen=True)
 class FixedTokens:
-    """The same number in every engine step."""
+    """The same number of tokens per request in every engine step."""
 
     tokens: int = 5
 
@@ -72,16 +72,16 @@ class FixedTokens:
 
 @dataclasses.dataclass(frozen=True)
 class Deadline:
-    """What fits between the actions and the deadline, by measured costs.
+    """As many decode steps as fit between the actions and the deadline, by measured costs.
 
-    When the actions will be there is estimated from earlier queries, since decode steps are queued behind
-    them while they are computed.
+    Decode steps are queued while the actions are computed, so their completion is estimated from earlier
+    queries.
 
     Attributes:
         ms: Time from one query to the next, milliseconds.
-        reserve: The part of it that is left free, since measured costs and times are means.
-        least: Steps that are decoded in any case, so that every text ends: before a cost has been measured,
-            and when nothing fits.
+        reserve: Fraction of it left free, since measured costs and times are means.
+        least: Minimal decode steps, so that every text ends: used before the first measurement, and when
+            nothing fits.
     """
 
     ms: float

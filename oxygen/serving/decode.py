@@ -1,4 +1,4 @@
-"""Text after a prefix: new requests are forked from it into their slots, then decoded token by token."""
+"""Text decoding: forks the prefix KV cache into the slots of new requests, then decodes token by token."""
 
 import functools
 
@@ -8,30 +8,30 @@ import jax.numpy as jnp
 
 from oxygen.model import gemma, pi05, rotary
 from oxygen.model.pi05 import Prefix, Weights
-from oxygen.serving import drawing, kv_pool
-from oxygen.serving.kv_pool import KvLayer, KvPool, Texts
+from oxygen.serving import kv_pool, sampler
+from oxygen.serving.kv_pool import DecodeState, KvLayer, KvPool
 from oxygen.serving.new_requests import NewRequests
 from oxygen.typing import Array, Bool, Float, Float32, Int32, Leaf
 
-_TOGETHER = 2
-"""Slots read at once on a CPU: each takes room for a layer of itself."""
+_SLOTS_UNROLLED = 2
+"""Slots read at once on a CPU; each needs memory for one layer of a slot."""
 
 
 def fork(
-    weights: Weights, prefix: Prefix, new: NewRequests, pool: KvPool, texts: Texts
-) -> tuple[KvPool, Texts]:
-    """Begin requests in their slots: the prefix's keys and values, then their suffix, read causally.
+    weights: Weights, prefix: Prefix, new: NewRequests, pool: KvPool, texts: DecodeState
+) -> tuple[KvPool, DecodeState]:
+    """Start requests in their slots: copy the prefix KV cache and prefill their suffix causally.
 
-    Whole rows are written, so that nothing of a slot's earlier request remains.
+    Slots are overwritten completely, so nothing of an earlier request remains.
     """
     position = prefix.length[new.robots]
     x = pi05.embed_text(weights, new.suffix)
-    by = _table(weights, pool).at(_following(position, x.shape[1]))
+    angles = _table(weights, pool).at(_following(position, x.shape[1]))
     kept = []
     for layer, held, k, v in zip(weights.trunk, pool.layers, prefix.k, prefix.v, strict=True):
         begin = LayerPrefix(robot=new.robots, k=k, v=v)
         at = (new.slots, position)
-        x, filled = gemma.trunk_layer(layer, x, by, functools.partial(_fork_layer, held, at, begin))
+        x, filled = gemma.trunk_layer(layer, x, angles, functools.partial(_fork_layer, held, at, begin))
         kept.append(filled)
     pool = KvPool(layers=tuple(kept))
     draws = new.choice.draws() if new.choice else None
@@ -39,43 +39,45 @@ def fork(
 
 
 def decode(
-    weights: Weights, rows: Int32[Array, " row"], pool: KvPool, texts: Texts, top_k: int = 0
-) -> tuple[KvPool, Texts, Float32[Array, "row vocab"]]:
-    """Write one more token of the text in every slot of `rows`.
+    weights: Weights, rows: Int32[Array, " row"], pool: KvPool, texts: DecodeState, top_k: int = 0
+) -> tuple[KvPool, DecodeState, Float32[Array, "row vocab"]]:
+    """Decode one token in every slot of `rows`.
 
     Args:
         weights: The model's.
-        rows: Slots; the spare one fills up.
-        pool: What the texts have read so far.
-        texts: The texts.
-        top_k: The largest of any request; 0 where all take the best token.
+        rows: Slots, padded with the spare one.
+        pool: The KV pool.
+        texts: Decode state of all slots.
+        top_k: The largest of any request; 0 if all requests are greedy.
 
     Returns:
-        The pool and the texts, one token longer, and the scores the tokens were picked by.
+        The updated pool and decode state, and the logits.
     """
     token, position = texts.token[rows], texts.position[rows]
-    by = _table(weights, pool).at(position[:, None])
+    angles = _table(weights, pool).at(position[:, None])
     x = pi05.embed_text(weights, token[:, None])
     kept = []
     for layer, held in zip(weights.trunk, pool.layers, strict=True):
-        x, longer = gemma.trunk_layer(layer, x, by, functools.partial(_decode_layer, held, (rows, position)))
+        x, longer = gemma.trunk_layer(
+            layer, x, angles, functools.partial(_decode_layer, held, (rows, position))
+        )
         kept.append(longer)
     pool = KvPool(layers=tuple(kept))
-    scores = logits(weights, gemma.rms_norm(x, weights.trunk_norm)[:, 0])
-    return pool, kv_pool.write(texts, rows, _next(scores, texts, rows, top_k)), scores
+    step_logits = logits(weights, gemma.rms_norm(x, weights.trunk_norm)[:, 0])
+    return pool, kv_pool.write(texts, rows, _next(step_logits, texts, rows, top_k)), step_logits
 
 
-def _table(weights: Weights, pool: KvPool) -> rotary.Turns:
+def _table(weights: Weights, pool: KvPool) -> rotary.RotaryTables:
     return rotary.table(pool.layers[0].v.shape[1], weights.head_dim)
 
 
 @flax.struct.dataclass
 class LayerPrefix:
-    """One layer's prefix, which new rows begin with.
+    """One layer's prefix KV cache, copied into the slots of new requests.
 
     Attributes:
-        robot: The row of the prefix that each follows, [row].
-        k, v: The prefix, [robot, position, kv_head, dim].
+        robot: The prefix row of each request, [row].
+        k, v: [robot, position, kv_head, dim].
     """
 
     robot: Leaf
@@ -85,12 +87,12 @@ class LayerPrefix:
 
 @flax.struct.dataclass
 class Tokens:
-    """What every row reads in one layer.
+    """The new tokens of every row in one layer.
 
     Attributes:
-        slot: The slot of its text, [row].
-        position: Where in the slot its first token goes, [row].
-        q, k, v: Of its tokens, [row, token, head, dim].
+        slot: KV slot, [row].
+        position: Position of the first token in the slot, [row].
+        q, k, v: Queries, keys and values, [row, token, head, dim].
     """
 
     slot: Leaf
@@ -103,9 +105,9 @@ class Tokens:
 def _fork_layer(
     held: KvLayer, at: tuple[Array, Array], prefix: LayerPrefix, q: Array, k: Array, v: Array
 ) -> tuple[Array, KvLayer]:
-    """Put rows that begin with `prefix` into their slots; the tokens after it see what is before them.
+    """Write the prefix and the suffix tokens into the slots, and attend causally.
 
-    The pool is written and never read: XLA would copy it to keep a read before the writes that follow.
+    The pool is only written, not read: a read before the next write would make XLA copy it.
     """
     slot, position = at
     return jax.lax.platform_dependent(
@@ -120,7 +122,7 @@ def _fork_layer(
 def _decode_layer(
     held: KvLayer, at: tuple[Array, Array], q: Array, k: Array, v: Array
 ) -> tuple[Array, KvLayer]:
-    """Write tokens into their slots; each sees what is before it."""
+    """Write tokens into their slots and attend causally."""
     slot, position = at
     tokens = Tokens(slot=slot, position=position, q=q, k=k, v=v)
     if 2 * len(slot) >= len(held.v):
@@ -129,7 +131,7 @@ def _decode_layer(
 
 
 def fork_slot_by_slot(held: KvLayer, tokens: Tokens, prefix: LayerPrefix) -> tuple[Array, KvLayer]:
-    """On a CPU: a slot at a time."""
+    """For CPUs: one slot at a time."""
 
     def one(held: KvLayer, of_row: tuple[Tokens, Array]) -> tuple[KvLayer, Array]:
         token, robot = of_row
@@ -137,22 +139,24 @@ def fork_slot_by_slot(held: KvLayer, tokens: Tokens, prefix: LayerPrefix) -> tup
         held = kv_pool.begin(held, token.slot, before_k, before_v)
         held = kv_pool.append(held, (token.slot, token.position), token.k, token.v)
         seen = _before(token, prefix.k.shape[1])
-        before = gemma.Keys(k=kv_pool.turned(before_k), v=before_v, mask=seen)
-        own = gemma.Keys(k=kv_pool.turned(token.k), v=token.v, mask=jnp.tri(len(token.q), dtype=bool))
-        return held, gemma.attention_of_one(token.q, before, own)
+        before = gemma.KeyValues(k=kv_pool.transposed(before_k), v=before_v, mask=seen)
+        own = gemma.KeyValues(
+            k=kv_pool.transposed(token.k), v=token.v, mask=jnp.tri(len(token.q), dtype=bool)
+        )
+        return held, gemma.attention_single_row(token.q, before, own)
 
     held, heads = jax.lax.scan(one, held, (tokens, prefix.robot))
     return heads, held
 
 
 def fork_all_at_once(held: KvLayer, tokens: Tokens, prefix: LayerPrefix) -> tuple[Array, KvLayer]:
-    """Elsewhere: in one batch."""
+    """For other devices: in one batch."""
     before_k, before_v = prefix.k[prefix.robot], prefix.v[prefix.robot]
     held = kv_pool.begin_all(held, tokens.slot, before_k, before_v)
     held = kv_pool.append_all(held, (tokens.slot, tokens.position), tokens.k, tokens.v)
     before = jax.vmap(functools.partial(_before, size=before_k.shape[1]))(tokens)
     own = jnp.broadcast_to(jnp.tri(tokens.q.shape[1], dtype=bool), (*tokens.q.shape[:2], tokens.q.shape[1]))
-    keys = gemma.Keys(
+    keys = gemma.KeyValues(
         k=jnp.concatenate([before_k, tokens.k], axis=1),
         v=jnp.concatenate([before_v, tokens.v], axis=1),
         mask=jnp.concatenate([before, own], axis=2),
@@ -161,29 +165,28 @@ def fork_all_at_once(held: KvLayer, tokens: Tokens, prefix: LayerPrefix) -> tupl
 
 
 def _before(token: Tokens, size: int) -> Bool[Array, "token position"]:
-    """Which of a prefix's `size` positions a row's tokens see: those before its own."""
+    """Mask of the valid positions of a prefix with `size` positions."""
     seen = jnp.arange(size, dtype=jnp.int32) < token.position
     return jnp.broadcast_to(seen[None], (token.q.shape[0], size))
 
 
 def decode_in_place(held: KvLayer, tokens: Tokens) -> tuple[Array, KvLayer]:
-    """With half of the slots or more in use: all slots are read, and none is copied.
+    """With at least half of the slots in use: reads all slots in place and discards idle ones.
 
-    The results of idle slots are thrown away. Reading these too takes less than copying those in use, which
-    would be read, written, and read again.
+    That is faster than copying the slots in use, which takes a read, a write and another read.
     """
     held = kv_pool.append_all(held, (tokens.slot, tokens.position), tokens.k, tokens.v)
     number = jnp.arange(len(tokens.slot), dtype=jnp.int32)
     row = jnp.zeros((len(held.v),), jnp.int32).at[tokens.slot].set(number)
     seen = _up_to(_following(tokens.position, tokens.q.shape[1]), held.v.shape[1])
-    heads = gemma.attention_turned(tokens.q[row], held.k, held.v.transpose(0, 2, 1, 3), seen[row])
+    heads = gemma.attention_transposed(tokens.q[row], held.k, held.v.transpose(0, 2, 1, 3), seen[row])
     return heads[tokens.slot], held
 
 
 def decode_slot_by_slot(held: KvLayer, tokens: Tokens) -> tuple[Array, KvLayer]:
-    """On a CPU with few slots in use: a slot at a time, whose keys and values stay in the cache.
+    """For CPUs with few slots in use: one slot at a time, whose keys and values stay in the CPU's cache.
 
-    All is written before anything is read, so that several can be read at once without a copy of the pool.
+    All writes come before the reads, so that XLA does not copy the pool.
     """
     held = kv_pool.append_all(held, (tokens.slot, tokens.position), tokens.k, tokens.v)
     seen = _up_to(_following(tokens.position, tokens.q.shape[1]), held.v.shape[1])
@@ -191,18 +194,18 @@ def decode_slot_by_slot(held: KvLayer, tokens: Tokens) -> tuple[Array, KvLayer]:
     def one(_: None, of_row: tuple[Array, Array, Array]) -> tuple[None, Array]:
         slot, q, seen = of_row
         k, v = kv_pool.row(held, slot)
-        return None, gemma.attention_of_one(q, gemma.Keys(k=k, v=v, mask=seen))
+        return None, gemma.attention_single_row(q, gemma.KeyValues(k=k, v=v, mask=seen))
 
-    _, heads = jax.lax.scan(one, None, (tokens.slot, tokens.q, seen), unroll=_TOGETHER)
+    _, heads = jax.lax.scan(one, None, (tokens.slot, tokens.q, seen), unroll=_SLOTS_UNROLLED)
     return heads, held
 
 
 def decode_all_at_once(held: KvLayer, tokens: Tokens) -> tuple[Array, KvLayer]:
-    """Elsewhere, with few slots in use: in one batch, which takes a copy of one layer of those slots."""
+    """For other devices with few slots in use: in one batch, with a copy of one layer of these slots."""
     held = kv_pool.append_all(held, (tokens.slot, tokens.position), tokens.k, tokens.v)
     k, v = kv_pool.rows(held, tokens.slot)
     seen = _up_to(_following(tokens.position, tokens.q.shape[1]), v.shape[1])
-    return gemma.attention_turned(tokens.q, k, v.transpose(0, 2, 1, 3), seen), held
+    return gemma.attention_transposed(tokens.q, k, v.transpose(0, 2, 1, 3), seen), held
 
 
 def _following(first: Int32[Array, " row"], count: int) -> Int32[Array, "row token"]:
@@ -210,20 +213,20 @@ def _following(first: Int32[Array, " row"], count: int) -> Int32[Array, "row tok
 
 
 def _up_to(positions: Int32[Array, "*rows"], size: int) -> Bool[Array, "*rows position"]:
-    """Which of `size` positions lie at or before each of `positions`."""
+    """Causal mask: which of `size` positions lie at or before each of `positions`."""
     every = jnp.arange(size, dtype=jnp.int32).reshape((1,) * positions.ndim + (size,))
     return every <= positions[..., None]
 
 
 def _next(
-    scores: Float32[Array, "row vocab"], texts: Texts, rows: Int32[Array, " row"], top_k: int
+    step_logits: Float32[Array, "row vocab"], texts: DecodeState, rows: Int32[Array, " row"], top_k: int
 ) -> Int32[Array, " row"]:
     if texts.draws is None:
-        return drawing.best(scores)
+        return sampler.best(step_logits)
     draws = jax.tree.map(lambda leaf: leaf[rows], texts.draws)
-    return drawing.draw(scores, draws, texts.count[rows], top_k)
+    return sampler.draw(step_logits, draws, texts.count[rows], top_k)
 
 
 def logits(weights: Weights, x: Float[Array, "row width"]) -> Float32[Array, "row vocab"]:
-    """Scores of every token after a normed output, by the tied embedding, in float32."""
+    """Logits of normalised outputs by the tied embedding, in float32."""
     return jnp.einsum("bd,vd->bv", x, weights.embedding, preferred_element_type=jnp.float32)

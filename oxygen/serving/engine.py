@@ -1,4 +1,4 @@
-"""The serving engine. A step is: plan, run, commit. Actions first; language is decoded behind them."""
+"""The serving engine: plans, runs and commits one step. Actions come first; texts are decoded behind them."""
 
 import dataclasses
 import time
@@ -17,44 +17,44 @@ from oxygen.serving.scheduler import Scheduler
 from oxygen.serving.text_decoder import DecodeResult, TextDecoder
 from oxygen.typing import Array, Float32
 
-_LEAST_S = 1e-6
-"""Time noted for decode steps that were done before the host had looked at the actions."""
+_MIN_S = 1e-6
+"""Time recorded for decode steps that were done before the host read the actions."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EngineStep:
-    """A step whose actions are on the host, while its language may still be decoded.
+    """An engine step whose actions are on the host, while its texts may still be decoded.
 
     Attributes:
-        plan: The language of the step.
-        actions: Every robot's chunk, normalised as the model draws it.
-        came_s: When the queries came in, in seconds of the engine's clock.
-        begun_s: When the step began.
+        plan: The text requests and decode jobs of the step.
+        actions: Every robot's chunk, normalised.
+        arrived_s: When the queries arrived, in seconds of the engine's clock.
+        started_s: When the step started.
         prefilled_s: When the prefix was ready.
-        acted_s: When the actions were on the host.
-        decode_steps: Decode steps queued behind the actions, where texts do not run to their end.
+        actions_ready_s: When the actions were on the host.
+        decode_steps: Decode steps queued behind the actions, in mode `unified`; else 0.
         decode_batch: Size of their batch.
     """
 
     plan: StepPlan
     actions: Float32[np.ndarray, "robot horizon action"]
-    came_s: float
-    begun_s: float
+    arrived_s: float
+    started_s: float
     prefilled_s: float
-    acted_s: float
+    actions_ready_s: float
     decode_steps: int
     decode_batch: int
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class StepTexts:
-    """The language of a step that is over.
+class CompletedStep:
+    """An engine step whose texts are decoded as well.
 
     Attributes:
         step: The step.
-        new_tokens: Number of new tokens of every request that has any.
-        decode_s: Seconds for which the engine was busy with it after the actions had been given.
-        work: What its decode jobs computed, in order.
+        new_tokens: Request to its number of new tokens, if any.
+        decode_s: Seconds of decoding after the actions were delivered.
+        work: Work of its decode jobs, in order.
     """
 
     step: EngineStep
@@ -64,10 +64,7 @@ class StepTexts:
 
 
 class Engine:
-    """Serves the queries of some robots with a runner's programs, as a scheduler plans it.
-
-    A step is one `act`, then one `settle`.
-    """
+    """Serves the queries of one or more robots. A step is one `act`, then one `settle`."""
 
     def __init__(
         self,
@@ -78,14 +75,14 @@ class Engine:
         *,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """Bring the parts together.
+        """Create an engine.
 
         Args:
-            runner: The programs.
-            scheduler: Plans the language; without a decoder it must plan none.
-            decoder: Produces the texts.
-            budget: Decides on the decode steps of a step in mode `unified`.
-            clock: Tells the time, in seconds.
+            runner: The compiled programs.
+            scheduler: Plans the texts; without a decoder it must plan none.
+            decoder: Decodes the texts.
+            budget: Decode steps of a step in mode `unified`.
+            clock: Returns the time in seconds.
         """
         self._runner = runner
         self._scheduler = scheduler
@@ -103,67 +100,66 @@ class Engine:
         inputs: ModelInput,
         queries: Mapping[int, int],
         *,
-        came_s: float,
+        arrived_s: float,
         guidance: Guidance | None = None,
     ) -> EngineStep:
-        """Answer queries with actions, as soon as these are on the host.
+        """Return the actions of some queries as soon as they are on the host.
 
-        While the device is at the prefix, the host plans the language and queues it behind the actions. The
-        device runs programs in the order they were queued in, so language cannot delay the actions, and
-        queueing it takes time that the host would else spend waiting. (Where host and device are the same
-        cores, some of that time is the actions'.)
+        While the device runs the prefill, the host plans the texts and queues them behind the actions. The
+        device runs programs in order, so texts cannot delay the actions. (If host and device share CPU cores,
+        planning takes some of the actions' time.)
 
         Args:
-            inputs: The robots' observations; a padded row for a robot that sits out.
+            inputs: The robots' observations; a padded row for a robot without a query.
             queries: Robot to the number of its query.
-            came_s: When they came in, in seconds of the engine's clock; a deadline counts from there.
-            guidance: What the robots have under way; None if none of them has anything. Those without are
-                answered as if nobody had.
+            arrived_s: When the queries arrived, in seconds of the engine's clock; deadlines count from it.
+            guidance: Chunks in execution to guide towards; None if there are none. Robots without one are not
+                guided.
         """
         assert self._step is None, "settle() comes before the next act()"
-        begun_s = self._clock()
+        started_s = self._clock()
         prefix = self._runner.prefill(inputs)
         actions = self._drawn(prefix, queries, guidance)
         plan = self._scheduler.plan(queries)
         for request in plan.requested:
-            request.requested_s, request.requested_busy_s = came_s, self._busy_s
-        steps, batch = self._budgeted(plan, came_s)
+            request.requested_s, request.requested_busy_s = arrived_s, self._busy_s
+        steps, batch = self._budgeted(plan, arrived_s)
         if self._decoder is not None and plan.jobs:
             self._decoder.begin(inputs, plan.jobs, prefix, steps)
         jax.block_until_ready(prefix.k[-1])
         prefilled_s = self._clock()
         chunks = actions.on_host()
-        acted_s = self._clock()
-        self._acting_ms.add(1e3 * (acted_s - came_s))
+        actions_ready_s = self._clock()
+        self._acting_ms.add(1e3 * (actions_ready_s - arrived_s))
         self._step = EngineStep(
             plan=plan,
             actions=chunks,
-            came_s=came_s,
-            begun_s=begun_s,
+            arrived_s=arrived_s,
+            started_s=started_s,
             prefilled_s=prefilled_s,
-            acted_s=acted_s,
+            actions_ready_s=actions_ready_s,
             decode_steps=steps,
             decode_batch=batch,
         )
         return self._step
 
-    def settle(self, *, given_s: float) -> StepTexts | None:
-        """Finish the language of the step that has acted, and commit it; None if there is no such step.
+    def settle(self, *, delivered_s: float) -> CompletedStep | None:
+        """Finish the texts of the current step and commit it; None if there is no step.
 
         Args:
-            given_s: When its actions were ready for the caller, in seconds of the engine's clock.
+            delivered_s: When its actions were delivered, in seconds of the engine's clock.
         """
         step, self._step = self._step, None
         if step is None:
             return None
         decoded = self._finished(step)
         new_tokens = self._scheduler.commit(decoded.tokens)
-        began_s = max(given_s, decoded.began_s)
+        began_s = max(delivered_s, decoded.began_s)
         done_s = max(began_s, decoded.done_s)
 
         def busy_s(moment_s: float) -> float:
-            """Time for which the engine has been busy until a moment of this step."""
-            return self._busy_s + (min(moment_s, given_s) - step.came_s) + max(0.0, moment_s - began_s)
+            """Total time for which the engine has been busy until a moment of this step."""
+            return self._busy_s + (min(moment_s, delivered_s) - step.arrived_s) + max(0.0, moment_s - began_s)
 
         for request, count in new_tokens.items():
             if count == len(request.tokens):
@@ -177,10 +173,10 @@ class Engine:
             for request in job.rows:
                 request.job = number
         self._busy_s = busy_s(done_s)
-        return StepTexts(step=step, new_tokens=new_tokens, decode_s=done_s - began_s, work=decoded.work)
+        return CompletedStep(step=step, new_tokens=new_tokens, decode_s=done_s - began_s, work=decoded.work)
 
     def reset(self, robot: int, seed: int) -> None:
-        """Begin an episode of a robot. Its requests are forgotten; the pool is kept as it is."""
+        """Start an episode of a robot and cancel its requests."""
         self._scheduler.reset(robot, seed)
 
     def cancel(self, robot: int) -> tuple[Request, ...]:
@@ -193,7 +189,7 @@ class Engine:
             self._decoder.close()
 
     def _drawn(self, prefix: Prefix, queries: Mapping[int, int], guidance: Guidance | None) -> "_Chunks":
-        """The robots' actions, queued on the device: one program, or both where some robots are guided."""
+        """Queue the denoising: one program, or both if only some robots are guided."""
         numbers = [queries.get(robot, 0) for robot in range(self._runner.sizes.robots)]
         origins = prefix, self._scheduler.seeds, numbers
         if guidance is None:
@@ -203,39 +199,39 @@ class Engine:
         return _Chunks(plain=plain, guided=self._runner.guided_denoise(*origins, guidance), guides=guides)
 
     def _finished(self, step: EngineStep) -> DecodeResult:
-        """Wait for the text decoder, and note what decode steps cost."""
+        """Wait for the text decoder and record the time of decode steps."""
         if self._decoder is None or not step.plan.jobs:
             return DecodeResult(tokens={})
         decoded = self._decoder.finish()
         self.compiles_in_second_process = decoded.compiles
         if step.decode_steps:
-            decode_ms = 1e3 * max(_LEAST_S, decoded.done_s - step.acted_s)
-            self._costs.took(step.decode_batch, step.decode_steps, decode_ms)
+            decode_ms = 1e3 * max(_MIN_S, decoded.done_s - step.actions_ready_s)
+            self._costs.add(step.decode_batch, step.decode_steps, decode_ms)
         return decoded
 
-    def _budgeted(self, plan: StepPlan, came_s: float) -> tuple[int, int]:
+    def _budgeted(self, plan: StepPlan, arrived_s: float) -> tuple[int, int]:
         """Decode steps to queue behind the actions, and the size of their batch."""
         for job in plan.jobs:
             if not job.to_the_end:
                 batch = self._runner.sizes.batch_of(job.batch)
-                spent_ms = max(1e3 * (self._clock() - came_s), self._acting_ms.value or 0.0)
+                spent_ms = max(1e3 * (self._clock() - arrived_s), self._acting_ms.value or 0.0)
                 steps = self._budget.steps(batch=batch, spent_ms=spent_ms, costs=self._costs)
                 return min(steps, job.steps), batch
         return 0, 0
 
 
 class _Chunks:
-    """Every robot's chunk, on its way to the host."""
+    """Every robot's chunk, being copied to the host."""
 
     def __init__(
         self, *, plain: Array | None, guided: Array | None = None, guides: np.ndarray | None = None
     ) -> None:
-        """Begin to copy them.
+        """Start the copies.
 
         Args:
-            plain: Without guidance; None if every robot that asks is guided.
-            guided: With guidance; None if no robot is guided.
-            guides: Which are, [robot].
+            plain: Chunks without guidance; None if every robot with a query is guided.
+            guided: Chunks with guidance; None if no robot is guided.
+            guides: Which robots are guided, [robot].
         """
         self._plain, self._guided, self._guides = plain, guided, guides
         for chunks in (plain, guided):

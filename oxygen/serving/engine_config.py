@@ -1,4 +1,4 @@
-"""How a policy is served: mode, token budget, sizes; and the programs that this takes."""
+"""Engine configuration (mode, token budget, sizes) and the program shapes it needs."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from configs.errors import UsageError
 from oxygen.serving.budget import Budget, FixedTokens
 from oxygen.serving.language import TokenizedTask
-from oxygen.serving.runner import Sizes
+from oxygen.serving.runner import ProgramSizes
 from oxygen.serving.scheduler import Mode
 
 _FIVE_TOKENS = FixedTokens(5)
@@ -19,18 +19,18 @@ class EngineConfig:
     Attributes:
         mode: How language is scheduled beside the actions.
         budget: In mode `unified`, decode steps in an engine step.
-        slots: Requests that can be active at once; the memory of the KV pool is proportional to it. Every
-            language task of every robot needs one at least. Where texts may have to wait for a row, as
-            under a deadline, `ample_slots` is how many make room for the newest one of every task.
-        rows: Requests decoded in one batch; others wait in their slots. Mode `unified` always decodes so
-            many, `isolated` one of each robot, `shared` those requested together: scores differ in their last
-            bits from one size of batch to another, and with them, where two tokens score almost alike, texts.
-        robots: Observations that are read at once.
-        independent: Whether each robot is served as if it were alone: its texts are decoded in the queries of
-            its own alone, at batch sizes that no other robot changes, and its replies report its own work. So
-            its texts, and what a latency profile charges for them, are a function of its own episode. Slots
-            and rows are divided evenly among the robots. Otherwise texts go on while their robot sits out.
-        guided: Whether actions can be guided towards those under way (real-time chunking).
+        slots: Maximal active requests; the KV pool's memory is proportional to it. Every language task of
+            every robot needs at least one. With `ample_slots`, the newest request of every task always gets
+            one, even if texts wait for a row.
+        rows: Requests decoded in one batch; others wait in their slots. Mode `unified` always decodes this
+            many, `isolated` one of each robot, `shared` those requested together. Logits differ in their last
+            bits between batch sizes, and so may texts where two tokens are almost equally likely.
+        robots: Observations in one batch.
+        independent: Whether each robot is served as if it were alone: its texts are decoded only in its own
+            queries, at batch sizes that do not depend on other robots, and its replies report its own work.
+            Its texts, and their cost by a latency profile, are then a function of its own episode. Slots and
+            rows are divided evenly among the robots. If False, texts continue while their robot has no query.
+        guided: Whether actions can be guided towards the chunk in execution (real-time chunking).
     """
 
     mode: Mode = Mode.UNIFIED
@@ -52,20 +52,20 @@ class EngineConfig:
 
     @property
     def alone(self) -> "EngineConfig":
-        """How one of the robots would be served by itself."""
+        """The configuration that would serve one of the robots alone."""
         shares = {"slots": self.slots // self.robots, "rows": self.rows // self.robots}
         return dataclasses.replace(self, robots=1, **shares)
 
 
-def sizes_for(engine: EngineConfig, tasks: Sequence[TokenizedTask]) -> Sizes:
-    """The shapes to compile, so that every mode finds forks and decode batches no larger than it needs.
+def sizes_for(engine: EngineConfig, tasks: Sequence[TokenizedTask]) -> ProgramSizes:
+    """The shapes to compile, so that every mode has forks and decode batches no larger than it needs.
 
-    `isolated` and `parallel` decode a text of each robot at a time, `shared` all new requests of a query,
-    `unified` as many as the engine's rows.
+    `isolated` and `parallel` decode one text of each robot at a time, `shared` all new requests of a query,
+    `unified` the engine's rows.
     """
     new = max(1, engine.robots * sum(task.arrivals.within(1) for task in tasks))
     drawn = [task.sampling for task in tasks if not task.sampling.greedy]
-    return Sizes(
+    return ProgramSizes(
         robots=engine.robots,
         slots=engine.slots,
         rows=tuple(sorted({engine.robots, min(new, engine.rows), engine.rows})),
@@ -78,21 +78,20 @@ def sizes_for(engine: EngineConfig, tasks: Sequence[TokenizedTask]) -> Sizes:
 
 
 def ample_slots(*, tasks: int, rows: int, robots: int = 1) -> int:
-    """Slots with which no request is dropped on arrival, however many wait; older ones are dropped instead.
+    """Slots with which no request is dropped on arrival; older waiting ones are dropped instead.
 
-    Requests of one task and robot start in the order of their arrival, once all before them have a row: so no
-    more requests than there are rows have started and not ended. With one slot more for every task of every
-    robot, a slot is free wherever no request of the same queue waits and no other queue has two. Where every
-    active request has a row, as many slots as rows are enough.
+    Requests of one task and robot start in order of arrival, so at most `rows` of them run. With one more
+    slot for every task of every robot, a slot is free unless a request of the same queue, or two of another,
+    wait. If every active request has a row, `rows` slots suffice.
     """
     return max(rows, robots * tasks * (rows + 1))
 
 
-def check_serves(engine: EngineConfig, sizes: Sizes) -> None:
-    """Refuse to serve beyond what the programs were compiled for.
+def check_serves(engine: EngineConfig, sizes: ProgramSizes) -> None:
+    """Refuse a configuration that exceeds the compiled programs.
 
     Raises:
-        UsageError: Names what is too large, or another number of robots.
+        UsageError: Names the field.
     """
     for field, most in (("slots", sizes.slots), ("rows", sizes.rows[-1])):
         wanted = getattr(engine, field)

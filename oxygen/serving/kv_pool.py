@@ -1,7 +1,7 @@
-"""Keys and values of texts in progress: one preallocated array each, with a slot per request.
+"""The KV pool of texts in progress: preallocated arrays with one slot per request.
 
-A slot's positions hold the prefix of the request's query, its suffix, then what was written.
-Programs that write the pool take it over (donation), so nothing is ever copied to be extended.
+A slot holds the prefix of the request's query, its suffix, and the decoded tokens. Programs that write to the
+pool donate it, so it is updated in place.
 """
 
 import dataclasses
@@ -11,14 +11,14 @@ import jax
 import jax.numpy as jnp
 
 from oxygen.model.config import Pi05Config
-from oxygen.serving.drawing import Draws
+from oxygen.serving.sampler import SamplingState
 from oxygen.typing import Array, Float, Int32, Leaf
 
 NOTHING = -1
-"""Stands where no token has been written."""
+"""Marks tokens not written yet."""
 
 _ALIGNED = 16
-"""Positions of a slot come in these: what processors load at once, or several times that."""
+"""Slots are padded to a multiple of this many positions, for aligned loads."""
 
 
 @flax.struct.dataclass
@@ -26,7 +26,7 @@ class KvLayer:
     """Keys and values of every slot in one layer.
 
     Attributes:
-        k: [slot, kv_head, dim, position]: turned as products with queries read them.
+        k: [slot, kv_head, dim, position], transposed for the matrix products.
         v: [slot, position, kv_head, dim].
     """
 
@@ -36,34 +36,34 @@ class KvLayer:
 
 @flax.struct.dataclass
 class KvPool:
-    """The same of every layer: arrays apart, so that a product can read a layer where it lies."""
+    """The layers' keys and values, in separate arrays so that products read a layer in place."""
 
     layers: tuple[KvLayer, ...]
 
 
 @flax.struct.dataclass
-class Texts:
-    """How far every slot's text has come. Small, and never donated: the host reads it while decoding goes on.
+class DecodeState:
+    """Decode state of every slot. Small and never donated: the host reads it while decoding continues.
 
     Attributes:
-        token: The token to be read next (the suffix's last, then the last one written), [slot].
-        position: Where in the pool that token goes, [slot].
-        count: Tokens written so far, [slot].
-        written: The tokens themselves, [slot, limit]; `NOTHING` where none has been written yet.
-        draws: How the tokens are drawn, where any request does not simply take the best.
+        token: The next input token (the suffix's last, then the last one decoded), [slot].
+        position: Its position in the slot, [slot].
+        count: Tokens decoded so far, [slot].
+        written: The decoded tokens, [slot, limit], padded with `NOTHING`.
+        draws: Sampling state; None if all requests are greedy.
     """
 
     token: Leaf
     position: Leaf
     count: Leaf
     written: Leaf
-    draws: Draws | None = None
+    draws: SamplingState | None = None
 
 
 def allocate(config: Pi05Config, *, slots: int, room: int) -> KvPool:
     """An empty pool whose slots hold the longest prefix and `room` positions after it.
 
-    There is one slot more than `slots`, the spare one behind them: rows that pad a batch write there.
+    One spare slot follows the `slots`: padding rows of a batch write there.
     """
     trunk = config.trunk
     needed = config.image_tokens + config.max_prompt + room
@@ -80,15 +80,15 @@ def allocate(config: Pi05Config, *, slots: int, room: int) -> KvPool:
     )
 
 
-def no_texts(*, slots: int, limit: int, drawn: bool = False) -> Texts:
-    """The texts of `slots` idle slots and the spare one, which may grow to `limit` tokens."""
+def empty_decode_state(*, slots: int, limit: int, drawn: bool = False) -> DecodeState:
+    """The decode state of `slots` idle slots and the spare one, for texts of up to `limit` tokens."""
     slots += 1
-    draws = Draws(
+    draws = SamplingState(
         key=jnp.zeros((slots, 2), jnp.uint32),
         temperature=jnp.zeros((slots,), jnp.float32),
         top_k=jnp.zeros((slots,), jnp.int32),
     )
-    return Texts(
+    return DecodeState(
         token=jnp.zeros((slots,), jnp.int32),
         position=jnp.zeros((slots,), jnp.int32),
         count=jnp.zeros((slots,), jnp.int32),
@@ -97,13 +97,13 @@ def no_texts(*, slots: int, limit: int, drawn: bool = False) -> Texts:
     )
 
 
-def turned(k: Float[Array, "*rows position kv_head dim"]) -> Float[Array, "*rows kv_head dim position"]:
-    """Keys as the pool holds them."""
+def transposed(k: Float[Array, "*rows position kv_head dim"]) -> Float[Array, "*rows kv_head dim position"]:
+    """Keys in the pool's layout."""
     return jnp.moveaxis(k, -3, -1)
 
 
 def begin(layer: KvLayer, slot: Int32[Array, ""], k: Array, v: Array) -> KvLayer:
-    """Begin a slot with [position, kv_head, dim], and clear what comes after it."""
+    """Fill a slot with [position, kv_head, dim] and clear the rest of it."""
     size = k.shape[0]
     rest = jnp.zeros((layer.v.shape[1] - size, *v.shape[1:]), v.dtype)
     layer = append(layer, (slot, jnp.int32(0)), k, v)
@@ -114,20 +114,20 @@ def begin_all(layer: KvLayer, slots: Int32[Array, " row"], k: Array, v: Array) -
     """The same for many slots at once, [row, position, kv_head, dim]."""
     rest = ((0, 0), (0, layer.v.shape[1] - v.shape[1]), (0, 0), (0, 0))
     k, v = jnp.pad(k, rest), jnp.pad(v, rest)
-    return KvLayer(k=layer.k.at[slots].set(turned(k)), v=layer.v.at[slots].set(v))
+    return KvLayer(k=layer.k.at[slots].set(transposed(k)), v=layer.v.at[slots].set(v))
 
 
 def append(layer: KvLayer, at: tuple[Array, Array], k: Array, v: Array) -> KvLayer:
-    """Write [token, kv_head, dim] from `at` = (slot, position) on; moved back where room ends."""
+    """Write [token, kv_head, dim] at `at` = (slot, position), clamped to the slot's end."""
     slot, position = at
     return KvLayer(
-        k=jax.lax.dynamic_update_slice(layer.k, turned(k)[None], (slot, 0, 0, position)),
+        k=jax.lax.dynamic_update_slice(layer.k, transposed(k)[None], (slot, 0, 0, position)),
         v=jax.lax.dynamic_update_slice(layer.v, v[None], (slot, position, 0, 0)),
     )
 
 
 def append_all(layer: KvLayer, at: tuple[Array, Array], k: Array, v: Array) -> KvLayer:
-    """The same for many slots at once, [row, token, kv_head, dim]; what finds no room is dropped."""
+    """The same for many slots at once, [row, token, kv_head, dim]; positions beyond the end are dropped."""
     slots, positions = at
     every = positions[:, None] + jnp.arange(k.shape[1], dtype=jnp.int32)[None]
     return KvLayer(
@@ -150,10 +150,14 @@ def rows(layer: KvLayer, slots: Int32[Array, " row"]) -> tuple[Array, Array]:
 
 
 def start(
-    texts: Texts, slots: Int32[Array, " row"], token: Array, position: Array, draws: Draws | None
-) -> Texts:
-    """Begin texts in `slots` with nothing written, to read `token` at `position` first."""
-    return Texts(
+    texts: DecodeState,
+    slots: Int32[Array, " row"],
+    token: Array,
+    position: Array,
+    draws: SamplingState | None,
+) -> DecodeState:
+    """Start texts in `slots`, with `token` at `position` as the first input."""
+    return DecodeState(
         token=texts.token.at[slots].set(token),
         position=texts.position.at[slots].set(position),
         count=texts.count.at[slots].set(0),
@@ -162,8 +166,8 @@ def start(
     )
 
 
-def write(texts: Texts, slots: Int32[Array, " row"], token: Int32[Array, " row"]) -> Texts:
-    """Note one more token of every row; beyond the limit it is forgotten."""
+def write(texts: DecodeState, slots: Int32[Array, " row"], token: Int32[Array, " row"]) -> DecodeState:
+    """Append a token to every row; tokens beyond the limit are dropped."""
     count, position = texts.count[slots], texts.position[slots]
     return dataclasses.replace(
         texts,

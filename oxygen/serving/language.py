@@ -1,4 +1,4 @@
-"""Language tasks: the texts wanted beside actions, as they are configured and as the engine takes them."""
+"""Language tasks: the kinds of text requested beside actions, as configured and as tokens."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -11,18 +11,17 @@ from oxygen.serving.sampling import GREEDY, Sampling
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LanguageTask:
-    """A kind of text wanted beside actions.
+    """A kind of text requested beside actions.
 
     Attributes:
         name: Unique among a policy's tasks, e.g. `narration`.
         prompt: The suffix that follows the prefix and asks for the text.
         arrivals: When a text is requested; in every query by default.
-        max_tokens: The text ends here at the latest.
-        priority: Engine steps of head start when not all requests fit in one batch: a request goes before
-            those of lower priority that are older by no more than the difference.
-        sampling: How its tokens are chosen; greedy by default.
-        stop: The text ends before this one, a single token of the vocabulary; by default the vocabulary's
-            end token.
+        max_tokens: Maximal length of a text.
+        priority: Engine steps of head start when not all requests fit in one batch: a request precedes
+            those of lower priority that are older by at most the difference.
+        sampling: Sampling parameters; greedy by default.
+        stop: A single token that ends the text; by default the vocabulary's end token.
     """
 
     name: str
@@ -38,7 +37,7 @@ class LanguageTask:
             raise UsageError(f"language task {self.name!r}: max_tokens is {self.max_tokens}, at least 1")
         if (self.arrivals.longest or 0) > self.max_tokens:
             raise UsageError(
-                f"language task {self.name!r}: its arrivals ask for up to {self.arrivals.longest} tokens, "
+                f"language task {self.name!r}: its arrivals request up to {self.arrivals.longest} tokens, "
                 f"its max_tokens is {self.max_tokens}; make that as large"
             )
         if not self.prompt:
@@ -47,15 +46,15 @@ class LanguageTask:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TokenizedTask:
-    """A language task as the scheduler takes it: its texts are tokens.
+    """A language task for the scheduler, with prompt and stop as tokens.
 
     Attributes:
-        suffix: Tokens that follow the prefix and ask for the text; at least one.
-        stop_token: A text ends with it; below 0, only the limit ends one.
-        max_tokens: The limit of requests that arrive without one.
+        suffix: Prompt tokens that follow the prefix; at least one.
+        stop_token: Ends a text; if negative, only the limit does.
+        max_tokens: Token limit of requests that arrive without one.
         arrivals: When requests arrive, and with which limits.
-        priority: Engine steps of head start in the line for rows.
-        sampling: How tokens are chosen.
+        priority: Engine steps of head start in the queue for rows.
+        sampling: Sampling parameters.
     """
 
     suffix: tuple[int, ...]
@@ -67,7 +66,7 @@ class TokenizedTask:
 
 
 def tokenized(task: LanguageTask, tokenizer: Tokenizer) -> TokenizedTask:
-    """A language task in the vocabulary's tokens.
+    """Tokenise a language task's prompt and stop.
 
     Raises:
         UsageError: Its prompt has no tokens, or its `stop` is not one token.
@@ -86,7 +85,7 @@ def tokenized(task: LanguageTask, tokenizer: Tokenizer) -> TokenizedTask:
 
 
 def check_draws(tasks: Sequence[LanguageTask], vocab_size: int) -> None:
-    """Refuse to draw among more tokens than there are.
+    """Refuse a `top_k` larger than the vocabulary.
 
     Raises:
         UsageError: Names the task and both numbers.
@@ -101,7 +100,7 @@ def check_draws(tasks: Sequence[LanguageTask], vocab_size: int) -> None:
 
 
 def stop_token(task: LanguageTask, tokenizer: Tokenizer) -> int:
-    """The token that ends the task's texts; below 0, where the vocabulary has no end token, none does.
+    """The token that ends the task's texts; negative if there is none.
 
     Raises:
         UsageError: The task's `stop` is not one token.

@@ -1,4 +1,4 @@
-"""New requests on their way to the device: arrays of a fixed number of rows, with the key each samples by."""
+"""New requests as device arrays with a fixed number of rows."""
 
 from collections.abc import Sequence
 
@@ -7,23 +7,23 @@ import jax
 import numpy as np
 
 from configs.errors import UsageError
-from oxygen.serving.drawing import Choice
 from oxygen.serving.requests import Request
+from oxygen.serving.sampler import SamplingInputs
 from oxygen.serving.sampling import Sampling
 from oxygen.typing import Leaf
 
 
 @flax.struct.dataclass
 class NewRequests:
-    """Requests to fork in one program; rows of the spare slot are padding.
+    """Requests to fork in one program; rows with the spare slot are padding.
 
     Attributes:
-        slots: The slot of each, [row].
-        robots: The row of the prefix it follows, [row].
-        suffix: Its suffix but for the last token, padded, [row, token]; at least one column.
+        slots: KV slot, [row].
+        robots: Prefix row, [row].
+        suffix: The suffix without its last token, padded, [row, token]; at least one column.
         suffix_length: Valid tokens of that, [row].
-        token: The suffix's last token, which decoding reads first, [row].
-        choice: How their tokens are chosen; None where every request is greedy.
+        token: The suffix's last token, the first input of decoding, [row].
+        choice: Sampling parameters; None if every request is greedy.
     """
 
     slots: Leaf
@@ -31,7 +31,7 @@ class NewRequests:
     suffix: Leaf
     suffix_length: Leaf
     token: Leaf
-    choice: Choice | None = None
+    choice: SamplingInputs | None = None
 
 
 def new_requests(
@@ -41,10 +41,10 @@ def new_requests(
 
     Args:
         requests: At most `rows` of them; rows left over are padding.
-        rows: How many one fork takes.
-        spare: The slot of padding.
+        rows: Rows of the fork program.
+        spare: Slot of padding rows.
         suffix: Tokens of the longest suffix.
-        top_k: The largest of any request; 0 where every request is greedy.
+        top_k: The largest of any request; 0 if every request is greedy.
 
     Raises:
         UsageError: The programs were not compiled for the sampling of one of them.
@@ -68,7 +68,7 @@ def new_requests(
     )
 
 
-def _choice(requests: Sequence[Request], rows: int, most: int) -> Choice | None:
+def _choice(requests: Sequence[Request], rows: int, most: int) -> SamplingInputs | None:
     for request in requests:
         _check(request.sampling, most)
     if not most:
@@ -79,7 +79,7 @@ def _choice(requests: Sequence[Request], rows: int, most: int) -> Choice | None:
         origin[row] = (*words_of(request.seed), request.query, request.task | request.ordinal << 16)
         temperature[row] = request.sampling.temperature
         top_k[row] = request.sampling.top_k or 0
-    return Choice(*jax.device_put((origin, temperature, top_k)))
+    return SamplingInputs(*jax.device_put((origin, temperature, top_k)))
 
 
 def words_of(seed: int) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Requests for text, and the plan of an engine step that refers to them. Needs no JAX."""
+"""Text requests and the plan of an engine step. Needs no JAX."""
 
 import dataclasses
 import enum
@@ -8,48 +8,47 @@ from oxygen.serving.sampling import GREEDY, Sampling
 
 
 class RequestState(enum.StrEnum):
-    """How far a request has come."""
+    """State of a request."""
 
     WAITING = "waiting"
-    """It has a slot and has never had a row of the decode batch; it may still be dropped."""
+    """Has a slot, but has never had a row of the decode batch; may still be dropped."""
     RUNNING = "running"
-    """It has had a row. It keeps its slot until it ends, also in steps that leave it out."""
+    """Has had a row. Keeps its slot until it finishes, also in steps without a row."""
     FINISHED = "finished"
     DROPPED = "dropped"
-    """Given up for want of a slot."""
+    """Dropped because no slot was free."""
     CANCELLED = "cancelled"
-    """Given up because its robot's episode ended."""
+    """Cancelled because its robot's episode ended."""
 
 
 @dataclasses.dataclass(kw_only=True, eq=False)
 class Request:
-    """One text being produced. The scheduler changes its state, the engine notes its times.
+    """One text being decoded. The scheduler sets its state, the engine its times.
 
     Attributes:
-        robot: The robot whose observation it speaks of, a row of the prefix.
+        robot: The robot whose observation it describes; its row of the prefix.
         task: Index of its language task, below 2^16.
         query: The robot's query whose prefix it follows.
-        suffix: Tokens that follow the prefix and ask for the text; at least one.
-        sampling: How its tokens are chosen.
+        suffix: Prompt tokens that follow the prefix; at least one.
+        sampling: Sampling parameters.
         seed: The robot's episode seed, 64 bits.
-        ordinal: Counts the requests of its task in that query, below 2^16. The sampling key is a function of
-            seed, query, task and ordinal alone.
-        request_id: Counts the requests of the robot's episode.
-        limit: Tokens after which it ends.
-        stop_token: It ends with this token; below 0, only the limit ends it.
-        order: Its place in the line for rows, the smallest first: the engine step it came in less its task's
-            priority, then a serial number.
-        slot: Its place in the KV pool; -1 before it has one.
-        tokens: What has been written, the stop token included.
-        state: How far it has come.
-        requested_s: When its query came in, in seconds of the engine's clock.
-        requested_busy_s: How long the engine had been busy by then, altogether.
+        ordinal: Its index among the task's requests in that query, below 2^16. The sampling key is a function
+            of seed, query, task and ordinal alone.
+        request_id: Its index among the requests of the robot's episode.
+        limit: Maximal number of tokens.
+        stop_token: Ends the text; if negative, only the limit does.
+        order: Sort key in the queue for rows: arrival step minus priority, then a serial number.
+        slot: Its slot of the KV pool; -1 if it has none.
+        tokens: Decoded tokens, including the stop token.
+        state: Its state.
+        requested_s: When its query arrived, in seconds of the engine's clock.
+        requested_busy_s: Total time for which the engine had been busy by then.
         first_token_s: When its first token was known.
         finished_s: When its last token was known.
-        latency_s: Time for which the engine was busy from its query to its end.
-        after_s: The same from the query that it ended in.
-        job: Index of its decode job among those of the engine step that it ended in.
-        job_steps: Decode steps of that job after which its last token was known.
+        latency_s: End-to-end latency in time that the engine was busy.
+        after_s: The part of it since the query in which it finished.
+        job: Index of its decode job in the engine step in which it finished.
+        job_steps: Decode steps of that job until its last token.
     """
 
     robot: int
@@ -77,7 +76,7 @@ class Request:
 
     @property
     def queue(self) -> tuple[int, int]:
-        """The robot and the task, whose requests wait in one queue."""
+        """Robot and task, whose requests form one queue."""
         return self.robot, self.task
 
     @property
@@ -85,12 +84,12 @@ class Request:
         """Whether its last token is the stop token."""
         return bool(self.tokens) and self.tokens[-1] == self.stop_token
 
-    def is_over(self, tokens: Sequence[int]) -> bool:
-        """Whether it has ended once it reads `tokens`."""
+    def is_complete(self, tokens: Sequence[int]) -> bool:
+        """Whether `tokens` is a complete text."""
         return len(tokens) >= self.limit or self.stop_token in tokens
 
     def take(self, written: Sequence[int]) -> int:
-        """Keep what was written up to the limit and the stop token; returns the number of new tokens."""
+        """Update the tokens, cut at the limit and the stop token; returns the number of new ones."""
         before = len(self.tokens)
         if len(written) > before:
             tokens = list(written[: self.limit])
@@ -101,16 +100,16 @@ class Request:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DecodeJob:
-    """New requests to fork, then decode steps over the same rows.
+    """Forks of new requests, then decode steps over the same rows.
 
     Attributes:
-        new: Requests to be put in their slots.
+        new: Requests to fork into their slots.
         rows: Requests to decode.
-        own_prefill: Whether the new ones get a prefill of their own instead of the actions' one.
-        batch: Least width of the decode batch. All jobs of a kind have the same, since a text may depend on
-            it in the last bits of its scores.
+        own_prefill: Whether the new requests get their own prefill instead of the actions' one.
+        batch: Minimal size of the decode batch. Fixed for all jobs of a mode, since logits depend on it in
+            their last bits.
         steps: Decode steps that the longest text still needs.
-        to_the_end: Whether to decode until every row has ended; else the step's budget of tokens ends it.
+        to_the_end: Whether to decode until every row is complete, rather than for the step's token budget.
     """
 
     new: tuple[Request, ...]
@@ -128,13 +127,13 @@ class DecodeJob:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DecodeWork:
-    """What a decode job computed. A latency profile prices it.
+    """The work of a decode job, from which latency profiles compute its time.
 
     Attributes:
-        prefills: Prefills of its own, which came first.
-        forks: Forks of a prefix into slots of the KV pool, which came next.
+        prefills: Its own prefills, which come first.
+        forks: Forks of a prefix into slots of the KV pool, which come next.
         steps: Decode steps.
-        batch: Rows of each of them, padded ones included.
+        batch: Their batch size, padding included.
     """
 
     prefills: int
@@ -145,12 +144,12 @@ class DecodeWork:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StepPlan:
-    """The language of one engine step.
+    """The text requests and decode jobs of one engine step.
 
     Attributes:
-        requested: New requests, those dropped at once included.
-        dropped: Requests that found no slot, or had to give theirs up.
-        jobs: What to run after the actions, in order.
+        requested: New requests, including those dropped on arrival.
+        dropped: Requests without a slot, or replaced by newer ones.
+        jobs: Decode jobs to run after the actions, in order.
     """
 
     requested: tuple[Request, ...]

@@ -1,6 +1,6 @@
-"""The compiled programs: prefill, denoise, fork, decode. Compiled ahead of time, once, for fixed shapes.
+"""The programs prefill, denoise, fork and decode, compiled ahead of time for fixed shapes.
 
-All modes call these same programs, so actions are the same bits whatever is scheduled around them.
+All modes call the same prefill and denoise programs, so their actions are equal to the bit.
 """
 
 import dataclasses
@@ -19,26 +19,26 @@ from oxygen.model.config import Pi05Config
 from oxygen.model.guidance import Guidance
 from oxygen.model.inputs import ModelInput
 from oxygen.model.pi05 import Prefix, Weights
-from oxygen.serving import decode, drawing, kv_pool
-from oxygen.serving.kv_pool import KvPool, Texts
+from oxygen.serving import decode, kv_pool, sampler
+from oxygen.serving.kv_pool import DecodeState, KvPool
 from oxygen.serving.new_requests import NewRequests, new_requests, words_of
 from oxygen.serving.requests import Request
 from oxygen.typing import Array, Float32, Int32
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Sizes:
+class ProgramSizes:
     """The shapes that the programs are compiled for.
 
     Attributes:
-        robots: Observations read at once.
-        slots: Places in the KV pool. It has a spare one behind them, numbered `slots`, for padding rows.
-        rows: Requests decoded in one batch: the sizes to choose from, ascending.
-        forks: New requests begun in one fork: the sizes to choose from, ascending.
+        robots: Observations in one batch.
+        slots: Slots of the KV pool; a spare one, numbered `slots`, follows for padding rows.
+        rows: Available decode batch sizes, ascending.
+        forks: Available numbers of new requests per fork, ascending.
         suffix: Tokens of the longest suffix.
         limit: Tokens of the longest text.
-        top_k: The largest `top_k` of a request; 0 where every request is greedy, and nothing is drawn.
-        guided: Whether denoising can be guided: one program more.
+        top_k: The largest `top_k` of a request; 0 if every request is greedy.
+        guided: Whether to compile a guided denoise program.
     """
 
     robots: int = 1
@@ -56,13 +56,13 @@ class Sizes:
                 raise UsageError(f"{what} {sizes} are not in ascending order")
 
     def batch_of(self, rows: int) -> int:
-        """The smallest decode batch with so many rows."""
+        """The smallest decode batch with at least this many rows."""
         return next(size for size in self.rows if size >= rows)
 
 
 def _prefill(config: Pi05Config, weights: Weights, images: Array, prompt: Array, length: Array) -> Prefix:
     embedded = pi05.embed_prefix(weights, config, images, prompt)
-    return pi05.read(weights, embedded, length + config.image_tokens)
+    return pi05.prefill_kv(weights, embedded, length + config.image_tokens)
 
 
 def _denoise(
@@ -73,20 +73,19 @@ def _denoise(
     query: Array,
     guidance: Guidance | None = None,
 ) -> Array:
-    start = drawing.noise(seed, query, (config.horizon, config.action_dim))
+    start = sampler.noise(seed, query, (config.horizon, config.action_dim))
     return pi05.denoise(weights, prefix, config.noise_scale * start, config.denoise_steps, guidance)
 
 
-def _decode(top_k: int, weights: Weights, rows: Array, pool: KvPool, texts: Texts) -> tuple[KvPool, Texts]:
+def _decode(
+    top_k: int, weights: Weights, rows: Array, pool: KvPool, texts: DecodeState
+) -> tuple[KvPool, DecodeState]:
     return decode.decode(weights, rows, pool, texts, top_k)[:2]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Programs:
-    """The compiled programs: per bucket of prompt lengths; of `decode` per batch size, of `fork` per both.
-
-    There are none of `guided_denoise` but where `Sizes` asks for it.
-    """
+    """The compiled programs by prompt bucket; `decode` by batch size, `fork` by bucket and batch size."""
 
     prefill: Mapping[int, Compiled]
     denoise: Mapping[int, Compiled]
@@ -97,21 +96,21 @@ class Programs:
 
 @dataclasses.dataclass
 class _Ready:
-    """Compilations in this process until runners that share their programs were ready."""
+    """Number of compilations when the runners that share programs were ready."""
 
     compiles: int = 0
 
 
 class Runner:
-    """A policy's weights and compiled programs. It holds no state of an episode, so engines may share it."""
+    """A policy's weights and compiled programs. Holds no episode state, so engines may share it."""
 
     def __init__(
-        self, config: Pi05Config, weights: Weights, sizes: Sizes, *, like: "Runner | None" = None
+        self, config: Pi05Config, weights: Weights, sizes: ProgramSizes, *, like: "Runner | None" = None
     ) -> None:
         self.config = config
         self.sizes = sizes
         self._weights = weights
-        # Step after step decodes the same rows: these stay on the device.
+        # Successive steps decode the same rows: keep these on the device.
         self._rows = functools.lru_cache(maxsize=4)(functools.partial(_rows, sizes.slots))
         counter = compile_counter()
         self.programs = self._compiled(like.programs if like else None)
@@ -119,31 +118,28 @@ class Runner:
         self._ready = like._ready if like else _Ready()
         self._ready.compiles = counter.count
 
-    def resized(self, sizes: Sizes) -> "Runner":
-        """One with another pool, for as many robots; its prefill and denoise are the very same programs."""
-        assert sizes.robots == self.sizes.robots, "another number of robots is another prefill"
-        assert sizes.guided == self.sizes.guided, "guidance takes a program of its own"
+    def resized(self, sizes: ProgramSizes) -> "Runner":
+        """A runner with other pool sizes that shares the prefill and denoise programs."""
+        assert sizes.robots == self.sizes.robots, "the number of robots is fixed by the prefill program"
+        assert sizes.guided == self.sizes.guided, "guidance needs its own program"
         return Runner(self.config, self._weights, sizes, like=self)
 
     @property
     def compiles_after_warm_up(self) -> int:
-        """Compilations in this process since this runner, and all resized from it or before it, were ready.
-
-        It is 0 if nothing else compiles.
-        """
+        """Compilations in this process since this runner, and all runners resized from it, were ready."""
         return compile_counter().count - self._ready.compiles
 
     def prefill(self, inputs: ModelInput) -> Prefix:
-        """Read an observation of every robot."""
+        """Prefill an observation of every robot."""
         program: Callable[..., Prefix] = self.programs.prefill[inputs.prompt.shape[1]]
         return program(self._weights, inputs.images, inputs.prompt, inputs.length)
 
     def denoise(
         self, prefix: Prefix, seeds: Sequence[int], queries: Sequence[int]
     ) -> Float32[Array, "robot horizon action"]:
-        """Draw every robot's chunk of normalised actions.
+        """Generate every robot's chunk of normalised actions.
 
-        The noise of each is a function of its 64-bit episode seed and its query alone.
+        The noise is a function of the robot's 64-bit episode seed and its query alone.
         """
         program: Callable[..., Array] = self.programs.denoise[self._bucket(prefix)]
         return program(self._weights, prefix, *_origins(seeds, queries))
@@ -151,37 +147,41 @@ class Runner:
     def guided_denoise(
         self, prefix: Prefix, seeds: Sequence[int], queries: Sequence[int], guidance: Guidance
     ) -> Float32[Array, "robot horizon action"]:
-        """Draw the same from the same noise, guided towards the actions under way."""
+        """The same from the same noise, guided towards the chunk in execution."""
         program: Callable[..., Array] = self.programs.guided_denoise[self._bucket(prefix)]
         return program(self._weights, prefix, *_origins(seeds, queries), guidance)
 
-    def fork(self, prefix: Prefix, new: NewRequests, pool: KvPool, texts: Texts) -> tuple[KvPool, Texts]:
-        """Begin new requests in their slots. The pool given is used up."""
+    def fork(
+        self, prefix: Prefix, new: NewRequests, pool: KvPool, texts: DecodeState
+    ) -> tuple[KvPool, DecodeState]:
+        """Start new requests in their slots. Donates the pool."""
         sizes = self._bucket(prefix), len(new.slots)
-        program: Callable[..., tuple[KvPool, Texts]] = self.programs.fork[sizes]
+        program: Callable[..., tuple[KvPool, DecodeState]] = self.programs.fork[sizes]
         return program(self._weights, prefix, new, pool, texts)
 
-    def decode(self, slots: Sequence[int], pool: KvPool, texts: Texts, *, batch: int) -> tuple[KvPool, Texts]:
-        """Write one token in each of `slots`. The pool given is used up.
+    def decode(
+        self, slots: Sequence[int], pool: KvPool, texts: DecodeState, *, batch: int
+    ) -> tuple[KvPool, DecodeState]:
+        """Decode one token in each of `slots`. Donates the pool.
 
         Args:
-            slots: Places of requests that have been forked; at most `batch` of them.
-            pool: What they have read.
-            texts: Their texts.
-            batch: One of `Sizes.rows`. A text's tokens depend on it in the last bits of their scores, but
-                neither on its company in the batch nor on its slot.
+            slots: Slots of forked requests; at most `batch`.
+            pool: The KV pool.
+            texts: Decode state of all slots.
+            batch: One of `ProgramSizes.rows`. The last bits of a text's logits depend on it, but not on the
+                other rows or its slot.
         """
         rows = self._rows(tuple(slots), batch)
-        program: Callable[..., tuple[KvPool, Texts]] = self.programs.decode[batch]
+        program: Callable[..., tuple[KvPool, DecodeState]] = self.programs.decode[batch]
         return program(self._weights, rows, pool, texts)
 
     def new_requests(self, requests: Sequence[Request], *, batch: int | None = None) -> NewRequests:
-        """Send requests to the device, for `fork`. Rows left over are padding.
+        """Send requests to the device, for `fork`, padded to `batch` rows.
 
         Args:
-            requests: At most `batch` of them.
-            batch: One of `Sizes.forks`; the largest if None. A text's scores may depend on it in their last
-                bits, but not on its company.
+            requests: At most `batch`.
+            batch: One of `ProgramSizes.forks`; the largest if None. The last bits of a text's logits may
+                depend on it, but not on the other rows.
 
         Raises:
             UsageError: The programs were not compiled for the sampling of one of them.
@@ -190,15 +190,15 @@ class Runner:
         rows = size.forks[-1] if batch is None else batch
         return new_requests(requests, rows=rows, spare=size.slots, suffix=size.suffix, top_k=size.top_k)
 
-    def empty(self) -> tuple[KvPool, Texts]:
-        """A pool and texts with every slot idle."""
+    def empty(self) -> tuple[KvPool, DecodeState]:
+        """A KV pool and decode state with every slot idle."""
         size = self.sizes
         pool = kv_pool.allocate(self.config, slots=size.slots, room=size.suffix + size.limit)
-        texts = kv_pool.no_texts(slots=size.slots, limit=size.limit, drawn=size.top_k > 0)
+        texts = kv_pool.empty_decode_state(slots=size.slots, limit=size.limit, drawn=size.top_k > 0)
         return pool, texts
 
     def blank(self, bucket: int) -> ModelInput:
-        """Black images and a prompt that fills that bucket, for warming up and measuring."""
+        """Black images and a prompt that fills a bucket, for warm-up and measurements."""
         side, cameras, robots = self.config.image_size, len(self.config.cameras), self.sizes.robots
         return ModelInput(
             images=np.zeros((robots, cameras, side, side, 3), np.uint8),
@@ -207,14 +207,14 @@ class Runner:
         )
 
     def unguided(self) -> Guidance:
-        """Nothing under way, for warming up and measuring."""
+        """Guidance without effect, for warm-up and measurements."""
         return Guidance.none((self.sizes.robots, self.config.horizon, self.config.action_dim))
 
     def _bucket(self, prefix: Prefix) -> int:
         return prefix.k[0].shape[1] - self.config.image_tokens
 
     def _compiled(self, acting: Programs | None) -> Programs:
-        """Every program that `acting` does not have, compiled for shapes alone: nothing is run."""
+        """Compile all programs that `acting` does not have, from shapes alone."""
         weights = jax.tree.map(_abstract, self._weights)
         acting = acting or self._acting(weights)
         pool, texts = jax.eval_shape(self.empty)
@@ -232,7 +232,7 @@ class Runner:
         return dataclasses.replace(acting, fork=forks, decode=decodes)
 
     def _acting(self, weights: Weights) -> Programs:
-        """Those that use neither the pool nor a text."""
+        """Compile the programs for actions."""
         robots = self.sizes.robots
         words = jax.ShapeDtypeStruct((robots, 2), jnp.uint32)
         which = jax.ShapeDtypeStruct((robots,), jnp.uint32)
@@ -265,12 +265,12 @@ class Runner:
 
 
 def _origins(seeds: Sequence[int], queries: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-    """What the noise of each robot's chunk is a function of, as programs take it."""
+    """Seed material of the robots' noise, as arrays."""
     return np.array([words_of(seed) for seed in seeds], np.uint32), np.array(queries, np.uint32)
 
 
 def _rows(spare: int, slots: tuple[int, ...], batch: int) -> Int32[Array, " row"]:
-    """A batch of so many rows on the device; those left over are the spare slot."""
+    """Slots on the device, padded to `batch` rows with the spare slot."""
     padded = np.full((batch,), spare, np.int32)
     padded[: len(slots)] = slots
     return jax.device_put(padded)

@@ -1,4 +1,4 @@
-"""How the tokens of a text are chosen, as a request asks for it. Needs no JAX."""
+"""Sampling parameters of a request. Needs no JAX."""
 
 import dataclasses
 import math
@@ -8,11 +8,11 @@ from configs.errors import UsageError
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sampling:
-    """How the next token is chosen from the scores of all of them.
+    """Sampling parameters.
 
     Attributes:
-        temperature: 0 takes the best token; else one is drawn from the softmax of score / temperature.
-        top_k: Draw among so many of the best tokens only; None draws among all.
+        temperature: 0 is greedy; else tokens are sampled from the softmax of logits / temperature.
+        top_k: Sample among this many of the most likely tokens; None samples among all.
     """
 
     temperature: float = 0.0
@@ -26,7 +26,7 @@ class Sampling:
 
     @property
     def greedy(self) -> bool:
-        """Whether no randomness is in it."""
+        """Whether decoding is greedy."""
         return self.temperature == 0
 
 

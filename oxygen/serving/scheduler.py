@@ -1,26 +1,24 @@
-"""Decides which texts are decoded when: plain Python over integers, no JAX, no clock.
+"""Schedules text requests: plain Python over integers, no JAX, no clock.
 
-A step is planned, run by the engine, and committed with what was written. All robots share one pool of slots
-and one batch of rows. A request gets its slot when it arrives, since its prefix lives there, and waits in it
-for a row of the decode batch. So the slots are the queue, and bound its length.
+The scheduler plans a step, the engine runs it, and the scheduler commits the decoded tokens. All robots share
+one pool of slots and one decode batch. A request gets its slot on arrival, since its prefix is stored there,
+and waits for a row of the decode batch: the slots are the queue, and bound its length.
 
-Order. All active requests stand in one line; in mode `unified` the first of them get the rows of a step. The
-line is in order of arrival, with a task's priority counting as so many steps of head start. So a request
-waits only while every row is held by requests that came before it, or came later by fewer steps than their
-priority is higher. A request that is left out of a step loses nothing but time: its keys and values stay in
-its slot.
+Order. In mode `unified`, the first requests of the queue get the rows of a step. The queue is in order of
+arrival, with a task's priority as a head start in steps. A request without a row keeps its KV slot and
+continues later.
 
-No starvation. Only requests that arrive within D steps of a request can get ahead of it (D: the largest
-priority less its own). Then S - 1 others hold slots; each needs a row for at most L steps (the longest limit
-over the tokens of a step), and R of them have one while it waits. So a request that is not dropped has ended
-D + (S - 1) L / R + L steps after its arrival.
+No starvation. Only requests that arrive within D steps of a request can overtake it (D: the largest priority
+minus its own). At most S - 1 others hold slots; each needs a row for at most L steps (the longest limit over
+the tokens of a step), and R of them run at a time. So a request that is not dropped finishes within
+D + (S - 1) L / R + L steps of its arrival.
 
-Full pool. One slot is reserved for every task of every robot that has no active request. A new request that
-finds no other slot replaces the oldest waiting request of the same task and robot, in the pool and in the
-line; that one is dropped. If none waits, it takes a slot from the longest other queue of one task and robot
-(at least 2 waiting): the oldest of that queue is dropped, and the others move up in the line. Otherwise the
-new request itself is dropped. A running request is never dropped. Since places in the line are inherited,
-every task that a robot keeps requesting finishes a text within the same bound.
+Full pool. One slot is reserved for every task of every robot without an active request. A new request that
+finds no free slot replaces the oldest waiting request of the same task and robot, which is dropped, and
+inherits the last place of its queue. If none waits, the oldest request of the longest other queue (at least 2
+waiting) is dropped and the others of that queue move up. Otherwise the new request itself is dropped. Running
+requests are never dropped. Since places are inherited, every task that a robot keeps requesting finishes a
+text within the same bound.
 """
 
 import enum
@@ -33,16 +31,16 @@ from oxygen.serving.requests import DecodeJob, Request, RequestState, StepPlan
 
 
 class Mode(enum.StrEnum):
-    """How the language beside the actions is scheduled."""
+    """How texts are scheduled beside the actions."""
 
     ACTIONS = "actions"
-    """No language: the floor for latency, the reference for actions."""
+    """No texts: the baseline for latency and actions."""
     ISOLATED = "isolated"
-    """Every request has its own prefill; they run to their end, one by one, before the next query."""
+    """Every request has its own prefill and is decoded to its end, one by one, before the next query."""
     SHARED = "shared"
-    """All requests share the actions' prefill; they run to their end, in one batch, before the next query."""
+    """Requests share the actions' prefill and are decoded to their end in one batch before the next query."""
     UNIFIED = "unified"
-    """All requests share it; every query decodes a few tokens of all requests in progress, in one batch."""
+    """Requests share the actions' prefill; each query decodes a few tokens of all of them in one batch."""
     PARALLEL = "parallel"
     """As isolated, but in a second process that shares the device with the actions."""
 
@@ -61,7 +59,7 @@ def check_slots(*, slots: int, tasks: int, robots: int) -> None:
 
 
 class Scheduler:
-    """The active requests of all robots, and their slots."""
+    """Schedules the text requests of all robots."""
 
     def __init__(
         self,
@@ -76,12 +74,12 @@ class Scheduler:
         """Start with every slot free.
 
         Args:
-            mode: How language is scheduled; `actions` leaves the tasks alone.
+            mode: How texts are scheduled; `actions` ignores the tasks.
             tasks: The language tasks.
-            slots: Places in the KV pool, hence requests that can be active at once.
+            slots: Slots of the KV pool, the maximal number of active requests.
             rows: Requests decoded in one batch.
             robots: Robots that share them.
-            independent: Whether texts wait while their robot sits out, see `EngineConfig`.
+            independent: Whether texts wait while their robot has no query, see `EngineConfig`.
         """
         self._mode = mode
         self._tasks = () if mode is Mode.ACTIONS else tuple(tasks)
@@ -98,12 +96,12 @@ class Scheduler:
 
     @property
     def active(self) -> tuple[Request, ...]:
-        """Requests that wait or run, oldest first."""
+        """Waiting and running requests, oldest first."""
         return tuple(self._active)
 
     @property
     def free_slots(self) -> int:
-        """Slots that no request holds."""
+        """Number of free slots."""
         return len(self._free)
 
     @property
@@ -112,17 +110,17 @@ class Scheduler:
         return tuple(self._seeds)
 
     def reset(self, robot: int, seed: int = 0) -> None:
-        """Begin an episode of a robot: its requests are cancelled, its request ids count from 0."""
+        """Start an episode of a robot: cancel its requests and count request ids from 0."""
         self.cancel(robot)
         self._ids[robot] = itertools.count()
         self._seeds[robot] = seed
 
     def plan(self, queries: Mapping[int, int]) -> StepPlan:
-        """Admit the requests that are due, and say what the step decodes.
+        """Admit the requests that are due and plan the decode jobs.
 
         Args:
-            queries: Robot to the number of its query. A robot that sits out requests nothing; its texts
-                go on, unless robots are independent.
+            queries: Robot to the number of its query. A robot without a query requests nothing; its texts
+                continue, unless robots are independent.
         """
         requested = tuple(self._due(queries))
         dropped = tuple(loser for request in requested for loser in self._admit(request))
@@ -135,22 +133,22 @@ class Scheduler:
         return StepPlan(requested=requested, dropped=dropped, jobs=jobs)
 
     def commit(self, written: Mapping[int, Sequence[int]]) -> dict[Request, int]:
-        """Take in what the planned step has written; requests that have ended free their slots.
+        """Commit the decoded tokens of the planned step; finished requests free their slots.
 
         Args:
-            written: Slot to all tokens written there since its request began.
+            written: Slot to all tokens decoded there since its request started.
 
         Returns:
-            The number of new tokens of every request that has any.
+            Request to its number of new tokens, if any.
         """
         new = {request: request.take(written.get(request.slot, ())) for request in self._active}
         for request in self.active:
-            if request.is_over(request.tokens):
+            if request.is_complete(request.tokens):
                 self._release(request, RequestState.FINISHED)
         return {request: count for request, count in new.items() if count}
 
     def cancel(self, robot: int) -> tuple[Request, ...]:
-        """Cancel a robot's active requests, as at the end of its episode, and return them."""
+        """Cancel and return a robot's active requests, as at the end of its episode."""
         cancelled = tuple(request for request in self._active if request.robot == robot)
         for request in cancelled:
             self._release(request, RequestState.CANCELLED)
@@ -175,7 +173,7 @@ class Scheduler:
                     )
 
     def _admit(self, request: Request) -> list[Request]:
-        """Give a request a slot by the rules above; returns the request that was dropped for it, if any."""
+        """Assign a slot by the rules above; returns the dropped request, if any."""
         dropped = []
         if not self._has_room(request):
             own, longest = self._waiting(request)
@@ -192,7 +190,7 @@ class Scheduler:
         return dropped
 
     def _has_room(self, request: Request) -> bool:
-        """Whether a slot is free that is not reserved for another queue."""
+        """Whether there is a free slot that is not reserved for another queue."""
         queues = {other.queue for other in self._active} | {request.queue}
         reserved = self._robots * len(self._tasks) - len(queues)
         return len(self._free) > reserved
@@ -252,7 +250,7 @@ class Scheduler:
 
 
 def _move_up(waiting: Sequence[Request]) -> tuple[int, int]:
-    """The first request leaves the line, the others move up one place each; returns the last one's place."""
+    """Remove the first request, move the others up one place, and return the last place."""
     places = [request.order for request in waiting]
     for request, place in zip(waiting[1:], places, strict=False):
         request.order = place

@@ -1,7 +1,7 @@
-"""Mode `parallel`: language is decoded in a second process, with weights and programs of its own.
+"""Mode `parallel`: texts are decoded in a second process with its own weights and programs.
 
-Both processes share one device, as the operating system or the device's driver lets them. The second one ends
-when it is told to, and at once when the first is gone, whatever it died of.
+Both processes share one device, scheduled by the operating system or the driver. The second process ends on
+`close`, or when the first one dies.
 """
 
 import dataclasses
@@ -23,11 +23,11 @@ from oxygen.model.config import Pi05Config
 from oxygen.model.inputs import ModelInput
 from oxygen.model.pi05 import Prefix
 from oxygen.serving.requests import DecodeJob
-from oxygen.serving.runner import Runner, Sizes
+from oxygen.serving.runner import ProgramSizes, Runner
 from oxygen.serving.text_decoder import DecodeResult, LocalTextDecoder
-from oxygen.weights.source_of import Loadable, load_weights
+from oxygen.weights.weights_source import Loadable, load_weights
 
-_PATIENCE_S = 5.0
+_JOIN_TIMEOUT_S = 5.0
 _COMPILE_CACHE = (
     "jax_compilation_cache_dir",
     "jax_persistent_cache_min_compile_time_secs",
@@ -40,41 +40,41 @@ def _compile_cache() -> Mapping[str, Any]:
 
 
 class SecondProcessError(RuntimeError):
-    """The process that does the language has failed, or is gone."""
+    """The second process failed or died."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Failure:
-    """Why the second process could not go on; `ours` if a person can mend it."""
+    """Why the second process failed; a usage error is shown to users in one line."""
 
     message: str
     details: str
-    ours: bool
+    usage_error: bool
 
 
 class RemoteTextDecoder:
     """Decodes in a second process, beside the actions."""
 
-    def __init__(self, config: Pi05Config, weights: Loadable, sizes: Sizes) -> None:
-        """Start the process and wait until its programs are ready.
+    def __init__(self, config: Pi05Config, weights: Loadable, sizes: ProgramSizes) -> None:
+        """Start the process and wait until its programs are compiled.
 
         Args:
             config: The model's sizes.
-            weights: A seed or a function that loads them; it is sent, they are not.
+            weights: A seed or a function that loads them, called in the second process.
             sizes: The shapes to compile.
         """
         context = multiprocessing.get_context("spawn")
         self._connection, theirs = context.Pipe()
         arguments = (theirs, _compile_cache(), config, weights, sizes)
-        # A daemon is ended with its parent, even where nobody has called close().
+        # A daemon ends with its parent, even without close().
         self._process = context.Process(target=_serve, args=arguments, name="language", daemon=True)
         self._process.start()
         theirs.close()
         self._finalizer = weakref.finalize(self, _end, self._process, self._connection)
-        self._receive()  # it is ready, or says why it is not
+        self._receive()  # ready, or a failure
 
     def begin(self, inputs: ModelInput, jobs: Sequence[DecodeJob], prefix: Prefix | None, steps: int) -> None:
-        """Send the jobs; the second process starts on them at once, with a prefill of its own."""
+        """Send the jobs; the second process starts them at once, with its own prefill."""
         del prefix, steps
         try:
             self._connection.send((inputs, jobs))
@@ -82,7 +82,7 @@ class RemoteTextDecoder:
             raise self._gone() from None
 
     def finish(self) -> DecodeResult:
-        """Wait for the second process. Its clock is the same, `time.perf_counter` of this machine."""
+        """Wait for the second process. Both use the same clock, this machine's `time.perf_counter`."""
         return dataclasses.replace(self._receive(), began_s=0.0)
 
     def close(self) -> None:
@@ -97,9 +97,9 @@ class RemoteTextDecoder:
             answer = None
         if isinstance(answer, _Failure):
             self.close()
-            if answer.ours:
+            if answer.usage_error:
                 raise UsageError(answer.message)
-            raise SecondProcessError(f"the language process failed: {answer.message}\n{answer.details}")
+            raise SecondProcessError(f"the second process failed: {answer.message}\n{answer.details}")
         if answer is None:
             raise self._gone()
         return answer
@@ -107,23 +107,23 @@ class RemoteTextDecoder:
     def _gone(self) -> SecondProcessError:
         self.close()
         return SecondProcessError(
-            f"the language process is gone (exit code {self._process.exitcode}); on a GPU it may have found "
-            "no memory left: set XLA_PYTHON_CLIENT_PREALLOCATE=false"
+            f"the second process died (exit code {self._process.exitcode}); on a GPU it may have run out of "
+            "memory: set XLA_PYTHON_CLIENT_PREALLOCATE=false"
         )
 
 
 def _end(process: BaseProcess, pipe: connection.Connection) -> None:
-    """Ask it to end by closing the pipe, then insist."""
+    """Close the pipe, which ends the process; terminate it after a timeout."""
     pipe.close()
-    process.join(_PATIENCE_S)
+    process.join(_JOIN_TIMEOUT_S)
     if process.is_alive():
         process.terminate()
         process.join()
 
 
 def _serve(pipe: connection.Connection, compile_cache: Mapping[str, Any], *model: Any) -> None:
-    """The second process: compile, say so, and decode step after step until the pipe is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches both; the first process decides
+    """Main function of the second process: compile, then decode steps until the pipe is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches both processes; the first one handles it
     threading.Thread(target=_die_with_parent, daemon=True).start()
     try:
         for name, value in compile_cache.items():
@@ -132,13 +132,12 @@ def _serve(pipe: connection.Connection, compile_cache: Mapping[str, Any], *model
     except (EOFError, BrokenPipeError, ConnectionResetError):
         return
     except Exception as error:  # noqa: BLE001 - the boundary of the process: it is raised again in the first
-        message = " ".join(f"{type(error).__name__}: {error}".split())
-        ours = isinstance(error, UsageError)
-        failure = _Failure(message=str(error) if ours else message, details=traceback.format_exc(), ours=ours)
-        pipe.send(failure)
+        usage_error = isinstance(error, UsageError)
+        message = str(error) if usage_error else " ".join(f"{type(error).__name__}: {error}".split())
+        pipe.send(_Failure(message=message, details=traceback.format_exc(), usage_error=usage_error))
 
 
-def _decode(pipe: connection.Connection, config: Pi05Config, weights: Loadable, sizes: Sizes) -> None:
+def _decode(pipe: connection.Connection, config: Pi05Config, weights: Loadable, sizes: ProgramSizes) -> None:
     runner = Runner(config, load_weights(weights, config), sizes)
     decoder = LocalTextDecoder(runner)
     pipe.send(DecodeResult(tokens={}))
@@ -150,6 +149,6 @@ def _decode(pipe: connection.Connection, config: Pi05Config, weights: Loadable, 
 
 def _die_with_parent() -> None:
     parent = multiprocessing.parent_process()
-    assert parent is not None, "this runs in a process that another one has spawned"
+    assert parent is not None, "runs in a spawned process"
     connection.wait([parent.sentinel])
     os._exit(1)

@@ -1,4 +1,4 @@
-"""Produces the texts of an engine step as planned: forks new requests into their slots, then decodes."""
+"""Runs the decode jobs of an engine step: forks new requests into their slots, then decodes."""
 
 import concurrent.futures
 import dataclasses
@@ -13,7 +13,7 @@ import numpy as np
 
 from oxygen.model.inputs import ModelInput
 from oxygen.model.pi05 import Prefix
-from oxygen.serving.kv_pool import Texts
+from oxygen.serving.kv_pool import DecodeState
 from oxygen.serving.new_requests import NewRequests
 from oxygen.serving.requests import DecodeJob, DecodeWork
 from oxygen.serving.runner import Runner
@@ -21,17 +21,17 @@ from oxygen.serving.runner import Runner
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DecodeResult:
-    """What the decode jobs of an engine step have written.
+    """Results of the decode jobs of an engine step.
 
     Attributes:
-        tokens: Slot to all tokens written there since its request began, for every slot decoded.
-        first_token_s: Slot to when its first token was known, in seconds of the clock; of requests that were
-            watched while they were decoded.
-        finished_s: Likewise, when its last token was known.
-        began_s: When the jobs began, if that was after the actions had been given; else 0.
-        done_s: When the device was done with all jobs.
-        work: What each job computed, in order.
-        compiles: Compilations since the decoder was ready, in a process of its own; 0 if it has none.
+        tokens: Slot to all tokens decoded there since its request started, for every decoded slot.
+        first_token_s: Slot to the time of its first token, in seconds of the clock; only for jobs that run to
+            their end.
+        finished_s: Likewise, the time of its last token.
+        began_s: When the jobs started, if after the actions were delivered; else 0.
+        done_s: When the device finished all jobs.
+        work: Work of each job, in order.
+        compiles: Compilations in a second process since it was ready; 0 without one.
     """
 
     tokens: Mapping[int, Sequence[int]]
@@ -48,28 +48,27 @@ class TextDecoder(Protocol):
     """Runs the decode jobs of an engine step: one `begin`, then one `finish`."""
 
     def begin(self, inputs: ModelInput, jobs: Sequence[DecodeJob], prefix: Prefix | None, steps: int) -> None:
-        """Start what can run behind or beside the actions; called once these are queued. Waits for nothing.
+        """Start the jobs that can run behind or beside the queued actions, without blocking.
 
         Args:
-            inputs: The observations of the step, for jobs with a prefill of their own.
-            jobs: What to run, in order; at least one.
-            prefix: The prefix of the actions; None if every job has a prefill of its own.
+            inputs: The observations of the step, for jobs with their own prefill.
+            jobs: Decode jobs, in order; at least one.
+            prefix: The actions' prefix; None if every job has its own prefill.
             steps: Decode steps of jobs that do not run to their end.
         """
 
     def finish(self) -> DecodeResult:
-        """Run what is left of the jobs, wait for all of it, and read the tokens back."""
+        """Run the remaining jobs, wait for all of them, and read the tokens back."""
 
     def close(self) -> None:
-        """Free its resources; it is not used after that."""
+        """Free all resources."""
 
 
 class LocalTextDecoder:
-    """Decodes with the programs of the actions' own runner, behind the actions.
+    """Decodes with the runner of the actions, behind the actions.
 
-    Jobs with a budget of steps are queued behind the actions at once. A thread waits for the device, so that
-    the time when it was done is known whatever the caller does meanwhile. Jobs that run to their end are
-    driven by the host, in `finish`.
+    Jobs with a step budget are queued behind the actions at once; a thread records when the device is done.
+    Jobs that run to their end are driven by the host, in `finish`.
     """
 
     def __init__(
@@ -83,8 +82,8 @@ class LocalTextDecoder:
 
         Args:
             runner: The programs.
-            clock: Tells the time, in seconds.
-            waiting: Where the wait for the device runs; a thread of its own if None.
+            clock: Returns the time in seconds.
+            waiting: Executor that waits for the device; a new thread if None.
         """
         self._runner = runner
         self._clock = clock
@@ -98,7 +97,7 @@ class LocalTextDecoder:
         self._finished_s: dict[int, float] = {}
 
     def begin(self, inputs: ModelInput, jobs: Sequence[DecodeJob], prefix: Prefix | None, steps: int) -> None:
-        """Queue the jobs with a budget; of jobs that run to their end only send the new requests."""
+        """Queue the jobs with a step budget; for the others, only send the new requests."""
         self._jobs, self._left, self._work, self._queued = jobs, [], [], None
         self._first_token_s, self._finished_s = {}, {}
         for job in jobs:
@@ -110,11 +109,11 @@ class LocalTextDecoder:
                 self._queue(job, new, prefix, steps)
 
     def finish(self) -> DecodeResult:
-        """Run the jobs that run to their end, then read back one small array."""
+        """Run the jobs that run to their end, then read the tokens back."""
         began_s = self._clock() if self._left else 0.0
         for run in self._left:
             run()
-        self._left = []  # they hold prefixes
+        self._left = []  # frees their prefixes
         done_s = self._queued.result() if self._queued else _done_at(self._texts, self._clock)
         slots = [slot for job in self._jobs for slot in job.slots]
         return DecodeResult(
@@ -127,11 +126,11 @@ class LocalTextDecoder:
         )
 
     def close(self) -> None:
-        """End the waiting thread; the programs are the policy's."""
+        """End the waiting thread."""
         self._waiting.shutdown()
 
     def _sent(self, job: DecodeJob) -> list[NewRequests]:
-        """The new requests on the device, as many at a time as one fork takes: fewest for isolated jobs."""
+        """The new requests on the device, split into forks: the smallest size for isolated jobs."""
         forks = self._runner.sizes.forks
         size = forks[0] if job.own_prefill else forks[-1]
         return [
@@ -156,9 +155,9 @@ class LocalTextDecoder:
     def _run_to_the_end(
         self, job: DecodeJob, new: Sequence[NewRequests], source: ModelInput | Prefix | None
     ) -> None:
-        """Decode until every text has ended, watched one step behind, so that no step waits for the host.
+        """Decode until every text is complete; the host reads tokens one step behind the device.
 
-        Tokens are read back after those steps alone that can begin or end a text: without a stop token, the
+        Tokens are read only after steps that can start or end a text: without a stop token, these are the
         first step and the limits.
         """
         self._fork(self._runner.prefill(source) if isinstance(source, ModelInput) else source, new)
@@ -179,13 +178,13 @@ class LocalTextDecoder:
         batch = self._runner.sizes.batch_of(job.batch)
         self._work.append(DecodeWork(prefills=int(job.own_prefill), forks=forks, steps=steps, batch=batch))
 
-    def _all_ended(self, job: DecodeJob, texts: Texts) -> bool:
-        """Note which requests have begun or ended by now; returns whether all have ended."""
+    def _all_ended(self, job: DecodeJob, texts: DecodeState) -> bool:
+        """Record first-token and finish times; returns whether all texts are complete."""
         tokens, now = _read(texts, job.slots), self._clock()
         for request in job.rows:
             if tokens[request.slot]:
                 self._first_token_s.setdefault(request.slot, now)
-            if request.is_over(tokens[request.slot]):
+            if request.is_complete(tokens[request.slot]):
                 self._finished_s.setdefault(request.slot, now)
         return all(slot in self._finished_s for slot in job.slots)
 
@@ -195,19 +194,19 @@ class LocalTextDecoder:
 
 
 def _can_tell(job: DecodeJob, written: int) -> bool:
-    """Whether some text can have begun or ended with its so many tokens."""
+    """Whether a text can have started or ended with this number of tokens."""
     return written > 0 and any(
         request.stop_token >= 0 or written in (1, request.limit) for request in job.rows
     )
 
 
-def _done_at(texts: Texts, clock: Callable[[], float]) -> float:
-    """Wait for the device; returns when it was done."""
+def _done_at(texts: DecodeState, clock: Callable[[], float]) -> float:
+    """Wait for the device and return the time."""
     jax.block_until_ready(texts.written)
     return clock()
 
 
-def _read(texts: Texts, slots: Sequence[int]) -> dict[int, list[int]]:
-    """What has been written in some slots so far: one small array, waited for."""
+def _read(texts: DecodeState, slots: Sequence[int]) -> dict[int, list[int]]:
+    """The tokens decoded in some slots so far; waits for the device."""
     written = np.asarray(texts.written)
     return {slot: written[slot][written[slot] >= 0].tolist() for slot in slots}

@@ -215,7 +215,7 @@ def continuation(
         suffix_length=jnp.full((1,), len(suffix) - 1, jnp.int32),
         token=jnp.asarray(suffix[-1:]),
     )
-    pool, texts = _fork(weights, prefix, new, pool, kv_pool.no_texts(slots=1, limit=tokens))
+    pool, texts = _fork(weights, prefix, new, pool, kv_pool.empty_decode_state(slots=1, limit=tokens))
     scores: list[Array] = []
     for _ in range(tokens):
         pool, texts, of_step = _decode(weights, jnp.zeros((1,), jnp.int32), pool, texts)

@@ -1,1 +1,1 @@
-"""Training of any π0.5-shaped policy: demonstrations in, a checkpoint that `create_policy` serves out."""
+"""Training of π0.5-shaped policies, from demonstrations to checkpoints that `create_policy` serves."""

@@ -1,4 +1,4 @@
-"""Variation of camera images, in the compiled step: moved, brighter or darker, paler or richer in colour."""
+"""Image augmentation inside the compiled training step: random shift, brightness, contrast, saturation."""
 
 import jax
 import jax.numpy as jnp
@@ -10,27 +10,28 @@ from oxygen.typing import Array, Float32, UInt8
 def augment(
     key: Array, images: UInt8[Array, "batch camera side side 3"], recipe: Recipe
 ) -> UInt8[Array, "batch camera side side 3"]:
-    """Vary every image by itself; a function of the key and its place in the batch."""
-    moving, colouring = jax.random.split(key)
+    """Augment every image independently, as a function of the key and its index in the batch."""
+    shift_key, color_key = jax.random.split(key)
     flat = images.reshape(-1, *images.shape[2:])
-    reach = round(recipe.image_shift * images.shape[2])
-    if reach:
-        flat = jax.vmap(_moved)(flat, jax.random.randint(moving, (len(flat), 2), -reach, reach + 1))
+    max_shift = round(recipe.image_shift * images.shape[2])
+    if max_shift:
+        shifts = jax.random.randint(shift_key, (len(flat), 2), -max_shift, max_shift + 1)
+        flat = jax.vmap(_shift)(flat, shifts)
     if recipe.brightness or recipe.contrast or recipe.saturation:
         limits = jnp.asarray([recipe.brightness, recipe.contrast, recipe.saturation], jnp.float32)
-        amounts = jax.random.uniform(colouring, (len(flat), 3), jnp.float32, -1.0, 1.0) * limits[None]
-        flat = jax.vmap(_coloured)(flat, amounts)
+        amounts = jax.random.uniform(color_key, (len(flat), 3), jnp.float32, -1.0, 1.0) * limits[None]
+        flat = jax.vmap(_jitter_color)(flat, amounts)
     return flat.reshape(images.shape)
 
 
-def _moved(image: UInt8[Array, "side side 3"], by: Array) -> UInt8[Array, "side side 3"]:
-    """The image moved by whole pixels; where nothing is left to see, the border goes on."""
-    places = jnp.arange(image.shape[0], dtype=jnp.int32)
-    rows, columns = (jnp.clip(places + by[axis], 0, image.shape[axis] - 1) for axis in (0, 1))
+def _shift(image: UInt8[Array, "side side 3"], pixels: Array) -> UInt8[Array, "side side 3"]:
+    """Shift an image by whole pixels, replicating its border."""
+    index = jnp.arange(image.shape[0], dtype=jnp.int32)
+    rows, columns = (jnp.clip(index + pixels[axis], 0, image.shape[axis] - 1) for axis in (0, 1))
     return image[rows][:, columns]
 
 
-def _coloured(
+def _jitter_color(
     image: UInt8[Array, "side side 3"], amounts: Float32[Array, " 3"]
 ) -> UInt8[Array, "side side 3"]:
     brightness, contrast, saturation = amounts

@@ -1,4 +1,4 @@
-"""What training leaves, whole or not at all: a folder that can be served, and the state to go on from."""
+"""Training checkpoints, written atomically: a policy folder that can be served, and the training state."""
 
 import dataclasses
 import json
@@ -28,17 +28,17 @@ _NAME = "step_{:07d}"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Served:
-    """What a checkpoint must say of itself beside its parameters, so that a policy can be made of it.
+class PolicyMetadata:
+    """What a policy folder holds beside the parameters.
 
     Attributes:
         model: The model's sizes.
         embodiment: Name of the robot, see `oxygen.robots.transforms`.
-        asset_id: Where a checkpoint keeps that robot's statistics.
-        statistics: Of the demonstrations.
+        asset_id: Subfolder of `assets` for the robot's statistics.
+        statistics: Normalisation statistics of the demonstrations.
         tokenizer: The SentencePiece model.
-        tasks: The language tasks whose texts were learnt.
-        record: What else a reader may want to know: the recipe, the demonstrations.
+        tasks: The language tasks it was trained on.
+        record: Further entries of `training.json`, such as the recipe and the demonstrations.
     """
 
     model: Pi05Config
@@ -50,18 +50,18 @@ class Served:
     record: Mapping[str, Any]
 
 
-def save(folder: Path, state: TrainState, served: Served) -> Path:
-    """Write the checkpoint of a state under `folder`; older ones keep what is served and lose their state.
+def save(folder: Path, state: TrainState, metadata: PolicyMetadata) -> Path:
+    """Write a checkpoint under `folder`; older checkpoints keep the policy but lose the training state.
 
     Returns:
-        The checkpoint's folder, named by the step.
+        The checkpoint's folder, named after the step.
     """
     target = folder / _NAME.format(int(state.step))
     if target.exists():
         return target
     draft = target.with_name(f"{target.name}.partial")
     shutil.rmtree(draft, ignore_errors=True)
-    write_served(draft, state.average, served, step=int(state.step))
+    write_policy(draft, state.average, metadata, step=int(state.step))
     _write_tree(draft / STATE_FILE, state)
     draft.rename(target)
     for older in folder.glob(f"step_*/{STATE_FILE}"):
@@ -70,50 +70,50 @@ def save(folder: Path, state: TrainState, served: Served) -> Path:
     return target
 
 
-def write_served(folder: Path, params: Params, served: Served, *, step: int) -> None:
-    """Write what a policy is made of: parameters, statistics, tokenizer, and the card that names them."""
+def write_policy(folder: Path, params: Params, metadata: PolicyMetadata, *, step: int) -> None:
+    """Write a policy folder: parameters, statistics, tokenizer, `policy.yaml` and `training.json`."""
     folder.mkdir(parents=True)
     _write_tree(folder / SINGLE_FILE, params)
-    write_statistics(folder / "assets" / served.asset_id / FILE_NAME, served.statistics)
-    (folder / TOKENIZER).write_bytes(served.tokenizer)
-    (folder / CARD).write_text(_card(served, step), encoding="utf-8")
-    record = {"step": step, **served.record, "model": dataclasses.asdict(served.model)}
+    write_statistics(folder / "assets" / metadata.asset_id / FILE_NAME, metadata.statistics)
+    (folder / TOKENIZER).write_bytes(metadata.tokenizer)
+    (folder / CARD).write_text(_card(metadata, step), encoding="utf-8")
+    record = {"step": step, **metadata.record, "model": dataclasses.asdict(metadata.model)}
     (folder / RECORD).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
 
 
 def newest(folder: Path) -> Path | None:
-    """The latest checkpoint under `folder` that training can go on from."""
+    """The latest checkpoint under `folder` that training can resume from."""
     states = sorted(folder.glob(f"step_*[0-9]/{STATE_FILE}"))
     return states[-1].parent if states else None
 
 
 def step_of(checkpoint: Path) -> int:
-    """The number of batches that a checkpoint's parameters have learnt from."""
+    """The training step of a checkpoint."""
     return int(checkpoint.name.removeprefix("step_"))
 
 
 def restore(checkpoint: Path, template: TrainState) -> TrainState:
-    """The state of a checkpoint, to the last bit.
+    """Read a checkpoint's training state, exact to the bit.
 
     Args:
         checkpoint: Its folder.
-        template: A state of the same shapes, such as the one training begins with.
+        template: A state of the same structure, such as the initial one.
 
     Raises:
         UsageError: It is damaged, or of another model or optimiser.
     """
-    stored = open_safetensors(checkpoint / STATE_FILE)
-    wanted = _flat(template)
-    for path, leaf in wanted.items():
-        found = stored.tensors.get(path)
+    file = open_safetensors(checkpoint / STATE_FILE)
+    expected = _flat(template)
+    for path, leaf in expected.items():
+        found = file.tensors.get(path)
         if found is None or found != _stored(leaf):
             raise UsageError(f"{checkpoint} holds the state of another training: {path} is {found}")
     leaves = {}
-    for path, leaf in wanted.items():
-        array = np.empty(leaf.shape, _kept_as(leaf))
-        stored.read(path, array)
+    for path, leaf in expected.items():
+        array = np.empty(leaf.shape, _file_dtype(leaf))
+        file.read(path, array)
         leaves[path] = jnp.array(array.astype(leaf.dtype))
-    return jax.tree.unflatten(jax.tree.structure(template), [leaves[path] for path in wanted])
+    return jax.tree.unflatten(jax.tree.structure(template), [leaves[path] for path in expected])
 
 
 def _write_tree(file: Path, tree: Any) -> None:
@@ -126,31 +126,30 @@ def _write_tree(file: Path, tree: Any) -> None:
 
 
 def _flat(tree: Any) -> dict[str, Any]:
-    """Leaves by their paths, in the tree's own order; of parameters, openpi's paths."""
+    """Leaves by path, in the tree's order; parameters have openpi's paths."""
     paths, _ = jax.tree_util.tree_flatten_with_path(tree)
     return {jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in paths}
 
 
 def _stored(leaf: Any) -> Stored:
-    return Stored(shape=tuple(leaf.shape), dtype=_kept_as(leaf).name)
+    return Stored(shape=tuple(leaf.shape), dtype=_file_dtype(leaf).name)
 
 
-def _kept_as(leaf: Any) -> np.dtype[Any]:
-    """A leaf's type in a file. Checkpoints hold floats alone: counters become float64, which is exact."""
+def _file_dtype(leaf: Any) -> np.dtype[Any]:
+    """A leaf's type on disk. Checkpoints hold only floats: counters become float64, which is exact."""
     return np.dtype(np.float64) if jnp.issubdtype(leaf.dtype, jnp.integer) else np.dtype(leaf.dtype)
 
 
-def _card(served: Served, step: int) -> str:
-    """The policy's preset, in YAML."""
-    description = f"Trained here for {step} steps; see {RECORD}."
-    lines = {
-        "name": f"{served.model.name}-trained",
-        "kind": "oxygen",
-        "description": description,
-        "model": served.model.name,
-        "embodiment": served.embodiment,
-        "weights": ".",
-        "tokenizer": TOKENIZER,
-    }
-    texts = {task.name: task.prompt for task in served.tasks}
-    return card_text({**lines, "language_tasks": texts})
+def _card(metadata: PolicyMetadata, step: int) -> str:
+    return card_text(
+        {
+            "name": f"{metadata.model.name}-trained",
+            "kind": "oxygen",
+            "description": f"Trained here for {step} steps; see {RECORD}.",
+            "model": metadata.model.name,
+            "embodiment": metadata.embodiment,
+            "weights": ".",
+            "tokenizer": TOKENIZER,
+            "language_tasks": {task.name: task.prompt for task in metadata.tasks},
+        }
+    )

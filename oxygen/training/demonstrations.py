@@ -1,4 +1,4 @@
-"""Demonstrations as arrays: whole columns in memory, images decoded when asked for, or once for all."""
+"""Reads demonstrations: columns in memory, images decoded on access or cached as one array."""
 
 import dataclasses
 import json
@@ -10,14 +10,14 @@ import numpy as np
 
 from configs.errors import UsageError
 from oxygen.training import layout
-from oxygen.training.pictures import Pictures, PngPictures, VideoPictures, cached_pixels
-from oxygen.training.tables import as_array, read_columns, read_info, read_spans
+from oxygen.training.frame_images import FrameImages, PngImages, VideoImages, cached_pixels
+from oxygen.training.tables import as_array, read_columns, read_episodes, read_info
 from oxygen.typing import Bool, Float32, Int64, UInt8
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Origin:
-    """Which episode of which world a demonstration is, and what disturbed it."""
+    """The simulated episode that a demonstration was recorded in, and its action noise."""
 
     suite: str
     task_id: int
@@ -29,19 +29,19 @@ class Origin:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Columns:
-    """All frames' numbers and texts, in memory. Row `i` is frame `i`.
+    """All columns but the images. Row `i` is frame `i`.
 
     Attributes:
         state: Proprioception.
-        action: What the next `horizon` control steps should do.
-        padded: Where the episode ended sooner, so that the action means nothing.
-        step: Control step of the episode at which the frame was seen.
+        action: Chunk of the next `horizon` actions.
+        padded: Which actions lie beyond the episode's end.
+        step: Control step of the frame in its episode.
         frame_index: Number of the frame in its episode.
         episode_index: Number of the episode.
         language: The instruction.
-        narration: What is going on, in words; empty where nobody knows.
-        memory: What has happened and how things stand, in words; empty where nobody knows.
-        truth: The same as JSON; empty where nobody knows.
+        narration: Text on what is happening; empty if there is none.
+        memory: Text on what has happened and the current state; empty if there is none.
+        truth: The facts behind both as JSON; empty if there are none.
     """
 
     state: Float32[np.ndarray, "frame state"]
@@ -58,7 +58,7 @@ class Columns:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Frame:
-    """One frame, images decoded. See `Columns` for the rest."""
+    """One frame with decoded images; see `Columns` for the other fields."""
 
     images: Mapping[str, UInt8[np.ndarray, "height width 3"]]
     state: Float32[np.ndarray, " state"]
@@ -74,8 +74,8 @@ class Frame:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Episode:
-    """Where an episode's frames are: `start` to `stop` (exclusive) in the dataset's order."""
+class EpisodeSpan:
+    """The frames of one episode: `start` to `stop` (exclusive) of the dataset."""
 
     index: int
     start: int
@@ -85,10 +85,10 @@ class Episode:
 
 
 class Demonstrations:
-    """A dataset that `python -m eval.collect` wrote, opened for reading.
+    """A dataset written by `python -m eval.collect`.
 
-    Numbers and texts are read at once (half a kilobyte per frame). A frame's images are decoded when it is
-    asked for; for training, `pixels` decodes all of them once into a file that is mapped into memory.
+    Columns are read at once (about 500 bytes per frame). `frame` decodes images on access; for training,
+    `pixels` decodes all of them once into a memory-mapped file.
 
     Attributes:
         path: Its folder.
@@ -99,35 +99,35 @@ class Demonstrations:
     """
 
     def __init__(self, path: Path | str) -> None:
-        """Open and check.
+        """Open a dataset and check it.
 
         Raises:
             UsageError: Says what is wrong with the folder.
         """
         self.path = Path(path)
         info = read_info(self.path)
-        spans = read_spans(self.path, info)
+        stored = read_episodes(self.path, info)
         self.fps = info.fps
         self.cameras = layout.cameras_of(info.features)
         names = [*layout.expected_dtypes()]
-        tables = [read_columns(file, names) for file in dict.fromkeys(span.file for span in spans)]
+        tables = [read_columns(file, names) for file in dict.fromkeys(episode.file for episode in stored)]
         table = _concatenated(tables)
         if not np.array_equal(table["index"].to_numpy(), np.arange(info.total_frames)):
             raise UsageError(f"{self.path}: the frames' column 'index' does not count from 0")
         tasks = _read_tasks(self.path)
         self.columns = _columns(table, info.features, tasks)
         self.episodes = tuple(
-            Episode(
+            EpisodeSpan(
                 index=number,
-                start=span.start,
-                stop=span.stop,
-                language=self.columns.language[span.start],
-                origin=_origin(table, span.start),
+                start=episode.start,
+                stop=episode.stop,
+                language=self.columns.language[episode.start],
+                origin=_origin(table, episode.start),
             )
-            for number, span in enumerate(spans)
+            for number, episode in enumerate(stored)
         )
-        self._pictures: Pictures = (
-            PngPictures(spans, self.cameras) if info.video_path is None else VideoPictures(spans, info)
+        self._images: FrameImages = (
+            PngImages(stored, self.cameras) if info.video_path is None else VideoImages(stored, info)
         )
 
     def __len__(self) -> int:
@@ -139,14 +139,14 @@ class Demonstrations:
         return (self.frame(index) for index in range(len(self)))
 
     def frame(self, index: int) -> Frame:
-        """The frame at `index`, counted over all episodes, with its images.
+        """Frame `index` of the dataset, with its images.
 
         Raises:
             IndexError: There is no such frame.
         """
         if not 0 <= index < len(self):
             raise IndexError(f"frame {index} of {len(self)}")
-        images = self._pictures.frame(int(self.columns.episode_index[index]), index)
+        images = self._images.frame(int(self.columns.episode_index[index]), index)
         columns = self.columns
         return Frame(
             images=dict(zip(self.cameras, images, strict=True)),
@@ -164,22 +164,22 @@ class Demonstrations:
 
     def frames(self, episode: int) -> Iterator[Frame]:
         """The frames of one episode, in order."""
-        where = self.episodes[episode]
-        return (self.frame(index) for index in range(where.start, where.stop))
+        span = self.episodes[episode]
+        return (self.frame(index) for index in range(span.start, span.stop))
 
     def pixels(
         self, side: int, resize: str = "pad", *, cache: Path | None = None
     ) -> UInt8[np.ndarray, "frame camera side side 3"]:
-        """Every frame's images, resized into a square as the policy resizes them, mapped into memory.
+        """All images as squares, resized as the policy resizes them, memory-mapped.
 
-        Decoded at the first call, into a file that later calls and other processes share.
+        The first call decodes them into a file that later calls and other processes share.
 
         Args:
             side: Height and width, pixels.
-            resize: As a model's `resize` has it.
-            cache: The folder of that file; `.cache` in the dataset if None.
+            resize: See `Pi05Config.resize`.
+            cache: Folder of that file; `.cache` in the dataset if None.
         """
-        return cached_pixels(self.path, self._pictures, side, resize, cache or self.path / ".cache")
+        return cached_pixels(self.path, self._images, side, resize, cache or self.path / ".cache")
 
 
 def _concatenated(tables: list[Any]) -> Any:
@@ -200,7 +200,7 @@ def _columns(table: Any, features: Mapping[str, Mapping[str, Any]], tasks: Mappi
         step=array(layout.STEP),
         frame_index=array("frame_index"),
         episode_index=array("episode_index"),
-        language=tuple(_named(tasks, index) for index in table["task_index"].to_pylist()),
+        language=tuple(_task(tasks, index) for index in table["task_index"].to_pylist()),
         narration=tuple(table[layout.NARRATION].to_pylist()),
         memory=tuple(table[layout.MEMORY].to_pylist()),
         truth=tuple(table[layout.TRUTH].to_pylist()),
@@ -212,7 +212,7 @@ def _read_tasks(root: Path) -> dict[int, str]:
     return dict(zip(table["task_index"].to_pylist(), table["task"].to_pylist(), strict=True))
 
 
-def _named(tasks: Mapping[int, str], index: int) -> str:
+def _task(tasks: Mapping[int, str], index: int) -> str:
     if index not in tasks:
         raise UsageError(f"{layout.TASKS} has no task {index}, which a frame refers to")
     return tasks[index]

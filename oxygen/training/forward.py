@@ -1,7 +1,7 @@
-"""The served model as a function of its parameters, differentiable: one prefix, actions and texts read it.
+"""The differentiable forward pass of training: one prefill, read by actions and texts.
 
-Nothing here is a second model. The prefix is `pi05.prefill`, the flow `pi05.velocity`; what differs is that
-every draw of the flow has a time of its own, and that the tokens of a text are read at once, not one by one.
+It calls the served model's `pi05.prefill` and `pi05.velocity`. Unlike serving, every flow sample has its own
+time, and all tokens of a text are processed in parallel.
 """
 
 import dataclasses
@@ -19,39 +19,39 @@ from oxygen.typing import Array, Bool, Float32, Int32, UInt8
 
 @dataclasses.dataclass(frozen=True)
 class TextLayout:
-    """Where the texts of a sample lie side by side: each language task has its own stretch of tokens.
+    """The token ranges of a sample's concatenated texts, one range for each language task.
 
     Attributes:
-        lengths: Tokens of each task's stretch.
+        lengths: Tokens of each range.
     """
 
     lengths: tuple[int, ...]
 
     @property
     def tokens(self) -> int:
-        """Tokens of all stretches together."""
+        """Tokens of all ranges together."""
         return sum(self.lengths)
 
     @property
     def offsets(self) -> Int32[np.ndarray, " token"]:
-        """Each token's place in its own text, which begins where the prefix ends."""
+        """Each token's position within its own text."""
         return np.concatenate([np.arange(length, dtype=np.int32) for length in (*self.lengths, 0)])
 
     @property
     def mask(self) -> Bool[np.ndarray, "token token"]:
-        """Which tokens each may see: those of its own text up to itself."""
+        """Attention mask: causal within each text, none between texts."""
         task = np.repeat(np.arange(len(self.lengths)), self.lengths)
         return (task[:, None] == task) & np.tri(self.tokens, dtype=bool)
 
 
-def read_prefix(
+def prefill_observations(
     weights: Weights,
     config: Pi05Config,
     images: UInt8[Array, "batch camera side side 3"],
     prompt: Int32[Array, "batch token"],
     length: Int32[Array, " batch"],
 ) -> Prefix:
-    """Read observations, whose prompts have `length` tokens each."""
+    """Prefill observations whose prompts have `length` tokens."""
     embedded = pi05.embed_prefix(weights, config, images, prompt)
     return pi05.prefill(weights, embedded, length + config.image_tokens)[0]
 
@@ -59,33 +59,33 @@ def read_prefix(
 def velocities(
     weights: Weights, prefix: Prefix, noisy: Float32[Array, "batch draw horizon action"]
 ) -> Float32[Array, "batch draw horizon action"]:
-    """The flow's velocity for several draws of every sample.
+    """The flow's velocity for several noise draws of every sample.
 
     Args:
-        weights: Made by `pi05.weights_at` for the times of the draws, sample by sample.
-        prefix: What the samples' observations left.
-        noisy: The actions on their way.
+        weights: From `pi05.weights_at`, for the flattened times [batch * draw].
+        prefix: KV cache of the samples' observations.
+        noisy: Interpolations between noise and actions.
     """
     batch, draws = noisy.shape[:2]
 
-    def of_draw(seen: Prefix, actions: Array, step: Array) -> Array:
-        alone = jax.tree.map(lambda leaf: leaf[None], seen)
-        return pi05.velocity(weights, alone, actions[None], step)[0]
+    def of_draw(prefix: Prefix, actions: Array, step: Array) -> Array:
+        row = jax.tree.map(lambda leaf: leaf[None], prefix)
+        return pi05.velocity(weights, row, actions[None], step)[0]
 
     of_sample = jax.vmap(of_draw, in_axes=(None, 0, 0))
     steps = jnp.arange(batch * draws, dtype=jnp.int32).reshape(batch, draws)
     return jax.vmap(of_sample)(prefix, noisy, steps)
 
 
-def text_scores(
+def text_logits(
     weights: Weights, prefix: Prefix, tokens: Int32[Array, "batch token"], layout: TextLayout
 ) -> Float32[Array, "batch token vocab"]:
-    """The scores of the token that follows each token of the texts, all of which follow the same prefix."""
+    """Next-token logits at every token of the texts, which all follow the same prefix."""
     positions = prefix.length[:, None] + jnp.asarray(layout.offsets)[None]
-    by = rotary.turns(positions, weights.head_dim)
+    angles = rotary.angles(positions, weights.head_dim)
     own = jnp.broadcast_to(jnp.asarray(layout.mask)[None], (len(tokens), layout.tokens, layout.tokens))
-    seen = jnp.broadcast_to(prefix.valid(), (*tokens.shape, prefix.k[0].shape[1]))
-    mask = jnp.concatenate([seen, own], axis=-1)
+    before = jnp.broadcast_to(prefix.valid(), (*tokens.shape, prefix.k[0].shape[1]))
+    mask = jnp.concatenate([before, own], axis=-1)
     x = pi05.embed_text(weights, tokens)
     for layer, prefix_k, prefix_v in zip(weights.trunk, prefix.k, prefix.v, strict=True):
 
@@ -93,9 +93,9 @@ def text_scores(
             q: Array, k: Array, v: Array, prefix_k: Array = prefix_k, prefix_v: Array = prefix_v
         ) -> tuple[Array, None]:
             k, v = jnp.concatenate([prefix_k, k], axis=1), jnp.concatenate([prefix_v, v], axis=1)
-            return gemma.attention(q, gemma.Keys(k=k, v=v, mask=mask)), None
+            return gemma.attention(q, gemma.KeyValues(k=k, v=v, mask=mask)), None
 
-        x, _ = gemma.trunk_layer(layer, x, by, attend)
+        x, _ = gemma.trunk_layer(layer, x, angles, attend)
     normed = gemma.rms_norm(x, weights.trunk_norm)
-    scores = decode.logits(weights, normed.reshape(-1, normed.shape[-1]))
-    return scores.reshape(*tokens.shape, -1)
+    flat = decode.logits(weights, normed.reshape(-1, normed.shape[-1]))
+    return flat.reshape(*tokens.shape, -1)

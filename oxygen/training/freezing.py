@@ -1,8 +1,8 @@
-"""The part of a model that only texts pass through, so that it can be trained while everything else stays.
+"""Freezes all parameters that actions depend on, so that texts can be trained without changing actions.
 
-Actions read the trunk through every layer's keys and values. What comes after those of the last layer (its
-queries where they are a matrix of their own, its output, its MLP, the norm before the scores) no action ever
-sees: trained by itself, it changes what is said, and not one bit of what is done.
+The action expert reads the trunk through each layer's keys and values. What does not contribute to them (the
+last layer's query matrix, where it is separate, output projection and MLP, and the final norm) affects only
+texts. Training these alone leaves the actions the same to the bit.
 """
 
 import enum
@@ -15,60 +15,60 @@ import jax.numpy as jnp
 from oxygen.typing import Array, Params
 
 
-class Learning(enum.Enum):
-    """How much of a parameter is trained."""
+class Trainable(enum.Enum):
+    """Which layers of a stacked parameter are trained."""
 
-    NOTHING = enum.auto()
+    NONE = enum.auto()
     LAST_LAYER = enum.auto()
     ALL = enum.auto()
 
 
-_OF_TEXTS = {
-    "PaliGemma/llm/layers/attn/q_einsum/w": Learning.LAST_LAYER,
-    "PaliGemma/llm/layers/attn/attn_vec_einsum/w": Learning.LAST_LAYER,
-    "PaliGemma/llm/layers/pre_ffw_norm/scale": Learning.LAST_LAYER,
-    "PaliGemma/llm/layers/mlp/gating_einsum": Learning.LAST_LAYER,
-    "PaliGemma/llm/layers/mlp/linear": Learning.LAST_LAYER,
-    "PaliGemma/llm/final_norm/scale": Learning.ALL,
+_TEXT_ONLY = {
+    "PaliGemma/llm/layers/attn/q_einsum/w": Trainable.LAST_LAYER,
+    "PaliGemma/llm/layers/attn/attn_vec_einsum/w": Trainable.LAST_LAYER,
+    "PaliGemma/llm/layers/pre_ffw_norm/scale": Trainable.LAST_LAYER,
+    "PaliGemma/llm/layers/mlp/gating_einsum": Trainable.LAST_LAYER,
+    "PaliGemma/llm/layers/mlp/linear": Trainable.LAST_LAYER,
+    "PaliGemma/llm/final_norm/scale": Trainable.ALL,
 }
-"""Embeddings are not among them, though they score words: instructions are read by the same ones."""
+"""The tied embedding is not listed: instructions are read through it."""
 
 
-def held(params: Params) -> Params:
-    """The same parameters, but gradients reach only those that no action sees."""
-    return _by_path(params, _held)
+def frozen_for_actions(params: Params) -> Params:
+    """The same values; gradients reach only parameters that affect texts alone."""
+    return _map_trainable(params, _stop_gradient)
 
 
-def changing_texts_alone(change: Params) -> Params:
-    """What is added to the parameters, with zero for all that actions see."""
-    return _by_path(change, _kept)
+def text_only_update(update: Params) -> Params:
+    """The optimiser's update, zero for every parameter that actions depend on."""
+    return _map_trainable(update, _mask)
 
 
-def _by_path(params: Params, done: Callable[[Learning, Array], Array]) -> Params:
-    changed: Any = jax.tree_util.tree_map_with_path(
-        lambda path, leaf: done(
-            _OF_TEXTS.get(jax.tree_util.keystr(path, simple=True, separator="/"), Learning.NOTHING), leaf
+def _map_trainable(params: Params, function: Callable[[Trainable, Array], Array]) -> Params:
+    mapped: Any = jax.tree_util.tree_map_with_path(
+        lambda path, leaf: function(
+            _TEXT_ONLY.get(jax.tree_util.keystr(path, simple=True, separator="/"), Trainable.NONE), leaf
         ),
         params,
     )
-    return dict(changed)
+    return dict(mapped)
 
 
-def _held(learning: Learning, leaf: Array) -> Array:
-    match learning:
-        case Learning.ALL:
+def _stop_gradient(trainable: Trainable, leaf: Array) -> Array:
+    match trainable:
+        case Trainable.ALL:
             return leaf
-        case Learning.LAST_LAYER:
+        case Trainable.LAST_LAYER:
             return jnp.concatenate([jax.lax.stop_gradient(leaf[:-1]), leaf[-1:]])
-        case Learning.NOTHING:
+        case Trainable.NONE:
             return jax.lax.stop_gradient(leaf)
 
 
-def _kept(learning: Learning, leaf: Array) -> Array:
-    match learning:
-        case Learning.ALL:
+def _mask(trainable: Trainable, leaf: Array) -> Array:
+    match trainable:
+        case Trainable.ALL:
             return leaf
-        case Learning.LAST_LAYER:
+        case Trainable.LAST_LAYER:
             return leaf.at[:-1].set(0.0)
-        case Learning.NOTHING:
+        case Trainable.NONE:
             return jnp.zeros_like(leaf)

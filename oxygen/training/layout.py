@@ -1,6 +1,6 @@
-"""How demonstrations lie on disk: LeRobot's dataset layout v3.0, and the columns of our own beside it.
+"""Layout of demonstrations on disk: LeRobot's dataset format v3.0, with additional columns.
 
-Documented at huggingface.co/docs/lerobot/lerobot-dataset-v3, and as LeRobot 0.4 to 0.6 read and write it.
+See huggingface.co/docs/lerobot/lerobot-dataset-v3; compatible with LeRobot 0.4 to 0.6.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,20 +15,20 @@ EPISODES = "meta/episodes/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
 DATA = "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
 VIDEO = "videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4"
 MANIFEST = "meta/oxygen.json"
-"""Ours: where the demonstrations came from, and what failed."""
+"""Not part of LeRobot's format: provenance of the demonstrations, and failed episodes."""
 
 FILES_PER_CHUNK = 1000
 DATA_FILE_MB = 100
 VIDEO_FILE_MB = 200
 
 IMAGES = "observation.images."
-"""Before the name of every camera."""
+"""Prefix of the camera columns."""
 STATE = "observation.state"
 ACTION = "action"
 PADDED = "action_is_pad"
 
 OWN = "oxygen."
-"""Before the columns that LeRobot knows nothing of."""
+"""Prefix of the additional columns."""
 STEP = OWN + "step"
 SUITE = OWN + "suite"
 TASK_ID = OWN + "task_id"
@@ -66,12 +66,12 @@ Feature = dict[str, Any]
 def features(
     cameras: Mapping[str, tuple[int, int]], *, images: str, state_names: Sequence[str], action: Feature
 ) -> dict[str, Feature]:
-    """The columns of a frame, as `info.json` lists them.
+    """The columns of a frame, as listed in `info.json`.
 
     Args:
-        cameras: Every camera to the height and width of its images, pixels.
-        images: `image` where they lie in the tables, `video` where they do not.
-        state_names: A name for every number of the state.
+        cameras: Camera to the height and width of its images, pixels.
+        images: `image` if they are stored in the tables, else `video`.
+        state_names: Name of every state channel.
         action: The feature of an action chunk, [horizon, channel].
     """
     return {
@@ -91,23 +91,23 @@ def features(
 
 
 def action_feature(horizon: int, channels: Sequence[str]) -> Feature:
-    """The feature of a chunk of `horizon` actions; the names are those of the channels."""
+    """The feature of a chunk of `horizon` actions."""
     return {"dtype": "float32", "shape": [horizon, len(channels)], "names": list(channels)}
 
 
 def place(number: int) -> dict[str, int]:
-    """Where the file with that number lies, as the patterns of paths want it."""
+    """Chunk and file index of a file number, for the path patterns."""
     chunk, file = divmod(number, FILES_PER_CHUNK)
     return {"chunk_index": chunk, "file_index": file}
 
 
 def cameras_of(features: Iterable[str]) -> tuple[str, ...]:
-    """The names of the cameras among the features."""
+    """The camera names among the features."""
     return tuple(name.removeprefix(IMAGES) for name in features if name.startswith(IMAGES))
 
 
 def expected_dtypes() -> dict[str, str]:
-    """Every column that demonstrations have, images apart, and what it is made of."""
+    """Column to dtype, for all columns but the images."""
     return {STATE: "float32", ACTION: "float32", PADDED: "bool", **_OWN, **_EVERY_DATASET}
 
 

@@ -1,4 +1,4 @@
-"""A training's numbers as it goes on: JSON lines, TensorBoard events, and curves as a picture."""
+"""The training log: JSON lines, TensorBoard events, and curves as a PNG."""
 
 import json
 from collections.abc import Mapping
@@ -9,43 +9,43 @@ LINES = "log.jsonl"
 EVENTS = "events"
 CURVES = "curves.png"
 _PANELS = {"loss": "_loss", "accuracy": "_accuracy", "success, %": "pc_success"}
-"""The curves' panels, and how the names of what they show end."""
+"""Panel of the curves to the suffix of the metrics it shows."""
 _GROUPS = {"loss": "_loss", "accuracy": "_accuracy", "success": "_pc_success"}
-"""TensorBoard's groups, and how the names of what they show end."""
+"""TensorBoard group to the suffix of its metrics."""
 _TAGS = {
     "loss": "loss/total",
     "gradient_norm": "optimiser/gradient_norm",
     "learning_rate": "optimiser/learning_rate",
     "samples_per_s": "throughput/samples_per_s",
 }
-"""Where numbers of other names are shown there."""
+"""TensorBoard tags of the other metrics."""
 
 
 class TrainingLog:
-    """The log of a training, in its folder. One that is resumed goes on in the same files."""
+    """The log in a training's folder. A resumed training appends to the same files."""
 
     def __init__(self, folder: Path, *, resumed_at: int) -> None:
-        """Open the log; what an interrupted run noted after `resumed_at` is dropped, for it comes again."""
+        """Open the log and drop entries after step `resumed_at`, which will be computed again."""
         from tensorboardX import SummaryWriter
 
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
-        _keep(folder, resumed_at)
+        _truncate(folder, resumed_at)
         self._file = (folder / LINES).open("a", encoding="utf-8")
         events = folder / EVENTS
-        before = len(list(events.glob("*")))  # names are in seconds, of which two may begin in one
+        before = len(list(events.glob("*")))  # file names have a resolution of one second
         self._events = SummaryWriter(str(events), purge_step=resumed_at + 1, filename_suffix=f".{before:04d}")
 
-    def note(self, step: int, numbers: Mapping[str, float]) -> None:
-        """Note some numbers of a step, at once on disk."""
-        self._file.write(json.dumps({"step": step, **numbers}) + "\n")
+    def write(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Log metrics of a step and flush."""
+        self._file.write(json.dumps({"step": step, **metrics}) + "\n")
         self._file.flush()
-        for name, number in numbers.items():
-            self._events.add_scalar(tag_of(name), number, step)
+        for name, value in metrics.items():
+            self._events.add_scalar(tag_of(name), value, step)
         self._events.flush()
 
     def draw(self) -> None:
-        """Draw what has been noted so far."""
+        """Draw the curves."""
         draw_curves(self._folder)
 
     def __enter__(self) -> "TrainingLog":
@@ -58,15 +58,15 @@ class TrainingLog:
 
 
 def tag_of(name: str) -> str:
-    """A number's place in TensorBoard: like numbers side by side, as `loss/flow` and `loss/narration`."""
+    """A metric's TensorBoard tag, e.g. `loss/flow` for `flow_loss`."""
     for group, ending in _GROUPS.items():
         if name.endswith(ending):
             return f"{group}/{name.removesuffix(ending)}"
     return _TAGS.get(name, name)
 
 
-def _keep(folder: Path, last: int) -> None:
-    """Drop a log's lines after a step; until the rest is written, the whole log stays."""
+def _truncate(folder: Path, last: int) -> None:
+    """Drop the lines after a step, atomically."""
     file = folder / LINES
     partial = file.with_suffix(".partial")
     kept = [line for line in read_log(folder) if line["step"] <= last]
@@ -75,14 +75,14 @@ def _keep(folder: Path, last: int) -> None:
 
 
 def read_log(folder: Path) -> list[dict[str, Any]]:
-    """All lines of a training's log, in order; a last line that was cut short is left out."""
+    """All lines of a training's log, without a last line that was cut short."""
     file = folder / LINES
     lines = file.read_text(encoding="utf-8").splitlines(keepends=True) if file.is_file() else []
     return [json.loads(line) for line in lines if line.endswith("\n")]
 
 
 def draw_curves(folder: Path) -> Path | None:
-    """Draw what the log of a training holds; None if that is nothing yet."""
+    """Draw the curves of a training's log and return the file; None if the log has none."""
     lines = read_log(folder)
     panels = {
         label: names

@@ -1,4 +1,4 @@
-"""What training makes small: the error of the flow's velocity, and the surprise at what was said."""
+"""The training losses: flow matching for actions, cross-entropy for texts."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -10,9 +10,9 @@ from oxygen.model import pi05
 from oxygen.model.config import Pi05Config
 from oxygen.model.pi05 import Prefix
 from oxygen.training.augmentation import augment
-from oxygen.training.forward import TextLayout, read_prefix, text_scores, velocities
-from oxygen.training.freezing import held
-from oxygen.training.lessons import Batch
+from oxygen.training.batches import Batch
+from oxygen.training.forward import TextLayout, prefill_observations, text_logits, velocities
+from oxygen.training.freezing import frozen_for_actions
 from oxygen.training.recipe import Recipe
 from oxygen.typing import Array, Float32, Params
 
@@ -21,13 +21,13 @@ Metrics = Mapping[str, Array]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Objective:
-    """The loss of a batch: flow matching and cross-entropy over one prefix.
+    """The loss of a batch: flow matching and cross-entropy over a shared prefill.
 
     Attributes:
         model: The model's sizes.
-        recipe: Weights of the losses, augmentation, draws.
-        tasks: The language tasks, in the order their texts lie.
-        layout: Where the texts lie.
+        recipe: Hyperparameters.
+        tasks: The language tasks, in the order of their texts.
+        layout: Token ranges of the texts.
     """
 
     model: Pi05Config
@@ -36,86 +36,82 @@ class Objective:
     layout: TextLayout
 
     def loss(self, params: Params, batch: Batch, key: Array) -> tuple[Float32[Array, ""], Metrics]:
-        """The loss, and what it is made of. All randomness is a function of the key."""
+        """The total loss, and its parts as metrics. All randomness is a function of the key."""
         if self.recipe.texts_only:
-            return self._loss_of_texts(held(params), batch, key)
-        varying, timing, noising = jax.random.split(key, 3)
-        images = augment(varying, batch.images, self.recipe)
-        times = draw_times(timing, (len(images), self.recipe.draws))
-        noise = jax.random.normal(noising, (*times.shape, *batch.actions.shape[1:]), jnp.float32)
+            return self._text_only_loss(frozen_for_actions(params), batch, key)
+        augment_key, time_key, noise_key = jax.random.split(key, 3)
+        images = augment(augment_key, batch.images, self.recipe)
+        times = sample_flow_times(time_key, (len(images), self.recipe.draws))
+        noise = jax.random.normal(noise_key, (*times.shape, *batch.actions.shape[1:]), jnp.float32)
         weights = pi05.weights_at(params, self.model, times.reshape(-1))
-        prefix = read_prefix(weights, self.model, images, batch.prompt, batch.length)
-        seen_by_actions = prefix if self.recipe.actions_reach_prefix else jax.lax.stop_gradient(prefix)
-        at = times[..., None, None]
+        prefix = prefill_observations(weights, self.model, images, batch.prompt, batch.length)
+        action_prefix = prefix if self.recipe.actions_reach_prefix else jax.lax.stop_gradient(prefix)
+        t = times[..., None, None]
         actions = batch.actions[:, None]
-        flowing = velocities(weights, seen_by_actions, at * noise + (1.0 - at) * actions)
-        flow = flow_loss(flowing, noise - actions, batch)
-        said, spoken = self._said(weights, prefix, batch)
-        return flow + said, {"loss": flow + said, "flow_loss": flow, **spoken}
+        predicted = velocities(weights, action_prefix, t * noise + (1.0 - t) * actions)
+        flow = flow_loss(predicted, noise - actions, batch)
+        text, metrics = self._text_loss(weights, prefix, batch)
+        return flow + text, {"loss": flow + text, "flow_loss": flow, **metrics}
 
-    def _loss_of_texts(self, params: Params, batch: Batch, key: Array) -> tuple[Float32[Array, ""], Metrics]:
+    def _text_only_loss(self, params: Params, batch: Batch, key: Array) -> tuple[Float32[Array, ""], Metrics]:
         images = augment(key, batch.images, self.recipe)
         weights = pi05.weights_at(params, self.model, jnp.ones(1))
-        prefix = read_prefix(weights, self.model, images, batch.prompt, batch.length)
-        said, spoken = self._said(weights, prefix, batch)
-        return said, {"loss": said, **spoken}
+        prefix = prefill_observations(weights, self.model, images, batch.prompt, batch.length)
+        text, metrics = self._text_loss(weights, prefix, batch)
+        return text, {"loss": text, **metrics}
 
-    def _said(
+    def _text_loss(
         self, weights: pi05.Weights, prefix: Prefix, batch: Batch
     ) -> tuple[Float32[Array, ""], Metrics]:
-        """What the texts add to the loss, and how each task fares."""
-        spoken = self._spoken(self._scores(weights, prefix, batch), batch) if self.tasks else {}
-        losses = (spoken[f"{task}_loss"] for task in self.tasks)
-        return self.recipe.text_weight * sum(losses, start=jnp.zeros(())), spoken
+        """The weighted loss of all texts, and each task's metrics."""
+        metrics = self._text_metrics(self._logits(weights, prefix, batch), batch) if self.tasks else {}
+        losses = (metrics[f"{task}_loss"] for task in self.tasks)
+        return self.recipe.text_weight * sum(losses, start=jnp.zeros(())), metrics
 
-    def _scores(
+    def _logits(
         self, weights: pi05.Weights, prefix: Prefix, batch: Batch
     ) -> Float32[Array, "row token vocab"]:
-        rows = len(batch.tokens)
-        seen = jax.tree.map(lambda leaf: leaf[:rows], prefix)
+        rows = len(batch.text_tokens)
+        text_prefix = jax.tree.map(lambda leaf: leaf[:rows], prefix)
         if not self.recipe.texts_reach_prefix:
-            seen = jax.lax.stop_gradient(seen)
-        return text_scores(weights, seen, batch.tokens, self.layout)
+            text_prefix = jax.lax.stop_gradient(text_prefix)
+        return text_logits(weights, text_prefix, batch.text_tokens, self.layout)
 
-    def _spoken(self, scores: Float32[Array, "row token vocab"], batch: Batch) -> Metrics:
+    def _text_metrics(self, logits: Float32[Array, "row token vocab"], batch: Batch) -> Metrics:
         metrics: dict[str, Array] = {}
         start = 0
         for task, length in zip(self.tasks, self.layout.lengths, strict=True):
-            here = slice(start, start + length)
-            metrics |= {
-                f"{task}_{name}": value
-                for name, value in text_loss(
-                    scores[:, here], batch.following[:, here], batch.graded[:, here]
-                ).items()
-            }
+            own = slice(start, start + length)
+            found = text_loss(logits[:, own], batch.text_targets[:, own], batch.text_mask[:, own])
+            metrics |= {f"{task}_{name}": value for name, value in found.items()}
             start += length
         return metrics
 
 
-def draw_times(key: Array, shape: tuple[int, ...]) -> Float32[Array, "..."]:
-    """Flow times in (0.001, 1], from Beta(1.5, 1) as π0.5 has them: rather near the noise, at t = 1."""
+def sample_flow_times(key: Array, shape: tuple[int, ...]) -> Float32[Array, "..."]:
+    """Flow times in (0.001, 1] from Beta(1.5, 1), as in π0.5: denser near the noise at t = 1."""
     uniform = jax.random.uniform(key, shape, jnp.float32)
-    return uniform ** (1.0 / 1.5) * 0.999 + 0.001  # the inverse of the distribution's t^1.5
+    return uniform ** (1.0 / 1.5) * 0.999 + 0.001  # inverse CDF
 
 
 def flow_loss(
     velocity: Float32[Array, "batch draw horizon action"],
-    wanted: Float32[Array, "batch draw horizon action"],
+    target: Float32[Array, "batch draw horizon action"],
     batch: Batch,
 ) -> Float32[Array, ""]:
-    """Mean square error over all draws and channels of the actions that lie within the episode."""
+    """Mean squared error over the draws and channels of valid actions."""
     valid = batch.valid.astype(jnp.float32)
-    of_step = jnp.mean(jnp.square(velocity - wanted), axis=(1, 3))
+    of_step = jnp.mean(jnp.square(velocity - target), axis=(1, 3))
     return jnp.sum(of_step * valid) / jnp.maximum(jnp.sum(valid), 1.0)
 
 
 def text_loss(
-    scores: Float32[Array, "row token vocab"], following: Array, graded: Array
+    logits: Float32[Array, "row token vocab"], targets: Array, mask: Array
 ) -> dict[str, Float32[Array, ""]]:
-    """Cross-entropy in nats, and the share of tokens that greedy decoding gets right, over graded tokens."""
-    right = jnp.take_along_axis(scores, following[..., None], axis=-1)[..., 0]
-    surprise = jax.nn.logsumexp(scores, axis=-1) - right
-    weight = graded.astype(jnp.float32)
+    """Mean cross-entropy (nats) and greedy accuracy over the masked-in tokens."""
+    target_logits = jnp.take_along_axis(logits, targets[..., None], axis=-1)[..., 0]
+    cross_entropy = jax.nn.logsumexp(logits, axis=-1) - target_logits
+    weight = mask.astype(jnp.float32)
     count = jnp.maximum(jnp.sum(weight), 1.0)
-    hit = (jnp.argmax(scores, axis=-1) == following).astype(jnp.float32)
-    return {"loss": jnp.sum(surprise * weight) / count, "accuracy": jnp.sum(hit * weight) / count}
+    correct = (jnp.argmax(logits, axis=-1) == targets).astype(jnp.float32)
+    return {"loss": jnp.sum(cross_entropy * weight) / count, "accuracy": jnp.sum(correct * weight) / count}

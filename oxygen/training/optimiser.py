@@ -1,4 +1,4 @@
-"""One step of training: Muon or AdamW along a cosine, gradients clipped, an average of parameters kept."""
+"""The training step: Muon or AdamW with a cosine schedule, gradient clipping, and a parameter EMA."""
 
 import dataclasses
 import functools
@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import optax
 import optax.contrib
 
-from oxygen.training.freezing import changing_texts_alone
-from oxygen.training.lessons import Batch
+from oxygen.training.batches import Batch
+from oxygen.training.freezing import text_only_update
 from oxygen.training.losses import Metrics, Objective
 from oxygen.training.recipe import Recipe
 from oxygen.typing import Array, Leaf, Params
@@ -21,13 +21,13 @@ from oxygen.typing import Array, Leaf, Params
 
 @flax.struct.dataclass
 class TrainState:
-    """Everything that a step changes.
+    """The training state.
 
     Attributes:
         step: Steps done.
         params: The parameters.
-        average: Their exponential moving average, which is what will be served.
-        optimiser: The moments and counters of Muon and AdamW.
+        average: Their exponential moving average, which is the policy.
+        optimiser: State of the optimiser.
     """
 
     step: Leaf
@@ -39,8 +39,8 @@ class TrainState:
 Step = Callable[[TrainState, Batch], tuple[TrainState, Metrics]]
 
 
-def rate_at(recipe: Recipe) -> optax.Schedule:
-    """The learning rate of every step."""
+def learning_rate_schedule(recipe: Recipe) -> optax.Schedule:
+    """Linear warm-up, then cosine decay."""
     return optax.warmup_cosine_decay_schedule(
         init_value=0.0,
         peak_value=recipe.learning_rate,
@@ -51,19 +51,21 @@ def rate_at(recipe: Recipe) -> optax.Schedule:
 
 
 def optimiser(recipe: Recipe) -> optax.GradientTransformation:
-    """The recipe's optimiser, with the gradient clipped before it."""
+    """Gradient clipping, then the recipe's optimiser."""
     return optax.chain(optax.clip_by_global_norm(recipe.clip), _OPTIMISERS[recipe.optimiser](recipe))
 
 
 def _adamw(recipe: Recipe) -> optax.GradientTransformation:
-    """Only matrices decay, not biases, scales and embeddings."""
-    return optax.adamw(rate_at(recipe), b1=0.9, b2=0.99, weight_decay=recipe.weight_decay, mask=_decaying)
+    """AdamW; only matrices decay, not biases, scales and embeddings."""
+    return optax.adamw(
+        learning_rate_schedule(recipe), b1=0.9, b2=0.99, weight_decay=recipe.weight_decay, mask=_decaying
+    )
 
 
 def _muon(recipe: Recipe) -> optax.GradientTransformation:
-    """Muon for the matrices between tokens, which decay, and Adam for the rest (arXiv 2502.16982)."""
+    """Muon for the hidden matrices, which decay, and Adam for the rest (arXiv 2502.16982)."""
     return optax.contrib.muon(
-        rate_at(recipe),
+        learning_rate_schedule(recipe),
         weight_decay=recipe.weight_decay,
         weight_decay_mask=_decaying,
         adam_b2=0.99,
@@ -87,11 +89,11 @@ _MATRICES: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
     "MultiHeadDotProductAttention_0/value": ((-3,), (-2, -1)),
     "MultiHeadDotProductAttention_0/out": ((-3, -2), (-1,)),
 }
-"""Parts of paths to the axes that a matrix reads and writes; axes before them count layers and the like."""
+"""Path fragment to the input and output axes of the matrix; leading axes are batch axes such as layers."""
 
 
 def _matrices(params: Params) -> Params:
-    """The matrices that Muon turns, each with its axes; None for everything else."""
+    """The axes of every matrix that Muon orthogonalises; None for everything else."""
     return jax.tree_util.tree_map_with_path(
         lambda path, leaf: _axes(jax.tree_util.keystr(path, simple=True, separator="/"), leaf.ndim), params
     )
@@ -100,34 +102,34 @@ def _matrices(params: Params) -> Params:
 def _axes(path: str, rank: int) -> optax.contrib.MuonDimensionNumbers | None:
     if path.endswith("bias"):
         return None
-    for part, (read, written) in _MATRICES.items():
+    for part, (inputs, outputs) in _MATRICES.items():
         if part in path:
             return optax.contrib.MuonDimensionNumbers(
-                reduction_axis=tuple(rank + axis for axis in read),
-                output_axis=tuple(rank + axis for axis in written),
+                reduction_axis=tuple(rank + axis for axis in inputs),
+                output_axis=tuple(rank + axis for axis in outputs),
             )
     return None
 
 
 def _decaying(params: Params) -> Params:
     flat = flax.traverse_util.flatten_dict(dict(params), sep="/")
-    spared = ("bias", "scale", "embedding")
-    return flax.traverse_util.unflatten_dict({path: not path.endswith(spared) for path in flat}, sep="/")
+    without = ("bias", "scale", "embedding")
+    return flax.traverse_util.unflatten_dict({path: not path.endswith(without) for path in flat}, sep="/")
 
 
-def begin(params: Params, recipe: Recipe) -> TrainState:
-    """The state before the first step, in arrays of its own: a step uses up the state it is given."""
-    ours = jax.tree.map(lambda leaf: jnp.array(leaf, jnp.float32), params)
+def init_state(params: Params, recipe: Recipe) -> TrainState:
+    """The initial state. Copies the parameters, since a training step donates its state."""
+    copied = jax.tree.map(lambda leaf: jnp.array(leaf, jnp.float32), params)
     return TrainState(
         step=jnp.zeros((), jnp.int32),
-        params=ours,
-        average=jax.tree.map(jnp.copy, ours),
-        optimiser=jax.jit(optimiser(recipe).init)(ours),
+        params=copied,
+        average=jax.tree.map(jnp.copy, copied),
+        optimiser=jax.jit(optimiser(recipe).init)(copied),
     )
 
 
 def make_step(objective: Objective) -> Step:
-    """The compiled step. A function of the state and the batch; the state is used up."""
+    """The compiled training step, a function of state and batch; the state is donated."""
     return functools.partial(_step, objective)
 
 
@@ -137,21 +139,21 @@ def _step(objective: Objective, state: TrainState, batch: Batch) -> tuple[TrainS
     key = jax.random.fold_in(jax.random.key(recipe.seed), state.step)
     gradient_of = jax.grad(objective.loss, has_aux=True)
     gradient, metrics = gradient_of(state.params, batch, key)
-    with jax.numpy_dtype_promotion("standard"):  # optax mixes types; our own code does not
-        change, moments = optimiser(recipe).update(gradient, state.optimiser, state.params)
-        rate = jnp.asarray(rate_at(recipe)(state.step), jnp.float32)
+    with jax.numpy_dtype_promotion("standard"):  # optax mixes dtypes
+        update, optimiser_state = optimiser(recipe).update(gradient, state.optimiser, state.params)
+        rate = jnp.asarray(learning_rate_schedule(recipe)(state.step), jnp.float32)
     if recipe.texts_only:
-        change = changing_texts_alone(change)
-    params = optax.apply_updates(state.params, change)
+        update = text_only_update(update)
+    params = optax.apply_updates(state.params, update)
     decay = _average_decay(recipe, state.step)
-    after = dataclasses.replace(
+    new_state = dataclasses.replace(
         state,
         step=state.step + 1,
         params=params,
         average=jax.tree.map(lambda old, new: old + (new - old) * (1.0 - decay), state.average, params),
-        optimiser=moments,
+        optimiser=optimiser_state,
     )
-    return after, {
+    return new_state, {
         **metrics,
         "gradient_norm": optax.tree.norm(gradient),
         "learning_rate": rate,
@@ -159,6 +161,6 @@ def _step(objective: Objective, state: TrainState, batch: Batch) -> tuple[TrainS
 
 
 def _average_decay(recipe: Recipe, step: Array) -> Array:
-    """Shorter in the beginning, so that the average forgets the initial parameters soon."""
+    """The EMA's decay, lower in the first steps so that the initial parameters are forgotten."""
     done = step.astype(jnp.float32)
     return jnp.minimum(recipe.ema, (1.0 + done) / (10.0 + done))

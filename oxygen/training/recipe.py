@@ -1,4 +1,4 @@
-"""How a policy is trained: everything a run is a function of, beside its demonstrations and its model."""
+"""The training recipe: all hyperparameters of a run."""
 
 import dataclasses
 import math
@@ -8,42 +8,41 @@ from configs.errors import UsageError, unknown
 OPTIMISERS = ("muon", "adamw")
 
 RUN_FILE = "run.json"
-"""Where a training's folder says what is trained in it."""
+"""The file in a training's folder that identifies the training."""
 
 CHECKPOINTS = "checkpoints"
-"""The folder in a training's own in which its checkpoints are."""
+"""The subfolder for checkpoints."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """Numbers of a training run. The defaults are for a policy of a few million parameters, from scratch.
+    """Hyperparameters of a training run. The defaults train a few million parameters from scratch.
 
     Attributes:
-        steps: Batches until the learning rate has run out.
-        batch: Samples in a batch.
-        seed: Of the initial parameters, the order of the samples, augmentation, noise and flow times.
-        draws: Noises and flow times for every sample, all denoised from the one prefix.
-        text_rows: Samples of every batch whose texts are learnt too; None for all.
-        text_weight: Of a language task's cross-entropy (in nats per token), where the flow's is 1.
+        steps: Training steps.
+        batch: Batch size.
+        seed: Of the initial parameters, sample order, augmentation, noise and flow times.
+        draws: Noise samples and flow times per sample, all from one prefill.
+        text_rows: Samples of a batch that train texts as well; None for all.
+        text_weight: Weight of each language task's cross-entropy (nats per token); the flow loss has 1.
         optimiser: `muon` or `adamw`.
-        learning_rate: The highest, after warming up; then it falls along a cosine.
-        last_rate: What it falls to, as a share of the highest.
-        warm_up: Batches in which it rises from 0.
-        weight_decay: On matrices.
-        clip: The gradient's global norm is cut to this.
-        ema: Decay of the average of parameters that is served.
-        image_shift: An image is moved by up to this share of its side, each way; its border pixels fill up.
-        brightness: Added to all pixels at random, up to this share of the range.
-        contrast: Distance from the image's mean, scaled by 1 ± up to this.
-        saturation: Distance from grey, scaled likewise.
-        state_noise: Standard deviation of the noise on a normalised state, whose range is [-1, 1].
-        actions_reach_prefix: Whether the flow's gradients reach the trunk and the vision tower through the
-            prefix. Off, the trunk learns from texts alone and the action expert reads what it finds:
-            knowledge insulation (arXiv 2505.23705).
-        texts_reach_prefix: Whether the texts' do. Off, the trunk still learns what it does with a text's own
-            tokens.
-        texts_only: Train what texts alone pass through (`oxygen.training.freezing`), and no flow: a policy
-            that acts as before, to the last bit.
+        learning_rate: Peak learning rate; cosine decay after the warm-up.
+        last_rate: Final learning rate, as a fraction of the peak.
+        warm_up: Steps of linear warm-up.
+        weight_decay: Weight decay of the matrices.
+        clip: Maximal global norm of the gradient.
+        ema: Decay of the parameters' moving average, which is the policy.
+        image_shift: Maximal random shift, as a fraction of the image's side; the border is replicated.
+        brightness: Maximal random offset of all pixels, as a fraction of their range.
+        contrast: Maximal random change of the distance to the image's mean, as a fraction.
+        saturation: Maximal random change of the distance to grey, as a fraction.
+        state_noise: Standard deviation of the noise on the normalised state, whose range is [-1, 1].
+        actions_reach_prefix: Whether gradients of the flow loss reach the trunk and the vision tower. False
+            is knowledge insulation (arXiv 2505.23705).
+        texts_reach_prefix: Whether gradients of the text loss reach the trunk through the prefix. If False,
+            they still do through the text's own tokens.
+        texts_only: Train only parameters that actions do not depend on (`oxygen.training.freezing`), without
+            the flow loss: actions stay the same to the bit.
     """
 
     steps: int
@@ -76,7 +75,7 @@ class Recipe:
                 raise UsageError(f"{field} is {getattr(self, field)}; at least {least}")
         for field in ("ema", "image_shift", "brightness", "contrast", "saturation", "state_noise"):
             if not 0 <= getattr(self, field) < 1:
-                raise UsageError(f"{field} is {getattr(self, field)}; give a number from 0 up to 1")
+                raise UsageError(f"{field} is {getattr(self, field)}; give a number from 0 to below 1")
         if not (self.learning_rate > 0 and math.isfinite(self.learning_rate)):
             raise UsageError(f"learning_rate is {self.learning_rate}; give one above 0")
         self._check_text_rows()
@@ -86,11 +85,10 @@ class Recipe:
             raise UsageError(f"text_rows is {self.text_rows}; give 1 to the batch's {self.batch}")
         if self.texts_only and self.rows_with_text < self.batch:
             raise UsageError(
-                f"text_rows is {self.text_rows} of a batch of {self.batch}, and only texts are learnt; "
-                "leave it out"
+                f"text_rows is {self.text_rows} of a batch of {self.batch}; leave it out with texts_only"
             )
 
     @property
     def rows_with_text(self) -> int:
-        """Samples of a batch whose texts are learnt."""
+        """Samples of a batch that train texts."""
         return self.batch if self.text_rows is None else self.text_rows

@@ -1,4 +1,4 @@
-"""Episodes as robots record them, an action for every step; and the chunks of actions that training wants."""
+"""Recorded episodes with one action per control step, and the action chunks cut from them."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -13,14 +13,14 @@ from oxygen.typing import Bool, Float, Float32, Int64, UInt8
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Recording:
-    """One episode. Row `i` of everything is control step `i`.
+    """One recorded episode. Row `i` of everything is control step `i`.
 
     Attributes:
-        images: Camera to its pixels, of any size; upright, as the policy is shown them.
+        images: Camera to its pixels, of any size; upright, as the policy sees them.
         state: Proprioception, in the robot's units.
-        actions: What was done at each step.
+        actions: The action executed at each step.
         language: The instruction.
-        texts: For every language task what should be said at each step; empty where nobody knows.
+        texts: Language task to the target text of each step; empty where there is none.
     """
 
     images: Mapping[str, UInt8[np.ndarray, "step _ _ 3"]]
@@ -34,20 +34,20 @@ class Recording:
         lengths = {name: len(column) for name, column in columns.items()}
         if len(self.actions) == 0 or len(set(lengths.values())) > 1:
             raise UsageError(
-                f"episode {self.language!r}: steps are {lengths}; give as many of each, at least one"
+                f"episode {self.language!r}: steps are {lengths}; all need the same number, at least 1"
             )
 
     def __len__(self) -> int:
         """The number of control steps."""
         return len(self.actions)
 
-    def seen(
+    def model_images(
         self, steps: Int64[np.ndarray, " frame"], model: Pi05Config
     ) -> UInt8[np.ndarray, "frame camera side side 3"]:
-        """What the model's cameras saw at some steps, fitted into its square as the policy fits it.
+        """The images of the model's cameras at some steps, resized as the policy resizes them.
 
         Raises:
-            UsageError: A camera is missing, or its images are no RGB images.
+            UsageError: A camera is missing, or its images are not RGB.
         """
 
         def at(step: int) -> np.ndarray:
@@ -59,10 +59,10 @@ class Recording:
     def chunks(
         self, steps: Int64[np.ndarray, " frame"], horizon: int
     ) -> tuple[Float32[np.ndarray, "frame horizon action"], Bool[np.ndarray, "frame horizon"]]:
-        """The actions from each of some steps on, and which of them lie within the episode.
+        """The action chunks that start at some steps, and which actions lie within the episode.
 
-        After its end the last action is repeated, and counts for nothing.
+        Past the end, the last action is repeated and marked invalid.
         """
-        ahead = steps[:, None] + np.arange(horizon)[None]
-        within = ahead < len(self)
-        return self.actions[np.minimum(ahead, len(self) - 1)].astype(np.float32), within
+        chunk_steps = steps[:, None] + np.arange(horizon)[None]
+        valid = chunk_steps < len(self)
+        return self.actions[np.minimum(chunk_steps, len(self) - 1)].astype(np.float32), valid

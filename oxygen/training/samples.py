@@ -1,4 +1,4 @@
-"""What is trained on, as arrays in memory: frames of demonstrations, from one dataset or several."""
+"""Training data in memory: the frames of one or several datasets of demonstrations."""
 
 import dataclasses
 import hashlib
@@ -13,21 +13,21 @@ from oxygen.model.config import Pi05Config
 from oxygen.training.recordings import Recording
 from oxygen.typing import Bool, Float32, Int64, UInt8
 
-_FRAMES_LOOKED_AT = 64
-"""Of a dataset's pixels, which may be many gigabytes; the numbers beside them tell the rest apart."""
+_FRAMES_HASHED = 64
+"""Frames whose pixels enter the digest; all pixels may be many gigabytes."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Samples:
-    """Frames of demonstrations in the robot's own units. Row `i` of everything is frame `i`.
+    """Frames of one dataset, in the robot's units. Row `i` of everything is frame `i`.
 
     Attributes:
-        images: Pixels of the model's cameras, in the model's order and size; may be mapped into memory.
+        images: Pixels of the model's cameras, in the model's order and size; may be memory-mapped.
         state: Proprioception.
-        actions: What the next control steps should do.
-        valid: Which of those lie within the episode.
+        actions: Chunk of the next actions.
+        valid: Which of these lie within the episode.
         language: The instruction.
-        texts: For every language task what should be said of the frame; empty where nobody knows.
+        texts: Language task to the target text of each frame; empty where there is none.
     """
 
     images: UInt8[np.ndarray, "frame camera side side 3"]
@@ -40,7 +40,7 @@ class Samples:
     def __post_init__(self) -> None:
         lengths = [len(column) for column in self._columns()]
         if not self.state.size or len(set(lengths)) > 1:
-            raise UsageError(f"samples have columns of {lengths} rows; give as many of each, at least one")
+            raise UsageError(f"samples have columns of {lengths} rows; all need the same number, at least 1")
         _check_images(self.images)
         _check_numbers("state", self.state, "(frames, channels)")
         _check_numbers("actions", self.actions, "(frames, steps, channels)")
@@ -52,29 +52,27 @@ class Samples:
 
     @classmethod
     def from_episodes(cls, episodes: Iterable[Recording], model: Pi05Config, *, every: int = 1) -> "Samples":
-        """The frames of recorded episodes as a model learns from them.
+        """Cut recorded episodes into frames with action chunks.
 
         Args:
-            episodes: Taken one after the other, so they may be read as they are asked for; only images of the
-                model's size are kept. All must have texts for the same language tasks.
-            model: Whose cameras, image size and horizon.
-            every: Control steps from one frame to the next.
+            episodes: May be a generator: each is resized to the model's image size before the next is read.
+                All must have texts for the same language tasks.
+            model: Sets cameras, image size and horizon.
+            every: Control steps between frames.
 
         Raises:
-            UsageError: There are no episodes, or they do not fit each other or the model.
+            UsageError: There are no episodes, or they do not match each other or the model.
         """
         parts = [_frames_of(episode, model, every) for episode in episodes]
         if not parts:
-            raise UsageError("there are no episodes to learn from; is the path right?")
-        kinds = {_kind(part) for part in parts}
-        if len(kinds) > 1:
-            raise UsageError(f"episodes do not go together: {' or '.join(map(str, sorted(kinds)))}")
+            raise UsageError("no episodes to train on; is the path right?")
+        _check_same_shape("episodes", parts)
         return cls(
             **{
                 name: np.concatenate([getattr(part, name) for part in parts])
                 for name in ("images", "state", "actions", "valid")
             },
-            language=tuple(told for part in parts for told in part.language),
+            language=tuple(instruction for part in parts for instruction in part.language),
             texts={
                 task: tuple(text for part in parts for text in part.texts[task]) for task in parts[0].texts
             },
@@ -93,7 +91,7 @@ def _frames_of(episode: Recording, model: Pi05Config, every: int) -> Samples:
     steps = np.arange(0, len(episode), every)
     actions, valid = episode.chunks(steps, model.horizon)
     return Samples(
-        images=episode.seen(steps, model),
+        images=episode.model_images(steps, model),
         state=episode.state[steps].astype(np.float32),
         actions=actions,
         valid=valid,
@@ -117,16 +115,16 @@ def _check_numbers(name: str, numbers: np.ndarray, wanted: str) -> None:
     bad = ~np.isfinite(numbers)
     if bad.any():
         frame = int(np.argmax(bad.reshape(len(bad), -1).any(axis=1)))
-        raise UsageError(f"{name}: frame {frame} holds {numbers[bad][0]}; mend it, or leave the frame out")
+        raise UsageError(f"{name}: frame {frame} holds {numbers[bad][0]}; correct it or leave the frame out")
 
 
 @dataclasses.dataclass(frozen=True)
 class Mixture:
-    """Several datasets as one; each has as large a share as it has frames.
+    """Several datasets as one, sampled in proportion to their frames.
 
     Attributes:
-        parts: The datasets. They must agree in all sizes and in the names of their texts.
-        wordings: Instructions to what may be said in their place; others are said as they are.
+        parts: The datasets. All sizes and language tasks must agree.
+        wordings: Instruction to the wordings drawn in its place; others are used as they are.
     """
 
     parts: tuple[Samples, ...]
@@ -136,9 +134,9 @@ class Mixture:
         for instruction, wordings in self.wordings.items():
             if not wordings:
                 raise UsageError(f"{instruction!r} has no wordings; give at least one, or leave it out")
-        kinds = {_kind(part) for part in self.parts}
-        if len(kinds) != 1:
-            raise UsageError(f"datasets do not go together: {' or '.join(map(str, sorted(kinds)))}")
+        if not self.parts:
+            raise UsageError("no datasets to train on; give at least one")
+        _check_same_shape("datasets", self.parts)
 
     def __len__(self) -> int:
         """The number of frames."""
@@ -146,7 +144,7 @@ class Mixture:
 
     @property
     def state(self) -> Float32[np.ndarray, "frame state"]:
-        """The states of all parts, one after the other."""
+        """The states of all parts, concatenated."""
         return np.concatenate([part.state for part in self.parts])
 
     @property
@@ -156,68 +154,69 @@ class Mixture:
 
     @property
     def valid(self) -> Bool[np.ndarray, "frame horizon"]:
-        """Which actions count."""
+        """Which actions lie within their episode."""
         return np.concatenate([part.valid for part in self.parts])
 
     @property
     def has_actions(self) -> bool:
-        """Whether any action of any frame counts."""
+        """Whether any frame has a valid action."""
         return any(part.valid.any() for part in self.parts)
 
     @property
     def instructions(self) -> tuple[Sequence[str], ...]:
-        """Of every frame the wordings in which its instruction may be given."""
+        """The possible wordings of every frame's instruction."""
         return tuple(self.wordings.get(text, (text,)) for part in self.parts for text in part.language)
 
-    def described(self) -> dict[str, Any]:
-        """What tells it from other demonstrations, as JSON has it: frames, and a digest of what is in them.
-
-        All numbers and words have their share in it, and the pixels of 64 frames of each part.
-        """
+    def fingerprint(self) -> dict[str, Any]:
+        """Number of frames and SHA-256 of the data (of pixels, 64 frames of each part), for JSON."""
         return {"frames": len(self), "digest": _digest(self.parts)}
 
     def texts(self, task: str) -> tuple[str, ...]:
-        """All texts of a language task; empty strings where the datasets have none of that name."""
-        nothing = ("",)
-        return tuple(text for part in self.parts for text in part.texts.get(task, nothing * len(part)))
+        """All texts of a language task; empty strings where a dataset has none."""
+        return tuple(text for part in self.parts for text in part.texts.get(task, ("",) * len(part)))
 
     def images(self, rows: Int64[np.ndarray, " row"]) -> UInt8[np.ndarray, "row camera side side 3"]:
-        """The images of some frames, in the order asked for."""
+        """The images of some frames, in that order."""
         starts = np.cumsum([0, *map(len, self.parts)])
-        which = np.searchsorted(starts, rows, side="right") - 1
+        part_of_row = np.searchsorted(starts, rows, side="right") - 1
         pixels = np.empty((len(rows), *self.parts[0].images.shape[1:]), np.uint8)
         for index, part in enumerate(self.parts):
-            here = which == index
-            pixels[here] = part.images[rows[here] - starts[index]]
+            mine = part_of_row == index
+            pixels[mine] = part.images[rows[mine] - starts[index]]
         return pixels
 
 
-def _kind(part: Samples) -> tuple[object, ...]:
-    return part.images.shape[1:], part.state.shape[1:], part.actions.shape[1:], tuple(sorted(part.texts))
+def _check_same_shape(what: str, parts: Sequence[Samples]) -> None:
+    shapes = {
+        (part.images.shape[1:], part.state.shape[1:], part.actions.shape[1:], tuple(sorted(part.texts)))
+        for part in parts
+    }
+    if len(shapes) > 1:
+        raise UsageError(f"{what} do not match: {' or '.join(map(str, sorted(shapes)))}")
 
 
 def _digest(parts: Sequence[Samples]) -> str:
     total = hashlib.sha256()
     for part in parts:
-        seen = part.images[np.linspace(0, len(part) - 1, _FRAMES_LOOKED_AT).astype(np.int64)]
-        for array in (part.state, part.actions, part.valid, seen):
+        images = part.images[np.linspace(0, len(part) - 1, _FRAMES_HASHED).astype(np.int64)]
+        for array in (part.state, part.actions, part.valid, images):
             total.update(f"{array.dtype}{array.shape}".encode())
             total.update(np.ascontiguousarray(array).tobytes())
         total.update(json.dumps([part.language, dict(part.texts)], sort_keys=True).encode())
     return total.hexdigest()
 
 
-def order(seed: int, batch: int, size: int, total: int) -> Int64[np.ndarray, " row"]:
-    """The frames of the `batch`-th batch of `size`: every frame once, shuffled, then again in another order.
+def shuffled_rows(seed: int, batch: int, size: int, total: int) -> Int64[np.ndarray, " row"]:
+    """The frames of batch number `batch`, of `size` frames; reshuffled in every epoch over `total` frames.
 
-    A function of its arguments alone, so a run that goes on where another stopped sees what that would have.
+    A function of its arguments alone, so that a resumed training sees the same batches.
     """
     first = batch * size
-    places = np.arange(first, first + size)
+    draws = np.arange(first, first + size)
     return np.concatenate(
         [
-            _shuffled(seed, int(epoch), total)[places[places // total == epoch] % total]
-            for epoch in np.unique(places // total)
+            _shuffled(seed, int(epoch), total)[draws[draws // total == epoch] % total]
+            for epoch in np.unique(draws // total)
         ]
     )
 

@@ -1,4 +1,4 @@
-"""Where samples come from: datasets of demonstrations, whatever holds them."""
+"""Converts datasets of demonstrations to training samples."""
 
 from typing import Any, Protocol, runtime_checkable
 
@@ -12,7 +12,7 @@ from oxygen.typing import UInt8
 
 @runtime_checkable
 class Dataset(Protocol):
-    """What training needs of a dataset; `oxygen.training.demonstrations.Demonstrations` is one.
+    """A dataset to train on, such as `oxygen.training.demonstrations.Demonstrations`.
 
     Attributes:
         cameras: Names of the cameras.
@@ -25,7 +25,7 @@ class Dataset(Protocol):
         """All frames' `state`, `action`, `padded`, `language`, and the texts `narration` and `memory`."""
 
     def pixels(self, side: int, resize: str) -> UInt8[np.ndarray, "frame camera side side 3"]:
-        """All frames' images as squares, as the policy resizes them."""
+        """All frames' images as squares, resized as the policy resizes them."""
 
 
 TEXTS = ("narration", "memory")
@@ -33,14 +33,14 @@ TEXTS = ("narration", "memory")
 
 
 def samples_of(dataset: Dataset, model: Pi05Config) -> Samples:
-    """A dataset's frames through the model's cameras, at the model's size.
+    """The frames of a dataset, with the images of the model's cameras at its size.
 
     Raises:
-        UsageError: A camera is not there.
+        UsageError: A camera is missing.
     """
     columns = dataset.columns
     return Samples(
-        images=_through(dataset, model),
+        images=_images(dataset, model),
         state=columns.state,
         actions=columns.action,
         valid=~columns.padded,
@@ -49,12 +49,12 @@ def samples_of(dataset: Dataset, model: Pi05Config) -> Samples:
     )
 
 
-def _through(dataset: Dataset, model: Pi05Config) -> UInt8[np.ndarray, "frame camera side side 3"]:
+def _images(dataset: Dataset, model: Pi05Config) -> UInt8[np.ndarray, "frame camera side side 3"]:
     cameras = model.cameras
     for name in cameras:
         if name not in dataset.cameras:
-            raise unknown("camera", name, dataset.cameras, remedy="The demonstrations have only those.")
+            raise unknown("camera", name, dataset.cameras, remedy="The demonstrations have no others.")
     pixels = dataset.pixels(model.image_size, model.resize)
     if tuple(cameras) == tuple(dataset.cameras):
-        return pixels  # as they are, perhaps mapped into memory
+        return pixels  # keeps a memory map
     return pixels[:, [dataset.cameras.index(name) for name in cameras]]

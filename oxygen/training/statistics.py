@@ -1,4 +1,4 @@
-"""The range of a robot's numbers, measured over demonstrations: openpi's `norm_stats.json`, written."""
+"""Normalisation statistics of demonstrations, measured and written as openpi's `norm_stats.json`."""
 
 import dataclasses
 import json
@@ -13,25 +13,24 @@ from oxygen.training.samples import Mixture
 from oxygen.typing import Float, Float64
 
 Statistics: TypeAlias = dict[str, dict[str, list[float]]]
-"""`state` and `actions` to their moments, `mean std q01 q99`, each a number per channel."""
+"""`state` and `actions` to `mean`, `std`, `q01` and `q99`, each with one number per channel."""
 
-_OUTLIER = 4.0
-"""Where the whole range is more than so many times that between the quantiles, it is taken instead."""
+_MAX_TAIL = 4.0
+"""Channels whose full range exceeds this multiple of the quantile range are scaled by the full range."""
 
 
 def measure(mixture: Mixture) -> Statistics:
-    """Mean, deviation and 1 % and 99 % quantiles of states and of actions within the episodes.
+    """Mean, standard deviation, 1 % and 99 % quantiles of states and valid actions.
 
-    Two departures from plain quantiles, both of channels that rarely move: one that lies still in nearly all
-    frames gets its whole range, since its few movements would be far outside; one that never moves gets a
-    range of 2 about its value.
+    Two exceptions for channels that rarely move: a channel at rest in nearly all frames gets its full range
+    instead of the quantiles, and a constant channel gets a range of 2 around its value.
     """
     actions = mixture.actions[mixture.valid]
     return {"state": _moments(mixture.state), "actions": _moments(actions)}
 
 
-def kept_statistics(source: Path, robot: Embodiment) -> Statistics:
-    """The statistics of a robot that lie in a checkpoint, or in a file of their own.
+def read_statistics(source: Path, robot: Embodiment) -> Statistics:
+    """Read a robot's statistics from a checkpoint or a `norm_stats.json`.
 
     Raises:
         UsageError: There are none for this robot, or they are damaged.
@@ -48,7 +47,7 @@ def _of(norm: QuantileNorm | ZScoreNorm) -> dict[str, list[float]]:
 
 
 def norms_of(measured: Statistics) -> RobotNorms:
-    """The statistics as the policy uses them."""
+    """The quantile normalisation that the policy uses."""
     state, actions = (
         QuantileNorm(q01=tuple(measured[name]["q01"]), q99=tuple(measured[name]["q99"]))
         for name in ("state", "actions")
@@ -57,7 +56,7 @@ def norms_of(measured: Statistics) -> RobotNorms:
 
 
 def write_statistics(path: Path, measured: Statistics) -> None:
-    """Write them as openpi does, for `oxygen.robots.norms.read_norms`."""
+    """Write a `norm_stats.json`, as read by `oxygen.robots.norms.read_norms`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({"norm_stats": measured}, indent=2) + "\n", encoding="utf-8")
 
@@ -74,7 +73,7 @@ def _range(
 ) -> tuple[Float64[np.ndarray, " channel"], Float64[np.ndarray, " channel"]]:
     low, high = np.quantile(numbers, (0.01, 0.99), axis=0)
     least, most = numbers.min(axis=0), numbers.max(axis=0)
-    rare = most - least > _OUTLIER * (high - low)
-    low, high = np.where(rare, least, low), np.where(rare, most, high)
-    still = low == high
-    return np.where(still, low - 1.0, low), np.where(still, high + 1.0, high)
+    rarely_moves = most - least > _MAX_TAIL * (high - low)
+    low, high = np.where(rarely_moves, least, low), np.where(rarely_moves, most, high)
+    constant = low == high
+    return np.where(constant, low - 1.0, low), np.where(constant, high + 1.0, high)

@@ -1,4 +1,4 @@
-"""The tables of a dataset of demonstrations: opened, and checked against the layout."""
+"""Opens the Parquet tables of a dataset and checks them against the layout."""
 
 import contextlib
 import dataclasses
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Info:
-    """What `meta/info.json` says.
+    """Contents of `meta/info.json`.
 
     Attributes:
         fps: Frames (queries) per second of simulated time.
         features: Column to dtype, shape and names.
         total_episodes: Episodes in the dataset.
         total_frames: Frames in the dataset.
-        data_path: Pattern of the tables' paths.
-        video_path: Pattern of the videos' paths; None if images lie in the tables.
+        data_path: Path pattern of the tables.
+        video_path: Path pattern of the videos; None if images are stored in the tables.
     """
 
     fps: float
@@ -39,10 +39,10 @@ class Info:
 
 
 def read_info(root: Path) -> Info:
-    """The dataset's `info.json`.
+    """Read a dataset's `info.json`.
 
     Raises:
-        UsageError: There is none, it is of another version, or it lacks what demonstrations have.
+        UsageError: It is missing, of another version, or lacks a required column.
     """
     path = root / layout.INFO
     try:
@@ -65,16 +65,18 @@ def read_info(root: Path) -> Info:
 
 
 _OTHERS = (
-    "Recordings that `python -m eval.collect` has not written are read by a loop of yours, into "
-    "`Samples.from_episodes`: docs/training.md has one for LeRobot's data and one for HDF5"
+    "For datasets not written by `python -m eval.collect`, load episodes yourself and pass them to "
+    "`Samples.from_episodes`: docs/training.md has examples for LeRobot and HDF5"
 )
 
 
 def _nearest_to(root: Path) -> str:
-    """Which demonstrations may have been meant, or how to come by some."""
-    there = next(place for place in (root, *root.parents) if place.is_dir())
-    patterns = [f"{above}{layout.INFO}" for above in ("", "*/", "*/*/") if there != there.parent.resolve()]
-    known = [info.parents[1] for pattern in patterns for info in there.glob(pattern)]
+    """Suggests datasets nearby, or how to collect one."""
+    existing = next(folder for folder in (root, *root.parents) if folder.is_dir())
+    patterns = [
+        f"{above}{layout.INFO}" for above in ("", "*/", "*/*/") if existing != existing.parent.resolve()
+    ]
+    known = [info.parents[1] for pattern in patterns for info in existing.glob(pattern)]
     if not known:
         return f"Collect some: python -m eval.collect --suite libero_object --output {root}"
     return f"Nearest: {', '.join(nearest_first(root, known)[:3])}"
@@ -82,12 +84,10 @@ def _nearest_to(root: Path) -> str:
 
 def _check_features(path: Path, features: Mapping[str, Mapping[str, Any]]) -> None:
     if layout.PADDED not in features:
-        raise UsageError(
-            f"{path}: no column {layout.PADDED!r}, which says where an episode's actions end. {_OTHERS}"
-        )
+        raise UsageError(f"{path}: no column {layout.PADDED!r}, which marks padded actions. {_OTHERS}")
     for name, dtype in layout.expected_dtypes().items():
         if name not in features:
-            raise UsageError(f"{path}: no column {name!r}; collect anew with `python -m eval.collect`")
+            raise UsageError(f"{path}: no column {name!r}; collect again with `python -m eval.collect`")
         if features[name]["dtype"] != dtype:
             raise UsageError(f"{path}: column {name!r} is {features[name]['dtype']}, should be {dtype}")
     cameras = layout.cameras_of(features)
@@ -99,15 +99,15 @@ def _check_features(path: Path, features: Mapping[str, Mapping[str, Any]]) -> No
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Span:
-    """Where an episode lies.
+class StoredEpisode:
+    """Location of an episode in the dataset's files.
 
     Attributes:
         start: Index of its first frame in the dataset.
         stop: One past the index of its last frame.
         file: Its table.
         row: Its first row in the table.
-        videos: Camera to the file and the time (s) at which the episode begins in it; empty without videos.
+        videos: Camera to its video and the episode's start time (s) there; empty without videos.
     """
 
     start: int
@@ -117,32 +117,34 @@ class Span:
     videos: Mapping[str, tuple[Path, float]]
 
 
-def read_spans(root: Path, info: Info) -> tuple[Span, ...]:
-    """Where every episode lies, in order.
+def read_episodes(root: Path, info: Info) -> tuple[StoredEpisode, ...]:
+    """Locate all episodes, in order.
 
     Raises:
-        UsageError: The episodes do not follow on each other, or do not add up to what `info.json` says.
+        UsageError: The episodes are not contiguous, or their totals differ from `info.json`.
     """
-    spans: list[Span] = []
+    episodes: list[StoredEpisode] = []
     rows: dict[Path, int] = {}
     for path in _files(root, layout.EPISODES):
-        for episode in read_columns(path, _span_columns(info)).to_pylist():
-            span = _span(root, info, episode, rows)
-            if span.start != (spans[-1].stop if spans else 0) or span.stop <= span.start:
-                raise UsageError(f"{path}: episode {len(spans)} has frames {span.start} to {span.stop}")
-            rows[span.file] = span.row + span.stop - span.start
-            spans.append(span)
-    frames = spans[-1].stop if spans else 0
-    if (len(spans), frames) != (info.total_episodes, info.total_frames):
+        for entry in read_columns(path, _episode_columns(info)).to_pylist():
+            episode = _stored_episode(root, info, entry, rows)
+            if episode.start != (episodes[-1].stop if episodes else 0) or episode.stop <= episode.start:
+                raise UsageError(
+                    f"{path}: episode {len(episodes)} has frames {episode.start} to {episode.stop}"
+                )
+            rows[episode.file] = episode.row + episode.stop - episode.start
+            episodes.append(episode)
+    frames = episodes[-1].stop if episodes else 0
+    if (len(episodes), frames) != (info.total_episodes, info.total_frames):
         raise UsageError(
-            f"{root}: {len(spans)} episodes of {frames} frames in all, but {layout.INFO} says "
+            f"{root}: {len(episodes)} episodes and {frames} frames, but {layout.INFO} says "
             f"{info.total_episodes} and {info.total_frames}"
         )
     _check_rows(rows)
-    return tuple(spans)
+    return tuple(episodes)
 
 
-def _span_columns(info: Info) -> list[str]:
+def _episode_columns(info: Info) -> list[str]:
     columns = ["dataset_from_index", "dataset_to_index", "data/chunk_index", "data/file_index"]
     if info.video_path is not None:
         for camera in layout.cameras_of(info.features):
@@ -151,37 +153,37 @@ def _span_columns(info: Info) -> list[str]:
     return columns
 
 
-def _span(root: Path, info: Info, episode: Mapping[str, Any], rows: Mapping[Path, int]) -> Span:
+def _stored_episode(
+    root: Path, info: Info, entry: Mapping[str, Any], rows: Mapping[Path, int]
+) -> StoredEpisode:
     file = root / info.data_path.format(
-        chunk_index=episode["data/chunk_index"], file_index=episode["data/file_index"]
+        chunk_index=entry["data/chunk_index"], file_index=entry["data/file_index"]
     )
-    return Span(
-        start=episode["dataset_from_index"],
-        stop=episode["dataset_to_index"],
+    return StoredEpisode(
+        start=entry["dataset_from_index"],
+        stop=entry["dataset_to_index"],
         file=file,
         row=rows.get(file, 0),
-        videos={} if info.video_path is None else _videos(root, info, episode, info.video_path),
+        videos={} if info.video_path is None else _videos(root, info, entry, info.video_path),
     )
 
 
-def _videos(
-    root: Path, info: Info, episode: Mapping[str, Any], pattern: str
-) -> dict[str, tuple[Path, float]]:
+def _videos(root: Path, info: Info, entry: Mapping[str, Any], pattern: str) -> dict[str, tuple[Path, float]]:
     found = {}
     for camera in layout.cameras_of(info.features):
         key = layout.IMAGES + camera
-        chunk, file = episode[f"videos/{key}/chunk_index"], episode[f"videos/{key}/file_index"]
+        chunk, file = entry[f"videos/{key}/chunk_index"], entry[f"videos/{key}/file_index"]
         path = root / pattern.format(video_key=key, chunk_index=chunk, file_index=file)
-        found[camera] = (path, episode[f"videos/{key}/from_timestamp"])
+        found[camera] = (path, entry[f"videos/{key}/from_timestamp"])
     return found
 
 
 def _check_rows(rows: Mapping[Path, int]) -> None:
-    """Every table is there with as many rows as the episodes want of it."""
-    for path, wanted in rows.items():
+    """Check that every table has as many rows as its episodes."""
+    for path, expected in rows.items():
         found = open_table(path).metadata.num_rows
-        if found != wanted:
-            raise UsageError(f"{path}: {found} rows, the episodes need {wanted}")
+        if found != expected:
+            raise UsageError(f"{path}: {found} rows, the episodes need {expected}")
 
 
 def _files(root: Path, pattern: str) -> Iterator[Path]:
@@ -193,23 +195,23 @@ def _files(root: Path, pattern: str) -> Iterator[Path]:
 
 
 def open_table(path: Path) -> "pq.ParquetFile":
-    """A Parquet file, mapped into memory.
+    """Open a Parquet file, memory-mapped.
 
     Raises:
         UsageError: It is missing or damaged.
     """
     import pyarrow.parquet as pq
 
-    with named(path):
+    with arrow_errors(path):
         return pq.ParquetFile(path, memory_map=True)
 
 
 @contextlib.contextmanager
-def named(path: Path) -> Iterator[None]:
-    """Whatever is read within is read of that file; damage is told in one line.
+def arrow_errors(path: Path) -> Iterator[None]:
+    """Report Arrow's errors as a one-line error that names the file.
 
     Raises:
-        UsageError: Arrow cannot make sense of the file.
+        UsageError: Arrow cannot read the file.
     """
     import pyarrow as pa
 
@@ -221,7 +223,7 @@ def named(path: Path) -> Iterator[None]:
 
 
 def read_columns(path: Path, columns: list[str]) -> "pa.Table":
-    """Some columns of a table.
+    """Read some columns of a table.
 
     Raises:
         UsageError: One is missing or damaged.
@@ -229,13 +231,13 @@ def read_columns(path: Path, columns: list[str]) -> "pa.Table":
     file = open_table(path)
     missing = set(columns) - set(file.schema_arrow.names)
     if missing:
-        raise UsageError(f"{path}: no column {min(missing)!r}, which {layout.INFO} promises")
-    with named(path):
+        raise UsageError(f"{path}: no column {min(missing)!r}, which {layout.INFO} lists")
+    with arrow_errors(path):
         return file.read(columns)
 
 
 def as_array(column: "pa.ChunkedArray", shape: tuple[int, ...]) -> np.ndarray:
-    """A column of (nested) lists of equal length as one array, [row, *shape].
+    """Convert a column of (nested) lists to an array, [row, *shape].
 
     Raises:
         UsageError: The lists have other lengths.

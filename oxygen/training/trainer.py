@@ -1,4 +1,4 @@
-"""The loop: batches to steps, steps to checkpoints, until the recipe is done or somebody says stop."""
+"""The training loop: steps, logging and checkpoints, until the last step or a stop request."""
 
 import dataclasses
 import math
@@ -11,137 +11,141 @@ import numpy as np
 
 from configs.errors import UsageError
 from oxygen.training import checkpoint
-from oxygen.training.lessons import Lessons
+from oxygen.training.batches import TrainingBatches
 from oxygen.training.logs import TrainingLog, read_log
 from oxygen.training.losses import Metrics, Objective
 from oxygen.training.optimiser import Step, TrainState, make_step
 from oxygen.training.recipe import CHECKPOINTS
 
 OnCheckpoint = Callable[[int, Path], Mapping[str, float]]
-"""Called with the step and the folder of every checkpoint; returns numbers for the log, such as success.
+"""Called with the step and the folder of every checkpoint; returns metrics to log, such as success rates.
 
-Called first for the newest checkpoint where a training goes on and its log lacks such numbers of it.
+A resumed training first calls it for its newest checkpoint if the log has no such metrics for it.
 """
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """When a training notes, saves and ends; changes nothing in what it computes.
+    """When a training logs, saves and stops; does not affect the parameters.
 
     Attributes:
-        log_every: Steps between two notes, each the mean since the one before.
-        save_every: Steps between two checkpoints.
-        should_stop: Asked after every step; training then ends with a checkpoint.
-        on_note: Called with the step and the numbers of every note, for a person to see.
+        log_every: Steps between log entries, each the mean since the previous one.
+        save_every: Steps between checkpoints.
+        should_stop: Called after every step; if true, training ends with a checkpoint.
+        on_log: Called with the step and the metrics of every log entry.
     """
 
     log_every: int = 50
     save_every: int = 1000
     should_stop: Callable[[], bool] = lambda: False
-    on_note: Callable[[int, Mapping[str, float]], None] = lambda _step, _numbers: None
+    on_log: Callable[[int, Mapping[str, float]], None] = lambda _step, _metrics: None
 
 
 class Trainer:
-    """One training in its folder: `checkpoints/`, `log.jsonl`, `events/`, `curves.png`."""
+    """Trains in a folder; writes `checkpoints/`, `log.jsonl`, `events/` and `curves.png`."""
 
     def __init__(
-        self, folder: Path, objective: Objective, lessons: Lessons, served: checkpoint.Served
+        self,
+        folder: Path,
+        objective: Objective,
+        batches: TrainingBatches,
+        metadata: checkpoint.PolicyMetadata,
     ) -> None:
         self._folder = folder
         self._objective = objective
-        self._lessons = lessons
-        self._served = served
+        self._batches = batches
+        self._metadata = metadata
         self._step: Step = make_step(objective)
 
     @property
     def checkpoints(self) -> Path:
-        """Where the checkpoints are."""
+        """Folder of the checkpoints."""
         return self._folder / CHECKPOINTS
 
     def run(self, state: TrainState, schedule: Schedule, on_checkpoint: OnCheckpoint) -> TrainState:
-        """Train from a state to the recipe's last step, or until told to stop; always ends with a checkpoint.
+        """Train from a state to the recipe's last step or a stop request, and end with a checkpoint.
 
-        The checkpoint it goes on from is told of first, unless the log has what came of that: a training that
-        was killed in the rollouts of a checkpoint, be it the last, repeats them.
+        If the log lacks `on_checkpoint` metrics for the newest checkpoint, they are computed first: a
+        training killed during a checkpoint's rollouts repeats these.
 
         Returns:
             The last state.
 
         Raises:
-            UsageError: It has diverged. What was saved before is left as it is: no state is saved unchecked.
+            UsageError: It has diverged. Earlier checkpoints stay; a diverged state is never saved.
         """
         step, last = int(state.step), self._objective.recipe.steps
         with TrainingLog(self._folder, resumed_at=step) as log:
-            begun = checkpoint.newest(self.checkpoints)
-            if begun is not None and not _is_told_of(self._folder, step):
-                self._note(log, step, on_checkpoint(step, begun), schedule)
+            newest = checkpoint.newest(self.checkpoints)
+            if newest is not None and not _has_checkpoint_metrics(self._folder, step):
+                self._log(log, step, on_checkpoint(step, newest), schedule)
             window = _Window()
             while step < last:
-                state, metrics = self._step(state, self._lessons.batch(step))
+                state, metrics = self._step(state, self._batches.batch(step))
                 step += 1
                 window.add(metrics)
-                window.wait_for_the_one_before()
+                window.wait_for_previous_step()
                 ending = step == last or schedule.should_stop()
                 saving = ending or step % schedule.save_every == 0
                 if saving or step % schedule.log_every == 0:
-                    self._note(log, step, self._closed(window, step), schedule)
+                    self._log(log, step, self._finite_means(window, step), schedule)
                 if saving:
-                    saved = checkpoint.save(self.checkpoints, state, self._served)
-                    self._note(log, step, on_checkpoint(step, saved), schedule)
+                    saved = checkpoint.save(self.checkpoints, state, self._metadata)
+                    self._log(log, step, on_checkpoint(step, saved), schedule)
                     log.draw()
                     window = _Window()
                 if ending:
                     break
         return state
 
-    def _closed(self, window: "_Window", step: int) -> dict[str, float]:
-        """The window's numbers, if all of them are finite."""
-        numbers = window.close(self._objective.recipe.batch)
-        for name, number in numbers.items():
-            if not math.isfinite(number):
-                raise self._diverged(name, number, step)
-        return numbers
+    def _finite_means(self, window: "_Window", step: int) -> dict[str, float]:
+        """The window's means; raises if one is not finite."""
+        means = window.close(self._objective.recipe.batch)
+        for name, value in means.items():
+            if not math.isfinite(value):
+                raise self._diverged(name, value, step)
+        return means
 
-    def _diverged(self, name: str, number: float, step: int) -> UsageError:
+    def _diverged(self, name: str, value: float, step: int) -> UsageError:
         good = checkpoint.newest(self.checkpoints)
         return UsageError(
-            f"the training has diverged by step {step}: {name} is {number}. Begin again in another folder, "
+            f"the training has diverged by step {step}: {name} is {value}. Start again in another folder, "
             f"with --learning-rate below {self._objective.recipe.learning_rate:g}; "
             + ("nothing was saved" if good is None else f"the last good checkpoint is {good} (--start-from)")
         )
 
     @staticmethod
-    def _note(log: TrainingLog, step: int, numbers: Mapping[str, float], schedule: Schedule) -> None:
-        if numbers:
-            log.note(step, numbers)
-            schedule.on_note(step, numbers)
+    def _log(log: TrainingLog, step: int, metrics: Mapping[str, float], schedule: Schedule) -> None:
+        if metrics:
+            log.write(step, metrics)
+            schedule.on_log(step, metrics)
 
 
-def _is_told_of(folder: Path, step: int) -> bool:
-    """Whether the log of a training holds what came of telling of a checkpoint, beside the step's losses."""
+def _has_checkpoint_metrics(folder: Path, step: int) -> bool:
+    """Whether the log holds `on_checkpoint` metrics of a step."""
     return any(line["step"] == step and "loss" not in line for line in read_log(folder))
 
 
 class _Window:
-    """The steps since the last note. Their numbers are fetched together, so that no step waits for it."""
+    """Metrics since the last log entry, fetched together so that no step waits for the transfer."""
 
     def __init__(self) -> None:
         self._metrics: list[Metrics] = []
-        self._began = time.perf_counter()
+        self._started_s = time.perf_counter()
 
     def add(self, metrics: Metrics) -> None:
-        """Take in a step."""
+        """Add the metrics of a step."""
         self._metrics.append(metrics)
 
-    def wait_for_the_one_before(self) -> None:
-        """Let the next batch be made while a step is computed, and no more than that one."""
+    def wait_for_previous_step(self) -> None:
+        """Keep at most one step ahead of the device: the next batch is made while a step is computed."""
         jax.block_until_ready(self._metrics[-2:-1])
 
     def close(self, batch: int) -> dict[str, float]:
-        """The means, and the samples learnt in a second; the next window begins."""
-        found = jax.device_get(self._metrics)
-        seconds = time.perf_counter() - self._began
-        means = {name: float(np.mean([metrics[name] for metrics in found])) for name in found[0]}
-        rate = batch * len(found) / seconds
-        self._metrics, self._began = [], time.perf_counter()
+        """The means and the samples per second; starts the next window."""
+        fetched = jax.device_get(self._metrics)
+        seconds = time.perf_counter() - self._started_s
+        means = {name: float(np.mean([metrics[name] for metrics in fetched])) for name in fetched[0]}
+        rate = batch * len(fetched) / seconds
+        self._metrics, self._started_s = [], time.perf_counter()
         return {**means, "samples_per_s": rate}

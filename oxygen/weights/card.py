@@ -1,4 +1,4 @@
-"""A policy's card: the preset that lies in the folder of its weights, so that the folder is a policy."""
+"""The policy card: a preset (`policy.yaml`) in the folder of its weights, which makes the folder a policy."""
 
 import json
 from collections.abc import Mapping
@@ -6,11 +6,11 @@ from typing import Any
 
 CARD = "policy.yaml"
 TOKENIZER = "tokenizer.model"
-"""What a card calls the vocabulary that lies beside it."""
+"""The vocabulary's file name in a policy folder."""
 RECORD = "training.json"
-"""Where a checkpoint that training wrote says how it came about."""
+"""The training's record in a policy folder."""
 
 
 def card_text(content: Mapping[str, Any]) -> str:
-    """A card in YAML, a line for every key. Paths in it are seen from the folder it lies in."""
+    """A card in YAML, one line per key. Paths in it are relative to its folder."""
     return "".join(f"{key}: {json.dumps(value, ensure_ascii=False)}\n" for key, value in content.items())

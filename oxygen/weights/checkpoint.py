@@ -1,4 +1,4 @@
-"""What every checkpoint format offers: which tensors there are, and reading one into memory that exists."""
+"""The checkpoint interface: list the tensors, and read one into an existing array."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -11,16 +11,16 @@ from oxygen.model.params import Shape
 from oxygen.typing import Float
 
 PIECE_BYTES = 1 << 20
-"""What readers hold beside the tensor they fill: pieces of this many bytes (1 MiB), a few at a time."""
+"""Readers buffer pieces of this size (1 MiB), a few at a time."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Stored:
-    """A tensor as it lies in a checkpoint.
+    """Shape and type of a stored tensor.
 
     Attributes:
         shape: Its shape.
-        dtype: NumPy's name of its type, `bfloat16` included.
+        dtype: NumPy's name of its type, or `bfloat16`.
     """
 
     shape: Shape
@@ -29,7 +29,7 @@ class Stored:
 
 @runtime_checkable
 class Checkpoint(Protocol):
-    """An opened checkpoint. Nothing of its tensors has been read yet."""
+    """An opened checkpoint, before any tensor is read."""
 
     @property
     def tensors(self) -> Mapping[str, Stored]:

@@ -1,4 +1,4 @@
-"""Complete a copy of a URL's files: resumed where it was broken off, checked, and marked once it is whole."""
+"""Downloads the files of a URL: resumable, verified, and marked once complete."""
 
 import concurrent.futures
 import contextlib
@@ -10,20 +10,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from configs.errors import UsageError
-from oxygen.weights.part import Part, write_atomically
+from oxygen.weights.partial_file import Part, write_atomically
 from oxygen.weights.progress import Advance, progress
 from oxygen.weights.store import RemoteFile, Store
 
 AT_ONCE = 4
-"""Files on their way at a time."""
+"""Concurrent downloads."""
 TRIES = 5
-"""How often a file is asked for again when nothing of it came."""
+"""Attempts without progress before a file is given up."""
 _FIRST_WAIT_S = 0.5
 _PIECE_BYTES = 1 << 20
 
 
 def complete(url: str, target: Path) -> None:
-    """Bring `target` to hold all of `url`. If it does already, nothing is asked of the network.
+    """Download `url` to `target`. Does not use the network if `target` is complete.
 
     Raises:
         UsageError: The store cannot be reached or has no such thing, the disk is full, or a file differs
@@ -42,7 +42,7 @@ def _marker(target: Path) -> Path:
 
 
 def _is_complete(target: Path) -> bool:
-    """Whether a copy was finished and its files still have their sizes."""
+    """Whether a download was completed and its files still have their sizes."""
     try:
         sizes = json.loads(_marker(target).read_text())["files"]
         return all((target / name).stat().st_size == size for name, size in sizes.items())
@@ -52,14 +52,14 @@ def _is_complete(target: Path) -> bool:
 
 @contextlib.contextmanager
 def _only_one(target: Path) -> Iterator[None]:
-    """Keep other processes from completing the same copy meanwhile."""
+    """Lock the download against other processes."""
     with target.with_name(f"{target.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
 class _Copy:
-    """One download: the files, and a flag that stops those under way when one has failed."""
+    """One download, with a flag that stops all files when one fails."""
 
     def __init__(self, url: str, target: Path) -> None:
         self._url = url
@@ -109,7 +109,7 @@ class _Copy:
             try:
                 for done in concurrent.futures.as_completed(pending):
                     done.result()
-            except BaseException:  # Ctrl-C too: what has come stays for the next try
+            except BaseException:  # also Ctrl-C; partial files stay for the next attempt
                 self._stop.set()
                 pool.shutdown(wait=True, cancel_futures=True)
                 raise
@@ -135,7 +135,7 @@ class _Copy:
             part.finish()
 
     def _append(self, part: Part, advance: Advance) -> None:
-        """Ask for what is missing and write what comes."""
+        """Request the missing bytes and append them."""
         begun = part.begun
         stream, start = self._store.stream(part.file, begun)
         advance(start - begun)

@@ -1,16 +1,16 @@
-"""A progress bar on standard error, where somebody may be watching."""
+"""A progress bar on standard error, if it is a terminal."""
 
 import contextlib
 import sys
 from collections.abc import Callable, Iterator
 
 Advance = Callable[[int], None]
-"""Told how many bytes have come, from any thread; fewer than none if some have to come again."""
+"""Called with the number of new bytes, from any thread; negative if some must be downloaded again."""
 
 
 @contextlib.contextmanager
 def progress(what: str, total: int) -> Iterator[Advance]:
-    """Show the way to `total` bytes of `what` while the context lasts."""
+    """Show the progress of a download of `total` bytes."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return

@@ -48,7 +48,7 @@ def in_mode(policy: OxyGenPolicy) -> Callable[[Mode], OxyGenPolicy]:
 
     @functools.cache
     def served(mode: Mode) -> OxyGenPolicy:
-        return policy.served(dataclasses.replace(policy.engine, mode=mode))
+        return policy.with_engine(dataclasses.replace(policy.engine, mode=mode))
 
     return served
 

@@ -13,7 +13,7 @@ from oxygen.model import pi05
 from oxygen.model.config import PI05_LIBERO, TINY
 from oxygen.model.params import random_params
 from oxygen.serving import runner
-from oxygen.serving.runner import Runner, Sizes
+from oxygen.serving.runner import ProgramSizes, Runner
 
 RTX_4090 = Peaks(flops_per_s=165.2e12, bytes_per_s=1008e9, source="published")
 H200 = Peaks(flops_per_s=790e12, bytes_per_s=4.3e12, source="what one was seen to do")
@@ -42,7 +42,7 @@ def test_a_floor_is_set_by_whichever_takes_longer():
     assert peaks.floor_ms(Cost(flops=2e9, bytes=3e6)) == pytest.approx(3000)
 
 
-SIZES = Sizes(robots=2, slots=4, rows=(1,), forks=(1,), suffix=5, limit=8, guided=True)
+SIZES = ProgramSizes(robots=2, slots=4, rows=(1,), forks=(1,), suffix=5, limit=8, guided=True)
 """One text: texts are attended to in a loop, and XLA counts the body of a loop once."""
 
 

@@ -7,7 +7,7 @@ import pytest
 from eval.bench.serving import Bench, sizes_of
 from eval.bench.subject import Subject
 from eval.bench.workloads import Contender
-from oxygen.serving.runner import Sizes
+from oxygen.serving.runner import ProgramSizes
 from oxygen.serving.scheduler import Mode
 from tests.eval.bench.conftest import workload
 from tests.oxygen.conftest import SMALL
@@ -18,7 +18,7 @@ SUBJECT = Subject(name="small-for-tests", config=SMALL, weights=0, weights_from=
 QUERIES = 40
 
 
-def sizes(asked, mode, k=None) -> Sizes:
+def sizes(asked, mode, k=None) -> ProgramSizes:
     return sizes_of(asked, Contender(mode=Mode(mode), tokens_per_frame=k), QUERIES)
 
 

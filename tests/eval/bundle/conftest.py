@@ -53,7 +53,7 @@ def write_checkpoint(
         start_from=None if start is None else str(start),
         wordings={"open it": ("open it", "pull it"), "close it": ("close it", "shut it", "push it")},
     )
-    served = checkpoints.Served(
+    served = checkpoints.PolicyMetadata(
         model=TINY,
         embodiment="libero",
         asset_id="physical-intelligence/libero",
@@ -62,7 +62,7 @@ def write_checkpoint(
         tasks=training.tasks,
         record={**training.described(), "frames": 12_345},
     )
-    checkpoints.write_served(folder, params.random_params(TINY, seed), served, step=STEP)
+    checkpoints.write_policy(folder, params.random_params(TINY, seed), served, step=STEP)
     (folder / checkpoints.STATE_FILE).write_bytes(b"the moments of the optimiser")
 
 

@@ -12,10 +12,10 @@ from configs.load import load
 from configs.schema import LanguageTaskConfig, RunConfig
 from eval.policies.engine import engine_for
 from eval.policies.language_tasks import language_task
-from oxygen.policy.vector_policy import Parts, VectorPolicy
+from oxygen.policy.vector_policy import PolicyParts, VectorPolicy
 from oxygen.robots import tokenizer
 from oxygen.robots.transforms import LIBERO, untrained
-from oxygen.serving.runner import Sizes
+from oxygen.serving.runner import ProgramSizes
 from tests.oxygen.serving.fake_runner import FakeRunner
 
 TASKS = tuple(language_task(load(LanguageTaskConfig, name)) for name in ("narration", "memory"))
@@ -39,8 +39,10 @@ class Afforded:
 
 def replies(config, steps):
     engine = engine_for(TASKS, [config])
-    parts = Parts(
-        runner=FakeRunner(Sizes(slots=engine.slots, rows=(1, engine.rows), forks=(2,), suffix=4, limit=48)),
+    parts = PolicyParts(
+        runner=FakeRunner(
+            ProgramSizes(slots=engine.slots, rows=(1, engine.rows), forks=(2,), suffix=4, limit=48)
+        ),
         tokenizer=tokenizer.tiny(),
         tasks=TASKS,
         transform=untrained(LIBERO),

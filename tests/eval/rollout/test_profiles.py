@@ -17,7 +17,7 @@ from eval.bench.serving import SUFFIX
 from eval.rollout.pricing import Pricing
 from oxygen.model.config import PI05_LIBERO
 from oxygen.serving.requests import DecodeWork
-from oxygen.serving.runner import Sizes
+from oxygen.serving.runner import ProgramSizes
 
 _ROWS = Path(__file__).resolve().parents[3] / "benchmarks/results/bench_small.jsonl"
 _REACHED = 1.3
@@ -33,7 +33,7 @@ _FRAME = DecodeWork(prefills=0, forks=1, steps=1, batch=30)
 
 def _needed():
     """One robot, two cameras, 200 tokens of prompt, texts of 30, one begun in every query."""
-    sizes = Sizes(slots=30, rows=(1, 30), forks=(1,), suffix=len(SUFFIX), limit=30)
+    sizes = ProgramSizes(slots=30, rows=(1, 30), forks=(1,), suffix=len(SUFFIX), limit=30)
     return roofline.needed(PI05_LIBERO, sizes, 200)
 
 

@@ -30,7 +30,7 @@ def moments(size, half_range):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A checkpoint of `tiny`'s sizes with random parameters, whose actions span half the range."""
-    served = checkpoint.Served(
+    served = checkpoint.PolicyMetadata(
         model=TINY,
         embodiment="libero",
         asset_id="physical-intelligence/libero",
@@ -40,7 +40,7 @@ def folder(tmp_path_factory):
         record={"data": ["none"]},
     )
     folder = tmp_path_factory.mktemp("trained") / "step_0000007"
-    checkpoint.write_served(folder, params.random_params(TINY, 0), served, step=7)
+    checkpoint.write_policy(folder, params.random_params(TINY, 0), served, step=7)
     return folder
 
 

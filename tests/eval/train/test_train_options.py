@@ -250,14 +250,14 @@ def collected(tmp_path) -> TrainConfig:
 
 
 def test_a_training_says_in_which_words_it_is_told_its_tasks(collected):
-    described = training_of(collected).described()
+    identity = training_of(collected).identity()
     for task in (get_task("libero_object", 7), get_task("libero_goal", 3)):
-        assert described["wordings"][task.language] == list(wordings(task.language, "training"))
-    assert get_task("libero_spatial", 0).language not in described["wordings"]
+        assert identity["wordings"][task.language] == list(wordings(task.language, "training"))
+    assert get_task("libero_spatial", 0).language not in identity["wordings"]
     plain = having(collected, wordings="benchmark")
-    assert training_of(plain).described()["wordings"] == {}
+    assert training_of(plain).identity()["wordings"] == {}
 
 
 def test_demonstrations_of_somebody_elses_have_one_wording(tmp_path):
     recorded = having(OPTIONS, data=(str(tmp_path),))
-    assert training_of(recorded).described()["wordings"] == {}
+    assert training_of(recorded).identity()["wordings"] == {}

@@ -57,7 +57,7 @@ class Model:
 
     def empty(self, slots=SLOTS):
         pool = kv_pool.allocate(self.config, slots=slots, room=ROOM)
-        return pool, kv_pool.no_texts(slots=slots, limit=STEPS)
+        return pool, kv_pool.empty_decode_state(slots=slots, limit=STEPS)
 
     def new_requests(self, slots, robots=(0, 1, 0)):
         suffix = np.zeros((3, 4), np.int32)
@@ -160,7 +160,7 @@ def test_a_text_has_the_same_scores_in_every_row_of_a_large_batch(dtype):
     pool = kv_pool.allocate(config, slots=30, room=ROOM)
     pool = jax.tree.map(lambda leaf: jnp.asarray(rng.standard_normal(leaf.shape), leaf.dtype), pool)
     texts = dataclasses.replace(
-        kv_pool.no_texts(slots=30, limit=1),
+        kv_pool.empty_decode_state(slots=30, limit=1),
         token=jnp.asarray(rng.integers(4, 768, 31), jnp.int32),
         position=jnp.asarray(rng.integers(1, 30, 31), jnp.int32),
     )

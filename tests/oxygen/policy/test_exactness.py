@@ -20,7 +20,7 @@ from oxygen.model import params, pi05
 from oxygen.model.inputs import ModelInput
 from oxygen.serving.kv_pool import KvPool
 from oxygen.serving.requests import Request
-from oxygen.serving.runner import Runner, Sizes
+from oxygen.serving.runner import ProgramSizes, Runner
 from oxygen.serving.sampling import GREEDY, Sampling
 from tests.oxygen.conftest import SMALL
 from tests.oxygen.serving.devices import Where, traced_for
@@ -34,7 +34,7 @@ WARM = Sampling(temperature=0.9, top_k=20)
 def runner_of(dtype: str, *, top_k: int, where: Where = "cpu", new: int = 2) -> Runner:
     config = dataclasses.replace(SMALL, dtype=dtype)
     weights = pi05.prepare(params.random_params(config, 3), config)
-    sizes = Sizes(
+    sizes = ProgramSizes(
         robots=ROBOTS, slots=SLOTS, rows=(1, BATCH), forks=(new,), suffix=3, limit=LIMIT, top_k=top_k
     )
     with traced_for(where):

@@ -66,7 +66,7 @@ def test_a_text_is_the_same_over_any_step_boundaries_and_in_any_company(
     policy, observe, episodes, tokens_per_frame, rows
 ):
     engine = EngineConfig(budget=FixedTokens(tokens_per_frame), slots=10, rows=rows)
-    texts = episode(policy.served(engine), observe).texts
+    texts = episode(policy.with_engine(engine), observe).texts
     alone = episodes[Mode.ISOLATED].texts
     assert texts
     assert {key: text.text for key, text in texts.items()} == {key: alone[key].text for key in texts}
@@ -201,7 +201,7 @@ def test_every_query_is_settled_once_before_the_next_unless_the_episode_ends(pol
 
 
 def test_a_full_pool_drops_requests_and_says_which(policy, in_mode, observe):
-    few = policy.served(EngineConfig(budget=FixedTokens(1), slots=3, rows=2))
+    few = policy.with_engine(EngineConfig(budget=FixedTokens(1), slots=3, rows=2))
     crowded = episode(few, observe)
     dropped = [text for reply in crowded.replies for text in reply.dropped]
     assert dropped
@@ -245,7 +245,7 @@ def test_an_observation_without_a_prompt_is_refused(policy, observe):
 
 def test_a_policy_is_not_served_beyond_what_its_programs_take(policy):
     with pytest.raises(UsageError, match="rows is 9; the programs take 8 at most"):
-        policy.served(EngineConfig(slots=10, rows=9))
+        policy.with_engine(EngineConfig(slots=10, rows=9))
 
 
 def test_parts_that_do_not_fit_are_refused():

@@ -213,6 +213,6 @@ def test_a_policys_actions_are_in_its_robots_units(policy, observe):
     engine = dataclasses.replace(policy.engine, mode=Mode.ACTIONS)
     parts = dataclasses.replace(policy.parts, transform=trained(LIBERO))
     in_units = OxyGenPolicy(VectorPolicy(parts, engine))
-    raw = policy.served(engine).act(observe(1))
+    raw = policy.with_engine(engine).act(observe(1))
     expected = in_units.transform.norms.actions.restore(raw)
     np.testing.assert_allclose(in_units.act(observe(1)), expected, atol=1e-5)

@@ -8,12 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from oxygen.model.pi05 import Prefix
-from oxygen.serving.kv_pool import KvPool, Texts
+from oxygen.serving.kv_pool import DecodeState, KvPool
 from oxygen.serving.new_requests import NewRequests
-from oxygen.serving.runner import Runner, Sizes
+from oxygen.serving.runner import ProgramSizes, Runner
 from tests.oxygen.conftest import SMALL
 
-SIZES = Sizes(slots=6, rows=(1, 6), forks=(2,), suffix=4, limit=30)
+SIZES = ProgramSizes(slots=6, rows=(1, 6), forks=(2,), suffix=4, limit=30)
 
 
 class DeviceArray:
@@ -78,7 +78,7 @@ class FakeRunner(Runner):
 
     def empty(self):
         count = np.zeros(self.sizes.slots + 1, np.int32)
-        return KvPool(layers=()), Texts(
+        return KvPool(layers=()), DecodeState(
             token=count, position=count, count=count, written=self._written(count)
         )
 

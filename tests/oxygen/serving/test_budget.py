@@ -36,7 +36,7 @@ class Machine:
         acted = self.now_ms
         steps = budget.steps(batch=BATCH, spent_ms=acted - came, costs=costs)
         self.now_ms += self.fork_ms + steps * self.step_ms
-        costs.took(BATCH, steps, self.now_ms - acted)
+        costs.add(BATCH, steps, self.now_ms - acted)
         return steps, self.now_ms - came
 
 
@@ -84,7 +84,7 @@ def test_a_machine_that_becomes_slower_is_given_less_to_do():
 
 def test_costs_are_kept_apart_by_the_size_of_the_batch():
     costs = DecodeCosts()
-    costs.took(BATCH, 4, 40.0)
+    costs.add(BATCH, 4, 40.0)
     assert costs.step_ms(BATCH) == 10.0
     assert costs.step_ms(BATCH + 1) is None
 

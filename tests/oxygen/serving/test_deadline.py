@@ -73,8 +73,8 @@ def frames(device):
     query = 0
     while True:
         came = device.now_ms
-        step = engine.act(device.blank(24), {0: query}, came_s=1e-3 * came)
-        engine.settle(given_s=step.acted_s)
+        step = engine.act(device.blank(24), {0: query}, arrived_s=1e-3 * came)
+        engine.settle(delivered_s=step.actions_ready_s)
         yield Frame(steps=step.decode_steps, took_ms=device.now_ms - came)
         query += 1
 

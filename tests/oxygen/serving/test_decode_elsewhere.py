@@ -35,7 +35,7 @@ def prefix_of(config, weights):
     length = jnp.asarray([config.image_tokens + 9, config.image_tokens + 16], jnp.int32)
 
     def read(images, prompt, length):
-        return pi05.read(weights, pi05.embed_prefix(weights, config, images, prompt), length)
+        return pi05.prefill_kv(weights, pi05.embed_prefix(weights, config, images, prompt), length)
 
     return jax.jit(read)(images, prompt, length)
 
@@ -58,7 +58,7 @@ def texts_and_scores(model, slots):
     config, weights = model
     pool = kv_pool.allocate(config, slots=slots, room=16)
     fork, step = (jax.jit(functools.partial(of, weights)) for of in (decode.fork, decode.decode))
-    texts = kv_pool.no_texts(slots=slots, limit=STEPS)
+    texts = kv_pool.empty_decode_state(slots=slots, limit=STEPS)
     pool, texts = fork(prefix_of(config, weights), new_requests(), pool, texts)
     scores = []
     for _ in range(STEPS):
@@ -86,7 +86,7 @@ def test_keys_and_values_of_a_crowded_pool_are_copied_on_no_device(slots, copied
     """What XLA is given, for a device that need not be there: arrays of the rows' size are copies."""
     weights = pi05.prepare(params.random_params(SMALL, 1), SMALL)
     pool = kv_pool.allocate(SMALL, slots=slots, room=16)
-    texts, rows = kv_pool.no_texts(slots=slots, limit=STEPS), jnp.asarray(ROWS, jnp.int32)
+    texts, rows = kv_pool.empty_decode_state(slots=slots, limit=STEPS), jnp.asarray(ROWS, jnp.int32)
     traced = jax.jit(functools.partial(decode.decode, weights)).trace(rows, pool, texts)
     program = traced.lower(lowering_platforms=(platform,)).as_text()
     for leaf in (pool.layers[0].k, pool.layers[0].v):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from configs.errors import UsageError
-from oxygen.policy.vector_policy import Parts, VectorPolicy
+from oxygen.policy.vector_policy import PolicyParts, VectorPolicy
 from oxygen.robots import tokenizer
 from oxygen.robots.transforms import LIBERO, untrained
 from oxygen.serving.budget import FixedTokens
@@ -20,7 +20,7 @@ NARRATION = LanguageTask(name="narration", prompt="Narrate: ", max_tokens=11)
 
 
 def policy_of(runner, mode=Mode.UNIFIED, tokens_per_frame=3, tasks=(NARRATION,)):
-    parts = Parts(
+    parts = PolicyParts(
         runner=runner,
         tokenizer=tokenizer.tiny(),
         tasks=tasks,

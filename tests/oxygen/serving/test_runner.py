@@ -10,18 +10,18 @@ import pytest
 from oxygen.model import params, pi05
 from oxygen.model.config import TINY
 from oxygen.robots import tokenizer
-from oxygen.serving import drawing
+from oxygen.serving import sampler
 from oxygen.serving.engine_config import EngineConfig, sizes_for
 from oxygen.serving.language import LanguageTask, tokenized
 from oxygen.serving.requests import Request
-from oxygen.serving.runner import Runner, Sizes
+from oxygen.serving.runner import ProgramSizes, Runner
 from oxygen.serving.scheduler import Mode
 from tests.oxygen.conftest import SMALL
 
 
 def small_runner(config=SMALL):
     weights = pi05.prepare(params.random_params(config, 0), config)
-    return Runner(config, weights, Sizes(slots=6, rows=(4,), forks=(2,), suffix=3, limit=8))
+    return Runner(config, weights, ProgramSizes(slots=6, rows=(4,), forks=(2,), suffix=3, limit=8))
 
 
 def test_programs_that_write_the_pool_do_so_in_place(policy):
@@ -55,11 +55,11 @@ def test_steps_that_decode_the_same_rows_send_nothing_to_the_device(policy):
 def test_noise_is_normal_and_a_function_of_seed_and_query():
     seeds = jnp.array([[0, 1], [1, 0], [0, 1], [0, 2]], jnp.uint32)
     queries = jnp.array([0, 0, 1, 0], jnp.uint32)
-    drawn = np.asarray(drawing.noise(seeds, queries, (50, 32)))
+    drawn = np.asarray(sampler.noise(seeds, queries, (50, 32)))
     assert len({rows.tobytes() for rows in drawn}) == 4
     assert abs(drawn.mean()) < 0.05
     assert abs(drawn.std() - 1) < 0.05
-    one = np.asarray(drawing.noise(seeds[2:3], queries[2:3], (50, 32)))
+    one = np.asarray(sampler.noise(seeds[2:3], queries[2:3], (50, 32)))
     assert one.tobytes() == drawn[2:3].tobytes(), "company changes nothing"
 
 
@@ -93,7 +93,7 @@ def test_the_serving_layout_holds_every_parameter_but_those_worked_out(config):
 
 def test_a_request_begins_alike_in_a_small_fork_and_in_a_large_one():
     weights = pi05.prepare(params.random_params(SMALL, 0), SMALL)
-    served = Runner(SMALL, weights, Sizes(slots=3, rows=(1,), forks=(1, 3), suffix=4, limit=4))
+    served = Runner(SMALL, weights, ProgramSizes(slots=3, rows=(1,), forks=(1, 3), suffix=4, limit=4))
     prefix = served.prefill(served.blank(SMALL.prompt_buckets[0]))
     request = Request(slot=1, robot=0, suffix=(5, 6, 7, 8), query=0, task=0)
     written = []

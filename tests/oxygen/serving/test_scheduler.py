@@ -9,7 +9,7 @@ from oxygen.serving.arrivals import Burst, EveryN
 from oxygen.serving.engine_config import ample_slots
 from oxygen.serving.requests import RequestState
 from oxygen.serving.scheduler import Mode
-from tests.oxygen.serving.worlds import LONGEST, STOP, Step, Texts, World, play, worlds
+from tests.oxygen.serving.worlds import LONGEST, STOP, FakeTexts, Step, World, play, worlds
 
 all_modes = st.sampled_from(list(Mode))
 language_modes = st.sampled_from([mode for mode in Mode if mode is not Mode.ACTIONS])
@@ -156,7 +156,7 @@ def test_a_running_request_is_never_dropped(world, mode):
 
 @given(worlds(), language_modes)
 def test_a_text_ends_with_its_stop_token_or_its_limit_whatever_was_decoded_beyond(world, mode):
-    texts = Texts(world.lengths)
+    texts = FakeTexts(world.lengths)
     decoded = 0
     for scheduler, step in play(world, mode):
         decoded += sum(step.new_tokens.values())

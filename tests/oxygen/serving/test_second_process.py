@@ -15,7 +15,7 @@ from oxygen.model.params import random_params
 from oxygen.policy.factory import create_vector_policy
 from oxygen.robots.tokenizer import tiny
 from oxygen.serving.engine_config import EngineConfig
-from oxygen.serving.runner import Sizes
+from oxygen.serving.runner import ProgramSizes
 from oxygen.serving.scheduler import Mode
 from oxygen.serving.second_process import RemoteTextDecoder, SecondProcessError
 from oxygen.weights import load
@@ -23,7 +23,7 @@ from tests.oxygen.conftest import SMALL, TASKS
 
 
 def start(weights):
-    return RemoteTextDecoder(SMALL, weights, Sizes(slots=2, rows=(1,), forks=(1,), suffix=1, limit=1))
+    return RemoteTextDecoder(SMALL, weights, ProgramSizes(slots=2, rows=(1,), forks=(1,), suffix=1, limit=1))
 
 
 @pytest.mark.slow
@@ -35,14 +35,14 @@ def test_a_checkpoint_that_is_not_there_is_refused_as_in_one_process():
 
 
 def test_a_process_that_is_gone_is_one_clear_error():
-    with pytest.raises(SecondProcessError, match="the language process is gone \\(exit code 3\\)"):
+    with pytest.raises(SecondProcessError, match="the second process died \\(exit code 3\\)"):
         start(functools.partial(os._exit, 3))
 
 
 @pytest.mark.slow
 def test_a_process_that_dies_between_two_queries_is_an_error_of_the_next(policy, observe):
     engine = EngineConfig(mode=Mode.PARALLEL, slots=10, rows=8)
-    other = policy.served(engine)
+    other = policy.with_engine(engine)
     other.reset(7)
     other.act(observe(0))
     assert other.settle().tokens > 0

@@ -74,7 +74,7 @@ def worlds(draw, most=25):
     )
 
 
-class Texts:
+class FakeTexts:
     """What a model would write: every request has a length of its own, after which comes the stop token."""
 
     def __init__(self, lengths):
@@ -125,7 +125,7 @@ def play(world, mode):
     scheduler = Scheduler(
         mode=mode, tasks=world.tasks, robots=world.robots, slots=world.slots, rows=world.rows
     )
-    texts = Texts(world.lengths)
+    texts = FakeTexts(world.lengths)
     queries = dict.fromkeys(range(world.robots), 0)
     for number, step in enumerate(world.steps):
         plan = scheduler.plan({robot: queries[robot] for robot in step.present})

@@ -1,4 +1,4 @@
-"""A training of a few thousand parameters on a handful of samples that can be told apart."""
+"""A training of a few thousand parameters on a handful of distinct samples."""
 
 import dataclasses
 from typing import Any
@@ -12,7 +12,7 @@ from oxygen.robots import tokenizer
 from oxygen.serving.arrivals import EveryN
 from oxygen.serving.language import LanguageTask
 from oxygen.training.recipe import Recipe
-from oxygen.training.run import Training
+from oxygen.training.run import TrainingConfig
 from oxygen.training.samples import Samples
 from tests.oxygen.conftest import SMALL
 
@@ -51,7 +51,7 @@ THINGS = ("alphabet soup", "cream cheese", "milk", "butter", "ketchup", "orange 
 
 
 def samples(count: int = 8, seed: int = 0, horizon: int = 12) -> Samples:
-    """Frames of different colours, actions and words; the last one's chunk ends early, and it is silent."""
+    """Frames of different colours, actions and texts; the last one's chunk is cut and it has no narration."""
     rng = np.random.default_rng(seed)
     fading = np.linspace(1.0, 0.5, horizon)[None, :, None]
     side = MODEL.image_size
@@ -73,7 +73,7 @@ def samples(count: int = 8, seed: int = 0, horizon: int = 12) -> Samples:
 
 
 class StopAt:
-    """Says stop after so many steps, as a time limit or Ctrl-C would."""
+    """Requests a stop after some steps, as a time limit or Ctrl-C would."""
 
     def __init__(self, steps: int) -> None:
         self.left = steps
@@ -90,13 +90,13 @@ def bits(state: Any) -> list[bytes]:
 
 @pytest.fixture(autouse=True)
 def known_model(monkeypatch) -> None:
-    """Presets name the model, so that a checkpoint of it can be opened by its card."""
+    """Registers the model as a preset, so that its checkpoints can be loaded by their `policy.yaml`."""
     monkeypatch.setitem(PRESETS, MODEL.name, MODEL)
 
 
-def training(**recipe) -> Training:
-    """A training of the small model, its recipe changed as told."""
-    return Training(
+def training(**recipe) -> TrainingConfig:
+    """A training of the small model with some of the recipe changed."""
+    return TrainingConfig(
         model=MODEL,
         embodiment="libero",
         tasks=TASKS,

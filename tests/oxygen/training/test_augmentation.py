@@ -8,7 +8,7 @@ import numpy as np
 
 from oxygen.robots.transforms import LIBERO_COMPACT, Transform
 from oxygen.training.augmentation import augment
-from oxygen.training.lessons import Lessons
+from oxygen.training.batches import TrainingBatches
 from oxygen.training.recipe import Recipe
 from oxygen.training.samples import Mixture
 from oxygen.training.statistics import measure, norms_of
@@ -87,7 +87,7 @@ def test_saturation_scales_the_distance_from_grey():
 def bins(state):
     """Of 20 batches the state's bins as the prompts say them, [sample, channel]."""
     mixture = Mixture((samples(8),))
-    taught = Lessons(
+    taught = TrainingBatches(
         mixture,
         model=MODEL,
         transform=Transform(embodiment=LIBERO_COMPACT, norms=norms_of(measure(mixture))),

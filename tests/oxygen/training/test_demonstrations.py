@@ -191,9 +191,9 @@ def without(dataset: Path, name: str) -> dict:
         (lambda at: (at / "meta/info.json").write_text("{"), "not the info of a LeRobot dataset"),
         (lambda at: edit_info(at, codebase_version="v2.1"), "v2.1; this reads v3.0.*from_episodes"),
         (lambda at: edit_info(at, features={}), "no column 'action_is_pad'.*from_episodes"),
-        (lambda at: edit_info(at, features=without(at, "oxygen.truth")), "no column .*; collect anew with"),
+        (lambda at: edit_info(at, features=without(at, "oxygen.truth")), "no column .*; collect again with"),
         (lambda at: edit_info(at, features=feature(at, "action")), "'action' is float64, should be float32"),
-        (lambda at: edit_info(at, total_frames=31), "4 episodes of 30 frames in all, but .* says 4 and 31"),
+        (lambda at: edit_info(at, total_frames=31), "4 episodes and 30 frames, but .* says 4 and 31"),
         (lambda at: (at / EPISODES).unlink(), "no table in meta/episodes"),
         (lambda at: (at / TABLE).unlink(), "cannot be read as Parquet"),
         (lambda at: (at / TABLE).write_bytes(b"PAR1 but no more"), "cannot be read as Parquet"),
@@ -249,5 +249,5 @@ def test_images_of_a_damaged_table_are_named(copy):
 def test_a_video_that_is_missing_is_named(video, tmp_path):
     broken = Path(shutil.copytree(video, tmp_path / "broken"))
     next(broken.rglob("*.mp4")).unlink()
-    with pytest.raises(UsageError, match=r"file-000\.mp4: cannot read 6 frames from 0\.00 s on"):
+    with pytest.raises(UsageError, match=r"file-000\.mp4: cannot read 6 frames from 0\.00 s"):
         Demonstrations(broken).frame(0)

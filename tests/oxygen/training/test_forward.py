@@ -11,7 +11,7 @@ from oxygen.model import params, pi05
 from oxygen.policy.policy import EngineConfig
 from oxygen.robots import tokenizer
 from oxygen.serving.scheduler import Mode
-from oxygen.training.forward import TextLayout, read_prefix, text_scores, velocities
+from oxygen.training.forward import TextLayout, prefill_observations, text_logits, velocities
 from tests.oxygen.compiling import COMPILED_SOON
 from tests.oxygen.conftest import SMALL, TASKS
 
@@ -39,7 +39,7 @@ def flow(parameters, observed):
     @compiled_soon
     def of(times, noisy):
         weights = pi05.weights_at(parameters, SMALL, times.reshape(-1))
-        return velocities(weights, read_prefix(weights, SMALL, *observed), noisy)
+        return velocities(weights, prefill_observations(weights, SMALL, *observed), noisy)
 
     return of
 
@@ -80,8 +80,10 @@ def test_the_served_texts_are_those_that_training_scores_highest(parameters, pol
     @compiled_soon
     def best(tokens):
         weights = pi05.weights_at(parameters, SMALL, jnp.ones((1,)))
-        prefix = read_prefix(weights, SMALL, *map(jnp.asarray, (inputs.images, inputs.prompt, inputs.length)))
-        return jnp.argmax(text_scores(weights, prefix, tokens, layout), axis=-1)[0]
+        prefix = prefill_observations(
+            weights, SMALL, *map(jnp.asarray, (inputs.images, inputs.prompt, inputs.length))
+        )
+        return jnp.argmax(text_logits(weights, prefix, tokens, layout), axis=-1)[0]
 
     tokens = np.zeros((1, layout.tokens), np.int32)
     starts = np.cumsum([0, *layout.lengths])
@@ -93,7 +95,7 @@ def test_the_served_texts_are_those_that_training_scores_highest(parameters, pol
         for start, suffix, task in zip(starts, suffixes, TASKS, strict=False):
             if written < task.max_tokens:
                 tokens[0, start + len(suffix) + written] = found[start + len(suffix) + written - 1]
-    served = policy.served(EngineConfig(mode=Mode.ISOLATED, slots=2, rows=2))
+    served = policy.with_engine(EngineConfig(mode=Mode.ISOLATED, slots=2, rows=2))
     served.reset(0)
     served.act(observation)
     said = {text.task: text.text for text in served.settle().finished}

@@ -1,9 +1,8 @@
-"""Only texts are learnt: what is said changes, and not one bit of what is done."""
+"""Training texts alone leaves the actions the same to the bit."""
 
 import dataclasses
 import functools
 import itertools
-import json
 
 import jax
 import jax.numpy as jnp
@@ -14,13 +13,12 @@ from configs.errors import UsageError
 from oxygen.model import pi05
 from oxygen.robots.transforms import LIBERO, Transform
 from oxygen.training import checkpoint
-from oxygen.training.forward import read_prefix
-from oxygen.training.initial import initial_params
-from oxygen.training.lessons import Lessons
+from oxygen.training.batches import TrainingBatches
+from oxygen.training.forward import prefill_observations
+from oxygen.training.initialisation import initial_params
 from oxygen.training.logs import read_log
 from oxygen.training.losses import Objective
-from oxygen.training.optimiser import begin, make_step
-from oxygen.training.recipe import RUN_FILE
+from oxygen.training.optimiser import init_state, make_step
 from oxygen.training.run import train
 from oxygen.training.samples import Mixture
 from oxygen.training.statistics import measure, norms_of
@@ -40,10 +38,10 @@ TEXTS_ONLY = dataclasses.replace(RECIPE, texts_only=True, warm_up=2, steps=STEPS
 
 
 @pytest.fixture(scope="module")
-def lessons():
+def batches():
     mixture = Mixture((samples(8),))
     transform = Transform(embodiment=LIBERO, norms=norms_of(measure(mixture)))
-    return Lessons(
+    return TrainingBatches(
         mixture, model=DEEP, transform=transform, tokenizer=VOCABULARY, tasks=TASKS, recipe=TEXTS_ONLY
     )
 
@@ -60,17 +58,17 @@ def as_users_have_it(patch: pytest.MonkeyPatch) -> None:
         pytest.param(("adamw", as_users_have_it), id="adamw optimised", marks=pytest.mark.slow),
     ],
 )
-def learnt(request, lessons):
+def learnt(request, batches):
     """The losses of a few steps, the parameters before them, and the state after."""
     name, compiled = request.param
     recipe = dataclasses.replace(TEXTS_ONLY, optimiser=name)
     with pytest.MonkeyPatch.context() as patch:
         compiled(patch)
-        step = make_step(Objective(model=DEEP, recipe=recipe, tasks=lessons.tasks, layout=lessons.layout))
+        step = make_step(Objective(model=DEEP, recipe=recipe, tasks=batches.tasks, layout=batches.layout))
     before = initial_params(DEEP, 0)
-    state, losses = begin(before, recipe), []
+    state, losses = init_state(before, recipe), []
     for number in range(STEPS):
-        state, metrics = step(state, lessons.batch(number))
+        state, metrics = step(state, batches.batch(number))
         losses.append(float(metrics["loss"]))
     return losses, before, state
 
@@ -80,12 +78,12 @@ def by_path(tree):
     return {jax.tree_util.keystr(path, simple=True, separator="/"): np.asarray(leaf) for path, leaf in paths}
 
 
-def test_texts_are_learnt(learnt):
+def test_the_text_loss_falls(learnt):
     losses, _, _ = learnt
     assert losses[-1] < 0.8 * losses[0]
 
 
-def test_of_the_parameters_only_those_change_that_texts_alone_pass_through(learnt):
+def test_only_text_only_parameters_change(learnt):
     _, before, state = learnt
     old = by_path(before)
     for learnt_ones in (by_path(state.params), by_path(state.average)):
@@ -103,13 +101,13 @@ def test_of_the_parameters_only_those_change_that_texts_alone_pass_through(learn
             np.testing.assert_array_equal(old[path][:-1], learnt_ones[path][:-1], err_msg=path)
 
 
-def test_actions_are_the_same_to_the_last_bit(learnt, lessons):
+def test_actions_are_the_same_to_the_last_bit(learnt, batches):
     _, before, state = learnt
-    batch = lessons.batch(0)
+    batch = batches.batch(0)
 
     @functools.partial(jax.jit, compiler_options=COMPILED_SOON)
     def actions(weights):
-        prefix = read_prefix(weights, DEEP, batch.images, batch.prompt, batch.length)
+        prefix = prefill_observations(weights, DEEP, batch.images, batch.prompt, batch.length)
         noise = jnp.zeros_like(batch.actions)
         return pi05.denoise(weights, prefix, noise, DEEP.denoise_steps)
 
@@ -118,14 +116,14 @@ def test_actions_are_the_same_to_the_last_bit(learnt, lessons):
     np.testing.assert_array_equal(was, now)
 
 
-def test_some_rows_without_texts_would_be_for_nothing():
-    with pytest.raises(UsageError, match="text_rows is 2 of a batch of 8, and only texts are learnt"):
+def test_texts_only_excludes_rows_without_texts():
+    with pytest.raises(UsageError, match="text_rows is 2 of a batch of 8; leave it out"):
         dataclasses.replace(TEXTS_ONLY, text_rows=2)
 
 
 @pytest.fixture(scope="module")
 def start(tmp_path_factory) -> str:
-    """A checkpoint to go on from."""
+    """A checkpoint to start from."""
     folder = tmp_path_factory.mktemp("start")
     train(folder, training(steps=2), Mixture((samples(8),)), VOCABULARY)
     return str(checkpoint.newest(folder / "checkpoints"))
@@ -137,8 +135,8 @@ def only_texts(start: str, **changes):
 
 
 @pytest.mark.slow
-def test_texts_are_learnt_from_failures_alone_interrupted_or_not(start, tmp_path):
-    """Of a policy that solves nothing every frame has a text, and none an action."""
+def test_texts_can_be_trained_on_failures_and_resumed(start, tmp_path):
+    """Frames of failed episodes have texts, but no valid actions."""
     failed = samples(8, seed=5)
     failures = Mixture((dataclasses.replace(failed, valid=np.zeros_like(failed.valid)),))
     with pytest.raises(UsageError, match="no action is valid in any frame"):
@@ -159,19 +157,6 @@ def test_texts_are_learnt_from_failures_alone_interrupted_or_not(start, tmp_path
 
 
 @pytest.mark.parametrize(("missing", "nothing"), [("start_from", None), ("norm_stats", None), ("tasks", ())])
-def test_they_need_a_policy_that_acts_already_and_texts(missing, nothing):
+def test_texts_only_needs_a_checkpoint_its_statistics_and_tasks(missing, nothing):
     with pytest.raises(UsageError, match=f"give {missing}"):
         dataclasses.replace(only_texts("some/checkpoint"), **{missing: nothing})
-
-
-@pytest.mark.slow
-def test_a_training_from_before_this_was_possible_does_not_become_one(start, tmp_path):
-    mixture = Mixture((samples(8),))
-    plain = only_texts(start, texts_only=False, steps=1)
-    train(tmp_path, plain, mixture, VOCABULARY)
-    described = json.loads((tmp_path / RUN_FILE).read_text())
-    del described["recipe"]["texts_only"]
-    (tmp_path / RUN_FILE).write_text(json.dumps(described))
-    train(tmp_path, plain, mixture, VOCABULARY)
-    with pytest.raises(UsageError, match=r"recipe\.texts_only = False, not True"):
-        train(tmp_path, only_texts(start, steps=1), mixture, VOCABULARY)

@@ -52,8 +52,8 @@ def shown(folder: Path) -> dict[str, list[tuple[int, float]]]:
 
 def test_like_numbers_lie_side_by_side_in_tensorboard(tmp_path):
     with TrainingLog(tmp_path, resumed_at=0) as log:
-        log.note(20, NUMBERS)
-        log.note(20, {"libero_object_pc_success": 50.0})
+        log.write(20, NUMBERS)
+        log.write(20, {"libero_object_pc_success": 50.0})
     found = shown(tmp_path)
     assert set(found) == TAGS | {"success/libero_object"}
     assert found["loss/flow"] == [(20, 1.0)]
@@ -65,14 +65,14 @@ def test_what_is_done_again_is_noted_once_everywhere(tmp_path):
         with TrainingLog(tmp_path, resumed_at=resumed_at) as log:
             for step in (20, 40, 60):
                 if step > resumed_at:
-                    log.note(step, {"loss": loss})
+                    log.write(step, {"loss": loss})
     assert [(line["step"], line["loss"]) for line in read_log(tmp_path)] == [(20, 4.0), (40, 1.0), (60, 1.0)]
     assert shown(tmp_path) == {"loss/total": [(20, 4.0), (40, 1.0), (60, 1.0)]}
 
 
 def test_a_log_whose_rewriting_is_killed_is_whole(tmp_path, monkeypatch):
     with TrainingLog(tmp_path, resumed_at=0) as log:
-        log.note(20, NUMBERS)
+        log.write(20, NUMBERS)
     before = (tmp_path / LINES).read_bytes()
 
     def killed(*_):
@@ -88,6 +88,6 @@ def test_a_log_whose_rewriting_is_killed_is_whole(tmp_path, monkeypatch):
 def test_curves_are_drawn_while_the_training_goes_on(tmp_path):
     assert draw_curves(tmp_path) is None
     with TrainingLog(tmp_path, resumed_at=0) as log:
-        log.note(20, NUMBERS)
+        log.write(20, NUMBERS)
         log.draw()
         assert (tmp_path / CURVES).read_bytes().startswith(b"\x89PNG")

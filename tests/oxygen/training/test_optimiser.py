@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from configs.errors import UsageError
-from oxygen.training.initial import initial_params
-from oxygen.training.optimiser import begin, optimiser, rate_at
+from oxygen.training.initialisation import initial_params
+from oxygen.training.optimiser import init_state, learning_rate_schedule, optimiser
 from tests.oxygen.compiling import COMPILED_SOON
 from tests.oxygen.training.conftest import MODEL, RECIPE
 
@@ -30,7 +30,7 @@ def step(recipe, gradient, parameters):
     """What the first step adds to every parameter, for a gradient."""
     update = jax.jit(optimiser(recipe).update, compiler_options=COMPILED_SOON)
     with jax.numpy_dtype_promotion("standard"):
-        change, _ = update(gradient, begin(parameters, recipe).optimiser, parameters)
+        change, _ = update(gradient, init_state(parameters, recipe).optimiser, parameters)
     return by_path(change)
 
 
@@ -72,7 +72,7 @@ def test_muon_moves_a_matrix_as_far_in_every_direction(first_change, path, as_ma
 
 
 def test_both_optimisers_take_steps_of_one_size(first_change):
-    rate = float(rate_at(FLAT_OUT)(0))
+    rate = float(learning_rate_schedule(FLAT_OUT)(0))
     for name in ("muon", "adamw"):
         for path, delta in first_change(name).items():
             assert 0.1 * rate < np.sqrt(np.mean(np.square(delta))) < 1.6 * rate, (name, path)  # Nesterov

@@ -1,9 +1,8 @@
-"""Trainings of a few steps: what is in their folder, which of them may go on in it, and how they end."""
+"""Trainings of a few steps: their folders, resuming, and divergence."""
 
 import dataclasses
 import json
 import shutil
-from pathlib import Path
 
 import jax
 import numpy as np
@@ -14,11 +13,11 @@ from oxygen import weights
 from oxygen.robots import transforms
 from oxygen.robots.transforms import LIBERO
 from oxygen.training import checkpoint
-from oxygen.training.claim import asked_in
-from oxygen.training.lessons import Lessons
+from oxygen.training.batches import TrainingBatches
 from oxygen.training.logs import CURVES, read_log
 from oxygen.training.recipe import RUN_FILE
-from oxygen.training.run import Training, train
+from oxygen.training.run import TrainingConfig, train
+from oxygen.training.run_folder import read_options
 from oxygen.training.samples import Mixture
 from oxygen.training.statistics import measure, norms_of
 from oxygen.training.trainer import Schedule
@@ -38,8 +37,8 @@ STEPS = 12
 OFTEN = Schedule(log_every=2, save_every=4)
 
 
-def short(**recipe) -> Training:
-    """A training of a few steps, which learns nothing yet."""
+def short(**recipe) -> TrainingConfig:
+    """A training of a few steps."""
     return training(**{"steps": STEPS, **recipe})
 
 
@@ -55,14 +54,14 @@ def trained(tmp_path_factory, mixture):
     return folder, train(folder, short(), mixture, VOCABULARY, schedule=OFTEN)
 
 
-def test_what_is_served_is_the_average_of_the_parameters(trained):
+def test_a_checkpoint_holds_the_ema_of_the_parameters(trained):
     folder, state = trained
     served = weights.load(checkpoint.newest(folder / "checkpoints"), MODEL)
     assert bits(served) == bits(state.average)
     assert bits(served) != bits(state.params)
 
 
-def test_a_training_begins_with_the_weights_it_is_given_and_goes_on_without_them(trained, mixture, tmp_path):
+def test_training_starts_from_given_weights_and_resumes_without_them(trained, mixture, tmp_path):
     start = tmp_path / "start"
     shutil.copytree(checkpoint.newest(trained[0] / "checkpoints"), start)
     given = weights.load(start, MODEL)
@@ -79,7 +78,7 @@ def test_a_training_begins_with_the_weights_it_is_given_and_goes_on_without_them
 
 
 @pytest.mark.slow
-def test_the_statistics_of_another_checkpoint_are_kept_and_then_gone_on_with(mixture, tmp_path):
+def test_given_statistics_are_used_and_stored_in_every_checkpoint(mixture, tmp_path):
     train(tmp_path / "other", short(steps=1), mixture, VOCABULARY)
     base = checkpoint.newest(tmp_path / "other/checkpoints")
     few = Mixture((samples(2, seed=3),))
@@ -92,12 +91,12 @@ def test_the_statistics_of_another_checkpoint_are_kept_and_then_gone_on_with(mix
 
 
 @pytest.mark.slow
-def test_a_folder_says_how_it_was_asked_for_which_tells_it_from_no_other(mixture, tmp_path):
-    one = dataclasses.replace(short(steps=1), asked={"steps": 1, "log_every": 50})
+def test_a_folder_stores_its_options_which_are_not_part_of_its_identity(mixture, tmp_path):
+    one = dataclasses.replace(short(steps=1), options={"steps": 1, "log_every": 50})
     train(tmp_path, one, mixture, VOCABULARY)
-    assert asked_in(tmp_path) == {"steps": 1, "log_every": 50}
-    train(tmp_path, dataclasses.replace(one, asked={}), mixture, VOCABULARY)
-    assert asked_in(tmp_path) == {"steps": 1, "log_every": 50}
+    assert read_options(tmp_path) == {"steps": 1, "log_every": 50}
+    train(tmp_path, dataclasses.replace(one, options={}), mixture, VOCABULARY)
+    assert read_options(tmp_path) == {"steps": 1, "log_every": 50}
 
 
 def test_a_folder_holds_one_training(trained, mixture):
@@ -106,7 +105,7 @@ def test_a_folder_holds_one_training(trained, mixture):
         train(folder, short(batch=4), mixture, VOCABULARY)
 
 
-def test_a_training_whose_demonstrations_have_changed_is_not_gone_on_with(trained, mixture):
+def test_training_does_not_resume_with_changed_demonstrations(trained, mixture):
     folder, _ = trained
     first, second = mixture.parts
     grown = Mixture((first, samples(5, seed=1)))
@@ -123,28 +122,17 @@ def test_a_training_whose_demonstrations_have_changed_is_not_gone_on_with(traine
             train(folder, short(), other, VOCABULARY)
 
 
-def test_a_folder_that_does_not_say_what_was_noted_only_later_is_gone_on_with(trained, mixture, tmp_path):
-    folder, state = trained
-    older = Path(shutil.copytree(folder, tmp_path / "older"))
-    described = json.loads((older / RUN_FILE).read_text())
-    del described["demonstrations"], described["model"]["noise_scale"]
-    (older / RUN_FILE).write_text(json.dumps(described, indent=2) + "\n")
-    assert bits(train(older, short(), mixture, VOCABULARY)) == bits(state)
-    with pytest.raises(UsageError, match=r"recipe\.seed = 0, not 1"):
-        train(older, short(seed=1), mixture, VOCABULARY)
-
-
 @pytest.mark.parametrize(
     ("typo", "said"),
     [
         ({"embodiment": "libreo"}, "did you mean 'libero'"),
         ({"model": dataclasses.replace(MODEL, cameras=("left",))}, "'left'"),
-        ({"model": dataclasses.replace(MODEL, horizon=99)}, "looks 99"),
+        ({"model": dataclasses.replace(MODEL, horizon=99)}, "needs 99"),
         ({"tasks": (dataclasses.replace(TASKS[0], name="poem"),)}, "language task 'poem'"),
         ({"start_from": "no/such/checkpoint"}, "no/such/checkpoint"),
     ],
 )
-def test_options_that_are_refused_leave_the_folder_to_the_right_ones(typo, said, mixture, tmp_path):
+def test_refused_options_leave_no_run_file(typo, said, mixture, tmp_path):
     folder = tmp_path / "mine"
     with pytest.raises(UsageError, match=said):
         train(folder, dataclasses.replace(short(steps=1), **typo), mixture, VOCABULARY)
@@ -152,22 +140,22 @@ def test_options_that_are_refused_leave_the_folder_to_the_right_ones(typo, said,
 
 
 @pytest.mark.parametrize("torn", ["", '{"model": {"na', "[]", b"\xff"])
-def test_a_damaged_claim_is_told_in_one_line(torn, mixture, tmp_path):
+def test_a_damaged_run_file_is_a_one_line_error(torn, mixture, tmp_path):
     (tmp_path / RUN_FILE).write_bytes(torn if isinstance(torn, bytes) else torn.encode())
     with pytest.raises(UsageError, match=r"run\.json is damaged") as caught:
         train(tmp_path, short(), mixture, VOCABULARY)
     assert "\n" not in str(caught.value)
 
 
-def test_a_training_that_diverges_keeps_its_last_good_checkpoint_and_names_it(mixture, tmp_path, monkeypatch):
-    """No note is due where the next checkpoint is: what is saved is checked all the same."""
-    sound = Lessons.batch
+def test_a_diverged_training_keeps_and_names_its_last_good_checkpoint(mixture, tmp_path, monkeypatch):
+    """Losses are checked before every checkpoint, also where no log entry is due."""
+    sound = TrainingBatches.batch
 
-    def spoilt(lessons, number):
-        batch = sound(lessons, number)
+    def spoilt(batches, number):
+        batch = sound(batches, number)
         return batch if number < 2 else dataclasses.replace(batch, actions=batch.actions * np.nan)
 
-    monkeypatch.setattr(Lessons, "batch", spoilt)
+    monkeypatch.setattr(TrainingBatches, "batch", spoilt)
     schedule = Schedule(log_every=50, save_every=2)
     with pytest.raises(
         UsageError, match=r"by step 4: flow_loss is nan.*--learning-rate below 0\.003;"
@@ -180,27 +168,27 @@ def test_a_training_that_diverges_keeps_its_last_good_checkpoint_and_names_it(mi
     assert [line["step"] for line in read_log(tmp_path)] == [2]
 
 
-def test_the_log_can_be_read_in_every_way(trained):
+def test_training_writes_a_log_and_curves(trained):
     folder, _ = trained
     lines = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == list(range(2, STEPS + 1, 2))
     assert (folder / CURVES).read_bytes().startswith(b"\x89PNG")
 
 
-def test_checkpoints_are_told_of(mixture, tmp_path):
-    told = []
+def test_on_checkpoint_is_called_for_every_checkpoint_and_its_metrics_are_logged(mixture, tmp_path):
+    calls = []
 
-    def note(step, path):
-        told.append((step, path.name))
+    def on_checkpoint(step, path):
+        calls.append((step, path.name))
         return {"libero_object_pc_success": 50.0}
 
     schedule = Schedule(log_every=20, save_every=2, should_stop=StopAt(3))
-    train(tmp_path, short(), mixture, VOCABULARY, schedule=schedule, on_checkpoint=note)
-    assert told == [(2, "step_0000002"), (3, "step_0000003")]
+    train(tmp_path, short(), mixture, VOCABULARY, schedule=schedule, on_checkpoint=on_checkpoint)
+    assert calls == [(2, "step_0000002"), (3, "step_0000003")]
     assert [line["step"] for line in read_log(tmp_path) if "libero_object_pc_success" in line] == [2, 3]
 
 
-def test_only_the_newest_checkpoint_keeps_what_training_needs(trained):
+def test_only_the_newest_checkpoint_keeps_the_training_state(trained):
     folder, _ = trained
     states = [path.parent.name for path in folder.glob("checkpoints/*/state.safetensors")]
     assert states == [f"step_{STEPS:07d}"]

@@ -1,4 +1,4 @@
-"""The order of samples, several datasets as one, and what a batch is made of."""
+"""Sample order, mixtures of datasets, and the contents of batches."""
 
 import dataclasses
 
@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from configs.errors import UsageError
 from oxygen.robots.transforms import LIBERO, LIBERO_STATE, Transform
-from oxygen.training.lessons import Lessons, script
+from oxygen.training.batches import TrainingBatches, text_targets
 from oxygen.training.recipe import Recipe
-from oxygen.training.samples import Mixture, order
+from oxygen.training.samples import Mixture, shuffled_rows
 from oxygen.training.sources import samples_of
 from oxygen.training.statistics import measure, norms_of
 from tests.oxygen.training.conftest import MODEL, RECIPE, TASKS, VOCABULARY, samples
@@ -21,17 +21,17 @@ from tests.oxygen.training.conftest import MODEL, RECIPE, TASKS, VOCABULARY, sam
 @given(seed=st.integers(0, 99), size=st.integers(1, 20), total=st.integers(1, 30))
 def test_every_epoch_shows_every_frame_once(seed, size, total):
     batches = -(-3 * total // size)
-    rows = np.concatenate([order(seed, batch, size, total) for batch in range(batches)])
+    rows = np.concatenate([shuffled_rows(seed, batch, size, total) for batch in range(batches)])
     for epoch in range(3):
         assert sorted(rows[epoch * total : (epoch + 1) * total]) == list(range(total))
 
 
-def test_epochs_and_seeds_have_orders_of_their_own():
-    orders = [order(seed, batch, 50, 50).tolist() for seed in (0, 1) for batch in (0, 1)]
+def test_every_epoch_and_seed_has_another_order():
+    orders = [shuffled_rows(seed, batch, 50, 50).tolist() for seed in (0, 1) for batch in (0, 1)]
     assert len(set(map(tuple, orders))) == 4
 
 
-def test_a_mixture_is_its_parts_one_after_the_other():
+def test_a_mixture_concatenates_its_parts():
     parts = samples(5, seed=0), samples(3, seed=1)
     mixture = Mixture(parts)
     assert len(mixture) == 8
@@ -46,11 +46,11 @@ def test_a_mixture_is_its_parts_one_after_the_other():
     np.testing.assert_array_equal(mixture.images(rows), expected)
     np.testing.assert_array_equal(mixture.state[5:], parts[1].state)
     assert mixture.texts("narration")[5:] == parts[1].texts["narration"]
-    assert mixture.instructions[:5] == tuple((told,) for told in parts[0].language)
+    assert mixture.instructions[:5] == tuple((text,) for text in parts[0].language)
 
 
 def test_datasets_of_different_shapes_do_not_mix():
-    with pytest.raises(UsageError, match="do not go together"):
+    with pytest.raises(UsageError, match="datasets do not match"):
         Mixture((samples(3), samples(3, horizon=20)))
 
 
@@ -60,32 +60,32 @@ def changed(**arrays):
     return dataclasses.replace(good, **{name: change(getattr(good, name)) for name, change in arrays.items()})
 
 
-def spoilt(array, value):
+def with_value(array, value):
     array = array.copy()
     array[2, ..., -1] = value
     return array
 
 
 @pytest.mark.parametrize(
-    ("arrays", "said"),
+    ("arrays", "message"),
     [
         ({"images": lambda a: a[:3]}, r"columns of \[3, 4, 4"),
         ({"images": lambda a: a.astype(np.float32) / 255}, r"images: float32 of \(4, 2, 28, 28, 3\)"),
         ({"images": lambda a: a[:, 0]}, r"images: uint8 of \(4, 28, 28, 3\)"),
         ({"images": lambda a: a[:, :, :20]}, "side, side, 3"),
         ({"images": lambda a: np.moveaxis(a, -1, 2)}, "side, side, 3"),
-        ({"state": lambda a: spoilt(a, np.nan)}, "state: frame 2 holds nan"),
+        ({"state": lambda a: with_value(a, np.nan)}, "state: frame 2 holds nan"),
         ({"state": lambda a: a[:, None]}, r"state: float32 of \(4, 1, 8\)"),
         ({"state": lambda a: a.astype(np.int32)}, "state: int32"),
-        ({"actions": lambda a: spoilt(a, -np.inf)}, "actions: frame 2 holds -inf"),
+        ({"actions": lambda a: with_value(a, -np.inf)}, "actions: frame 2 holds -inf"),
         ({"actions": lambda a: a[:, 0]}, r"\(frames, steps, channels\)"),
         ({"valid": lambda a: a.astype(np.int64)}, "valid: int64"),
         ({"valid": lambda a: a[:, :4]}, r"valid: bool of \(4, 4\).*\(4, 12\)"),
     ],
 )
-def test_arrays_that_cannot_be_learnt_are_refused_in_one_line(arrays, said, monkeypatch):
-    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # as it is for everybody but these tests
-    with pytest.raises(UsageError, match=said) as caught:
+def test_invalid_arrays_are_a_one_line_error(arrays, message, monkeypatch):
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # as outside of tests
+    with pytest.raises(UsageError, match=message) as caught:
         changed(**arrays)
     assert "\n" not in str(caught.value)
 
@@ -93,14 +93,16 @@ def test_arrays_that_cannot_be_learnt_are_refused_in_one_line(arrays, said, monk
 @pytest.mark.parametrize(
     "images", [lambda a: a[:, :1], lambda a: a[:, :, :14, :14]], ids=["one camera", "half the side"]
 )
-def test_images_of_another_size_or_number_of_cameras_than_the_models_are_refused(images):
-    with pytest.raises(UsageError, match="small-for-training looks through image, wrist_image at 28"):
-        lessons(parts=(changed(images=images),))
+def test_images_must_have_the_models_size_and_cameras(images):
+    with pytest.raises(UsageError, match="small-for-training takes image, wrist_image at 28x28"):
+        training_batches(parts=(changed(images=images),))
 
 
-def lessons(recipe: Recipe = RECIPE, robot=LIBERO, parts=None, wordings=None, model=MODEL) -> Lessons:
+def training_batches(
+    recipe: Recipe = RECIPE, robot=LIBERO, parts=None, wordings=None, model=MODEL
+) -> TrainingBatches:
     mixture = Mixture(parts or (samples(8),), wordings or {})
-    return Lessons(
+    return TrainingBatches(
         mixture,
         model=model,
         transform=Transform(embodiment=robot, norms=norms_of(measure(mixture))),
@@ -110,11 +112,11 @@ def lessons(recipe: Recipe = RECIPE, robot=LIBERO, parts=None, wordings=None, mo
     )
 
 
-def test_a_batch_is_what_the_served_policy_would_see():
-    """The prompt and the images of a frame are, to the last number, those of the policy's own transform."""
+def test_a_batch_equals_the_policys_own_inputs():
+    """Prompts and images are exactly those of the policy's transform."""
     part = samples(8)
-    taught = lessons()
-    batch, rows = taught.batch(3), order(RECIPE.seed, 3, RECIPE.batch, 8)
+    data = training_batches()
+    batch, rows = data.batch(3), shuffled_rows(RECIPE.seed, 3, RECIPE.batch, 8)
     transform = Transform(embodiment=LIBERO, norms=norms_of(measure(Mixture((part,)))))
     for place, row in enumerate(rows):
         images = dict(zip(MODEL.cameras, part.images[row], strict=True))
@@ -133,7 +135,7 @@ def test_a_batch_is_a_function_of_seed_and_number():
 
     def batch(seed, number):
         mixture = Mixture((samples(8),))
-        taught = Lessons(
+        data = TrainingBatches(
             mixture,
             model=model,
             transform=Transform(embodiment=LIBERO_STATE, norms=norms_of(measure(mixture))),
@@ -141,85 +143,86 @@ def test_a_batch_is_a_function_of_seed_and_number():
             tasks=TASKS,
             recipe=dataclasses.replace(noisy, seed=seed),
         )
-        return np.asarray(taught.batch(number).prompt).tobytes()
+        return np.asarray(data.batch(number).prompt).tobytes()
 
     assert batch(0, 5) == batch(0, 5)
     assert len({batch(0, 5), batch(0, 6), batch(1, 5)}) == 3
 
 
-def told(taught: Lessons, number: int) -> list[str]:
+def instructions_of(data: TrainingBatches, number: int) -> list[str]:
     """The instructions of a batch, read back from its prompts."""
-    batch = taught.batch(number)
+    batch = data.batch(number)
     lines = zip(np.asarray(batch.prompt), np.asarray(batch.length), strict=True)
     return [VOCABULARY.decode(line[1:length].tolist()).strip() for line, length in lines]
 
 
-def test_an_instruction_is_given_in_one_of_its_wordings_drawn_anew_in_every_batch():
+def test_the_wording_of_an_instruction_is_drawn_anew_in_every_batch():
     soup = ("pick up the alphabet soup", "take the alphabet soup", "get the alphabet soup")
-    taught = lessons(wordings={soup[0]: soup})
-    batches = [told(taught, number) for number in range(20)]
+    data = training_batches(wordings={soup[0]: soup})
+    batches = [instructions_of(data, number) for number in range(20)]
     assert {line for batch in batches for line in batch if "soup" in line} == set(soup)
     assert {line for batch in batches for line in batch if "milk" in line} == {"pick up the milk"}
-    again = lessons(wordings={soup[0]: soup})
-    assert told(again, 17) == batches[17]
+    again = training_batches(wordings={soup[0]: soup})
+    assert instructions_of(again, 17) == batches[17]
     assert [
-        told(lessons(dataclasses.replace(RECIPE, seed=1), wordings={soup[0]: soup}), n) for n in range(20)
+        instructions_of(training_batches(dataclasses.replace(RECIPE, seed=1), wordings={soup[0]: soup}), n)
+        for n in range(20)
     ] != batches
 
 
 def test_an_instruction_without_any_wording_is_refused():
     with pytest.raises(UsageError, match="'pick up the milk' has no wordings"):
-        lessons(wordings={"pick up the milk": ()})
+        training_batches(wordings={"pick up the milk": ()})
 
 
 def test_only_some_rows_of_a_batch_need_texts():
-    assert lessons(dataclasses.replace(RECIPE, text_rows=3)).batch(0).tokens.shape[0] == 3
+    assert training_batches(dataclasses.replace(RECIPE, text_rows=3)).batch(0).text_tokens.shape[0] == 3
 
 
 def test_rows_without_texts_are_frames_that_have_actions():
     whole = samples(8)
     valid = whole.valid.copy()
     valid[::2] = False
-    taught = lessons(
+    data = training_batches(
         dataclasses.replace(RECIPE, text_rows=2), parts=(dataclasses.replace(whole, valid=valid),)
     )
-    batches = [np.asarray(taught.batch(number).valid).any(axis=1) for number in range(8)]
+    batches = [np.asarray(data.batch(number).valid).any(axis=1) for number in range(8)]
     assert all(acting[2:].all() for acting in batches)
-    spoken = np.concatenate([acting[:2] for acting in batches])
-    assert spoken.mean() == 0.5, "texts are learnt of every frame"
+    with_text = np.concatenate([acting[:2] for acting in batches])
+    assert with_text.mean() == 0.5, "texts are drawn from all frames"
 
 
-def test_a_text_that_is_too_long_is_learnt_as_far_as_it_could_be_written():
+def test_a_long_text_is_truncated_to_max_tokens():
     task = dataclasses.replace(TASKS[0], max_tokens=3)
-    learnt = script(task, ["Grasping the alphabet soup."], VOCABULARY)
-    assert learnt.graded.sum() == 3
-    assert VOCABULARY.eos not in learnt.following[learnt.graded]
+    learnt = text_targets(task, ["Grasping the alphabet soup."], VOCABULARY)
+    assert learnt.mask.sum() == 3
+    assert VOCABULARY.eos not in learnt.targets[learnt.mask]
 
 
-def test_a_text_is_learnt_up_to_the_token_that_ends_it_and_with_it():
+def test_targets_end_with_the_stop_token():
     line_break, full_stop = (VOCABULARY.encode(stop)[0] for stop in ("\n", "."))
     ends = {None: [full_stop, VOCABULARY.eos], "\n": [full_stop, line_break], ".": [full_stop]}
     for stop, last in ends.items():
-        learnt = script(dataclasses.replace(TASKS[0], stop=stop), ["Grasping the soup."], VOCABULARY)
-        said = learnt.following[learnt.graded].tolist()
-        assert said[-len(last) :] == last
-        assert said.count(last[-1]) == 1
+        learnt = text_targets(dataclasses.replace(TASKS[0], stop=stop), ["Grasping the soup."], VOCABULARY)
+        message = learnt.targets[learnt.mask].tolist()
+        assert message[-len(last) :] == last
+        assert message.count(last[-1]) == 1
 
 
-def test_a_language_task_that_nobody_knows_a_text_of_is_refused():
-    silent = dataclasses.replace(samples(4), texts={"memory": ("Done.",) * 4})
+def test_a_language_task_without_texts_is_refused():
+    without = dataclasses.replace(samples(4), texts={"memory": ("Done.",) * 4})
     with pytest.raises(UsageError, match="'narration'"):
-        lessons(parts=(silent,))
+        training_batches(parts=(without,))
 
 
 def test_chunks_shorter_than_the_models_are_refused():
-    with pytest.raises(UsageError, match="look 4 actions ahead"):
-        lessons(parts=(samples(4, horizon=4),))
+    with pytest.raises(UsageError, match="chunks of 4 actions"):
+        training_batches(parts=(samples(4, horizon=4),))
 
 
 def test_a_tokenizer_with_more_tokens_than_the_model_has_embeddings_is_refused():
     with pytest.raises(UsageError, match="the tokenizer has 768 tokens, small-for-training 700 embeddings"):
-        lessons(model=dataclasses.replace(MODEL, vocab_size=700))
+        training_batches(model=dataclasses.replace(MODEL, vocab_size=700))
 
 
 class Recorded:
@@ -248,7 +251,7 @@ class Recorded:
         return self._pixels
 
 
-def test_a_dataset_is_seen_through_the_models_cameras():
+def test_samples_have_the_models_cameras_in_its_order():
     part = samples_of(Recorded(), MODEL)
     np.testing.assert_array_equal(part.images, samples(6).images[:, ::-1])
     np.testing.assert_array_equal(part.valid, samples(6).valid)

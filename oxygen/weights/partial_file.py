@@ -1,4 +1,4 @@
-"""A file on its way: what of it has come, in which version, and that it is what its store says."""
+"""A partially downloaded file, resumable and verified by version, size and checksum."""
 
 import contextlib
 import dataclasses
@@ -13,11 +13,11 @@ from oxygen.weights.store import RemoteFile
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Part:
-    """One file of a copy.
+    """One file of a download.
 
     Attributes:
-        file: The original.
-        path: Where the copy is once it is whole and checked; before, it grows at `path.partial`.
+        file: The remote file.
+        path: The complete, verified file; while downloading, `path.partial`.
     """
 
     file: RemoteFile
@@ -33,7 +33,7 @@ class Part:
 
     @property
     def begun(self) -> int:
-        """Bytes there already of the version that the store has now."""
+        """Bytes downloaded of the store's current version."""
         try:
             same = self._version.read_text() == self.file.version
             return min(self._partial.stat().st_size, self.file.size) if same else 0
@@ -42,18 +42,18 @@ class Part:
 
     @property
     def missing(self) -> int:
-        """Bytes still to come."""
+        """Bytes left to download."""
         return self.file.size - self.begun
 
     def is_whole(self) -> bool:
-        """Whether the copy was finished, by an earlier try perhaps."""
+        """Whether the file is complete."""
         if not self.path.is_file() or self.path.stat().st_size != self.file.size:
             return False
         return self._sum_if_wrong(self.path) is None
 
     @contextlib.contextmanager
     def written_from(self, start: int) -> Iterator[IO[bytes]]:
-        """The partial copy, cut to `start` bytes and open for more."""
+        """Open the partial file for appending, truncated to `start` bytes."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(self._version, self.file.version)
         with self._partial.open("ab") as file:
@@ -61,10 +61,10 @@ class Part:
             yield file
 
     def finish(self) -> None:
-        """Check the partial copy and give it its name.
+        """Verify the partial file and rename it.
 
         Raises:
-            UsageError: It has another checksum than the store states. It is removed then.
+            UsageError: Its checksum differs from the store's. It is then removed.
         """
         if not self.file.size:
             with self.written_from(0):
@@ -87,7 +87,7 @@ class Part:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Write a small file so that it is there whole or not at all."""
+    """Write a small file atomically."""
     draft = path.with_name(f"{path.name}.{os.getpid()}.draft")
     draft.write_text(text)
     draft.replace(path)

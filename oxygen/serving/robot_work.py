@@ -1,32 +1,32 @@
-"""What the language of one robot costs in an engine step of several: the work as it would be done alone."""
+"""Attributes decode work to one of several robots, as if it were served alone."""
 
 from collections.abc import Sequence
 
-from oxygen.serving.engine import StepTexts
+from oxygen.serving.engine import CompletedStep
 from oxygen.serving.requests import DecodeJob, DecodeWork
-from oxygen.serving.runner import Sizes
+from oxygen.serving.runner import ProgramSizes
 
 
-def own_jobs(jobs: Sequence[DecodeJob], robot: int) -> list[DecodeJob]:
-    """The decode jobs that have texts of a robot, in order."""
+def jobs_of_robot(jobs: Sequence[DecodeJob], robot: int) -> list[DecodeJob]:
+    """The decode jobs with texts of a robot, in order."""
     return [job for job in jobs if any(request.robot == robot for request in job.rows)]
 
 
-def own_work(texts: StepTexts, robot: int, alone: Sizes) -> tuple[DecodeWork, ...]:
-    """What each decode job of a robot would have computed if there were no other robot.
+def work_of_robot(texts: CompletedStep, robot: int, alone: ProgramSizes) -> tuple[DecodeWork, ...]:
+    """The work of each decode job of a robot if there were no other robot.
 
     Args:
-        texts: The language of an engine step that is over.
+        texts: A completed engine step.
         robot: The robot.
-        alone: The shapes that would serve it by itself.
+        alone: Program shapes for serving it alone.
     """
-    return tuple(_work(job, texts, robot, alone) for job in own_jobs(texts.step.plan.jobs, robot))
+    return tuple(_work(job, texts, robot, alone) for job in jobs_of_robot(texts.step.plan.jobs, robot))
 
 
-def _work(job: DecodeJob, texts: StepTexts, robot: int, alone: Sizes) -> DecodeWork:
+def _work(job: DecodeJob, texts: CompletedStep, robot: int, alone: ProgramSizes) -> DecodeWork:
     rows = [request for request in job.rows if request.robot == robot]
     new = sum(request.robot == robot for request in job.new)
-    if job.to_the_end:  # the end is noticed one step after the last token, unless the limit told it before
+    if job.to_the_end:  # a stop token is noticed one step later, a limit at once
         steps = min(1 + max(len(request.tokens) for request in rows), max(each.limit for each in rows))
         batch = alone.batch_of(1 if job.own_prefill else len(rows))
     else:

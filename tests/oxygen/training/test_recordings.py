@@ -1,4 +1,4 @@
-"""Recordings of somebody's own: episodes become frames, and the loop of docs/training.md trains on them."""
+"""Training on your own recordings: `Samples.from_episodes` and the example of docs/training.md."""
 
 import dataclasses
 import io
@@ -26,7 +26,7 @@ STEPS = 5
 
 
 def recording(seed: int = 0, *, steps: int = STEPS, **changed) -> Recording:
-    """An episode whose actions are numbered, seen by cameras that are wider than high."""
+    """An episode with numbered actions and landscape images."""
     rng = np.random.default_rng(seed)
     content = {
         "images": {
@@ -41,7 +41,7 @@ def recording(seed: int = 0, *, steps: int = STEPS, **changed) -> Recording:
     return Recording(**{**content, **changed})
 
 
-def test_every_frame_has_the_actions_from_there_on_and_none_beyond_the_end():
+def test_every_frame_has_the_next_actions_and_none_beyond_the_episode():
     found = Samples.from_episodes([recording()], MODEL)
     ahead = np.arange(STEPS)[:, None] + np.arange(MODEL.horizon)
     np.testing.assert_array_equal(found.valid, ahead < STEPS)
@@ -49,7 +49,7 @@ def test_every_frame_has_the_actions_from_there_on_and_none_beyond_the_end():
     assert found.actions.dtype == np.float32
 
 
-def test_every_frame_is_seen_through_the_cameras_of_the_model_as_the_policy_sees_it():
+def test_images_are_those_of_the_models_cameras_resized_as_the_policy_does():
     episode = recording()
     found = Samples.from_episodes(iter([episode]), MODEL)
     for step in range(STEPS):
@@ -58,7 +58,7 @@ def test_every_frame_is_seen_through_the_cameras_of_the_model_as_the_policy_sees
             np.testing.assert_array_equal(found.images[step, place], seen)
 
 
-def test_episodes_follow_on_each_other_and_no_chunk_reaches_into_the_next():
+def test_episodes_are_concatenated_and_no_chunk_reaches_into_the_next():
     found = Samples.from_episodes([recording(0), recording(1, steps=4)], MODEL, every=2)
     assert found.language == ("errand 0",) * 3 + ("errand 1",) * 2
     assert found.texts["narration"] == ("Step 0.", "Step 2.", "Step 4.", "Step 0.", "Step 2.")
@@ -68,19 +68,19 @@ def test_episodes_follow_on_each_other_and_no_chunk_reaches_into_the_next():
     np.testing.assert_array_equal(found.state[3:], recording(1, steps=4).state[::2].astype(np.float32))
 
 
-def test_what_does_not_fit_together_is_refused():
-    with pytest.raises(UsageError, match=r"'errand 0'.*'narration': 1.*give as many of each"):
+def test_mismatched_recordings_are_refused():
+    with pytest.raises(UsageError, match=r"'errand 0'.*'narration': 1.*the same number"):
         recording(texts={"narration": ["Done."]})
     with pytest.raises(UsageError, match="no episodes"):
         Samples.from_episodes([], MODEL)
-    with pytest.raises(UsageError, match="do not go together"):
+    with pytest.raises(UsageError, match="episodes do not match"):
         Samples.from_episodes([recording(), recording(texts={})], MODEL)
     with pytest.raises(UsageError, match="unknown camera 'image'"):
         Samples.from_episodes([recording(images={"left": np.zeros((STEPS, 9, 9, 3), np.uint8)})], MODEL)
 
 
 def png(image: np.ndarray) -> dict[str, object]:
-    """A picture as LeRobot keeps it in a table."""
+    """An image as LeRobot stores it in a table."""
     file = io.BytesIO()
     Image.fromarray(image).save(file, "png")
     return {"bytes": file.getvalue(), "path": None}
@@ -100,10 +100,10 @@ def write_lerobot(root: Path, episodes: list[Recording]) -> None:
 
 
 @pytest.mark.slow
-def test_the_documented_loop_trains_on_a_dataset_of_lerobots_and_says_how_it_goes(
+def test_the_documented_loop_trains_on_a_lerobot_dataset_and_prints_its_progress(
     tmp_path, monkeypatch, capsys
 ):
-    """The example as it is printed, but for its size: a small model, two steps of four samples."""
+    """The example as printed, with a small model and two steps of four samples."""
     model = dataclasses.replace(MODEL, name="small-for-recordings", prompt_buckets=(32,))
     monkeypatch.setitem(PRESETS, model.name, model)
     monkeypatch.setattr(config, "TINY", model)

@@ -9,8 +9,8 @@ import pytest
 
 from oxygen.model import params, pi05
 from oxygen.model.config import SMALL, TINY
-from oxygen.training.forward import read_prefix, velocities
-from oxygen.training.initial import initial_params
+from oxygen.training.forward import prefill_observations, velocities
+from oxygen.training.initialisation import initial_params
 from tests.oxygen.training.conftest import MODEL
 
 
@@ -38,7 +38,7 @@ def test_what_passes_through_keeps_its_size_and_hears_the_observation():
     rng = np.random.default_rng(0)
     images = jnp.asarray(rng.integers(0, 256, (2, 2, 28, 28, 3), dtype=np.uint8))
     prompt = jnp.asarray(rng.integers(4, 700, (2, 8)), jnp.int32)
-    prefix = read_prefix(weights, MODEL, images, prompt, jnp.asarray([8, 8], jnp.int32))
+    prefix = prefill_observations(weights, MODEL, images, prompt, jnp.asarray([8, 8], jnp.int32))
     for value in prefix.v:
         assert 0.2 < float(jnp.std(value)) < 5
     same = jnp.asarray(np.broadcast_to(rng.standard_normal((1, 1, 10, 8)), (2, 1, 10, 8)), jnp.float32)

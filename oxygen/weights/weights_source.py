@@ -1,4 +1,4 @@
-"""Where a policy's weights come from: a seed, a function that loads them, or the arrays themselves."""
+"""Sources of a policy's weights: a seed, a function that loads them, or arrays."""
 
 from collections.abc import Callable
 
@@ -12,26 +12,26 @@ Loadable = int | Callable[[], Params]
 """The seed of random parameters, or a function that loads parameters in openpi's layout."""
 
 WeightsSource = Loadable | Params
-"""Likewise, or the parameters themselves."""
+"""The same, or the parameters themselves."""
 
 
 def load_weights(source: WeightsSource, config: Pi05Config) -> Weights:
-    """What the programs read. Parameters made or loaded here are used up on the way, which saves memory."""
+    """Load weights for the programs. Parameters created here are freed on the way, which saves memory."""
     if isinstance(source, int):
         return consume(dict(random_params(config, source, config.dtype)), config)
     return consume(dict(source()), config) if callable(source) else prepare(source, config)
 
 
 def loadable(source: WeightsSource) -> Loadable | None:
-    """What can be loaded once more, in another process; None for parameters, which are not kept."""
+    """The source if another process can load it again; None for parameters."""
     return source if isinstance(source, int) or callable(source) else None
 
 
 def required(weights: Loadable | None) -> Loadable:
-    """What the second process of mode `parallel` loads.
+    """The weights for the second process of mode `parallel`.
 
     Raises:
-        UsageError: There is no such thing.
+        UsageError: They cannot be loaded again.
     """
     if weights is None:
         raise UsageError(

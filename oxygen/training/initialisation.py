@@ -1,4 +1,4 @@
-"""Parameters to begin training with, when there is no checkpoint to begin from."""
+"""Initial parameters for training from scratch."""
 
 import math
 
@@ -10,28 +10,27 @@ from oxygen.typing import Float32, Params
 
 
 def initial_params(config: Pi05Config, seed: int) -> Params:
-    """Random parameters fit for training, in float32: each a function of the seed and its own path alone.
+    """Random float32 parameters for training, each a function of the seed and its path alone.
 
-    Matrices keep the size of what passes through them, those that write into the residual stream are smaller
-    the more layers there are, and every norm begins as one that only normalises. The action expert's gates
-    begin open: with them shut, as where a trained trunk is given an expert, its layers would learn nothing
-    until the gates have.
+    Matrices preserve variance, output projections into the residual stream shrink with depth, and norms start
+    as the identity. The action expert's adaRMS gates start at 1: from openpi's initial 0 (meant for an expert
+    added to a trained trunk) its layers get no gradient until the gates have moved.
     """
-    return nested({path: _drawn(path, shape, config, seed) for path, shape in shapes(config).items()})
+    return nested({path: _initial(path, shape, config, seed) for path, shape in shapes(config).items()})
 
 
-def _drawn(path: str, shape: Shape, config: Pi05Config, seed: int) -> Float32[np.ndarray, "..."]:
+def _initial(path: str, shape: Shape, config: Pi05Config, seed: int) -> Float32[np.ndarray, "..."]:
     if "norm" in path.lower() and not path.endswith("kernel"):
-        return _of_a_norm(path, shape)
+        return _identity_norm(path, shape)
     if path.endswith("bias"):
         return np.zeros(shape, np.float32)
     return standard_normal(seed, path, shape) * np.float32(_deviation(path, shape, config))
 
 
-def _of_a_norm(path: str, shape: Shape) -> Float32[np.ndarray, "..."]:
-    """A norm that only normalises: Gemma's scales are offsets from one, SigLIP's are not."""
+def _identity_norm(path: str, shape: Shape) -> Float32[np.ndarray, "..."]:
+    """A norm with scale 1. Gemma stores scales as offsets from 1, SigLIP does not."""
     values = np.zeros(shape, np.float32)
-    if path.endswith("Dense_0/bias"):  # of an adaRMS norm: scale, shift and gate side by side
+    if path.endswith("Dense_0/bias"):  # adaRMS: scale, shift and gate
         values[..., 2 * shape[-1] // 3 :] = 1.0
     elif "/img/" in path and path.endswith("scale"):
         values += 1.0
@@ -41,13 +40,13 @@ def _of_a_norm(path: str, shape: Shape) -> Float32[np.ndarray, "..."]:
 def _deviation(path: str, shape: Shape, config: Pi05Config) -> float:
     if path.endswith("pos_embedding"):
         return 0.1
-    if "norm" in path:  # how the flow's time turns the norms
+    if "norm" in path:  # adaRMS modulation by the flow time
         return 0.1 / math.sqrt(shape[-2])
     if path.endswith("input_embedding"):
         return 1.0 / math.sqrt(shape[-1])
     if path.endswith("action_out_proj/kernel"):
         return 0.1 / math.sqrt(shape[-2])
-    return _residual_share(path, config) / math.sqrt(_fan_in(path, shape))
+    return _residual_scale(path, config) / math.sqrt(_fan_in(path, shape))
 
 
 def _fan_in(path: str, shape: Shape) -> int:
@@ -62,8 +61,8 @@ def _fan_in(path: str, shape: Shape) -> int:
     return shape[-2]
 
 
-def _residual_share(path: str, config: Pi05Config) -> float:
-    """By how much smaller a matrix is whose product is added to the stream of tokens in every layer."""
+def _residual_scale(path: str, config: Pi05Config) -> float:
+    """Depth scaling of output projections into the residual stream."""
     if path.endswith(("attn_vec_einsum/w", "attn_vec_einsum_1/w", "mlp/linear", "mlp_1/linear")):
         return 1.0 / math.sqrt(2.0 * config.trunk.depth)
     if "encoderblock" in path and path.endswith(("out/kernel", "Dense_1/kernel")):

@@ -1,0 +1,79 @@
+"""Prevents two trainings from writing to one folder: `run.json` identifies the training."""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from configs.errors import UsageError
+from oxygen.training.recipe import RUN_FILE
+
+DEMONSTRATIONS = "demonstrations"
+"""Key of the demonstrations' fingerprint."""
+OPTIONS = "options"
+"""Key of the command line's options, which are not part of a training's identity."""
+
+
+def check_same_run(folder: Path, identity: Mapping[str, Any]) -> None:
+    """Refuse a folder that holds another training.
+
+    Raises:
+        UsageError: Names the first option that differs, or the file if it is damaged.
+    """
+    content = _read(folder / RUN_FILE)
+    if content is None:
+        return
+    found, expected = _leaves(content), _leaves(identity)
+    differing = [path for path in expected if found.get(path) != expected[path]]
+    if differing:
+        path = differing[0]
+        raise UsageError(
+            f"{folder} holds a training with {path} = {found.get(path)}, not {expected[path]}; "
+            "give another folder, or the same options to resume"
+        )
+
+
+def write_run_file(folder: Path, content: Mapping[str, Any]) -> None:
+    """Write `run.json` atomically, unless the folder has one."""
+    file = folder / RUN_FILE
+    if file.is_file():
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    partial = file.with_suffix(f".{os.getpid()}.partial")
+    partial.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    partial.replace(file)
+
+
+def read_options(folder: Path) -> Mapping[str, Any]:
+    """The options of the training in a folder; empty if there are none.
+
+    Raises:
+        UsageError: The file is damaged.
+    """
+    options = (_read(folder / RUN_FILE) or {}).get(OPTIONS)
+    return options if isinstance(options, dict) else {}
+
+
+def _read(file: Path) -> dict[str, Any] | None:
+    if not file.is_file():
+        return None
+    try:
+        content = json.loads(file.read_bytes())
+    except ValueError as error:
+        raise _damaged(file, str(error)) from None
+    if not isinstance(content, dict):
+        raise _damaged(file, f"expected an object, found {type(content).__name__}")
+    return content
+
+
+def _damaged(file: Path, why: str) -> UsageError:
+    return UsageError(f"{file} is damaged: {why}; remove it, or use another folder")
+
+
+def _leaves(content: Any, path: str = "") -> dict[str, Any]:
+    """Values by their dotted paths."""
+    if isinstance(content, dict) and content:
+        parts = [_leaves(value, f"{path}.{key}" if path else key) for key, value in content.items()]
+        return {name: value for part in parts for name, value in part.items()}
+    return {path: content}
