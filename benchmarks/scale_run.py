@@ -65,8 +65,8 @@ class _Stopwatch(Console):
         super().__init__(*what)
         self.ended: list[tuple[float, EpisodeResult]] = []
 
-    def episode(self, arm: int, result: EpisodeResult) -> None:
-        super().episode(arm, result)
+    def episode(self, variant: int, result: EpisodeResult) -> None:
+        super().episode(variant, result)
         self.ended.append((time.perf_counter(), result))
 
 

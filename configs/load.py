@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 import pydantic
 import yaml
 
-from configs.arms import ArmsConfig
 from configs.collection import CollectConfig
 from configs.errors import UsageError, unknown
 from configs.pipeline import PipelineConfig
@@ -19,6 +18,7 @@ from configs.schema import LanguageTaskConfig, PolicyConfig, Preset, SuiteConfig
 from configs.sweep import SweepConfig
 from configs.training import TrainConfig
 from configs.validation import invalid
+from configs.variants import VariantsConfig
 
 PresetT = TypeVar("PresetT", bound=Preset)
 
@@ -26,7 +26,7 @@ _FOLDER_OF: dict[type[Preset], str] = {
     SuiteConfig: "suites",
     LanguageTaskConfig: "language_tasks",
     PolicyConfig: "policies",
-    ArmsConfig: "runs",
+    VariantsConfig: "runs",
     SweepConfig: "sweeps",
     CollectConfig: "collections",
     TrainConfig: "trainings",
@@ -37,7 +37,7 @@ _KIND_OF: dict[type[Preset], str] = {
     SuiteConfig: "suite",
     LanguageTaskConfig: "language task",
     PolicyConfig: "policy",
-    ArmsConfig: "config",
+    VariantsConfig: "config",
     SweepConfig: "config",
     CollectConfig: "config",
     TrainConfig: "config",

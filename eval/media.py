@@ -25,7 +25,7 @@ def main(run: Path, /, *, readme: Path | None = None, docs: Path | None = None) 
     Without --readme nothing is written: the command says what would be.
 
     Args:
-        run: The folder of a run with videos, or of one of several arms; the others are found by it.
+        run: The folder of a run with videos, or of one of several variants; the others are found by it.
         readme: What stands between its two `demo` markers is replaced.
         docs: Where `rollout.jpg` and `rollout.webp` go. Default: `docs` beside the README.
     """

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 from cyclopts import App, Group, Parameter
 
-from configs.arms import ArmsConfig
 from configs.cli import Names, Numbers, Steps, Words, run_app, usable_folder
 from configs.errors import UsageError
 from configs.load import check
 from configs.overlay import overlay
+from configs.variants import VariantsConfig
 from eval.policies.kwargs import read_kwargs
 from eval.records.run_folders import find_unfinished, new_run
 
@@ -119,9 +119,9 @@ def build_app(
                 Flags override it.
             smoke: The whole chain on one short episode, in a minute on a laptop.
             mode: How actions and language are scheduled: actions, isolated, shared, unified (default) or
-                parallel. Several are compared: each is an arm, a run of its own, and all play every
+                parallel. Several are compared: each is a variant, a run of its own, and all play every
                 episode in turns.
-            against: One more arm, which the others are compared with. Default: the first in `mode`; in
+            against: One more variant, which the others are compared with. Default: the first in `mode`; in
                 the demo, isolated.
             margin: Percentage points of success that a mode may lose against that one and still count as
                 non-inferior. Default: 5.
@@ -221,12 +221,12 @@ def build_app(
         )
         how: Any = {"monitor": Console, "max_errors": max_errors, "executor": playing}
         if resume:
-            unfinished = find_unfinished(output_dir, overlay(ArmsConfig, preset, flags))
+            unfinished = find_unfinished(output_dir, overlay(VariantsConfig, preset, flags))
             return exit_code(run_evaluation(*unfinished, **how))
         is_demo = demo is not None and preset is None and flags.keys() <= _KEEPS_THE_DEMO
         defaults_here = {**(defaults or {}), "batch_size": batch_size_for(num_envs)}
-        asked = {**defaults_here, **overlay(ArmsConfig, demo if is_demo else preset, flags)}
-        variants = check(ArmsConfig, asked, source="the command line").arms()
+        asked = {**defaults_here, **overlay(VariantsConfig, demo if is_demo else preset, flags)}
+        variants = check(VariantsConfig, asked, source="the command line").variants()
         refuse_idle(flags, variants)
         if is_demo:
             sys.stdout.write(_DEMO.format(preset=demo))

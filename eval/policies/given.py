@@ -15,26 +15,26 @@ _OF_A_CLOCK = ("while_waiting", "overlap")
 _OF_A_MODEL = ("random_weights", "dtype", "batch_size", *_OF_A_FRAME)
 
 
-def refuse_idle(given: Mapping[str, Any], arms: Sequence[RunConfig]) -> None:
-    """Refuse what no arm of an evaluation would heed.
+def refuse_idle(given: Mapping[str, Any], variants: Sequence[RunConfig]) -> None:
+    """Refuse what no variant of an evaluation would heed.
 
     Args:
         given: The options on the command line, by their names in `RunConfig`. What a preset says is none: it
-            may be of use to another arm, or to another policy.
-        arms: What they led to.
+            may be of use to another variant, or to another policy.
+        variants: What they led to.
 
     Raises:
         UsageError: Names the first such option, what it is for, and the way out; or there is no such policy
             or language task.
     """
     for option in _OF_A_CLOCK:
-        if option in given and arms[0].clock == "paused":
+        if option in given and variants[0].clock == "paused":
             raise UsageError(
                 f"{spelt(option, given[option])} is for clocks on which time passes while the policy "
                 "computes; leave it out, or choose one with --clock, such as profile:jetson-thor"
             )
-    refuse_without_a_model(given, [arms[0].policy])
-    resolved, modes = resolve_policy(arms[0]), [arm.mode for arm in arms]
+    refuse_without_a_model(given, [variants[0].policy])
+    resolved, modes = resolve_policy(variants[0]), [variant.mode for variant in variants]
     for option in _OF_TEXTS:
         if given.get(option):  # no language tasks at all are none to be heeded
             _refuse_in_modes(option, spelt(option, given[option]), modes)
@@ -71,7 +71,7 @@ def _refuse_in_modes(option: str, said: str, modes: Sequence[Mode]) -> None:
     if not set(modes) & set(heeding):
         raise UsageError(
             f"{said} is for mode {', '.join(heeding)}, and this is {', '.join(modes)}; leave it out, or add "
-            f"an arm: --mode {' '.join([*modes, 'unified'])}"
+            f"a variant: --mode {' '.join([*modes, 'unified'])}"
         )
 
 

@@ -139,9 +139,9 @@ class ObservationBlock:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EpisodeBegun:
-    """A world begins an episode of an arm."""
+    """A world begins an episode of a variant."""
 
-    arm: int
+    variant: int
     key: EpisodeKey
 
 
@@ -181,23 +181,23 @@ class FailedAnswer:
 class ServedPolicy:
     """Asks another process for actions and texts."""
 
-    def __init__(self, line: Line, observations: Observations, arm: int, interface: Interface) -> None:
+    def __init__(self, line: Line, observations: Observations, variant: int, interface: Interface) -> None:
         """Begin to ask.
 
         Args:
             line: To the process that has the policy.
             observations: How it is shown them.
-            arm: Which of its policies is meant.
+            variant: Which of its policies is meant.
             interface: The policy's conventions.
         """
         self.interface = interface
         self._line = line
         self._observations = observations
-        self._arm = arm
+        self._variant = variant
 
     def reset(self, key: EpisodeKey) -> None:
         """Begin an episode."""
-        self._line.tell(EpisodeBegun(arm=self._arm, key=key))
+        self._line.tell(EpisodeBegun(variant=self._variant, key=key))
 
     def act(self, observation: Observation) -> np.ndarray:
         """Answer a query."""

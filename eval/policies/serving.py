@@ -38,7 +38,7 @@ class _Query:
 
 
 class _Group:
-    """The worlds of one batch in one arm.
+    """The worlds of one batch in one variant.
 
     Attributes:
         policy: The policy.
@@ -82,25 +82,25 @@ class _Group:
 
 
 class PolicyServer:
-    """Answers the worlds of all workers in all arms. An attendant of `sim_envs.workers`."""
+    """Answers the worlds of all workers in all variants. An attendant of `sim_envs.workers`."""
 
     def __init__(self, policies: Sequence[OpenPolicy], observed: Sequence[Observations]) -> None:
         """Begin to answer.
 
         Args:
-            policies: Of each arm. They have a row for every worker.
+            policies: Of each variant. They have a row for every worker.
             observed: Of each worker, how its observations come.
         """
-        self._arms = [[_Group(policy) for policy in each.groups] for each in policies]
+        self._variants = [[_Group(policy) for policy in each.groups] for each in policies]
         self._observed = observed
         self._at: dict[int, tuple[_Group, int]] = {}
 
     def asked(self, worker: int, message: Any, answer: Answer) -> None:
         """Note a query, or answer at once what needs no batch."""
         match message:
-            case EpisodeBegun(arm=arm, key=key):
+            case EpisodeBegun(variant=variant, key=key):
                 self.left(worker)
-                groups = self._arms[arm]
+                groups = self._variants[variant]
                 group, row = groups[worker % len(groups)], worker // len(groups)
                 self._at[worker] = group, row
                 group.policy.reset(row, key)
@@ -128,7 +128,7 @@ class PolicyServer:
         Returns:
             Seconds until another one may be due.
         """
-        groups = [group for arm in self._arms for group in arm]
+        groups = [group for variant in self._variants for group in variant]
         first = min(groups, key=_Group.due_s, default=None)
         if first is None or first.due_s() > time.monotonic():
             return math.inf if first is None else max(0.0, first.due_s() - time.monotonic())

@@ -16,16 +16,16 @@ from sim_envs.worker_process import Line
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PolicySource:
-    """Where the workers have the policy of one arm from. It is sent to them.
+    """Where the workers have the policy of one variant from. It is sent to them.
 
     Attributes:
-        arm: Index of the arm.
+        variant: Index of the variant.
         interface: The conventions of a policy that is served.
         blocks: The shared memory of every worker, by name; empty where observations travel in messages.
         opener: How workers open a policy that is not served.
     """
 
-    arm: int
+    variant: int
     interface: Interface | None
     blocks: tuple[str, ...]
     opener: Callable[[], OpenPolicy] | None
@@ -36,7 +36,7 @@ class PolicySource:
             return self.opener()
         assert self.interface is not None, "a policy that is served has been opened"
         observations = ObservationBlock.attached(self.blocks[line.worker]) if self.blocks else IN_MESSAGES
-        served = ServedPolicy(line, observations, self.arm, self.interface)
+        served = ServedPolicy(line, observations, self.variant, self.interface)
         return OpenPolicy(interface=self.interface, horizon=None, inputs={}, in_world=lambda *_: served)
 
 
@@ -44,10 +44,10 @@ class PolicySource:
 def served(
     policies: Sequence[OpenPolicy], interfaces: Sequence[Interface], *, worlds: int
 ) -> Iterator[tuple[PolicyServer, tuple[PolicySource, ...]]]:
-    """What answers the workers of some arms, and where they ask.
+    """What answers the workers of some variants, and where they ask.
 
     Args:
-        policies: Of the arms. One that workers open themselves is closed here.
+        policies: Of the variants. One that workers open themselves is closed here.
         interfaces: Of the suites.
         worlds: The number of workers.
     """
@@ -60,7 +60,7 @@ def served(
                 policy.close()
         names = tuple(block.name for block in blocks)
         sources = tuple(
-            PolicySource(arm=arm, interface=policy.interface, blocks=names, opener=policy.opener)
-            for arm, policy in enumerate(policies)
+            PolicySource(variant=variant, interface=policy.interface, blocks=names, opener=policy.opener)
+            for variant, policy in enumerate(policies)
         )
         yield PolicyServer(policies, blocks), sources

@@ -63,7 +63,7 @@ class RunIdentity:
         time_margin: Percent that it may take longer to success and still count as that, likewise.
         status: `complete`, or why it is not.
         n_planned: Episodes of the whole plan.
-        arms: The runs that played every episode in turns with this one, itself among them.
+        variants: The runs that played every episode in turns with this one, itself among them.
     """
 
     run_id: str
@@ -74,7 +74,7 @@ class RunIdentity:
     suite_hashes: Mapping[str, str]
     status: str
     n_planned: int
-    arms: Sequence[str] = ()
+    variants: Sequence[str] = ()
     policy_inputs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     weights_sha256: str | None = None
     random_weights: bool = False

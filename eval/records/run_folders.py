@@ -12,17 +12,17 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from configs.arms import ArmsConfig
 from configs.errors import UsageError
 from configs.load import check, load
 from configs.schema import PolicyConfig, RunConfig
+from configs.variants import VariantsConfig
 from eval.records.reader import pass_over, read_episodes, read_manifest_as
 from eval.records.schema import Outcome, RunFolder
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Run:
-    """What to run, and where its records go: an arm of an evaluation, which may be its only one.
+    """What to run, and where its records go: a variant of an evaluation, which may be its only one.
 
     Attributes:
         config: Everything the run is a function of.
@@ -118,7 +118,7 @@ def _remove_unless_begun(draft: RunFolder) -> None:
 
 
 def find_unfinished(output_dir: Path, given: Mapping[str, Any]) -> tuple[Run, ...]:
-    """The arms of the newest unfinished evaluation in `output_dir` that agrees with every option given.
+    """The variants of the newest unfinished evaluation in `output_dir` that agrees with every option given.
 
     One that came to its end is unfinished, too, while an episode of it is an error. The modes given may be
     some of its modes: `--mode unified --resume` goes on with the demo.
@@ -126,22 +126,22 @@ def find_unfinished(output_dir: Path, given: Mapping[str, Any]) -> tuple[Run, ..
     Raises:
         UsageError: There is none, or the records of one cannot be read.
     """
-    asked = check(ArmsConfig, given, source="the command line")
+    asked = check(VariantsConfig, given, source="the command line")
     modes = asked.modes if given.keys() & {"mode", "against"} else ()
     others = {option: value for option, value in given.items() if option not in {"mode", "against"}}
     finished = []
-    for arms in _evaluations_newest_first(output_dir):
-        configs = [arm.manifest.config for arm in arms]
+    for variants in _evaluations_newest_first(output_dir):
+        configs = [variant.manifest.config for variant in variants]
         if not set(modes) <= {config.mode for config in configs} or not _agrees(configs, others):
             continue
         try:
-            unfinished = any(map(_is_unfinished, arms))
+            unfinished = any(map(_is_unfinished, variants))
         except UsageError as error:
-            pass_over(arms[0].folder.path, error)
+            pass_over(variants[0].folder.path, error)
             continue
         if unfinished:
-            return _resumed(arms)
-        finished.append(arms[0].folder.run_id)
+            return _resumed(variants)
+        finished.append(variants[0].folder.run_id)
     if finished:
         raise UsageError(
             f"nothing to resume: {finished[0]} is complete and without errors; start another without --resume"
@@ -152,7 +152,7 @@ def find_unfinished(output_dir: Path, given: Mapping[str, Any]) -> tuple[Run, ..
 
 
 def begun_in(folder: Path) -> tuple[Run, ...]:
-    """The arms of the newest evaluation in a folder, to go on with; none if none has begun."""
+    """The variants of the newest evaluation in a folder, to go on with; none if none has begun."""
     evaluations = _evaluations_newest_first(folder)
     return _resumed(evaluations[0]) if evaluations else ()
 
@@ -170,7 +170,7 @@ class _Manifest:
     config: RunConfig
     status: str
     started: str
-    arms: tuple[str, ...] = ()
+    variants: tuple[str, ...] = ()
 
 
 _MANIFEST = TypeAdapter(_Manifest)
@@ -184,18 +184,18 @@ class _Recorded:
     manifest: _Manifest
 
 
-def _resumed(arms: Sequence[_Recorded]) -> tuple[Run, ...]:
-    folders = [_appeared(arm.folder) for arm in arms]
+def _resumed(variants: Sequence[_Recorded]) -> tuple[Run, ...]:
+    folders = [_appeared(variant.folder) for variant in variants]
     return tuple(
-        Run(config=arm.manifest.config, folder=folder, resumed=True)
-        for arm, folder in zip(arms, folders, strict=True)
+        Run(config=variant.manifest.config, folder=folder, resumed=True)
+        for variant, folder in zip(variants, folders, strict=True)
     )
 
 
-def _agrees(arms: Sequence[RunConfig], given: Mapping[str, Any]) -> bool:
+def _agrees(variants: Sequence[RunConfig], given: Mapping[str, Any]) -> bool:
     try:
-        before = ArmsConfig.of(arms)
-        return check(ArmsConfig, {**before.model_dump(), **given}, source="the command line") == before
+        before = VariantsConfig.of(variants)
+        return check(VariantsConfig, {**before.model_dump(), **given}, source="the command line") == before
     except (UsageError, ValidationError):  # what is given goes with other runs, not with this one
         return False
 
@@ -208,25 +208,27 @@ def _is_unfinished(run: _Recorded) -> bool:
 
 
 def _evaluations_newest_first(output_dir: Path) -> list[list[_Recorded]]:
-    """Every evaluation all of whose arms are there, the arm to compare with first."""
+    """Every evaluation all of whose variants are there, the variant to compare with first."""
     folders = [RunFolder(path.parent) for path in sorted(output_dir.glob("*/manifest.json"))]
     found = [_recorded(folder) for folder in folders if not folder.run_id.startswith(".")]
     runs = {run.folder.run_id: run for run in found if run is not None}
     evaluations = []
-    for names in {_arms(run) for run in runs.values()}:
-        arms = [runs.get(name) or _in_draft(output_dir / name) for name in names]
-        whole = [arm for arm in arms if arm is not None]
+    for names in {_variants(run) for run in runs.values()}:
+        variants = [runs.get(name) or _in_draft(output_dir / name) for name in names]
+        whole = [variant for variant in variants if variant is not None]
         if len(whole) == len(names):
             evaluations.append(whole)
     return sorted(
-        evaluations, key=lambda arms: (arms[0].manifest.started, arms[0].folder.run_id), reverse=True
+        evaluations,
+        key=lambda variants: (variants[0].manifest.started, variants[0].folder.run_id),
+        reverse=True,
     )
 
 
-def _arms(run: _Recorded) -> tuple[str, ...]:
+def _variants(run: _Recorded) -> tuple[str, ...]:
     """The folders of the run's evaluation; itself alone if it has been renamed since."""
-    name, arms = run.folder.run_id, run.manifest.arms
-    return arms if name in arms else (name,)
+    name, variants = run.folder.run_id, run.manifest.variants
+    return variants if name in variants else (name,)
 
 
 def _recorded(folder: RunFolder) -> _Recorded | None:

@@ -147,7 +147,7 @@ class Comparison:
     @property
     def in_turns(self) -> bool:
         """Whether every episode was played in both runs before the next one."""
-        return self.a.run_id in self.b.arms and self.b.run_id in self.a.arms
+        return self.a.run_id in self.b.variants and self.b.run_id in self.a.variants
 
 
 Pair = tuple[EpisodeResult, EpisodeResult]

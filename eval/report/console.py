@@ -27,12 +27,12 @@ from eval.report.comparison import compare
 from eval.report.comparison_summary import verdict_lines
 from eval.report.comparison_tables import show
 from eval.report.tables import (
-    arms_table,
     run_table,
     say_invalid_actions,
     say_texts,
     table_notes,
     tasks_table,
+    variants_table,
 )
 from eval.rollout.plan import EpisodePlan
 from sim_envs.world import EpisodeKey
@@ -90,15 +90,15 @@ class Console:
         self._playing.clear()
         self._live.stop()
 
-    def began(self, world: int, arm: int, key: EpisodeKey) -> None:
+    def began(self, world: int, variant: int, key: EpisodeKey) -> None:
         """Show what a world plays."""
-        self._playing[world] = arm, key, time.perf_counter()
+        self._playing[world] = variant, key, time.perf_counter()
 
-    def episode(self, arm: int, result: EpisodeResult) -> None:
+    def episode(self, variant: int, result: EpisodeResult) -> None:
         """Move the bar, or say once a minute how far it is; an error is told at once, in one line."""
-        self._results[arm].append(result)
+        self._results[variant].append(result)
         self._played += 1
-        ended = [world for world, at in self._playing.items() if at[:2] == (arm, result.key)]
+        ended = [world for world, at in self._playing.items() if at[:2] == (variant, result.key)]
         for world in ended:
             del self._playing[world]
         self._progress.update(self._bar, advance=1, status=self._status())
@@ -128,7 +128,7 @@ class Console:
         if len(self._runs) == 1:
             self._show_run(results[0])
         else:
-            self._show_arms({run.config.mode: of for run, of in zip(self._runs, results, strict=True)})
+            self._show_variants({run.config.mode: of for run, of in zip(self._runs, results, strict=True)})
         for run in self._runs:
             self._say(f"Records, texts and videos: {run.folder.path}")
         if any(result["overall"]["n_errors"] for result in results):
@@ -143,12 +143,12 @@ class Console:
         overall = results["overall"]
         self._dim(*table_notes([results]), *say_invalid_actions(overall), *say_texts(overall))
 
-    def _show_arms(self, arms: Mapping[str, Results]) -> None:
+    def _show_variants(self, variants: Mapping[str, Results]) -> None:
         title = f"{self._policy}, {counted(len(self._plan.keys), 'episode')}: solved in each mode"
-        self._rich.print(tasks_table(title, arms, width=self._rich.width))
-        self._rich.print(arms_table(arms, width=self._rich.width))
-        self._dim(*table_notes(list(arms.values())))
-        for mode, results in arms.items():
+        self._rich.print(tasks_table(title, variants, width=self._rich.width))
+        self._rich.print(variants_table(variants, width=self._rich.width))
+        self._dim(*table_notes(list(variants.values())))
+        for mode, results in variants.items():
             said = [*say_invalid_actions(results["overall"]), *say_texts(results["overall"])]
             self._dim(*(f"{mode}: {line}" for line in said))
         declared = self._runs[0].config
@@ -182,9 +182,9 @@ class Console:
     def _where(self) -> str:
         return ", ".join(str(run.folder.path) for run in self._runs)
 
-    def resumed(self, arm: int, result: EpisodeResult) -> None:
+    def resumed(self, variant: int, result: EpisodeResult) -> None:
         """Count an episode that was played before."""
-        self._results[arm].append(result)
+        self._results[variant].append(result)
         self._progress.update(self._bar, advance=1, status=self._status())
 
     def _shown(self) -> RenderableType:
@@ -193,8 +193,8 @@ class Console:
 
     def _worlds(self) -> list[str]:
         now, lines = time.perf_counter(), []
-        for world, (arm, key, began) in sorted(dict(self._playing).items())[:_MOST_WORLDS]:
-            mode = f", {self._runs[arm].config.mode}" if len(self._runs) > 1 else ""
+        for world, (variant, key, began) in sorted(dict(self._playing).items())[:_MOST_WORLDS]:
+            mode = f", {self._runs[variant].config.mode}" if len(self._runs) > 1 else ""
             lasts = dt.timedelta(seconds=int(now - began))
             lines.append(
                 f"  world {world}: {key.suite} task {key.task_id}, init {key.init_id}{mode}, {lasts}"

@@ -24,7 +24,7 @@ _MANIFEST = TypeAdapter(dict[str, Any])
 
 
 def merge(folders: Sequence[RunFolder], output_dir: Path) -> list[RunFolder]:
-    """Join shards. Runs in several modes become a run in each mode, the arms of one evaluation.
+    """Join shards. Runs in several modes become a run in each mode, the variants of one evaluation.
 
     Args:
         folders: The runs, in any order.
@@ -52,7 +52,7 @@ def merge(folders: Sequence[RunFolder], output_dir: Path) -> list[RunFolder]:
             own.folder.write_manifest(told)
             written.append(own.folder)
     for folder in written:  # by the names that they have now
-        folder.write_manifest({**folder.read_manifest(), "arms": [each.run_id for each in written]})
+        folder.write_manifest({**folder.read_manifest(), "variants": [each.run_id for each in written]})
     return written
 
 
@@ -124,7 +124,7 @@ def _told(run: Run, shards: Sequence[Mapping[str, Any]], count: int) -> dict[str
         "command": provenance.command(),
         "config": run.config.model_dump(mode="json"),
         "n_planned": count,
-        "arms": [run.folder.run_id],
+        "variants": [run.folder.run_id],
         "shards": [shard["run_id"] for shard in shards],
         "sittings": sittings,
         "started": sittings[0]["started"],

@@ -42,18 +42,18 @@ class Showcase:
     shown: RunIdentity
 
     @property
-    def arms(self) -> dict[str, Results]:
+    def variants(self) -> dict[str, Results]:
         """Mode to results."""
         return {read_identity(folder).mode: summarize(folder.path) for folder in self.folders}
 
 
 def find_showcase(run: RunFolder) -> Showcase:
-    """The run, the arms it belongs to, and their best video: of mode `unified`, where there is that mode.
+    """The run, the variants it belongs to, and their best video: of mode `unified`, where there is that mode.
 
     Raises:
         UsageError: A run is unfinished or cannot be read, or there is no video.
     """
-    folders = [RunFolder(run.path.parent / name) for name in read_identity(run).arms] or [run]
+    folders = [RunFolder(run.path.parent / name) for name in read_identity(run).variants] or [run]
     identities = [read_identity(folder) for folder in folders]
     for identity in identities:
         if identity.status != "complete":
@@ -88,18 +88,22 @@ def write_pictures(showcase: Showcase, *, still: Path, clip: Path) -> None:
 
 
 def to_markdown(showcase: Showcase) -> str:
-    """What is seen on the clip, the table of the arms, and their comparison."""
-    parts = [_caption(showcase), _arms_table(showcase.arms, showcase.shown.clock), _compared(showcase)]
+    """What is seen on the clip, the table of the variants, and their comparison."""
+    parts = [
+        _caption(showcase),
+        _variants_table(showcase.variants, showcase.shown.clock),
+        _compared(showcase),
+    ]
     return "\n\n".join(part for part in parts if part)
 
 
-def _arms_table(arms: Mapping[str, Results], clock: str) -> str:
+def _variants_table(variants: Mapping[str, Results], clock: str) -> str:
     """A row for each mode: under clock `paused` with the machine's latency, else with what was charged."""
     if clock == PAUSED:
         headings, cells = (*_SOLVED, *_MEASURED, *_TEXTS), _paused_cells
     else:
         headings, cells = (*_SOLVED, *_CHARGED, *_TEXTS, *_STALE), _clocked_cells
-    return _table(headings, [[f"`{mode}`", *cells(results["overall"])] for mode, results in arms.items()])
+    return _table(headings, [[f"`{mode}`", *cells(results["overall"])] for mode, results in variants.items()])
 
 
 def _caption(showcase: Showcase) -> str:
@@ -118,7 +122,7 @@ def _caption(showcase: Showcase) -> str:
 
 
 def _compared(showcase: Showcase) -> str:
-    """Verdicts on each arm beside the first, and how what is compared was played."""
+    """Verdicts on each variant beside the first, and how what is compared was played."""
     first, *others = showcase.folders
     comparisons = [compare(first, other) for other in others]
     verdicts = "\n".join(line for each in comparisons for line in _verdicts(each))

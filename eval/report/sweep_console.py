@@ -51,22 +51,22 @@ class SweepConsole:
     def __exit__(self, *_: object) -> None:
         self._progress.stop()
 
-    def began(self, world: int, arm: int, key: EpisodeKey) -> None:
+    def began(self, world: int, variant: int, key: EpisodeKey) -> None:
         """Nothing: with many cells, which of them is played says little."""
 
-    def episode(self, arm: int, result: EpisodeResult) -> None:
+    def episode(self, variant: int, result: EpisodeResult) -> None:
         """Move the bar, or say once a minute how far it is; an error is told at once, in one line."""
         self._played += 1
-        self.resumed(arm, result)
+        self.resumed(variant, result)
         if result.error is not None:
             self._say(f"{result.outcome.value.replace('_', ' ')} in {result.key}: {result.error}")
         if not self._rich.is_terminal and time.monotonic() - self._told >= _TELL_EVERY_S:
             self._told = time.monotonic()
             self._say(self._progress_line())
 
-    def resumed(self, arm: int, result: EpisodeResult) -> None:
+    def resumed(self, variant: int, result: EpisodeResult) -> None:
         """Count an episode that was played before."""
-        del arm
+        del variant
         self._results.append(result)
         self._progress.update(self._bar, advance=1, status=self._status())
 

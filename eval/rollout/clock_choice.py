@@ -67,16 +67,16 @@ def _fixed(given: str, rest: str) -> FixedClock:
 def _replayed(folder: RunFolder, config: RunConfig, episodes: Sequence[EpisodeKey]) -> ReplayClock:
     """The latencies of a run, or of the one in the mode asked for that was played in turns with it."""
     named = read_identity(folder)
-    arms = {named.mode: folder}
+    variants = {named.mode: folder}
     if config.mode != named.mode:
-        others = [RunFolder(folder.path.parent / name) for name in named.arms if name != named.run_id]
-        arms |= {read_identity(other).mode: other for other in others}
-    if config.mode not in arms:
+        others = [RunFolder(folder.path.parent / name) for name in named.variants if name != named.run_id]
+        variants |= {read_identity(other).mode: other for other in others}
+    if config.mode not in variants:
         raise UsageError(
-            f"clock {config.clock!r}: {named.run_id} was run in mode {', '.join(arms)}; give --mode "
-            f"{' '.join(arms)}"
+            f"clock {config.clock!r}: {named.run_id} was run in mode {', '.join(variants)}; give --mode "
+            f"{' '.join(variants)}"
         )
-    found = arms[config.mode]
+    found = variants[config.mode]
     clocks = [suite.get("clock") for suite in found.read_manifest()["protocol"].values()]
     if not clocks or not clocks[0]:
         raise UsageError(

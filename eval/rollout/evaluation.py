@@ -36,7 +36,7 @@ NOTHING_GRADED = 1
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _Arm:
+class _Variant:
     """A run, its policy and clock, what its manifest says while it goes on, and when it was played before."""
 
     run: Run
@@ -64,21 +64,20 @@ class _Arm:
 def run_evaluation(
     *runs: Run, monitor: MonitorFactory, max_errors: int = MAX_ERRORS, executor: Executor = SERIAL
 ) -> list[Results]:
-    """Run what is left of an evaluation, write the results of its arms, print their table and compare them.
+    """Run the remaining episodes of an evaluation, write its results, print them and compare the variants.
 
-    Every episode is played in all arms one after the other: in the same simulator, by one policy in
-    different modes, and first in another arm each time. So nothing is set up twice, and all arms
-    meet the machine's drift alike. Arms whose protocols take another world each play the episodes of a task
-    one world after the other.
+    Each episode is played in all variants before the next, in the same simulator and by the same loaded
+    model; the variant that goes first rotates. So nothing is set up twice, and drift of the machine affects
+    all variants alike. Variants that need different worlds are played one world after the other per task.
 
     Args:
-        runs: The arms: the same episodes, policy and texts, served and timed in different ways.
-        monitor: Shows it.
-        max_errors: The evaluation stops when so many episodes in a row were errors.
+        runs: The variants: the same episodes, policy and language tasks, scheduled and timed differently.
+        monitor: Shows progress and results.
+        max_errors: Stop after this many consecutive errors.
         executor: Plays the episodes.
 
     Returns:
-        What each arm's `results.json` holds.
+        What each variant's `results.json` holds.
 
     Raises:
         UsageError: Before anything is written: a suite, task, policy or asset tree that does not exist;
@@ -93,13 +92,13 @@ def run_evaluation(
     _refuse_shared_time([run.config for run in runs], executor)
     plans = make_plans([run.config for run in runs])
     resolved = resolve_policy(config)
-    name, variants = resolved.policy.name, [run.config for run in runs]
+    name, configs = resolved.policy.name, [run.config for run in runs]
     _check_playable(plans, policy=name, interface=resolved.interface, horizon=resolved.horizon)
-    _check_overlaps(plans, variants, resolved)
-    clocks = [find_clock(variant, plan.keys) for variant, plan in zip(variants, plans, strict=True)]
-    if remark := resolved.remark_on(variants):
+    _check_overlaps(plans, configs, resolved)
+    clocks = [find_clock(config, plan.keys) for config, plan in zip(configs, plans, strict=True)]
+    if remark := resolved.remark_on(configs):
         _say(remark)
-    policies = executor.open_policies(resolved, variants, _say)
+    policies = executor.open_policies(resolved, configs, _say)
     for remark in dict.fromkeys(policy.remark for policy in policies if policy.remark):
         _say(remark)
     if resolved.interface is None:  # now its conventions are known
@@ -116,16 +115,16 @@ def run_evaluation(
         for policy in policies:
             claims.callback(policy.close)
         held = [claims.enter_context(claimed(run)) for run in runs]
-        arms = _begin(held, policies, clocks, described)
-        shown = monitor([arm.run for arm in arms], plans[0])
+        variants = _begin(held, policies, clocks, described)
+        shown = monitor([variant.run for variant in variants], plans[0])
         playable = Playable(
             plans=plans,
-            runs=[arm.run for arm in arms],
+            runs=[variant.run for variant in variants],
             policies=policies,
             clocks=clocks,
-            on_begin=lambda world, play: shown.began(world, play.arm, play.key),
+            on_begin=lambda world, play: shown.began(world, play.variant, play.key),
         )
-        return _play(arms, playable, executor, Watch(shown, max_errors))
+        return _play(variants, playable, executor, Watch(shown, max_errors))
 
 
 def _say(line: str) -> None:
@@ -133,7 +132,7 @@ def _say(line: str) -> None:
 
 
 def exit_code(results: Sequence[Results]) -> int:
-    """0, or 1 if there is an arm of which no episode could be graded."""
+    """0, or 1 if there is a variant of which no episode could be graded."""
     return 0 if all(result["overall"]["n_episodes"] for result in results) else NOTHING_GRADED
 
 
@@ -143,11 +142,11 @@ def _check_playable(plans: Sequence[EpisodePlan], **policy: Any) -> None:
 
 
 def _check_overlaps(
-    plans: Sequence[EpisodePlan], variants: Sequence[RunConfig], resolved: ResolvedPolicy
+    plans: Sequence[EpisodePlan], configs: Sequence[RunConfig], resolved: ResolvedPolicy
 ) -> None:
     guidable = resolved.policy.kind == "oxygen"
-    for plan, variant in zip(plans, variants, strict=True):
-        check_overlap(plan, variant.overlap, policy=resolved.policy.name, guidable=guidable)
+    for plan, config in zip(plans, configs, strict=True):
+        check_overlap(plan, config.overlap, policy=resolved.policy.name, guidable=guidable)
 
 
 def _check_priced(clock: Clock, policy: OpenPolicy, name: str) -> None:
@@ -163,49 +162,51 @@ def _begin(
     policies: Sequence[OpenPolicy],
     clocks: Sequence[Clock],
     described: Sequence[Mapping[str, Any]],
-) -> list[_Arm]:
-    """The arms, each with its manifest on disk, which names them all."""
+) -> list[_Variant]:
+    """The variants, each with its manifest on disk, which names them all."""
     ids, began = [run.folder.run_id for run in runs], _now()
-    arms = [
-        _Arm(
+    variants = [
+        _Variant(
             run=run,
             policy=policy,
             clock=clock,
-            manifest={"run_id": run.folder.run_id, **description, "arms": ids},
+            manifest={"run_id": run.folder.run_id, **description, "variants": ids},
             before=past_sittings(run.folder) if run.resumed else (),
             began=began,
         )
         for run, policy, clock, description in zip(runs, policies, clocks, described, strict=True)
     ]
-    begin(runs, [arm.manifest_with("running") for arm in arms])
-    return arms
+    begin(runs, [variant.manifest_with("running") for variant in variants])
+    return variants
 
 
-def _play(arms: Sequence[_Arm], playable: Playable, executor: Executor, watch: Watch) -> list[Results]:
+def _play(
+    variants: Sequence[_Variant], playable: Playable, executor: Executor, watch: Watch
+) -> list[Results]:
     try:
         with Interrupts() as interrupts, watch.monitor:
             left = _left_to_play(playable, watch)
             for play, result in executor.play(playable, left, interrupts) if left else ():
-                playable.runs[play.arm].folder.append(result)
-                watch.ended(play.arm, result)
+                playable.runs[play.variant].folder.append(result)
+                watch.ended(play.variant, result)
     except (KeyboardInterrupt, PolicyLostError, RepeatedErrorsError) as stopped:
-        for arm in arms:
-            arm.write_manifest("interrupted")
+        for variant in variants:
+            variant.write_manifest("interrupted")
         watch.monitor.interrupted()
         if isinstance(stopped, KeyboardInterrupt):
             raise
         if isinstance(stopped, RepeatedErrorsError):
             sys.stderr.write(stopped.traceback)
         raise UsageError(str(stopped)) from stopped
-    return _conclude(arms, watch.monitor)
+    return _conclude(variants, watch.monitor)
 
 
-def _conclude(arms: Sequence[_Arm], console: Monitor) -> list[Results]:
+def _conclude(variants: Sequence[_Variant], console: Monitor) -> list[Results]:
     results: list[Results] = []
-    for arm in arms:
-        results.append(summarize(arm.run.folder.path))
-        write_json(arm.run.folder.results_path, results[-1])
-        arm.write_manifest("complete")  # last: what a kill leaves incomplete is completed by --resume
+    for variant in variants:
+        results.append(summarize(variant.run.folder.path))
+        write_json(variant.run.folder.results_path, results[-1])
+        variant.write_manifest("complete")  # last: what a kill leaves incomplete is completed by --resume
     console.conclude(results)
     return results
 
@@ -215,17 +216,17 @@ def _left_to_play(playable: Playable, watch: Watch) -> list[Play]:
     recorded = [run.folder.episodes() for run in playable.runs]
     left = []
     for play in playable.in_turns():
-        result = recorded[play.arm].get(play.key)
+        result = recorded[play.variant].get(play.key)
         if result is None or result.outcome is Outcome.ERROR:
             left.append(play)
         else:
-            watch.monitor.resumed(play.arm, result)
+            watch.monitor.resumed(play.variant, result)
     return left
 
 
-def _refuse_shared_time(arms: Sequence[RunConfig], executor: Executor) -> None:
+def _refuse_shared_time(variants: Sequence[RunConfig], executor: Executor) -> None:
     """Refuse to measure the time of one robot on a machine that several of them share."""
-    for config in arms:
+    for config in variants:
         option = "--clock measured" if config.clock == "measured" else "--deadline-ms"
         if config.clock != "measured" and config.deadline_ms is None:
             continue

@@ -33,13 +33,13 @@ class Monitor(Protocol):
     def __exit__(self, *_: object) -> None:
         """Stop."""
 
-    def began(self, world: int, arm: int, key: EpisodeKey) -> None:
+    def began(self, world: int, variant: int, key: EpisodeKey) -> None:
         """A world begins an episode of a run."""
 
-    def episode(self, arm: int, result: EpisodeResult) -> None:
+    def episode(self, variant: int, result: EpisodeResult) -> None:
         """An episode of a run has ended."""
 
-    def resumed(self, arm: int, result: EpisodeResult) -> None:
+    def resumed(self, variant: int, result: EpisodeResult) -> None:
         """An episode had ended before the run was resumed."""
 
     def interrupted(self) -> None:
@@ -64,9 +64,9 @@ class Watch:
         self._max_errors = max_errors
         self._in_a_row: list[EpisodeResult] = []
 
-    def ended(self, arm: int, result: EpisodeResult) -> None:
+    def ended(self, variant: int, result: EpisodeResult) -> None:
         """An episode has ended."""
-        self.monitor.episode(arm, result)
+        self.monitor.episode(variant, result)
         if result.outcome is not Outcome.ERROR:
             self._in_a_row.clear()
             return

@@ -87,17 +87,17 @@ def make_plan(config: RunConfig, **overrides: Any) -> EpisodePlan:
     return plan if config.shard is None else _share(plan, config.shard)
 
 
-def make_plans(arms: Sequence[RunConfig]) -> list[EpisodePlan]:
-    """The plan of each arm of an evaluation: the same episodes, under the protocol that the arm asks for.
+def make_plans(variants: Sequence[RunConfig]) -> list[EpisodePlan]:
+    """One plan per variant: the same episodes, under the variant's protocol.
 
-    Arms that ask for the same one share their plan.
+    Variants with the same protocol share a plan.
 
     Raises:
         UsageError: As `make_plan`.
     """
     made: dict[tuple[tuple[str, Any], ...], EpisodePlan] = {}
     plans = []
-    for config in arms:
+    for config in variants:
         asked = tuple(overridden(config).items())
         made[asked] = made.get(asked) or make_plan(config)
         plans.append(made[asked])

@@ -22,10 +22,10 @@ class Playable:
     """An evaluation that is ready to be played.
 
     Attributes:
-        plans: All its episodes, as each arm plays them: the same tasks in the same order.
-        runs: The run of each arm.
-        policies: The policy of each arm.
-        clocks: The clock of each arm.
+        plans: All its episodes, as each variant plays them: the same tasks in the same order.
+        runs: The run of each variant.
+        policies: The policy of each variant.
+        clocks: The clock of each variant.
         on_begin: Told which world, from 0 on, begins what.
     """
 
@@ -45,20 +45,20 @@ class Playable:
         )
 
     def task_of(self, play: Play) -> TaskPlan:
-        """The episode's task in its arm."""
-        return self.plans[play.arm].tasks[play.task]
+        """The episode's task in its variant."""
+        return self.plans[play.variant].tasks[play.task]
 
     def in_turns(self) -> Iterator[Play]:
-        """Every episode in every arm, by task and world; of an episode, each arm is first in its turn."""
+        """Every episode in every variant, by task and world; the variant that goes first rotates."""
         first = 0
         for task, planned in enumerate(self.plans[0].tasks):
             in_world: defaultdict[Hashable, list[int]] = defaultdict(list)
-            for arm, plan in enumerate(self.plans):
-                in_world[plan.tasks[task].world].append(arm)
-            for arms in in_world.values():
+            for variant, plan in enumerate(self.plans):
+                in_world[plan.tasks[task].world].append(variant)
+            for variants in in_world.values():
                 for turn, key in enumerate(planned.keys, start=first):
-                    for place in range(len(arms)):
-                        yield Play(arm=arms[(turn + place) % len(arms)], task=task, key=key)
+                    for place in range(len(variants)):
+                        yield Play(variant=variants[(turn + place) % len(variants)], task=task, key=key)
             first += len(planned.keys)
 
 
@@ -78,7 +78,7 @@ class Executor(Protocol):
     def open_policies(
         self, resolved: ResolvedPolicy, variants: Sequence[RunConfig], notify: Callable[[str], None]
     ) -> list[OpenPolicy]:
-        """Open the policy of every arm where it is to act; see `eval.policies.opening.open_policies`."""
+        """Open the policy of every variant where it is to act; see `eval.policies.opening.open_policies`."""
 
     def play(self, playable: Playable, plays: Sequence[Play], interrupts: Interrupts) -> Played:
         """Play the episodes, yielding each as it ends; its query log and its video are on disk then.

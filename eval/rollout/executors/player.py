@@ -1,4 +1,4 @@
-"""What plays an episode in one arm, and leaves its record: in this process, or in a worker.
+"""What plays an episode in one variant, and leaves its record: in this process, or in a worker.
 
 Imports no JAX: workers need none.
 """
@@ -34,15 +34,15 @@ class WorkerLostError(RuntimeError):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Play:
-    """One episode in one arm.
+    """One episode in one variant.
 
     Attributes:
-        arm: Index of the arm.
-        task: Index of the episode's task in the plan of the arm.
+        variant: Index of the variant.
+        task: Index of the episode's task in the plan of the variant.
         key: The episode.
     """
 
-    arm: int
+    variant: int
     task: int
     key: EpisodeKey
 
@@ -50,7 +50,7 @@ class Play:
 def stage_of(
     config: RunConfig, policy: OpenPolicy, clock: Clock, *, worlds: WorldHolder, interrupts: Interrupts
 ) -> Stage:
-    """Where the episodes of an arm are played."""
+    """Where the episodes of a variant are played."""
     return Stage(
         worlds=worlds,
         policy=policy,
@@ -71,9 +71,9 @@ class EpisodePlayer:
     """Plays episodes in a worker.
 
     Attributes:
-        plans: All episodes of the evaluation, as each arm plays them.
-        runs: The run of each arm.
-        sources: Where the policy of each arm is from.
+        plans: All episodes of the evaluation, as each variant plays them.
+        runs: The run of each variant.
+        sources: Where the policy of each variant is from.
     """
 
     plans: tuple[EpisodePlan, ...]
@@ -87,16 +87,19 @@ class EpisodePlayer:
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started this one
 
             @functools.cache
-            def stage_in(arm: int) -> Stage:
-                config = self.runs[arm].config
-                clock = find_clock(config, self.plans[arm].keys)
+            def stage_in(variant: int) -> Stage:
+                config = self.runs[variant].config
+                clock = find_clock(config, self.plans[variant].keys)
                 stage = stage_of(
-                    config, self.sources[arm].open(line), clock, worlds=worlds, interrupts=interrupts
+                    config, self.sources[variant].open(line), clock, worlds=worlds, interrupts=interrupts
                 )
                 return dataclasses.replace(stage, fatal=(MemoryError,))
 
             yield lambda play: play_one(
-                play, self.plans[play.arm].tasks[play.task], self.runs[play.arm], stage_in(play.arm)
+                play,
+                self.plans[play.variant].tasks[play.task],
+                self.runs[play.variant],
+                stage_in(play.variant),
             )
 
 

@@ -55,6 +55,9 @@ class Processes:
             with contextlib.closing(ended):
                 for play, result in ended:
                     if isinstance(result, LostJob):
-                        yield play, lost_record(play, playable.task_of(play), playable.runs[play.arm], result)
+                        yield (
+                            play,
+                            lost_record(play, playable.task_of(play), playable.runs[play.variant], result),
+                        )
                     else:
                         yield play, result

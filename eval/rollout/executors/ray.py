@@ -78,8 +78,8 @@ class RayCluster:
         """See `Executor`."""
         queue = playable.queue(plays)
         sources = tuple(
-            PolicySource(arm=arm, interface=policy.interface, blocks=(), opener=policy.opener)
-            for arm, policy in enumerate(playable.policies)
+            PolicySource(variant=variant, interface=policy.interface, blocks=(), opener=policy.opener)
+            for variant, policy in enumerate(playable.policies)
         )
         player = EpisodePlayer(plans=tuple(playable.plans), runs=tuple(playable.runs), sources=sources)
         lost_before: set[Play] = set()
@@ -94,10 +94,13 @@ class RayCluster:
                         continue
                     world.play = None
                     if isinstance(ended, PlayedEpisode):
-                        ended.write_to(playable.runs[play.arm].folder)
+                        ended.write_to(playable.runs[play.variant].folder)
                         yield play, ended.result
                     elif play in lost_before:
-                        yield play, lost_record(play, playable.task_of(play), playable.runs[play.arm], ended)
+                        yield (
+                            play,
+                            lost_record(play, playable.task_of(play), playable.runs[play.variant], ended),
+                        )
                     else:
                         lost_before.add(play)
                         queue.put_back(world.line.worker, play)

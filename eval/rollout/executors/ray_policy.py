@@ -32,7 +32,7 @@ class PolicyService:
         self._asked: queue.SimpleQueue[tuple[int, Any, Callable[[object], None]]] = queue.SimpleQueue()
 
     def opened(self) -> list[Mapping[str, Any]]:
-        """Open it, unless it is; what there is to know of it in every arm."""
+        """Open it, unless it is; what there is to know of it in every variant."""
         with self._opening:
             if not self._told:
                 policies = self._opener()

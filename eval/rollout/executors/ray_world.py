@@ -117,8 +117,8 @@ class WorldActor:
         self._line = line
         self._folder = Path(tempfile.mkdtemp(prefix="oxygen-eval-"))
         runs = [
-            dataclasses.replace(run, folder=RunFolder(self._folder / str(arm)))
-            for arm, run in enumerate(player.runs)
+            dataclasses.replace(run, folder=RunFolder(self._folder / str(variant)))
+            for variant, run in enumerate(player.runs)
         ]
         self._player = dataclasses.replace(player, runs=tuple(runs))
         self._resources = contextlib.ExitStack()
@@ -134,6 +134,6 @@ class WorldActor:
     def play(self, play: Play) -> PlayedEpisode | LostJob:
         """Play an episode."""
         try:
-            return PlayedEpisode.collected(self._play(play), self._folder / str(play.arm))
+            return PlayedEpisode.collected(self._play(play), self._folder / str(play.variant))
         except OrphanedError:
             return LostJob(reason="the actor of its policy was lost")

@@ -25,15 +25,18 @@ class Serial:
 
     def play(self, playable: Playable, plays: Sequence[Play], interrupts: Interrupts) -> Played:
         """See `Executor`."""
-        arms = zip(playable.runs, playable.policies, playable.clocks, strict=True)
+        variants = zip(playable.runs, playable.policies, playable.clocks, strict=True)
         with WorldHolder() as worlds:
             stages = [
                 stage_of(run.config, policy, clock, worlds=worlds, interrupts=interrupts)
-                for run, policy, clock in arms
+                for run, policy, clock in variants
             ]
             for play in plays:
                 playable.on_begin(0, play)
-                yield play, play_one(play, playable.task_of(play), playable.runs[play.arm], stages[play.arm])
+                yield (
+                    play,
+                    play_one(play, playable.task_of(play), playable.runs[play.variant], stages[play.variant]),
+                )
 
 
 SERIAL = Serial()

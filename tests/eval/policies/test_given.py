@@ -2,9 +2,9 @@
 
 import pytest
 
-from configs.arms import ArmsConfig
 from configs.errors import UsageError
 from configs.schema import Mode
+from configs.variants import VariantsConfig
 from eval.policies.given import idle_in, refuse_idle
 
 
@@ -38,7 +38,7 @@ from eval.policies.given import idle_in, refuse_idle
 )
 def test_what_nobody_heeds_is_refused(asked, parts):
     with pytest.raises(UsageError) as refused:
-        refuse_idle(asked, ArmsConfig(**asked).arms())
+        refuse_idle(asked, VariantsConfig(**asked).variants())
     for part in parts:
         assert part in str(refused.value)
 
@@ -56,14 +56,14 @@ def test_what_nobody_heeds_is_refused(asked, parts):
         {"policy": "pi05_libero", "language_tasks": ("memory",), "tokens_per_frame": 2},
     ],
 )
-def test_what_one_arm_heeds_is_enough_and_no_texts_are_none_to_heed(asked):
-    refuse_idle(asked, ArmsConfig(**asked).arms())
+def test_what_one_variant_heeds_is_enough_and_no_texts_are_none_to_heed(asked):
+    refuse_idle(asked, VariantsConfig(**asked).variants())
 
 
 def test_what_was_not_given_is_not_refused():
     """A preset is written once, for many policies and modes."""
-    preset = ArmsConfig(policy="noop", mode="actions", random_weights=True, language_tasks=("memory",))
-    refuse_idle({}, preset.arms())
+    preset = VariantsConfig(policy="noop", mode="actions", random_weights=True, language_tasks=("memory",))
+    refuse_idle({}, preset.variants())
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from sim_envs.truth.wording import narrate
 from tests.eval.conftest import evaluate
 from tests.eval.factory import RunBuilder, asked, episode, key, query, said
 from tests.eval.report.test_compare import command
-from tests.eval.rollout.test_arms import begin, stage
+from tests.eval.rollout.test_variants import begin, stage
 
 __all__ = ["stage"]
 

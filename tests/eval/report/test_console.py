@@ -9,7 +9,7 @@ from eval.records.run_folders import new_run
 from eval.report import console
 from eval.rollout.plan import make_plan
 from tests.eval.conftest import CONFIG, evaluate
-from tests.eval.rollout.test_arms import begin, stage
+from tests.eval.rollout.test_variants import begin, stage
 
 __all__ = ["stage"]
 

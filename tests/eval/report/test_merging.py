@@ -52,7 +52,7 @@ def test_joined_shards_are_the_run_that_was_not_divided(config, shards, tmp_path
     assert joined.results_path.is_file()
 
 
-def test_modes_stay_apart_and_are_arms_of_one_evaluation(config, tmp_path):
+def test_modes_stay_apart_and_are_variants_of_one_evaluation(config, tmp_path):
     halves = [
         shard(config, share, tmp_path / mode / share[0], mode=mode)
         for mode in ("actions", "unified")
@@ -61,7 +61,7 @@ def test_modes_stay_apart_and_are_arms_of_one_evaluation(config, tmp_path):
     joined = merge(halves, tmp_path / "joined")
     assert [folder.read_manifest()["mode"] for folder in joined] == ["actions", "unified"]
     names = [folder.run_id for folder in joined]
-    assert all(folder.read_manifest()["arms"] == names for folder in joined)
+    assert all(folder.read_manifest()["variants"] == names for folder in joined)
 
 
 def test_what_does_not_belong_together_is_refused_and_nothing_is_written(config, shards, tmp_path):

@@ -12,40 +12,44 @@ def _one_or_several(value: object) -> object:
     return (value,) if isinstance(value, str) else value
 
 
-class ArmsConfig(EpisodesConfig):
-    """What an evaluation is asked for: a run in each of some modes, its arms.
+class VariantsConfig(EpisodesConfig):
+    """What an evaluation is asked for: a run in each of some modes, its variants.
 
     Attributes:
-        mode: How actions and language are scheduled; several, for an arm of each.
-        against: The arm that the others are compared with. The first in `mode`, if None.
+        mode: How actions and language are scheduled; several, for a variant of each.
+        against: The variant that the others are compared with. The first in `mode`, if None.
     """
 
     mode: Annotated[tuple[Mode, ...], BeforeValidator(_one_or_several), Field(min_length=1)] = ("unified",)
     against: Mode | None = None
 
     @model_validator(mode="after")
-    def _has_an_arm_that_keeps_the_deadline(self) -> Self:
+    def _has_a_variant_that_keeps_the_deadline(self) -> Self:
         refuse_doubles(self, "mode")
         if "unified" not in self.modes:
-            self._arm(self.modes[0], self.deadline_ms)
+            self._variant(self.modes[0], self.deadline_ms)
         return self
 
     @property
     def modes(self) -> tuple[Mode, ...]:
-        """The modes of the arms, the one to compare with first."""
+        """The modes of the variants, the one to compare with first."""
         return tuple(dict.fromkeys(self.mode if self.against is None else (self.against, *self.mode)))
 
-    def arms(self) -> tuple[RunConfig, ...]:
+    def variants(self) -> tuple[RunConfig, ...]:
         """A run in each of the modes. A deadline is for mode `unified` alone."""
-        return tuple(self._arm(mode, self.deadline_ms if mode == "unified" else None) for mode in self.modes)
+        return tuple(
+            self._variant(mode, self.deadline_ms if mode == "unified" else None) for mode in self.modes
+        )
 
     @classmethod
-    def of(cls, arms: Sequence[RunConfig]) -> Self:
+    def of(cls, variants: Sequence[RunConfig]) -> Self:
         """What was asked for, from the runs that it led to."""
-        deadline_ms = next((arm.deadline_ms for arm in arms if arm.deadline_ms is not None), None)
-        modes = {"mode": tuple(arm.mode for arm in arms), "deadline_ms": deadline_ms}
-        return cls.model_validate({**arms[0].model_dump(), **modes})
+        deadline_ms = next(
+            (variant.deadline_ms for variant in variants if variant.deadline_ms is not None), None
+        )
+        modes = {"mode": tuple(variant.mode for variant in variants), "deadline_ms": deadline_ms}
+        return cls.model_validate({**variants[0].model_dump(), **modes})
 
-    def _arm(self, mode: Mode, deadline_ms: float | None) -> RunConfig:
+    def _variant(self, mode: Mode, deadline_ms: float | None) -> RunConfig:
         shared = self.model_dump(exclude={"mode", "against", "deadline_ms"})
         return RunConfig.model_validate({**shared, "mode": mode, "deadline_ms": deadline_ms})
