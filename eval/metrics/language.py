@@ -85,8 +85,8 @@ class _TaskGrader:
     def __init__(self) -> None:
         self._counts = {"texts": 0, "not_graded": 0, "oracle": 0}
         self._staleness_s = 0.0
-        self._born: defaultdict[str, Share] = defaultdict(Share)
-        self._arrived: defaultdict[str, Share] = defaultdict(Share)
+        self._at_request: defaultdict[str, Share] = defaultdict(Share)
+        self._on_delivery: defaultdict[str, Share] = defaultdict(Share)
 
     def add(self, text: TextFinished, truths: tuple[Truth | None, Truth | None], seconds: float) -> None:
         self._counts["texts"] += 1
@@ -96,7 +96,7 @@ class _TaskGrader:
         if None in grades:
             self._counts["not_graded"] += 1
             return
-        for grade, sums in zip(grades, (self._born, self._arrived), strict=True):
+        for grade, sums in zip(grades, (self._at_request, self._on_delivery), strict=True):
             assert grade is not None
             for measure, share in grade.items():
                 sums[measure] += share
@@ -104,8 +104,8 @@ class _TaskGrader:
     def scores(self) -> TextScores:
         return TextScores(
             **self._counts,
-            born=dict(self._born),
-            arrived=dict(self._arrived),
+            at_request=dict(self._at_request),
+            on_delivery=dict(self._on_delivery),
             staleness_s=self._staleness_s,
         )
 

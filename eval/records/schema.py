@@ -58,16 +58,16 @@ class TextScores:
         texts: Finished texts.
         not_graded: Those that could not be read: outside the vocabulary, cut off, contradicting themselves.
         oracle: Those that were read aloud from the truth: what they score is the ceiling, and no merit.
-        born: Measure to its share, against the truth at the query the text was born in.
-        arrived: The same against the truth on delivery, when its last token was known.
+        at_request: Measure to its share, against the truth at the query the text was at_request in.
+        on_delivery: The same against the truth on delivery, when its last token was known.
         staleness_s: Sum over the texts of the simulated time from request to delivery, seconds.
     """
 
     texts: int
     not_graded: int
     oracle: int
-    born: Shares
-    arrived: Shares
+    at_request: Shares
+    on_delivery: Shares
     staleness_s: float
 
 

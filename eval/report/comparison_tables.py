@@ -18,7 +18,7 @@ from eval.report.comparison_texts import Fate, TextPairs
 from eval.report.comparison_verdict import MARGIN, TIME_MARGIN, Judgements, judge_all
 
 _MEASURES = {"narration": "narrations wholly right", "memory": "F1 of memory"}
-_WHEN = {"born": "when requested", "arrived": "on delivery"}
+_WHEN = {"at_request": "when requested", "on_delivery": "on delivery"}
 
 
 def show(

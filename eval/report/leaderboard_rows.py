@@ -139,9 +139,9 @@ def plain(cell: str) -> str:
 def language_cell(entry: Entry, task: str) -> str:
     """The headline measure when requested and on delivery, and of how many texts; an oracle's is marked."""
     row, measure = entry.row.texts.get(task), HEADLINES[task]
-    if row is None or measure not in row.born or measure not in row.arrived:
+    if row is None or measure not in row.at_request or measure not in row.on_delivery:
         return "–"
-    scores = f"{row.born[measure]['pc']:.1f} → {row.arrived[measure]['pc']:.1f}"
+    scores = f"{row.at_request[measure]['pc']:.1f} → {row.on_delivery[measure]['pc']:.1f}"
     graded = f"{row.n_texts - row.n_not_graded}/{row.n_texts}"
     return f"{scores}, {graded}{' (oracle)' if row.n_oracle else ''}"
 

@@ -225,7 +225,10 @@ def _milliseconds(row: Mapping[str, Any], stage: str) -> str:
 
 def _score(row: Mapping[str, Any], task: str) -> str:
     """How right the texts were when requested and on delivery."""
-    times = [row["texts"].get(task, {}).get(time, {}).get(HEADLINES[task]) for time in ("born", "arrived")]
+    times = [
+        row["texts"].get(task, {}).get(time, {}).get(HEADLINES[task])
+        for time in ("at_request", "on_delivery")
+    ]
     known = [f"{score['pc']:.1f}" for score in times if score is not None]
     return f"{' → '.join(known)} %" if known else "–"
 

@@ -197,7 +197,9 @@ def _say_task(row: Mapping[str, Any], task: str) -> str:
     line = f"{task}: {graded} of {counted(scores['n_texts'], 'text')} graded"
     if not graded:
         return f"{line}; what cannot be read is in no score (docs/language.md)."
-    requested, delivered = (f"{scores[when][HEADLINES[task]]['pc']:.1f} %" for when in ("born", "arrived"))
+    requested, delivered = (
+        f"{scores[when][HEADLINES[task]]['pc']:.1f} %" for when in ("at_request", "on_delivery")
+    )
     right = _RIGHT[task].format(requested)
     late = scores["staleness_ms"]
     if not late:

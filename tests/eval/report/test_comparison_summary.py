@@ -25,7 +25,9 @@ RIGHT, WRONG = (narrate(Narration(phase=phase, object="milk")) for phase in (Pha
 
 def staleness(seconds):
     return {
-        "narration": TextScores(texts=1, not_graded=0, oracle=0, born={}, arrived={}, staleness_s=seconds)
+        "narration": TextScores(
+            texts=1, not_graded=0, oracle=0, at_request={}, on_delivery={}, staleness_s=seconds
+        )
     }
 
 

@@ -85,7 +85,7 @@ def let_time_pass(variant, *, seconds):
     protocol = {suite: {**world, "clock": charged} for suite, world in manifest["protocol"].items()}
     config = {**manifest["config"], "clock": "profile:jetson-thor", "while_waiting": "continue"}
     variant.folder.write_manifest({**manifest, "protocol": protocol, "config": config})
-    shares = {"born": {"all": Share(hits=3, of=4)}, "arrived": {"all": Share(hits=1, of=4)}}
+    shares = {"at_request": {"all": Share(hits=3, of=4)}, "on_delivery": {"all": Share(hits=1, of=4)}}
     late = TextScores(texts=4, not_graded=0, oracle=0, staleness_s=3.0, **shares)
     for result in variant.folder.episodes().values():
         timed = {"simulated_s": seconds, "queries": 12, "texts": {"narration": late}}

@@ -32,8 +32,8 @@ def test_rows_can_be_told_apart_in_80_columns_with_all_there_is_to_show(tmp_path
         not_graded=0,
         oracle=0,
         staleness_s=0.0,
-        born={"all": Share(hits=1, of=1)},
-        arrived={"all": Share(hits=1, of=1)},
+        at_request={"all": Share(hits=1, of=1)},
+        on_delivery={"all": Share(hits=1, of=1)},
     )
     for task in list_tasks("libero_goal"):
         said = {"task": task.name, "language": task.language, "texts": {"narration": scores}}
@@ -63,8 +63,8 @@ def narrations(requested, delivered, *, of=100, late_s=0.94, not_graded=0):
         not_graded=not_graded,
         oracle=0,
         staleness_s=late_s * (of + not_graded),
-        born={name: Share(hits=requested, of=of) for name in ("all", "f1")} if of else {},
-        arrived={name: Share(hits=delivered, of=of) for name in ("all", "f1")} if of else {},
+        at_request={name: Share(hits=requested, of=of) for name in ("all", "f1")} if of else {},
+        on_delivery={name: Share(hits=delivered, of=of) for name in ("all", "f1")} if of else {},
     )
 
 
