@@ -115,8 +115,8 @@ def _refuse_missing(missing: Sequence[EpisodeKey], count: str) -> None:
 
 def _told(run: Run, shards: Sequence[Mapping[str, Any]], count: int) -> dict[str, Any]:
     """The manifest of the whole."""
-    sittings = sorted(
-        (sitting for shard in shards for sitting in shard["sittings"]), key=lambda each: each["started"]
+    attempts = sorted(
+        (attempt for shard in shards for attempt in shard["attempts"]), key=lambda each: each["started"]
     )
     return {
         **shards[0],
@@ -126,9 +126,9 @@ def _told(run: Run, shards: Sequence[Mapping[str, Any]], count: int) -> dict[str
         "n_planned": count,
         "variants": [run.folder.run_id],
         "shards": [shard["run_id"] for shard in shards],
-        "sittings": sittings,
-        "started": sittings[0]["started"],
-        "finished": max(sitting["finished"] for sitting in sittings),
+        "attempts": attempts,
+        "started": attempts[0]["started"],
+        "finished": max(attempt["finished"] for attempt in attempts),
         "status": "complete",
     }
 

@@ -9,7 +9,7 @@ from configs.cli import counted
 from configs.errors import UsageError
 from eval.metrics.language import HEADLINES
 from eval.metrics.success import Results, summarize
-from eval.records.attempts import seconds_played, sittings_of
+from eval.records.attempts import attempts_of, seconds_played
 from eval.records.reader import RunIdentity, read_identity
 from eval.records.schema import Outcome, RunFolder
 from eval.report.best_video import BestVideo, find_best_video
@@ -150,16 +150,16 @@ def _say_clock(run: RunIdentity) -> list[str]:
 
 
 def _machines(manifest: Mapping[str, Any], played: str) -> str:
-    """What the run was measured or played on, in all its sittings."""
-    hardware = [sitting["hardware"] for sitting in sittings_of(manifest) if sitting["hardware"]]
+    """What the run was measured or played on, in all its attempts."""
+    hardware = [attempt["hardware"] for attempt in attempts_of(manifest) if attempt["hardware"]]
     machines = dict.fromkeys(f"{each['cores']} cores ({each['processor']})" for each in hardware)
     return f"{played} on {' and '.join(machines)}; " if machines else ""
 
 
 def _duration(manifests: Sequence[Mapping[str, Any]]) -> str:
     """How long the runs were played, by the clock, without the pauses of those that were interrupted."""
-    took = max(len(sittings_of(manifest)) for manifest in manifests)
-    over = "from start to finish" if took == 1 else f"in {took} sittings"
+    took = max(len(attempts_of(manifest)) for manifest in manifests)
+    over = "from start to finish" if took == 1 else f"in {took} attempts"
     minutes, seconds = divmod(round(seconds_played(manifests)), 60)
     if minutes < 60:
         return f"{minutes} min {seconds} s {over}" if minutes else f"{seconds} s {over}"

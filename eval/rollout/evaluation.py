@@ -16,7 +16,7 @@ from eval.policies.base import OpenPolicy, PolicyLostError
 from eval.policies.names import weights_sha256
 from eval.policies.resolved import ResolvedPolicy, resolve_policy
 from eval.records import provenance
-from eval.records.attempts import Sitting, past_sittings, sitting
+from eval.records.attempts import Attempt, attempt_record, past_attempts
 from eval.records.json_files import write_json
 from eval.records.protocol import describe_suite, policy_inputs, protocol_hash, say_inputs, suite_hash
 from eval.records.run_folders import Run, begin, claimed, policy_name
@@ -43,7 +43,7 @@ class _Variant:
     policy: OpenPolicy
     clock: Clock
     manifest: Mapping[str, Any]
-    before: Sequence[Sitting]
+    before: Sequence[Attempt]
     began: str
 
     def write_manifest(self, status: str) -> None:
@@ -51,13 +51,13 @@ class _Variant:
 
     def manifest_with(self, status: str) -> dict[str, Any]:
         finished = None if status == "running" else _now()
-        sittings = [*self.before, sitting(self.manifest, started=self.began, finished=finished)]
+        attempts = [*self.before, attempt_record(self.manifest, started=self.began, finished=finished)]
         return {
             **self.manifest,
-            "started": sittings[0]["started"],
+            "started": attempts[0]["started"],
             "status": status,
             "finished": finished,
-            "sittings": sittings,
+            "attempts": attempts,
         }
 
 
@@ -171,7 +171,7 @@ def _begin(
             policy=policy,
             clock=clock,
             manifest={"run_id": run.folder.run_id, **description, "variants": ids},
-            before=past_sittings(run.folder) if run.resumed else (),
+            before=past_attempts(run.folder) if run.resumed else (),
             began=began,
         )
         for run, policy, clock, description in zip(runs, policies, clocks, described, strict=True)

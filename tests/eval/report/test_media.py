@@ -39,8 +39,8 @@ def took(variants, times) -> None:
     started, *finished = times
     for variant, ended in zip(variants, finished, strict=True):
         manifest = variant.folder.read_manifest()
-        sittings = [{**manifest["sittings"][0], "started": started, "finished": ended}]
-        variant.folder.write_manifest({**manifest, "sittings": sittings})
+        attempts = [{**manifest["attempts"][0], "started": started, "finished": ended}]
+        variant.folder.write_manifest({**manifest, "attempts": attempts})
 
 
 def test_how_long_the_run_took_is_told_in_short(tmp_path, readme, stage):

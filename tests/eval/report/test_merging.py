@@ -48,7 +48,7 @@ def test_joined_shards_are_the_run_that_was_not_divided(config, shards, tmp_path
     ours, theirs = joined.read_manifest(), whole.folder.read_manifest()
     for part in ("config", "protocol_hash", "n_planned", "status"):
         assert ours[part] == theirs[part]
-    assert len(ours["sittings"]) == 3
+    assert len(ours["attempts"]) == 3
     assert joined.results_path.is_file()
 
 

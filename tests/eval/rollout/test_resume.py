@@ -76,17 +76,17 @@ def test_resume_refuses_other_weights_than_the_run_began_with(tmp_path, policy, 
     assert exit_code(evaluate(new_run(tmp_path, CONFIG))) == 0
 
 
-def test_a_run_keeps_what_every_sitting_was_played_on(tmp_path, policy, monkeypatch):
+def test_a_run_records_the_machine_of_each_attempt(tmp_path, policy, monkeypatch):
     policy.interrupted_at = 3
     run = new_run(tmp_path, CONFIG)
     commits = iter(("first", "second"))
     monkeypatch.setattr(provenance, "git_state", lambda: {"commit": next(commits), "dirty": False})
     with pytest.raises(KeyboardInterrupt):
         evaluate(run)
-    (first,) = run.folder.read_manifest()["sittings"]
+    (first,) = run.folder.read_manifest()["attempts"]
     evaluate(*find_unfinished(tmp_path, {}))
     manifest = run.folder.read_manifest()
-    before, after = manifest["sittings"]
+    before, after = manifest["attempts"]
     assert before == first
     assert (before["git"]["commit"], after["git"]["commit"]) == ("first", "second")
     assert after["versions"] == manifest["versions"]
