@@ -50,27 +50,13 @@ def describe_suite(
 
 
 def suite_hash(description: Mapping[str, Any]) -> str:
-    """Hash of a suite's protocol, as `describe_suite` has it or had it.
-
-    Assets count by their content, under whatever name. What older descriptions say of the policy's inputs
-    does not count: so runs of before and after compare.
-    """
-    world = {part: value for part, value in description.items() if part != "policy_inputs"}
-    return hash_of({**world, "assets": description["assets"]["digest"]})
+    """Hash of a suite's protocol (see `describe_suite`). Assets count by content, not by name."""
+    return hash_of({**description, "assets": description["assets"]["digest"]})
 
 
 def protocol_hash(protocol: Mapping[str, Mapping[str, Any]]) -> str:
     """Hash of the protocols of a run's suites."""
     return hash_of({suite: suite_hash(description) for suite, description in protocol.items()})
-
-
-def policy_inputs(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """What a run's policy was shown, by its manifest; older ones say so in every suite's protocol."""
-    suites = manifest.get("protocol", {}).values()
-    older: Mapping[str, Any] = next(
-        (suite["policy_inputs"] for suite in suites if "policy_inputs" in suite), {}
-    )
-    return dict(manifest.get("policy_inputs", older))
 
 
 def say_inputs(inputs: Mapping[str, Any]) -> str:

@@ -12,8 +12,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from configs.errors import UsageError
 from eval.records.json_files import read_json_lines
-from eval.records.protocol import policy_inputs, protocol_hash, suite_hash
-from eval.records.schema import EpisodeResult, RunFolder
+from eval.records.protocol import protocol_hash, suite_hash
+from eval.records.schema import SCHEMA_VERSION, EpisodeResult, RunFolder
 from eval.records.timing import Delivery, Latency
 from oxygen.policy.reply import TextFinished, TextRequest, TextTimes
 from oxygen.training.recipe import RUN_FILE
@@ -130,7 +130,13 @@ class _Manifest(RunIdentity):
     config: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Version:
+    schema_version: int = 1
+
+
 _MANIFEST = TypeAdapter(_Manifest)
+_VERSION = TypeAdapter(_Version)
 
 
 def read_identity(folder: RunFolder) -> RunIdentity:
@@ -146,13 +152,20 @@ def read_identity(folder: RunFolder) -> RunIdentity:
 
 
 def read_manifest_as(shape: TypeAdapter[ManifestT], folder: RunFolder) -> ManifestT:
-    """The run's manifest, as far as `shape` reads it.
+    """The fields of the run's manifest that `shape` declares.
 
     Raises:
-        UsageError: if there is no manifest, or it is not one.
+        UsageError: The manifest is missing, damaged, or of another schema version.
     """
     try:
-        return shape.validate_json(folder.manifest_path.read_bytes())
+        content = folder.manifest_path.read_bytes()
+        version = _VERSION.validate_json(content).schema_version
+        if version != SCHEMA_VERSION:
+            raise UsageError(
+                f"{folder.path} has records of schema version {version}, this program reads "
+                f"{SCHEMA_VERSION}; run it again"
+            )
+        return shape.validate_json(content)
     except OSError as error:
         raise UsageError(
             f"{folder.path} is not a run: cannot read {folder.manifest_path.name}: {error.strerror}"
@@ -180,11 +193,9 @@ def _identity(manifest: _Manifest) -> RunIdentity:
         said |= {option: manifest.config.get(option) for option in ("tokens_per_frame", "deadline_ms")}
     if not manifest.protocol:  # then its hashes are all there is
         return RunIdentity(**said)
-    shown = {"policy_inputs": manifest.policy_inputs} if manifest.policy_inputs else {}
     said["protocol_hash"] = protocol_hash(manifest.protocol)
     said["clock_device"] = _clock_device(manifest.protocol)
     said["suite_hashes"] = {suite: suite_hash(world) for suite, world in manifest.protocol.items()}
-    said["policy_inputs"] = policy_inputs({"protocol": manifest.protocol, **shown})
     return RunIdentity(**said)
 
 

@@ -15,6 +15,9 @@ from configs.errors import UsageError
 from eval.records.json_files import append_json_line, read_json_lines, write_json
 from sim_envs.world import EpisodeKey
 
+SCHEMA_VERSION = 2
+"""Version of the files in a run's folder. Runs of another version are refused."""
+
 
 class Outcome(enum.StrEnum):
     """How an episode ended."""
@@ -199,7 +202,7 @@ class RunFolder:
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
         """Replace the manifest, whole or not at all."""
-        write_json(self.manifest_path, manifest)
+        write_json(self.manifest_path, {"schema_version": SCHEMA_VERSION, **manifest})
 
     @contextlib.contextmanager
     def claimed(self) -> Iterator[None]:

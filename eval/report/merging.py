@@ -13,7 +13,7 @@ from configs.schema import RunConfig
 from eval.metrics.success import summarize
 from eval.records import provenance
 from eval.records.json_files import write_json
-from eval.records.protocol import policy_inputs, protocol_hash
+from eval.records.protocol import protocol_hash
 from eval.records.reader import read_episodes, read_manifest_as
 from eval.records.run_folders import Run, begin, claimed, new_run
 from eval.records.schema import EpisodeResult, RunFolder
@@ -78,7 +78,7 @@ def _identity(manifest: Mapping[str, Any]) -> dict[str, Any]:
     count = str(manifest["config"].get("shard")).partition("/")[2]
     return {
         "protocol": protocol_hash(manifest["protocol"]),
-        "policy inputs": policy_inputs(manifest),
+        "policy inputs": manifest["policy_inputs"],
         "weights": manifest.get("weights_sha256"),
         **config,
         "number of shards": count,

@@ -18,7 +18,7 @@ from eval.policies.resolved import ResolvedPolicy, resolve_policy
 from eval.records import provenance
 from eval.records.attempts import Attempt, attempt_record, past_attempts
 from eval.records.json_files import write_json
-from eval.records.protocol import describe_suite, policy_inputs, protocol_hash, say_inputs, suite_hash
+from eval.records.protocol import describe_suite, protocol_hash, say_inputs, suite_hash
 from eval.records.run_folders import Run, begin, claimed, policy_name
 from eval.records.schema import Outcome
 from eval.rollout.clock import Clock, PausedClock, ProfileClock
@@ -285,12 +285,12 @@ def _refuse_a_mixture(run: Run, now: Mapping[str, Any]) -> None:
             f"{run.folder.run_id} was run under protocol {protocol}, this is {now_under} "
             "(other versions or assets); start a new run without --resume"
         )
-    if policy_inputs(before) != now["policy_inputs"]:
+    if before["policy_inputs"] != now["policy_inputs"]:
         raise UsageError(
-            f"{run.folder.run_id} showed its policy {say_inputs(policy_inputs(before))}, this is "
+            f"{run.folder.run_id} showed its policy {say_inputs(before['policy_inputs'])}, this is "
             f"{say_inputs(now['policy_inputs'])}; start a new run without --resume"
         )
-    weights, other = before.get("weights_sha256", now["weights_sha256"]), now["weights_sha256"]
+    weights, other = before["weights_sha256"], now["weights_sha256"]
     if weights != other:
         raise UsageError(
             f"{run.folder.run_id} was run with weights {_short(weights)}, {now['policy']} now has "
