@@ -9,7 +9,7 @@ from cyclopts import App
 from configs.cli import run_app, usable_folder
 from configs.errors import UsageError
 from eval.records.schema import RunFolder
-from eval.report.readme_media import Showcase, find_showcase, to_markdown, write_pictures
+from eval.report.readme_media import ReadmeMedia, find_readme_media, to_markdown, write_pictures
 from videos.mp4 import VideoError
 
 BEGIN = "<!-- demo: begin. Written by python -m eval.media; edits are lost. -->"
@@ -29,28 +29,28 @@ def main(run: Path, /, *, readme: Path | None = None, docs: Path | None = None) 
         readme: What stands between its two `demo` markers is replaced.
         docs: Where `rollout.jpg` and `rollout.webp` go. Default: `docs` beside the README.
     """
-    showcase = find_showcase(RunFolder(run))
+    media = find_readme_media(RunFolder(run))
     if readme is None:
-        _say_what_would_be(showcase, docs)
+        _say_what_would_be(media, docs)
         return
     folder = usable_folder(docs or readme.parent / "docs", "--docs")
     still, clip = folder / "rollout.jpg", folder / "rollout.webp"
     links = [Path(os.path.relpath(path, readme.parent)).as_posix() for path in (clip, still)]
     picture = f"[![A rollout: both cameras, what is said, time and latency]({links[0]})]({links[1]})\n\n"
-    page = between(_read(readme), picture + to_markdown(showcase))  # refused before anything is written
+    page = between(_read(readme), picture + to_markdown(media))  # refused before anything is written
     try:
-        write_pictures(showcase, still=still, clip=clip)
+        write_pictures(media, still=still, clip=clip)
     except VideoError as error:
         raise UsageError(str(error)) from None
     readme.write_text(page, encoding="utf-8")
-    sys.stdout.write(f"{showcase.best.why}\n{still}\n{clip}\n{readme}\n")
+    sys.stdout.write(f"{media.best.why}\n{still}\n{clip}\n{readme}\n")
 
 
-def _say_what_would_be(showcase: Showcase, docs: Path | None) -> None:
+def _say_what_would_be(media: ReadmeMedia, docs: Path | None) -> None:
     if docs is not None:
         raise UsageError(f"--docs {docs} is for pictures beside a README; name that with --readme")
     sys.stdout.write(
-        f"{showcase.best.why}\n{showcase.best.path}\n\n{to_markdown(showcase)}\n\n"
+        f"{media.best.why}\n{media.best.path}\n\n{to_markdown(media)}\n\n"
         "Nothing is written. With --readme FILE this table is, between the markers of that file, and a "
         "picture and a clip of the video: docs/rollout.jpg and docs/rollout.webp beside it.\n"
     )

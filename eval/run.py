@@ -206,7 +206,7 @@ def build_app(
             "video": video,
         }
         usable_folder(output_dir, "--output-dir")
-        from eval.policies.given import refuse_idle  # slow: JAX; --help needs none
+        from eval.policies.unused_options import refuse_unused_options  # slow: JAX; --help needs none
         from eval.report.console import Console
         from eval.rollout.evaluation import exit_code, run_evaluation
         from eval.rollout.executors.choice import batch_size_for, choose_executor
@@ -227,7 +227,7 @@ def build_app(
         defaults_here = {**(defaults or {}), "batch_size": batch_size_for(num_envs)}
         asked = {**defaults_here, **overlay(VariantsConfig, demo if is_demo else preset, flags)}
         variants = check(VariantsConfig, asked, source="the command line").variants()
-        refuse_idle(flags, variants)
+        refuse_unused_options(flags, variants)
         if is_demo:
             sys.stdout.write(_DEMO.format(preset=demo))
         return exit_code(run_evaluation(*(new_run(output_dir, each) for each in variants), **how))

@@ -118,7 +118,7 @@ def sweep(  # noqa: PLR0913 - one parameter per option of the command line
         "video": video,
     }
     usable_folder(output_dir, "--output-dir")
-    from eval.policies.given import refuse_idle
+    from eval.policies.unused_options import refuse_unused_options
     from eval.records.sweep_folders import SweepFolder, find_unfinished_sweep, new_sweep  # slow: statistics
     from eval.report.best_schedules import measure_best
     from eval.report.sweeping import run_sweep
@@ -146,7 +146,7 @@ def sweep(  # noqa: PLR0913 - one parameter per option of the command line
         source="the command line",
     )
     heeded = {axis: values for axis, values in varied.items() if axis != "while_waiting"}  # by some cell
-    refuse_idle({**flags, **heeded}, cells_of(whole))  # before anything is written
+    refuse_unused_options({**flags, **heeded}, cells_of(whole))  # before anything is written
     return run_sweep(new_sweep(output_dir, whole), **how)
 
 

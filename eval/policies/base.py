@@ -66,7 +66,7 @@ class BatchPolicy(Protocol):
         """End the episode of a row: cancel the texts still under way, and count them."""
 
 
-class InRow:
+class PolicyRow:
     """One row of a policy of several, as a policy."""
 
     def __init__(self, policy: BatchPolicy, row: int, interface: Interface) -> None:
@@ -91,7 +91,7 @@ class InRow:
         return self.batch.finish(self._row)
 
 
-class InOneEpisode:
+class SingleRowBatch:
     """A policy that can be in one episode at a time, as one of a single row. Its observations are its own."""
 
     rows = 1

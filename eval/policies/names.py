@@ -86,7 +86,7 @@ _OF_ANY_POLICY = ("narration", "memory")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Wanted:
+class RequestedTexts:
     """The language tasks of a run.
 
     Attributes:
@@ -98,19 +98,19 @@ class Wanted:
     remark: str | None = None
 
 
-def wanted_texts(policy: PolicyConfig, config: RunConfig) -> Wanted:
+def requested_texts(policy: PolicyConfig, config: RunConfig) -> RequestedTexts:
     """The texts that a run asks for: those named, or else those that its policy has learnt."""
     asked = config.language_tasks
     if policy.kind in ("python", "websocket"):
-        return Wanted(names=() if asked is None else asked)
+        return RequestedTexts(names=() if asked is None else asked)
     if policy.weights is None or config.random_weights:
-        return Wanted(names=_OF_ANY_POLICY if asked is None else asked)
+        return RequestedTexts(names=_OF_ANY_POLICY if asked is None else asked)
     learnt = policy.language_tasks or {}
     if asked is not None:
         noise = f"{policy.name} has learnt no texts: what it says is noise, and nothing but a load."
-        return Wanted(names=asked, remark=noise if asked and not learnt else None)
+        return RequestedTexts(names=asked, remark=noise if asked and not learnt else None)
     names = tuple(name for name, prompt in learnt.items() if _asks_alike(name, prompt))
-    return Wanted(names=names, remark=_left_out(policy.name, set(learnt) - set(names), learnt))
+    return RequestedTexts(names=names, remark=_left_out(policy.name, set(learnt) - set(names), learnt))
 
 
 def _asks_alike(name: str, prompt: str) -> bool:

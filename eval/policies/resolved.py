@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from configs.interface import Interface
 from configs.load import load
 from configs.schema import EveryNConfig, LanguageTaskConfig, PolicyConfig, RunConfig
-from eval.policies.names import Wanted, check_learnt, read_policy, wanted_texts
+from eval.policies.names import RequestedTexts, check_learnt, read_policy, requested_texts
 from oxygen.model import config as model_configs
 from oxygen.model.config import Pi05Config
 from oxygen.robots.transforms import embodiment
@@ -15,16 +15,16 @@ from sim_envs.scripted.policy import HORIZON
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ResolvedPolicy:
-    """A policy and the texts wanted of it.
+    """A policy and the language tasks of a run.
 
     Attributes:
         policy: Its preset.
-        wanted: The language tasks by name.
+        texts: The language tasks by name.
         tasks: The same as their presets, which say how often each is asked for unless a run does.
     """
 
     policy: PolicyConfig
-    wanted: Wanted
+    texts: RequestedTexts
     tasks: tuple[LanguageTaskConfig, ...]
 
     @property
@@ -59,9 +59,9 @@ class ResolvedPolicy:
         arrivals = EveryNConfig(n=config.text_every)
         return tuple(task.model_copy(update={"arrivals": arrivals}) for task in self.tasks)
 
-    def remark_on(self, variants: Sequence[RunConfig]) -> str | None:
+    def remark_for(self, variants: Sequence[RunConfig]) -> str | None:
         """What to say about the texts before the first episode, if any variant speaks; None if nothing."""
-        return self.wanted.remark if any(each.mode != "actions" for each in variants) else None
+        return self.texts.remark if any(each.mode != "actions" for each in variants) else None
 
 
 def resolve_policy(config: RunConfig) -> ResolvedPolicy:
@@ -71,9 +71,9 @@ def resolve_policy(config: RunConfig) -> ResolvedPolicy:
         UsageError: No such policy or language task, or one that the policy has not learnt.
     """
     policy = read_policy(config.policy, config.policy_kwargs)
-    wanted = wanted_texts(policy, config)
-    tasks = tuple(load(LanguageTaskConfig, name) for name in wanted.names)
+    texts = requested_texts(policy, config)
+    tasks = tuple(load(LanguageTaskConfig, name) for name in texts.names)
     check_learnt(policy, tasks)
-    resolved = ResolvedPolicy(policy=policy, wanted=wanted, tasks=tasks)
+    resolved = ResolvedPolicy(policy=policy, texts=texts, tasks=tasks)
     assert resolved.interface is not None or policy.kind != "oxygen"
     return resolved

@@ -34,7 +34,7 @@ _STALE = ("texts delivered after",)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Showcase:
+class ReadmeMedia:
     """Finished runs over the same episodes, the one to compare with first, and the video to show."""
 
     folders: Sequence[RunFolder]
@@ -47,7 +47,7 @@ class Showcase:
         return {read_identity(folder).mode: summarize(folder.path) for folder in self.folders}
 
 
-def find_showcase(run: RunFolder) -> Showcase:
+def find_readme_media(run: RunFolder) -> ReadmeMedia:
     """The run, the variants it belongs to, and their best video: of mode `unified`, where there is that mode.
 
     Raises:
@@ -63,20 +63,20 @@ def find_showcase(run: RunFolder) -> Showcase:
     best = find_best_video(folders[at])
     if best is None:
         raise UsageError(f"{folders[at].run_id} has no video of a graded episode; run it with --video all")
-    return Showcase(folders=folders, best=best, shown=identities[at])
+    return ReadmeMedia(folders=folders, best=best, shown=identities[at])
 
 
-def write_pictures(showcase: Showcase, *, still: Path, clip: Path) -> None:
+def write_pictures(media: ReadmeMedia, *, still: Path, clip: Path) -> None:
     """Write the best video's picture, two thirds into the episode, and the clip, four pictures a second.
 
     Raises:
         VideoError: The video is damaged.
     """
-    folder = RunFolder(showcase.best.path.parents[2])
-    control_hz = _control_hz(folder, showcase.best.episode.key.suite)
+    folder = RunFolder(media.best.path.parents[2])
+    control_hz = _control_hz(folder, media.best.episode.key.suite)
     apart = max(1, round(control_hz / _PICTURES_HZ))
-    last = showcase.best.episode.steps - 1
-    pictures = read_pictures(showcase.best.path, [*range(apart // 2, last, apart), last])
+    last = media.best.episode.steps - 1
+    pictures = read_pictures(media.best.path, [*range(apart // 2, last, apart), last])
     save_still(still, pictures[2 * len(pictures) // 3])
     save_clip(
         clip,
@@ -87,12 +87,12 @@ def write_pictures(showcase: Showcase, *, still: Path, clip: Path) -> None:
     )
 
 
-def to_markdown(showcase: Showcase) -> str:
+def to_markdown(media: ReadmeMedia) -> str:
     """What is seen on the clip, the table of the variants, and their comparison."""
     parts = [
-        _caption(showcase),
-        _variants_table(showcase.variants, showcase.shown.clock),
-        _compared(showcase),
+        _caption(media),
+        _variants_table(media.variants, media.shown.clock),
+        _compared(media),
     ]
     return "\n\n".join(part for part in parts if part)
 
@@ -106,8 +106,8 @@ def _variants_table(variants: Mapping[str, Results], clock: str) -> str:
     return _table(headings, [[f"`{mode}`", *cells(results["overall"])] for mode, results in variants.items()])
 
 
-def _caption(showcase: Showcase) -> str:
-    episode, shown = showcase.best.episode, showcase.shown
+def _caption(media: ReadmeMedia) -> str:
+    episode, shown = media.best.episode, media.shown
     ended = "solved after" if episode.outcome is Outcome.SUCCESS else "not solved within"
     oracle = any(scores.oracle for scores in episode.texts.values())
     aside = (
@@ -121,16 +121,16 @@ def _caption(showcase: Showcase) -> str:
     )
 
 
-def _compared(showcase: Showcase) -> str:
+def _compared(media: ReadmeMedia) -> str:
     """Verdicts on each variant beside the first, and how what is compared was played."""
-    first, *others = showcase.folders
+    first, *others = media.folders
     comparisons = [compare(first, other) for other in others]
     verdicts = "\n".join(line for each in comparisons for line in _verdicts(each))
-    manifests = [folder.read_manifest() for folder in showcase.folders]
+    manifests = [folder.read_manifest() for folder in media.folders]
     ends = "Texts are graded when they were requested → on delivery."
-    own_latency = showcase.shown.clock in (PAUSED, MEASURED)
+    own_latency = media.shown.clock in (PAUSED, MEASURED)
     played = f"{_machines(manifests[0], 'Measured' if own_latency else 'Played')}{_duration(manifests)}."
-    said = " ".join([*map(_say, comparisons), *_say_clock(showcase.shown), ends, played])
+    said = " ".join([*map(_say, comparisons), *_say_clock(media.shown), ends, played])
     return f"{verdicts}\n\n{said}" if verdicts else said
 
 

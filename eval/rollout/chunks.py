@@ -24,7 +24,7 @@ class Overlap(enum.StrEnum):
     """There, too; it was guided towards the old one as it was computed (real-time chunking)."""
 
 
-def executable(actions: object, *, least: int, width: int) -> Float64[np.ndarray, "horizon action"]:
+def validated_actions(actions: object, *, least: int, width: int) -> Float64[np.ndarray, "horizon action"]:
     """`actions` as an array a simulator may be given.
 
     Raises:
@@ -66,7 +66,7 @@ def averaged_channels(action: ActionSpec) -> Bool[np.ndarray, " action"]:
     return np.concatenate([np.full(part.size, part.name not in grippers) for part in action.channels])
 
 
-def blended(
+def blend_chunks(
     old: Float64[np.ndarray, "left action"],
     new: Float64[np.ndarray, "horizon action"],
     *,

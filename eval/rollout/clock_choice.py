@@ -11,7 +11,7 @@ from configs.schema import RunConfig
 from eval.records.reader import read_identity
 from eval.records.schema import RunFolder
 from eval.rollout.clock import PAUSED, Clock, FixedClock, MeasuredClock, ProfileClock, ReplayClock
-from eval.rollout.pricing import Pricing
+from eval.rollout.latency_model import LatencyModel
 from sim_envs.world import EpisodeKey
 
 KINDS = ("paused", "fixed:A,B", "profile:NAME", "measured", "replay:RUN")
@@ -39,8 +39,8 @@ def find_clock(config: RunConfig, episodes: Sequence[EpisodeKey]) -> Clock:
             return _fixed(config.clock, rest)
         case "profile":
             profile = load(ProfileConfig, rest)
-            guided = Pricing(profile, config.mode, guided=True) if config.overlap == "rtc" else None
-            return ProfileClock(profile, Pricing(profile, config.mode), guided)
+            guided = LatencyModel(profile, config.mode, guided=True) if config.overlap == "rtc" else None
+            return ProfileClock(profile, LatencyModel(profile, config.mode), guided)
         case "replay":
             return _replayed(RunFolder(Path(rest)), config, episodes)
     raise unknown("clock", config.clock, KINDS)

@@ -23,8 +23,8 @@ from eval.records.run_folders import Run, begin, claimed, policy_name
 from eval.records.schema import Outcome
 from eval.rollout.clock import Clock, PausedClock, ProfileClock
 from eval.rollout.clock_choice import find_clock
-from eval.rollout.executors.executor import Executor, Playable
-from eval.rollout.executors.player import Play
+from eval.rollout.executors.executor import Executor, PreparedEvaluation
+from eval.rollout.executors.player import EpisodeJob
 from eval.rollout.executors.serial import SERIAL
 from eval.rollout.interrupts import Interrupts
 from eval.rollout.monitor import MAX_ERRORS, Monitor, MonitorFactory, RepeatedErrorsError, Watch
@@ -96,7 +96,7 @@ def run_evaluation(
     _check_playable(plans, policy=name, interface=resolved.interface, horizon=resolved.horizon)
     _check_overlaps(plans, configs, resolved)
     clocks = [find_clock(config, plan.keys) for config, plan in zip(configs, plans, strict=True)]
-    if remark := resolved.remark_on(configs):
+    if remark := resolved.remark_for(configs):
         _say(remark)
     policies = executor.open_policies(resolved, configs, _say)
     for remark in dict.fromkeys(policy.remark for policy in policies if policy.remark):
@@ -117,14 +117,14 @@ def run_evaluation(
         held = [claims.enter_context(claimed(run)) for run in runs]
         variants = _begin(held, policies, clocks, described)
         shown = monitor([variant.run for variant in variants], plans[0])
-        playable = Playable(
+        prepared = PreparedEvaluation(
             plans=plans,
             runs=[variant.run for variant in variants],
             policies=policies,
             clocks=clocks,
-            on_begin=lambda world, play: shown.began(world, play.variant, play.key),
+            on_begin=lambda world, job: shown.began(world, job.variant, job.key),
         )
-        return _play(variants, playable, executor, Watch(shown, max_errors))
+        return _play(variants, prepared, executor, Watch(shown, max_errors))
 
 
 def _say(line: str) -> None:
@@ -181,14 +181,14 @@ def _begin(
 
 
 def _play(
-    variants: Sequence[_Variant], playable: Playable, executor: Executor, watch: Watch
+    variants: Sequence[_Variant], prepared: PreparedEvaluation, executor: Executor, watch: Watch
 ) -> list[Results]:
     try:
         with Interrupts() as interrupts, watch.monitor:
-            left = _left_to_play(playable, watch)
-            for play, result in executor.play(playable, left, interrupts) if left else ():
-                playable.runs[play.variant].folder.append(result)
-                watch.ended(play.variant, result)
+            left = _remaining_jobs(prepared, watch)
+            for job, result in executor.play(prepared, left, interrupts) if left else ():
+                prepared.runs[job.variant].folder.append(result)
+                watch.ended(job.variant, result)
     except (KeyboardInterrupt, PolicyLostError, RepeatedErrorsError) as stopped:
         for variant in variants:
             variant.write_manifest("interrupted")
@@ -211,16 +211,16 @@ def _conclude(variants: Sequence[_Variant], console: Monitor) -> list[Results]:
     return results
 
 
-def _left_to_play(playable: Playable, watch: Watch) -> list[Play]:
+def _remaining_jobs(prepared: PreparedEvaluation, watch: Watch) -> list[EpisodeJob]:
     """What is not recorded yet, or was an error; what is recorded is shown."""
-    recorded = [run.folder.episodes() for run in playable.runs]
+    recorded = [run.folder.episodes() for run in prepared.runs]
     left = []
-    for play in playable.in_turns():
-        result = recorded[play.variant].get(play.key)
+    for job in prepared.interleaved():
+        result = recorded[job.variant].get(job.key)
         if result is None or result.outcome is Outcome.ERROR:
-            left.append(play)
+            left.append(job)
         else:
-            watch.monitor.resumed(play.variant, result)
+            watch.monitor.resumed(job.variant, result)
     return left
 
 
@@ -263,7 +263,7 @@ def _describe(
         "random_weights": preset.kind == "oxygen" and (config.random_weights or not preset.weights),
         "assets": next(iter(protocol.values()))["assets"],
         "n_planned": len(plan.keys),
-        "config": config.model_copy(update={"language_tasks": resolved.wanted.names}).model_dump(mode="json"),
+        "config": config.model_copy(update={"language_tasks": resolved.texts.names}).model_dump(mode="json"),
         "protocol": protocol,
         "protocol_hash": protocol_hash(protocol),
         "suite_hashes": {name: suite_hash(description) for name, description in protocol.items()},

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float64, UInt8
 
 from eval.records.timing import Delivery, Latency
-from eval.rollout.chunks import averaged_channels, blended
+from eval.rollout.chunks import averaged_channels, blend_chunks
 from eval.rollout.timeline import ActionSpan, Timeline
 from oxygen.policy.reply import TextFinished
 from sim_envs.suite import Suite
@@ -82,7 +82,7 @@ class Execution:
         query, given = self._timeline.query, chunk
         self._chunks = {number: old for number, old in self._chunks.items() if number == query - 1}
         if rest is not None and rest.chunk is not None:
-            chunk = blended(
+            chunk = blend_chunks(
                 self._chunks[rest.chunk][rest.first :],
                 given,
                 late=min(self._timeline.actions_at - self._timeline.issued, rest.steps),

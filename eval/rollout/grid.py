@@ -8,7 +8,7 @@ from configs.errors import UsageError
 from configs.load import check
 from configs.schema import RunConfig
 from configs.sweep import AXES, SweepConfig
-from eval.policies.given import idle_in
+from eval.policies.unused_options import unused_in
 from eval.rollout.clock_choice import find_clock
 
 _MOST_CELLS = 1000
@@ -42,7 +42,7 @@ def cells_of(asked: SweepConfig) -> tuple[RunConfig, ...]:
 def _heeded(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options of a cell without those that make no difference in it."""
     mode = options.get("mode", RunConfig.model_fields["mode"].default)
-    idle = set(idle_in(mode) - {"language_tasks"})  # these are the same in all cells, as the policy is
+    idle = set(unused_in(mode) - {"language_tasks"})  # these are the same in all cells, as the policy is
     if options["clock"] == "paused":
         idle |= {"while_waiting", "overlap"}
     if options["while_waiting"] == "hold":

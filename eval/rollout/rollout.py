@@ -9,10 +9,10 @@ import numpy as np
 from configs.action_prefix import ActionPrefix
 from eval.policies.base import Policy
 from eval.records.timing import Delivery, Latency
-from eval.rollout.chunks import Overlap, executable
-from eval.rollout.clock import PAUSED, Call, Clock, PausedClock
+from eval.rollout.chunks import Overlap, validated_actions
+from eval.rollout.clock import PAUSED, Clock, PausedClock, TimedQuery
+from eval.rollout.delay_estimate import DelayEstimator
 from eval.rollout.execution import Execution, Snapshot
-from eval.rollout.foresight import Foresight
 from eval.rollout.timeline import ActionSpan, Timeline, Waiting
 from oxygen.policy.reply import Reply, TextFinished
 from sim_envs.suite import Suite
@@ -116,11 +116,11 @@ def rollout(  # noqa: PLR0913 - what an episode is, how time passes in it, and w
     execution = Execution(
         world, suite, timeline, watched=not isinstance(clock, PausedClock), picture_steps=picture_steps
     )
-    foresight = Foresight(clock, key, control_hz=protocol.control_hz)
+    delays = DelayEstimator(clock, key, control_hz=protocol.control_hz)
     while not (timeline.is_over or execution.success):
         timeline.issue()
         rest = timeline.rest
-        prefix = foresight.prefix(timeline.query, rest) if overlap is Overlap.RTC else None
+        prefix = delays.prefix(timeline.query, rest) if overlap is Overlap.RTC else None
         began = time.perf_counter()
         observation = _told(world.observe(), instruction, prefix)
         observed = time.perf_counter()
@@ -130,16 +130,16 @@ def rollout(  # noqa: PLR0913 - what an episode is, how time passes in it, and w
         asked = time.perf_counter()
         actions = policy.act(observation)
         act_ms = 1e3 * (time.perf_counter() - asked)
-        call = Call(key=key, query=timeline.query, act_ms=act_ms, guided=prefix is not None)
-        chunk = executable(actions, least=least, width=suite.interface.action.size)
-        timeline.actions_after(clock.latency(call).actions_ms, horizon=len(chunk))
+        timed = TimedQuery(key=key, index=timeline.query, act_ms=act_ms, guided=prefix is not None)
+        chunk = validated_actions(actions, least=least, width=suite.interface.action.size)
+        timeline.actions_after(clock.latency(timed).actions_ms, horizon=len(chunk))
         execution.add_chunk(chunk, rest if overlap is Overlap.BLEND else None)
         execution.run()
         settling = time.perf_counter()
         reply = policy.settle()
         settle_ms = 1e3 * (time.perf_counter() - settling)
-        latency = clock.latency(dataclasses.replace(call, settle_ms=settle_ms, reply=reply))
-        foresight.note(latency)
+        latency = clock.latency(dataclasses.replace(timed, settle_ms=settle_ms, reply=reply))
+        delays.note(latency)
         timeline.busy_for(latency.busy_ms)
         execution.run()
         deliveries, undelivered = execution.delivered(reply.finished, latency)

@@ -11,14 +11,14 @@ from eval.policies.resolved import ResolvedPolicy
 from eval.records.run_folders import Run
 from eval.records.schema import EpisodeResult
 from eval.rollout.clock import Clock
-from eval.rollout.executors.player import Play
+from eval.rollout.executors.player import EpisodeJob
 from eval.rollout.interrupts import Interrupts
 from eval.rollout.plan import EpisodePlan, TaskPlan
 from sim_envs.job_queue import JobQueue
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Playable:
+class PreparedEvaluation:
     """An evaluation that is ready to be played.
 
     Attributes:
@@ -33,22 +33,22 @@ class Playable:
     runs: Sequence[Run]
     policies: Sequence[OpenPolicy]
     clocks: Sequence[Clock]
-    on_begin: Callable[[int, Play], None] = lambda *_: None
+    on_begin: Callable[[int, EpisodeJob], None] = lambda *_: None
 
-    def queue(self, plays: Sequence[Play]) -> JobQueue[Play]:
+    def queue(self, jobs: Sequence[EpisodeJob]) -> JobQueue[EpisodeJob]:
         """The episodes in the order in which several worlds play them."""
         return JobQueue(
-            plays,
-            task=lambda play: self.task_of(play).world,
-            episode=lambda play: (self.task_of(play).world, play.key),
+            jobs,
+            task=lambda job: self.task_of(job).world,
+            episode=lambda job: (self.task_of(job).world, job.key),
             on_begin=self.on_begin,
         )
 
-    def task_of(self, play: Play) -> TaskPlan:
+    def task_of(self, job: EpisodeJob) -> TaskPlan:
         """The episode's task in its variant."""
-        return self.plans[play.variant].tasks[play.task]
+        return self.plans[job.variant].tasks[job.task]
 
-    def in_turns(self) -> Iterator[Play]:
+    def interleaved(self) -> Iterator[EpisodeJob]:
         """Every episode in every variant, by task and world; the variant that goes first rotates."""
         first = 0
         for task, planned in enumerate(self.plans[0].tasks):
@@ -58,11 +58,11 @@ class Playable:
             for variants in in_world.values():
                 for turn, key in enumerate(planned.keys, start=first):
                     for place in range(len(variants)):
-                        yield Play(variant=variants[(turn + place) % len(variants)], task=task, key=key)
+                        yield EpisodeJob(variant=variants[(turn + place) % len(variants)], task=task, key=key)
             first += len(planned.keys)
 
 
-Played = Iterator[tuple[Play, EpisodeResult]]
+Played = Iterator[tuple[EpisodeJob, EpisodeResult]]
 
 
 class Executor(Protocol):
@@ -80,7 +80,9 @@ class Executor(Protocol):
     ) -> list[OpenPolicy]:
         """Open the policy of every variant where it is to act; see `eval.policies.opening.open_policies`."""
 
-    def play(self, playable: Playable, plays: Sequence[Play], interrupts: Interrupts) -> Played:
+    def play(
+        self, prepared: PreparedEvaluation, jobs: Sequence[EpisodeJob], interrupts: Interrupts
+    ) -> Played:
         """Play the episodes, yielding each as it ends; its query log and its video are on disk then.
 
         Raises:

@@ -17,7 +17,7 @@ from eval.records.schema import EpisodeResult, Outcome
 from eval.rollout.chunks import Overlap
 from eval.rollout.clock import Clock
 from eval.rollout.clock_choice import find_clock
-from eval.rollout.episode import Stage, run_episode
+from eval.rollout.episode import EpisodeContext, run_episode
 from eval.rollout.interrupts import Interrupts
 from eval.rollout.plan import EpisodePlan, TaskPlan
 from eval.rollout.recorder import EpisodeRecorder
@@ -33,7 +33,7 @@ class WorkerLostError(RuntimeError):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Play:
+class EpisodeJob:
     """One episode in one variant.
 
     Attributes:
@@ -47,11 +47,11 @@ class Play:
     key: EpisodeKey
 
 
-def stage_of(
+def episode_context(
     config: RunConfig, policy: OpenPolicy, clock: Clock, *, worlds: WorldHolder, interrupts: Interrupts
-) -> Stage:
+) -> EpisodeContext:
     """Where the episodes of a variant are played."""
-    return Stage(
+    return EpisodeContext(
         worlds=worlds,
         policy=policy,
         clock=clock,
@@ -61,9 +61,9 @@ def stage_of(
     )
 
 
-def play_one(play: Play, task: TaskPlan, run: Run, stage: Stage) -> EpisodeResult:
+def run_job(job: EpisodeJob, task: TaskPlan, run: Run, context: EpisodeContext) -> EpisodeResult:
     """Play an episode and leave its files; the record is the caller's to append."""
-    return run_episode(stage, task, play.key, EpisodeRecorder(run.folder, task, play.key, run.config))
+    return run_episode(context, task, job.key, EpisodeRecorder(run.folder, task, job.key, run.config))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -81,30 +81,30 @@ class EpisodePlayer:
     sources: tuple[PolicySource, ...]
 
     @contextlib.contextmanager
-    def opened(self, line: Line) -> Iterator[Callable[[Play], EpisodeResult]]:
+    def opened(self, line: Line) -> Iterator[Callable[[EpisodeJob], EpisodeResult]]:
         """See `sim_envs.worker_process.Player`."""
         with WorldHolder() as worlds, Interrupts() as interrupts:
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started this one
 
             @functools.cache
-            def stage_in(variant: int) -> Stage:
+            def context_of(variant: int) -> EpisodeContext:
                 config = self.runs[variant].config
                 clock = find_clock(config, self.plans[variant].keys)
-                stage = stage_of(
+                context = episode_context(
                     config, self.sources[variant].open(line), clock, worlds=worlds, interrupts=interrupts
                 )
-                return dataclasses.replace(stage, fatal=(MemoryError,))
+                return dataclasses.replace(context, fatal=(MemoryError,))
 
-            yield lambda play: play_one(
-                play,
-                self.plans[play.variant].tasks[play.task],
-                self.runs[play.variant],
-                stage_in(play.variant),
+            yield lambda job: run_job(
+                job,
+                self.plans[job.variant].tasks[job.task],
+                self.runs[job.variant],
+                context_of(job.variant),
             )
 
 
-def lost_record(play: Play, task: TaskPlan, run: Run, lost: LostJob) -> EpisodeResult:
+def lost_record(job: EpisodeJob, task: TaskPlan, run: Run, lost: LostJob) -> EpisodeResult:
     """The record of an episode that ended its process."""
     config = run.config.model_copy(update={"video": "none"})
     error = WorkerLostError(f"its process was lost, and the one that played it again as well: {lost.reason}")
-    return EpisodeRecorder(run.folder, task, play.key, config).result(Outcome.ERROR, error)
+    return EpisodeRecorder(run.folder, task, job.key, config).result(Outcome.ERROR, error)

@@ -14,8 +14,8 @@ from eval.policies.base import OpenPolicy
 from eval.policies.opening import open_policies
 from eval.policies.resolved import ResolvedPolicy
 from eval.policies.sources import served
-from eval.rollout.executors.executor import Playable, Played
-from eval.rollout.executors.player import EpisodePlayer, Play, lost_record
+from eval.rollout.executors.executor import Played, PreparedEvaluation
+from eval.rollout.executors.player import EpisodeJob, EpisodePlayer, lost_record
 from eval.rollout.interrupts import Interrupts
 from sim_envs.workers import TIMEOUT_S, LostJob, play_in_workers
 
@@ -38,12 +38,14 @@ class Processes:
         """See `Executor`."""
         return open_policies(resolved, variants, worlds=self.num_envs, notify=notify)
 
-    def play(self, playable: Playable, plays: Sequence[Play], interrupts: Interrupts) -> Played:
+    def play(
+        self, prepared: PreparedEvaluation, jobs: Sequence[EpisodeJob], interrupts: Interrupts
+    ) -> Played:
         """See `Executor`."""
-        queue = playable.queue(plays)
-        interfaces = [suite.interface for suite in playable.plans[0].suites.values()]
-        with served(playable.policies, interfaces, worlds=self.num_envs) as (server, sources):
-            player = EpisodePlayer(plans=tuple(playable.plans), runs=tuple(playable.runs), sources=sources)
+        queue = prepared.queue(jobs)
+        interfaces = [suite.interface for suite in prepared.plans[0].suites.values()]
+        with served(prepared.policies, interfaces, worlds=self.num_envs) as (server, sources):
+            player = EpisodePlayer(plans=tuple(prepared.plans), runs=tuple(prepared.runs), sources=sources)
             ended = play_in_workers(
                 player,
                 queue,
@@ -53,11 +55,11 @@ class Processes:
                 timeout_s=self.timeout_s,
             )
             with contextlib.closing(ended):
-                for play, result in ended:
+                for job, result in ended:
                     if isinstance(result, LostJob):
                         yield (
-                            play,
-                            lost_record(play, playable.task_of(play), playable.runs[play.variant], result),
+                            job,
+                            lost_record(job, prepared.task_of(job), prepared.runs[job.variant], result),
                         )
                     else:
-                        yield play, result
+                        yield job, result

@@ -22,8 +22,8 @@ from eval.policies.base import OpenPolicy
 from eval.policies.opening import open_policies
 from eval.policies.resolved import ResolvedPolicy
 from eval.policies.sources import PolicySource
-from eval.rollout.executors.executor import Playable, Played
-from eval.rollout.executors.player import EpisodePlayer, Play, lost_record
+from eval.rollout.executors.executor import Played, PreparedEvaluation
+from eval.rollout.executors.player import EpisodeJob, EpisodePlayer, lost_record
 from eval.rollout.executors.ray_policy import PolicyService
 from eval.rollout.executors.ray_world import PlayedEpisode, ServiceLine, WorldActor
 from eval.rollout.interrupts import Interrupts
@@ -74,36 +74,38 @@ class RayCluster:
         while self._services:
             ray.kill(self._services.pop())
 
-    def play(self, playable: Playable, plays: Sequence[Play], interrupts: Interrupts) -> Played:
+    def play(
+        self, prepared: PreparedEvaluation, jobs: Sequence[EpisodeJob], interrupts: Interrupts
+    ) -> Played:
         """See `Executor`."""
-        queue = playable.queue(plays)
+        queue = prepared.queue(jobs)
         sources = tuple(
             PolicySource(variant=variant, interface=policy.interface, blocks=(), opener=policy.opener)
-            for variant, policy in enumerate(playable.policies)
+            for variant, policy in enumerate(prepared.policies)
         )
-        player = EpisodePlayer(plans=tuple(playable.plans), runs=tuple(playable.runs), sources=sources)
-        lost_before: set[Play] = set()
+        player = EpisodePlayer(plans=tuple(prepared.plans), runs=tuple(prepared.runs), sources=sources)
+        lost_before: set[EpisodeJob] = set()
         with self._worlds(player, min(self.num_envs, len(queue))) as worlds:
-            while queue or any(world.play for world in worlds):
+            while queue or any(world.job for world in worlds):
                 interrupts.check()
                 for world in worlds:
                     world.begin(queue)
                 for world in _with_news(worlds):
-                    play, ended = world.play, world.news(self._timeout_s)
-                    if play is None or ended is None:
+                    job, ended = world.job, world.news(self._timeout_s)
+                    if job is None or ended is None:
                         continue
-                    world.play = None
+                    world.job = None
                     if isinstance(ended, PlayedEpisode):
-                        ended.write_to(playable.runs[play.variant].folder)
-                        yield play, ended.result
-                    elif play in lost_before:
+                        ended.write_to(prepared.runs[job.variant].folder)
+                        yield job, ended.result
+                    elif job in lost_before:
                         yield (
-                            play,
-                            lost_record(play, playable.task_of(play), playable.runs[play.variant], ended),
+                            job,
+                            lost_record(job, prepared.task_of(job), prepared.runs[job.variant], ended),
                         )
                     else:
-                        lost_before.add(play)
-                        queue.put_back(world.line.worker, play)
+                        lost_before.add(job)
+                        queue.put_back(world.line.worker, job)
 
     @contextlib.contextmanager
     def _worlds(self, player: EpisodePlayer, count: int) -> Iterator[list["_World"]]:
@@ -124,35 +126,35 @@ class _World:
 
     Attributes:
         line: How it asks its policy.
-        play: What it plays.
+        job: The episode being played; None while it is idle or being opened.
         pending: What it is at, opening or playing; None if it could play something.
     """
 
     def __init__(self, player: EpisodePlayer, line: ServiceLine) -> None:
         self.line = line
-        self.play: Play | None = None
+        self.job: EpisodeJob | None = None
         self._actor_of = ray.remote(WorldActor).options(num_cpus=1)
         self._player = player
         self._lost_openings = 0
         self._start()
 
-    def begin(self, queue: JobQueue[Play]) -> None:
+    def begin(self, queue: JobQueue[EpisodeJob]) -> None:
         """Have it play the next episode, if it is idle and there is one."""
         if self.pending is None:
-            self.play = queue.next_for(self.line.worker)
-            if self.play is not None:
+            self.job = queue.next_for(self.line.worker)
+            if self.job is not None:
                 self._began_s = time.monotonic()
-                self.pending = self._actor.play.remote(self.play)
+                self.pending = self._actor.play.remote(self.job)
 
     def news(self, timeout_s: float) -> PlayedEpisode | LostJob | None:
-        """What became of its episode; None if it still plays, or has been opened.
+        """What became of its episode; None if it still runs, or was just opened.
 
         Raises:
             UsageError: It cannot be opened.
             Exception: Whatever else an episode lets through.
         """
         if not ray.wait([self.pending], timeout=0)[0]:
-            if self.play is None or time.monotonic() - self._began_s <= timeout_s:
+            if self.job is None or time.monotonic() - self._began_s <= timeout_s:
                 return None
             self._replace()
             return LostJob(reason=f"it had not ended after {timeout_s:g} s")
@@ -162,7 +164,7 @@ class _World:
             self._replace()
             return LostJob(reason="it ran out of memory")
         except RayError as lost:
-            if self.play is None:
+            if self.job is None:
                 self._lost_openings += 1
                 if self._lost_openings == OPENINGS:
                     raise UsageError(f"the actor of a world cannot be opened: {_reason(lost)}") from None

@@ -17,7 +17,7 @@ from ray.exceptions import RayActorError, RayTaskError
 
 from eval.policies.served import EpisodeBegun
 from eval.records.schema import EpisodeResult, RunFolder
-from eval.rollout.executors.player import EpisodePlayer, Play
+from eval.rollout.executors.player import EpisodeJob, EpisodePlayer
 from sim_envs.gl import rendering_device
 from sim_envs.worker_process import OrphanedError
 from sim_envs.workers import LostJob
@@ -122,7 +122,7 @@ class WorldActor:
         ]
         self._player = dataclasses.replace(player, runs=tuple(runs))
         self._resources = contextlib.ExitStack()
-        self._play: Callable[[Play], EpisodeResult]
+        self._play: Callable[[EpisodeJob], EpisodeResult]
 
     def open(self) -> None:
         """Begin."""
@@ -131,9 +131,9 @@ class WorldActor:
             os.environ["MUJOCO_EGL_DEVICE_ID"] = str(device)
         self._play = self._resources.enter_context(self._player.opened(self._line))
 
-    def play(self, play: Play) -> PlayedEpisode | LostJob:
+    def play(self, job: EpisodeJob) -> PlayedEpisode | LostJob:
         """Play an episode."""
         try:
-            return PlayedEpisode.collected(self._play(play), self._folder / str(play.variant))
+            return PlayedEpisode.collected(self._play(job), self._folder / str(job.variant))
         except OrphanedError:
             return LostJob(reason="the actor of its policy was lost")

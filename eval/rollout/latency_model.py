@@ -20,7 +20,7 @@ from sim_envs.world import EpisodeKey
 _RANDOM_BITS = 52
 
 
-class Pricing:
+class LatencyModel:
     """Milliseconds of simulated time, since a query was issued, on the device of a profile.
 
     Attributes:

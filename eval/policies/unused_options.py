@@ -15,7 +15,7 @@ _OF_A_CLOCK = ("while_waiting", "overlap")
 _OF_A_MODEL = ("random_weights", "dtype", "batch_size", *_OF_A_FRAME)
 
 
-def refuse_idle(given: Mapping[str, Any], variants: Sequence[RunConfig]) -> None:
+def refuse_unused_options(given: Mapping[str, Any], variants: Sequence[RunConfig]) -> None:
     """Refuse what no variant of an evaluation would heed.
 
     Args:
@@ -33,7 +33,7 @@ def refuse_idle(given: Mapping[str, Any], variants: Sequence[RunConfig]) -> None
                 f"{spelt(option, given[option])} is for clocks on which time passes while the policy "
                 "computes; leave it out, or choose one with --clock, such as profile:jetson-thor"
             )
-    refuse_without_a_model(given, [variants[0].policy])
+    refuse_model_options(given, [variants[0].policy])
     resolved, modes = resolve_policy(variants[0]), [variant.mode for variant in variants]
     for option in _OF_TEXTS:
         if given.get(option):  # no language tasks at all are none to be heeded
@@ -41,7 +41,7 @@ def refuse_idle(given: Mapping[str, Any], variants: Sequence[RunConfig]) -> None
             _refuse_without_texts(spelt(option, given[option]), resolved)
 
 
-def refuse_without_a_model(given: Mapping[str, Any], policies: Sequence[str]) -> None:
+def refuse_model_options(given: Mapping[str, Any], policies: Sequence[str]) -> None:
     """Refuse what only a model can heed where every policy is scripted.
 
     Args:
@@ -59,7 +59,7 @@ def refuse_without_a_model(given: Mapping[str, Any], policies: Sequence[str]) ->
         )
 
 
-def idle_in(mode: Mode) -> frozenset[str]:
+def unused_in(mode: Mode) -> frozenset[str]:
     """The options that a run in a mode does not heed, by their names in `RunConfig`."""
     if mode == "unified":
         return frozenset()
@@ -67,7 +67,7 @@ def idle_in(mode: Mode) -> frozenset[str]:
 
 
 def _refuse_in_modes(option: str, said: str, modes: Sequence[Mode]) -> None:
-    heeding = [mode for mode in get_args(Mode) if option not in idle_in(mode)]
+    heeding = [mode for mode in get_args(Mode) if option not in unused_in(mode)]
     if not set(modes) & set(heeding):
         raise UsageError(
             f"{said} is for mode {', '.join(heeding)}, and this is {', '.join(modes)}; leave it out, or add "

@@ -5,7 +5,7 @@ import pytest
 from configs.errors import UsageError
 from configs.schema import Mode
 from configs.variants import VariantsConfig
-from eval.policies.given import idle_in, refuse_idle
+from eval.policies.unused_options import refuse_unused_options, unused_in
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ from eval.policies.given import idle_in, refuse_idle
 )
 def test_what_nobody_heeds_is_refused(asked, parts):
     with pytest.raises(UsageError) as refused:
-        refuse_idle(asked, VariantsConfig(**asked).variants())
+        refuse_unused_options(asked, VariantsConfig(**asked).variants())
     for part in parts:
         assert part in str(refused.value)
 
@@ -57,13 +57,13 @@ def test_what_nobody_heeds_is_refused(asked, parts):
     ],
 )
 def test_what_one_variant_heeds_is_enough_and_no_texts_are_none_to_heed(asked):
-    refuse_idle(asked, VariantsConfig(**asked).variants())
+    refuse_unused_options(asked, VariantsConfig(**asked).variants())
 
 
 def test_what_was_not_given_is_not_refused():
     """A preset is written once, for many policies and modes."""
     preset = VariantsConfig(policy="noop", mode="actions", random_weights=True, language_tasks=("memory",))
-    refuse_idle({}, preset.variants())
+    refuse_unused_options({}, preset.variants())
 
 
 @pytest.mark.parametrize(
@@ -75,4 +75,4 @@ def test_what_was_not_given_is_not_refused():
     ],
 )
 def test_what_a_mode_does_not_heed(mode: Mode, idle):
-    assert idle_in(mode) == idle
+    assert unused_in(mode) == idle
