@@ -138,7 +138,7 @@ class ObservationBlock:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class EpisodeBegun:
+class EpisodeStart:
     """A world begins an episode of a variant."""
 
     variant: int
@@ -146,7 +146,7 @@ class EpisodeBegun:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ActionsWanted:
+class ActionsRequest:
     """A world's query.
 
     Attributes:
@@ -156,11 +156,11 @@ class ActionsWanted:
     sent: Any
 
 
-class ReplyWanted:
+class ReplyRequest:
     """A world wants the rest of its query."""
 
 
-class TailWanted:
+class TailRequest:
     """A world's episode is over."""
 
 
@@ -197,22 +197,22 @@ class ServedPolicy:
 
     def reset(self, key: EpisodeKey) -> None:
         """Begin an episode."""
-        self._line.tell(EpisodeBegun(variant=self._variant, key=key))
+        self._line.tell(EpisodeStart(variant=self._variant, key=key))
 
     def act(self, observation: Observation) -> np.ndarray:
         """Answer a query."""
-        wanted = ActionsWanted(sent=self._observations.write(observation))
+        wanted = ActionsRequest(sent=self._observations.write(observation))
         actions: np.ndarray = _answer(self._line.ask(wanted))
         return actions
 
     def settle(self) -> Reply:
         """Complete the query."""
-        reply: Reply = _answer(self._line.ask(ReplyWanted()))
+        reply: Reply = _answer(self._line.ask(ReplyRequest()))
         return reply
 
     def finish(self) -> Tail:
         """End the episode."""
-        tail: Tail = _answer(self._line.ask(TailWanted()))
+        tail: Tail = _answer(self._line.ask(TailRequest()))
         return tail
 
 

@@ -15,12 +15,12 @@ from typing import Any
 
 from eval.policies.base import BatchPolicy, OpenPolicy, PolicyLostError
 from eval.policies.served import (
-    ActionsWanted,
-    EpisodeBegun,
+    ActionsRequest,
+    EpisodeStart,
     FailedAnswer,
     Observations,
-    ReplyWanted,
-    TailWanted,
+    ReplyRequest,
+    TailRequest,
 )
 from oxygen.policy.reply import Reply
 
@@ -98,20 +98,20 @@ class PolicyServer:
     def asked(self, worker: int, message: Any, answer: Answer) -> None:
         """Note a query, or answer at once what needs no batch."""
         match message:
-            case EpisodeBegun(variant=variant, key=key):
+            case EpisodeStart(variant=variant, key=key):
                 self.left(worker)
                 groups = self._variants[variant]
                 group, row = groups[worker % len(groups)], worker // len(groups)
                 self._at[worker] = group, row
                 group.policy.reset(row, key)
                 group.playing.add(row)
-            case ActionsWanted(sent=sent):
+            case ActionsRequest(sent=sent):
                 group, row = self._at[worker]
                 group.waiting[row] = _Query(worker=worker, sent=sent, answer=answer, came_s=time.monotonic())
-            case ReplyWanted():
+            case ReplyRequest():
                 group, row = self._at[worker]
                 answer(group.replies.pop(row))
-            case TailWanted():
+            case TailRequest():
                 group, row = self._at[worker]
                 answer(group.policy.finish(row))
 

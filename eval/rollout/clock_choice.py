@@ -1,4 +1,4 @@
-"""The clock that the command line asks for."""
+"""Parses `--clock`."""
 
 import math
 from collections.abc import Sequence
@@ -25,12 +25,12 @@ def find_clock(config: RunConfig, episodes: Sequence[EpisodeKey]) -> Clock:
         episodes: Its episodes.
 
     Raises:
-        UsageError: There is no such clock, profile or run, or it cannot tell the latencies of this run.
+        UsageError: The clock, profile or run does not exist, or lacks the latencies of this run.
     """
     kind, _, rest = config.clock.partition(":")
     match kind:
         case "paused" | "measured" if rest:
-            raise UsageError(f"clock {config.clock!r}: {kind} takes nothing; write {kind}")
+            raise UsageError(f"clock {config.clock!r}: {kind} takes no value; write {kind}")
         case "paused":
             return PAUSED
         case "measured":
@@ -58,14 +58,14 @@ def _fixed(given: str, rest: str) -> FixedClock:
         )
     if numbers[-1] < numbers[0]:
         raise UsageError(
-            f"clock {given!r}: the next query cannot start before the actions have come; write "
+            f"clock {given!r}: the next query cannot start before the actions are available; write "
             f"fixed:{numbers[1]:g},{numbers[0]:g}"
         )
     return FixedClock(numbers[0], numbers[-1])
 
 
 def _replayed(folder: RunFolder, config: RunConfig, episodes: Sequence[EpisodeKey]) -> ReplayClock:
-    """The latencies of a run, or of the one in the mode asked for that was played in turns with it."""
+    """The latencies of a run, or of the variant of its evaluation in the requested mode."""
     named = read_identity(folder)
     variants = {named.mode: folder}
     if config.mode != named.mode:

@@ -27,7 +27,7 @@ from eval.rollout.executors.executor import Executor, PreparedEvaluation
 from eval.rollout.executors.player import EpisodeJob
 from eval.rollout.executors.serial import SERIAL
 from eval.rollout.interrupts import Interrupts
-from eval.rollout.monitor import MAX_ERRORS, Monitor, MonitorFactory, RepeatedErrorsError, Watch
+from eval.rollout.monitor import MAX_ERRORS, ErrorLimit, Monitor, MonitorFactory, RepeatedErrorsError
 from eval.rollout.plan import EpisodePlan, check_overlap, check_playable, make_plans
 from sim_envs.blas import KERNELS, pin_kernels
 
@@ -124,7 +124,7 @@ def run_evaluation(
             clocks=clocks,
             on_begin=lambda world, job: shown.began(world, job.variant, job.key),
         )
-        return _play(variants, prepared, executor, Watch(shown, max_errors))
+        return _play(variants, prepared, executor, ErrorLimit(shown, max_errors))
 
 
 def _say(line: str) -> None:
@@ -181,24 +181,24 @@ def _begin(
 
 
 def _play(
-    variants: Sequence[_Variant], prepared: PreparedEvaluation, executor: Executor, watch: Watch
+    variants: Sequence[_Variant], prepared: PreparedEvaluation, executor: Executor, limit: ErrorLimit
 ) -> list[Results]:
     try:
-        with Interrupts() as interrupts, watch.monitor:
-            left = _remaining_jobs(prepared, watch)
+        with Interrupts() as interrupts, limit.monitor:
+            left = _remaining_jobs(prepared, limit)
             for job, result in executor.play(prepared, left, interrupts) if left else ():
                 prepared.runs[job.variant].folder.append(result)
-                watch.ended(job.variant, result)
+                limit.ended(job.variant, result)
     except (KeyboardInterrupt, PolicyLostError, RepeatedErrorsError) as stopped:
         for variant in variants:
             variant.write_manifest("interrupted")
-        watch.monitor.interrupted()
+        limit.monitor.interrupted()
         if isinstance(stopped, KeyboardInterrupt):
             raise
         if isinstance(stopped, RepeatedErrorsError):
             sys.stderr.write(stopped.traceback)
         raise UsageError(str(stopped)) from stopped
-    return _conclude(variants, watch.monitor)
+    return _conclude(variants, limit.monitor)
 
 
 def _conclude(variants: Sequence[_Variant], console: Monitor) -> list[Results]:
@@ -211,7 +211,7 @@ def _conclude(variants: Sequence[_Variant], console: Monitor) -> list[Results]:
     return results
 
 
-def _remaining_jobs(prepared: PreparedEvaluation, watch: Watch) -> list[EpisodeJob]:
+def _remaining_jobs(prepared: PreparedEvaluation, limit: ErrorLimit) -> list[EpisodeJob]:
     """What is not recorded yet, or was an error; what is recorded is shown."""
     recorded = [run.folder.episodes() for run in prepared.runs]
     left = []
@@ -220,7 +220,7 @@ def _remaining_jobs(prepared: PreparedEvaluation, watch: Watch) -> list[EpisodeJ
         if result is None or result.outcome is Outcome.ERROR:
             left.append(job)
         else:
-            watch.monitor.resumed(job.variant, result)
+            limit.monitor.resumed(job.variant, result)
     return left
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from eval.policies.base import OpenPolicy
-from eval.policies.served import IN_MESSAGES, EpisodeBegun
+from eval.policies.served import IN_MESSAGES, EpisodeStart
 from eval.policies.serving import PolicyServer
 from eval.rollout.executors.ray_world import Left, NotBegun
 
@@ -80,7 +80,7 @@ class PolicyService:
             playing.discard(world)
             server.left(world)
             answer(None)
-        elif isinstance(message, EpisodeBegun):
+        elif isinstance(message, EpisodeStart):
             playing.add(world)
             server.asked(world, message, answer)
             answer(None)

@@ -15,7 +15,7 @@ from typing import Any, Self
 import ray
 from ray.exceptions import RayActorError, RayTaskError
 
-from eval.policies.served import EpisodeBegun
+from eval.policies.served import EpisodeStart
 from eval.records.schema import EpisodeResult, RunFolder
 from eval.rollout.executors.player import EpisodeJob, EpisodePlayer
 from sim_envs.gl import rendering_device
@@ -88,7 +88,7 @@ class ServiceLine:
 
     def ask(self, message: object) -> Any:
         """See `Line`. An episode does not begin before the actor is there, which may have been lost."""
-        patience_s = _STARTING_S if isinstance(message, EpisodeBegun) else 0.0
+        patience_s = _STARTING_S if isinstance(message, EpisodeStart) else 0.0
         deadline = time.monotonic() + patience_s
         while True:
             try:

@@ -97,8 +97,8 @@ def test_a_profile_cannot_price_a_text_of_work_that_is_not_reported():
     ("name", "problem"),
     [
         ("pasued", "clock 'pasued'"),
-        ("paused:3", "paused takes nothing"),
-        ("measured:x", "measured takes nothing"),
+        ("paused:3", "paused takes no value"),
+        ("measured:x", "measured takes no value"),
         ("fixed", "write fixed:A,B"),
         ("fixed:", "write fixed:A,B"),
         ("fixed:a", "write fixed:A,B"),
