@@ -84,5 +84,5 @@ def test_what_does_not_belong_together_is_refused_and_nothing_is_written(config,
 def test_a_share_without_an_episode_is_refused(config):
     few = config.model_copy(update={"init_ids": (0,), "task_ids": (0,)})
     empty = next(f"{number}/4" for number in range(1, 5) if make_plan(few).keys[0].digest() % 4 != number - 1)
-    with pytest.raises(UsageError, match=f"--shard {empty}: none of the 1 episodes falls into it"):
+    with pytest.raises(UsageError, match=f"--shard {empty} has none of the 1 episodes"):
         make_plan(few.model_copy(update={"shard": empty}))
