@@ -37,7 +37,7 @@ NOTHING_GRADED = 1
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Variant:
-    """A run, its policy and clock, what its manifest says while it goes on, and when it was played before."""
+    """A run with its policy, clock, manifest and earlier attempts."""
 
     run: Run
     policy: OpenPolicy
@@ -80,11 +80,11 @@ def run_evaluation(
         What each variant's `results.json` holds.
 
     Raises:
-        UsageError: Before anything is written: a suite, task, policy or asset tree that does not exist;
-            what every episode would fail of; or a run that another process is still at, or that began under
-            another protocol or with other weights. Later: the policy is gone for good, or too many episodes
-            in a row were errors; what was done is safe on disk.
-        KeyboardInterrupt: After what was done is safe on disk.
+        UsageError: Before anything is written: a suite, task, policy or asset tree does not exist; every
+            episode would fail; another process has the run; or it began under another protocol or with
+            other weights. Later, with all records on disk: the policy is lost, or there were too many
+            consecutive errors.
+        KeyboardInterrupt: All records are on disk.
     """
     if max_errors < 1:
         raise UsageError(f"--max-errors is {max_errors}: give 1 or more")
@@ -101,7 +101,7 @@ def run_evaluation(
     policies = executor.open_policies(resolved, configs, _say)
     for remark in dict.fromkeys(policy.remark for policy in policies if policy.remark):
         _say(remark)
-    if resolved.interface is None:  # now its conventions are known
+    if resolved.interface is None:  # its conventions are known only now
         _check_playable(plans, policy=name, interface=policies[0].interface, horizon=policies[0].horizon)
     for clock, policy in zip(clocks, policies, strict=True):
         _check_priced(clock, policy, name)
@@ -110,7 +110,7 @@ def run_evaluation(
         for run, plan, policy, clock in zip(runs, plans, policies, clocks, strict=True)
     ]
     for run, description in zip(runs, described, strict=True):
-        _refuse_a_mixture(run, description)
+        _refuse_mixed_records(run, description)
     with contextlib.ExitStack() as claims:
         for policy in policies:
             claims.callback(policy.close)
@@ -132,7 +132,7 @@ def _say(line: str) -> None:
 
 
 def exit_code(results: Sequence[Results]) -> int:
-    """0, or 1 if there is a variant of which no episode could be graded."""
+    """0, or 1 if a variant has no graded episode."""
     return 0 if all(result["overall"]["n_episodes"] for result in results) else NOTHING_GRADED
 
 
@@ -152,8 +152,8 @@ def _check_overlaps(
 def _check_priced(clock: Clock, policy: OpenPolicy, name: str) -> None:
     if isinstance(clock, ProfileClock) and not policy.reports_work:
         raise UsageError(
-            f"clock profile:{clock.profile.name} prices what this project's engine computes, and policy "
-            f"{name!r} is not served by it; choose another clock, such as fixed:100,300 or measured"
+            f"clock profile:{clock.profile.name} prices work of this project's engine, and policy "
+            f"{name!r} does not run on it; choose another clock, such as fixed:100,300 or measured"
         )
 
 
@@ -163,7 +163,7 @@ def _begin(
     clocks: Sequence[Clock],
     described: Sequence[Mapping[str, Any]],
 ) -> list[_Variant]:
-    """The variants, each with its manifest on disk, which names them all."""
+    """Write the first manifest of each variant; it names all variants."""
     ids, began = [run.folder.run_id for run in runs], _now()
     variants = [
         _Variant(
@@ -206,13 +206,13 @@ def _conclude(variants: Sequence[_Variant], console: Monitor) -> list[Results]:
     for variant in variants:
         results.append(summarize(variant.run.folder.path))
         write_json(variant.run.folder.results_path, results[-1])
-        variant.write_manifest("complete")  # last: what a kill leaves incomplete is completed by --resume
+        variant.write_manifest("complete")  # last, so that --resume completes a killed run
     console.conclude(results)
     return results
 
 
 def _remaining_jobs(prepared: PreparedEvaluation, limit: ErrorLimit) -> list[EpisodeJob]:
-    """What is not recorded yet, or was an error; what is recorded is shown."""
+    """Episodes without a record, or whose record is an error; the others are reported as resumed."""
     recorded = [run.folder.episodes() for run in prepared.runs]
     left = []
     for job in prepared.interleaved():
@@ -225,22 +225,22 @@ def _remaining_jobs(prepared: PreparedEvaluation, limit: ErrorLimit) -> list[Epi
 
 
 def _refuse_shared_time(variants: Sequence[RunConfig], executor: Executor) -> None:
-    """Refuse to measure the time of one robot on a machine that several of them share."""
+    """Reject measuring latency while several robots share the machine."""
     for config in variants:
         option = "--clock measured" if config.clock == "measured" else "--deadline-ms"
         if config.clock != "measured" and config.deadline_ms is None:
             continue
         if executor.num_envs > 1 or config.batch_size > 1:
             raise UsageError(
-                f"{option} measures what one robot's queries take, and {executor.num_envs} worlds in batches "
-                f"of {config.batch_size} share this machine; give --num-envs 1 and --batch-size 1"
+                f"{option} measures the latency of one robot's queries, and {executor.num_envs} worlds in "
+                f"batches of {config.batch_size} share this machine; give --num-envs 1 and --batch-size 1"
             )
 
 
 def _describe(
     config: RunConfig, plan: EpisodePlan, resolved: ResolvedPolicy, policy: OpenPolicy, clock: Clock
 ) -> dict[str, Any]:
-    """All that a manifest says of a run but its name, its times and its status."""
+    """The manifest of a run without its name, times and status."""
     preset = resolved.policy
     timing = (
         None
@@ -274,8 +274,8 @@ def _describe(
     }
 
 
-def _refuse_a_mixture(run: Run, now: Mapping[str, Any]) -> None:
-    """Refuse to go on with a run whose episodes would then be of two protocols, or of two policies."""
+def _refuse_mixed_records(run: Run, now: Mapping[str, Any]) -> None:
+    """Reject resuming a run under another protocol or with another policy."""
     if not run.resumed:
         return
     before = run.folder.read_manifest()

@@ -1,4 +1,4 @@
-"""The contract of executors: they play the episodes of an evaluation."""
+"""The `Executor` protocol: runs the episodes of an evaluation."""
 
 import dataclasses
 from collections import defaultdict
@@ -19,14 +19,14 @@ from sim_envs.job_queue import JobQueue
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PreparedEvaluation:
-    """An evaluation that is ready to be played.
+    """An evaluation whose policies are loaded and whose folders exist.
 
     Attributes:
-        plans: All its episodes, as each variant plays them: the same tasks in the same order.
-        runs: The run of each variant.
-        policies: The policy of each variant.
-        clocks: The clock of each variant.
-        on_begin: Told which world, from 0 on, begins what.
+        plans: One plan per variant, with the same tasks in the same order.
+        runs: One run per variant.
+        policies: One policy per variant.
+        clocks: One clock per variant.
+        on_begin: Called with the index of the world and the episode it starts.
     """
 
     plans: Sequence[EpisodePlan]
@@ -36,7 +36,7 @@ class PreparedEvaluation:
     on_begin: Callable[[int, EpisodeJob], None] = lambda *_: None
 
     def queue(self, jobs: Sequence[EpisodeJob]) -> JobQueue[EpisodeJob]:
-        """The episodes in the order in which several worlds play them."""
+        """A queue of the episodes for several worlds."""
         return JobQueue(
             jobs,
             task=lambda job: self.task_of(job).world,
@@ -45,7 +45,7 @@ class PreparedEvaluation:
         )
 
     def task_of(self, job: EpisodeJob) -> TaskPlan:
-        """The episode's task in its variant."""
+        """The plan of the episode's task."""
         return self.plans[job.variant].tasks[job.task]
 
     def interleaved(self) -> Iterator[EpisodeJob]:
@@ -66,27 +66,26 @@ Played = Iterator[tuple[EpisodeJob, EpisodeResult]]
 
 
 class Executor(Protocol):
-    """Plays episodes.
+    """Runs episodes.
 
-    Their records are the same, timings apart, whatever executor plays them, with however many worlds.
+    Apart from timings, records do not depend on the executor or the number of worlds.
     """
 
     @property
     def num_envs(self) -> int:
-        """Worlds that it plays at once."""
+        """Number of parallel worlds."""
 
     def open_policies(
         self, resolved: ResolvedPolicy, variants: Sequence[RunConfig], notify: Callable[[str], None]
     ) -> list[OpenPolicy]:
-        """Open the policy of every variant where it is to act; see `eval.policies.opening.open_policies`."""
+        """Load the policy of each variant; see `eval.policies.opening.open_policies`."""
 
     def play(
         self, prepared: PreparedEvaluation, jobs: Sequence[EpisodeJob], interrupts: Interrupts
     ) -> Played:
-        """Play the episodes, yielding each as it ends; its query log and its video are on disk then.
+        """Run the episodes; yields each when it has ended and its query log and video are on disk.
 
         Raises:
-            PolicyLostError: The policy is gone for good.
-            KeyboardInterrupt: The interrupts have noted one. Of episodes that were being played nothing
-                is left.
+            PolicyLostError: The policy does not come back.
+            KeyboardInterrupt: A signal was received. Unfinished episodes leave no files.
         """

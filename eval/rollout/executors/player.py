@@ -1,7 +1,4 @@
-"""What plays an episode in one variant, and leaves its record: in this process, or in a worker.
-
-Imports no JAX: workers need none.
-"""
+"""Runs one episode of a variant and writes its files, in this process or in a worker. Imports no JAX."""
 
 import contextlib
 import dataclasses
@@ -29,7 +26,7 @@ from sim_envs.world import EpisodeKey
 
 
 class WorkerLostError(RuntimeError):
-    """An episode has ended two worker processes, one after the other."""
+    """An episode crashed two worker processes."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -38,7 +35,7 @@ class EpisodeJob:
 
     Attributes:
         variant: Index of the variant.
-        task: Index of the episode's task in the plan of the variant.
+        task: Index of the task in the variant's plan.
         key: The episode.
     """
 
@@ -50,7 +47,7 @@ class EpisodeJob:
 def episode_context(
     config: RunConfig, policy: OpenPolicy, clock: Clock, *, worlds: WorldHolder, interrupts: Interrupts
 ) -> EpisodeContext:
-    """Where the episodes of a variant are played."""
+    """The context of a variant's episodes."""
     return EpisodeContext(
         worlds=worlds,
         policy=policy,
@@ -62,18 +59,18 @@ def episode_context(
 
 
 def run_job(job: EpisodeJob, task: TaskPlan, run: Run, context: EpisodeContext) -> EpisodeResult:
-    """Play an episode and leave its files; the record is the caller's to append."""
+    """Run an episode and write its files. The caller appends the returned record."""
     return run_episode(context, task, job.key, EpisodeRecorder(run.folder, task, job.key, run.config))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EpisodePlayer:
-    """Plays episodes in a worker.
+    """Runs episodes in a worker.
 
     Attributes:
-        plans: All episodes of the evaluation, as each variant plays them.
-        runs: The run of each variant.
-        sources: Where the policy of each variant is from.
+        plans: One plan per variant.
+        runs: One run per variant.
+        sources: One policy source per variant.
     """
 
     plans: tuple[EpisodePlan, ...]
@@ -84,7 +81,7 @@ class EpisodePlayer:
     def opened(self, line: Line) -> Iterator[Callable[[EpisodeJob], EpisodeResult]]:
         """See `sim_envs.worker_process.Player`."""
         with WorldHolder() as worlds, Interrupts() as interrupts:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started this one
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process handles Ctrl-C
 
             @functools.cache
             def context_of(variant: int) -> EpisodeContext:
@@ -104,7 +101,7 @@ class EpisodePlayer:
 
 
 def lost_record(job: EpisodeJob, task: TaskPlan, run: Run, lost: LostJob) -> EpisodeResult:
-    """The record of an episode that ended its process."""
+    """The record of an episode that crashed its worker twice."""
     config = run.config.model_copy(update={"video": "none"})
-    error = WorkerLostError(f"its process was lost, and the one that played it again as well: {lost.reason}")
+    error = WorkerLostError(f"its worker process was lost, and so was the one that retried it: {lost.reason}")
     return EpisodeRecorder(run.folder, task, job.key, config).result(Outcome.ERROR, error)

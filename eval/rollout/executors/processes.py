@@ -1,8 +1,8 @@
-"""Plays episodes in worker processes, each with a world of its own, that share one policy in this process.
+"""Runs episodes in worker processes, one world each, that share one policy in this process.
 
-A worker has the whole of an episode: world, clock, records, video. A model stays here, where it answers many
-worlds in one batch; so do classes of one's own, an object for every world. What reads the world itself (the
-expert), or is somewhere else anyway (a server), is opened in every worker.
+A worker runs whole episodes: world, clock, records, video. Models stay in this process, which batches the
+queries of many worlds; so do user-defined Python policies, one object per world. Experts, which read the
+simulator, and clients of policy servers are opened in each worker.
 """
 
 import contextlib
@@ -22,11 +22,11 @@ from sim_envs.workers import TIMEOUT_S, LostJob, play_in_workers
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Processes:
-    """Plays an episode in each of several worker processes at once.
+    """Runs episodes in parallel worker processes.
 
     Attributes:
-        num_envs: Worlds, each in a process of its own.
-        timeout_s: An episode that takes longer hangs.
+        num_envs: Number of worker processes.
+        timeout_s: Seconds after which an episode is considered hung.
     """
 
     num_envs: int

@@ -1,4 +1,4 @@
-"""Plays one episode after the other in this process."""
+"""Runs episodes one after the other in this process."""
 
 from collections.abc import Callable, Sequence
 
@@ -13,7 +13,7 @@ from eval.rollout.worlds import WorldHolder
 
 
 class Serial:
-    """Plays one episode after the other, in the world of one task at a time."""
+    """Runs episodes one after the other, with one world open at a time."""
 
     num_envs = 1
 
