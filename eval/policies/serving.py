@@ -1,10 +1,9 @@
-"""Answers for policies whose worlds are in other processes: the queries of a group of worlds in one batch.
+"""Serves policies to worlds in other processes, with dynamic batching.
 
-Worlds are divided into groups, each with a batch of its own. While the model is at one group's, the worlds of
-the others go on. A batch goes as soon as every world of its group that is in an episode has a query. It does
-not wait for a slow one for ever: once its first query has waited for as long as a batch takes, it goes as it
-is, so that a query takes at most twice as long as it must. Who is in a batch changes nothing of what it
-answers.
+Worlds are divided into groups, each with its own batch; while the model computes one group's batch, the
+worlds of the others simulate. A batch is launched when every active world of its group has a query, or when
+its oldest query has waited for the duration of a batch, so a query takes at most twice the minimum. Actions
+do not depend on the composition of the batch.
 """
 
 import dataclasses
@@ -29,7 +28,7 @@ Answer = Callable[[object], None]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Query:
-    """A query that waits for its batch."""
+    """A query waiting for its batch."""
 
     worker: int
     sent: Any
@@ -42,9 +41,9 @@ class _Group:
 
     Attributes:
         policy: The policy.
-        playing: Rows whose episode has begun and has not ended.
-        waiting: Row to its query.
-        replies: Row to the rest of its last query.
+        playing: Rows in an episode.
+        waiting: Row to its waiting query.
+        replies: Row to the reply of its last query.
     """
 
     def __init__(self, policy: BatchPolicy) -> None:
@@ -55,14 +54,14 @@ class _Group:
         self._took_s = 0.0
 
     def due_s(self) -> float:
-        """From when on its batch can go, by `time.monotonic`."""
+        """When its batch is due, in the time of `time.monotonic`."""
         if not self.waiting:
             return math.inf
         first = min(query.came_s for query in self.waiting.values())
         return first if self.playing <= self.waiting.keys() else first + self._took_s
 
     def answer_all(self, observed: Sequence[Observations]) -> None:
-        """Answer what waits: actions first, then the rest of the queries."""
+        """Run the waiting queries as one batch: send actions first, then settle."""
         began = time.monotonic()
         queries, self.waiting = self.waiting, {}
         seen = {row: observed[query.worker].read(query.sent) for row, query in queries.items()}
@@ -73,7 +72,7 @@ class _Group:
             self.replies |= self.policy.settle()
         except PolicyLostError:
             raise
-        except Exception as error:  # noqa: BLE001 - it is raised again in the episodes that it is of
+        except Exception as error:  # noqa: BLE001 - raised again in the episodes concerned
             failed = FailedAnswer.of(error)
             self.replies |= dict.fromkeys(queries, failed)
             for query in queries.values():
@@ -82,21 +81,21 @@ class _Group:
 
 
 class PolicyServer:
-    """Answers the worlds of all workers in all variants. An attendant of `sim_envs.workers`."""
+    """Serves all workers in all variants. An attendant of `sim_envs.workers`."""
 
     def __init__(self, policies: Sequence[OpenPolicy], observed: Sequence[Observations]) -> None:
-        """Begin to answer.
+        """Start serving.
 
         Args:
-            policies: Of each variant. They have a row for every worker.
-            observed: Of each worker, how its observations come.
+            policies: One per variant, with a row for each worker.
+            observed: How each worker transfers observations.
         """
         self._variants = [[_Group(policy) for policy in each.groups] for each in policies]
         self._observed = observed
         self._at: dict[int, tuple[_Group, int]] = {}
 
     def asked(self, worker: int, message: Any, answer: Answer) -> None:
-        """Note a query, or answer at once what needs no batch."""
+        """Queue a query, or answer a message that needs no batch."""
         match message:
             case EpisodeStart(variant=variant, key=key):
                 self.left(worker)
@@ -116,17 +115,17 @@ class PolicyServer:
                 answer(group.policy.finish(row))
 
     def left(self, worker: int) -> None:
-        """A worker is in no episode any more."""
+        """A worker has left its episode."""
         if worker in self._at:
             group, row = self._at.pop(worker)
             group.playing.discard(row)
             group.waiting.pop(row, None)
 
     def attend(self) -> float:
-        """Answer the batch that has been due for longest.
+        """Run the batch that has been due longest.
 
         Returns:
-            Seconds until another one may be due.
+            Seconds until the next batch may be due.
         """
         groups = [group for variant in self._variants for group in variant]
         first = min(groups, key=_Group.due_s, default=None)

@@ -17,7 +17,7 @@ from eval.policies.unused_options import refuse_unused_options, unused_in
         ({"policy": "random", "deadline_ms": 90.0}, ["--deadline-ms 90.0 is", "random is scripted"]),
         (
             {"policy": "noop", "language_tasks": ("memory",)},
-            ["--language-tasks memory", "noop says nothing", "tiny or expert"],
+            ["--language-tasks memory", "noop generates no text", "tiny or expert"],
         ),
         (
             {"mode": "actions", "language_tasks": ("narration", "memory")},
@@ -32,7 +32,7 @@ from eval.policies.unused_options import refuse_unused_options, unused_in
             ["--tokens-per-frame 2 is for texts", "none is asked for", "--language-tasks"],
         ),
         ({"policy": "pi05_libero", "deadline_ms": 90.0}, ["--deadline-ms 90.0 is for texts"]),
-        ({"policy": "noop", "text_every": 2}, ["--text-every 2", "noop says nothing"]),
+        ({"policy": "noop", "text_every": 2}, ["--text-every 2", "noop generates no text"]),
         ({"mode": "actions", "text_every": 2}, ["--text-every 2 is for mode isolated"]),
     ],
 )
