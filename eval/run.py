@@ -207,7 +207,7 @@ def build_app(
         }
         usable_folder(output_dir, "--output-dir")
         from eval.policies.unused_options import refuse_unused_options  # slow: JAX; --help needs none
-        from eval.report.console import Console
+        from eval.report.console import EvaluationConsole
         from eval.rollout.evaluation import exit_code, run_evaluation
         from eval.rollout.executors.choice import batch_size_for, choose_executor
 
@@ -219,7 +219,7 @@ def build_app(
             episode_timeout=episode_timeout,
             ray_address=ray_address,
         )
-        how: Any = {"monitor": Console, "max_errors": max_errors, "executor": playing}
+        how: Any = {"monitor": EvaluationConsole, "max_errors": max_errors, "executor": playing}
         if resume:
             unfinished = find_unfinished(output_dir, overlay(VariantsConfig, preset, flags))
             return exit_code(run_evaluation(*unfinished, **how))

@@ -76,6 +76,6 @@ def show_sweep(folder: SweepFolder, record: Mapping[str, Any]) -> None:
     for line in frontier_lines(record):
         rich.print(line, markup=False)
     if record["status"] == "errors":
-        rich.print("The same command with --resume plays the episodes again that were errors.")
+        rich.print("The same command with --resume retries the episodes that were errors.")
     for path in (folder.record_path, *sorted(folder.path.glob("*.png"))):
         rich.print(str(path), soft_wrap=True, markup=False)

@@ -43,12 +43,12 @@ def test_resume_retries_errors(tmp_path, policy, capsys):
     assert exit_code(evaluate(run, max_errors=9)) == evaluation.NOTHING_GRADED
     assert json.loads(run.folder.results_path.read_text())["overall"]["n_errors"] == 8
     assert run.folder.read_manifest()["status"] == "complete"
-    assert "with --resume plays" in capsys.readouterr().out
+    assert "with --resume retries" in capsys.readouterr().out
     policy.fails_at = None
     assert exit_code(evaluate(*find_unfinished(tmp_path, {}))) == 0
     overall = json.loads(run.folder.results_path.read_text())["overall"]
     assert (overall["n_errors"], overall["n_success"]) == (0, 8)
-    assert "with --resume plays" not in capsys.readouterr().out
+    assert "with --resume retries" not in capsys.readouterr().out
     with pytest.raises(UsageError, match="is complete and without errors"):
         find_unfinished(tmp_path, {})
 
