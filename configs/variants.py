@@ -13,11 +13,11 @@ def _one_or_several(value: object) -> object:
 
 
 class VariantsConfig(EpisodesConfig):
-    """What an evaluation is asked for: a run in each of some modes, its variants.
+    """Configuration of an evaluation: one run per mode, its variants.
 
     Attributes:
-        mode: How actions and language are scheduled; several, for a variant of each.
-        against: The variant that the others are compared with. The first in `mode`, if None.
+        mode: How actions and language are scheduled; one or several.
+        against: Mode of the reference variant; the first in `mode` if None.
     """
 
     mode: Annotated[tuple[Mode, ...], BeforeValidator(_one_or_several), Field(min_length=1)] = ("unified",)
@@ -32,18 +32,18 @@ class VariantsConfig(EpisodesConfig):
 
     @property
     def modes(self) -> tuple[Mode, ...]:
-        """The modes of the variants, the one to compare with first."""
+        """The modes of the variants, the reference first."""
         return tuple(dict.fromkeys(self.mode if self.against is None else (self.against, *self.mode)))
 
     def variants(self) -> tuple[RunConfig, ...]:
-        """A run in each of the modes. A deadline is for mode `unified` alone."""
+        """One run per mode. A deadline applies to mode `unified` only."""
         return tuple(
             self._variant(mode, self.deadline_ms if mode == "unified" else None) for mode in self.modes
         )
 
     @classmethod
     def of(cls, variants: Sequence[RunConfig]) -> Self:
-        """What was asked for, from the runs that it led to."""
+        """Reconstruct the configuration from its runs."""
         deadline_ms = next(
             (variant.deadline_ms for variant in variants if variant.deadline_ms is not None), None
         )

@@ -143,7 +143,7 @@ def test_without_a_readme_the_command_says_what_it_would_write_and_writes_nothin
     assert command(variants[0].folder.path) == 0
     printed = capsys.readouterr().out
     assert "| `unified` | 2 of 2 |" in printed
-    assert "Nothing is written. With --readme FILE" in printed
+    assert "Nothing is written. --readme FILE puts" in printed
     assert readme.read_text() == PAGE
     assert not (tmp_path / "docs").exists()
     assert command(variants[0].folder.path, "--docs", "docs") == 2
