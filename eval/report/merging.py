@@ -1,4 +1,4 @@
-"""Joins runs that each played a share of the same episodes into one run, as if it had played them all."""
+"""Merges shards into one run."""
 
 import shutil
 from collections import Counter
@@ -24,11 +24,11 @@ _MANIFEST = TypeAdapter(dict[str, Any])
 
 
 def merge(folders: Sequence[RunFolder], output_dir: Path) -> list[RunFolder]:
-    """Join shards. Runs in several modes become a run in each mode, the variants of one evaluation.
+    """Merge shards. Shards in several modes become one run per mode, the variants of one evaluation.
 
     Args:
         folders: The runs, in any order.
-        output_dir: Where the joined runs are made.
+        output_dir: Parent of the merged runs' folders.
 
     Raises:
         UsageError: Before anything is written: a run is no shard, two differ in more than their shares, have
@@ -46,10 +46,10 @@ def merge(folders: Sequence[RunFolder], output_dir: Path) -> list[RunFolder]:
     written = []
     for run, (_, episodes), shards in zip(runs, joined, modes.values(), strict=True):
         with claimed(run) as own:
-            told = _told(own, [manifests[shard] for shard in shards], len(episodes))
-            begin([own], [{**told, "status": "running", "finished": None}])
+            manifest = _merged_manifest(own, [manifests[shard] for shard in shards], len(episodes))
+            begin([own], [{**manifest, "status": "running", "finished": None}])
             _write(own.folder, episodes)
-            own.folder.write_manifest(told)
+            own.folder.write_manifest(manifest)
             written.append(own.folder)
     for folder in written:  # by the names that they have now
         folder.write_manifest({**folder.read_manifest(), "variants": [each.run_id for each in written]})
@@ -57,7 +57,7 @@ def merge(folders: Sequence[RunFolder], output_dir: Path) -> list[RunFolder]:
 
 
 def _refuse_unlike(manifests: Mapping[RunFolder, Mapping[str, Any]]) -> None:
-    """Refuse runs that cannot be shares of one."""
+    """Reject runs that are not shards of one run."""
     identities = {folder: _identity(manifest) for folder, manifest in manifests.items()}
     (first, expected), *others = identities.items()
     for folder, found in others:
@@ -73,7 +73,7 @@ def _refuse_unlike(manifests: Mapping[RunFolder, Mapping[str, Any]]) -> None:
 
 
 def _identity(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """What all shards of a run have in common."""
+    """The fields that must be equal in all shards."""
     config = {name: value for name, value in manifest["config"].items() if name != "shard"}
     count = str(manifest["config"].get("shard")).partition("/")[2]
     return {
@@ -113,8 +113,8 @@ def _refuse_missing(missing: Sequence[EpisodeKey], count: str) -> None:
         )
 
 
-def _told(run: Run, shards: Sequence[Mapping[str, Any]], count: int) -> dict[str, Any]:
-    """The manifest of the whole."""
+def _merged_manifest(run: Run, shards: Sequence[Mapping[str, Any]], count: int) -> dict[str, Any]:
+    """The manifest of the merged run."""
     attempts = sorted(
         (attempt for shard in shards for attempt in shard["attempts"]), key=lambda each: each["started"]
     )

@@ -35,7 +35,7 @@ _STALE = ("texts delivered after",)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ReadmeMedia:
-    """Finished runs over the same episodes, the one to compare with first, and the video to show."""
+    """The variants of a finished evaluation, the reference first, and the video to show."""
 
     folders: Sequence[RunFolder]
     best: BestVideo
@@ -48,7 +48,7 @@ class ReadmeMedia:
 
 
 def find_readme_media(run: RunFolder) -> ReadmeMedia:
-    """The run, the variants it belongs to, and their best video: of mode `unified`, where there is that mode.
+    """Find the variants of the run's evaluation and their best video, of mode `unified` if available.
 
     Raises:
         UsageError: A run is unfinished or cannot be read, or there is no video.
@@ -67,7 +67,7 @@ def find_readme_media(run: RunFolder) -> ReadmeMedia:
 
 
 def write_pictures(media: ReadmeMedia, *, still: Path, clip: Path) -> None:
-    """Write the best video's picture, two thirds into the episode, and the clip, four pictures a second.
+    """Write a still, two thirds into the best video, and a clip at four pictures a second.
 
     Raises:
         VideoError: The video is damaged.
@@ -88,7 +88,7 @@ def write_pictures(media: ReadmeMedia, *, still: Path, clip: Path) -> None:
 
 
 def to_markdown(media: ReadmeMedia) -> str:
-    """What is seen on the clip, the table of the variants, and their comparison."""
+    """Caption of the clip, table of the variants, and their comparison."""
     parts = [
         _caption(media),
         _variants_table(media.variants, media.shown.clock),
@@ -110,11 +110,7 @@ def _caption(media: ReadmeMedia) -> str:
     episode, shown = media.best.episode, media.shown
     ended = "solved after" if episode.outcome is Outcome.SUCCESS else "not solved within"
     oracle = any(scores.oracle for scores in episode.texts.values())
-    aside = (
-        " It reads the simulator's own account aloud: its texts are a ceiling, and no merit."
-        if oracle
-        else ""
-    )
+    aside = " Its texts are written from the simulator's ground truth: an upper bound." if oracle else ""
     return (
         f"*`{shown.policy}` in mode {shown.mode}, assets {shown.assets.name}: {episode.language} "
         f"({episode.key.suite}, initial state {episode.key.init_id}), {ended} {episode.steps} steps.{aside}*"
@@ -150,14 +146,14 @@ def _say_clock(run: RunIdentity) -> list[str]:
 
 
 def _machines(manifest: Mapping[str, Any], played: str) -> str:
-    """What the run was measured or played on, in all its attempts."""
+    """The machines of all attempts at the run."""
     hardware = [attempt["hardware"] for attempt in attempts_of(manifest) if attempt["hardware"]]
     machines = dict.fromkeys(f"{each['cores']} cores ({each['processor']})" for each in hardware)
     return f"{played} on {' and '.join(machines)}; " if machines else ""
 
 
 def _duration(manifests: Sequence[Mapping[str, Any]]) -> str:
-    """How long the runs were played, by the clock, without the pauses of those that were interrupted."""
+    """Wall-clock time of the runs, pauses excluded."""
     took = max(len(attempts_of(manifest)) for manifest in manifests)
     over = "from start to finish" if took == 1 else f"in {took} attempts"
     minutes, seconds = divmod(round(seconds_played(manifests)), 60)
@@ -224,7 +220,7 @@ def _milliseconds(row: Mapping[str, Any], stage: str) -> str:
 
 
 def _score(row: Mapping[str, Any], task: str) -> str:
-    """How right the texts were when requested and on delivery."""
+    """Score of the texts at request and on delivery."""
     times = [
         row["texts"].get(task, {}).get(time, {}).get(HEADLINES[task])
         for time in ("at_request", "on_delivery")
