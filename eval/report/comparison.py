@@ -1,4 +1,4 @@
-"""Two runs over the same episodes, in pairs: what each solved, how far actions differ, how fast they ran."""
+"""Paired comparison of two runs over the same episodes: success, actions, latency, texts."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence

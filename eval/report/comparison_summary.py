@@ -1,4 +1,4 @@
-"""A comparison in at most four lines: success, time to success and texts of B beside A, and the clock."""
+"""A comparison in at most four lines: success, time to success, texts, clock."""
 
 from collections.abc import Iterator
 

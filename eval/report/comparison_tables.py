@@ -1,4 +1,4 @@
-"""A comparison of two runs in tables for a terminal of 80 columns, and for a file that it is piped into."""
+"""Prints a comparison as tables of 80 columns."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The texts of two runs in pairs: asked for in the same query of the same episode, and finished in both."""
+"""Paired comparison of texts: requested in the same query of the same episode, finished in both runs."""
 
 import dataclasses
 import enum

@@ -1,4 +1,4 @@
-"""Verdicts on B beside A, each in one sentence: on success in pairs, and on time to success."""
+"""Verdicts of a comparison, one sentence each: paired success, and time to success."""
 
 import dataclasses
 import math

@@ -1,4 +1,4 @@
-"""How much a robot can say before acting suffers: the largest text rate that costs nothing measurable."""
+"""The frontier of a sweep: the largest text rate at which actions are still non-inferior."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Who is better than whom in a table of runs over the same episodes: a rank is shared where nobody knows."""
+"""Ranks of runs over the same episodes; statistically tied runs share a rank."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""One run on one suite as a row of a leaderboard: who acted, what was solved, how fast, what was said."""
+"""A row of the leaderboard: one run on one suite."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What a page shows of finished runs: the best video's picture and clip, and the runs' table in Markdown."""
+"""README media of a finished evaluation: still, clip and Markdown table."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The columns of numbers in a run's table: which ones there are under its clock, and which have room."""
+"""The numeric columns of a run's table, chosen by its clock and the width of the terminal."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The tables at the end of a run, or of several over the same episodes, and what their columns mean."""
+"""The tables at the end of a run or an evaluation, and notes on their columns."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
