@@ -29,14 +29,14 @@ from eval.policies.unused_options import refuse_unused_options, unused_in
         ),
         (
             {"tokens_per_frame": 2, "language_tasks": ()},
-            ["--tokens-per-frame 2 is for texts", "none is asked for", "--language-tasks"],
+            ["--tokens-per-frame 2 is for texts", "there are no language tasks", "--language-tasks"],
         ),
         ({"policy": "pi05_libero", "deadline_ms": 90.0}, ["--deadline-ms 90.0 is for texts"]),
         ({"policy": "noop", "text_every": 2}, ["--text-every 2", "noop generates no text"]),
         ({"mode": "actions", "text_every": 2}, ["--text-every 2 is for mode isolated"]),
     ],
 )
-def test_what_nobody_heeds_is_refused(asked, parts):
+def test_options_without_effect_are_refused(asked, parts):
     with pytest.raises(UsageError) as refused:
         refuse_unused_options(asked, VariantsConfig(**asked).variants())
     for part in parts:

@@ -83,7 +83,7 @@ def test_a_profile_cannot_price_a_policy_that_reports_nothing(policy, tmp_path):
     with pytest.raises(UnknownCostError, match="does not say what it computed"):
         clock("profile:jetson-thor").latency(call(reply=reply(work=None)))
     run = new_run(tmp_path, CONFIG.model_copy(update={"clock": "profile:jetson-thor"}))
-    with pytest.raises(UsageError, match="not served by it; choose another clock"):
+    with pytest.raises(UsageError, match="does not run on it; choose another clock"):
         evaluate(run)
     assert not run.folder.path.exists()
 

@@ -118,14 +118,14 @@ def test_no_more_goes_on_than_is_left_and_where_nothing_is_nothing_is_told():
 
 
 def test_a_latency_that_is_only_measured_is_expected_to_be_the_longest_of_the_last_ten():
-    delays, rest = DelayEstimator(find_clock(RunConfig(clock="measured"), []), KEY, control_hz=20), 9
+    estimator, rest = DelayEstimator(find_clock(RunConfig(clock="measured"), []), KEY, control_hz=20), 9
     left = ActionSpan(chunk=0, first=1, steps=rest)
     delays = []
     for milliseconds in (120, *[60] * 10, 4000):
-        delays.note(Latency(actions_ms=milliseconds, busy_ms=milliseconds))
-        delays.append(delays.prefix(1, left).delay)
+        estimator.note(Latency(actions_ms=milliseconds, busy_ms=milliseconds))
+        delays.append(estimator.prefix(1, left).delay)
     assert delays == [3] * 10 + [2] + [rest]
-    assert delays.prefix(1, None) is None
+    assert estimator.prefix(1, None) is None
 
 
 def run_on(tmp_path, clock, overlap, **changes):
