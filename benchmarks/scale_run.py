@@ -20,7 +20,7 @@ from eval.policies.opening import open_policies
 from eval.policies.resolved import resolve_policy
 from eval.records.run_folders import new_run
 from eval.records.schema import EpisodeResult, RunFolder
-from eval.report.console import Console
+from eval.report.console import EvaluationConsole
 from eval.rollout.evaluation import run_evaluation
 from eval.rollout.executors.choice import batch_size_for, choose_executor
 from eval.rollout.plan import make_plan
@@ -58,15 +58,15 @@ def main() -> int:
     return 0
 
 
-class _Stopwatch(Console):
+class _Stopwatch(EvaluationConsole):
     """Notes when episodes end."""
 
     def __init__(self, *what: Any) -> None:
         super().__init__(*what)
         self.ended: list[tuple[float, EpisodeResult]] = []
 
-    def episode(self, arm: int, result: EpisodeResult) -> None:
-        super().episode(arm, result)
+    def episode(self, variant: int, result: EpisodeResult) -> None:
+        super().episode(variant, result)
         self.ended.append((time.perf_counter(), result))
 
 

@@ -1,4 +1,4 @@
-"""What a robot goes on to execute while its policy computes, as the policy is told."""
+"""The actions that the robot executes while its policy computes, for guided denoising."""
 
 import dataclasses
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 
 class UsageError(ValueError):
-    """Input that a person can mend. Its text is one line; command lines print it and exit with code 2."""
+    """Invalid input by the user. Its message is one line; commands print it and exit with code 2."""
 
     def __init__(self, message: str) -> None:
         super().__init__(" ".join(message.split()))

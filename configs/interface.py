@@ -11,7 +11,7 @@ from configs.errors import UsageError, unknown
 
 
 class Rotation(enum.StrEnum):
-    """How three to six numbers stand for a rotation."""
+    """Representation of a rotation."""
 
     NONE = "none"
     AXIS_ANGLE = "axis-angle"
@@ -22,7 +22,7 @@ class Rotation(enum.StrEnum):
 
 
 class Motion(enum.StrEnum):
-    """What a channel of an action asks for."""
+    """What a channel of an action commands."""
 
     RELATIVE = "relative"
     """A change from where the robot is."""
@@ -34,7 +34,7 @@ class Motion(enum.StrEnum):
 
 
 class Hold(enum.StrEnum):
-    """The value of a channel that keeps the robot as it is."""
+    """The value of a channel that keeps the robot still."""
 
     ZERO = "zero"
     STATE = "the current state"
@@ -45,7 +45,7 @@ class Hold(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Channels:
-    """Neighbouring numbers that belong together.
+    """A named group of consecutive state values.
 
     Attributes:
         name: What they are.
@@ -67,7 +67,7 @@ class Channels:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ActionChannels(Channels):
-    """Neighbouring numbers of an action that belong together.
+    """A named group of consecutive action values.
 
     Attributes:
         motion: What they ask for.
@@ -135,7 +135,7 @@ class Camera:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ObservationSpec:
-    """What is observed.
+    """Conventions of observations.
 
     Attributes:
         cameras: The cameras, in the policy's order.
@@ -153,18 +153,18 @@ class ObservationSpec:
 
     @property
     def state_size(self) -> int:
-        """Numbers in the state."""
+        """Size of the state."""
         return sum(part.size for part in self.state)
 
     def channels(self, name: str) -> Channels:
-        """The state channels of that name."""
+        """The state channels with a name."""
         for part in self.state:
             if part.name == name:
                 return part
         raise unknown("state channels", name, [part.name for part in self.state])
 
     def read(self, state: np.ndarray, name: str) -> np.ndarray:
-        """The numbers of the state channels of that name."""
+        """The values of the state channels with a name."""
         start = 0
         for part in self.state:
             if part.name == name:
@@ -180,7 +180,7 @@ class ObservationSpec:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ActionSpec:
-    """What an action says.
+    """Conventions of actions.
 
     Attributes:
         channels: The numbers of an action, in order.
@@ -218,7 +218,7 @@ class ActionSpec:
 
     @property
     def size(self) -> int:
-        """Numbers in an action."""
+        """Size of an action."""
         return sum(part.size for part in self.channels)
 
     @property
@@ -258,7 +258,7 @@ class Interface:
                 raise UsageError(f"action channels {part} are held at a state of another size")
 
     def hold_action(self, state: np.ndarray, last: np.ndarray | None) -> np.ndarray:
-        """The action [action] that keeps the robot as it is.
+        """The action [action] that keeps the robot still.
 
         Args:
             state: The current state [state].
@@ -279,7 +279,7 @@ class Interface:
 
 
 def compare(policy: Interface, env: Interface) -> None:
-    """Let a policy act in an environment only if both mean the same by their numbers.
+    """Check that the conventions of a policy and an environment agree.
 
     The environment may have more cameras than the policy looks through.
 

@@ -1,4 +1,4 @@
-"""Reads presets by name or path and turns whatever is wrong with them into one line."""
+"""Reads presets by name or path; errors in them are one line."""
 
 import functools
 from collections.abc import Mapping
@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 import pydantic
 import yaml
 
-from configs.arms import ArmsConfig
 from configs.collection import CollectConfig
 from configs.errors import UsageError, unknown
 from configs.pipeline import PipelineConfig
@@ -19,6 +18,7 @@ from configs.schema import LanguageTaskConfig, PolicyConfig, Preset, SuiteConfig
 from configs.sweep import SweepConfig
 from configs.training import TrainConfig
 from configs.validation import invalid
+from configs.variants import VariantsConfig
 
 PresetT = TypeVar("PresetT", bound=Preset)
 
@@ -26,7 +26,7 @@ _FOLDER_OF: dict[type[Preset], str] = {
     SuiteConfig: "suites",
     LanguageTaskConfig: "language_tasks",
     PolicyConfig: "policies",
-    ArmsConfig: "runs",
+    VariantsConfig: "runs",
     SweepConfig: "sweeps",
     CollectConfig: "collections",
     TrainConfig: "trainings",
@@ -37,7 +37,7 @@ _KIND_OF: dict[type[Preset], str] = {
     SuiteConfig: "suite",
     LanguageTaskConfig: "language task",
     PolicyConfig: "policy",
-    ArmsConfig: "config",
+    VariantsConfig: "config",
     SweepConfig: "config",
     CollectConfig: "config",
     TrainConfig: "config",
@@ -48,7 +48,7 @@ _KIND_OF: dict[type[Preset], str] = {
 
 @functools.cache
 def names(schema: type[Preset]) -> tuple[str, ...]:
-    """The presets of one kind that ship with the package, sorted."""
+    """Names of the bundled presets of one kind, sorted."""
     return tuple(
         sorted(
             file.name.removesuffix(".yaml")
@@ -68,7 +68,7 @@ def load(schema: type[PresetT], name: str) -> PresetT:
 
 
 def read_mapping(schema: type[Preset], name: str) -> dict[str, Any]:
-    """The keys and values of a preset, by name or path, not yet held against the schema."""
+    """The unchecked content of a preset, by name or path."""
     if name.endswith((".yaml", ".yml")):
         path: Path | Traversable = Path(name)
         if not path.is_file():
@@ -89,7 +89,7 @@ def read_mapping(schema: type[Preset], name: str) -> dict[str, Any]:
 
 
 def check(schema: type[PresetT], content: Mapping[str, Any], *, source: str) -> PresetT:
-    """`content` as a checked preset.
+    """Check `content` against a schema.
 
     Raises:
         UsageError: Names the first key or value that is wrong, the allowed ones and the source.

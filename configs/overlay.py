@@ -1,4 +1,4 @@
-"""The options of a command line over a preset's; of two ways to say which episodes, the option's counts."""
+"""Merges command-line options over a preset."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,7 +8,7 @@ from configs.load import check, read_mapping
 from configs.schema import Preset
 
 _INSTEAD = {"num_trials_per_task": "init_ids", "init_ids": "num_trials_per_task"}
-"""Two ways to say which initial states a task is begun from."""
+"""Alternative options that select initial states; one on the command line replaces both of a preset."""
 
 
 def overlay(schema: type[Preset], preset: str | None, flags: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The schema of every preset: suites' protocols, policies, language tasks, runs. Unknown keys are errors."""
+"""Schemas of presets: suites, policies, language tasks, runs. Unknown keys are errors."""
 
 from typing import Annotated, Any, Literal, Self
 
@@ -23,7 +23,7 @@ def _whole_or_asap(value: Any) -> Any:
 
 
 ReplanSteps = Annotated[int | Literal["asap"], BeforeValidator(_whole_or_asap)]
-"""Control steps between two queries, at least; `asap`: none but those that the policy computes for."""
+"""Minimum control steps between two queries; `asap`: as soon as the policy is free."""
 
 
 def _in_its_bounds(value: Any) -> Any:
@@ -38,7 +38,7 @@ Shard = Annotated[str, BeforeValidator(_in_its_bounds)]
 
 
 class Preset(BaseModel):
-    """What all presets share: frozen, and strict about keys."""
+    """Base of all presets: frozen, unknown keys are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -50,7 +50,7 @@ class SuiteConfig(Preset):
         name: Name of the suite.
         world: The class that opens it, as `package.module:Class`.
         max_steps: Control steps after settling until an episode is a timeout.
-        settle_steps: Control steps of doing nothing before the first query, while objects fall to rest.
+        settle_steps: Control steps of the hold action before the first query, while objects settle.
         trials_per_task: Episodes per task, one per stored initial state.
         control_hz: Control steps per simulated second.
         camera_size: Height of a camera image, pixels; its width, too, unless the world has other proportions.
@@ -79,14 +79,14 @@ class SuiteConfig(Preset):
 
 
 class EveryNConfig(Preset):
-    """A text is asked for at every n-th query."""
+    """One text at every n-th query."""
 
     kind: Literal["every_n"] = "every_n"
     n: int = Field(gt=0)
 
 
 class BurstConfig(Preset):
-    """`n` texts at once are asked for at every `every`-th query."""
+    """`n` texts at every `every`-th query."""
 
     kind: Literal["burst"]
     n: int = Field(gt=0)
@@ -94,7 +94,7 @@ class BurstConfig(Preset):
 
 
 class PoissonConfig(Preset):
-    """At every query chance asks for texts, `rate` of them in the mean."""
+    """A Poisson number of texts per query, with mean `rate`."""
 
     kind: Literal["poisson"]
     rate: float = Field(gt=0)
@@ -102,7 +102,7 @@ class PoissonConfig(Preset):
 
 
 class RandomLengthConfig(Preset):
-    """Texts are asked for as `arrivals` says, each with a limit of `least` to `most` tokens."""
+    """Texts arrive as in `arrivals`, each with a random limit of `least` to `most` tokens."""
 
     kind: Literal["random_length"]
     arrivals: EveryNConfig | BurstConfig | PoissonConfig = Field(discriminator="kind")
@@ -115,20 +115,20 @@ ArrivalsConfig = EveryNConfig | BurstConfig | PoissonConfig | RandomLengthConfig
 
 
 class SamplingConfig(Preset):
-    """How tokens are chosen: the best one at temperature 0, else one drawn among the `top_k` best, or all."""
+    """Sampling of tokens: greedy at temperature 0, else from the `top_k` best, or from all."""
 
     temperature: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     top_k: int | None = Field(default=None, gt=0)
 
 
 class LanguageTaskConfig(Preset):
-    """A kind of text wanted beside actions.
+    """A kind of text generated beside actions.
 
     Attributes:
         name: Name of the language task.
-        prompt: The suffix that follows the shared prefix and asks for the text.
-        arrivals: When a text is asked for.
-        max_tokens: Tokens after which a text ends at the latest.
+        prompt: The suffix after the shared prefix that prompts the text.
+        arrivals: When texts are requested.
+        max_tokens: Maximum length of a text, tokens.
         priority: Queries of head start when not all fit in one batch: a text goes before those of lesser
             priority that are older by no more than the difference.
         sampling: How its tokens are chosen.
@@ -153,11 +153,11 @@ class PolicyConfig(Preset):
             server, both of one's own; the others are scripted.
         description: One line for tables.
         target: For `python` the class, as `package.module:Class` or `file.py:Class`; for `websocket` the URL.
-        kwargs: What `python` and `websocket` take besides.
-        speaks: For scripted policies, `truth`: reads the world's own account aloud. Silent if None.
-        checkpoint: For `oxygen`, what training wrote, a folder or a URL: its own card says all that follows.
-        model: For `oxygen` without one, the model configuration.
-        embodiment: The robot it was trained on: its prompt, its state, its actions.
+        kwargs: Keyword arguments of `python` and `websocket`.
+        speaks: For scripted policies, `truth`: writes texts from the ground truth. No texts if None.
+        checkpoint: For `oxygen`, a checkpoint of training, a folder or a URL; its card has all fields below.
+        model: For `oxygen` without `checkpoint`, the model configuration.
+        embodiment: The robot it was trained on: prompt, state, actions.
         weights: Its checkpoint: a folder or a URL; random weights if None.
         weights_seed: The seed of random weights.
         norm_stats: Statistics of its robot, where the checkpoint has none: a `norm_stats.json` or its URL.
@@ -200,7 +200,7 @@ class PolicyConfig(Preset):
 
 
 class EpisodesConfig(Preset):
-    """Everything about a run but its mode. The defaults are the published protocol.
+    """Configuration of a run without its mode. The defaults are the published protocol.
 
     Attributes:
         suites: Task suites, in the order they are run.
@@ -208,13 +208,13 @@ class EpisodesConfig(Preset):
         num_trials_per_task: Episodes per task, first stored states first; the suite's own number if None.
         init_ids: Which initial states, instead of the first `num_trials_per_task` stored ones; a suite may
             have drawn ones beyond those.
-        shard: The share of these episodes that is played, such as `3/16`; all if None.
+        shard: Share of these episodes, such as `3/16`; all if None.
         policy: A policy: the name of a preset or an entry point, a YAML file, a checkpoint's folder, a class,
             or a server's URL.
-        policy_kwargs: What a class or a server takes besides.
-        random_weights: Random weights instead of the policy's checkpoint: for latency, without a download.
-        dtype: What the policy computes in; the policy's own if None.
-        assets: Where the suites' assets come from: a folder, or the name of a source.
+        policy_kwargs: Keyword arguments of a class or a server.
+        random_weights: Use random weights instead of the policy's checkpoint, to measure latency.
+        dtype: Data type of the policy's computation; the policy's own if None.
+        assets: Source of the suites' assets: a folder, or the name of a source.
         language_tasks: Names of the language tasks wanted beside actions; those that the policy has learnt if
             None.
         text_every: A text of each language task is asked for at every so many-th query; as its preset says if
@@ -239,12 +239,12 @@ class EpisodesConfig(Preset):
         variation: How much the suites' scenes vary between episodes, 0 to 1; as the suites say if None.
         motion: How what is to be grasped moves until it is touched: `none`, `shuttle:SPEED[,PERIOD]` or
             `drift:SPEED`, in cm/s and s; as the suites say if None.
-        wordings: In which words instructions are given: the benchmark's own, those of training, or others.
-        seed: What the environment is seeded with before every episode, and the root of the policy's noise.
+        wordings: Wording of instructions: the benchmark's, those of training, or held-out ones.
+        seed: Seed of the environment in every episode, and of the policy's noise.
         margin: Percentage points of success that a mode may lose against the first one and still count as
             non-inferior: declared before anything is run.
-        time_margin: Percent that it may take longer to success and still count as that.
-        video: Which episodes leave a video.
+        time_margin: Non-inferiority margin of the time to success, percent.
+        video: Which episodes are recorded as videos.
     """
 
     suites: tuple[str, ...] = ()
@@ -305,7 +305,7 @@ class EpisodesConfig(Preset):
 
 
 class RunConfig(EpisodesConfig):
-    """Everything a run of the evaluation is a function of.
+    """Configuration of a run.
 
     Attributes:
         mode: How actions and language are scheduled.
@@ -324,7 +324,7 @@ class RunConfig(EpisodesConfig):
 
 
 def refuse_doubles(config: Preset, *fields: str) -> None:
-    """Refuse a list that names something twice.
+    """Reject a list with duplicates.
 
     Raises:
         ValueError: Names the field and what it holds.

@@ -1,4 +1,4 @@
-"""Ctrl-C and a cluster's SIGTERM while a command starts: the process ends at once, without a traceback."""
+"""SIGINT and SIGTERM while a command starts: the process ends at once, without a traceback."""
 
 import contextlib
 import os

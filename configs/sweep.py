@@ -1,4 +1,4 @@
-"""The schema of a sweep: an evaluation in every cell of some grids of its options."""
+"""Schema of a sweep: one run per cell of grids of options."""
 
 import itertools
 from collections.abc import Iterator
@@ -30,17 +30,17 @@ _Several = Annotated[
 
 
 class GridConfig(Preset):
-    """Every combination of some values of some options. Each field is an axis; None where nothing varies.
+    """All combinations of values of some options. Each field is an axis; None keeps the default.
 
     Attributes:
-        clock: How simulated time passes: on which device.
-        motion: How what is to be grasped moves until it is touched.
+        clock: How simulated time passes (the device).
+        motion: Motion of the object to grasp.
         mode: How actions and language are scheduled.
-        text_every: A text is asked for at every so many-th query.
-        tokens_per_frame: In mode `unified`, tokens decoded per query for every text under way.
+        text_every: Queries between text requests.
+        tokens_per_frame: In mode `unified`, tokens decoded per query for each running text.
         replan_steps: Control steps between two queries.
-        while_waiting: What the robot does until the actions of a query come.
-        overlap: How a new chunk takes over from the one that went on.
+        while_waiting: What the robot does until new actions are available.
+        overlap: How a new chunk replaces the previous one.
     """
 
     clock: _Several[str] = None
@@ -58,7 +58,7 @@ class GridConfig(Preset):
         return self
 
     def combinations(self) -> Iterator[dict[str, Any]]:
-        """The options of each cell, those that the grid says nothing of left out."""
+        """The options of each cell that the grid sets."""
         varied = {axis: getattr(self, axis) for axis in AXES if getattr(self, axis) is not None}
         for values in itertools.product(*varied.values()):
             yield dict(zip(varied, values, strict=True))
@@ -68,18 +68,18 @@ AXES = tuple(GridConfig.model_fields)
 """The options that a sweep can vary, the slowest first."""
 
 CONDITIONS = tuple(axis for axis in AXES if axis in ("clock", "motion"))
-"""Of these, what is given: the device, and how fast things move."""
+"""The axes of the environment: device and motion."""
 
 SCHEDULE = tuple(axis for axis in AXES if axis not in (*CONDITIONS, "mode", "text_every"))
-"""Of these, what may be chosen for the best: anything but the condition, the mode and how much is said."""
+"""The axes of the schedule, which may be optimised: all but conditions, mode and text rate."""
 
 
 class SweepConfig(EpisodesConfig):
-    """What a sweep is asked for. An option that no grid has is the same in every cell.
+    """Configuration of a sweep. Options outside the grids are the same in every cell.
 
     Attributes:
-        grids: Their cells together are the sweep's.
-        chosen_on: The sweep whose results chose these cells; None if none did.
+        grids: Grids whose cells form the sweep.
+        chosen_on: The sweep whose results selected these cells; None if there was none.
     """
 
     grids: tuple[GridConfig, ...] = Field(default=(GridConfig(),), min_length=1)

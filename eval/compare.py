@@ -36,13 +36,12 @@ def main(  # noqa: PLR0913 - one parameter per option of the command line
     """Compare two runs of the same episodes: success, time to success, actions, latency, texts.
 
     Args:
-        run_a: A run's folder.
-        run_b: Another one, of the same protocol, assets and episodes.
-        margin: Percentage points of success that B may lose and still count as non-inferior.
-            Default: what run A declared, 5 if nothing.
-        time_margin: Percent that B may take longer to success and still count as that. Default: likewise, 10.
-        partial: Compare the episodes that both have, where a run is unfinished or has others.
-        json: Also write the comparison to this file, with what the runs came from.
+        run_a: Folder of a run.
+        run_b: Folder of another run with the same protocol, assets and episodes.
+        margin: Non-inferiority margin of B's success rate, percentage points. Default: declared by run A.
+        time_margin: Non-inferiority margin of B's time to success, percent. Default: likewise.
+        partial: Compare only the episodes that both runs have.
+        json: Also write the comparison and the runs' provenance to this file.
         plot: Also draw success over time to this PNG file.
     """
     picture = None if plot is None else png_path(plot)
@@ -60,7 +59,7 @@ def main(  # noqa: PLR0913 - one parameter per option of the command line
 
 
 def _provenance(folder: RunFolder) -> dict[str, Any]:
-    """What a record needs to be understood, and run again, once the run's folder is gone."""
+    """The part of a manifest needed to understand and repeat a run."""
     manifest = folder.read_manifest()
     return {part: manifest[part] for part in _PROVENANCE if part in manifest}
 

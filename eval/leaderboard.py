@@ -1,4 +1,4 @@
-"""`python -m eval.leaderboard PATH…`: recorded runs as Markdown tables, ranked only where that is fair."""
+"""`python -m eval.leaderboard PATH…`: recorded runs as ranked Markdown tables."""
 
 import dataclasses
 import importlib.resources
@@ -42,7 +42,7 @@ _ROWS = TypeAdapter(Mapping[str, SuiteRow])
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LeftOut:
-    """A run, or one suite of it, that cannot be ranked."""
+    """A run, or one suite of a run, that cannot be ranked."""
 
     run_id: str
     reason: str
@@ -50,15 +50,15 @@ class LeftOut:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RankedTable:
-    """Runs of one suite that may be ranked together, best first.
+    """Comparable runs of one suite, best first.
 
     Attributes:
-        title: Their protocol, their assets, their episodes, and their clock unless it is paused.
+        title: Protocol, assets, episodes, and the clock unless paused.
         texts: The language tasks with a column.
         is_timed: Whether a run recorded its simulated time.
-        columns: What is shown of them, beside their rank.
+        columns: The columns after the rank.
         rows: Cells, the rank first.
-        inputs: Policy to what it is shown, where that differs.
+        inputs: Policy to its inputs, if they differ.
     """
 
     title: str
@@ -75,12 +75,12 @@ def main(
     error_budget: float = ERROR_BUDGET,
     output: Annotated[Path | None, Parameter(help="Write here instead of the terminal.")] = None,
 ) -> None:
-    """Print recorded runs as Markdown tables: one for each suite and set of episodes.
+    """Print recorded runs as Markdown tables, one for each suite and set of episodes.
 
     Args:
-        paths: Folders of runs: every run in or beneath them counts, but for rollouts of a training, unless
-            its folder is the one named. Default: runs.
-        error_budget: Percent of a run's episodes that may have ended in an error of the program.
+        paths: Folders that are searched for runs. Rollouts of a training are included only if its folder is
+            given. Default: runs.
+        error_budget: Maximum percentage of errors of a ranked run.
     """
     text = leaderboard(paths or (Path("runs"),), error_budget=error_budget)
     if output is None:
@@ -94,7 +94,7 @@ def leaderboard(paths: Sequence[Path], *, error_budget: float = ERROR_BUDGET) ->
     """The runs in `paths` as Markdown.
 
     Raises:
-        UsageError: if there is no run at all, a path is not a folder, or the budget is none.
+        UsageError: There is no run, a path is not a folder, or the budget is out of range.
     """
     if not 0 <= error_budget < 100:
         raise UsageError(
@@ -123,7 +123,7 @@ def leaderboard(paths: Sequence[Path], *, error_budget: float = ERROR_BUDGET) ->
 
 
 def _read(folder: RunFolder, error_budget: float) -> tuple[list[Entry], list[LeftOut]]:
-    """A run's suites: those that can be ranked, and those that cannot."""
+    """The suites of a run that can be ranked, and those that cannot."""
     run, episodes = read_identity(folder), read_episodes(folder)
     if run.status != "complete":
         done = f"{len(episodes)} of {run.n_planned} episodes"
@@ -145,7 +145,7 @@ def _read(folder: RunFolder, error_budget: float) -> tuple[list[Entry], list[Lef
 
 
 def _tables(entries: Sequence[Entry]) -> dict[str, list[RankedTable]]:
-    """By suite; within it the largest group of comparable runs first."""
+    """Tables by suite, the largest group of comparable runs first."""
     groups: defaultdict[str, defaultdict[tuple[str, str, str], list[Entry]]] = defaultdict(
         lambda: defaultdict(list)
     )
@@ -177,7 +177,7 @@ def _table(entries: Sequence[Entry]) -> RankedTable:
 
 
 def _title(entries: Sequence[Entry]) -> str:
-    """What all have in common; the same assets may be known by several names."""
+    """What the runs have in common; equal assets may have several names."""
     protocol, assets, episodes = entries[0].experiment
     names = ", ".join(sorted({entry.run.assets.name for entry in entries}))
     return (
@@ -187,7 +187,7 @@ def _title(entries: Sequence[Entry]) -> str:
 
 
 def _say_clocks(entries: Sequence[Entry]) -> str:
-    """Every clock under which they ran, by its name and in words; nothing where all were paused."""
+    """The clocks of the runs, by name and in words; empty if all were paused."""
     runs = {clock_label(entry.run): entry.run for entry in entries}
     if set(runs) == {PAUSED}:
         return ""

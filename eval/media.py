@@ -9,7 +9,7 @@ from cyclopts import App
 from configs.cli import run_app, usable_folder
 from configs.errors import UsageError
 from eval.records.schema import RunFolder
-from eval.report.readme_media import Showcase, find_showcase, to_markdown, write_pictures
+from eval.report.readme_media import ReadmeMedia, find_readme_media, to_markdown, write_pictures
 from videos.mp4 import VideoError
 
 BEGIN = "<!-- demo: begin. Written by python -m eval.media; edits are lost. -->"
@@ -22,37 +22,37 @@ app = App(name="python -m eval.media", version_flags=[])
 def main(run: Path, /, *, readme: Path | None = None, docs: Path | None = None) -> None:
     """Show the best video of a finished run in a README, as a picture and a clip, and the run's table.
 
-    Without --readme nothing is written: the command says what would be.
+    Without --readme, print what would be written.
 
     Args:
-        run: The folder of a run with videos, or of one of several arms; the others are found by it.
-        readme: What stands between its two `demo` markers is replaced.
-        docs: Where `rollout.jpg` and `rollout.webp` go. Default: `docs` beside the README.
+        run: Folder of a run with videos; the other variants of its evaluation are found.
+        readme: File whose text between the two `demo` markers is replaced.
+        docs: Folder for `rollout.jpg` and `rollout.webp`. Default: `docs` beside the README.
     """
-    showcase = find_showcase(RunFolder(run))
+    media = find_readme_media(RunFolder(run))
     if readme is None:
-        _say_what_would_be(showcase, docs)
+        _print_preview(media, docs)
         return
     folder = usable_folder(docs or readme.parent / "docs", "--docs")
     still, clip = folder / "rollout.jpg", folder / "rollout.webp"
     links = [Path(os.path.relpath(path, readme.parent)).as_posix() for path in (clip, still)]
     picture = f"[![A rollout: both cameras, what is said, time and latency]({links[0]})]({links[1]})\n\n"
-    page = between(_read(readme), picture + to_markdown(showcase))  # refused before anything is written
+    page = between(_read(readme), picture + to_markdown(media))  # refused before anything is written
     try:
-        write_pictures(showcase, still=still, clip=clip)
+        write_pictures(media, still=still, clip=clip)
     except VideoError as error:
         raise UsageError(str(error)) from None
     readme.write_text(page, encoding="utf-8")
-    sys.stdout.write(f"{showcase.best.why}\n{still}\n{clip}\n{readme}\n")
+    sys.stdout.write(f"{media.best.why}\n{still}\n{clip}\n{readme}\n")
 
 
-def _say_what_would_be(showcase: Showcase, docs: Path | None) -> None:
+def _print_preview(media: ReadmeMedia, docs: Path | None) -> None:
     if docs is not None:
         raise UsageError(f"--docs {docs} is for pictures beside a README; name that with --readme")
     sys.stdout.write(
-        f"{showcase.best.why}\n{showcase.best.path}\n\n{to_markdown(showcase)}\n\n"
-        "Nothing is written. With --readme FILE this table is, between the markers of that file, and a "
-        "picture and a clip of the video: docs/rollout.jpg and docs/rollout.webp beside it.\n"
+        f"{media.best.why}\n{media.best.path}\n\n{to_markdown(media)}\n\n"
+        "Nothing is written. --readme FILE puts this table between the markers of that file, and a picture "
+        "and a clip of the video beside it: docs/rollout.jpg and docs/rollout.webp.\n"
     )
 
 
@@ -60,7 +60,7 @@ def between(page: str, content: str) -> str:
     """The page with `content` between its markers, in place of what was there.
 
     Raises:
-        UsageError: It has not each of the markers once, in their order.
+        UsageError: The page does not have each marker once, in order.
     """
     before, begin, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)

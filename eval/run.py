@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 from cyclopts import App, Group, Parameter
 
-from configs.arms import ArmsConfig
 from configs.cli import Names, Numbers, Steps, Words, run_app, usable_folder
 from configs.errors import UsageError
 from configs.load import check
 from configs.overlay import overlay
+from configs.variants import VariantsConfig
 from eval.policies.kwargs import read_kwargs
 from eval.records.run_folders import find_unfinished, new_run
 
@@ -100,78 +100,72 @@ def build_app(
         max_errors: Annotated[int, Parameter(group=_OUTPUT)] = 5,
         resume: Annotated[bool, Parameter(group=_OUTPUT, negative="")] = False,
     ) -> int:
-        """Run the episodes and print the table.
+        """Run the episodes and print the results.
 
         Args:
-            suite: Task suites, several if you like, by name or as YAML files.
-            task_ids: Tasks of every suite, as `0 3 7`, `0,3,7` or `0-4`. Default: all.
+            suite: Task suites, by name or as YAML files.
+            task_ids: Tasks of each suite, as `0 3 7`, `0,3,7` or `0-4`. Default: all.
             num_trials_per_task: Episodes per task, one per stored initial state. Default: the suite's
                 published number.
-            init_ids: Which initial states, instead of the first `num_trials_per_task` stored ones. A
-                suite may have drawn ones beyond those.
-            policy: tiny (default; of eval.droid tiny_droid), expert, noop, random or another preset; a YAML
-                file; the folder of a checkpoint that `eval.train` wrote; a class, as package.module:Class
+            init_ids: Initial states, instead of the first `num_trials_per_task` stored ones. A suite may
+                offer drawn states beyond the stored ones.
+            policy: tiny (default; for eval.droid tiny_droid), expert, noop, random or another preset; a YAML
+                file; the folder of a checkpoint written by `eval.train`; a class, as package.module:Class
                 or file.py:Class; or a server, ws://host:port.
-            policy_kwargs: What a class or a server takes besides: key=value.
-            random_weights: Random weights instead of the policy's checkpoint: latency without a download.
-            dtype: What the policy computes in: float32 or bfloat16. Default: the policy's own.
+            policy_kwargs: Keyword arguments of a class or a server: key=value.
+            random_weights: Use random weights: measures latency without a download.
+            dtype: Data type of the policy's computation: float32 or bfloat16. Default: the policy's.
             config: A YAML file with these options, or the name of a preset (demo, demo_droid, smoke).
                 Flags override it.
-            smoke: The whole chain on one short episode, in a minute on a laptop.
+            smoke: Run one short episode as an end-to-end check, in a minute on a laptop.
             mode: How actions and language are scheduled: actions, isolated, shared, unified (default) or
-                parallel. Several are compared: each is an arm, a run of its own, and all play every
-                episode in turns.
-            against: One more arm, which the others are compared with. Default: the first in `mode`; in
-                the demo, isolated.
-            margin: Percentage points of success that a mode may lose against that one and still count as
-                non-inferior. Default: 5.
-            time_margin: Percent that it may take longer to success and still count as that. Default: 10.
-            language_tasks: Texts wanted beside actions, or `none`. Default: those that the policy has
-                learnt.
-            text_every: Ask for a text of each language task at every so many-th query. Default: as its
-                preset says.
-            tokens_per_frame: In mode unified, tokens decoded per query for every text under way. Default:
-                5.
-            deadline_ms: In mode unified, decode what fits between the actions and so many milliseconds
-                after the query, by measured costs. The batch is made for tokens_per_frame. Default: no
-                deadline.
+                parallel. Each of several modes is a variant: a run of its own. All variants play each
+                episode before the next, and are compared.
+            against: Another variant, the reference of the comparison. Default: the first in `mode`; in the
+                demo, isolated.
+            margin: Non-inferiority margin of the success rate against the reference, percentage points.
+                Default: 5.
+            time_margin: Non-inferiority margin of the time to success, percent. Default: 10.
+            language_tasks: Texts to generate beside actions, or `none`. Default: those the policy was
+                trained on.
+            text_every: Request a text of each language task at every N-th query. Default: as in its preset.
+            tokens_per_frame: In mode unified, tokens decoded per query for each running text. Default: 5.
+            deadline_ms: In mode unified, latency budget of a query: decode as many tokens as fit, by
+                measured costs. The batch is sized for tokens_per_frame. Default: none.
             clock: How simulated time passes while the policy computes: paused (default: not at all),
                 fixed:A,B (milliseconds until the actions, until the next query), profile:NAME or
-                profile:FILE.yaml (a device's), measured (this machine's), or replay:RUN (a run's).
-            while_waiting: Until the actions of a query come, continue (default) with the chunk before, or
-                hold still.
-            overlap: Where the chunk before goes on, a new one begins after as many of its actions: skip
-                (default); is besides averaged with what is left of it: blend; or is guided towards it as it
-                is computed: rtc, real-time chunking.
+                profile:FILE.yaml (a device profile), measured (this machine), or replay:RUN (a recorded run).
+            while_waiting: Until new actions are available, continue (default) the previous chunk, or hold
+                still.
+            overlap: How a new chunk replaces the previous one. All skip as many of its actions as old ones
+                were executed: skip (default) does only that; blend also averages it with the rest of the
+                old chunk; rtc guides denoising towards that (real-time chunking).
             replan_steps: Control steps between two queries, or asap: as soon as the policy is free.
                 Default: the suite's.
-            assets: Where the suite's assets come from: a folder, or the name of a source (auto, standins,
-                download). Default: auto.
+            assets: Source of the suite's assets: a folder, or auto, standins or download. Default: auto.
             num_steps_wait: Settle steps before the first query. Default: the suite's.
             max_steps: Step limit of an episode. Default: the suite's published limit.
-            variation: How much scenes vary between episodes, from 0 (not at all) to 1, where a suite has such
-                variation. Default: the suite's.
-            motion: How what is to be grasped moves until it is touched: none, shuttle:SPEED[,PERIOD] (to
-                and fro) or drift:SPEED (along a line), in cm/s and s, such as shuttle:3. Default: the
-                suite's, none.
-            wordings: In which words the policy is told its task: benchmark (default), training (several,
-                which `eval.train` shows), or held_out (others, which it never shows).
-            seed: The environment is seeded with it before every episode. Default: 7.
-            num_envs: Worlds that are played at once, each in a process of its own. Their number changes no
-                record, timings apart.
-            executor: What plays them: serial (default for one world) in this process, processes (default
-                for several), or ray, on a Ray cluster (extra [ray]).
-            batch_size: Robots in one batch of the model, padded; it changes the last bits of what the model
-                computes. Default: half of num_envs, rounded up, so that two groups of worlds take turns.
-            episode_timeout: Seconds after which the process of an episode is replaced and the episode
-                played once more. Default: 3600.
-            ray_address: The cluster of executor ray: auto (default), the one that this machine belongs to;
-                local, one that is started for this run; or host:port.
+            variation: Variation of scenes between episodes, from 0 to 1, for suites that support it.
+                Default: the suite's.
+            motion: Motion of the object to grasp until it is touched: none, shuttle:SPEED[,PERIOD] (to and
+                fro) or drift:SPEED (along a line), in cm/s and s, such as shuttle:3. Default: the suite's.
+            wordings: Wording of instructions: benchmark (default), training (as used by `eval.train`), or
+                held_out (never used in training).
+            seed: Seed of the environment in every episode, and of action noise. Default: 7.
+            num_envs: Parallel worlds, each in its own process. Does not affect records, except timings.
+            executor: serial (default for one world): in this process; processes (default for several); or
+                ray: on a Ray cluster (extra [ray]).
+            batch_size: Robots per batch of the model, padded; affects the last bits of its results.
+                Default: half of num_envs, rounded up, so that two groups of worlds alternate.
+            episode_timeout: Seconds after which an episode's process is replaced and the episode retried
+                once. Default: 3600.
+            ray_address: Cluster of executor ray: auto (default; the one of this machine), local (started
+                for this run), or host:port.
             shard: Play a share of the episodes, such as 3/16; eval.merge joins the shares.
-            output_dir: Where the run's folder is made.
-            video: Which episodes leave a video: none, failures (default) or all (the demo's default).
-            max_errors: Stop when so many episodes in a row were errors.
-            resume: Complete the newest unfinished run that these options describe, and retry its errors.
+            output_dir: Parent of the run's folder.
+            video: Episodes to record: none, failures (default) or all (default of the demo).
+            max_errors: Stop after this many consecutive errors.
+            resume: Complete the newest unfinished run with these options, and retry its errors.
         """
         given: dict[str, Any] = {
             "mode": mode,
@@ -206,8 +200,8 @@ def build_app(
             "video": video,
         }
         usable_folder(output_dir, "--output-dir")
-        from eval.policies.given import refuse_idle  # slow: JAX; --help needs none
-        from eval.report.console import Console
+        from eval.policies.unused_options import refuse_unused_options  # slow: JAX; --help needs none
+        from eval.report.console import EvaluationConsole
         from eval.rollout.evaluation import exit_code, run_evaluation
         from eval.rollout.executors.choice import batch_size_for, choose_executor
 
@@ -219,15 +213,15 @@ def build_app(
             episode_timeout=episode_timeout,
             ray_address=ray_address,
         )
-        how: Any = {"monitor": Console, "max_errors": max_errors, "executor": playing}
+        how: Any = {"monitor": EvaluationConsole, "max_errors": max_errors, "executor": playing}
         if resume:
-            unfinished = find_unfinished(output_dir, overlay(ArmsConfig, preset, flags))
+            unfinished = find_unfinished(output_dir, overlay(VariantsConfig, preset, flags))
             return exit_code(run_evaluation(*unfinished, **how))
         is_demo = demo is not None and preset is None and flags.keys() <= _KEEPS_THE_DEMO
         defaults_here = {**(defaults or {}), "batch_size": batch_size_for(num_envs)}
-        asked = {**defaults_here, **overlay(ArmsConfig, demo if is_demo else preset, flags)}
-        variants = check(ArmsConfig, asked, source="the command line").arms()
-        refuse_idle(flags, variants)
+        asked = {**defaults_here, **overlay(VariantsConfig, demo if is_demo else preset, flags)}
+        variants = check(VariantsConfig, asked, source="the command line").variants()
+        refuse_unused_options(flags, variants)
         if is_demo:
             sys.stdout.write(_DEMO.format(preset=demo))
         return exit_code(run_evaluation(*(new_run(output_dir, each) for each in variants), **how))

@@ -57,40 +57,40 @@ def sweep(  # noqa: PLR0913 - one parameter per option of the command line
     max_errors: Annotated[int, Parameter(group=_OUTPUT)] = 5,
     resume: Annotated[bool, Parameter(group=_OUTPUT, negative="")] = False,
 ) -> int:
-    """Play every cell, print the table, and leave `sweep.json` and figures beside the cells' runs.
+    """Run every cell, print the table, and write `sweep.json` and figures beside the cells' runs.
 
     Args:
         clock: How simulated time passes: paused, fixed:A,B (milliseconds), profile:NAME, measured.
         profiles: The same as --clock profile:NAME, by name alone.
         motion: none, shuttle:SPEED[,PERIOD] or drift:SPEED (cm/s, s). Default: none.
         mode: actions, isolated, shared, unified (default) or parallel.
-        text_every: Ask for a text of each language task at every so many-th query. No texts at all is mode
-            actions. Default: as its preset says.
-        tokens_per_frame: In mode unified, tokens decoded per query for every text under way. Default: 5.
+        text_every: Request a text of each language task at every N-th query. For no texts use mode actions.
+            Default: as in its preset.
+        tokens_per_frame: In mode unified, tokens decoded per query for each running text. Default: 5.
         replan_steps: Control steps between two queries, or asap. Default: the suite's.
         while_waiting: continue (default) or hold.
         overlap: skip (default), blend or rtc.
         config: A YAML file, or the name of a preset (latency, modes, frontier). Its `grids` are lists of
-            values; those of an option above replace the preset's in every grid.
-        best_of: A finished sweep: measure the schedules that did best in it, for every clock and mode, on
-            other initial states (--init-ids), and how much can be said before acting suffers.
+            values; an option above replaces the preset's values in every grid.
+        best_of: A finished sweep: evaluate its best schedule for each clock and mode on other initial
+            states (--init-ids), and report the text rate up to which actions do not suffer.
         suite: Task suites.
         task_ids: Tasks of every suite. Default: all.
         num_trials_per_task: Episodes per task, one per stored initial state. Default: the suite's number.
-        init_ids: Which initial states, instead of the first ones.
+        init_ids: Initial states, instead of the first ones.
         policy: As in eval.run. Default: tiny.
-        language_tasks: Texts wanted beside actions. Default: those that the policy has learnt.
+        language_tasks: Texts to generate beside actions. Default: those the policy was trained on.
         assets: As in eval.run. Default: auto.
         max_steps: Step limit of an episode. Default: the suite's.
-        margin: Percentage points of success that a cell may lose against mode actions and still count as
-            non-inferior. Default: 5.
-        time_margin: Percent that it may take longer to success and still count as that. Default: 10.
-        num_envs: Worlds that are played at once, each in a process of its own.
-        batch_size: Robots in one batch of the model. Default: half of num_envs, rounded up.
-        output_dir: Where the sweep's folder is made.
-        video: Which episodes leave a video: none (default), failures or all.
-        max_errors: Stop when so many episodes in a row were errors.
-        resume: Complete the newest unfinished sweep that these options describe.
+        margin: Non-inferiority margin of the success rate against mode actions, percentage points.
+            Default: 5.
+        time_margin: Non-inferiority margin of the time to success, percent. Default: 10.
+        num_envs: Parallel worlds, each in its own process.
+        batch_size: Robots per batch of the model. Default: half of num_envs, rounded up.
+        output_dir: Parent of the sweep's folder.
+        video: Episodes to record: none (default), failures or all.
+        max_errors: Stop after this many consecutive errors.
+        resume: Complete the newest unfinished sweep with these options.
     """
     clocks = (*(clock or ()), *(f"profile:{name}" for name in profiles or ()))
     axes: dict[str, Any] = {
@@ -118,7 +118,7 @@ def sweep(  # noqa: PLR0913 - one parameter per option of the command line
         "video": video,
     }
     usable_folder(output_dir, "--output-dir")
-    from eval.policies.given import refuse_idle
+    from eval.policies.unused_options import refuse_unused_options
     from eval.records.sweep_folders import SweepFolder, find_unfinished_sweep, new_sweep  # slow: statistics
     from eval.report.best_schedules import measure_best
     from eval.report.sweeping import run_sweep
@@ -145,8 +145,8 @@ def sweep(  # noqa: PLR0913 - one parameter per option of the command line
         {"video": "none", "batch_size": batch_size_for(num_envs), **asked},
         source="the command line",
     )
-    heeded = {axis: values for axis, values in varied.items() if axis != "while_waiting"}  # by some cell
-    refuse_idle({**flags, **heeded}, cells_of(whole))  # before anything is written
+    effective = {axis: values for axis, values in varied.items() if axis != "while_waiting"}  # by some cell
+    refuse_unused_options({**flags, **effective}, cells_of(whole))  # before anything is written
     return run_sweep(new_sweep(output_dir, whole), **how)
 
 

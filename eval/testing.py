@@ -1,4 +1,4 @@
-"""Conformance of a policy with the contract in `eval.policies.base`, for people who write one.
+"""Conformance test for policies (`eval.policies.base.Policy`).
 
 from eval.testing import check_policy
 
@@ -21,15 +21,15 @@ _QUERIES = 3
 
 
 def check_policy(policy: Policy, observation: Observation, *, replan_steps: int = 1) -> None:
-    """Check that a policy keeps the contract.
+    """Check that a policy conforms to the protocol.
 
     Args:
         policy: The policy, ready to act.
-        observation: One that it can answer, such as `world.observe()` of the world that it is for.
-        replan_steps: Actions of a chunk that a rollout executes, hence the fewest that it may answer.
+        observation: A valid observation, such as `world.observe()`.
+        replan_steps: Minimum number of actions per chunk.
 
     Raises:
-        AssertionError: Says in one line what the policy does and what it should do.
+        AssertionError: One line with the actual and the expected behaviour.
     """
     before = copy.deepcopy(observation)
     first = _episode(policy, _ONE, observation, replan_steps)
@@ -41,7 +41,7 @@ def check_policy(policy: Policy, observation: Observation, *, replan_steps: int 
     again = _episode(policy, _ONE, observation, replan_steps)
     for query, (one, other) in enumerate(zip(first, again, strict=True)):
         assert np.array_equal(one, other), (
-            f"query {query} of the same episode was answered otherwise after other episodes: actions must be "
+            f"query {query} of the same episode had other actions after other episodes: actions must be "
             "a function of the episode key and its observations"
         )
 
@@ -49,7 +49,7 @@ def check_policy(policy: Policy, observation: Observation, *, replan_steps: int 
 def _episode(
     policy: Policy, key: EpisodeKey, observation: Observation, replan_steps: int
 ) -> list[np.ndarray]:
-    """The actions of an episode that sees the same thing again and again."""
+    """The actions of an episode of identical observations."""
     policy.reset(key)
     chunks = []
     for _ in range(_QUERIES):
@@ -64,7 +64,7 @@ def _episode(
 
 
 def _left_off(policy: Policy, observation: Observation) -> None:
-    """An episode that ends in the middle of a query, as one does whose simulator fails."""
+    """An episode that is aborted within a query."""
     policy.reset(_OTHER)
     policy.act(observation)
 

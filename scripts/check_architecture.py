@@ -29,7 +29,6 @@ LIBERO_STILL_IN: frozenset[str] = frozenset(
 STILL_DOUBLED: frozenset[str] = frozenset(
     [
         "Arm",
-        "Console",
         "Joint",
         "Memory",
         "Motion",
@@ -39,7 +38,6 @@ STILL_DOUBLED: frozenset[str] = frozenset(
         "Recording",
         "Scene",
         "Setting",
-        "Stage",
         "Work",
     ]
 )

@@ -103,7 +103,7 @@ def _weakest(result: Result) -> str:
 
 
 def _scores(result: Result, task: str) -> str:
-    scores = result.texts[task].born if task in result.texts else {}
+    scores = result.texts[task].at_request if task in result.texts else {}
     shown = [
         f"{_NAMES.get(name, name)} {scores[name]['pc']:.1f}" for name in _MEASURES[task] if name in scores
     ]

@@ -13,7 +13,7 @@ from configs.load import names
 from configs.schema import LanguageTaskConfig, RunConfig
 from eval.metrics.language_results import LanguageRow
 from eval.metrics.success import summarize
-from eval.policies.given import idle_in
+from eval.policies.unused_options import unused_in
 from eval.records.json_files import write_json
 from eval.records.reader import AssetsUsed, find_runs, read_episodes, read_identity
 from eval.records.schema import RunFolder
@@ -196,7 +196,7 @@ def _options(config: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: value
         for name, value in config.items()
-        if name not in _TOLD_ELSEWHERE | idle_in(config["mode"]) and value != usual.get(name)
+        if name not in _TOLD_ELSEWHERE | unused_in(config["mode"]) and value != usual.get(name)
     }
 
 

@@ -40,12 +40,12 @@ def collect(
     usable_folder(output, "--output")
     require_backend()  # before anything imports MuJoCo, which answers a wrong MUJOCO_GL with a traceback
     from eval.collect.collection import collect_demonstrations, worker_count  # slow: a simulator and JAX
-    from eval.policies.given import refuse_without_a_model
+    from eval.policies.unused_options import refuse_model_options
 
     flags = options.model_dump(exclude_unset=True)
     options = check(CollectConfig, overlay(CollectConfig, config, flags), source="the command line")
     players = [options.policy, *([options.learner] if options.learner else [])]
-    refuse_without_a_model(flags, players)
+    refuse_model_options(flags, players)
     return collect_demonstrations(options, output, workers=worker_count(workers))
 
 

@@ -1,8 +1,8 @@
-"""How many errors of the program a verdict, or a place in a ranking, survives."""
+"""The error rate up to which verdicts and rankings are given."""
 
 ERROR_BUDGET = 2.0
-"""Percent of a run's episodes. Errors are not drawn by lot: were they all failures, so many points would be
-missing, and that must be little beside what is to be told apart."""
+"""Percent of a run's episodes. If all errors were failures, the success rate would be this much lower, which
+must be small beside the differences to be detected."""
 
 
 def exceeds(n_errors: int, n_episodes: int, *, budget: float = ERROR_BUDGET) -> bool:

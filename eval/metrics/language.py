@@ -1,7 +1,7 @@
-"""Grades what a policy says against the world's own account: when a text was requested, and on delivery.
+"""Grades texts against the ground truth, at request and on delivery.
 
-A text is read by `sim_envs.truth.wording`; one that cannot be read is not graded, and counted as that. Every
-score is a share (so many right of so many), so that episodes, tasks and suites add up.
+Texts are parsed by `sim_envs.truth.wording`; those that cannot be parsed are counted and not graded. Scores
+are counts out of totals, so that episodes, tasks and suites add up.
 """
 
 from collections import defaultdict
@@ -16,14 +16,13 @@ from sim_envs.truth.account import Deed, Memory, Narration, Truth
 from sim_envs.truth.wording import parse_memory, parse_narration
 
 ORACLE = "oracle"
-"""The reason of a text that was not generated but read aloud from the truth."""
+"""Finish reason of texts written from the truth."""
 
 
 def grade_narration(said: Narration, truth: Truth) -> Shares:
-    """Whether the phase is right, and the object and the target where there is one; `all` is all three.
+    """Scores of phase, object and target; `all` requires all three.
 
-    An object or target that is not there and was named is wrong by `all` alone: it has no true one to be
-    compared with.
+    An object or target that was named where there is none counts only in `all`.
     """
     true = truth.narration
     shares = {"phase": _hit(said.phase == true.phase), "all": _hit(said == true)}
@@ -35,10 +34,10 @@ def grade_narration(said: Narration, truth: Truth) -> Shares:
 
 
 def grade_memory(said: Memory, truth: Truth) -> Shares:
-    """Precision, recall and F1 of what is remembered (deeds and facts alike), and the order of the deeds.
+    """Precision, recall and F1 over completed actions and facts, and the order of the actions.
 
-    F1 is 2·right / (said + true). Order is over the pairs of deeds that were both done and remembered: the
-    share of them that are remembered in the order in which they were done.
+    F1 is 2·correct / (said + true). `order` is the fraction of pairs of correctly remembered actions that are
+    in the right order.
     """
     told, true = _items(said), _items(truth.memory)
     right = len(told & true)
@@ -51,11 +50,11 @@ def grade_memory(said: Memory, truth: Truth) -> Shares:
 
 
 HEADLINES = {"narration": "all", "memory": "f1"}
-"""The graded language tasks, and the one measure that stands for each in a table."""
+"""The graded language tasks, and the measure shown for each in tables."""
 
 
 class EpisodeGrader:
-    """Grades the texts of one episode as they come."""
+    """Grades the texts of one episode."""
 
     def __init__(self, *, control_hz: float) -> None:
         self._control_hz = control_hz
@@ -64,7 +63,7 @@ class EpisodeGrader:
         self._tasks: defaultdict[str, _TaskGrader] = defaultdict(_TaskGrader)
 
     def add(self, step: int, truth: Truth | None, deliveries: Iterable[Delivery]) -> None:
-        """Take in one query: its control step, its truth, and the texts that it delivered."""
+        """Add one query: its control step, its truth and the texts it delivered."""
         self._truths.append(truth)
         self._steps.append(step)
         for delivery in deliveries:
@@ -75,18 +74,18 @@ class EpisodeGrader:
                 self._tasks[text.task].add(text, truths, steps / self._control_hz)
 
     def scores(self) -> dict[str, TextScores]:
-        """Language task to the scores of its texts; nothing of a task that finished none."""
+        """Language task to scores; tasks without finished texts are absent."""
         return {task: grader.scores() for task, grader in self._tasks.items()}
 
 
 class _TaskGrader:
-    """Adds up one language task."""
+    """Sums the scores of one language task."""
 
     def __init__(self) -> None:
         self._counts = {"texts": 0, "not_graded": 0, "oracle": 0}
         self._staleness_s = 0.0
-        self._born: defaultdict[str, Share] = defaultdict(Share)
-        self._arrived: defaultdict[str, Share] = defaultdict(Share)
+        self._at_request: defaultdict[str, Share] = defaultdict(Share)
+        self._on_delivery: defaultdict[str, Share] = defaultdict(Share)
 
     def add(self, text: TextFinished, truths: tuple[Truth | None, Truth | None], seconds: float) -> None:
         self._counts["texts"] += 1
@@ -96,7 +95,7 @@ class _TaskGrader:
         if None in grades:
             self._counts["not_graded"] += 1
             return
-        for grade, sums in zip(grades, (self._born, self._arrived), strict=True):
+        for grade, sums in zip(grades, (self._at_request, self._on_delivery), strict=True):
             assert grade is not None
             for measure, share in grade.items():
                 sums[measure] += share
@@ -104,14 +103,14 @@ class _TaskGrader:
     def scores(self) -> TextScores:
         return TextScores(
             **self._counts,
-            born=dict(self._born),
-            arrived=dict(self._arrived),
+            at_request=dict(self._at_request),
+            on_delivery=dict(self._on_delivery),
             staleness_s=self._staleness_s,
         )
 
 
 def grade_text(task: str, text: str, truth: Truth) -> Shares | None:
-    """How right a text of a graded language task is; None if it cannot be read with the world's nouns."""
+    """Score a text of a graded language task; None if it cannot be parsed with the world's nouns."""
     return _GRADE[task](text, truth)
 
 

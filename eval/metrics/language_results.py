@@ -1,4 +1,4 @@
-"""Language scores of many episodes in one row: percentages with intervals, and what freshness cost."""
+"""Language scores over many episodes: percentages with intervals, at request and on delivery."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -13,30 +13,30 @@ from eval.records.schema import EpisodeResult, Share, TextScores
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LanguageRow:
-    """What reports read of a language task's row; `summarize_language` says what each means.
+    """The fields of a language task's row that reports read; see `summarize_language`.
 
     Attributes:
         n_texts: Finished texts.
-        n_not_graded: Those that could not be read.
-        born: Measure to its percentage, against the truth of the query a text was born in.
-        arrived: The same against the truth on delivery.
-        n_oracle: Texts that an oracle read from the truth; what is bundled has none and does not say so.
+        n_not_graded: Texts that could not be parsed.
+        at_request: Measure to percentage, against the truth when the text was requested.
+        on_delivery: The same against the truth on delivery.
+        n_oracle: Texts written by the oracle from the truth; absent (0) in bundled results.
     """
 
     n_texts: int
     n_not_graded: int
-    born: Mapping[str, Mapping[str, Any]]
-    arrived: Mapping[str, Mapping[str, Any]]
+    at_request: Mapping[str, Mapping[str, Any]]
+    on_delivery: Mapping[str, Mapping[str, Any]]
     n_oracle: int = 0
 
 
 def summarize_language(episodes: Sequence[EpisodeResult]) -> dict[str, Any]:
-    """Language task to its row; empty where no text was finished.
+    """Language task to its row; empty if no text was finished.
 
-    `born` and `arrived` hold, by measure, the percentage over all graded texts together (`pc`), its 95 %
-    bootstrap interval over episodes (`ci95`; None where there is one episode, or all agree), and how many
-    decisions it is over (`n`). `lost` is by how many percentage points the headline measure fell from birth
-    to arrival, `staleness_ms` the simulated time between the two, milliseconds, in the mean over all texts.
+    `at_request` and `on_delivery` map each measure to its percentage over all graded texts (`pc`), the 95 %
+    bootstrap interval over episodes (`ci95`; None for one episode, or if all agree) and the number of
+    decisions (`n`). `lost` is the drop of the headline measure from request to delivery in percentage points,
+    `staleness_ms` the mean simulated time between the two.
     """
     rows = {}
     for task in HEADLINES:
@@ -47,7 +47,7 @@ def summarize_language(episodes: Sequence[EpisodeResult]) -> dict[str, Any]:
 
 
 def mean_staleness_ms(episodes: Sequence[EpisodeResult]) -> float | None:
-    """Mean milliseconds of simulated time from request to delivery, over all texts; None without a text."""
+    """Mean simulated milliseconds from request to delivery over all texts; None without texts."""
     scores = [episode.texts[task] for episode in episodes for task in HEADLINES if task in episode.texts]
     return _staleness_ms(scores) if scores else None
 
@@ -58,16 +58,16 @@ def _staleness_ms(scores: Sequence[TextScores]) -> float:
 
 def _row(task: str, scores: Sequence[TextScores]) -> dict[str, Any]:
     headline = HEADLINES[task]
-    born = [score.born.get(headline, Share()) for score in scores]
-    arrived = [score.arrived.get(headline, Share()) for score in scores]
+    at_request = [score.at_request.get(headline, Share()) for score in scores]
+    on_delivery = [score.on_delivery.get(headline, Share()) for score in scores]
     return {
         "n_texts": sum(score.texts for score in scores),
         "n_not_graded": sum(score.not_graded for score in scores),
         "n_oracle": sum(score.oracle for score in scores),
         "staleness_ms": _staleness_ms(scores),
-        "born": _percentages([score.born for score in scores]),
-        "arrived": _percentages([score.arrived for score in scores]),
-        "lost": difference(born, arrived),
+        "at_request": _percentages([score.at_request for score in scores]),
+        "on_delivery": _percentages([score.on_delivery for score in scores]),
+        "lost": difference(at_request, on_delivery),
     }
 
 
@@ -78,7 +78,7 @@ def _percentages(shares: Sequence[Mapping[str, Share]]) -> dict[str, Any]:
 
 
 def percentage(shares: Sequence[Share]) -> dict[str, Any] | None:
-    """The percentage over the shares of some episodes together; None where they are of nothing."""
+    """Pooled percentage with interval; None if all totals are 0."""
     hits, of = _columns([share for share in shares if share.of])
     if not len(of):
         return None
@@ -90,7 +90,7 @@ def percentage(shares: Sequence[Share]) -> dict[str, Any] | None:
 
 
 def difference(before: Sequence[Share], after: Sequence[Share]) -> dict[str, Any] | None:
-    """By how many percentage points shares fell, the same episodes before and after; None if of nothing."""
+    """Drop in percentage points, paired by episode; None if no episode has both."""
     both = [pair for pair in zip(before, after, strict=True) if all(share.of for share in pair)]
     if not both:
         return None

@@ -1,4 +1,4 @@
-"""Progress: the share of a task's criteria that were met, where a world gives credit for some of them."""
+"""Progress: the fraction of a task's criteria that are met, for worlds with partial credit."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,8 +12,8 @@ from eval.records.schema import EpisodeResult, Outcome
 def summarize_progress(episodes: Sequence[EpisodeResult]) -> dict[str, Any]:
     """Mean progress of graded episodes, percent, with a bootstrap interval over episodes.
 
-    Both are None where progress says no more than success does, or where not all episodes recorded it; the
-    interval also where all made the same progress.
+    Both are None if progress equals success or is not recorded for all episodes; the interval also if all
+    values are equal.
     """
     shares = [episode.progress for episode in episodes if episode.progress is not None]
     solved = [float(episode.outcome is Outcome.SUCCESS) for episode in episodes]

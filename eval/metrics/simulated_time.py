@@ -1,4 +1,4 @@
-"""How simulated time passed in some episodes: time to success, query rate, control steps spent waiting."""
+"""Metrics of simulated time: time to success, query rate, held control steps."""
 
 import statistics
 from collections.abc import Sequence
@@ -8,17 +8,17 @@ from eval.records.schema import EpisodeResult
 
 
 def summarize_time(graded: Sequence[EpisodeResult]) -> dict[str, Any]:
-    """The part of a row of results that is about simulated time, over graded episodes.
+    """The fields of a results row about simulated time, over graded episodes.
 
-    Every value is None where no episode recorded its simulated time.
+    All are None if no episode recorded its simulated time.
 
     Returns:
-        `time_to_success_s`: mean and median simulated seconds over the `n` solved episodes; None if none was.
-        `query_hz`: queries per simulated second, over all episodes together.
-        `pc_held`: percent of the control steps in which the robot was held still for want of an action.
-        `pc_continued`: percent of those in which a query was under way and the chunk before it went on.
-        `skipped_per_query`: first actions of a chunk that were left out, per query.
-        `tokens_per_simulated_s`: language tokens decoded per simulated second, over all episodes together.
+        `time_to_success_s`: mean and median simulated seconds over the `n` solved episodes; None if none.
+        `query_hz`: queries per simulated second, over all episodes.
+        `pc_held`: percent of control steps in which the robot held still for lack of an action.
+        `pc_continued`: percent of control steps in which the previous chunk continued during a query.
+        `skipped_per_query`: skipped leading actions of a chunk, per query.
+        `tokens_per_simulated_s`: decoded language tokens per simulated second, over all episodes.
     """
     timed = [episode for episode in graded if episode.simulated_s is not None]
     steps, queries = (sum(counts) for counts in ([e.steps for e in timed], [e.queries for e in timed]))

@@ -1,11 +1,10 @@
-"""From a run's records to `results.json`: success rates with intervals, latencies, and LeRobot's own shape.
+"""Builds `results.json`: success rates with intervals, latencies, and the fields of LeRobot.
 
 LeRobot's `eval_info.json` has `overall`, `per_group` and `per_task`; its tools read `overall.pc_success`,
-`overall.n_episodes` and `per_task[i].metrics.successes`. They are here under the same names. One thing
-differs: an episode that ended in an error of the program is no failure of the policy. It is in `n_errors` and
-in the seconds spent, and in no other number. One that ended in actions that could not be executed is one: it
-is in `n_invalid_actions`, and in `n_episodes` as not solved. A task's `language` is the benchmark's
-instruction; the words in which its episodes were told are in `wordings`.
+`overall.n_episodes` and `per_task[i].metrics.successes`, which have the same names here. One thing differs:
+errors of the program are not failures of the policy and count only in `n_errors` and wall time. Invalid
+actions are failures: they count in `n_invalid_actions` and `n_episodes`. A task's `language` is the
+benchmark's instruction, `wordings` those given to the policy.
 """
 
 from collections import defaultdict
@@ -22,7 +21,7 @@ from eval.records.schema import EpisodeResult, Outcome, RunFolder
 from sim_envs.world import EpisodeKey
 
 LATENCY_STAGES = ("action", "frame")
-"""Until the actions were there, and until the whole query was done."""
+"""Until the actions were computed, and until the query was complete."""
 
 Results = Mapping[str, Any]
 """The content of a run's `results.json`."""
@@ -33,12 +32,11 @@ Timings = Mapping[EpisodeKey, Mapping[str, Sequence[float]]]
 def summarize(run: Path) -> dict[str, Any]:
     """The content of `results.json`, from the run's files alone.
 
-    Latency quantiles are over all queries, not over episodes, and of the machine that ran; a stage nobody
-    measured is absent. `charged_ms` is what the clock charged in the mean of all queries, until the actions
-    and until the next query could start; None where nothing was charged.
+    Latency quantiles are wall times over all queries; stages without measurements are absent. `charged_ms` is
+    the mean simulated latency until the actions and until the next query; None on clock `paused`.
 
     Raises:
-        UsageError: if a record cannot be read.
+        UsageError: A record cannot be read.
     """
     folder = RunFolder(run)
     identity = read_identity(folder)
@@ -59,7 +57,7 @@ def summarize(run: Path) -> dict[str, Any]:
 
 
 def aggregate(episodes: Sequence[EpisodeResult], timings: Timings) -> dict[str, Any]:
-    """One row of a table: everything but `n_errors` is over graded episodes."""
+    """One row of a table; all fields but `n_errors` are over graded episodes."""
     graded = graded_only(episodes)
     successes = sum(map(solved, graded))
     interval = wilson_95(successes, len(graded))
@@ -137,7 +135,7 @@ def _task(episodes: Sequence[EpisodeResult], timings: Timings) -> dict[str, Any]
 
 
 def _lerobot(episodes: Sequence[EpisodeResult]) -> dict[str, Any]:
-    """A group as LeRobot has it."""
+    """The fields of a group in LeRobot's format."""
     graded = graded_only(episodes)
     successes = sum(map(solved, graded))
     rate = successes / len(graded) if graded else None
@@ -158,7 +156,7 @@ def _durations(episodes: Sequence[EpisodeResult]) -> dict[str, float]:
 def _grouped(
     episodes: Sequence[EpisodeResult], group: Callable[[EpisodeKey], Hashable]
 ) -> dict[Any, list[EpisodeResult]]:
-    """The episodes by a function of their keys, groups in order of first appearance."""
+    """Group episodes by a function of their keys, in order of first appearance."""
     groups: defaultdict[Any, list[EpisodeResult]] = defaultdict(list)
     for episode in episodes:
         groups[group(episode.key)].append(episode)
@@ -166,7 +164,7 @@ def _grouped(
 
 
 def graded_only(episodes: Sequence[EpisodeResult]) -> list[EpisodeResult]:
-    """The episodes whose outcome says something about the policy."""
+    """The episodes that are not errors."""
     return [episode for episode in episodes if episode.outcome is not Outcome.ERROR]
 
 

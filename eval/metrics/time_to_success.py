@@ -1,4 +1,4 @@
-"""Time to success: the ratio of two runs on what both solved, and the share solved by a time."""
+"""Time to success: the ratio between two runs, and the curve of episodes solved over time."""
 
 import dataclasses
 import math
@@ -15,11 +15,11 @@ _ENOUGH_THAT_AGREE = 6
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TimeRatio:
-    """Simulated seconds to success, B's over A's, among episodes that both runs solved.
+    """Ratio of simulated times to success, B over A, over episodes that both runs solved.
 
     Attributes:
         ratio: Geometric mean of the episodes' ratios; below 1, B is faster.
-        ci95: Its 95 % bootstrap interval over episodes; None where there is none.
+        ci95: 95 % bootstrap interval over episodes; None if undefined.
         n_pairs: Episodes solved by both.
     """
 
@@ -30,7 +30,7 @@ class TimeRatio:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CurvePoint:
-    """The percentage of episodes solved by a time, with its 95 % Wilson interval at that time.
+    """Percentage of episodes solved by a time, with a pointwise 95 % Wilson interval.
 
     Attributes:
         seconds: Simulated time.
@@ -44,12 +44,10 @@ class CurvePoint:
 
 
 def time_ratio(pairs: Sequence[tuple[EpisodeResult, EpisodeResult]]) -> TimeRatio | None:
-    """The ratio over the pairs (of A, of B) that both solved; None where there is none, or no time recorded.
+    """The ratio over pairs (A, B) that both solved; None if there is none, or no time was recorded.
 
-    The mean is of logarithms, so that twice as fast and twice as slow weigh alike; swapping the runs inverts
-    ratio and interval. Ratios that all agree have
-    an interval without a width if there are six or more: then the median ratio is that one with 97 %
-    confidence, whatever the distribution.
+    The mean is taken over logarithms, so swapping the runs inverts ratio and interval. If at least six ratios
+    all agree, the interval has no width: the median ratio then has that value with 97 % confidence.
     """
     seconds = [(a.success_s, b.success_s) for a, b in pairs]
     logs = np.array([math.log(b / a) for a, b in seconds if a and b])
@@ -69,10 +67,9 @@ def _interval(logs: np.ndarray) -> Interval | None:
 
 
 def success_curve(results: Sequence[EpisodeResult]) -> list[CurvePoint]:
-    """The share of graded episodes solved by each time at which one was; failures never count.
+    """Step function of the graded episodes solved over time, from 0 s to the longest episode.
 
-    It starts at 0 seconds and ends with the longest episode. Between two points it is the earlier one's.
-    Empty where no episode is graded, or one lacks its time.
+    Empty if no episode is graded or one lacks its time.
     """
     graded = graded_only(results)
     lengths = [episode.simulated_s for episode in graded if episode.simulated_s is not None]

@@ -1,4 +1,4 @@
-"""The contract of a policy as the rollout sees it. Imports neither JAX nor a simulator."""
+"""The `Policy` protocol. Imports neither JAX nor a simulator."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -13,61 +13,61 @@ from sim_envs.world import EpisodeKey, Observation, World
 
 
 class PolicyLostError(RuntimeError):
-    """The policy cannot answer any more, such as one whose server stays away: the run ends, to be resumed."""
+    """The policy does not come back (such as a lost server): the run stops and can be resumed."""
 
 
 class Policy(Protocol):
-    """A policy. One object serves all episodes of a run, one after the other.
+    """A policy; one object serves all episodes of a run, one after the other.
 
-    A query is one `act` and one `settle`; physics may run in between.
+    A query is one `act` followed by one `settle`; physics may run in between.
     """
 
     @property
     def interface(self) -> Interface:
-        """What it is shown and what actions it gives, compared with the suite's before the first step."""
+        """Conventions of observations and actions; compared with the suite's before the first step."""
 
     def reset(self, key: EpisodeKey) -> None:
-        """Begin an episode; whatever was left of the one before is dropped."""
+        """Start an episode; drop all state of the previous one."""
 
     def act(self, observation: Observation) -> np.ndarray:
-        """Answer a query with a chunk of actions [horizon, action], as soon as they exist."""
+        """Return a chunk of actions [horizon, action] as soon as it is computed."""
 
     def settle(self) -> Reply:
-        """Complete the query: the texts it brought and what each stage took, milliseconds."""
+        """Complete the query; returns its texts and the milliseconds of each stage."""
 
     def finish(self) -> Tail:
-        """End the episode: cancel the texts still under way, and count them."""
+        """End the episode; cancels unfinished texts and returns their number."""
 
 
 class BatchPolicy(Protocol):
-    """A policy in several episodes at once, which are at different moments. Each has a row of its own.
+    """A policy that serves several episodes at once, one per row.
 
-    A query is one `act` for some rows, and one `settle`. What it answers in an episode is the same whatever
-    the others are, and in every row.
+    A query is one `act` for some rows, followed by one `settle`. The actions of an episode depend neither on
+    its row nor on the other rows.
     """
 
     @property
     def rows(self) -> int:
-        """How many episodes it can be in."""
+        """Maximum number of episodes."""
 
     def reset(self, row: int, key: EpisodeKey) -> None:
-        """Begin an episode in a row; whatever was left of the one before is dropped."""
+        """Start an episode in a row; drop all state of the previous one."""
 
     def act(self, observations: Mapping[int, Observation]) -> Mapping[int, np.ndarray]:
-        """Answer the queries of some rows with a chunk of actions [horizon, action] each.
+        """Return a chunk of actions [horizon, action] for each given row.
 
-        The observations may be overwritten once it has returned.
+        Observations may be overwritten after it returns.
         """
 
     def settle(self) -> Mapping[int, Reply]:
-        """Complete the queries of the rows that `act` has answered."""
+        """Complete the queries of the last `act`."""
 
     def finish(self, row: int) -> Tail:
-        """End the episode of a row: cancel the texts still under way, and count them."""
+        """End the episode of a row; cancels unfinished texts and returns their number."""
 
 
-class InRow:
-    """One row of a policy of several, as a policy."""
+class PolicyRow:
+    """One row of a `BatchPolicy` as a `Policy`."""
 
     def __init__(self, policy: BatchPolicy, row: int, interface: Interface) -> None:
         self.batch = policy
@@ -75,24 +75,24 @@ class InRow:
         self._row = row
 
     def reset(self, key: EpisodeKey) -> None:
-        """Begin an episode."""
+        """See `Policy`."""
         self.batch.reset(self._row, key)
 
     def act(self, observation: Observation) -> np.ndarray:
-        """Answer a query."""
+        """See `Policy`."""
         return self.batch.act({self._row: observation})[self._row]
 
     def settle(self) -> Reply:
-        """Complete the query."""
+        """See `Policy`."""
         return self.batch.settle()[self._row]
 
     def finish(self) -> Tail:
-        """End the episode."""
+        """See `Policy`."""
         return self.batch.finish(self._row)
 
 
-class InOneEpisode:
-    """A policy that can be in one episode at a time, as one of a single row. Its observations are its own."""
+class SingleRowBatch:
+    """A `Policy` as a `BatchPolicy` of one row. Copies observations."""
 
     rows = 1
 
@@ -100,20 +100,20 @@ class InOneEpisode:
         self._policy = policy
 
     def reset(self, row: int, key: EpisodeKey) -> None:
-        """Begin an episode."""
+        """See `Policy`."""
         del row
         self._policy.reset(key)
 
     def act(self, observations: Mapping[int, Observation]) -> Mapping[int, np.ndarray]:
-        """Answer a query."""
+        """See `Policy`."""
         return {row: self._policy.act(_copied(observation)) for row, observation in observations.items()}
 
     def settle(self) -> Mapping[int, Reply]:
-        """Complete the query."""
+        """See `Policy`."""
         return {0: self._policy.settle()}
 
     def finish(self, row: int) -> Tail:
-        """End the episode."""
+        """See `Policy`."""
         del row
         return self._policy.finish()
 
@@ -125,19 +125,18 @@ def _copied(observation: Observation) -> Observation:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OpenPolicy:
-    """A policy that has been loaded for a run.
+    """A loaded policy.
 
     Attributes:
-        interface: What it is shown and what actions it gives; None if it takes the suite's.
-        horizon: Actions that it answers a query with; None if that is not known.
-        inputs: How it is shown the world (prompt template, cameras), for the record.
-        in_world: The policy for one episode. Only a scripted one is bound to the world, by its suite.
-        groups: The policy for episodes in several processes, answered from this one; their rows are at least
-            as many as the worlds it was opened for.
-        opener: Opens it in each of several processes, to which it is sent, where there are no `groups`.
-        reports_work: Whether its replies say what it computed (`Reply.work`), for profiles to price.
-        remark: What to say about it before the first episode, in one line; None if nothing.
-        close: Releases what it holds outside this process. A second call does nothing.
+        interface: Conventions of observations and actions; None if it takes the suite's.
+        horizon: Actions per chunk; None if unknown.
+        inputs: Its inputs (prompt template, cameras), for the manifest.
+        in_world: Returns the policy for one episode; scripted policies read the world.
+        groups: Batched policies for worlds in other processes, with at least as many rows as worlds.
+        opener: Picklable; loads the policy in each worker where there are no `groups`.
+        reports_work: Whether its replies report `Reply.work`, which profile clocks need.
+        remark: One line to print before the first episode; None if there is nothing to say.
+        close: Releases resources outside this process; idempotent.
     """
 
     interface: Interface | None

@@ -10,7 +10,7 @@ import numpy as np
 
 from configs.interface import Interface
 from configs.schema import PolicyConfig, RunConfig
-from eval.policies.base import InRow, OpenPolicy
+from eval.policies.base import OpenPolicy, PolicyRow
 from eval.policies.language_tasks import language_task
 from eval.policies.resolved import ResolvedPolicy
 from oxygen.model.compile_cache import use_compile_cache
@@ -148,7 +148,7 @@ def _opened(groups: Sequence[EnginePolicy], interface: Interface, prompt: str) -
         interface=interface,
         horizon=interface.horizon,
         inputs={"prompt": prompt, "cameras": cameras, "absent_cameras": "dropped"},
-        in_world=lambda *_: InRow(groups[0], 0, interface),
+        in_world=lambda *_: PolicyRow(groups[0], 0, interface),
         groups=groups,
         reports_work=True,
     )

@@ -1,4 +1,4 @@
-"""What a policy of one's own is opened with: `key=value`, each value a YAML scalar."""
+"""Parses `--policy-kwargs`: `key=value`, each value a YAML scalar."""
 
 import re
 from collections.abc import Sequence
@@ -9,14 +9,14 @@ import yaml
 from configs.errors import UsageError
 
 _EXPONENT = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+")
-"""Numbers such as 1e-3, which YAML 1.1 takes for words."""
+"""Numbers such as 1e-3, which YAML 1.1 reads as strings."""
 
 
 def read_kwargs(pairs: Sequence[str]) -> dict[str, Any]:
-    """The keyword arguments in some pairs: `scale=0.5 name=mine fast=true`.
+    """Parse keyword arguments: `scale=0.5 name=mine fast=true`.
 
     Raises:
-        UsageError: One is no pair, has no name that Python would take, or is given twice.
+        UsageError: A pair is malformed, its key is not an identifier, or it is given twice.
     """
     kwargs: dict[str, Any] = {}
     for pair in pairs:

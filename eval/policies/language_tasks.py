@@ -1,4 +1,4 @@
-"""Presets of language tasks as the policy wants them: data in, objects out."""
+"""Builds language tasks from their presets."""
 
 from configs.schema import (
     ArrivalsConfig,
@@ -14,10 +14,10 @@ from oxygen.serving.sampling import Sampling
 
 
 def language_task(config: LanguageTaskConfig) -> LanguageTask:
-    """The task that a preset describes.
+    """The language task of a preset.
 
     Raises:
-        UsageError: Its numbers do not fit each other.
+        UsageError: Its options are inconsistent.
     """
     return LanguageTask(
         name=config.name,

@@ -1,4 +1,4 @@
-"""Which policy a name stands for: preset, entry point, YAML file, checkpoint, class or server."""
+"""Resolves the name of a policy: preset, entry point, YAML file, checkpoint, class or server."""
 
 import dataclasses
 import hashlib
@@ -18,24 +18,24 @@ from oxygen.weights.card import CARD
 from oxygen.weights.loading import SINGLE_FILE
 
 ENTRY_POINTS = "oxygen_eval.policies"
-"""The entry-point group of policies that other packages bring: policy name to its class."""
+"""Entry-point group of policies of other packages: policy name to class."""
 
 _A_URL = ("ws://", "wss://")
 
 
 def read_policy(name: str, kwargs: Mapping[str, Any] | None = None) -> PolicyConfig:
-    """A policy by the name of its preset or entry point, its YAML file, its class, its URL, or a checkpoint.
+    """Find a policy by preset, entry point, YAML file, class, URL or checkpoint.
 
     A class is written `package.module:Class` or `path/to/file.py:Class`, a server `ws://host:port[/path]`.
-    A preset may itself be of a checkpoint, such as the one in the package. Then it gives the policy its name
-    and description, and the checkpoint's own card the rest: both ways lead to the same policy.
+    A preset may refer to a checkpoint, such as the bundled one; it then gives name and description, and the
+    checkpoint's card the rest.
 
     Args:
-        name: What was given as `--policy`.
-        kwargs: What a class or a server takes besides.
+        name: Value of `--policy`.
+        kwargs: Keyword arguments of a class or a server.
 
     Raises:
-        UsageError: There is no such policy, its card does not fit the schema, or its model has changed.
+        UsageError: The policy does not exist, its card is invalid, or its model has changed.
     """
     own = _of_ones_own(name)
     if own is not None:
@@ -51,7 +51,7 @@ def read_policy(name: str, kwargs: Mapping[str, Any] | None = None) -> PolicyCon
 
 
 def _of_ones_own(name: str) -> PolicyConfig | None:
-    """A policy that nobody registered: a server, or a class; or one that an entry point names."""
+    """A server, a class, or a policy of an entry point; None for other names."""
     if name.startswith(_A_URL):
         return PolicyConfig(name=policy_name(name), kind="websocket", target=name)
     if ":" in name and "://" not in name:
@@ -82,39 +82,39 @@ def _with_kwargs(preset: PolicyConfig, kwargs: Mapping[str, Any]) -> PolicyConfi
 
 
 _OF_ANY_POLICY = ("narration", "memory")
-"""The language tasks of policies that learn nothing: scripted ones, and random weights, which are a load."""
+"""Default language tasks of scripted policies and random weights."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Wanted:
+class RequestedTexts:
     """The language tasks of a run.
 
     Attributes:
-        names: Of their presets, or their YAML files.
-        remark: What a person should know of them, in one line; None if there is nothing to say.
+        names: Names of presets, or YAML files.
+        remark: One line about them for the user; None if there is nothing to say.
     """
 
     names: tuple[str, ...]
     remark: str | None = None
 
 
-def wanted_texts(policy: PolicyConfig, config: RunConfig) -> Wanted:
-    """The texts that a run asks for: those named, or else those that its policy has learnt."""
+def requested_texts(policy: PolicyConfig, config: RunConfig) -> RequestedTexts:
+    """The language tasks of a run. Default: those the policy was trained on."""
     asked = config.language_tasks
     if policy.kind in ("python", "websocket"):
-        return Wanted(names=() if asked is None else asked)
+        return RequestedTexts(names=() if asked is None else asked)
     if policy.weights is None or config.random_weights:
-        return Wanted(names=_OF_ANY_POLICY if asked is None else asked)
+        return RequestedTexts(names=_OF_ANY_POLICY if asked is None else asked)
     learnt = policy.language_tasks or {}
     if asked is not None:
         noise = f"{policy.name} has learnt no texts: what it says is noise, and nothing but a load."
-        return Wanted(names=asked, remark=noise if asked and not learnt else None)
+        return RequestedTexts(names=asked, remark=noise if asked and not learnt else None)
     names = tuple(name for name, prompt in learnt.items() if _asks_alike(name, prompt))
-    return Wanted(names=names, remark=_left_out(policy.name, set(learnt) - set(names), learnt))
+    return RequestedTexts(names=names, remark=_left_out(policy.name, set(learnt) - set(names), learnt))
 
 
 def _asks_alike(name: str, prompt: str) -> bool:
-    """Whether a language task is among the presets, in the words that a policy has learnt it in."""
+    """Whether a preset of that name has the prompt that the policy was trained with."""
     return name in names(LanguageTaskConfig) and load(LanguageTaskConfig, name).prompt == prompt
 
 
@@ -130,12 +130,12 @@ def _left_out(policy: str, missing: Set[str], learnt: Mapping[str, str]) -> str 
 
 
 def check_learnt(policy: PolicyConfig, tasks: Sequence[LanguageTaskConfig]) -> None:
-    """Refuse to ask a policy for a text other than those it learnt, or in other words.
+    """Reject language tasks and prompts that the policy was not trained on.
 
-    One that has learnt no texts at all may be asked for any: they are noise, and a load to be measured.
+    A policy trained on none accepts all: its texts are noise, useful as a load.
 
     Raises:
-        UsageError: Says what it has learnt.
+        UsageError: A task or prompt was not in its training.
     """
     if not policy.language_tasks:
         return
@@ -150,17 +150,17 @@ def check_learnt(policy: PolicyConfig, tasks: Sequence[LanguageTaskConfig]) -> N
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Start:
-    """What a training begins with: a checkpoint, and where the statistics are that it has learnt with."""
+    """What a training starts from: a checkpoint and the normalization statistics of its training."""
 
     weights: str
     norm_stats: str
 
 
 def start_of(name: str) -> Start:
-    """What stands behind the name of a policy, its YAML file, or a checkpoint of whichever kind.
+    """The starting point given by a policy's name, a YAML file, or a checkpoint.
 
     Raises:
-        UsageError: The policy has nothing to begin with.
+        UsageError: The policy has no weights.
     """
     if not _is_policy(name):
         return Start(weights=name, norm_stats=name)
@@ -171,21 +171,21 @@ def start_of(name: str) -> Start:
 
 
 def policy_of(start: str) -> PolicyConfig | None:
-    """The policy that stands behind what a training begins with; None if a checkpoint does not say.
+    """The policy of a starting point; None for a checkpoint without a card.
 
     Raises:
-        UsageError: There is no such policy, or its card is damaged.
+        UsageError: The policy does not exist, or its card is damaged.
     """
     return read_policy(start) if _is_policy(start) or (fetch(start) / CARD).is_file() else None
 
 
 def _is_policy(start: str) -> bool:
-    """Whether a policy is named, by its preset or its YAML file, and not a checkpoint."""
+    """Whether this names a preset or a YAML file, not a checkpoint."""
     return start in names(PolicyConfig) or start.endswith((".yaml", ".yml"))
 
 
 def weights_sha256(policy: PolicyConfig) -> str | None:
-    """What tells a policy's weights from all others; None where they are random, or no file in our format."""
+    """SHA-256 of the weights; None if they are random or not a file in our format."""
     if policy.weights is None:
         return None
     file = fetch(policy.weights) / SINGLE_FILE
@@ -196,7 +196,7 @@ def weights_sha256(policy: PolicyConfig) -> str | None:
 
 
 def _is_a_place(name: str) -> bool:
-    """Whether a folder is meant: one that is there, or that has been deleted or misspelt."""
+    """Whether this looks like a folder, existing or not."""
     of_a_file = name.endswith((".yaml", ".yml"))
     return Path(name).is_dir() or (os.sep in name and "://" not in name and not of_a_file)
 
@@ -214,5 +214,5 @@ def _of_checkpoint(source: str) -> PolicyConfig:
 
 
 def _seen_from(folder: Path, place: str | None) -> str | None:
-    """What a card calls by a path of its own folder; a URL is what it is."""
+    """Resolve a path of a card relative to its folder; URLs are kept."""
     return place if place is None or "://" in place else str(folder / place)

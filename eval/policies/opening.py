@@ -1,4 +1,4 @@
-"""Opens the policy of a run, whatever kind it is."""
+"""Loads the policy of a run, of any kind."""
 
 from collections.abc import Callable, Sequence
 
@@ -16,19 +16,18 @@ def open_policies(
     worlds: int = 1,
     notify: Callable[[str], None] = print,
 ) -> list[OpenPolicy]:
-    """The policy in every variant of a run, ready to act.
+    """Load the policy, once for all variants.
 
-    The variants differ in how they are served alone: a model is loaded and its prefill and denoise are
-    compiled once, which takes seconds.
+    Variants differ only in scheduling, so weights and the compiled prefill and denoise are shared.
 
     Args:
-        resolved: The policy and its texts.
+        resolved: The policy and its language tasks.
         variants: The runs.
-        worlds: How many episodes each is in at once.
-        notify: Told in one line what is waited for, if that may take a while.
+        worlds: Number of parallel episodes.
+        notify: Called with one line about what is being waited for.
 
     Raises:
-        UsageError: Its checkpoint, class or server is not to be had.
+        UsageError: The checkpoint, class or server is not available.
     """
     policy = resolved.policy
     if policy.kind == "oxygen":

@@ -1,4 +1,4 @@
-"""An oracle that reads the world's own account aloud: the ceiling of language scores, no policy's merit."""
+"""Writes texts from the ground truth: the upper bound of language scores."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -17,10 +17,9 @@ _AUTHORS: Mapping[str, Callable[[Truth, int], str]] = {
 
 
 class Oracle:
-    """Writes its texts as often as the language tasks want them, each within the query it is requested in.
+    """Writes the texts of `narration` and `memory`, each within the query that requests it.
 
-    Other language tasks than `narration` and `memory` have no truth, and get no text. Each episode has a
-    wording of its own, a function of its key.
+    Other language tasks have no ground truth and get no text. The wording is a function of the episode key.
     """
 
     def __init__(self, tasks: Sequence[LanguageTaskConfig], world: World) -> None:
@@ -29,12 +28,12 @@ class Oracle:
         self._wording = self._query = self._request = 0
 
     def reset(self, key: EpisodeKey) -> None:
-        """Begin an episode."""
+        """Start an episode."""
         self._wording = key.digest() % WORDINGS
         self._query = self._request = 0
 
     def speak(self) -> tuple[tuple[TextRequest, ...], tuple[TextFinished, ...]]:
-        """The texts of the next query: those requested, and the same finished."""
+        """The texts of the next query, as requested and as finished."""
         due = [task.name for task in self._tasks for _ in task.arrivals.due(0, self._query)]
         truth = self._world.truth() if due else None
         finished = tuple(self._text(task, truth) for task in due) if truth is not None else ()

@@ -13,7 +13,7 @@ from typing import Any
 
 from configs.errors import UsageError, unknown
 from configs.interface import Interface
-from eval.policies.base import InOneEpisode, OpenPolicy
+from eval.policies.base import OpenPolicy, SingleRowBatch
 from eval.policies.openpi import (
     ASSUMED,
     OpenpiKeys,
@@ -59,7 +59,7 @@ def _opened(policy: Any, target: str) -> OpenPolicy:
             horizon=interface.horizon,
             inputs=inputs,
             in_world=lambda *_: policy,
-            groups=(InOneEpisode(policy),),
+            groups=(SingleRowBatch(policy),),
             reports_work=True,
         )
     _check_has(policy, target, _OPENPI)
@@ -68,7 +68,7 @@ def _opened(policy: Any, target: str) -> OpenPolicy:
     remark = None if keys else assumption(target, remedy)
     keys = named(keys or ASSUMED, target, getattr(policy, "horizon", None))
     adapted = OpenpiPolicy(policy, keys)
-    return dataclasses.replace(opened(adapted, remark=remark), groups=(InOneEpisode(adapted),))
+    return dataclasses.replace(opened(adapted, remark=remark), groups=(SingleRowBatch(adapted),))
 
 
 def _made(target: str, kwargs: Mapping[str, Any]) -> Any:

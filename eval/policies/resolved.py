@@ -1,4 +1,4 @@
-"""What a run's configuration names: its policy and language tasks, by their presets."""
+"""Resolves the policy and language tasks that a run's configuration names."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from configs.interface import Interface
 from configs.load import load
 from configs.schema import EveryNConfig, LanguageTaskConfig, PolicyConfig, RunConfig
-from eval.policies.names import Wanted, check_learnt, read_policy, wanted_texts
+from eval.policies.names import RequestedTexts, check_learnt, read_policy, requested_texts
 from oxygen.model import config as model_configs
 from oxygen.model.config import Pi05Config
 from oxygen.robots.transforms import embodiment
@@ -15,16 +15,16 @@ from sim_envs.scripted.policy import HORIZON
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ResolvedPolicy:
-    """A policy and the texts wanted of it.
+    """A policy and the language tasks of a run.
 
     Attributes:
         policy: Its preset.
-        wanted: The language tasks by name.
-        tasks: The same as their presets, which say how often each is asked for unless a run does.
+        texts: The language tasks by name.
+        tasks: Their presets, whose arrivals a run may override.
     """
 
     policy: PolicyConfig
-    wanted: Wanted
+    texts: RequestedTexts
     tasks: tuple[LanguageTaskConfig, ...]
 
     @property
@@ -34,7 +34,7 @@ class ResolvedPolicy:
 
     @property
     def interface(self) -> Interface | None:
-        """Its conventions, as far as they are known before it is opened; a scripted one takes any suite's."""
+        """Its conventions if known before loading; None for scripted policies, which take any suite's."""
         if self.policy.kind != "oxygen":
             return None
         robot = embodiment(str(self.policy.embodiment))
@@ -42,38 +42,38 @@ class ResolvedPolicy:
 
     @property
     def horizon(self) -> int | None:
-        """The number of actions that a query is answered with; None if that is not known yet."""
+        """Actions per chunk; None if not known before loading."""
         if self.policy.kind == "oxygen":
             return self.model.horizon
         return None if self.policy.kind in ("python", "websocket") else HORIZON
 
     @property
     def is_served(self) -> bool:
-        """Whether it answers worlds that are elsewhere, instead of being opened beside each."""
+        """Whether one process serves it to all worlds, rather than each worker loading it."""
         return self.policy.kind in ("oxygen", "python")
 
     def tasks_of(self, config: RunConfig) -> tuple[LanguageTaskConfig, ...]:
-        """The texts wanted in one run, as often as it asks for them."""
+        """The language tasks of one run, with its arrivals."""
         if config.text_every is None:
             return self.tasks
         arrivals = EveryNConfig(n=config.text_every)
         return tuple(task.model_copy(update={"arrivals": arrivals}) for task in self.tasks)
 
-    def remark_on(self, variants: Sequence[RunConfig]) -> str | None:
-        """What to say about the texts before the first episode, if any variant speaks; None if nothing."""
-        return self.wanted.remark if any(each.mode != "actions" for each in variants) else None
+    def remark_for(self, variants: Sequence[RunConfig]) -> str | None:
+        """One line on the texts to print before the first episode; None if there is nothing to say."""
+        return self.texts.remark if any(each.mode != "actions" for each in variants) else None
 
 
 def resolve_policy(config: RunConfig) -> ResolvedPolicy:
-    """The presets that a run names; where it names no language tasks, those that its policy has learnt.
+    """The policy and language tasks of a run. Default tasks: those the policy was trained on.
 
     Raises:
-        UsageError: No such policy or language task, or one that the policy has not learnt.
+        UsageError: The policy or a language task does not exist, or the policy was not trained on it.
     """
     policy = read_policy(config.policy, config.policy_kwargs)
-    wanted = wanted_texts(policy, config)
-    tasks = tuple(load(LanguageTaskConfig, name) for name in wanted.names)
+    texts = requested_texts(policy, config)
+    tasks = tuple(load(LanguageTaskConfig, name) for name in texts.names)
     check_learnt(policy, tasks)
-    resolved = ResolvedPolicy(policy=policy, wanted=wanted, tasks=tasks)
+    resolved = ResolvedPolicy(policy=policy, texts=texts, tasks=tasks)
     assert resolved.interface is not None or policy.kind != "oxygen"
     return resolved

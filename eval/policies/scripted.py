@@ -1,4 +1,4 @@
-"""Scripted policies: the expert and the two controls, with texts read from the world's own truth."""
+"""Scripted policies: the expert and two baselines (`noop`, `random`), with texts from the ground truth."""
 
 import functools
 import time
@@ -20,13 +20,13 @@ from sim_envs.world import EpisodeKey, Observation, World
 def open_scripted(
     policy: PolicyConfig, tasks: Sequence[LanguageTaskConfig], config: RunConfig, *, noise: float = 0.0
 ) -> OpenPolicy:
-    """The expert, which a suite binds to its worlds, or a control.
+    """Open the suite's expert, or a baseline.
 
     Args:
-        policy: Its preset; with `speaks: truth` it reads the world's truth aloud, but for mode `actions`.
-        tasks: The language tasks that are read aloud.
+        policy: Its preset; with `speaks: truth` it writes texts from the truth, except in mode `actions`.
+        tasks: The language tasks.
         config: The run.
-        noise: How much the expert's pace and path vary and how often something goes wrong, from 0 to 1.
+        noise: Variation of the expert's speed and path, and rate of its mistakes, from 0 to 1.
     """
     speaks = policy.speaks == "truth" and config.mode != "actions"
 
@@ -47,10 +47,10 @@ def open_scripted(
 
 
 def scripted_policy(kind: str, suite: Suite, world: World, noise: float = 0.0) -> ScriptedPolicy:
-    """A scripted policy of a kind: `expert`, `noop` or `random`.
+    """A scripted policy by kind: `expert`, `noop` or `random`.
 
     Raises:
-        UsageError: The suite has no expert, or the expert cannot do the world's task.
+        UsageError: The suite has no expert, or the expert does not support the task.
     """
     if kind == "noop":
         return Noop(suite.interface)
@@ -63,7 +63,7 @@ def scripted_policy(kind: str, suite: Suite, world: World, noise: float = 0.0) -
 
 
 class Scripted:
-    """A scripted policy as the rollout sees one."""
+    """A scripted policy as a `Policy`."""
 
     def __init__(self, interface: Interface, make: Callable[[], ScriptedPolicy], oracle: Oracle) -> None:
         self.interface = interface
@@ -78,13 +78,13 @@ class Scripted:
         return self._policy.intended
 
     def reset(self, key: EpisodeKey) -> None:
-        """Begin an episode, in the state that the world is in."""
+        """Start an episode in the current state of the world."""
         self._policy = self._make()
         self._policy.reset(key)
         self._oracle.reset(key)
 
     def act(self, observation: Observation) -> np.ndarray:
-        """The next chunk; the texts of the query are of the same moment."""
+        """Compute the next chunk, and the texts of the same moment."""
         began = time.perf_counter()
         actions = self._policy.query(observation.state)
         milliseconds = 1e3 * (time.perf_counter() - began)
@@ -98,5 +98,5 @@ class Scripted:
         return self._reply
 
     def finish(self) -> Tail:
-        """Nothing is under way."""
+        """See `Policy`; no text is unfinished."""
         return Tail()

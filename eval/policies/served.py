@@ -1,7 +1,6 @@
-"""A policy that another process answers for: the world's end of it. Observations go through shared memory,
-or in messages from one machine to another.
+"""Client of a policy served by another process. Observations go through shared memory or in messages.
 
-Imports no JAX: worlds need none.
+Imports no JAX.
 """
 
 import dataclasses
@@ -20,20 +19,20 @@ from sim_envs.world import EpisodeKey, Observation
 
 _NUMBER = np.dtype(np.float64)
 _LARGEST = (1080, 1920)
-"""Pixels of a camera whose interface says none. Memory that is never written takes no room."""
+"""Maximum camera resolution if the interface gives none. Unwritten shared memory costs nothing."""
 _OURS = ("builtins", "configs", "eval", "oxygen", "sim_envs")
-"""Packages whose exceptions a world can be told as they are."""
+"""Packages whose exceptions worlds can import."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ObservationLayout:
-    """What lies in an `ObservationBlock`.
+    """Layout of an `ObservationBlock`.
 
     Attributes:
-        images: Camera name and shape of every picture, in order; before them lies the state.
-        state: How many numbers the state has.
+        images: Camera name and image shape, in order, after the state.
+        state: Size of the state.
         language: The instruction.
-        action_prefix: What the robot goes on to execute, if the policy is to heed it.
+        action_prefix: Actions executed meanwhile, for guided denoising.
     """
 
     images: tuple[tuple[str, tuple[int, int, int]], ...]
@@ -44,17 +43,17 @@ class ObservationLayout:
 
 @runtime_checkable
 class Observations(Protocol):
-    """The way of observations from a world to its policy."""
+    """Transfers observations from a world to its policy."""
 
     def write(self, observation: Observation, /) -> Any:
-        """What the world sends: the observation, or where it lies."""
+        """The message to send: the observation, or its layout in shared memory."""
 
     def read(self, sent: Any, /) -> Observation:
-        """The observation that is meant, on the policy's side."""
+        """The observation, on the policy's side."""
 
 
 class _InMessages:
-    """Observations are in the messages themselves, since the two processes share no memory."""
+    """Sends observations in messages, for processes on different machines."""
 
     def write(self, observation: Observation) -> Observation:
         return observation
@@ -67,14 +66,14 @@ IN_MESSAGES = _InMessages()
 
 
 class ObservationBlock:
-    """Shared memory for one observation: a process writes it, another one reads it without a copy."""
+    """Shared memory for one observation: written by one process, read by another without a copy."""
 
     def __init__(self, memory: SharedMemory) -> None:
         self._memory = memory
 
     @classmethod
     def fitting(cls, interfaces: Sequence[Interface]) -> Self:
-        """One with room for any observation of some interfaces."""
+        """Allocate a block for any observation of the interfaces."""
         sizes = [
             _NUMBER.itemsize * interface.observation.state_size
             + sum(3 * math.prod(camera.size or _LARGEST) for camera in interface.observation.cameras)
@@ -84,26 +83,26 @@ class ObservationBlock:
 
     @classmethod
     def attached(cls, name: str) -> Self:
-        """The one of that name, which another process has made."""
+        """Attach to a block created by another process."""
         return cls(SharedMemory(name))
 
     @property
     def name(self) -> str:
-        """Tells it from all others on this machine."""
+        """Name of the shared memory."""
         return self._memory.name
 
     def write(self, observation: Observation) -> ObservationLayout:
-        """Put an observation in place of the one before.
+        """Overwrite the block with an observation.
 
         Raises:
-            ValueError: It is larger than the suite's interface says.
+            ValueError: It is larger than the suite's interface declares.
         """
         state = np.ascontiguousarray(observation.state, _NUMBER)
         images = {name: np.ascontiguousarray(image, np.uint8) for name, image in observation.images.items()}
         needed = state.nbytes + sum(image.nbytes for image in images.values())
         if needed > self._memory.size:
             raise ValueError(
-                f"an observation of {needed} bytes; the suite's interface says {self._memory.size}"
+                f"an observation has {needed} bytes; the suite's interface declares {self._memory.size}"
             )
         start = 0
         for array in (state, *images.values()):
@@ -118,7 +117,7 @@ class ObservationBlock:
         )
 
     def read(self, layout: ObservationLayout) -> Observation:
-        """The observation as it lies there; it changes with the next `write`."""
+        """A view of the observation, valid until the next `write`."""
         state = self._view(0, (layout.state,), _NUMBER)
         start, images = state.nbytes, {}
         for name, shape in layout.images:
@@ -132,87 +131,87 @@ class ObservationBlock:
         return np.ndarray(shape, dtype, buffer=self._memory.buf, offset=start)
 
     def close(self) -> None:
-        """Let go of it, and free it."""
+        """Detach and free the memory."""
         self._memory.close()
         self._memory.unlink()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class EpisodeBegun:
-    """A world begins an episode of an arm."""
+class EpisodeStart:
+    """A world starts an episode of a variant."""
 
-    arm: int
+    variant: int
     key: EpisodeKey
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ActionsWanted:
-    """A world's query.
+class ActionsRequest:
+    """A world requests actions.
 
     Attributes:
-        sent: What `Observations.write` has returned.
+        sent: Message of `Observations.write`.
     """
 
     sent: Any
 
 
-class ReplyWanted:
-    """A world wants the rest of its query."""
+class ReplyRequest:
+    """A world requests the reply of its query."""
 
 
-class TailWanted:
-    """A world's episode is over."""
+class TailRequest:
+    """A world ends its episode."""
 
 
 @dataclasses.dataclass(frozen=True)
 class FailedAnswer:
-    """The policy has failed; a world raises the error."""
+    """An exception of the policy, to be raised in the world."""
 
     error: Exception
 
     @classmethod
     def of(cls, error: Exception) -> "FailedAnswer":
-        """The error, or, of a class that worlds cannot import, one that says the same."""
+        """Wrap an exception; one of a class that worlds cannot import becomes a RuntimeError."""
         if type(error).__module__.partition(".")[0] in _OURS:
             return cls(error)
         return cls(RuntimeError(f"{type(error).__name__}: {error}"))
 
 
 class ServedPolicy:
-    """Asks another process for actions and texts."""
+    """A policy whose actions and texts come from another process."""
 
-    def __init__(self, line: Line, observations: Observations, arm: int, interface: Interface) -> None:
-        """Begin to ask.
+    def __init__(self, line: Line, observations: Observations, variant: int, interface: Interface) -> None:
+        """Connect to the policy.
 
         Args:
-            line: To the process that has the policy.
-            observations: How it is shown them.
-            arm: Which of its policies is meant.
+            line: Connection to the process with the policy.
+            observations: Transfers observations.
+            variant: Index of the variant.
             interface: The policy's conventions.
         """
         self.interface = interface
         self._line = line
         self._observations = observations
-        self._arm = arm
+        self._variant = variant
 
     def reset(self, key: EpisodeKey) -> None:
-        """Begin an episode."""
-        self._line.tell(EpisodeBegun(arm=self._arm, key=key))
+        """See `Policy`."""
+        self._line.tell(EpisodeStart(variant=self._variant, key=key))
 
     def act(self, observation: Observation) -> np.ndarray:
-        """Answer a query."""
-        wanted = ActionsWanted(sent=self._observations.write(observation))
-        actions: np.ndarray = _answer(self._line.ask(wanted))
+        """See `Policy`."""
+        request = ActionsRequest(sent=self._observations.write(observation))
+        actions: np.ndarray = _answer(self._line.ask(request))
         return actions
 
     def settle(self) -> Reply:
-        """Complete the query."""
-        reply: Reply = _answer(self._line.ask(ReplyWanted()))
+        """See `Policy`."""
+        reply: Reply = _answer(self._line.ask(ReplyRequest()))
         return reply
 
     def finish(self) -> Tail:
-        """End the episode."""
-        tail: Tail = _answer(self._line.ask(TailWanted()))
+        """See `Policy`."""
+        tail: Tail = _answer(self._line.ask(TailRequest()))
         return tail
 
 

@@ -1,10 +1,9 @@
-"""Answers for policies whose worlds are in other processes: the queries of a group of worlds in one batch.
+"""Serves policies to worlds in other processes, with dynamic batching.
 
-Worlds are divided into groups, each with a batch of its own. While the model is at one group's, the worlds of
-the others go on. A batch goes as soon as every world of its group that is in an episode has a query. It does
-not wait for a slow one for ever: once its first query has waited for as long as a batch takes, it goes as it
-is, so that a query takes at most twice as long as it must. Who is in a batch changes nothing of what it
-answers.
+Worlds are divided into groups, each with its own batch; while the model computes one group's batch, the
+worlds of the others simulate. A batch is launched when every active world of its group has a query, or when
+its oldest query has waited for the duration of a batch, so a query takes at most twice the minimum. Actions
+do not depend on the composition of the batch.
 """
 
 import dataclasses
@@ -15,12 +14,12 @@ from typing import Any
 
 from eval.policies.base import BatchPolicy, OpenPolicy, PolicyLostError
 from eval.policies.served import (
-    ActionsWanted,
-    EpisodeBegun,
+    ActionsRequest,
+    EpisodeStart,
     FailedAnswer,
     Observations,
-    ReplyWanted,
-    TailWanted,
+    ReplyRequest,
+    TailRequest,
 )
 from oxygen.policy.reply import Reply
 
@@ -29,7 +28,7 @@ Answer = Callable[[object], None]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Query:
-    """A query that waits for its batch."""
+    """A query waiting for its batch."""
 
     worker: int
     sent: Any
@@ -38,13 +37,13 @@ class _Query:
 
 
 class _Group:
-    """The worlds of one batch in one arm.
+    """The worlds of one batch in one variant.
 
     Attributes:
         policy: The policy.
-        playing: Rows whose episode has begun and has not ended.
-        waiting: Row to its query.
-        replies: Row to the rest of its last query.
+        playing: Rows in an episode.
+        waiting: Row to its waiting query.
+        replies: Row to the reply of its last query.
     """
 
     def __init__(self, policy: BatchPolicy) -> None:
@@ -55,14 +54,14 @@ class _Group:
         self._took_s = 0.0
 
     def due_s(self) -> float:
-        """From when on its batch can go, by `time.monotonic`."""
+        """When its batch is due, in the time of `time.monotonic`."""
         if not self.waiting:
             return math.inf
         first = min(query.came_s for query in self.waiting.values())
         return first if self.playing <= self.waiting.keys() else first + self._took_s
 
     def answer_all(self, observed: Sequence[Observations]) -> None:
-        """Answer what waits: actions first, then the rest of the queries."""
+        """Run the waiting queries as one batch: send actions first, then settle."""
         began = time.monotonic()
         queries, self.waiting = self.waiting, {}
         seen = {row: observed[query.worker].read(query.sent) for row, query in queries.items()}
@@ -73,7 +72,7 @@ class _Group:
             self.replies |= self.policy.settle()
         except PolicyLostError:
             raise
-        except Exception as error:  # noqa: BLE001 - it is raised again in the episodes that it is of
+        except Exception as error:  # noqa: BLE001 - raised again in the episodes concerned
             failed = FailedAnswer.of(error)
             self.replies |= dict.fromkeys(queries, failed)
             for query in queries.values():
@@ -82,53 +81,53 @@ class _Group:
 
 
 class PolicyServer:
-    """Answers the worlds of all workers in all arms. An attendant of `sim_envs.workers`."""
+    """Serves all workers in all variants. An attendant of `sim_envs.workers`."""
 
     def __init__(self, policies: Sequence[OpenPolicy], observed: Sequence[Observations]) -> None:
-        """Begin to answer.
+        """Start serving.
 
         Args:
-            policies: Of each arm. They have a row for every worker.
-            observed: Of each worker, how its observations come.
+            policies: One per variant, with a row for each worker.
+            observed: How each worker transfers observations.
         """
-        self._arms = [[_Group(policy) for policy in each.groups] for each in policies]
+        self._variants = [[_Group(policy) for policy in each.groups] for each in policies]
         self._observed = observed
         self._at: dict[int, tuple[_Group, int]] = {}
 
     def asked(self, worker: int, message: Any, answer: Answer) -> None:
-        """Note a query, or answer at once what needs no batch."""
+        """Queue a query, or answer a message that needs no batch."""
         match message:
-            case EpisodeBegun(arm=arm, key=key):
+            case EpisodeStart(variant=variant, key=key):
                 self.left(worker)
-                groups = self._arms[arm]
+                groups = self._variants[variant]
                 group, row = groups[worker % len(groups)], worker // len(groups)
                 self._at[worker] = group, row
                 group.policy.reset(row, key)
                 group.playing.add(row)
-            case ActionsWanted(sent=sent):
+            case ActionsRequest(sent=sent):
                 group, row = self._at[worker]
                 group.waiting[row] = _Query(worker=worker, sent=sent, answer=answer, came_s=time.monotonic())
-            case ReplyWanted():
+            case ReplyRequest():
                 group, row = self._at[worker]
                 answer(group.replies.pop(row))
-            case TailWanted():
+            case TailRequest():
                 group, row = self._at[worker]
                 answer(group.policy.finish(row))
 
     def left(self, worker: int) -> None:
-        """A worker is in no episode any more."""
+        """A worker has left its episode."""
         if worker in self._at:
             group, row = self._at.pop(worker)
             group.playing.discard(row)
             group.waiting.pop(row, None)
 
     def attend(self) -> float:
-        """Answer the batch that has been due for longest.
+        """Run the batch that has been due longest.
 
         Returns:
-            Seconds until another one may be due.
+            Seconds until the next batch may be due.
         """
-        groups = [group for arm in self._arms for group in arm]
+        groups = [group for variant in self._variants for group in variant]
         first = min(groups, key=_Group.due_s, default=None)
         if first is None or first.due_s() > time.monotonic():
             return math.inf if first is None else max(0.0, first.due_s() - time.monotonic())

@@ -1,7 +1,4 @@
-"""Where worker processes have their policies from: the process that started them, or they open their own.
-
-Imports no JAX: workers need none.
-"""
+"""How workers get their policies: served by the parent process, or loaded in the worker. Imports no JAX."""
 
 import contextlib
 import dataclasses
@@ -16,16 +13,16 @@ from sim_envs.worker_process import Line
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PolicySource:
-    """Where the workers have the policy of one arm from. It is sent to them.
+    """How workers get the policy of one variant. Pickled and sent to them.
 
     Attributes:
-        arm: Index of the arm.
-        interface: The conventions of a policy that is served.
-        blocks: The shared memory of every worker, by name; empty where observations travel in messages.
-        opener: How workers open a policy that is not served.
+        variant: Index of the variant.
+        interface: Conventions of a served policy.
+        blocks: Names of the shared memory of each worker; empty if observations travel in messages.
+        opener: Loads a policy that is not served.
     """
 
-    arm: int
+    variant: int
     interface: Interface | None
     blocks: tuple[str, ...]
     opener: Callable[[], OpenPolicy] | None
@@ -36,7 +33,7 @@ class PolicySource:
             return self.opener()
         assert self.interface is not None, "a policy that is served has been opened"
         observations = ObservationBlock.attached(self.blocks[line.worker]) if self.blocks else IN_MESSAGES
-        served = ServedPolicy(line, observations, self.arm, self.interface)
+        served = ServedPolicy(line, observations, self.variant, self.interface)
         return OpenPolicy(interface=self.interface, horizon=None, inputs={}, in_world=lambda *_: served)
 
 
@@ -44,12 +41,12 @@ class PolicySource:
 def served(
     policies: Sequence[OpenPolicy], interfaces: Sequence[Interface], *, worlds: int
 ) -> Iterator[tuple[PolicyServer, tuple[PolicySource, ...]]]:
-    """What answers the workers of some arms, and where they ask.
+    """A server for the policies of all variants, and the sources for the workers.
 
     Args:
-        policies: Of the arms. One that workers open themselves is closed here.
-        interfaces: Of the suites.
-        worlds: The number of workers.
+        policies: One per variant. Policies that workers load themselves are closed here.
+        interfaces: Conventions of the suites.
+        worlds: Number of workers.
     """
     with contextlib.ExitStack() as resources:
         blocks = [ObservationBlock.fitting(interfaces) for _ in range(worlds)]
@@ -60,7 +57,7 @@ def served(
                 policy.close()
         names = tuple(block.name for block in blocks)
         sources = tuple(
-            PolicySource(arm=arm, interface=policy.interface, blocks=names, opener=policy.opener)
-            for arm, policy in enumerate(policies)
+            PolicySource(variant=variant, interface=policy.interface, blocks=names, opener=policy.opener)
+            for variant, policy in enumerate(policies)
         )
         yield PolicyServer(policies, blocks), sources

@@ -1,1 +1,1 @@
-"""What a run leaves on disk: schema, reader, run folders, provenance."""
+"""Files of a run: schema, reader, run folders, provenance."""

@@ -1,4 +1,4 @@
-"""JSON on disk that a kill cannot spoil: files replaced whole, and files of lines that only grow."""
+"""Crash-safe JSON files: atomic replacement, and append-only JSON lines."""
 
 import json
 import os
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """The records of a JSON-lines file; none if it is absent. A last line torn by a kill is passed over."""
+    """The records of a JSON-lines file; none if it is missing. An incomplete last line is skipped."""
     if not path.exists():
         return
     with path.open(encoding="utf-8") as lines:
@@ -18,12 +18,12 @@ def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def json_line(record: Mapping[str, Any]) -> bytes:
-    """One line of a JSON-lines file. Text that UTF-8 has no bytes for (lone surrogates) is escaped."""
+    """One line of a JSON-lines file. Lone surrogates, which UTF-8 cannot encode, are escaped."""
     return (json.dumps(record, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")
 
 
 def append_json_line(path: Path, record: Mapping[str, Any]) -> None:
-    """Add one record: a single write of a whole line, on disk when this returns."""
+    """Append one record in a single write; it is on disk when this returns."""
     _drop_torn_line(path)
     with path.open("ab") as lines:
         lines.write(json_line(record))
@@ -32,19 +32,19 @@ def append_json_line(path: Path, record: Mapping[str, Any]) -> None:
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Replace a JSON file, whole or not at all; the new one is on disk when this returns."""
+    """Replace a JSON file atomically; it is on disk when this returns."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(f".{os.getpid()}.partial")
     with partial.open("w", encoding="utf-8") as file:
         file.write(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
         file.flush()
-        os.fsync(file.fileno())  # a name must not outlive, in a power cut, the content it stands for
+        os.fsync(file.fileno())  # content before name, in case of a power cut
     partial.replace(path)
     _sync_folder(path.parent)
 
 
 def _sync_folder(folder: Path) -> None:
-    """Put on disk which files are in it."""
+    """Flush the folder's entries to disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -53,7 +53,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def flattened(content: Mapping[str, Any], path: str = "") -> dict[str, Any]:
-    """Values by their dotted paths."""
+    """Flatten nested mappings to dotted paths."""
     leaves: dict[str, Any] = {}
     for key, value in content.items():
         whole = f"{path}{key}"
@@ -62,7 +62,7 @@ def flattened(content: Mapping[str, Any], path: str = "") -> dict[str, Any]:
 
 
 def _drop_torn_line(path: Path) -> None:
-    """Cut what a kill in the middle of a write left behind the last newline; then alone the file is read."""
+    """Truncate an incomplete last line; the file is read only if there is one."""
     if not path.exists():
         return
     with path.open("rb+") as lines:

@@ -1,6 +1,6 @@
-"""A suite's protocol as a value with a hash: runs that differ in it are never compared or ranked together.
+"""Description and hash of a suite's protocol. Runs with different hashes are never compared or ranked.
 
-What a policy is shown of that world (its prompt, its cameras) is its own affair and stands beside it.
+The inputs of a policy (prompt, cameras) are recorded beside it and not part of the hash.
 """
 
 import dataclasses
@@ -14,7 +14,7 @@ from configs.schema import Wordings
 from sim_envs.suite import Assets, Suite
 
 NO_ASSETS = Assets(name="none", digest="")
-"""What is recorded where the simulator brings all that it needs."""
+"""Recorded for simulators without external assets."""
 
 
 def describe_suite(
@@ -24,23 +24,22 @@ def describe_suite(
     drawn: bool = False,
     clock: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Everything that decides what an episode of the suite is, apart from who acts in it and how often.
+    """Everything that defines an episode of the suite, except the policy. Published defaults are omitted.
 
     Args:
         suite: Limits, settle steps, replan steps, camera size, conventions, assets.
-        wordings: In which words instructions are given. The benchmark's own, as published, go without saying.
-        drawn: Whether its initial states are drawn. Stored ones, as published, go without saying.
-        clock: How simulated time passes while the policy computes. That it does not, as published, goes
-            without saying.
+        wordings: Wording of instructions; omitted if the benchmark's own.
+        drawn: Whether initial states are drawn; omitted if stored.
+        clock: Description of the clock; omitted if paused.
     """
-    unsaid = {
+    omitted = {
         "trials_per_task",
         "test_init_ids",
         *(["variation"] if suite.protocol.variation is None else []),
         *(["motion"] if suite.protocol.motion in (None, NONE) else []),
     }
     return {
-        "suite": suite.protocol.model_dump(exclude=unsaid),
+        "suite": suite.protocol.model_dump(exclude=omitted),
         "interface": hash_of(dataclasses.asdict(suite.interface)),
         "assets": dataclasses.asdict(suite.assets or NO_ASSETS),
         **suite.describe(wordings),
@@ -50,13 +49,8 @@ def describe_suite(
 
 
 def suite_hash(description: Mapping[str, Any]) -> str:
-    """Hash of a suite's protocol, as `describe_suite` has it or had it.
-
-    Assets count by their content, under whatever name. What older descriptions say of the policy's inputs
-    does not count: so runs of before and after compare.
-    """
-    world = {part: value for part, value in description.items() if part != "policy_inputs"}
-    return hash_of({**world, "assets": description["assets"]["digest"]})
+    """Hash of a suite's protocol (see `describe_suite`). Assets count by content, not by name."""
+    return hash_of({**description, "assets": description["assets"]["digest"]})
 
 
 def protocol_hash(protocol: Mapping[str, Mapping[str, Any]]) -> str:
@@ -64,17 +58,8 @@ def protocol_hash(protocol: Mapping[str, Mapping[str, Any]]) -> str:
     return hash_of({suite: suite_hash(description) for suite, description in protocol.items()})
 
 
-def policy_inputs(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """What a run's policy was shown, by its manifest; older ones say so in every suite's protocol."""
-    suites = manifest.get("protocol", {}).values()
-    older: Mapping[str, Any] = next(
-        (suite["policy_inputs"] for suite in suites if "policy_inputs" in suite), {}
-    )
-    return dict(manifest.get("policy_inputs", older))
-
-
 def say_inputs(inputs: Mapping[str, Any]) -> str:
-    """What a policy was shown, in words."""
+    """The inputs of a policy, in words."""
     return (
         "; ".join(_say_input(name.replace("_", " "), value) for name, value in inputs.items()) or "not said"
     )

@@ -1,4 +1,4 @@
-"""Where a run came from: command, commit, versions, hardware."""
+"""Provenance of a run: command, commit, versions, hardware."""
 
 import os
 import platform
@@ -16,15 +16,14 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 
 def command() -> str:
-    """What was typed, in shell's words: `python` and its own arguments."""
+    """The command line, quoted for a shell."""
     return shlex.join(["python", *sys.orig_argv[1:]])
 
 
 def git_state() -> dict[str, Any]:
-    """Commit of the code that runs and whether files differ from it; nulls outside a checkout of it.
+    """Commit of the running code, and whether files differ from it; None outside a checkout.
 
-    A package that is installed somewhere beneath somebody's repository, or copied into it, is not of its
-    commits.
+    A package installed or copied into another repository does not have that repository's commits.
     """
     if not _is_checkout(_ROOT):
         return {"commit": None, "dirty": None}
@@ -34,7 +33,7 @@ def git_state() -> dict[str, Any]:
 
 
 def versions() -> dict[str, str | None]:
-    """Versions of Python and of every package that decides a result; null for one not installed."""
+    """Versions of Python and of packages that affect results; None if not installed."""
     found: dict[str, str | None] = {"python": platform.python_version()}
     for package in _PACKAGES:
         try:
@@ -45,7 +44,7 @@ def versions() -> dict[str, str | None]:
 
 
 def hardware() -> dict[str, Any]:
-    """Processor, memory and accelerators of this machine, and how busy it is."""
+    """Processor, memory, accelerators and load of this machine."""
     return {
         "processor": _processor(),
         "cores": os.cpu_count(),
@@ -57,7 +56,7 @@ def hardware() -> dict[str, Any]:
 
 
 def _accelerators() -> list[str]:
-    """JAX's devices, if the policy has loaded JAX; asking would load it for those that need none."""
+    """JAX devices if JAX is already imported; importing it here would be slow."""
     jax = sys.modules.get("jax")
     return [] if jax is None else [f"{device.platform}: {device.device_kind}" for device in jax.devices()]
 
@@ -72,7 +71,7 @@ def _processor() -> str:
 
 
 def _is_checkout(root: Path) -> bool:
-    """Whether a repository's root is the project's."""
+    """Whether `root` is the root of this project's repository."""
     top, project = _git("rev-parse", "--show-toplevel"), root / "pyproject.toml"
     if top is None or Path(top).resolve() != root or not project.is_file():
         return False

@@ -1,4 +1,4 @@
-"""A recorded run, read back for reports. A file that cannot be read is a one-line error that names it."""
+"""Reads recorded runs. A file that cannot be read is a one-line error that names it."""
 
 import dataclasses
 import sys
@@ -12,8 +12,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from configs.errors import UsageError
 from eval.records.json_files import read_json_lines
-from eval.records.protocol import policy_inputs, protocol_hash, suite_hash
-from eval.records.schema import EpisodeResult, RunFolder
+from eval.records.protocol import protocol_hash, suite_hash
+from eval.records.schema import SCHEMA_VERSION, EpisodeResult, RunFolder
 from eval.records.timing import Delivery, Latency
 from oxygen.policy.reply import TextFinished, TextRequest, TextTimes
 from oxygen.training.recipe import RUN_FILE
@@ -26,7 +26,7 @@ ManifestT = TypeVar("ManifestT")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AssetsUsed:
-    """The asset set a run simulated and rendered with."""
+    """The assets of a run."""
 
     name: str
     digest: str
@@ -37,33 +37,30 @@ class AssetsUsed:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunIdentity:
-    """What a run's manifest says about whom it may be compared with.
+    """The fields of a manifest that decide which runs are comparable.
 
     Attributes:
-        protocol_hash: Hash of everything about the world that decides a score; runs that differ in it are
-            never compared. It is made anew from what the manifest says of the world, so that manifests of
-            before and after a change of the hash compare.
+        protocol_hash: Hash of everything about the world that affects scores, computed from the recorded
+            protocol. Runs with different hashes are never compared.
         suite_hashes: The same for each suite alone, so that runs of different suites share tables.
-        policy_inputs: What of the world the policy is shown: its prompt, its cameras.
-        weights_sha256: What tells the policy's weights from all others; None where it has none, or they are
-            random, or no file in our format.
-        random_weights: Whether they are random.
-        dtype: What the policy computed in; its own if None.
-        text_every: A text was asked for at every so many-th query; None where its preset said when, in mode
-            `actions`, and where nobody says.
-        tokens_per_frame: In mode `unified`, tokens decoded per query for every text under way; with a
-            deadline, what the batch was made for. None in other modes, and where nobody says.
-        deadline_ms: In mode `unified`, what decides on them instead, milliseconds; None without one.
-        clock: How simulated time passes while the policy computes, as `--clock` takes it.
-        while_waiting: What the robot does meanwhile, as `--while-waiting` takes it.
-        overlap: How a new chunk begins where the one before went on, as `--overlap` takes it.
-        clock_device: The device whose profile the clock charges; None on other clocks.
-        margin: Percentage points of success that a run may lose beside this one and still count as
-            non-inferior, as declared before it began.
-        time_margin: Percent that it may take longer to success and still count as that, likewise.
+        policy_inputs: The policy's inputs: prompt, cameras.
+        weights_sha256: SHA-256 of the weights; None if there are none, they are random, or not a file in our
+            format.
+        random_weights: Whether the weights are random.
+        dtype: Data type of the policy's computation; None for its default.
+        text_every: Queries between text requests; None if the preset decides, or in mode `actions`.
+        tokens_per_frame: In mode `unified`, tokens decoded per query for each running text; with a deadline,
+            the size of the compiled batch. None in other modes.
+        deadline_ms: In mode `unified`, latency budget of a query, milliseconds; None without one.
+        clock: Value of `--clock`.
+        while_waiting: Value of `--while-waiting`.
+        overlap: Value of `--overlap`.
+        clock_device: Device of the clock's profile; None on other clocks.
+        margin: Declared non-inferiority margin of the success rate, percentage points.
+        time_margin: Declared non-inferiority margin of the time to success, percent.
         status: `complete`, or why it is not.
-        n_planned: Episodes of the whole plan.
-        arms: The runs that played every episode in turns with this one, itself among them.
+        n_planned: Number of planned episodes.
+        variants: Run ids of all variants of the evaluation, this run's included.
     """
 
     run_id: str
@@ -74,7 +71,7 @@ class RunIdentity:
     suite_hashes: Mapping[str, str]
     status: str
     n_planned: int
-    arms: Sequence[str] = ()
+    variants: Sequence[str] = ()
     policy_inputs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     weights_sha256: str | None = None
     random_weights: bool = False
@@ -91,7 +88,7 @@ class RunIdentity:
 
     @property
     def weights(self) -> str | None:
-        """What is known of its weights, in a word or two; None if nothing is."""
+        """A short label of the weights; None if they are unknown."""
         if self.random_weights:
             return "random weights"
         return None if self.weights_sha256 is None else f"weights {self.weights_sha256[:8]}"
@@ -99,17 +96,17 @@ class RunIdentity:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class QueryRecord:
-    """One line of an episode's query file, as far as reports read it.
+    """The fields of a query log's line that reports read.
 
     Attributes:
-        actions: The chunk the policy answered with; NaN where the file holds null.
+        actions: The chunk of actions; NaN where the file holds null.
         timings_ms: Stage to milliseconds.
         step: Control step at which it was issued.
-        latency: What the clock charged it with; None if that was paused.
+        latency: Simulated latency; None on clock `paused`.
         requested: Texts requested in it.
-        delivered: Texts finished in it, and delivered before the episode was over.
-        dropped: Requests dropped in it for want of a slot.
-        truth: The world's own account; None where it had none.
+        delivered: Texts finished in it and delivered before the episode ended.
+        dropped: Requests dropped in it for lack of a slot.
+        truth: Ground truth; None if the world provides none.
     """
 
     actions: Float64[np.ndarray, "horizon action"]
@@ -124,20 +121,26 @@ class QueryRecord:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Manifest(RunIdentity):
-    """A manifest as far as it is read here, with the protocols that it describes."""
+    """The manifest fields that are read here."""
 
     protocol: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
     config: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Version:
+    schema_version: int = 1
+
+
 _MANIFEST = TypeAdapter(_Manifest)
+_VERSION = TypeAdapter(_Version)
 
 
 def read_identity(folder: RunFolder) -> RunIdentity:
     """The run's identity from its manifest.
 
     Raises:
-        UsageError: if there is no manifest, or it is not one.
+        UsageError: The manifest is missing or damaged.
     """
     try:
         return _identity(read_manifest_as(_MANIFEST, folder))
@@ -146,13 +149,20 @@ def read_identity(folder: RunFolder) -> RunIdentity:
 
 
 def read_manifest_as(shape: TypeAdapter[ManifestT], folder: RunFolder) -> ManifestT:
-    """The run's manifest, as far as `shape` reads it.
+    """The fields of the run's manifest that `shape` declares.
 
     Raises:
-        UsageError: if there is no manifest, or it is not one.
+        UsageError: The manifest is missing, damaged, or of another schema version.
     """
     try:
-        return shape.validate_json(folder.manifest_path.read_bytes())
+        content = folder.manifest_path.read_bytes()
+        version = _VERSION.validate_json(content).schema_version
+        if version != SCHEMA_VERSION:
+            raise UsageError(
+                f"{folder.path} has records of schema version {version}, this program reads "
+                f"{SCHEMA_VERSION}; run it again"
+            )
+        return shape.validate_json(content)
     except OSError as error:
         raise UsageError(
             f"{folder.path} is not a run: cannot read {folder.manifest_path.name}: {error.strerror}"
@@ -162,7 +172,7 @@ def read_manifest_as(shape: TypeAdapter[ManifestT], folder: RunFolder) -> Manife
 
 
 def pass_over(folder: Path, why: UsageError | str) -> None:
-    """Say on stderr that a folder among others is left out, and why."""
+    """Report on stderr that a folder is skipped, and why."""
     sys.stderr.write(f"passed over {folder}: {why}\n")
 
 
@@ -178,13 +188,11 @@ def _identity(manifest: _Manifest) -> RunIdentity:
         said["text_every"] = manifest.config.get("text_every")
     if manifest.mode == "unified":
         said |= {option: manifest.config.get(option) for option in ("tokens_per_frame", "deadline_ms")}
-    if not manifest.protocol:  # then its hashes are all there is
+    if not manifest.protocol:  # only hashes are recorded
         return RunIdentity(**said)
-    shown = {"policy_inputs": manifest.policy_inputs} if manifest.policy_inputs else {}
     said["protocol_hash"] = protocol_hash(manifest.protocol)
     said["clock_device"] = _clock_device(manifest.protocol)
     said["suite_hashes"] = {suite: suite_hash(world) for suite, world in manifest.protocol.items()}
-    said["policy_inputs"] = policy_inputs({"protocol": manifest.protocol, **shown})
     return RunIdentity(**said)
 
 
@@ -194,10 +202,10 @@ def _clock_device(protocol: Mapping[str, Mapping[str, Any]]) -> str | None:
 
 
 def read_episodes(folder: RunFolder) -> dict[EpisodeKey, EpisodeResult]:
-    """The run's episodes in the order they were first recorded; a torn last line is passed over.
+    """The run's episodes in the order they were first recorded; an incomplete last line is skipped.
 
     Raises:
-        UsageError: if another line is not an episode.
+        UsageError: A line is not an episode.
     """
     try:
         return folder.episodes()
@@ -211,10 +219,10 @@ def read_episodes(folder: RunFolder) -> dict[EpisodeKey, EpisodeResult]:
 
 
 def read_queries(folder: RunFolder, key: EpisodeKey) -> list[QueryRecord]:
-    """The queries of one episode in order; empty if the run did not record them.
+    """The queries of one episode in order; empty if there is no query log.
 
     Raises:
-        UsageError: if a line is not a query.
+        UsageError: A line is not a query.
     """
     path = folder.queries_path(key)
     try:
@@ -244,7 +252,7 @@ def _query(record: Mapping[str, Any]) -> QueryRecord:
 
 
 def _delivery(record: Mapping[str, Any], query: Mapping[str, Any]) -> Delivery:
-    """A finished text; where it says nothing of its delivery, it was delivered as its query was issued."""
+    """A delivered text; step and truth default to the query's."""
     fields: dict[str, Any] = {"step": query.get("step", 0), "truth": query.get("truth"), **record}
     step, truth = int(fields.pop("step")), _truth(fields.pop("truth"))
     if record["times"] is not None:
@@ -265,7 +273,7 @@ def _truth(record: Mapping[str, Any] | None) -> Truth | None:
 
 
 def read_nouns(truth: Mapping[str, Any]) -> Nouns | None:
-    """The nouns that a recorded truth is told in; None if it brings none."""
+    """The nouns of a recorded truth; None if it has none."""
     said = truth.get("nouns")
     if said is None:
         return None
@@ -277,13 +285,12 @@ def read_nouns(truth: Mapping[str, Any]) -> Nouns | None:
 
 
 def find_runs(paths: Sequence[Path]) -> list[RunFolder]:
-    """Every run in the paths, or anywhere beneath them. None counts twice.
+    """All runs in or below the paths, without duplicates.
 
-    What else lies there is passed over: trainings with their rollouts, benchmarks, folders of one's own. The
-    rollouts of a training are found if its folder is among the paths.
+    Other folders are skipped. Rollouts of a training are found only if its folder is one of the paths.
 
     Raises:
-        UsageError: if a path is not a folder.
+        UsageError: A path is not a folder.
     """
     found: dict[Path, RunFolder] = {}
     for path in paths:
@@ -295,7 +302,7 @@ def find_runs(paths: Sequence[Path]) -> list[RunFolder]:
 
 
 def _runs_in(path: Path, seen: set[Path]) -> Iterator[Path]:
-    """The path itself if it is a run, else the runs beneath it. Links that lead back are followed once."""
+    """The path itself if it is a run, else the runs below it. Cyclic links are followed once."""
     if _looks_like_a_run(path):
         yield path
     elif path.resolve() not in seen:

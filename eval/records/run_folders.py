@@ -1,4 +1,4 @@
-"""Finds and names runs: a new folder for a new run, or those of the unfinished evaluation to go on with."""
+"""Creates the folders of new runs and finds those of unfinished evaluations."""
 
 import contextlib
 import dataclasses
@@ -12,23 +12,23 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from configs.arms import ArmsConfig
 from configs.errors import UsageError
 from configs.load import check, load
 from configs.schema import PolicyConfig, RunConfig
+from configs.variants import VariantsConfig
 from eval.records.reader import pass_over, read_episodes, read_manifest_as
 from eval.records.schema import Outcome, RunFolder
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Run:
-    """What to run, and where its records go: an arm of an evaluation, which may be its only one.
+    """A variant of an evaluation, and the folder of its records.
 
     Attributes:
-        config: Everything the run is a function of.
-        folder: Its folder. A new run's is named when the run is claimed, another one if somebody else was
-            faster, and appears when the run begins.
-        resumed: Whether records may be there from before.
+        config: Its configuration.
+        folder: Its folder. The folder of a new run is reserved by `claimed`, possibly under another name,
+            and appears when the run begins.
+        resumed: Whether it may have earlier records.
     """
 
     config: RunConfig
@@ -37,10 +37,10 @@ class Run:
 
 
 def policy_name(given: str) -> str:
-    """A policy's name in records and tables: a YAML file's own, a class's, a server's address; else as given.
+    """A policy's name in records and tables: from its YAML file, class or server address; else as given.
 
     Raises:
-        UsageError: There is no such YAML file, or it does not fit the schema.
+        UsageError: The YAML file does not exist or is invalid.
     """
     if given.endswith((".yaml", ".yml")):
         return load(PolicyConfig, given).name
@@ -51,7 +51,7 @@ def policy_name(given: str) -> str:
 
 
 def new_run(output_dir: Path, config: RunConfig) -> Run:
-    """A run to be, in a folder named by time, policy and mode that nobody has yet. Nothing is written."""
+    """A new run with an unused folder name from time, policy and mode. Writes nothing."""
     now = dt.datetime.now().astimezone()
     policy = policy_name(config.policy)
     policy = Path(policy).stem if "/" in policy else policy
@@ -66,10 +66,10 @@ def new_run(output_dir: Path, config: RunConfig) -> Run:
 
 @contextlib.contextmanager
 def claimed(run: Run) -> Iterator[Run]:
-    """The run with its folder, which is this process's own until the end; a new run's is named now.
+    """Lock the run's folder for this process; the folder of a new run is reserved now.
 
     Raises:
-        UsageError: The run is resumed, and another process is at it.
+        UsageError: The run is resumed, and another process has it.
     """
     own = run if run.resumed else _reserved(run)
     draft = _draft(own.folder)
@@ -81,10 +81,10 @@ def claimed(run: Run) -> Iterator[Run]:
 
 
 def begin(runs: Sequence[Run], manifests: Sequence[Mapping[str, Any]]) -> None:
-    """Write the first manifests of claimed runs. Of new ones the folders appear together with them.
+    """Write the first manifests of claimed runs; the folders of new runs appear with them.
 
-    A kill leaves nothing to be seen, or, once the first folder is there, an evaluation that can be resumed:
-    the others are whole under their hidden names.
+    A kill leaves either nothing visible or an evaluation that can be resumed: once the first folder appears,
+    the others are complete under hidden names.
     """
     for run, manifest in zip(runs, manifests, strict=True):
         (run.folder if run.resumed else _draft(run.folder)).write_manifest(manifest)
@@ -94,12 +94,12 @@ def begin(runs: Sequence[Run], manifests: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _draft(folder: RunFolder) -> RunFolder:
-    """Where a new run's folder lies hidden until it has its manifest."""
+    """The hidden folder of a new run until its manifest is written."""
     return RunFolder(folder.path.with_name(f".{folder.run_id}.partial"))
 
 
 def _reserved(run: Run) -> Run:
-    """The new run by a name that no other process has: making its draft is what decides between them."""
+    """Reserve a folder name by creating its draft, which is atomic between processes."""
     output_dir = run.folder.path.parent
     output_dir.mkdir(parents=True, exist_ok=True)
     while True:
@@ -108,7 +108,7 @@ def _reserved(run: Run) -> Run:
             draft.mkdir()
             if not os.path.lexists(run.folder.path):
                 return run
-            draft.rmdir()  # whoever had the name has begun meanwhile
+            draft.rmdir()  # another process has begun under this name
         run = new_run(output_dir, run.config)
 
 
@@ -118,30 +118,30 @@ def _remove_unless_begun(draft: RunFolder) -> None:
 
 
 def find_unfinished(output_dir: Path, given: Mapping[str, Any]) -> tuple[Run, ...]:
-    """The arms of the newest unfinished evaluation in `output_dir` that agrees with every option given.
+    """The variants of the newest unfinished evaluation in `output_dir` with the given options.
 
-    One that came to its end is unfinished, too, while an episode of it is an error. The modes given may be
-    some of its modes: `--mode unified --resume` goes on with the demo.
+    An evaluation with an error is unfinished. The given modes may be a subset of its modes:
+    `--mode unified --resume` resumes the demo.
 
     Raises:
-        UsageError: There is none, or the records of one cannot be read.
+        UsageError: There is none.
     """
-    asked = check(ArmsConfig, given, source="the command line")
+    asked = check(VariantsConfig, given, source="the command line")
     modes = asked.modes if given.keys() & {"mode", "against"} else ()
     others = {option: value for option, value in given.items() if option not in {"mode", "against"}}
     finished = []
-    for arms in _evaluations_newest_first(output_dir):
-        configs = [arm.manifest.config for arm in arms]
+    for variants in _evaluations_newest_first(output_dir):
+        configs = [variant.manifest.config for variant in variants]
         if not set(modes) <= {config.mode for config in configs} or not _agrees(configs, others):
             continue
         try:
-            unfinished = any(map(_is_unfinished, arms))
+            unfinished = any(map(_is_unfinished, variants))
         except UsageError as error:
-            pass_over(arms[0].folder.path, error)
+            pass_over(variants[0].folder.path, error)
             continue
         if unfinished:
-            return _resumed(arms)
-        finished.append(arms[0].folder.run_id)
+            return _resumed(variants)
+        finished.append(variants[0].folder.run_id)
     if finished:
         raise UsageError(
             f"nothing to resume: {finished[0]} is complete and without errors; start another without --resume"
@@ -152,25 +152,25 @@ def find_unfinished(output_dir: Path, given: Mapping[str, Any]) -> tuple[Run, ..
 
 
 def begun_in(folder: Path) -> tuple[Run, ...]:
-    """The arms of the newest evaluation in a folder, to go on with; none if none has begun."""
+    """The variants of the newest evaluation in a folder, to be resumed; empty if there is none."""
     evaluations = _evaluations_newest_first(folder)
     return _resumed(evaluations[0]) if evaluations else ()
 
 
 def drop_drafts(folder: Path) -> None:
-    """Remove what kills left of evaluations that have not begun. No process may be at it."""
+    """Delete drafts of killed processes. No other process may use the folder."""
     for draft in folder.glob(".*.partial"):
         shutil.rmtree(draft, ignore_errors=True)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Manifest:
-    """A manifest as far as resuming reads it."""
+    """The manifest fields that resuming reads."""
 
     config: RunConfig
     status: str
     started: str
-    arms: tuple[str, ...] = ()
+    variants: tuple[str, ...] = ()
 
 
 _MANIFEST = TypeAdapter(_Manifest)
@@ -178,59 +178,61 @@ _MANIFEST = TypeAdapter(_Manifest)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Recorded:
-    """A run by its manifest; the folder is its draft where a kill left it one."""
+    """A recorded run; its folder may be a draft left by a kill."""
 
     folder: RunFolder
     manifest: _Manifest
 
 
-def _resumed(arms: Sequence[_Recorded]) -> tuple[Run, ...]:
-    folders = [_appeared(arm.folder) for arm in arms]
+def _resumed(variants: Sequence[_Recorded]) -> tuple[Run, ...]:
+    folders = [_appeared(variant.folder) for variant in variants]
     return tuple(
-        Run(config=arm.manifest.config, folder=folder, resumed=True)
-        for arm, folder in zip(arms, folders, strict=True)
+        Run(config=variant.manifest.config, folder=folder, resumed=True)
+        for variant, folder in zip(variants, folders, strict=True)
     )
 
 
-def _agrees(arms: Sequence[RunConfig], given: Mapping[str, Any]) -> bool:
+def _agrees(variants: Sequence[RunConfig], given: Mapping[str, Any]) -> bool:
     try:
-        before = ArmsConfig.of(arms)
-        return check(ArmsConfig, {**before.model_dump(), **given}, source="the command line") == before
-    except (UsageError, ValidationError):  # what is given goes with other runs, not with this one
+        before = VariantsConfig.of(variants)
+        return check(VariantsConfig, {**before.model_dump(), **given}, source="the command line") == before
+    except (UsageError, ValidationError):  # the options do not fit this run
         return False
 
 
 def _is_unfinished(run: _Recorded) -> bool:
-    """Whether there is anything left to do: episodes, those that were errors, or the results."""
+    """Whether episodes or results are missing, or an episode was an error."""
     if run.manifest.status != "complete" or not run.folder.results_path.exists():
         return True
     return any(result.outcome is Outcome.ERROR for result in read_episodes(run.folder).values())
 
 
 def _evaluations_newest_first(output_dir: Path) -> list[list[_Recorded]]:
-    """Every evaluation all of whose arms are there, the arm to compare with first."""
+    """All evaluations with complete sets of variants, the reference variant first."""
     folders = [RunFolder(path.parent) for path in sorted(output_dir.glob("*/manifest.json"))]
     found = [_recorded(folder) for folder in folders if not folder.run_id.startswith(".")]
     runs = {run.folder.run_id: run for run in found if run is not None}
     evaluations = []
-    for names in {_arms(run) for run in runs.values()}:
-        arms = [runs.get(name) or _in_draft(output_dir / name) for name in names]
-        whole = [arm for arm in arms if arm is not None]
+    for names in {_variants(run) for run in runs.values()}:
+        variants = [runs.get(name) or _in_draft(output_dir / name) for name in names]
+        whole = [variant for variant in variants if variant is not None]
         if len(whole) == len(names):
             evaluations.append(whole)
     return sorted(
-        evaluations, key=lambda arms: (arms[0].manifest.started, arms[0].folder.run_id), reverse=True
+        evaluations,
+        key=lambda variants: (variants[0].manifest.started, variants[0].folder.run_id),
+        reverse=True,
     )
 
 
-def _arms(run: _Recorded) -> tuple[str, ...]:
-    """The folders of the run's evaluation; itself alone if it has been renamed since."""
-    name, arms = run.folder.run_id, run.manifest.arms
-    return arms if name in arms else (name,)
+def _variants(run: _Recorded) -> tuple[str, ...]:
+    """Run ids of the evaluation's variants; the run alone if its folder was renamed."""
+    name, variants = run.folder.run_id, run.manifest.variants
+    return variants if name in variants else (name,)
 
 
 def _recorded(folder: RunFolder) -> _Recorded | None:
-    """The run in a folder; None, and a line that says why, if it cannot be read."""
+    """The run in a folder; None, reported on stderr, if it cannot be read."""
     try:
         return _Recorded(folder=folder, manifest=read_manifest_as(_MANIFEST, folder))
     except UsageError as error:
@@ -239,13 +241,13 @@ def _recorded(folder: RunFolder) -> _Recorded | None:
 
 
 def _in_draft(path: Path) -> _Recorded | None:
-    """The run in a draft that a kill kept from becoming its folder."""
+    """The run in a draft left by a kill."""
     draft = _draft(RunFolder(path))
     return _recorded(draft) if draft.manifest_path.exists() else None
 
 
 def _appeared(folder: RunFolder) -> RunFolder:
-    """The folder of a run that is to go on; a draft becomes it, unless its process is still at it."""
+    """The folder of a run to be resumed; a draft is renamed, unless its process still runs."""
     if not folder.run_id.startswith("."):
         return folder
     final = RunFolder(folder.path.with_name(folder.run_id.removeprefix(".").removesuffix(".partial")))

@@ -1,4 +1,4 @@
-"""What a run leaves on disk: the manifest, a line per episode, a file of queries per episode. Append-only."""
+"""Files of a run: the manifest, one line per episode, one query log per episode."""
 
 import contextlib
 import dataclasses
@@ -15,6 +15,9 @@ from configs.errors import UsageError
 from eval.records.json_files import append_json_line, read_json_lines, write_json
 from sim_envs.world import EpisodeKey
 
+SCHEMA_VERSION = 2
+"""Version of the files in a run's folder. Runs of another version are refused."""
+
 
 class Outcome(enum.StrEnum):
     """How an episode ended."""
@@ -22,19 +25,19 @@ class Outcome(enum.StrEnum):
     SUCCESS = "success"
     TIMEOUT = "timeout"
     INVALID_ACTION = "invalid_action"
-    """The policy's actions could not be executed, or physics diverged under them: its own failure."""
+    """The actions could not be executed, or physics diverged under them: a failure of the policy."""
     ERROR = "error"
-    """Simulator, renderer, connection or our code failed: none of the policy's doing, and not graded."""
+    """Simulator, renderer, connection or our code failed: not graded."""
 
     @property
     def has_traceback(self) -> bool:
-        """Whether something was raised."""
+        """Whether an exception was raised."""
         return self in (Outcome.INVALID_ACTION, Outcome.ERROR)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Share:
-    """So many of so many."""
+    """A count out of a total."""
 
     hits: int = 0
     of: int = 0
@@ -52,28 +55,28 @@ Shares = Mapping[str, Share]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextScores:
-    """How the texts of one language task fared in one episode.
+    """Scores of the texts of one language task in one episode.
 
     Attributes:
         texts: Finished texts.
-        not_graded: Those that could not be read: outside the vocabulary, cut off, contradicting themselves.
-        oracle: Those that were read aloud from the truth: what they score is the ceiling, and no merit.
-        born: Measure to its share, against the truth at the query the text was born in.
-        arrived: The same against the truth on delivery, when its last token was known.
-        staleness_s: Sum over the texts of the simulated time from request to delivery, seconds.
+        not_graded: Texts that could not be parsed: unknown words, cut off, contradictory.
+        oracle: Texts written from the ground truth, whose scores are the upper bound.
+        at_request: Measure to share, against the truth when the text was requested.
+        on_delivery: The same against the truth when its last token was known.
+        staleness_s: Sum over texts of the simulated seconds from request to delivery.
     """
 
     texts: int
     not_graded: int
     oracle: int
-    born: Shares
-    arrived: Shares
+    at_request: Shares
+    on_delivery: Shares
     staleness_s: float
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RequestCounts:
-    """What became of the texts asked for in an episode."""
+    """Numbers of text requests in an episode, by outcome."""
 
     requested: int = 0
     finished: int = 0
@@ -89,28 +92,26 @@ class EpisodeResult:
         key: The episode.
         task: The suite's name of the task.
         instruction: The suite's own instruction.
-        language: The instruction in the words in which the policy was given it.
+        language: The instruction as given to the policy.
         outcome: How it ended.
         steps: Control steps after settling.
         queries: Policy calls.
         simulated_s: Seconds of simulated time in those control steps.
-        held_steps: Control steps in which the robot was held still for want of an action.
-        continued_steps: Control steps in which a query was under way and the chunk before it went on.
-        skipped_actions: Actions at the beginning of chunks that were left out, since the chunk before had
-            gone on instead.
-        progress: The share of the task's criteria that the world counted at the end, from 0 to 1; None after
-            an error.
-        latency_ms: Stage to its p50, p95 and p99 over the episode's queries, milliseconds.
+        held_steps: Control steps in which the robot held still for lack of an action.
+        continued_steps: Control steps in which the previous chunk continued during a query.
+        skipped_actions: Leading actions of chunks that were skipped, as old ones were executed instead.
+        progress: Fraction of the task's criteria met at the end; None after an error.
+        latency_ms: Stage to p50, p95 and p99 over the episode's queries, milliseconds.
         tokens: Language tokens decoded.
-        requests: What became of the texts asked for.
-        compiles_after_warm_up: Compilations from when the policy was ready to the episode's end; None if it
-            compiles nothing.
+        requests: Numbers of text requests by outcome.
+        compiles_after_warm_up: Compilations between warm-up and the episode's end; None if the policy does
+            not compile.
         policy_s: Seconds spent in policy calls.
-        wall_s: Seconds the episode took altogether.
-        texts: Language task to how its texts were graded; empty where nothing was said.
+        wall_s: Wall time of the episode, seconds.
+        texts: Language task to scores; empty without texts.
         video: Path of the video, relative to the run's folder.
-        error: The exception in one line; exactly if the outcome is an error or an invalid action.
-        traceback: The whole of it; likewise.
+        error: The exception in one line; only for errors and invalid actions.
+        traceback: Its traceback; likewise.
     """
 
     key: EpisodeKey
@@ -151,7 +152,7 @@ class EpisodeResult:
 
     @property
     def query_hz(self) -> float | None:
-        """Queries per simulated second; None where no time has passed."""
+        """Queries per simulated second; None if no time has passed."""
         return self.queries / self.simulated_s if self.simulated_s else None
 
     def to_json(self) -> dict[str, Any]:
@@ -175,7 +176,7 @@ class RunFolder:
 
     @property
     def manifest_path(self) -> Path:
-        """Where the run came from: configuration, versions, hardware."""
+        """Configuration, versions, hardware."""
         return self.path / "manifest.json"
 
     @property
@@ -198,15 +199,15 @@ class RunFolder:
         return manifest
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
-        """Replace the manifest, whole or not at all."""
-        write_json(self.manifest_path, manifest)
+        """Replace the manifest atomically."""
+        write_json(self.manifest_path, {"schema_version": SCHEMA_VERSION, **manifest})
 
     @contextlib.contextmanager
     def claimed(self) -> Iterator[None]:
-        """Keep the folder to this process; the claim ends with the process, however that ends.
+        """Lock the folder; the lock ends with the process.
 
         Raises:
-            UsageError: Another process is at this run.
+            UsageError: Another process has the run.
         """
         self.path.mkdir(parents=True, exist_ok=True)
         with (self.path / ".lock").open("w") as lock:
@@ -219,11 +220,11 @@ class RunFolder:
             yield
 
     def append(self, result: EpisodeResult) -> None:
-        """Add one episode; it is on disk when this returns."""
+        """Append one episode; it is on disk when this returns."""
         append_json_line(self.episodes_path, result.to_json())
 
     def episodes(self) -> dict[EpisodeKey, EpisodeResult]:
-        """Every recorded episode. Of an episode run twice (an error, then a retry) the last one counts.
+        """All recorded episodes. The last record of an episode counts (a retry after an error).
 
         Raises:
             ValueError: A line is not JSON, or not an episode (`pydantic.ValidationError`).

@@ -1,4 +1,4 @@
-"""When things happened in simulated time: the latency of a query, the delivery of a text."""
+"""Simulated times: the latency of a query, the delivery of a text."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -9,12 +9,12 @@ from sim_envs.truth.account import Truth
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Latency:
-    """How long a query took in simulated time since it was issued, milliseconds.
+    """Latency of a query in simulated milliseconds since it was issued.
 
     Attributes:
-        actions_ms: Until its actions came.
-        busy_ms: Until the policy was free for the next query.
-        texts_ms: Of each text that was finished in it, until its last token was known.
+        actions_ms: Until its actions were available.
+        busy_ms: Until the next query could start.
+        texts_ms: Until the last token of each text finished in the query.
     """
 
     actions_ms: float
@@ -24,12 +24,12 @@ class Latency:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Delivery:
-    """A text that was delivered before its episode was over.
+    """A text delivered before its episode ended.
 
     Attributes:
         text: The text.
-        step: The control step at which its last token was known.
-        truth: The world's own account of that moment, if it gives one.
+        step: Control step at which its last token was known.
+        truth: Ground truth at that step, if the world provides it.
     """
 
     text: TextFinished

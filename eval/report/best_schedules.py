@@ -1,4 +1,4 @@
-"""Chooses the schedules of every mode from a finished sweep, to be measured on other episodes."""
+"""Selects the best schedules of each mode from a finished sweep, for evaluation on other episodes."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

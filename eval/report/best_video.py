@@ -1,6 +1,6 @@
 """Which of a run's videos to open first, by a stated rule.
 
-Of the solved episodes, the one with the largest share of narrations that were right when they were born; then
+Of the solved episodes, the one with the largest share of narrations that were right at request; then
 the one that said most; then the shortest. Where none was solved, the one that came furthest: that had done
 most; then that truly went through the most different stages of its task; then by the rule for solved ones.
 """
@@ -91,7 +91,7 @@ def _merit(episode: EpisodeResult) -> tuple[float, int, int]:
 
 def _narrations(episode: EpisodeResult) -> Share:
     scores = episode.texts.get("narration")
-    return Share() if scores is None else scores.born.get(HEADLINES["narration"], Share())
+    return Share() if scores is None else scores.at_request.get(HEADLINES["narration"], Share())
 
 
 def _describe(episode: EpisodeResult) -> str:

@@ -1,4 +1,4 @@
-"""Two runs over the same episodes, in pairs: what each solved, how far actions differ, how fast they ran."""
+"""Paired comparison of two runs over the same episodes: success, actions, latency, texts."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -147,7 +147,7 @@ class Comparison:
     @property
     def in_turns(self) -> bool:
         """Whether every episode was played in both runs before the next one."""
-        return self.a.run_id in self.b.arms and self.b.run_id in self.a.arms
+        return self.a.run_id in self.b.variants and self.b.run_id in self.a.variants
 
 
 Pair = tuple[EpisodeResult, EpisodeResult]

@@ -1,4 +1,4 @@
-"""A comparison of two runs, and the verdicts on it, as plain JSON types."""
+"""A comparison and its verdicts as JSON."""
 
 import dataclasses
 import math

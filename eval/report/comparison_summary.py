@@ -1,4 +1,4 @@
-"""A comparison in at most four lines: success, time to success and texts of B beside A, and the clock."""
+"""A comparison in at most four lines: success, time to success, texts, clock."""
 
 from collections.abc import Iterator
 
@@ -79,7 +79,7 @@ def _say_time(comparison: Comparison, judgement: Judgement) -> str:
 def _say_texts(comparison: Comparison) -> Iterator[str]:
     """Of every language task, B's accuracy on delivery minus A's, and how stale texts are in A and in B."""
     for texts in comparison.texts:
-        found = next((each for each in texts.differences if each.when == "arrived"), None)
+        found = next((each for each in texts.differences if each.when == "on_delivery"), None)
         if found is not None:
             yield f"{texts.task} {say_points(found.difference)}{_say_staleness(comparison, found)}"
 

@@ -1,4 +1,4 @@
-"""A comparison of two runs in tables for a terminal of 80 columns, and for a file that it is piped into."""
+"""Prints a comparison as tables of 80 columns."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ from eval.report.comparison_texts import Fate, TextPairs
 from eval.report.comparison_verdict import MARGIN, TIME_MARGIN, Judgements, judge_all
 
 _MEASURES = {"narration": "narrations wholly right", "memory": "F1 of memory"}
-_WHEN = {"born": "when requested", "arrived": "on delivery"}
+_WHEN = {"at_request": "when requested", "on_delivery": "on delivery"}
 
 
 def show(

@@ -1,4 +1,4 @@
-"""The texts of two runs in pairs: asked for in the same query of the same episode, and finished in both."""
+"""Paired comparison of texts: requested in the same query of the same episode, finished in both runs."""
 
 import dataclasses
 import enum
@@ -29,7 +29,7 @@ class TextDifference:
     """The headline measure of one language task in both runs, in percent, over the texts in pairs.
 
     Attributes:
-        when: `born` or `arrived`: whether the texts are held against the truth when requested or on delivery.
+        when: `at_request` or `on_delivery`: the moment whose truth the texts are compared with.
         difference: B's minus A's, percentage points.
         interval: Its 95 % bootstrap interval over episodes; None where there is none.
     """
@@ -92,8 +92,8 @@ class _Text:
 
     fate: Fate | None
     oracle: bool = False
-    born: Share = _NOTHING
-    arrived: Share = _NOTHING
+    at_request: Share = _NOTHING
+    on_delivery: Share = _NOTHING
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,8 +153,10 @@ def _differences(
 ) -> Iterator[TextDifference]:
     """B beside A, from the texts of each episode in A and in B."""
     sides = {
-        "born": [(_sum(t.born for t in a), _sum(t.born for t in b)) for a, b in by_episode],
-        "arrived": [(_sum(t.arrived for t in a), _sum(t.arrived for t in b)) for a, b in by_episode],
+        "at_request": [(_sum(t.at_request for t in a), _sum(t.at_request for t in b)) for a, b in by_episode],
+        "on_delivery": [
+            (_sum(t.on_delivery for t in a), _sum(t.on_delivery for t in b)) for a, b in by_episode
+        ],
     }
     for when, shares in sides.items():
         a, b = percentage([a for a, _ in shares]), percentage([b for _, b in shares])
@@ -196,10 +198,10 @@ def _texts(task: str, queries: Sequence[QueryRecord]) -> dict[_When, _Text]:
 
 
 def _graded(task: str, said: str, *, oracle: bool, truths: tuple[Truth | None, Truth | None]) -> _Text:
-    born, arrived = (_headline(task, said, truth) for truth in truths)
-    if born is None or arrived is None:
+    at_request, on_delivery = (_headline(task, said, truth) for truth in truths)
+    if at_request is None or on_delivery is None:
         return _Text(fate=Fate.NOT_GRADED, oracle=oracle)
-    return _Text(fate=None, oracle=oracle, born=born, arrived=arrived)
+    return _Text(fate=None, oracle=oracle, at_request=at_request, on_delivery=on_delivery)
 
 
 @functools.lru_cache(maxsize=4096)  # what is said and what is true change less often than queries come

@@ -1,4 +1,4 @@
-"""Verdicts on B beside A, each in one sentence: on success in pairs, and on time to success."""
+"""Verdicts of a comparison, one sentence each: paired success, and time to success."""
 
 import dataclasses
 import math
@@ -13,9 +13,9 @@ from eval.metrics.time_to_success import TimeRatio
 from eval.report.comparison import Comparison, PairTable
 
 MARGIN = 5.0
-"""Percentage points of success that B may lose and still count as non-inferior, unless told otherwise."""
+"""Default non-inferiority margin of the success rate, percentage points."""
 TIME_MARGIN = 10.0
-"""Percent that B may take longer to success and still count as non-inferior, unless told otherwise."""
+"""Default non-inferiority margin of the time to success, percent."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -67,7 +67,7 @@ def judge_all(comparison: Comparison, margin: float = MARGIN, time_margin: float
 
 
 def judge(pairs: PairTable, margin: float = MARGIN, *, a: str = "A", b: str = "B") -> Judgement:
-    """Hold the 95 % interval of B's success rate minus A's against the margin.
+    """Compare the 95 % interval of B's success rate minus A's with the margin.
 
     A small loss that is certain is `non-inferior` too; the sentence says that it is a loss.
 
@@ -99,7 +99,7 @@ def judge(pairs: PairTable, margin: float = MARGIN, *, a: str = "A", b: str = "B
 def judge_time(
     times: TimeRatio | None, margin: float = TIME_MARGIN, *, a: str = "A", b: str = "B"
 ) -> Judgement | None:
-    """Hold the 95 % interval of B's simulated seconds to success over A's against the margin.
+    """Compare the 95 % interval of the ratio of times to success, B over A, with the margin.
 
     Args:
         times: The ratio; without one there is no verdict.
@@ -144,7 +144,7 @@ def _say_errors(pairs: PairTable) -> str:
 
 
 def _lead(verdict: Verdict, gain: Interval, a: str, b: str, how: str) -> str:
-    """The verdict in words; a loss that is certain is said, whether it matters by the margin or not."""
+    """The verdict in words; a significant loss is stated even if it is within the margin."""
     worse = gain.high < 0
     if verdict is Verdict.INCONCLUSIVE:
         if worse:
@@ -159,7 +159,7 @@ def _say_open(a: str, b: str, how: str) -> str:
 
 
 def say_needed(episodes: int) -> str:
-    """How many episodes it takes, to two digits, rounded up."""
+    """The number of episodes needed, rounded up to two digits."""
     unit = 10 ** max(0, len(str(episodes)) - 2)
     return f"about {math.ceil(episodes / unit) * unit}"
 

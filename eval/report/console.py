@@ -1,4 +1,4 @@
-"""What a person sees while a run goes on: its progress; then tables, and what to look at."""
+"""Terminal output of an evaluation: progress, then tables, verdicts and the best video."""
 
 import datetime as dt
 import time
@@ -27,27 +27,28 @@ from eval.report.comparison import compare
 from eval.report.comparison_summary import verdict_lines
 from eval.report.comparison_tables import show
 from eval.report.tables import (
-    arms_table,
     run_table,
     say_invalid_actions,
     say_texts,
     table_notes,
     tasks_table,
+    variants_table,
 )
 from eval.rollout.plan import EpisodePlan
 from sim_envs.world import EpisodeKey
 
 _BAR = 16
-"""Characters of the bar, so that in 80 columns three modes have room beside it."""
+"""Width of the bar, which leaves room for three modes in 80 columns."""
 _PACE_S = 300.0
-"""The time left is told by the pace of so many seconds."""
-_TELL_EVERY_S = 60.0
+"""Window of the estimate of the remaining time."""
+_REPORT_EVERY_S = 60.0
+"""Interval of progress lines where output is not a terminal."""
 _MOST_WORLDS = 8
-"""Worlds of which the terminal shows what they play."""
+"""Number of worlds whose episodes are shown."""
 
 
-class Console:
-    """The terminal of an evaluation. Quiet but for its progress, the errors and what came of it."""
+class EvaluationConsole:
+    """Shows progress, errors and results of an evaluation."""
 
     def __init__(self, runs: Sequence[Run], plan: EpisodePlan) -> None:
         self._rich = RichConsole(highlight=False)
@@ -56,33 +57,34 @@ class Console:
         self._plan = plan
         self._results: list[list[EpisodeResult]] = [[] for _ in runs]
         self._verdict_lines: list[str] = []
-        modes = ", ".join(f"[bold]{run.config.mode}[/]" for run in runs)
-        each = " each" if len(runs) > 1 else ""
-        self._rich.print(
-            f"[bold]{self._policy}[/] in mode {modes}, "
-            f"{counted(len(plan.keys), 'episode')}{each}"
-            f"{_assets_in_words(plan)}{_time_in_words(runs[0].config)} → {escape(self._where())}",
-            soft_wrap=True,
-            emoji=False,
-        )
+        self._rich.print(self._heading(), soft_wrap=True, emoji=False)
         self._progress = Progress(
             BarColumn(bar_width=_BAR, table_column=Column(no_wrap=True)),
             MofNCompleteColumn(table_column=Column(no_wrap=True)),
             TimeRemainingColumn(table_column=Column(no_wrap=True)),
-            TextColumn("{task.fields[status]}", table_column=Column()),  # of many modes in two lines
+            TextColumn("{task.fields[status]}", table_column=Column()),  # wraps for many modes
             console=self._rich,
             speed_estimate_period=_PACE_S,
         )
         self._bar = self._progress.add_task("", total=len(plan.keys) * len(runs), status="")
         self._playing: dict[int, tuple[int, EpisodeKey, float]] = {}
         self._live = Live(console=self._rich, get_renderable=self._shown)
-        self._told = time.monotonic()
+        self._reported = time.monotonic()
         self._began = time.perf_counter()
         self._played = 0
 
+    def _heading(self) -> str:
+        modes = ", ".join(f"[bold]{run.config.mode}[/]" for run in self._runs)
+        each = " each" if len(self._runs) > 1 else ""
+        return (
+            f"[bold]{self._policy}[/] in mode {modes}, "
+            f"{counted(len(self._plan.keys), 'episode')}{each}"
+            f"{_assets_in_words(self._plan)}{_time_in_words(self._runs[0].config)} → {escape(self._where())}"
+        )
+
     def __enter__(self) -> Self:
         self._began = time.perf_counter()
-        if self._rich.is_terminal:  # in a file there is a line a minute instead
+        if self._rich.is_terminal:  # files get a line a minute instead
             self._live.start()
         return self
 
@@ -90,28 +92,28 @@ class Console:
         self._playing.clear()
         self._live.stop()
 
-    def began(self, world: int, arm: int, key: EpisodeKey) -> None:
-        """Show what a world plays."""
-        self._playing[world] = arm, key, time.perf_counter()
+    def began(self, world: int, variant: int, key: EpisodeKey) -> None:
+        """Show the episode of a world."""
+        self._playing[world] = variant, key, time.perf_counter()
 
-    def episode(self, arm: int, result: EpisodeResult) -> None:
-        """Move the bar, or say once a minute how far it is; an error is told at once, in one line."""
-        self._results[arm].append(result)
+    def episode(self, variant: int, result: EpisodeResult) -> None:
+        """Advance the bar, or print a line once a minute; print errors at once."""
+        self._results[variant].append(result)
         self._played += 1
-        ended = [world for world, at in self._playing.items() if at[:2] == (arm, result.key)]
+        ended = [world for world, at in self._playing.items() if at[:2] == (variant, result.key)]
         for world in ended:
             del self._playing[world]
         self._progress.update(self._bar, advance=1, status=self._status())
         if result.error is not None:
-            # What a policy says of itself is no markup: `[/INST]` is part of a prompt.
+            # A policy's message is no markup: `[/INST]` is part of a prompt.
             outcome = result.outcome.value.replace("_", " ")
             self._rich.print(f"[red]{outcome}[/] in {result.key}: {escape(result.error)}", emoji=False)
-        if not self._rich.is_terminal and time.monotonic() - self._told >= _TELL_EVERY_S:
-            self._told = time.monotonic()
+        if not self._rich.is_terminal and time.monotonic() - self._reported >= _REPORT_EVERY_S:
+            self._reported = time.monotonic()
             self._say(self._progress_line())
 
     def interrupted(self) -> None:
-        """Say what is safe and how to go on."""
+        """Print what is recorded and how to resume."""
         total = len(self._plan.keys) * len(self._runs)
         self._rich.print(
             f"Interrupted: {sum(map(len, self._results))} of {counted(total, 'episode')} are recorded in "
@@ -121,18 +123,15 @@ class Console:
         )
 
     def conclude(self, results: Sequence[Results]) -> None:
-        """Print the results of the runs, compare the others with the first, name the video to look at.
-
-        The verdicts on the others come last.
-        """
+        """Print results, comparisons with the first variant, the best video and, last, the verdicts."""
         if len(self._runs) == 1:
             self._show_run(results[0])
         else:
-            self._show_arms({run.config.mode: of for run, of in zip(self._runs, results, strict=True)})
+            self._show_variants({run.config.mode: of for run, of in zip(self._runs, results, strict=True)})
         for run in self._runs:
             self._say(f"Records, texts and videos: {run.folder.path}")
         if any(result["overall"]["n_errors"] for result in results):
-            self._say("The same command with --resume plays the episodes again that were errors.")
+            self._say("The same command with --resume retries the episodes that were errors.")
         self._name_best_video()
         for line in self._verdict_lines:
             self._say(line)
@@ -143,12 +142,12 @@ class Console:
         overall = results["overall"]
         self._dim(*table_notes([results]), *say_invalid_actions(overall), *say_texts(overall))
 
-    def _show_arms(self, arms: Mapping[str, Results]) -> None:
+    def _show_variants(self, variants: Mapping[str, Results]) -> None:
         title = f"{self._policy}, {counted(len(self._plan.keys), 'episode')}: solved in each mode"
-        self._rich.print(tasks_table(title, arms, width=self._rich.width))
-        self._rich.print(arms_table(arms, width=self._rich.width))
-        self._dim(*table_notes(list(arms.values())))
-        for mode, results in arms.items():
+        self._rich.print(tasks_table(title, variants, width=self._rich.width))
+        self._rich.print(variants_table(variants, width=self._rich.width))
+        self._dim(*table_notes(list(variants.values())))
+        for mode, results in variants.items():
             said = [*say_invalid_actions(results["overall"]), *say_texts(results["overall"])]
             self._dim(*(f"{mode}: {line}" for line in said))
         declared = self._runs[0].config
@@ -159,12 +158,12 @@ class Console:
                 comparison = compare(self._runs[0].folder, run.folder)
                 show(comparison, self._rich, **margins)
                 self._verdict_lines += ["", *verdict_lines(comparison, **margins)]
-            except UsageError as error:  # of two runs that share no graded episode, nothing can be said
+            except UsageError as error:  # no common graded episode
                 self._rich.print(f"Not compared: {error}", markup=False)
         self._rich.print()
 
     def _name_best_video(self) -> None:
-        """Of mode `unified` where it is among the modes: why, then the path to open."""
+        """Name the best video, of mode `unified` if it is among the variants."""
         run = next((run for run in self._runs if run.config.mode == "unified"), self._runs[-1])
         best = find_best_video(run.folder) if run.config.video == "all" else None
         if best is not None:
@@ -172,7 +171,7 @@ class Console:
             self._say(str(best.path))
 
     def _say(self, line: str) -> None:
-        """As it is: brackets and colons mean nothing, and a path is not broken."""
+        """Print without markup or line breaks."""
         self._rich.print(line, soft_wrap=True, markup=False, emoji=False)
 
     def _dim(self, *lines: str) -> None:
@@ -182,19 +181,19 @@ class Console:
     def _where(self) -> str:
         return ", ".join(str(run.folder.path) for run in self._runs)
 
-    def resumed(self, arm: int, result: EpisodeResult) -> None:
-        """Count an episode that was played before."""
-        self._results[arm].append(result)
+    def resumed(self, variant: int, result: EpisodeResult) -> None:
+        """Count an episode recorded earlier."""
+        self._results[variant].append(result)
         self._progress.update(self._bar, advance=1, status=self._status())
 
     def _shown(self) -> RenderableType:
-        """The bar, and under it what every world plays."""
+        """The bar, and below it the episode of each world."""
         return Group(self._progress, *map(Text, self._worlds()))
 
     def _worlds(self) -> list[str]:
         now, lines = time.perf_counter(), []
-        for world, (arm, key, began) in sorted(dict(self._playing).items())[:_MOST_WORLDS]:
-            mode = f", {self._runs[arm].config.mode}" if len(self._runs) > 1 else ""
+        for world, (variant, key, began) in sorted(dict(self._playing).items())[:_MOST_WORLDS]:
+            mode = f", {self._runs[variant].config.mode}" if len(self._runs) > 1 else ""
             lasts = dt.timedelta(seconds=int(now - began))
             lines.append(
                 f"  world {world}: {key.suite} task {key.task_id}, init {key.init_id}{mode}, {lasts}"
@@ -203,25 +202,22 @@ class Console:
         return [*lines, f"  and {more} more"] if more > 0 else lines
 
     def _status(self) -> str:
-        """What each mode solved so far, how fast episodes end, and how many were errors."""
+        """Success rate of each mode so far, number of errors, episodes per hour."""
         names = [run.config.mode for run in self._runs] if len(self._runs) > 1 else ["success"]
         has_room = len(self._runs) == 1 or not self._rich.is_terminal
         rates = ", ".join(
-            f"{name} {_rate(results)}{_interval(results) if has_room else ''}"
+            f"{name} {success_rate(results)}{_interval(results) if has_room else ''}"
             for name, results in zip(names, self._results, strict=True)
         )
-        errors = sum(result.outcome is Outcome.ERROR for results in self._results for result in results)
-        parts = [
-            rates,
-            *([counted(errors, "error")] if errors else []),
-            *([self._pace()] if self._played else []),
-        ]
-        return ", ".join(parts)
+        return ", ".join([rates, *self._errors_and_pace()])
 
-    def _pace(self) -> str:
-        """Episodes per hour since the beginning."""
+    def _errors_and_pace(self) -> list[str]:
+        errors = sum(result.outcome is Outcome.ERROR for results in self._results for result in results)
         hours = max(time.perf_counter() - self._began, 1e-3) / 3600
-        return f"{self._played / hours:.0f} episodes/h"
+        return [
+            *([counted(errors, "error")] if errors else []),
+            *([f"{self._played / hours:.0f} episodes/h"] if self._played else []),
+        ]
 
     def _progress_line(self) -> str:
         (bar,) = self._progress.tasks
@@ -235,18 +231,19 @@ def _assets_in_words(plan: EpisodePlan) -> str:
 
 
 def _time_in_words(config: RunConfig) -> str:
-    """What happens while the policy computes, unless the world stands still."""
+    """Clock and motion, unless paused and still."""
     clock = "" if config.clock == PAUSED else f", clock {escape(clock_label(config))}"
     return clock if config.motion in (None, NONE) else f"{clock}, motion {escape(config.motion)}"
 
 
-def _rate(results: Sequence[EpisodeResult]) -> str:
+def success_rate(results: Sequence[EpisodeResult]) -> str:
+    """The success rate of graded episodes, percent; a dash if there are none."""
     graded = graded_only(results)
     return f"{100 * sum(map(solved, graded)) / len(graded):.0f} %" if graded else "–"
 
 
 def _interval(results: Sequence[EpisodeResult]) -> str:
-    """The 95 % interval of the success rate."""
+    """95 % interval of the success rate."""
     graded = graded_only(results)
     interval = wilson_95(sum(map(solved, graded)), len(graded))
     return "" if interval is None else f" ({100 * interval.low:.0f}–{100 * interval.high:.0f})"

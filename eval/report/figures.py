@@ -1,4 +1,4 @@
-"""What all figures share: their style, and the colours of modes."""
+"""Style and colours shared by all figures."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -1,4 +1,4 @@
-"""How much a robot can say before acting suffers: the largest text rate that costs nothing measurable."""
+"""The frontier of a sweep: the largest text rate at which actions are still non-inferior."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,7 +10,7 @@ Row = Mapping[str, Any]
 """A cell's row of `sweep.json`."""
 
 GOOD_ENOUGH = (Verdict.SUPERIOR.value, Verdict.NON_INFERIOR.value)
-"""Verdicts under which nothing measurable is lost."""
+"""Verdicts that count as no loss."""
 
 
 def find_frontier(rows: Sequence[Row], *, chosen: bool = False) -> list[dict[str, Any]]:
@@ -43,13 +43,13 @@ def find_frontier(rows: Sequence[Row], *, chosen: bool = False) -> list[dict[str
 
 
 def speaks(row: Row) -> bool:
-    """Whether the cell has texts, at a rate that was asked for."""
+    """Whether the cell generates texts at a configured rate."""
     options = row["options"]
     return options["mode"] != "actions" and options["text_every"] is not None
 
 
 def group_by(rows: Sequence[Row], axes: Sequence[str]) -> list[list[Row]]:
-    """The rows that agree in some options, in order of first appearance."""
+    """Group rows by some options, in order of first appearance."""
     groups: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
         groups.setdefault(tuple(str(row["options"].get(axis)) for axis in axes), []).append(row)

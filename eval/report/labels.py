@@ -1,4 +1,4 @@
-"""Instructions in few characters: what all rows share is left out, what tells them apart is kept."""
+"""Short labels of instructions: words common to all rows are omitted."""
 
 from collections import Counter
 from collections.abc import Sequence

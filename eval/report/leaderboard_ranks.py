@@ -1,4 +1,4 @@
-"""Who is better than whom in a table of runs over the same episodes: a rank is shared where nobody knows."""
+"""Ranks of runs over the same episodes; statistically tied runs share a rank."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,11 +9,11 @@ from sim_envs.world import EpisodeKey
 _LEVEL = 0.05
 
 Outcomes = Mapping[EpisodeKey, Outcome]
-"""How a run's episodes ended."""
+"""Outcomes of a run's episodes."""
 
 
 def ranks(runs: Sequence[Outcomes]) -> list[int]:
-    """One more than the number of runs that are better, for each run.
+    """One plus the number of significantly better runs, for each run.
 
     The rule of the large public leaderboards (Chatbot Arena's), with the test that pairs deserve: better is
     who solves more of the common episodes, by McNemar's exact test at 5 %.

@@ -1,4 +1,4 @@
-"""One run on one suite as a row of a leaderboard: who acted, what was solved, how fast, what was said."""
+"""A row of the leaderboard: one run on one suite."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,7 +14,7 @@ from sim_envs.world import EpisodeKey
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SuiteRow:
-    """What a leaderboard shows of a run's results on one suite, as `eval.metrics.success` defines them."""
+    """The results of a run on one suite that a leaderboard shows; see `eval.metrics.success`."""
 
     n_episodes: int
     n_errors: int
@@ -30,7 +30,7 @@ class SuiteRow:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Entry:
-    """One run on one suite, and how each of its episodes there ended."""
+    """One run on one suite, with the outcomes of its episodes."""
 
     run: RunIdentity
     suite: str
@@ -39,17 +39,17 @@ class Entry:
 
     @property
     def protocol(self) -> str:
-        """Hash of this suite's protocol: what a run did on other suites does not matter here."""
+        """Hash of this suite's protocol; other suites of the run do not matter."""
         return self.run.suite_hashes.get(self.suite, self.run.protocol_hash)
 
     @property
     def experiment(self) -> tuple[str, str, str]:
-        """What runs must have in common to be ranked together: protocol, assets, and the very episodes."""
+        """Protocol, assets and episodes, which must be equal for runs to be ranked together."""
         return self.protocol, self.run.assets.digest, _digest(self.outcomes)
 
 
 def _digest(keys: Iterable[EpisodeKey]) -> str:
-    """What tells a set of episodes from all others."""
+    """Hash of a set of episodes."""
     return hash_of({"episodes": sorted(map(str, keys))})[:8]
 
 
@@ -69,7 +69,7 @@ class BoardColumn:
 
 
 def graded_tasks(entries: Sequence[Entry]) -> list[str]:
-    """The language tasks of which a text of any run was graded."""
+    """The language tasks with a graded text in any run."""
     return [task for task in HEADLINES if any(language_cell(entry, task) != "–" for entry in entries)]
 
 
@@ -96,7 +96,7 @@ def columns_of(entries: Sequence[Entry], texts: Sequence[str], *, is_timed: bool
 
 
 def ranked_rows(entries: Sequence[Entry], columns: Sequence[BoardColumn]) -> list[list[str]]:
-    """The cells of runs that may be ranked together: best first, by rank and then by what was solved."""
+    """The cells of comparable runs, by rank and then by success rate."""
     placed = zip(ranks([entry.outcomes for entry in entries]), entries, strict=True)
     best_first = sorted(
         placed,
@@ -108,14 +108,14 @@ def ranked_rows(entries: Sequence[Entry], columns: Sequence[BoardColumn]) -> lis
 
 
 def policy_label(entry: Entry, entries: Sequence[Entry]) -> str:
-    """Its name and its weights; in what it computes, only where another in the table does otherwise."""
+    """Name and weights of the policy; its dtype only if it differs within the table."""
     alike = len({other.run.dtype for other in entries}) == 1
     dtype = None if alike else entry.run.dtype or "its own dtype"
     return ", ".join(part for part in (entry.run.policy, entry.run.weights, dtype) if part)
 
 
 def _mode_label(entry: Entry, entries: Sequence[Entry]) -> str:
-    """Its mode; how much a frame of `unified` decodes, and the clock, only where another's differs."""
+    """Mode; token budget and clock only if they differ within the table."""
     run, unified = entry.run, [other.run for other in entries if other.run.mode == "unified"]
     parts = [run.mode]
     if run.text_every is not None:
@@ -132,16 +132,16 @@ def _mode_label(entry: Entry, entries: Sequence[Entry]) -> str:
 
 
 def plain(cell: str) -> str:
-    """Text that cannot break a table."""
+    """Escape text for a Markdown table."""
     return " ".join(cell.split()).replace("|", "\\|")
 
 
 def language_cell(entry: Entry, task: str) -> str:
-    """The headline measure when requested and on delivery, and of how many texts; an oracle's is marked."""
+    """Headline measure at request and on delivery, and number of texts; the oracle's is marked."""
     row, measure = entry.row.texts.get(task), HEADLINES[task]
-    if row is None or measure not in row.born or measure not in row.arrived:
+    if row is None or measure not in row.at_request or measure not in row.on_delivery:
         return "–"
-    scores = f"{row.born[measure]['pc']:.1f} → {row.arrived[measure]['pc']:.1f}"
+    scores = f"{row.at_request[measure]['pc']:.1f} → {row.on_delivery[measure]['pc']:.1f}"
     graded = f"{row.n_texts - row.n_not_graded}/{row.n_texts}"
     return f"{scores}, {graded}{' (oracle)' if row.n_oracle else ''}"
 

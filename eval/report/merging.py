@@ -1,4 +1,4 @@
-"""Joins runs that each played a share of the same episodes into one run, as if it had played them all."""
+"""Merges shards into one run."""
 
 import shutil
 from collections import Counter
@@ -13,7 +13,7 @@ from configs.schema import RunConfig
 from eval.metrics.success import summarize
 from eval.records import provenance
 from eval.records.json_files import write_json
-from eval.records.protocol import policy_inputs, protocol_hash
+from eval.records.protocol import protocol_hash
 from eval.records.reader import read_episodes, read_manifest_as
 from eval.records.run_folders import Run, begin, claimed, new_run
 from eval.records.schema import EpisodeResult, RunFolder
@@ -24,11 +24,11 @@ _MANIFEST = TypeAdapter(dict[str, Any])
 
 
 def merge(folders: Sequence[RunFolder], output_dir: Path) -> list[RunFolder]:
-    """Join shards. Runs in several modes become a run in each mode, the arms of one evaluation.
+    """Merge shards. Shards in several modes become one run per mode, the variants of one evaluation.
 
     Args:
         folders: The runs, in any order.
-        output_dir: Where the joined runs are made.
+        output_dir: Parent of the merged runs' folders.
 
     Raises:
         UsageError: Before anything is written: a run is no shard, two differ in more than their shares, have
@@ -46,18 +46,18 @@ def merge(folders: Sequence[RunFolder], output_dir: Path) -> list[RunFolder]:
     written = []
     for run, (_, episodes), shards in zip(runs, joined, modes.values(), strict=True):
         with claimed(run) as own:
-            told = _told(own, [manifests[shard] for shard in shards], len(episodes))
-            begin([own], [{**told, "status": "running", "finished": None}])
+            manifest = _merged_manifest(own, [manifests[shard] for shard in shards], len(episodes))
+            begin([own], [{**manifest, "status": "running", "finished": None}])
             _write(own.folder, episodes)
-            own.folder.write_manifest(told)
+            own.folder.write_manifest(manifest)
             written.append(own.folder)
     for folder in written:  # by the names that they have now
-        folder.write_manifest({**folder.read_manifest(), "arms": [each.run_id for each in written]})
+        folder.write_manifest({**folder.read_manifest(), "variants": [each.run_id for each in written]})
     return written
 
 
 def _refuse_unlike(manifests: Mapping[RunFolder, Mapping[str, Any]]) -> None:
-    """Refuse runs that cannot be shares of one."""
+    """Reject runs that are not shards of one run."""
     identities = {folder: _identity(manifest) for folder, manifest in manifests.items()}
     (first, expected), *others = identities.items()
     for folder, found in others:
@@ -73,12 +73,12 @@ def _refuse_unlike(manifests: Mapping[RunFolder, Mapping[str, Any]]) -> None:
 
 
 def _identity(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """What all shards of a run have in common."""
+    """The fields that must be equal in all shards."""
     config = {name: value for name, value in manifest["config"].items() if name != "shard"}
     count = str(manifest["config"].get("shard")).partition("/")[2]
     return {
         "protocol": protocol_hash(manifest["protocol"]),
-        "policy inputs": policy_inputs(manifest),
+        "policy inputs": manifest["policy_inputs"],
         "weights": manifest.get("weights_sha256"),
         **config,
         "number of shards": count,
@@ -113,10 +113,10 @@ def _refuse_missing(missing: Sequence[EpisodeKey], count: str) -> None:
         )
 
 
-def _told(run: Run, shards: Sequence[Mapping[str, Any]], count: int) -> dict[str, Any]:
-    """The manifest of the whole."""
-    sittings = sorted(
-        (sitting for shard in shards for sitting in shard["sittings"]), key=lambda each: each["started"]
+def _merged_manifest(run: Run, shards: Sequence[Mapping[str, Any]], count: int) -> dict[str, Any]:
+    """The manifest of the merged run."""
+    attempts = sorted(
+        (attempt for shard in shards for attempt in shard["attempts"]), key=lambda each: each["started"]
     )
     return {
         **shards[0],
@@ -124,11 +124,11 @@ def _told(run: Run, shards: Sequence[Mapping[str, Any]], count: int) -> dict[str
         "command": provenance.command(),
         "config": run.config.model_dump(mode="json"),
         "n_planned": count,
-        "arms": [run.folder.run_id],
+        "variants": [run.folder.run_id],
         "shards": [shard["run_id"] for shard in shards],
-        "sittings": sittings,
-        "started": sittings[0]["started"],
-        "finished": max(sitting["finished"] for sitting in sittings),
+        "attempts": attempts,
+        "started": attempts[0]["started"],
+        "finished": max(attempt["finished"] for attempt in attempts),
         "status": "complete",
     }
 

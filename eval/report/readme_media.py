@@ -1,4 +1,4 @@
-"""What a page shows of finished runs: the best video's picture and clip, and the runs' table in Markdown."""
+"""README media of a finished evaluation: still, clip and Markdown table."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ from configs.cli import counted
 from configs.errors import UsageError
 from eval.metrics.language import HEADLINES
 from eval.metrics.success import Results, summarize
-from eval.records.attempts import seconds_played, sittings_of
+from eval.records.attempts import attempts_of, seconds_played
 from eval.records.reader import RunIdentity, read_identity
 from eval.records.schema import Outcome, RunFolder
 from eval.report.best_video import BestVideo, find_best_video
@@ -34,26 +34,26 @@ _STALE = ("texts delivered after",)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Showcase:
-    """Finished runs over the same episodes, the one to compare with first, and the video to show."""
+class ReadmeMedia:
+    """The variants of a finished evaluation, the reference first, and the video to show."""
 
     folders: Sequence[RunFolder]
     best: BestVideo
     shown: RunIdentity
 
     @property
-    def arms(self) -> dict[str, Results]:
+    def variants(self) -> dict[str, Results]:
         """Mode to results."""
         return {read_identity(folder).mode: summarize(folder.path) for folder in self.folders}
 
 
-def find_showcase(run: RunFolder) -> Showcase:
-    """The run, the arms it belongs to, and their best video: of mode `unified`, where there is that mode.
+def find_readme_media(run: RunFolder) -> ReadmeMedia:
+    """Find the variants of the run's evaluation and their best video, of mode `unified` if available.
 
     Raises:
         UsageError: A run is unfinished or cannot be read, or there is no video.
     """
-    folders = [RunFolder(run.path.parent / name) for name in read_identity(run).arms] or [run]
+    folders = [RunFolder(run.path.parent / name) for name in read_identity(run).variants] or [run]
     identities = [read_identity(folder) for folder in folders]
     for identity in identities:
         if identity.status != "complete":
@@ -63,20 +63,20 @@ def find_showcase(run: RunFolder) -> Showcase:
     best = find_best_video(folders[at])
     if best is None:
         raise UsageError(f"{folders[at].run_id} has no video of a graded episode; run it with --video all")
-    return Showcase(folders=folders, best=best, shown=identities[at])
+    return ReadmeMedia(folders=folders, best=best, shown=identities[at])
 
 
-def write_pictures(showcase: Showcase, *, still: Path, clip: Path) -> None:
-    """Write the best video's picture, two thirds into the episode, and the clip, four pictures a second.
+def write_pictures(media: ReadmeMedia, *, still: Path, clip: Path) -> None:
+    """Write a still, two thirds into the best video, and a clip at four pictures a second.
 
     Raises:
         VideoError: The video is damaged.
     """
-    folder = RunFolder(showcase.best.path.parents[2])
-    control_hz = _control_hz(folder, showcase.best.episode.key.suite)
+    folder = RunFolder(media.best.path.parents[2])
+    control_hz = _control_hz(folder, media.best.episode.key.suite)
     apart = max(1, round(control_hz / _PICTURES_HZ))
-    last = showcase.best.episode.steps - 1
-    pictures = read_pictures(showcase.best.path, [*range(apart // 2, last, apart), last])
+    last = media.best.episode.steps - 1
+    pictures = read_pictures(media.best.path, [*range(apart // 2, last, apart), last])
     save_still(still, pictures[2 * len(pictures) // 3])
     save_clip(
         clip,
@@ -87,46 +87,46 @@ def write_pictures(showcase: Showcase, *, still: Path, clip: Path) -> None:
     )
 
 
-def to_markdown(showcase: Showcase) -> str:
-    """What is seen on the clip, the table of the arms, and their comparison."""
-    parts = [_caption(showcase), _arms_table(showcase.arms, showcase.shown.clock), _compared(showcase)]
+def to_markdown(media: ReadmeMedia) -> str:
+    """Caption of the clip, table of the variants, and their comparison."""
+    parts = [
+        _caption(media),
+        _variants_table(media.variants, media.shown.clock),
+        _compared(media),
+    ]
     return "\n\n".join(part for part in parts if part)
 
 
-def _arms_table(arms: Mapping[str, Results], clock: str) -> str:
+def _variants_table(variants: Mapping[str, Results], clock: str) -> str:
     """A row for each mode: under clock `paused` with the machine's latency, else with what was charged."""
     if clock == PAUSED:
         headings, cells = (*_SOLVED, *_MEASURED, *_TEXTS), _paused_cells
     else:
         headings, cells = (*_SOLVED, *_CHARGED, *_TEXTS, *_STALE), _clocked_cells
-    return _table(headings, [[f"`{mode}`", *cells(results["overall"])] for mode, results in arms.items()])
+    return _table(headings, [[f"`{mode}`", *cells(results["overall"])] for mode, results in variants.items()])
 
 
-def _caption(showcase: Showcase) -> str:
-    episode, shown = showcase.best.episode, showcase.shown
+def _caption(media: ReadmeMedia) -> str:
+    episode, shown = media.best.episode, media.shown
     ended = "solved after" if episode.outcome is Outcome.SUCCESS else "not solved within"
     oracle = any(scores.oracle for scores in episode.texts.values())
-    aside = (
-        " It reads the simulator's own account aloud: its texts are a ceiling, and no merit."
-        if oracle
-        else ""
-    )
+    aside = " Its texts are written from the simulator's ground truth: an upper bound." if oracle else ""
     return (
         f"*`{shown.policy}` in mode {shown.mode}, assets {shown.assets.name}: {episode.language} "
         f"({episode.key.suite}, initial state {episode.key.init_id}), {ended} {episode.steps} steps.{aside}*"
     )
 
 
-def _compared(showcase: Showcase) -> str:
-    """Verdicts on each arm beside the first, and how what is compared was played."""
-    first, *others = showcase.folders
+def _compared(media: ReadmeMedia) -> str:
+    """Verdicts on each variant beside the first, and how what is compared was played."""
+    first, *others = media.folders
     comparisons = [compare(first, other) for other in others]
     verdicts = "\n".join(line for each in comparisons for line in _verdicts(each))
-    manifests = [folder.read_manifest() for folder in showcase.folders]
+    manifests = [folder.read_manifest() for folder in media.folders]
     ends = "Texts are graded when they were requested → on delivery."
-    own_latency = showcase.shown.clock in (PAUSED, MEASURED)
+    own_latency = media.shown.clock in (PAUSED, MEASURED)
     played = f"{_machines(manifests[0], 'Measured' if own_latency else 'Played')}{_duration(manifests)}."
-    said = " ".join([*map(_say, comparisons), *_say_clock(showcase.shown), ends, played])
+    said = " ".join([*map(_say, comparisons), *_say_clock(media.shown), ends, played])
     return f"{verdicts}\n\n{said}" if verdicts else said
 
 
@@ -146,16 +146,16 @@ def _say_clock(run: RunIdentity) -> list[str]:
 
 
 def _machines(manifest: Mapping[str, Any], played: str) -> str:
-    """What the run was measured or played on, in all its sittings."""
-    hardware = [sitting["hardware"] for sitting in sittings_of(manifest) if sitting["hardware"]]
+    """The machines of all attempts at the run."""
+    hardware = [attempt["hardware"] for attempt in attempts_of(manifest) if attempt["hardware"]]
     machines = dict.fromkeys(f"{each['cores']} cores ({each['processor']})" for each in hardware)
     return f"{played} on {' and '.join(machines)}; " if machines else ""
 
 
 def _duration(manifests: Sequence[Mapping[str, Any]]) -> str:
-    """How long the runs were played, by the clock, without the pauses of those that were interrupted."""
-    took = max(len(sittings_of(manifest)) for manifest in manifests)
-    over = "from start to finish" if took == 1 else f"in {took} sittings"
+    """Wall-clock time of the runs, pauses excluded."""
+    took = max(len(attempts_of(manifest)) for manifest in manifests)
+    over = "from start to finish" if took == 1 else f"in {took} attempts"
     minutes, seconds = divmod(round(seconds_played(manifests)), 60)
     if minutes < 60:
         return f"{minutes} min {seconds} s {over}" if minutes else f"{seconds} s {over}"
@@ -220,8 +220,11 @@ def _milliseconds(row: Mapping[str, Any], stage: str) -> str:
 
 
 def _score(row: Mapping[str, Any], task: str) -> str:
-    """How right the texts were when requested and on delivery."""
-    times = [row["texts"].get(task, {}).get(time, {}).get(HEADLINES[task]) for time in ("born", "arrived")]
+    """Score of the texts at request and on delivery."""
+    times = [
+        row["texts"].get(task, {}).get(time, {}).get(HEADLINES[task])
+        for time in ("at_request", "on_delivery")
+    ]
     known = [f"{score['pc']:.1f}" for score in times if score is not None]
     return f"{' → '.join(known)} %" if known else "–"
 

@@ -1,4 +1,4 @@
-"""A page of results from the records of finished sweeps: design, figures, tables, how to repeat it."""
+"""A Markdown page of results from finished sweeps: design, figures, tables, how to reproduce it."""
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Success over time as a picture: the share of episodes that each run solved by a simulated time."""
+"""Plots the fraction of episodes solved over simulated time."""
 
 import dataclasses
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What came of a sweep, from the records of its runs alone: a row per cell, verdicts, and the frontier."""
+"""Summarizes a sweep from the records of its runs: one row per cell, verdicts, and the frontier."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence

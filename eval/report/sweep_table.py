@@ -1,4 +1,4 @@
-"""The table of a sweep: a row per cell, then the frontier in words."""
+"""The table of a sweep: one row per cell, then the frontier in words."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""How tables and figures call the cells of a sweep: by the options in which they differ."""
+"""Labels of sweep cells: the options in which they differ."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Plays a sweep, from the beginning or from where it was interrupted, and tells what came of it."""
+"""Runs or resumes a sweep, writes its results and prints them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,19 +21,19 @@ from eval.rollout.monitor import MAX_ERRORS
 
 
 def run_sweep(folder: SweepFolder, *, executor: Executor = SERIAL, max_errors: int = MAX_ERRORS) -> int:
-    """Play what is left of a sweep, write what came of it, and print it.
+    """Run the remaining episodes of a sweep, write its results and print them.
 
     Args:
-        folder: The sweep, which has been asked for.
-        executor: Plays the episodes.
-        max_errors: The sweep stops when so many episodes in a row were errors.
+        folder: The sweep's folder.
+        executor: Runs the episodes.
+        max_errors: Stop after this many consecutive errors.
 
     Returns:
         The exit code of the evaluation.
 
     Raises:
         UsageError: As `run_evaluation`; a new sweep that is refused before its first episode leaves nothing.
-        KeyboardInterrupt: After what was done is safe on disk.
+        KeyboardInterrupt: All records are on disk.
     """
     asked = folder.asked()
     with folder.claimed():
@@ -52,7 +52,7 @@ def conclude(folder: SweepFolder, results: Sequence[Results]) -> dict[str, Any]:
 
     Args:
         folder: The sweep.
-        results: What the `results.json` of its runs hold, in their order.
+        results: Results of its runs, in order.
 
     Returns:
         The record.
@@ -67,7 +67,7 @@ def conclude(folder: SweepFolder, results: Sequence[Results]) -> dict[str, Any]:
 
 
 def show_sweep(folder: SweepFolder, record: Mapping[str, Any]) -> None:
-    """Print the table of a finished sweep, its frontier, and where everything is."""
+    """Print the table of a finished sweep, its frontier and the paths of its files."""
     rich = RichConsole(highlight=False)
     rich.print(sweep_table(record))
     judged = any(row["success"] for row in record["cells"])
@@ -76,6 +76,6 @@ def show_sweep(folder: SweepFolder, record: Mapping[str, Any]) -> None:
     for line in frontier_lines(record):
         rich.print(line, markup=False)
     if record["status"] == "errors":
-        rich.print("The same command with --resume plays the episodes again that were errors.")
+        rich.print("The same command with --resume retries the episodes that were errors.")
     for path in (folder.record_path, *sorted(folder.path.glob("*.png"))):
         rich.print(str(path), soft_wrap=True, markup=False)

@@ -1,4 +1,4 @@
-"""The columns of numbers in a run's table: which ones there are under its clock, and which have room."""
+"""The numeric columns of a run's table, chosen by its clock and the width of the terminal."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -100,7 +100,7 @@ def _text_column(task: str, clock: str) -> Column:
     """Under a clock with the score on delivery, which is what latency costs."""
     heading = f"{TEXT_HEADINGS[task]}\n%"
     if clock == PAUSED:
-        return Column(heading=heading, width=5, cell=lambda row: _score(row, task, "born"))
+        return Column(heading=heading, width=5, cell=lambda row: _score(row, task, "at_request"))
     return Column(heading=heading, width=7, cell=lambda row: _scores(row, task))
 
 
@@ -143,7 +143,11 @@ def _tokens(row: Row) -> str:
 
 def _scores(row: Row, task: str) -> str:
     """When requested → on delivery."""
-    return "→".join(_score(row, task, when) for when in ("born", "arrived")) if is_graded(row, task) else "–"
+    return (
+        "→".join(_score(row, task, when) for when in ("at_request", "on_delivery"))
+        if is_graded(row, task)
+        else "–"
+    )
 
 
 def _score(row: Row, task: str, when: str) -> str:

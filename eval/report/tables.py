@@ -1,4 +1,4 @@
-"""The tables at the end of a run, or of several over the same episodes, and what their columns mean."""
+"""The tables at the end of a run or an evaluation, and notes on their columns."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,7 +20,7 @@ from eval.report.table_columns import (
     is_timed,
 )
 
-_ARM_WIDTH = 8
+_VARIANT_WIDTH = 8
 """The columns of what each mode solved: the longest mode's name. Beside two, instructions are whole."""
 
 _ID_WIDTH = 3
@@ -56,46 +56,46 @@ def run_table(title: str, results: Results, *, width: int) -> Table:
     return table
 
 
-def arms_table(arms: Mapping[str, Results], *, width: int) -> Table:
+def variants_table(variants: Mapping[str, Results], *, width: int) -> Table:
     """Several runs of the same episodes under one clock: a row per mode, for every suite by itself."""
-    suites = suites_of(arms)
-    rows = [results["overall"] for results in arms.values()]
-    label = max(map(len, [*arms, *(suites if len(suites) > 1 else ())]))
-    columns = fitting_columns(rows, clock=_clock_of(list(arms.values())), width=width, label=label)
+    suites = suites_of(variants)
+    rows = [results["overall"] for results in variants.values()]
+    label = max(map(len, [*variants, *(suites if len(suites) > 1 else ())]))
+    columns = fitting_columns(rows, clock=_clock_of(list(variants.values())), width=width, label=label)
     table = empty_table(None, "mode", columns, width)
     for suite in suites:
         if len(suites) > 1:
             table.add_row(f"[bold]{suite}")
-        for mode, results in arms.items():
+        for mode, results in variants.items():
             if suite in results["per_suite"]:
                 table.add_row(mode, *_cells(columns, results["per_suite"][suite]))
         table.add_section()
     return table
 
 
-def tasks_table(title: str, arms: Mapping[str, Results], *, width: int) -> Table:
+def tasks_table(title: str, variants: Mapping[str, Results], *, width: int) -> Table:
     """Several runs of the same episodes: a row per task, with the episodes that each mode solved."""
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=0)
-    room = max(20, width - 2 - (_ARM_WIDTH + 1) * len(arms))
+    room = max(20, width - 2 - (_VARIANT_WIDTH + 1) * len(variants))
     table.add_column("task", no_wrap=True, max_width=room)
-    for mode in arms:
-        table.add_column(mode, justify="right", no_wrap=True, width=_ARM_WIDTH)
-    for suite in suites_of(arms):
-        if len(suites_of(arms)) > 1:
+    for mode in variants:
+        table.add_column(mode, justify="right", no_wrap=True, width=_VARIANT_WIDTH)
+    for suite in suites_of(variants):
+        if len(suites_of(variants)) > 1:
             table.add_row(f"[bold]{suite}")
-        for label, solved in solved_by_task(arms, suite, room=room).items():
+        for label, solved in solved_by_task(variants, suite, room=room).items():
             table.add_row(label, *solved)
         table.add_section()
     return table
 
 
-def suites_of(arms: Mapping[str, Results]) -> list[str]:
+def suites_of(variants: Mapping[str, Results]) -> list[str]:
     """The suites that the runs touch."""
-    return list(dict.fromkeys(suite for results in arms.values() for suite in results["per_suite"]))
+    return list(dict.fromkeys(suite for results in variants.values() for suite in results["per_suite"]))
 
 
 def solved_by_task(
-    arms: Mapping[str, Results], suite: str, *, room: int | None = None
+    variants: Mapping[str, Results], suite: str, *, room: int | None = None
 ) -> dict[str, list[str]]:
     """The suite's tasks, by number and instruction, to what each run solved of them: `7/10`.
 
@@ -103,7 +103,7 @@ def solved_by_task(
     """
     tasks = {
         task["task_id"]: task
-        for results in arms.values()
+        for results in variants.values()
         for task in results["per_task"]
         if task["task_group"] == suite
     }
@@ -114,9 +114,11 @@ def solved_by_task(
             for task in results["per_task"]
             if task["task_group"] == suite
         }
-        for results in arms.values()
+        for results in variants.values()
     ]
-    return {label: [arm.get(task_id, "–") for arm in solved] for task_id, label in sorted(labels.items())}
+    return {
+        label: [variant.get(task_id, "–") for variant in solved] for task_id, label in sorted(labels.items())
+    }
 
 
 def table_notes(runs: Sequence[Results]) -> list[str]:
@@ -195,7 +197,9 @@ def _say_task(row: Mapping[str, Any], task: str) -> str:
     line = f"{task}: {graded} of {counted(scores['n_texts'], 'text')} graded"
     if not graded:
         return f"{line}; what cannot be read is in no score (docs/language.md)."
-    requested, delivered = (f"{scores[when][HEADLINES[task]]['pc']:.1f} %" for when in ("born", "arrived"))
+    requested, delivered = (
+        f"{scores[when][HEADLINES[task]]['pc']:.1f} %" for when in ("at_request", "on_delivery")
+    )
     right = _RIGHT[task].format(requested)
     late = scores["staleness_ms"]
     if not late:

@@ -1,4 +1,4 @@
-"""Chunks of actions: what may be executed, and what becomes of two that overlap in time."""
+"""Action chunks: validation, and how overlapping chunks are combined."""
 
 import enum
 
@@ -10,22 +10,22 @@ from configs.interface import ActionSpec, Motion, Rotation
 
 
 class ActionError(ValueError):
-    """The policy answered with something that must not reach a simulator."""
+    """The policy returned actions that cannot be executed."""
 
 
 class Overlap(enum.StrEnum):
-    """How a chunk that has come begins, where the chunk before went on until then."""
+    """How a new chunk takes over from the one that was executed meanwhile."""
 
     SKIP = "skip"
-    """After as many of its actions as old ones were executed since its observation."""
+    """Skip as many of its actions as old ones were executed since its observation."""
     BLEND = "blend"
-    """There, too; over the rest of the old chunk the two are averaged."""
+    """As `skip`, and average both chunks over the rest of the old one."""
     RTC = "rtc"
-    """There, too; it was guided towards the old one as it was computed (real-time chunking)."""
+    """As `skip`, and guide denoising towards the old chunk (real-time chunking)."""
 
 
-def executable(actions: object, *, least: int, width: int) -> Float64[np.ndarray, "horizon action"]:
-    """`actions` as an array a simulator may be given.
+def validated_actions(actions: object, *, least: int, width: int) -> Float64[np.ndarray, "horizon action"]:
+    """`actions` as an array that can be executed.
 
     Raises:
         ActionError: Fewer than `least` actions, another width, or numbers that are not finite.
@@ -45,13 +45,13 @@ def executable(actions: object, *, least: int, width: int) -> Float64[np.ndarray
 
 
 def averaged_channels(action: ActionSpec) -> Bool[np.ndarray, " action"]:
-    """Which channels of an action are averaged where chunks are blended: all but the grippers'.
+    """Mask of the action channels that are averaged when chunks are blended: all but the grippers'.
 
-    Those are commands to open or to close in many robots (in LIBERO the sign alone counts), and the mean of
-    both is neither.
+    Many robots take gripper channels as open/close commands (LIBERO reads only the sign), whose mean is
+    neither.
 
     Raises:
-        UsageError: The action holds a rotation that is none any more once it is averaged.
+        UsageError: The action has a rotation whose mean is not a rotation.
     """
     grippers = {gripper.name for gripper in action.grippers}
     arm = [part for part in action.channels if part.name not in grippers]
@@ -60,30 +60,29 @@ def averaged_channels(action: ActionSpec) -> Bool[np.ndarray, " action"]:
     )
     if action.rotation is not Rotation.NONE and not small:
         raise UsageError(
-            f"overlap 'blend' averages actions, and these hold a rotation ({action.rotation.value}) of which "
-            "the mean is none; choose skip or rtc"
+            f"overlap 'blend' averages actions, and the mean of rotations ({action.rotation.value}) is not a "
+            "rotation; choose skip or rtc"
         )
     return np.concatenate([np.full(part.size, part.name not in grippers) for part in action.channels])
 
 
-def blended(
+def blend_chunks(
     old: Float64[np.ndarray, "left action"],
     new: Float64[np.ndarray, "horizon action"],
     *,
     late: int,
     channels: Bool[np.ndarray, " action"],
 ) -> Float64[np.ndarray, "horizon action"]:
-    """A new chunk that takes over from the old one little by little.
+    """Blend a new chunk with the rest of the old one.
 
-    The weight of the old one falls linearly, in equal steps: of n actions that both have from where the new
-    one begins, it is n / (n + 1) at the first and 1 / (n + 1) at the last. A chunk that comes at once takes
-    over at once.
+    The weight of the old chunk falls linearly over the n actions that both have, from n / (n + 1) to
+    1 / (n + 1). Without delay the new chunk is returned unchanged.
 
     Args:
-        old: What is left of the old chunk, from the action on that is executed as the observation is taken.
+        old: The rest of the old chunk, from the action executed when the observation was taken.
         new: The new chunk.
-        late: Actions of the old one that are executed until the new one has come.
-        channels: Those that are averaged; the others are the new chunk's.
+        late: Actions of the old chunk executed before the new one is available.
+        channels: Mask of averaged channels; the others are taken from the new chunk.
     """
     end = min(len(old), len(new))
     if late == 0 or late >= end:

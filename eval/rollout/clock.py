@@ -1,8 +1,8 @@
-"""Clocks: how long a query takes in simulated time. Knows no simulator and no model.
+"""Clocks: the latency of a query in simulated time. Imports no simulator and no model.
 
-`paused` charges nothing, which is what the literature reports. All others charge a latency until the actions
-come, and one until the next query can start: a fixed one, that of a device's profile, that of this machine,
-or that of a recorded run. All but `measured` are deterministic.
+`paused` charges nothing, as in published results. The other clocks charge a latency until the actions are
+available and one until the next query can start: fixed, from a device profile, measured on this machine, or
+replayed from a recorded run. All but `measured` are deterministic.
 """
 
 import dataclasses
@@ -15,26 +15,26 @@ from eval.records import provenance
 from eval.records.reader import read_queries
 from eval.records.schema import RunFolder
 from eval.records.timing import Latency
-from eval.rollout.pricing import Pricing, jitter
+from eval.rollout.latency_model import LatencyModel, jitter
 from oxygen.policy.reply import Reply, TextFinished
 from sim_envs.world import EpisodeKey
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Call:
-    """A query as a clock sees it: after `Policy.act`, and again after `Policy.settle`.
+class TimedQuery:
+    """What a clock knows of a query, after `Policy.act` and again after `Policy.settle`.
 
     Attributes:
         key: The episode.
-        query: Its number.
-        act_ms: What `act` took on this machine.
-        guided: Whether its actions are guided towards those under way.
-        settle_ms: What `settle` took after that; what the reply says of its stage `decode` counts instead.
-        reply: The reply; None before it is settled.
+        index: Number of the query in the episode.
+        act_ms: Wall time of `act`.
+        guided: Whether denoising was guided towards the chunk being executed.
+        settle_ms: Wall time of `settle`; the reply's stage `decode` takes precedence.
+        reply: The reply; None before `settle`.
     """
 
     key: EpisodeKey
-    query: int
+    index: int
     act_ms: float
     guided: bool = False
     settle_ms: float = 0.0
@@ -42,37 +42,37 @@ class Call:
 
     @property
     def finished(self) -> Sequence[TextFinished]:
-        """The texts that were finished in it."""
+        """The texts that were finished in the query."""
         return () if self.reply is None else self.reply.finished
 
 
 class Clock(Protocol):
-    """Charges queries with a latency."""
+    """Maps each query to its latency in simulated time."""
 
     @property
-    def foresees(self) -> bool:
-        """Whether it knows how long the actions of a query take before they have come."""
+    def knows_latency_in_advance(self) -> bool:
+        """Whether the latency of a query is known before the policy has answered."""
 
     def describe(self) -> Mapping[str, Any]:
-        """What the protocol hash covers; nothing if paused, as published."""
+        """The part of the protocol that is hashed; empty if paused, as in published results."""
 
-    def latency(self, call: Call) -> Latency:
-        """What a query takes. Before it is settled, only how long its actions take is known."""
+    def latency(self, query: TimedQuery) -> Latency:
+        """Latency of a query. Before `settle`, only `actions_ms` is meaningful."""
 
 
 @dataclasses.dataclass(frozen=True)
 class PausedClock:
     """No time passes while the policy computes."""
 
-    foresees = True
+    knows_latency_in_advance = True
 
     def describe(self) -> Mapping[str, Any]:
         """Nothing."""
         return {}
 
-    def latency(self, call: Call) -> Latency:
+    def latency(self, query: TimedQuery) -> Latency:
         """None."""
-        return Latency(actions_ms=0.0, busy_ms=0.0, texts_ms=[0.0] * len(call.finished))
+        return Latency(actions_ms=0.0, busy_ms=0.0, texts_ms=[0.0] * len(query.finished))
 
 
 PAUSED = PausedClock()
@@ -80,144 +80,147 @@ PAUSED = PausedClock()
 
 @dataclasses.dataclass(frozen=True)
 class FixedClock:
-    """The same latency in every query, at the end of which its texts come.
+    """The same latency for every query; texts are delivered when it ends.
 
     Attributes:
-        actions_ms: Until the actions come.
-        busy_ms: Until the next query can start.
+        actions_ms: Milliseconds until the actions are available.
+        busy_ms: Milliseconds until the next query can start.
     """
 
     actions_ms: float
     busy_ms: float
-    foresees = True
+    knows_latency_in_advance = True
 
     def describe(self) -> Mapping[str, Any]:
         """Both numbers."""
         return {"kind": "fixed", "actions_ms": self.actions_ms, "busy_ms": self.busy_ms}
 
-    def latency(self, call: Call) -> Latency:
+    def latency(self, query: TimedQuery) -> Latency:
         """As given."""
-        texts = [self.busy_ms] * len(call.finished)
+        texts = [self.busy_ms] * len(query.finished)
         return Latency(actions_ms=self.actions_ms, busy_ms=self.busy_ms, texts_ms=texts)
 
 
 @dataclasses.dataclass(frozen=True)
 class ProfileClock:
-    """What a device's profile says that the engine's work takes there.
+    """The latency of the engine's work on the device of a profile.
 
     Attributes:
         profile: The profile.
-        pricing: Its prices of queries.
-        guided: Those of queries whose actions are guided; None where none are.
+        latency_model: Latency of plain queries.
+        guided: Latency of queries with guided denoising; None if there are none.
     """
 
     profile: ProfileConfig
-    pricing: Pricing
-    guided: Pricing | None = None
-    foresees = True
+    latency_model: LatencyModel
+    guided: LatencyModel | None = None
+    knows_latency_in_advance = True
 
     def describe(self) -> Mapping[str, Any]:
-        """All numbers of the profile that are charged."""
+        """All numbers of the profile that are used."""
         idle = {"guided_denoise"} if self.guided is None else set[str]()
         return {"kind": "profile", "profile": _numbers(self.profile.model_dump(mode="json", exclude=idle))}
 
-    def latency(self, call: Call) -> Latency:
-        """The actions, then the decode jobs.
+    def latency(self, query: TimedQuery) -> Latency:
+        """Actions first, then the decode jobs.
 
         Raises:
-            UnpricedError: The policy does not report what it computed, or not for one of its texts.
+            UnknownCostError: The reply lacks the work it took (`Reply.work`), for the query or for a text.
         """
-        pricing = self.guided if call.guided and self.guided else self.pricing
-        factor = jitter(self.profile, call.key, call.query)
-        work = () if call.reply is None else call.reply.work
+        latency_model = self.guided if query.guided and self.guided else self.latency_model
+        factor = jitter(self.profile, query.key, query.index)
+        work = () if query.reply is None else query.reply.work
         if work is None:
-            raise UnpricedError(
+            raise UnknownCostError(
                 "the policy's reply does not say what it computed (`Reply.work`); choose another clock, such "
                 "as measured"
             )
-        for text in call.finished:
+        for text in query.finished:
             if text.job >= len(work):
-                raise UnpricedError(
+                raise UnknownCostError(
                     f"a text is of decode job {text.job} (`TextFinished.job`), but its reply reports "
                     f"only {len(work)} jobs (`Reply.work`)"
                 )
         return Latency(
-            actions_ms=factor * pricing.action_ms,
-            busy_ms=factor * pricing.busy_ms(work),
+            actions_ms=factor * latency_model.action_ms,
+            busy_ms=factor * latency_model.busy_ms(work),
             texts_ms=[
-                factor * pricing.text_ms(work, job=text.job, steps=text.job_steps) for text in call.finished
+                factor * latency_model.text_ms(work, job=text.job, steps=text.job_steps)
+                for text in query.finished
             ],
         )
 
 
 @dataclasses.dataclass(frozen=True)
 class MeasuredClock:
-    """What this machine took, as it happened.
+    """Wall time on this machine.
 
-    What the rollout did between `act` and `settle` is no part of it. A text comes at the end of its query
-    if the policy does not say when its last token was known.
+    Time the rollout spends between `act` and `settle` is excluded. A text without a timestamp of its last
+    token is delivered at the end of its query.
     """
 
-    foresees = False
+    knows_latency_in_advance = False
 
     def describe(self) -> Mapping[str, Any]:
-        """On which machine: latencies of another are those of another protocol."""
+        """The machine; runs on different machines have different protocols."""
         machine = provenance.hardware()
         return {
             "kind": "measured",
             **{part: machine[part] for part in ("processor", "cores", "accelerators")},
         }
 
-    def latency(self, call: Call) -> Latency:
+    def latency(self, query: TimedQuery) -> Latency:
         """As measured."""
-        stages: Mapping[str, float] = {} if call.reply is None else call.reply.timings_ms
-        busy_ms = call.act_ms + stages.get("decode", call.settle_ms)
-        texts = [busy_ms if text.after_ms is None else min(text.after_ms, busy_ms) for text in call.finished]
-        return Latency(actions_ms=call.act_ms, busy_ms=busy_ms, texts_ms=texts)
+        stages: Mapping[str, float] = {} if query.reply is None else query.reply.timings_ms
+        busy_ms = query.act_ms + stages.get("decode", query.settle_ms)
+        texts = [busy_ms if text.after_ms is None else min(text.after_ms, busy_ms) for text in query.finished]
+        return Latency(actions_ms=query.act_ms, busy_ms=busy_ms, texts_ms=texts)
 
 
 class ReplayClock:
     """The latencies of a recorded run, in the same episodes."""
 
     def __init__(self, folder: RunFolder, described: Mapping[str, Any]) -> None:
-        """Read nothing yet.
+        """Prepare to replay; nothing is read yet.
 
         Args:
-            folder: The run.
-            described: What it says of its own clock.
+            folder: The recorded run.
+            described: The recorded description of its clock.
         """
         self._described = described
-        self.foresees = described.get("kind") != "measured"  # when it was recorded, nobody knew either
+        self.knows_latency_in_advance = (
+            described.get("kind") != "measured"
+        )  # when it was recorded, nobody knew either
         self._recorded = functools.lru_cache(maxsize=1)(functools.partial(_latencies, folder))
 
     def describe(self) -> Mapping[str, Any]:
-        """The run's own clock: replayed, it is the same protocol."""
+        """The recorded clock, so that a replay has the same protocol."""
         return self._described
 
-    def latency(self, call: Call) -> Latency:
+    def latency(self, query: TimedQuery) -> Latency:
         """As recorded.
 
         Raises:
-            ReplayError: The episode goes otherwise than when it was recorded.
+            ReplayError: The episode diverges from the recording.
         """
-        recorded = self._recorded(call.key)
-        if call.query >= len(recorded):
-            raise ReplayError(f"{call.key}: {len(recorded)} queries were recorded, this is one more")
-        found = recorded[call.query]
-        if call.reply is not None and len(found.texts_ms) != len(call.finished):
+        recorded = self._recorded(query.key)
+        if query.index >= len(recorded):
+            raise ReplayError(f"{query.key}: {len(recorded)} queries were recorded, this is one more")
+        found = recorded[query.index]
+        if query.reply is not None and len(found.texts_ms) != len(query.finished):
             raise ReplayError(
-                f"{call.key}, query {call.query}: {len(found.texts_ms)} texts were finished when it was "
-                f"recorded, {len(call.finished)} now"
+                f"{query.key}, query {query.index}: {len(found.texts_ms)} texts were finished when it was "
+                f"recorded, {len(query.finished)} now"
             )
         return found
 
 
-class UnpricedError(RuntimeError):
-    """A profile cannot price a query."""
+class UnknownCostError(RuntimeError):
+    """A reply does not report the work that a profile needs."""
 
 
 class ReplayError(RuntimeError):
-    """An episode goes otherwise than when it was recorded: with other options, or another policy."""
+    """An episode diverges from the recorded one: other options or another policy."""
 
 
 def _latencies(folder: RunFolder, key: EpisodeKey) -> list[Latency]:
@@ -225,7 +228,7 @@ def _latencies(folder: RunFolder, key: EpisodeKey) -> list[Latency]:
 
 
 def _numbers(profile: Mapping[str, Any]) -> dict[str, Any]:
-    """A profile without its name and where its numbers are from, which decide nothing."""
+    """The numbers of a profile without its names and sources, which do not affect latency."""
     words = ("name", "dtype", "model", "source", "kind")
     return {
         field: _numbers(value) if isinstance(value, Mapping) else value

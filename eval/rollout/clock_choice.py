@@ -1,4 +1,4 @@
-"""The clock that the command line asks for."""
+"""Parses `--clock`."""
 
 import math
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from configs.schema import RunConfig
 from eval.records.reader import read_identity
 from eval.records.schema import RunFolder
 from eval.rollout.clock import PAUSED, Clock, FixedClock, MeasuredClock, ProfileClock, ReplayClock
-from eval.rollout.pricing import Pricing
+from eval.rollout.latency_model import LatencyModel
 from sim_envs.world import EpisodeKey
 
 KINDS = ("paused", "fixed:A,B", "profile:NAME", "measured", "replay:RUN")
@@ -25,12 +25,12 @@ def find_clock(config: RunConfig, episodes: Sequence[EpisodeKey]) -> Clock:
         episodes: Its episodes.
 
     Raises:
-        UsageError: There is no such clock, profile or run, or it cannot tell the latencies of this run.
+        UsageError: The clock, profile or run does not exist, or lacks the latencies of this run.
     """
     kind, _, rest = config.clock.partition(":")
     match kind:
         case "paused" | "measured" if rest:
-            raise UsageError(f"clock {config.clock!r}: {kind} takes nothing; write {kind}")
+            raise UsageError(f"clock {config.clock!r}: {kind} takes no value; write {kind}")
         case "paused":
             return PAUSED
         case "measured":
@@ -39,8 +39,8 @@ def find_clock(config: RunConfig, episodes: Sequence[EpisodeKey]) -> Clock:
             return _fixed(config.clock, rest)
         case "profile":
             profile = load(ProfileConfig, rest)
-            guided = Pricing(profile, config.mode, guided=True) if config.overlap == "rtc" else None
-            return ProfileClock(profile, Pricing(profile, config.mode), guided)
+            guided = LatencyModel(profile, config.mode, guided=True) if config.overlap == "rtc" else None
+            return ProfileClock(profile, LatencyModel(profile, config.mode), guided)
         case "replay":
             return _replayed(RunFolder(Path(rest)), config, episodes)
     raise unknown("clock", config.clock, KINDS)
@@ -58,25 +58,25 @@ def _fixed(given: str, rest: str) -> FixedClock:
         )
     if numbers[-1] < numbers[0]:
         raise UsageError(
-            f"clock {given!r}: the next query cannot start before the actions have come; write "
+            f"clock {given!r}: the next query cannot start before the actions are available; write "
             f"fixed:{numbers[1]:g},{numbers[0]:g}"
         )
     return FixedClock(numbers[0], numbers[-1])
 
 
 def _replayed(folder: RunFolder, config: RunConfig, episodes: Sequence[EpisodeKey]) -> ReplayClock:
-    """The latencies of a run, or of the one in the mode asked for that was played in turns with it."""
+    """The latencies of a run, or of the variant of its evaluation in the requested mode."""
     named = read_identity(folder)
-    arms = {named.mode: folder}
+    variants = {named.mode: folder}
     if config.mode != named.mode:
-        others = [RunFolder(folder.path.parent / name) for name in named.arms if name != named.run_id]
-        arms |= {read_identity(other).mode: other for other in others}
-    if config.mode not in arms:
+        others = [RunFolder(folder.path.parent / name) for name in named.variants if name != named.run_id]
+        variants |= {read_identity(other).mode: other for other in others}
+    if config.mode not in variants:
         raise UsageError(
-            f"clock {config.clock!r}: {named.run_id} was run in mode {', '.join(arms)}; give --mode "
-            f"{' '.join(arms)}"
+            f"clock {config.clock!r}: {named.run_id} was run in mode {', '.join(variants)}; give --mode "
+            f"{' '.join(variants)}"
         )
-    found = arms[config.mode]
+    found = variants[config.mode]
     clocks = [suite.get("clock") for suite in found.read_manifest()["protocol"].values()]
     if not clocks or not clocks[0]:
         raise UsageError(

@@ -1,4 +1,4 @@
-"""The boundary around an episode: whatever happens inside becomes one record, and the run goes on."""
+"""Runs one episode and turns any failure inside it into a record, so that the run continues."""
 
 import dataclasses
 
@@ -16,16 +16,17 @@ from sim_envs.world import EpisodeKey, PhysicsError
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Stage:
-    """What all episodes of a run share: where they play, who acts, how time passes, and who may stop them.
+class EpisodeContext:
+    """What all episodes of a run share.
 
     Attributes:
-        worlds: The simulator.
-        policy: Who acts.
-        interrupts: Ctrl-C.
-        clock: How time passes while the policy computes.
-        waiting: What is done until its actions come.
-        fatal: Errors that leave nothing of the episode and pass through, since it is played elsewhere then.
+        worlds: Holds the open simulator.
+        policy: The policy.
+        interrupts: Pending SIGINT or SIGTERM.
+        clock: How simulated time passes while the policy computes.
+        waiting: What the robot does until new actions are available.
+        overlap: How a new chunk replaces the one being executed.
+        fatal: Exceptions that propagate and discard the episode, which is then played in another process.
     """
 
     worlds: WorldHolder
@@ -37,43 +38,44 @@ class Stage:
     fatal: tuple[type[Exception], ...] = ()
 
 
-def run_episode(stage: Stage, plan: TaskPlan, key: EpisodeKey, recorder: EpisodeRecorder) -> EpisodeResult:
-    """Run one episode and say how it ended. Never raises for what goes wrong inside it.
+def run_episode(
+    context: EpisodeContext, plan: TaskPlan, key: EpisodeKey, recorder: EpisodeRecorder
+) -> EpisodeResult:
+    """Run one episode and return its record. Failures inside it become records, not exceptions.
 
-    Actions that cannot be executed, and physics that diverge under finite ones, are the policy's own failure;
-    everything else that goes wrong is an error, and none of the policy's. The world is thrown away after
-    either, since nothing is known about the state it was left in. Ctrl-C and a policy that is gone for good
-    are no ends of the episode: they pass through, and leave nothing of it.
+    Actions that cannot be executed, and physics that diverges under finite ones, are failures of the policy
+    (`invalid_action`); all else is an `error`. The world is closed after either, since its state is
+    undefined. Ctrl-C, a lost policy and `context.fatal` propagate and leave no files of the episode.
     """
     try:
         success = False
-        world, instruction = stage.worlds.of(plan), plan.instruction(key)
-        policy = stage.policy.in_world(plan.suite, world)
+        world, instruction = context.worlds.of(plan), plan.instruction(key)
+        policy = context.policy.in_world(plan.suite, world)
         queries = rollout(
             world,
             policy,
             key,
             plan.suite,
             instruction,
-            clock=stage.clock,
-            waiting=stage.waiting,
-            overlap=stage.overlap,
+            clock=context.clock,
+            waiting=context.waiting,
+            overlap=context.overlap,
             picture_steps=recorder.picture_steps,
         )
         for query in queries:
             recorder.add(query)
             success = query.success
-            stage.interrupts.check()
+            context.interrupts.check()
         recorder.add_tail(policy.finish())
         return recorder.result(Outcome.SUCCESS if success else Outcome.TIMEOUT)
-    except (PolicyLostError, *stage.fatal):
+    except (PolicyLostError, *context.fatal):
         recorder.abandon()
         raise
     except (ActionError, PhysicsError) as error:
-        stage.worlds.discard()
+        context.worlds.discard()
         return recorder.result(Outcome.INVALID_ACTION, error)
-    except Exception as error:  # noqa: BLE001 - the one place where every failure becomes a record
-        stage.worlds.discard()
+    except Exception as error:  # noqa: BLE001 - the one place where failures become records
+        context.worlds.discard()
         return recorder.result(Outcome.ERROR, error)
     except BaseException:
         recorder.abandon()

@@ -16,18 +16,18 @@ from eval.policies.base import OpenPolicy, PolicyLostError
 from eval.policies.names import weights_sha256
 from eval.policies.resolved import ResolvedPolicy, resolve_policy
 from eval.records import provenance
-from eval.records.attempts import Sitting, past_sittings, sitting
+from eval.records.attempts import Attempt, attempt_record, past_attempts
 from eval.records.json_files import write_json
-from eval.records.protocol import describe_suite, policy_inputs, protocol_hash, say_inputs, suite_hash
+from eval.records.protocol import describe_suite, protocol_hash, say_inputs, suite_hash
 from eval.records.run_folders import Run, begin, claimed, policy_name
 from eval.records.schema import Outcome
 from eval.rollout.clock import Clock, PausedClock, ProfileClock
 from eval.rollout.clock_choice import find_clock
-from eval.rollout.executors.executor import Executor, Playable
-from eval.rollout.executors.player import Play
+from eval.rollout.executors.executor import Executor, PreparedEvaluation
+from eval.rollout.executors.player import EpisodeJob
 from eval.rollout.executors.serial import SERIAL
 from eval.rollout.interrupts import Interrupts
-from eval.rollout.monitor import MAX_ERRORS, Monitor, MonitorFactory, RepeatedErrorsError, Watch
+from eval.rollout.monitor import MAX_ERRORS, ErrorLimit, Monitor, MonitorFactory, RepeatedErrorsError
 from eval.rollout.plan import EpisodePlan, check_overlap, check_playable, make_plans
 from sim_envs.blas import KERNELS, pin_kernels
 
@@ -36,14 +36,14 @@ NOTHING_GRADED = 1
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _Arm:
-    """A run, its policy and clock, what its manifest says while it goes on, and when it was played before."""
+class _Variant:
+    """A run with its policy, clock, manifest and earlier attempts."""
 
     run: Run
     policy: OpenPolicy
     clock: Clock
     manifest: Mapping[str, Any]
-    before: Sequence[Sitting]
+    before: Sequence[Attempt]
     began: str
 
     def write_manifest(self, status: str) -> None:
@@ -51,41 +51,40 @@ class _Arm:
 
     def manifest_with(self, status: str) -> dict[str, Any]:
         finished = None if status == "running" else _now()
-        sittings = [*self.before, sitting(self.manifest, started=self.began, finished=finished)]
+        attempts = [*self.before, attempt_record(self.manifest, started=self.began, finished=finished)]
         return {
             **self.manifest,
-            "started": sittings[0]["started"],
+            "started": attempts[0]["started"],
             "status": status,
             "finished": finished,
-            "sittings": sittings,
+            "attempts": attempts,
         }
 
 
 def run_evaluation(
     *runs: Run, monitor: MonitorFactory, max_errors: int = MAX_ERRORS, executor: Executor = SERIAL
 ) -> list[Results]:
-    """Run what is left of an evaluation, write the results of its arms, print their table and compare them.
+    """Run the remaining episodes of an evaluation, write its results, print them and compare the variants.
 
-    Every episode is played in all arms one after the other: in the same simulator, by one policy in
-    different modes, and first in another arm each time. So nothing is set up twice, and all arms
-    meet the machine's drift alike. Arms whose protocols take another world each play the episodes of a task
-    one world after the other.
+    Each episode is played in all variants before the next, in the same simulator and by the same loaded
+    model; the variant that goes first rotates. So nothing is set up twice, and drift of the machine affects
+    all variants alike. Variants that need different worlds are played one world after the other per task.
 
     Args:
-        runs: The arms: the same episodes, policy and texts, served and timed in different ways.
-        monitor: Shows it.
-        max_errors: The evaluation stops when so many episodes in a row were errors.
+        runs: The variants: the same episodes, policy and language tasks, scheduled and timed differently.
+        monitor: Shows progress and results.
+        max_errors: Stop after this many consecutive errors.
         executor: Plays the episodes.
 
     Returns:
-        What each arm's `results.json` holds.
+        What each variant's `results.json` holds.
 
     Raises:
-        UsageError: Before anything is written: a suite, task, policy or asset tree that does not exist;
-            what every episode would fail of; or a run that another process is still at, or that began under
-            another protocol or with other weights. Later: the policy is gone for good, or too many episodes
-            in a row were errors; what was done is safe on disk.
-        KeyboardInterrupt: After what was done is safe on disk.
+        UsageError: Before anything is written: a suite, task, policy or asset tree does not exist; every
+            episode would fail; another process has the run; or it began under another protocol or with
+            other weights. Later, with all records on disk: the policy is lost, or there were too many
+            consecutive errors.
+        KeyboardInterrupt: All records are on disk.
     """
     if max_errors < 1:
         raise UsageError(f"--max-errors is {max_errors}: give 1 or more")
@@ -93,16 +92,16 @@ def run_evaluation(
     _refuse_shared_time([run.config for run in runs], executor)
     plans = make_plans([run.config for run in runs])
     resolved = resolve_policy(config)
-    name, variants = resolved.policy.name, [run.config for run in runs]
+    name, configs = resolved.policy.name, [run.config for run in runs]
     _check_playable(plans, policy=name, interface=resolved.interface, horizon=resolved.horizon)
-    _check_overlaps(plans, variants, resolved)
-    clocks = [find_clock(variant, plan.keys) for variant, plan in zip(variants, plans, strict=True)]
-    if remark := resolved.remark_on(variants):
+    _check_overlaps(plans, configs, resolved)
+    clocks = [find_clock(config, plan.keys) for config, plan in zip(configs, plans, strict=True)]
+    if remark := resolved.remark_for(configs):
         _say(remark)
-    policies = executor.open_policies(resolved, variants, _say)
+    policies = executor.open_policies(resolved, configs, _say)
     for remark in dict.fromkeys(policy.remark for policy in policies if policy.remark):
         _say(remark)
-    if resolved.interface is None:  # now its conventions are known
+    if resolved.interface is None:  # its conventions are known only now
         _check_playable(plans, policy=name, interface=policies[0].interface, horizon=policies[0].horizon)
     for clock, policy in zip(clocks, policies, strict=True):
         _check_priced(clock, policy, name)
@@ -111,21 +110,21 @@ def run_evaluation(
         for run, plan, policy, clock in zip(runs, plans, policies, clocks, strict=True)
     ]
     for run, description in zip(runs, described, strict=True):
-        _refuse_a_mixture(run, description)
+        _refuse_mixed_records(run, description)
     with contextlib.ExitStack() as claims:
         for policy in policies:
             claims.callback(policy.close)
         held = [claims.enter_context(claimed(run)) for run in runs]
-        arms = _begin(held, policies, clocks, described)
-        shown = monitor([arm.run for arm in arms], plans[0])
-        playable = Playable(
+        variants = _begin(held, policies, clocks, described)
+        shown = monitor([variant.run for variant in variants], plans[0])
+        prepared = PreparedEvaluation(
             plans=plans,
-            runs=[arm.run for arm in arms],
+            runs=[variant.run for variant in variants],
             policies=policies,
             clocks=clocks,
-            on_begin=lambda world, play: shown.began(world, play.arm, play.key),
+            on_begin=lambda world, job: shown.began(world, job.variant, job.key),
         )
-        return _play(arms, playable, executor, Watch(shown, max_errors))
+        return _play(variants, prepared, executor, ErrorLimit(shown, max_errors))
 
 
 def _say(line: str) -> None:
@@ -133,7 +132,7 @@ def _say(line: str) -> None:
 
 
 def exit_code(results: Sequence[Results]) -> int:
-    """0, or 1 if there is an arm of which no episode could be graded."""
+    """0, or 1 if a variant has no graded episode."""
     return 0 if all(result["overall"]["n_episodes"] for result in results) else NOTHING_GRADED
 
 
@@ -143,18 +142,18 @@ def _check_playable(plans: Sequence[EpisodePlan], **policy: Any) -> None:
 
 
 def _check_overlaps(
-    plans: Sequence[EpisodePlan], variants: Sequence[RunConfig], resolved: ResolvedPolicy
+    plans: Sequence[EpisodePlan], configs: Sequence[RunConfig], resolved: ResolvedPolicy
 ) -> None:
     guidable = resolved.policy.kind == "oxygen"
-    for plan, variant in zip(plans, variants, strict=True):
-        check_overlap(plan, variant.overlap, policy=resolved.policy.name, guidable=guidable)
+    for plan, config in zip(plans, configs, strict=True):
+        check_overlap(plan, config.overlap, policy=resolved.policy.name, guidable=guidable)
 
 
 def _check_priced(clock: Clock, policy: OpenPolicy, name: str) -> None:
     if isinstance(clock, ProfileClock) and not policy.reports_work:
         raise UsageError(
-            f"clock profile:{clock.profile.name} prices what this project's engine computes, and policy "
-            f"{name!r} is not served by it; choose another clock, such as fixed:100,300 or measured"
+            f"clock profile:{clock.profile.name} prices work of this project's engine, and policy "
+            f"{name!r} does not run on it; choose another clock, such as fixed:100,300 or measured"
         )
 
 
@@ -163,83 +162,85 @@ def _begin(
     policies: Sequence[OpenPolicy],
     clocks: Sequence[Clock],
     described: Sequence[Mapping[str, Any]],
-) -> list[_Arm]:
-    """The arms, each with its manifest on disk, which names them all."""
+) -> list[_Variant]:
+    """Write the first manifest of each variant; it names all variants."""
     ids, began = [run.folder.run_id for run in runs], _now()
-    arms = [
-        _Arm(
+    variants = [
+        _Variant(
             run=run,
             policy=policy,
             clock=clock,
-            manifest={"run_id": run.folder.run_id, **description, "arms": ids},
-            before=past_sittings(run.folder) if run.resumed else (),
+            manifest={"run_id": run.folder.run_id, **description, "variants": ids},
+            before=past_attempts(run.folder) if run.resumed else (),
             began=began,
         )
         for run, policy, clock, description in zip(runs, policies, clocks, described, strict=True)
     ]
-    begin(runs, [arm.manifest_with("running") for arm in arms])
-    return arms
+    begin(runs, [variant.manifest_with("running") for variant in variants])
+    return variants
 
 
-def _play(arms: Sequence[_Arm], playable: Playable, executor: Executor, watch: Watch) -> list[Results]:
+def _play(
+    variants: Sequence[_Variant], prepared: PreparedEvaluation, executor: Executor, limit: ErrorLimit
+) -> list[Results]:
     try:
-        with Interrupts() as interrupts, watch.monitor:
-            left = _left_to_play(playable, watch)
-            for play, result in executor.play(playable, left, interrupts) if left else ():
-                playable.runs[play.arm].folder.append(result)
-                watch.ended(play.arm, result)
+        with Interrupts() as interrupts, limit.monitor:
+            left = _remaining_jobs(prepared, limit)
+            for job, result in executor.play(prepared, left, interrupts) if left else ():
+                prepared.runs[job.variant].folder.append(result)
+                limit.ended(job.variant, result)
     except (KeyboardInterrupt, PolicyLostError, RepeatedErrorsError) as stopped:
-        for arm in arms:
-            arm.write_manifest("interrupted")
-        watch.monitor.interrupted()
+        for variant in variants:
+            variant.write_manifest("interrupted")
+        limit.monitor.interrupted()
         if isinstance(stopped, KeyboardInterrupt):
             raise
         if isinstance(stopped, RepeatedErrorsError):
             sys.stderr.write(stopped.traceback)
         raise UsageError(str(stopped)) from stopped
-    return _conclude(arms, watch.monitor)
+    return _conclude(variants, limit.monitor)
 
 
-def _conclude(arms: Sequence[_Arm], console: Monitor) -> list[Results]:
+def _conclude(variants: Sequence[_Variant], console: Monitor) -> list[Results]:
     results: list[Results] = []
-    for arm in arms:
-        results.append(summarize(arm.run.folder.path))
-        write_json(arm.run.folder.results_path, results[-1])
-        arm.write_manifest("complete")  # last: what a kill leaves incomplete is completed by --resume
+    for variant in variants:
+        results.append(summarize(variant.run.folder.path))
+        write_json(variant.run.folder.results_path, results[-1])
+        variant.write_manifest("complete")  # last, so that --resume completes a killed run
     console.conclude(results)
     return results
 
 
-def _left_to_play(playable: Playable, watch: Watch) -> list[Play]:
-    """What is not recorded yet, or was an error; what is recorded is shown."""
-    recorded = [run.folder.episodes() for run in playable.runs]
+def _remaining_jobs(prepared: PreparedEvaluation, limit: ErrorLimit) -> list[EpisodeJob]:
+    """Episodes without a record, or whose record is an error; the others are reported as resumed."""
+    recorded = [run.folder.episodes() for run in prepared.runs]
     left = []
-    for play in playable.in_turns():
-        result = recorded[play.arm].get(play.key)
+    for job in prepared.interleaved():
+        result = recorded[job.variant].get(job.key)
         if result is None or result.outcome is Outcome.ERROR:
-            left.append(play)
+            left.append(job)
         else:
-            watch.monitor.resumed(play.arm, result)
+            limit.monitor.resumed(job.variant, result)
     return left
 
 
-def _refuse_shared_time(arms: Sequence[RunConfig], executor: Executor) -> None:
-    """Refuse to measure the time of one robot on a machine that several of them share."""
-    for config in arms:
+def _refuse_shared_time(variants: Sequence[RunConfig], executor: Executor) -> None:
+    """Reject measuring latency while several robots share the machine."""
+    for config in variants:
         option = "--clock measured" if config.clock == "measured" else "--deadline-ms"
         if config.clock != "measured" and config.deadline_ms is None:
             continue
         if executor.num_envs > 1 or config.batch_size > 1:
             raise UsageError(
-                f"{option} measures what one robot's queries take, and {executor.num_envs} worlds in batches "
-                f"of {config.batch_size} share this machine; give --num-envs 1 and --batch-size 1"
+                f"{option} measures the latency of one robot's queries, and {executor.num_envs} worlds in "
+                f"batches of {config.batch_size} share this machine; give --num-envs 1 and --batch-size 1"
             )
 
 
 def _describe(
     config: RunConfig, plan: EpisodePlan, resolved: ResolvedPolicy, policy: OpenPolicy, clock: Clock
 ) -> dict[str, Any]:
-    """All that a manifest says of a run but its name, its times and its status."""
+    """The manifest of a run without its name, times and status."""
     preset = resolved.policy
     timing = (
         None
@@ -262,7 +263,7 @@ def _describe(
         "random_weights": preset.kind == "oxygen" and (config.random_weights or not preset.weights),
         "assets": next(iter(protocol.values()))["assets"],
         "n_planned": len(plan.keys),
-        "config": config.model_copy(update={"language_tasks": resolved.wanted.names}).model_dump(mode="json"),
+        "config": config.model_copy(update={"language_tasks": resolved.texts.names}).model_dump(mode="json"),
         "protocol": protocol,
         "protocol_hash": protocol_hash(protocol),
         "suite_hashes": {name: suite_hash(description) for name, description in protocol.items()},
@@ -273,8 +274,8 @@ def _describe(
     }
 
 
-def _refuse_a_mixture(run: Run, now: Mapping[str, Any]) -> None:
-    """Refuse to go on with a run whose episodes would then be of two protocols, or of two policies."""
+def _refuse_mixed_records(run: Run, now: Mapping[str, Any]) -> None:
+    """Reject resuming a run under another protocol or with another policy."""
     if not run.resumed:
         return
     before = run.folder.read_manifest()
@@ -284,12 +285,12 @@ def _refuse_a_mixture(run: Run, now: Mapping[str, Any]) -> None:
             f"{run.folder.run_id} was run under protocol {protocol}, this is {now_under} "
             "(other versions or assets); start a new run without --resume"
         )
-    if policy_inputs(before) != now["policy_inputs"]:
+    if before["policy_inputs"] != now["policy_inputs"]:
         raise UsageError(
-            f"{run.folder.run_id} showed its policy {say_inputs(policy_inputs(before))}, this is "
+            f"{run.folder.run_id} showed its policy {say_inputs(before['policy_inputs'])}, this is "
             f"{say_inputs(now['policy_inputs'])}; start a new run without --resume"
         )
-    weights, other = before.get("weights_sha256", now["weights_sha256"]), now["weights_sha256"]
+    weights, other = before["weights_sha256"], now["weights_sha256"]
     if weights != other:
         raise UsageError(
             f"{run.folder.run_id} was run with weights {_short(weights)}, {now['policy']} now has "

@@ -1,4 +1,4 @@
-"""Executes in a world what a timeline says, and keeps what was seen meanwhile."""
+"""Executes the actions of a timeline in a world and records what happened between queries."""
 
 import dataclasses
 import time
@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float64, UInt8
 
 from eval.records.timing import Delivery, Latency
-from eval.rollout.chunks import averaged_channels, blended
+from eval.rollout.chunks import averaged_channels, blend_chunks
 from eval.rollout.timeline import ActionSpan, Timeline
 from oxygen.policy.reply import TextFinished
 from sim_envs.suite import Suite
@@ -18,21 +18,21 @@ from sim_envs.world import Observation, World
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """What the cameras showed at a control step between two queries. Policies are not shown it."""
+    """Camera images at a control step between two queries, for the video only."""
 
     step: int
     images: Mapping[str, UInt8[np.ndarray, "height width 3"]]
 
 
 class Execution:
-    """Executes what the timeline says, and keeps what was seen meanwhile until the next query begins.
+    """Executes the actions of a timeline; holds what happened since the last query was issued.
 
     Attributes:
         success: Whether the task is solved.
-        spans: What was executed since the query was issued.
-        pictures: What the cameras showed since.
-        advance_ms: What physics took since, on this machine.
-        blended: Actions of the last chunk that were averaged with the one before.
+        spans: What was executed.
+        pictures: Camera images taken.
+        advance_ms: Wall time of physics.
+        blended: Actions of the last chunk that were averaged with the previous chunk.
     """
 
     def __init__(
@@ -42,10 +42,10 @@ class Execution:
 
         Args:
             world: The world.
-            suite: Its interface says how the robot is held still.
-            timeline: Of the episode.
-            watched: Whether to look at every control step, so that texts can be delivered at any.
-            picture_steps: Control steps between pictures, if it is watched; none are taken if None.
+            suite: Its interface defines the hold action.
+            timeline: The episode's timeline.
+            watched: Whether to read the world's truth at every control step, at which texts may be delivered.
+            picture_steps: Control steps between pictures, if `watched`; None for no pictures.
         """
         self._world = world
         self._suite = suite
@@ -53,7 +53,7 @@ class Execution:
         self._watched = watched
         self._picture_steps = picture_steps if watched else None
         self._state = np.zeros(suite.interface.observation.state_size)
-        self._moved = True  # since that state was read
+        self._moved = True  # since the state was read
         self._chunks: dict[int, np.ndarray] = {}
         self._last: np.ndarray | None = None
         self._truths: dict[int, Truth | None] = {}
@@ -73,16 +73,16 @@ class Execution:
         self.spans, self.pictures, self.advance_ms = [], [], 0.0
 
     def add_chunk(self, chunk: Float64[np.ndarray, "horizon action"], rest: ActionSpan | None) -> None:
-        """The actions of the query, which are kept until those of the next one have come.
+        """Add the actions of the query.
 
         Args:
-            chunk: As the policy gave them.
-            rest: What was left of the chunk before as the query was issued, to be blended in, if anything.
+            chunk: The policy's actions.
+            rest: Rest of the previous chunk when the query was issued, to be blended in; None to skip it.
         """
         query, given = self._timeline.query, chunk
         self._chunks = {number: old for number, old in self._chunks.items() if number == query - 1}
         if rest is not None and rest.chunk is not None:
-            chunk = blended(
+            chunk = blend_chunks(
                 self._chunks[rest.chunk][rest.first :],
                 given,
                 late=min(self._timeline.actions_at - self._timeline.issued, rest.steps),
@@ -92,7 +92,7 @@ class Execution:
         self._chunks[query] = chunk
 
     def run(self) -> None:
-        """Execute what there is to execute now, up to success."""
+        """Execute all actions that are due, up to success."""
         began = time.perf_counter()
         looked = 0.0
         while not self.success and (span := self._timeline.next_span()):
@@ -107,7 +107,7 @@ class Execution:
     def delivered(
         self, texts: Sequence[TextFinished], latency: Latency
     ) -> tuple[list[Delivery], list[TextFinished]]:
-        """Which of the texts finished in the query were delivered by now, and which were too late."""
+        """Split the texts finished in the query into delivered ones and those that came too late."""
         deliveries, late = [], []
         for text, after_ms in zip(texts, latency.texts_ms, strict=True):
             step = self._timeline.step_after(after_ms)
@@ -133,7 +133,7 @@ class Execution:
         return actions
 
     def _hold_action(self) -> np.ndarray:
-        """Holds the robot where it was when it began to be held; an older state would move it back there."""
+        """The hold action at the state where holding began; an older state would move the robot back."""
         if self._moved and self._suite.interface.action.holds_state:
             self._state, self._moved = self._world.observe().state, False
         return self._suite.interface.hold_action(self._state, self._last)
@@ -142,14 +142,14 @@ class Execution:
         step = self._timeline.step
         self._truths[step] = self._world.truth()
         if self._picture_steps is None or self.success or self._timeline.next_span() is None:
-            return  # the next query takes a picture itself
+            return  # the next query takes a picture
         if step - self._shown >= self._picture_steps:
             self._shown = step
             self.pictures.append(Snapshot(step=step, images=self._world.observe().images))
 
 
 def _append(spans: list[ActionSpan], span: ActionSpan) -> None:
-    """Add a span; one that goes on with the last of them is joined to it."""
+    """Append a span; merge it into the last one if that continues the same chunk."""
     if spans and spans[-1].chunk == span.chunk:
         spans[-1] = dataclasses.replace(spans[-1], steps=spans[-1].steps + span.steps)
     else:

@@ -1,4 +1,4 @@
-"""The cells of a sweep: the runs that its grids ask for, each once."""
+"""Expands the grids of a sweep into cells, each a run."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,26 +8,25 @@ from configs.errors import UsageError
 from configs.load import check
 from configs.schema import RunConfig
 from configs.sweep import AXES, SweepConfig
-from eval.policies.given import idle_in
+from eval.policies.unused_options import unused_in
 from eval.rollout.clock_choice import find_clock
 
 _MOST_CELLS = 1000
 
 
 def cells_of(asked: SweepConfig) -> tuple[RunConfig, ...]:
-    """A run for every cell, in the order of the grids.
+    """One run per distinct cell, in the order of the grids.
 
-    An option that a cell does not heed is left at its default, so that runs that are equal by construction
-    are one, however many cells ask for it.
+    Options without effect in a cell keep their default, so that equivalent cells become one run.
 
     Raises:
-        UsageError: A cell cannot be run, two clocks are the same, or there is only one cell, or far too many.
+        UsageError: A cell is invalid, two clocks are the same, or there is one cell or too many.
     """
     shared = asked.model_dump(exclude={"grids", "chosen_on"})
     found: dict[str, RunConfig] = {}
     for grid in asked.grids:
         for options in grid.combinations():
-            cell = check(RunConfig, _heeded({**shared, **options}), source=_say(options))
+            cell = check(RunConfig, _effective({**shared, **options}), source=_say(options))
             found.setdefault(cell.model_dump_json(), cell)
             if len(found) > _MOST_CELLS:
                 raise UsageError(f"a sweep of more than {_MOST_CELLS} cells; give fewer values")
@@ -39,15 +38,15 @@ def cells_of(asked: SweepConfig) -> tuple[RunConfig, ...]:
     return cells
 
 
-def _heeded(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a cell without those that make no difference in it."""
+def _effective(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a cell that have an effect in it."""
     mode = options.get("mode", RunConfig.model_fields["mode"].default)
-    idle = set(idle_in(mode) - {"language_tasks"})  # these are the same in all cells, as the policy is
+    unused = set(unused_in(mode) - {"language_tasks"})  # the same in all cells, like the policy
     if options["clock"] == "paused":
-        idle |= {"while_waiting", "overlap"}
+        unused |= {"while_waiting", "overlap"}
     if options["while_waiting"] == "hold":
-        idle |= {"overlap"}
-    return {option: value for option, value in options.items() if option not in idle}
+        unused |= {"overlap"}
+    return {option: value for option, value in options.items() if option not in unused}
 
 
 def _refuse_equal_clocks(cells: Sequence[RunConfig]) -> None:
@@ -61,5 +60,5 @@ def _refuse_equal_clocks(cells: Sequence[RunConfig]) -> None:
 
 
 def _say(options: Mapping[str, Any]) -> str:
-    """A cell as the command line would ask for it."""
+    """A cell as options of the command line."""
     return " ".join(spelt(option, value) for option, value in options.items()) or "the sweep"

@@ -1,7 +1,7 @@
-"""Ctrl-C and a cluster's SIGTERM, heeded between two queries instead of anywhere.
+"""Defers SIGINT and SIGTERM to the end of a query.
 
-Python raises KeyboardInterrupt wherever the signal happens to land; inside a garbage-collection callback (JAX
-has one) it is printed and lost. So the signal is only noted, and acted on where the records are whole.
+Python raises KeyboardInterrupt wherever the signal lands; inside a garbage-collection callback (JAX has one)
+it is printed and lost. So the signal is recorded, and acted on where records are complete.
 """
 
 import signal
@@ -12,7 +12,7 @@ from configs.signals import SIGNALS
 
 
 class Interrupts:
-    """While entered, notes SIGINT and SIGTERM for `check`. A second one stops the program at once."""
+    """While entered, records SIGINT and SIGTERM for `check`. A second signal stops the program at once."""
 
     def __init__(self) -> None:
         self._noted = False
@@ -21,11 +21,11 @@ class Interrupts:
 
     @property
     def noted(self) -> bool:
-        """Whether a signal has come."""
+        """Whether a signal was received."""
         return self._noted
 
     def check(self) -> None:
-        """Raise KeyboardInterrupt if a signal has been noted."""
+        """Raise KeyboardInterrupt if a signal was received."""
         if self._noted:
             raise KeyboardInterrupt
 

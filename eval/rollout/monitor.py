@@ -1,4 +1,4 @@
-"""What shows an evaluation while it goes on, and when it is given up."""
+"""Progress reporting of an evaluation, and when it stops for too many errors."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol, Self
@@ -10,40 +10,40 @@ from eval.rollout.plan import EpisodePlan
 from sim_envs.world import EpisodeKey
 
 MAX_ERRORS = 5
-"""Errors in a row after which an evaluation stops, unless told otherwise."""
+"""Default of `--max-errors`: consecutive errors after which an evaluation stops."""
 
 
 class RepeatedErrorsError(RuntimeError):
-    """So many episodes in a row were errors that the rest would be, too."""
+    """Too many consecutive episodes were errors."""
 
     def __init__(self, count: int, first: EpisodeResult) -> None:
         super().__init__(
             f"stopped: {count} episodes in a row were errors, the first with the traceback above "
-            f"({first.error}); mend it and go on with --resume, or allow more with --max-errors"
+            f"({first.error}); fix it and continue with --resume, or allow more with --max-errors"
         )
         self.traceback = str(first.traceback)
 
 
 class Monitor(Protocol):
-    """What shows an evaluation while it goes on."""
+    """Reports the progress of an evaluation."""
 
     def __enter__(self) -> Self:
-        """Begin to show."""
+        """Start reporting."""
 
     def __exit__(self, *_: object) -> None:
-        """Stop."""
+        """Stop reporting."""
 
-    def began(self, world: int, arm: int, key: EpisodeKey) -> None:
-        """A world begins an episode of a run."""
+    def began(self, world: int, variant: int, key: EpisodeKey) -> None:
+        """A world starts an episode of a variant."""
 
-    def episode(self, arm: int, result: EpisodeResult) -> None:
-        """An episode of a run has ended."""
+    def episode(self, variant: int, result: EpisodeResult) -> None:
+        """An episode of a variant has ended."""
 
-    def resumed(self, arm: int, result: EpisodeResult) -> None:
-        """An episode had ended before the run was resumed."""
+    def resumed(self, variant: int, result: EpisodeResult) -> None:
+        """An episode was recorded before the run was resumed."""
 
     def interrupted(self) -> None:
-        """The evaluation was stopped, and can be resumed."""
+        """The evaluation was stopped and can be resumed."""
 
     def conclude(self, results: Sequence[Results]) -> None:
         """All episodes have ended."""
@@ -52,24 +52,24 @@ class Monitor(Protocol):
 MonitorFactory = Callable[[Sequence[Run], EpisodePlan], Monitor]
 
 
-class Watch:
-    """Shows every episode, and gives up when too many in a row were errors.
-
-    Attributes:
-        monitor: Shows them.
-    """
+class ErrorLimit:
+    """Reports episodes to a monitor; stops the evaluation after too many consecutive errors."""
 
     def __init__(self, monitor: Monitor, max_errors: int) -> None:
         self.monitor = monitor
         self._max_errors = max_errors
-        self._in_a_row: list[EpisodeResult] = []
+        self._errors: list[EpisodeResult] = []
 
-    def ended(self, arm: int, result: EpisodeResult) -> None:
-        """An episode has ended."""
-        self.monitor.episode(arm, result)
+    def ended(self, variant: int, result: EpisodeResult) -> None:
+        """Report an episode.
+
+        Raises:
+            RepeatedErrorsError: It was one consecutive error too many.
+        """
+        self.monitor.episode(variant, result)
         if result.outcome is not Outcome.ERROR:
-            self._in_a_row.clear()
+            self._errors.clear()
             return
-        self._in_a_row.append(result)
-        if len(self._in_a_row) >= self._max_errors:
-            raise RepeatedErrorsError(len(self._in_a_row), first=self._in_a_row[0])
+        self._errors.append(result)
+        if len(self._errors) >= self._max_errors:
+            raise RepeatedErrorsError(len(self._errors), first=self._errors[0])

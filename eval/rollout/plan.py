@@ -1,4 +1,4 @@
-"""Which episodes a run consists of, as an ordered list of their keys, and whether they can be played."""
+"""The episodes of a run in order, and checks that they can be played."""
 
 import dataclasses
 import functools
@@ -15,13 +15,13 @@ from sim_envs.world import EpisodeKey
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TaskPlan:
-    """The episodes of one task, all run in one world.
+    """The episodes of one task, all in one world.
 
     Attributes:
-        suite: The suite that opens the world, under the protocol that the configuration asks for.
+        suite: Opens the world, under the configured protocol.
         task: The task.
-        keys: The episodes, in the order they are run.
-        wordings: In which words the policy is given the instruction.
+        keys: The episodes in order.
+        wordings: Wording of the instruction given to the policy.
     """
 
     suite: Suite
@@ -31,22 +31,22 @@ class TaskPlan:
 
     @property
     def protocol(self) -> SuiteConfig:
-        """The suite's protocol, with what the configuration overrides."""
+        """The suite's protocol with the overrides of the configuration."""
         return self.suite.protocol
 
     @functools.cached_property
     def world(self) -> tuple[str, int]:
-        """Tells the world from others. It is the same however often the policy is queried in it."""
+        """Identifies the world; independent of `replan_steps`."""
         return self.protocol.model_dump_json(exclude={"replan_steps"}), self.task.task_id
 
     def instruction(self, key: EpisodeKey) -> str:
-        """The instruction that the policy is given in that episode."""
+        """The instruction given to the policy in an episode."""
         return self.suite.instruction(key, self.wordings)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EpisodePlan:
-    """Everything a run does, in order. A function of the configuration alone."""
+    """All episodes of a run, in order; a function of the configuration."""
 
     tasks: tuple[TaskPlan, ...]
 
@@ -57,11 +57,11 @@ class EpisodePlan:
 
     @property
     def suites(self) -> dict[str, Suite]:
-        """Every suite that the run touches, by name."""
+        """The suites of the run by name."""
         return {plan.protocol.name: plan.suite for plan in self.tasks}
 
     def draws_states(self, suite: str) -> bool:
-        """Whether any initial state of the suite's episodes is drawn rather than stored."""
+        """Whether any initial state of the suite's episodes is drawn, not stored."""
         return any(
             plan.suite.init_ids(plan.task).is_drawn(key.init_id)
             for plan in self.tasks
@@ -75,10 +75,10 @@ def make_plan(config: RunConfig, **overrides: Any) -> EpisodePlan:
 
     Args:
         config: The run.
-        overrides: Fields of the suites' protocols to change besides.
+        overrides: Further fields of the suites' protocols to override.
 
     Raises:
-        UsageError: No suite is named, or a suite, an asset source, a task or an initial state does not exist.
+        UsageError: No suite is given, or a suite, asset source, task or initial state does not exist.
     """
     if not config.suites:
         raise UsageError("no suite is named: give one with --suite")
@@ -87,17 +87,17 @@ def make_plan(config: RunConfig, **overrides: Any) -> EpisodePlan:
     return plan if config.shard is None else _share(plan, config.shard)
 
 
-def make_plans(arms: Sequence[RunConfig]) -> list[EpisodePlan]:
-    """The plan of each arm of an evaluation: the same episodes, under the protocol that the arm asks for.
+def make_plans(variants: Sequence[RunConfig]) -> list[EpisodePlan]:
+    """One plan per variant: the same episodes, under the variant's protocol.
 
-    Arms that ask for the same one share their plan.
+    Variants with the same protocol share a plan.
 
     Raises:
         UsageError: As `make_plan`.
     """
     made: dict[tuple[tuple[str, Any], ...], EpisodePlan] = {}
     plans = []
-    for config in arms:
+    for config in variants:
         asked = tuple(overridden(config).items())
         made[asked] = made.get(asked) or make_plan(config)
         plans.append(made[asked])
@@ -105,7 +105,7 @@ def make_plans(arms: Sequence[RunConfig]) -> list[EpisodePlan]:
 
 
 def _share(plan: EpisodePlan, shard: str) -> EpisodePlan:
-    """The episodes of a shard: a stable function of their keys, whatever else is planned."""
+    """The episodes of a shard, chosen by a hash of their keys alone."""
     number, count = map(int, shard.split("/"))
     tasks = [
         dataclasses.replace(task, keys=tuple(key for key in task.keys if key.digest() % count == number - 1))
@@ -113,8 +113,7 @@ def _share(plan: EpisodePlan, shard: str) -> EpisodePlan:
     ]
     if not any(task.keys for task in tasks):
         raise UsageError(
-            f"--shard {shard}: none of the {len(plan.keys)} episodes falls into it; leave this one out, or "
-            "divide them into fewer"
+            f"--shard {shard} has none of the {len(plan.keys)} episodes; skip this shard, or use fewer shards"
         )
     return EpisodePlan(tasks=tuple(task for task in tasks if task.keys))
 
@@ -122,17 +121,16 @@ def _share(plan: EpisodePlan, shard: str) -> EpisodePlan:
 def check_playable(
     plan: EpisodePlan, *, policy: str, interface: Interface | None, horizon: int | None
 ) -> None:
-    """Refuse now what would otherwise fail in every episode.
+    """Reject what would fail in every episode.
 
     Args:
         plan: The episodes.
-        policy: The policy's name, for the message.
-        interface: The policy's conventions; None if it takes those of the suite.
-        horizon: The number of actions that it answers a query with; None if that is not known.
+        policy: Name of the policy, for messages.
+        interface: The policy's conventions; None if it takes the suite's.
+        horizon: Actions per chunk; None if unknown.
 
     Raises:
-        UsageError: The policy's conventions are not the suite's, there are more control steps between two
-            queries than actions, or the suite cannot run here.
+        UsageError: The conventions differ, `replan_steps` exceeds the horizon, or the suite cannot run here.
     """
     for name, suite in plan.suites.items():
         if interface is not None:
@@ -146,16 +144,16 @@ def check_playable(
 
 
 def check_overlap(plan: EpisodePlan, rule: OverlapRule, *, policy: str, guidable: bool) -> None:
-    """Refuse a way of overlapping chunks that the policy or a suite's actions cannot have.
+    """Reject an overlap rule that the policy or a suite's actions do not support.
 
     Args:
         plan: The episodes.
-        rule: How chunks overlap.
-        policy: The policy's name, for the message.
+        rule: The overlap rule.
+        policy: Name of the policy, for messages.
         guidable: Whether its denoising can be guided.
 
     Raises:
-        UsageError: Names which.
+        UsageError: The rule is not supported.
     """
     if rule == "rtc" and not guidable:
         raise UsageError(
@@ -168,7 +166,7 @@ def check_overlap(plan: EpisodePlan, rule: OverlapRule, *, policy: str, guidable
 
 
 def overridden(config: RunConfig) -> dict[str, Any]:
-    """The fields of a suite's published protocol that a run's configuration overrides."""
+    """The fields of a suite's protocol that the run overrides."""
     given = {
         "max_steps": config.max_steps,
         "settle_steps": config.num_steps_wait,

@@ -1,4 +1,4 @@
-"""Collects one episode: the query log and the video go to disk as they come, the rest is summed up."""
+"""Records one episode: writes its query log and video as it runs, and aggregates its result."""
 
 import contextlib
 import dataclasses
@@ -28,11 +28,11 @@ from videos.panel import Caption
 from videos.recorder import EpisodeVideo
 
 _PICTURE_S = 0.25
-"""Simulated seconds between two pictures of a video, where queries are further apart."""
+"""Simulated seconds between pictures of a video where queries are further apart."""
 
 
 class EpisodeRecorder:
-    """The second reader of a rollout: sees every query, leaves the episode's files and its record."""
+    """Reads the queries of a rollout, writes the episode's files and builds its `EpisodeResult`."""
 
     def __init__(self, folder: RunFolder, plan: TaskPlan, key: EpisodeKey, config: RunConfig) -> None:
         self._folder = folder
@@ -60,11 +60,11 @@ class EpisodeRecorder:
 
     @property
     def picture_steps(self) -> int | None:
-        """Control steps between the pictures of its video; None if it has none."""
+        """Control steps between pictures of the video; None without a video."""
         return None if self._video is None else max(1, round(self._plan.protocol.control_hz * _PICTURE_S))
 
     def add(self, query: Query) -> None:
-        """Take in one query."""
+        """Record one query."""
         reply = query.reply
         for stage, milliseconds in query.timings_ms.items():
             self._latencies[stage].append(milliseconds)
@@ -82,15 +82,15 @@ class EpisodeRecorder:
         self._log.write(json_line(_query_record(query, timed=self._timed)))
         self._grader.add(query.step, query.truth, query.deliveries)
         if self._video is not None:
-            self._show(query, self._video)
+            self._add_pictures(query, self._video)
 
     def add_tail(self, tail: Tail) -> None:
-        """Take in what the end of the episode cut off, and what was compiled until then."""
+        """Record the texts cancelled at the end of the episode, and the compilations so far."""
         self._requests["cancelled"] += tail.cancelled
         self._compiles = tail.compiles_after_warm_up
 
     def result(self, outcome: Outcome, error: Exception | None = None) -> EpisodeResult:
-        """Close the files and sum up."""
+        """Close the files and return the result."""
         self._log.close()
         video = self._close_video(outcome)
         return EpisodeResult(
@@ -119,7 +119,7 @@ class EpisodeRecorder:
         )
 
     def abandon(self) -> None:
-        """Leave nothing of an episode that is not to be recorded (Ctrl-C)."""
+        """Delete the files of an interrupted episode."""
         self._log.close()
         self._folder.queries_path(self._key).unlink(missing_ok=True)
         if self._video is not None:
@@ -136,17 +136,17 @@ class EpisodeRecorder:
             self._video.discard()
             return None
         if outcome.has_traceback:
-            # The encoder may be what failed; the record of that must not fail as well.
+            # The encoder itself may have failed; recording that must not fail too.
             with contextlib.suppress(VideoError, OSError):
                 return self._video.close(outcome.value)
             return None
         return self._video.close(outcome.value)
 
-    def _show(self, query: Query, video: EpisodeVideo) -> None:
-        """Every picture until the next one, with the texts that were delivered by then."""
+    def _add_pictures(self, query: Query, video: EpisodeVideo) -> None:
+        """Add each picture until the next one, with the texts delivered by then."""
         pictures = [Snapshot(step=query.step, images=query.observation.images), *query.pictures]
         ends = [*(picture.step for picture in pictures[1:]), query.step + query.steps]
-        self._lane = _scrolled(self._lane, query, self._plan.protocol.control_hz)
+        self._lane = _advanced(self._lane, query, self._plan.protocol.control_hz)
         for picture, end in zip(pictures, ends, strict=True):
             said = [each.text for each in query.deliveries if each.step <= picture.step]
             self._said.update((text.task, text.text) for text in said)
@@ -186,7 +186,7 @@ def _query_record(query: Query, *, timed: bool) -> dict[str, Any]:
 
 
 def _timing_record(query: Query) -> dict[str, Any]:
-    """What the clock charged, what was executed meanwhile, and what became of the chunk before."""
+    """The latency charged, and the actions executed meanwhile."""
     prefix = query.observation.action_prefix
     return {
         "latency": dataclasses.asdict(query.latency),
@@ -202,16 +202,13 @@ def _timing_record(query: Query) -> dict[str, Any]:
 
 
 def _delivery_record(delivery: Delivery, query: Query) -> dict[str, Any]:
-    """A text; with the truth on delivery where that is not the query's own."""
+    """A text, with the truth on delivery if it differs in time from the query."""
     record = {**dataclasses.asdict(delivery.text), "step": delivery.step}
     return record if delivery.step == query.step else {**record, "truth": _truth_record(delivery.truth)}
 
 
 def _truth_record(truth: Truth | None) -> dict[str, Any] | None:
-    """The truth as data; its facts in alphabetical order, its deeds in the order in which they were done.
-
-    The nouns are there where the world brings its own.
-    """
+    """The truth as JSON: facts sorted, completed actions in order, nouns if the world has its own."""
     if truth is None:
         return None
     return {
@@ -230,8 +227,8 @@ def _nouns_record(nouns: Nouns) -> dict[str, Any]:
     }
 
 
-def _scrolled(lane: ThinkingLane, query: Query, control_hz: float) -> ThinkingLane:
-    """The lane with one more query, without what has left the picture by then."""
+def _advanced(lane: ThinkingLane, query: Query, control_hz: float) -> ThinkingLane:
+    """The lane with one more query, without queries that have scrolled out of view."""
     spans: dict[str, list[TimeSpan]] = {"held": [], "continued": []}
     step = query.step
     for span in query.spans:

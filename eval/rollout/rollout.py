@@ -9,10 +9,10 @@ import numpy as np
 from configs.action_prefix import ActionPrefix
 from eval.policies.base import Policy
 from eval.records.timing import Delivery, Latency
-from eval.rollout.chunks import Overlap, executable
-from eval.rollout.clock import PAUSED, Call, Clock, PausedClock
+from eval.rollout.chunks import Overlap, validated_actions
+from eval.rollout.clock import PAUSED, Clock, PausedClock, TimedQuery
+from eval.rollout.delay_estimate import DelayEstimator
 from eval.rollout.execution import Execution, Snapshot
-from eval.rollout.foresight import Foresight
 from eval.rollout.timeline import ActionSpan, Timeline, Waiting
 from oxygen.policy.reply import Reply, TextFinished
 from sim_envs.suite import Suite
@@ -22,29 +22,29 @@ from sim_envs.world import EpisodeKey, Observation, World
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Query:
-    """One policy call, and the control steps until the next one.
+    """One policy call and the control steps until the next one.
 
     Attributes:
         index: Number of the query in the episode.
         step: Control step at which it was issued, and the observation taken.
-        observation: What the policy was shown.
-        truth: The world's own account of the moment it was shown, if it gives one.
-        actions: The chunk of actions it answered with.
+        observation: The policy's input.
+        truth: Ground truth at the observation, if the world provides it.
+        actions: The chunk of actions.
         reply: The texts and timings of the query.
         latency: How long it took in simulated time.
         actions_step: Control step from which its actions could be executed.
         free_step: Control step from which the next query could be issued.
-        spans: What was executed until the next query, in order.
+        spans: Actions executed until the next query, in order.
         steps: Control steps of all spans.
-        continued: Those of the chunk before that were executed until the actions came.
-        held: Those in which the robot was held still.
-        skipped: Actions at the beginning of the chunk that were left out.
-        blended: Actions of the chunk that were averaged with the chunk before.
-        deliveries: Texts whose last token was known before the episode was over.
-        undelivered: Texts that were finished too late for that.
-        pictures: What the cameras showed meanwhile.
-        success: Whether the task's goal held afterwards.
-        progress: The share of the task's criteria that the world counted afterwards.
+        continued: Steps that executed the previous chunk until the actions were available.
+        held: Steps in which the robot held still.
+        skipped: Leading actions of the chunk that were skipped.
+        blended: Actions of the chunk that were averaged with the previous chunk.
+        deliveries: Texts delivered before the episode ended.
+        undelivered: Texts finished too late for that.
+        pictures: Camera images between queries.
+        success: Whether the task was solved afterwards.
+        progress: Fraction of the task's criteria met afterwards.
         timings_ms: The policy's stages, and the world's: `observe` (render) and `advance` (physics).
     """
 
@@ -71,7 +71,7 @@ class Query:
     timings_ms: Mapping[str, float]
 
 
-def rollout(  # noqa: PLR0913 - what an episode is, how time passes in it, and what is seen of it
+def rollout(  # noqa: PLR0913 - an episode, its clock and its recording
     world: World,
     policy: Policy,
     key: EpisodeKey,
@@ -83,25 +83,24 @@ def rollout(  # noqa: PLR0913 - what an episode is, how time passes in it, and w
     overlap: Overlap = Overlap.SKIP,
     picture_steps: int | None = None,
 ) -> Iterator[Query]:
-    """Run one episode, yielding a query once the next one is due.
+    """Run one episode; yields each query when the next one is due.
 
-    Actions are executed as soon as `act` has returned; language is settled behind them.
+    Actions are executed as soon as `act` returns; language is completed afterwards (`settle`).
 
     Args:
         world: A world with the episode's task loaded.
         policy: The policy.
         key: The episode.
-        suite: Its protocol has the limits and the control steps between queries.
-        instruction: What the policy is told; what the world says if None. The world's truth is its own.
-        clock: How much simulated time queries take.
+        suite: Its protocol has the limits and `replan_steps`.
+        instruction: Given to the policy in place of the world's instruction, if not None.
+        clock: Simulated time that queries take.
         waiting: What the robot does in that time.
-        overlap: How a new chunk begins where the one before went on until then. Only a policy that heeds
-            `Observation.action_prefix` can do with `rtc`.
-        picture_steps: On a clock that is not paused, also take pictures between queries, so many control
-            steps apart; none if None.
+        overlap: How a new chunk replaces the previous one. `rtc` needs a policy that supports
+            `Observation.action_prefix`.
+        picture_steps: Control steps between pictures on clocks that are not paused; None for no pictures.
 
     Raises:
-        ActionError: The policy's answer has a wrong shape or numbers that are not finite.
+        ActionError: Actions have a wrong shape or are not finite.
         PhysicsError: The physics diverged under its actions.
     """
     protocol = suite.protocol
@@ -116,30 +115,30 @@ def rollout(  # noqa: PLR0913 - what an episode is, how time passes in it, and w
     execution = Execution(
         world, suite, timeline, watched=not isinstance(clock, PausedClock), picture_steps=picture_steps
     )
-    foresight = Foresight(clock, key, control_hz=protocol.control_hz)
+    delays = DelayEstimator(clock, key, control_hz=protocol.control_hz)
     while not (timeline.is_over or execution.success):
         timeline.issue()
         rest = timeline.rest
-        prefix = foresight.prefix(timeline.query, rest) if overlap is Overlap.RTC else None
+        prefix = delays.prefix(timeline.query, rest) if overlap is Overlap.RTC else None
         began = time.perf_counter()
-        observation = _told(world.observe(), instruction, prefix)
+        observation = _with_instruction(world.observe(), instruction, prefix)
         observed = time.perf_counter()
         truth = world.truth()
         execution.begin_query(observation, truth)
         least = min(protocol.replan_steps, protocol.max_steps - timeline.step)
-        asked = time.perf_counter()
+        act_began = time.perf_counter()
         actions = policy.act(observation)
-        act_ms = 1e3 * (time.perf_counter() - asked)
-        call = Call(key=key, query=timeline.query, act_ms=act_ms, guided=prefix is not None)
-        chunk = executable(actions, least=least, width=suite.interface.action.size)
-        timeline.actions_after(clock.latency(call).actions_ms, horizon=len(chunk))
+        act_ms = 1e3 * (time.perf_counter() - act_began)
+        timed = TimedQuery(key=key, index=timeline.query, act_ms=act_ms, guided=prefix is not None)
+        chunk = validated_actions(actions, least=least, width=suite.interface.action.size)
+        timeline.actions_after(clock.latency(timed).actions_ms, horizon=len(chunk))
         execution.add_chunk(chunk, rest if overlap is Overlap.BLEND else None)
         execution.run()
         settling = time.perf_counter()
         reply = policy.settle()
         settle_ms = 1e3 * (time.perf_counter() - settling)
-        latency = clock.latency(dataclasses.replace(call, settle_ms=settle_ms, reply=reply))
-        foresight.note(latency)
+        latency = clock.latency(dataclasses.replace(timed, settle_ms=settle_ms, reply=reply))
+        delays.note(latency)
         timeline.busy_for(latency.busy_ms)
         execution.run()
         deliveries, undelivered = execution.delivered(reply.finished, latency)
@@ -172,6 +171,8 @@ def rollout(  # noqa: PLR0913 - what an episode is, how time passes in it, and w
         )
 
 
-def _told(observation: Observation, instruction: str | None, prefix: ActionPrefix | None) -> Observation:
+def _with_instruction(
+    observation: Observation, instruction: str | None, prefix: ActionPrefix | None
+) -> Observation:
     language = observation.language if instruction is None else instruction
     return dataclasses.replace(observation, language=language, action_prefix=prefix)

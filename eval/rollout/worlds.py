@@ -1,4 +1,4 @@
-"""Holds the one simulator a process has open: opened when first needed, kept while its task lasts."""
+"""Holds the open simulator of a process: opened on first use, kept for the episodes of its task."""
 
 from typing import Self
 
@@ -7,14 +7,14 @@ from sim_envs.world import World
 
 
 class WorldHolder:
-    """Opens worlds one at a time, since a simulator and its renderer hold hundreds of megabytes."""
+    """Keeps at most one world open, since a simulator and its renderer hold hundreds of megabytes."""
 
     def __init__(self) -> None:
         self._open: tuple[str, int] | None = None
         self._world: World | None = None
 
     def of(self, plan: TaskPlan) -> World:
-        """The world of that task: the one that is open, or a new one in its place."""
+        """The world of a task; replaces the open one if it is another."""
         if self._world is None or self._open != plan.world:
             self.discard()
             self._world = plan.suite.open(plan.task)
@@ -22,7 +22,7 @@ class WorldHolder:
         return self._world
 
     def discard(self) -> None:
-        """Close what is open. The next episode gets a new world."""
+        """Close the open world; the next episode opens a new one."""
         world, self._world, self._task = self._world, None, None
         if world is not None:
             world.close()

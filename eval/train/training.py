@@ -19,7 +19,7 @@ from configs.training import TrainConfig
 from eval.policies.language_tasks import language_task
 from eval.policies.names import Start, policy_of, start_of
 from eval.records.run_folders import new_run
-from eval.report.console import Console
+from eval.report.console import EvaluationConsole
 from eval.rollout.evaluation import run_evaluation
 from eval.rollout.executors.choice import choose_executor
 from eval.rollout.interrupts import Interrupts
@@ -256,7 +256,7 @@ def _time_is_up(minutes: float | None, began: float) -> bool:
 def _rolled_out(config: RunConfig, folder: Path, num_envs: int) -> Mapping[str, float]:
     """How often the policy of a checkpoint solves its tasks, suite by suite."""
     run = new_run(folder / "rollouts", config)
-    (results,) = run_evaluation(run, monitor=Console, executor=choose_executor(num_envs=num_envs))
+    (results,) = run_evaluation(run, monitor=EvaluationConsole, executor=choose_executor(num_envs=num_envs))
     rates = {suite: row["pc_success"] for suite, row in results["per_suite"].items()}
     return {f"{suite}_pc_success": rate for suite, rate in rates.items() if rate is not None}
 

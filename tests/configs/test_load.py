@@ -2,14 +2,16 @@
 
 import pytest
 
-from configs.arms import ArmsConfig
 from configs.errors import UsageError
 from configs.load import check, load, names
 from configs.profile import ProfileConfig
 from configs.schema import LanguageTaskConfig, PolicyConfig, RunConfig, SuiteConfig
+from configs.variants import VariantsConfig
 
 
-@pytest.mark.parametrize("schema", [LanguageTaskConfig, PolicyConfig, ArmsConfig, SuiteConfig, ProfileConfig])
+@pytest.mark.parametrize(
+    "schema", [LanguageTaskConfig, PolicyConfig, VariantsConfig, SuiteConfig, ProfileConfig]
+)
 def test_every_shipped_preset_fits_its_schema_and_is_named_like_its_file(schema):
     assert names(schema)
     for name in names(schema):
@@ -73,7 +75,7 @@ def test_a_file_that_is_no_mapping_is_refused_in_one_line(tmp_path, content):
     path = tmp_path / "mine.yaml"
     path.write_text(content)
     with pytest.raises(UsageError) as caught:
-        load(ArmsConfig, str(path))
+        load(VariantsConfig, str(path))
     assert "mine.yaml" in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -81,9 +83,9 @@ def test_a_file_that_is_no_mapping_is_refused_in_one_line(tmp_path, content):
 def test_a_preset_may_be_a_file_of_ones_own(tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text("suites: [libero_goal]\nseed: 3\n")
-    assert load(ArmsConfig, str(path)) == ArmsConfig(suites=("libero_goal",), seed=3)
+    assert load(VariantsConfig, str(path)) == VariantsConfig(suites=("libero_goal",), seed=3)
 
 
 def test_a_missing_file_is_told_in_one_line():
     with pytest.raises(UsageError, match=r"no such file 'absent\.yaml'"):
-        load(ArmsConfig, "absent.yaml")
+        load(VariantsConfig, "absent.yaml")

@@ -5,7 +5,7 @@ import pytest
 from configs.schema import RunConfig
 from eval.metrics.success import Results
 from eval.records.run_folders import Run
-from eval.report.console import Console
+from eval.report.console import EvaluationConsole
 from eval.rollout import evaluation
 from eval.rollout.executors import serial
 from tests.eval.doubles import FakePolicy, opened, without_physics
@@ -21,7 +21,7 @@ CONFIG = RunConfig(
 
 def evaluate(*runs: Run, **how: int) -> list[Results]:
     """Run what is left of an evaluation, as the command line does."""
-    return evaluation.run_evaluation(*runs, monitor=Console, **how)
+    return evaluation.run_evaluation(*runs, monitor=EvaluationConsole, **how)
 
 
 @pytest.fixture

@@ -39,7 +39,7 @@ def call(*arguments: str) -> int:
 
 def test_with_nothing_chosen_the_demo_runs(started):
     assert call("--mode", "unified") == 0
-    assert [arm.mode for arm in started] == ["isolated", "unified"]
+    assert [variant.mode for variant in started] == ["isolated", "unified"]
     demo = RunConfig(
         suites=("libero_object",),
         init_ids=(40,),
@@ -95,8 +95,10 @@ def test_what_says_which_episodes_are_played_leaves_the_demo_for_the_defaults_of
 def test_the_demo_itself_may_be_changed(started):
     line = "--config demo --mode shared --num-trials-per-task 2 --assets auto --seed 3"
     assert call(*line.split()) == 0
-    assert [arm.mode for arm in started] == ["isolated", "shared"]
-    changed = {(arm.num_trials_per_task, arm.init_ids, arm.assets, arm.seed) for arm in started}
+    assert [variant.mode for variant in started] == ["isolated", "shared"]
+    changed = {
+        (variant.num_trials_per_task, variant.init_ids, variant.assets, variant.seed) for variant in started
+    }
     assert changed == {(2, (), "auto", 3)}
 
 
@@ -116,14 +118,14 @@ def test_the_demo_is_its_preset(started):
         ("--against isolated", ["isolated", "unified"]),
     ],
 )
-def test_every_mode_named_is_an_arm_and_the_one_to_compare_with_comes_first(started, line, modes):
+def test_every_mode_named_is_a_variant_and_the_one_to_compare_with_comes_first(started, line, modes):
     assert call("--policy", "expert", *line.split()) == 0
     assert started == [papers(policy="expert", mode=mode) for mode in modes]
 
 
-def test_a_deadline_is_for_the_arm_that_can_keep_it(started):
+def test_a_deadline_is_for_the_variant_that_can_keep_it(started):
     assert call("--policy", "tiny", "--mode", "isolated", "unified", "--deadline-ms", "90") == 0
-    assert [arm.deadline_ms for arm in started] == [None, 90]
+    assert [variant.deadline_ms for variant in started] == [None, 90]
 
 
 def test_with_something_chosen_the_published_protocol_runs(started):
@@ -171,7 +173,7 @@ def test_a_deadline_and_the_parallel_mode_arrive(started):
     assert started[1].mode == "parallel"
 
 
-def test_a_preset_may_say_what_the_arms_do_not_heed(started, tmp_path):
+def test_a_preset_may_say_what_the_variants_do_not_heed(started, tmp_path):
     """It is written once, for many policies and modes."""
     path = tmp_path / "mine.yaml"
     path.write_text("random_weights: true\ndtype: bfloat16\ntokens_per_frame: 2\nlanguage_tasks: [memory]\n")

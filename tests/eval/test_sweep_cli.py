@@ -65,10 +65,10 @@ def test_an_option_replaces_what_a_preset_says_in_every_grid(asked, tmp_path):
         ("--mode actions unifed", ["'unifed'", "did you mean 'unified'"]),
         ("--clock fixed:0 --replan-steps 5 soon", ["'soon'", "asap"]),
         ("--clock fixed:0 --text-every 0 1", ["text_every is 0"]),
-        ("--text-every 1 2 --mode isolated --clock fixed:0", ["noop says nothing"]),
+        ("--text-every 1 2 --mode isolated --clock fixed:0", ["noop generates no text"]),
         (
             "--clock measured fixed:0 --num-envs 2",
-            ["--clock measured measures what one robot's queries take"],
+            ["--clock measured measures the latency of one robot's queries"],
         ),
         ("--best-of nowhere", ["nowhere is not a sweep"]),
         ("--best-of nowhere --mode actions unified", ["leave out --config and what varies"]),

@@ -82,7 +82,7 @@ class Silent(FakePolicy):
 @pytest.mark.parametrize(
     ("policy", "said"),
     [
-        (Drifting(), "answered otherwise after other episodes"),
+        (Drifting(), "had other actions after other episodes"),
         (Careless(), "changed the observation's state"),
         (Silent(), "should return a Reply"),
         (FakePolicy(actions=np.zeros((10, 6))), "an action has 6 numbers"),

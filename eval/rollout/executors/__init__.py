@@ -1,1 +1,1 @@
-"""Plays the episodes of an evaluation: here, or in worker processes."""
+"""Executors: run the episodes of an evaluation in this process, in worker processes or on Ray."""

@@ -1,4 +1,4 @@
-"""The executor that the command line asks for."""
+"""Builds the executor from command-line options."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -21,17 +21,17 @@ def choose_executor(
     episode_timeout: float | None = None,
     ray_address: str | None = None,
 ) -> Executor:
-    """The executor of an evaluation.
+    """Build the executor of an evaluation.
 
     Args:
-        num_envs: Worlds that are played at once.
-        executor: Its name; `serial` for one world and `processes` for several if None.
-        episode_timeout: Seconds after which an episode counts as hung; an hour if None.
-        ray_address: The cluster of executor `ray`; the one that this machine belongs to if None.
+        num_envs: Number of parallel worlds.
+        executor: Its name. Default: `serial` for one world, `processes` for several.
+        episode_timeout: Seconds after which an episode is considered hung. Default: one hour.
+        ray_address: Cluster of executor `ray`. Default: the one this machine belongs to.
 
     Raises:
-        UsageError: There is no such executor, it does not play so many worlds, or memory does not hold them;
-            Ray is not installed, or there is no such cluster.
+        UsageError: The executor is unknown or supports one world only, memory is too small, Ray is not
+            installed, or the cluster is not found.
     """
     name = executor or ("serial" if num_envs == 1 else "processes")
     if name not in EXECUTORS:
@@ -75,11 +75,11 @@ def _refuse_with_serial(given: Mapping[str, Any]) -> None:
     for option, value in given.items():
         if value is not None:
             raise UsageError(
-                f"{spelt(option, value)} is for worlds in processes of their own, and executor serial plays "
-                "one in this process; leave it out, or add --executor processes"
+                f"{spelt(option, value)} needs worker processes, and executor serial runs one world in "
+                "this process; leave it out, or add --executor processes"
             )
 
 
 def batch_size_for(num_envs: int) -> int:
-    """The batch of two groups that take turns: the model is at one while the worlds of the other go on."""
+    """Default batch size: half of the worlds, so that physics of one half overlaps the model of the other."""
     return max(1, -(-num_envs // 2))

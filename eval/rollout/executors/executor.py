@@ -1,4 +1,4 @@
-"""The contract of executors: they play the episodes of an evaluation."""
+"""The `Executor` protocol: runs the episodes of an evaluation."""
 
 import dataclasses
 from collections import defaultdict
@@ -11,80 +11,81 @@ from eval.policies.resolved import ResolvedPolicy
 from eval.records.run_folders import Run
 from eval.records.schema import EpisodeResult
 from eval.rollout.clock import Clock
-from eval.rollout.executors.player import Play
+from eval.rollout.executors.player import EpisodeJob
 from eval.rollout.interrupts import Interrupts
 from eval.rollout.plan import EpisodePlan, TaskPlan
 from sim_envs.job_queue import JobQueue
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Playable:
-    """An evaluation that is ready to be played.
+class PreparedEvaluation:
+    """An evaluation whose policies are loaded and whose folders exist.
 
     Attributes:
-        plans: All its episodes, as each arm plays them: the same tasks in the same order.
-        runs: The run of each arm.
-        policies: The policy of each arm.
-        clocks: The clock of each arm.
-        on_begin: Told which world, from 0 on, begins what.
+        plans: One plan per variant, with the same tasks in the same order.
+        runs: One run per variant.
+        policies: One policy per variant.
+        clocks: One clock per variant.
+        on_begin: Called with the index of the world and the episode it starts.
     """
 
     plans: Sequence[EpisodePlan]
     runs: Sequence[Run]
     policies: Sequence[OpenPolicy]
     clocks: Sequence[Clock]
-    on_begin: Callable[[int, Play], None] = lambda *_: None
+    on_begin: Callable[[int, EpisodeJob], None] = lambda *_: None
 
-    def queue(self, plays: Sequence[Play]) -> JobQueue[Play]:
-        """The episodes in the order in which several worlds play them."""
+    def queue(self, jobs: Sequence[EpisodeJob]) -> JobQueue[EpisodeJob]:
+        """A queue of the episodes for several worlds."""
         return JobQueue(
-            plays,
-            task=lambda play: self.task_of(play).world,
-            episode=lambda play: (self.task_of(play).world, play.key),
+            jobs,
+            task=lambda job: self.task_of(job).world,
+            episode=lambda job: (self.task_of(job).world, job.key),
             on_begin=self.on_begin,
         )
 
-    def task_of(self, play: Play) -> TaskPlan:
-        """The episode's task in its arm."""
-        return self.plans[play.arm].tasks[play.task]
+    def task_of(self, job: EpisodeJob) -> TaskPlan:
+        """The plan of the episode's task."""
+        return self.plans[job.variant].tasks[job.task]
 
-    def in_turns(self) -> Iterator[Play]:
-        """Every episode in every arm, by task and world; of an episode, each arm is first in its turn."""
+    def interleaved(self) -> Iterator[EpisodeJob]:
+        """Every episode in every variant, by task and world; the variant that goes first rotates."""
         first = 0
         for task, planned in enumerate(self.plans[0].tasks):
             in_world: defaultdict[Hashable, list[int]] = defaultdict(list)
-            for arm, plan in enumerate(self.plans):
-                in_world[plan.tasks[task].world].append(arm)
-            for arms in in_world.values():
+            for variant, plan in enumerate(self.plans):
+                in_world[plan.tasks[task].world].append(variant)
+            for variants in in_world.values():
                 for turn, key in enumerate(planned.keys, start=first):
-                    for place in range(len(arms)):
-                        yield Play(arm=arms[(turn + place) % len(arms)], task=task, key=key)
+                    for place in range(len(variants)):
+                        yield EpisodeJob(variant=variants[(turn + place) % len(variants)], task=task, key=key)
             first += len(planned.keys)
 
 
-Played = Iterator[tuple[Play, EpisodeResult]]
+Played = Iterator[tuple[EpisodeJob, EpisodeResult]]
 
 
 class Executor(Protocol):
-    """Plays episodes.
+    """Runs episodes.
 
-    Their records are the same, timings apart, whatever executor plays them, with however many worlds.
+    Apart from timings, records do not depend on the executor or the number of worlds.
     """
 
     @property
     def num_envs(self) -> int:
-        """Worlds that it plays at once."""
+        """Number of parallel worlds."""
 
     def open_policies(
         self, resolved: ResolvedPolicy, variants: Sequence[RunConfig], notify: Callable[[str], None]
     ) -> list[OpenPolicy]:
-        """Open the policy of every arm where it is to act; see `eval.policies.opening.open_policies`."""
+        """Load the policy of each variant; see `eval.policies.opening.open_policies`."""
 
-    def play(self, playable: Playable, plays: Sequence[Play], interrupts: Interrupts) -> Played:
-        """Play the episodes, yielding each as it ends; its query log and its video are on disk then.
+    def play(
+        self, prepared: PreparedEvaluation, jobs: Sequence[EpisodeJob], interrupts: Interrupts
+    ) -> Played:
+        """Run the episodes; yields each when it has ended and its query log and video are on disk.
 
         Raises:
-            PolicyLostError: The policy is gone for good.
-            KeyboardInterrupt: The interrupts have noted one. Of episodes that were being played nothing
-                is left.
+            PolicyLostError: The policy does not come back.
+            KeyboardInterrupt: A signal was received. Unfinished episodes leave no files.
         """

@@ -1,7 +1,4 @@
-"""What plays an episode in one arm, and leaves its record: in this process, or in a worker.
-
-Imports no JAX: workers need none.
-"""
+"""Runs one episode of a variant and writes its files, in this process or in a worker. Imports no JAX."""
 
 import contextlib
 import dataclasses
@@ -17,7 +14,7 @@ from eval.records.schema import EpisodeResult, Outcome
 from eval.rollout.chunks import Overlap
 from eval.rollout.clock import Clock
 from eval.rollout.clock_choice import find_clock
-from eval.rollout.episode import Stage, run_episode
+from eval.rollout.episode import EpisodeContext, run_episode
 from eval.rollout.interrupts import Interrupts
 from eval.rollout.plan import EpisodePlan, TaskPlan
 from eval.rollout.recorder import EpisodeRecorder
@@ -29,29 +26,29 @@ from sim_envs.world import EpisodeKey
 
 
 class WorkerLostError(RuntimeError):
-    """An episode has ended two worker processes, one after the other."""
+    """An episode crashed two worker processes."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Play:
-    """One episode in one arm.
+class EpisodeJob:
+    """One episode in one variant.
 
     Attributes:
-        arm: Index of the arm.
-        task: Index of the episode's task in the plan of the arm.
+        variant: Index of the variant.
+        task: Index of the task in the variant's plan.
         key: The episode.
     """
 
-    arm: int
+    variant: int
     task: int
     key: EpisodeKey
 
 
-def stage_of(
+def episode_context(
     config: RunConfig, policy: OpenPolicy, clock: Clock, *, worlds: WorldHolder, interrupts: Interrupts
-) -> Stage:
-    """Where the episodes of an arm are played."""
-    return Stage(
+) -> EpisodeContext:
+    """The context of a variant's episodes."""
+    return EpisodeContext(
         worlds=worlds,
         policy=policy,
         clock=clock,
@@ -61,19 +58,19 @@ def stage_of(
     )
 
 
-def play_one(play: Play, task: TaskPlan, run: Run, stage: Stage) -> EpisodeResult:
-    """Play an episode and leave its files; the record is the caller's to append."""
-    return run_episode(stage, task, play.key, EpisodeRecorder(run.folder, task, play.key, run.config))
+def run_job(job: EpisodeJob, task: TaskPlan, run: Run, context: EpisodeContext) -> EpisodeResult:
+    """Run an episode and write its files. The caller appends the returned record."""
+    return run_episode(context, task, job.key, EpisodeRecorder(run.folder, task, job.key, run.config))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EpisodePlayer:
-    """Plays episodes in a worker.
+    """Runs episodes in a worker.
 
     Attributes:
-        plans: All episodes of the evaluation, as each arm plays them.
-        runs: The run of each arm.
-        sources: Where the policy of each arm is from.
+        plans: One plan per variant.
+        runs: One run per variant.
+        sources: One policy source per variant.
     """
 
     plans: tuple[EpisodePlan, ...]
@@ -81,27 +78,30 @@ class EpisodePlayer:
     sources: tuple[PolicySource, ...]
 
     @contextlib.contextmanager
-    def opened(self, line: Line) -> Iterator[Callable[[Play], EpisodeResult]]:
+    def opened(self, line: Line) -> Iterator[Callable[[EpisodeJob], EpisodeResult]]:
         """See `sim_envs.worker_process.Player`."""
         with WorldHolder() as worlds, Interrupts() as interrupts:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started this one
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process handles Ctrl-C
 
             @functools.cache
-            def stage_in(arm: int) -> Stage:
-                config = self.runs[arm].config
-                clock = find_clock(config, self.plans[arm].keys)
-                stage = stage_of(
-                    config, self.sources[arm].open(line), clock, worlds=worlds, interrupts=interrupts
+            def context_of(variant: int) -> EpisodeContext:
+                config = self.runs[variant].config
+                clock = find_clock(config, self.plans[variant].keys)
+                context = episode_context(
+                    config, self.sources[variant].open(line), clock, worlds=worlds, interrupts=interrupts
                 )
-                return dataclasses.replace(stage, fatal=(MemoryError,))
+                return dataclasses.replace(context, fatal=(MemoryError,))
 
-            yield lambda play: play_one(
-                play, self.plans[play.arm].tasks[play.task], self.runs[play.arm], stage_in(play.arm)
+            yield lambda job: run_job(
+                job,
+                self.plans[job.variant].tasks[job.task],
+                self.runs[job.variant],
+                context_of(job.variant),
             )
 
 
-def lost_record(play: Play, task: TaskPlan, run: Run, lost: LostJob) -> EpisodeResult:
-    """The record of an episode that ended its process."""
+def lost_record(job: EpisodeJob, task: TaskPlan, run: Run, lost: LostJob) -> EpisodeResult:
+    """The record of an episode that crashed its worker twice."""
     config = run.config.model_copy(update={"video": "none"})
-    error = WorkerLostError(f"its process was lost, and the one that played it again as well: {lost.reason}")
-    return EpisodeRecorder(run.folder, task, play.key, config).result(Outcome.ERROR, error)
+    error = WorkerLostError(f"its worker process was lost, and so was the one that retried it: {lost.reason}")
+    return EpisodeRecorder(run.folder, task, job.key, config).result(Outcome.ERROR, error)

@@ -1,8 +1,8 @@
-"""Plays episodes in worker processes, each with a world of its own, that share one policy in this process.
+"""Runs episodes in worker processes, one world each, that share one policy in this process.
 
-A worker has the whole of an episode: world, clock, records, video. A model stays here, where it answers many
-worlds in one batch; so do classes of one's own, an object for every world. What reads the world itself (the
-expert), or is somewhere else anyway (a server), is opened in every worker.
+A worker runs whole episodes: world, clock, records, video. Models stay in this process, which batches the
+queries of many worlds; so do user-defined Python policies, one object per world. Experts, which read the
+simulator, and clients of policy servers are opened in each worker.
 """
 
 import contextlib
@@ -14,19 +14,19 @@ from eval.policies.base import OpenPolicy
 from eval.policies.opening import open_policies
 from eval.policies.resolved import ResolvedPolicy
 from eval.policies.sources import served
-from eval.rollout.executors.executor import Playable, Played
-from eval.rollout.executors.player import EpisodePlayer, Play, lost_record
+from eval.rollout.executors.executor import Played, PreparedEvaluation
+from eval.rollout.executors.player import EpisodeJob, EpisodePlayer, lost_record
 from eval.rollout.interrupts import Interrupts
 from sim_envs.workers import TIMEOUT_S, LostJob, play_in_workers
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Processes:
-    """Plays an episode in each of several worker processes at once.
+    """Runs episodes in parallel worker processes.
 
     Attributes:
-        num_envs: Worlds, each in a process of its own.
-        timeout_s: An episode that takes longer hangs.
+        num_envs: Number of worker processes.
+        timeout_s: Seconds after which an episode is considered hung.
     """
 
     num_envs: int
@@ -38,12 +38,14 @@ class Processes:
         """See `Executor`."""
         return open_policies(resolved, variants, worlds=self.num_envs, notify=notify)
 
-    def play(self, playable: Playable, plays: Sequence[Play], interrupts: Interrupts) -> Played:
+    def play(
+        self, prepared: PreparedEvaluation, jobs: Sequence[EpisodeJob], interrupts: Interrupts
+    ) -> Played:
         """See `Executor`."""
-        queue = playable.queue(plays)
-        interfaces = [suite.interface for suite in playable.plans[0].suites.values()]
-        with served(playable.policies, interfaces, worlds=self.num_envs) as (server, sources):
-            player = EpisodePlayer(plans=tuple(playable.plans), runs=tuple(playable.runs), sources=sources)
+        queue = prepared.queue(jobs)
+        interfaces = [suite.interface for suite in prepared.plans[0].suites.values()]
+        with served(prepared.policies, interfaces, worlds=self.num_envs) as (server, sources):
+            player = EpisodePlayer(plans=tuple(prepared.plans), runs=tuple(prepared.runs), sources=sources)
             ended = play_in_workers(
                 player,
                 queue,
@@ -53,8 +55,11 @@ class Processes:
                 timeout_s=self.timeout_s,
             )
             with contextlib.closing(ended):
-                for play, result in ended:
+                for job, result in ended:
                     if isinstance(result, LostJob):
-                        yield play, lost_record(play, playable.task_of(play), playable.runs[play.arm], result)
+                        yield (
+                            job,
+                            lost_record(job, prepared.task_of(job), prepared.runs[job.variant], result),
+                        )
                     else:
-                        yield play, result
+                        yield job, result

@@ -1,8 +1,7 @@
-"""Plays episodes in the actors of a Ray cluster: worlds on every machine, policies where the GPUs are.
+"""Runs episodes on a Ray cluster: worlds on all machines, policies where the GPUs are.
 
-A world's actor does what a worker process does (`EpisodePlayer`), and a policy's actor batches the queries of
-its worlds as this process does for workers (`PolicyServer`); only the messages take another way. The files of
-an episode are written where its world is, and come here with its record.
+World actors run `EpisodePlayer` like worker processes, policy actors batch queries with `PolicyServer`. The
+files of an episode are written on its world's machine and sent to the driver with its record.
 """
 
 import contextlib
@@ -22,8 +21,8 @@ from eval.policies.base import OpenPolicy
 from eval.policies.opening import open_policies
 from eval.policies.resolved import ResolvedPolicy
 from eval.policies.sources import PolicySource
-from eval.rollout.executors.executor import Playable, Played
-from eval.rollout.executors.player import EpisodePlayer, Play, lost_record
+from eval.rollout.executors.executor import Played, PreparedEvaluation
+from eval.rollout.executors.player import EpisodeJob, EpisodePlayer, lost_record
 from eval.rollout.executors.ray_policy import PolicyService
 from eval.rollout.executors.ray_world import PlayedEpisode, ServiceLine, WorldActor
 from eval.rollout.interrupts import Interrupts
@@ -31,20 +30,20 @@ from sim_envs.job_queue import JobQueue
 from sim_envs.workers import OPENINGS, LostJob
 
 _LOOK_EVERY_S = 0.3
-"""How long Ctrl-C, or a world that hangs, may go unnoticed."""
+"""Interval of checks for Ctrl-C and hung worlds."""
 _ANSWER_S = 5.0
-"""What the head of a cluster may take to answer."""
+"""Timeout of connecting to the head of a cluster."""
 
 
 class RayCluster:
-    """Plays an episode in each of several world actors at once, on the cluster that `ray.init` has found."""
+    """Runs episodes in parallel world actors of the connected Ray cluster."""
 
     def __init__(self, *, num_envs: int, timeout_s: float) -> None:
-        """Begin.
+        """Configure the executor.
 
         Args:
-            num_envs: Worlds, each in an actor of its own. What the cluster has no CPU for waits for one.
-            timeout_s: An episode that takes longer hangs.
+            num_envs: Number of world actors. Actors without a free CPU wait for one.
+            timeout_s: Seconds after which an episode is considered hung.
         """
         self.num_envs = num_envs
         self._timeout_s = timeout_s
@@ -53,7 +52,7 @@ class RayCluster:
     def open_policies(
         self, resolved: ResolvedPolicy, variants: Sequence[RunConfig], notify: Callable[[str], None]
     ) -> list[OpenPolicy]:
-        """See `Executor`. Batches are divided among actors, one on each GPU."""
+        """See `Executor`. Batches are divided among policy actors, one per GPU."""
         if not resolved.is_served:
             return open_policies(resolved, variants, notify=notify)
         gpus = int(ray.cluster_resources().get("GPU", 0))
@@ -74,33 +73,38 @@ class RayCluster:
         while self._services:
             ray.kill(self._services.pop())
 
-    def play(self, playable: Playable, plays: Sequence[Play], interrupts: Interrupts) -> Played:
+    def play(
+        self, prepared: PreparedEvaluation, jobs: Sequence[EpisodeJob], interrupts: Interrupts
+    ) -> Played:
         """See `Executor`."""
-        queue = playable.queue(plays)
+        queue = prepared.queue(jobs)
         sources = tuple(
-            PolicySource(arm=arm, interface=policy.interface, blocks=(), opener=policy.opener)
-            for arm, policy in enumerate(playable.policies)
+            PolicySource(variant=variant, interface=policy.interface, blocks=(), opener=policy.opener)
+            for variant, policy in enumerate(prepared.policies)
         )
-        player = EpisodePlayer(plans=tuple(playable.plans), runs=tuple(playable.runs), sources=sources)
-        lost_before: set[Play] = set()
+        player = EpisodePlayer(plans=tuple(prepared.plans), runs=tuple(prepared.runs), sources=sources)
+        lost_before: set[EpisodeJob] = set()
         with self._worlds(player, min(self.num_envs, len(queue))) as worlds:
-            while queue or any(world.play for world in worlds):
+            while queue or any(world.job for world in worlds):
                 interrupts.check()
                 for world in worlds:
                     world.begin(queue)
                 for world in _with_news(worlds):
-                    play, ended = world.play, world.news(self._timeout_s)
-                    if play is None or ended is None:
+                    job, ended = world.job, world.news(self._timeout_s)
+                    if job is None or ended is None:
                         continue
-                    world.play = None
+                    world.job = None
                     if isinstance(ended, PlayedEpisode):
-                        ended.write_to(playable.runs[play.arm].folder)
-                        yield play, ended.result
-                    elif play in lost_before:
-                        yield play, lost_record(play, playable.task_of(play), playable.runs[play.arm], ended)
+                        ended.write_to(prepared.runs[job.variant].folder)
+                        yield job, ended.result
+                    elif job in lost_before:
+                        yield (
+                            job,
+                            lost_record(job, prepared.task_of(job), prepared.runs[job.variant], ended),
+                        )
                     else:
-                        lost_before.add(play)
-                        queue.put_back(world.line.worker, play)
+                        lost_before.add(job)
+                        queue.put_back(world.line.worker, job)
 
     @contextlib.contextmanager
     def _worlds(self, player: EpisodePlayer, count: int) -> Iterator[list["_World"]]:
@@ -117,39 +121,39 @@ class RayCluster:
 
 
 class _World:
-    """One actor after the other, seen from the driver.
+    """The driver's handle of a world actor, which is replaced when it is lost.
 
     Attributes:
-        line: How it asks its policy.
-        play: What it plays.
-        pending: What it is at, opening or playing; None if it could play something.
+        line: Its connection to its policy.
+        job: The episode being played; None while it is idle or being opened.
+        pending: The running call, opening or playing; None while idle.
     """
 
     def __init__(self, player: EpisodePlayer, line: ServiceLine) -> None:
         self.line = line
-        self.play: Play | None = None
+        self.job: EpisodeJob | None = None
         self._actor_of = ray.remote(WorldActor).options(num_cpus=1)
         self._player = player
         self._lost_openings = 0
         self._start()
 
-    def begin(self, queue: JobQueue[Play]) -> None:
-        """Have it play the next episode, if it is idle and there is one."""
+    def begin(self, queue: JobQueue[EpisodeJob]) -> None:
+        """Start the next episode if the actor is idle and there is one."""
         if self.pending is None:
-            self.play = queue.next_for(self.line.worker)
-            if self.play is not None:
+            self.job = queue.next_for(self.line.worker)
+            if self.job is not None:
                 self._began_s = time.monotonic()
-                self.pending = self._actor.play.remote(self.play)
+                self.pending = self._actor.play.remote(self.job)
 
     def news(self, timeout_s: float) -> PlayedEpisode | LostJob | None:
-        """What became of its episode; None if it still plays, or has been opened.
+        """The result of its episode; None while it runs or after opening.
 
         Raises:
-            UsageError: It cannot be opened.
-            Exception: Whatever else an episode lets through.
+            UsageError: The actor cannot be opened.
+            Exception: Raised by the episode.
         """
         if not ray.wait([self.pending], timeout=0)[0]:
-            if self.play is None or time.monotonic() - self._began_s <= timeout_s:
+            if self.job is None or time.monotonic() - self._began_s <= timeout_s:
                 return None
             self._replace()
             return LostJob(reason=f"it had not ended after {timeout_s:g} s")
@@ -159,7 +163,7 @@ class _World:
             self._replace()
             return LostJob(reason="it ran out of memory")
         except RayError as lost:
-            if self.play is None:
+            if self.job is None:
                 self._lost_openings += 1
                 if self._lost_openings == OPENINGS:
                     raise UsageError(f"the actor of a world cannot be opened: {_reason(lost)}") from None
@@ -169,7 +173,7 @@ class _World:
         return ended
 
     def kill(self) -> None:
-        """End its actor, whatever that is doing."""
+        """Kill its actor."""
         ray.kill(self._actor)
         self.line.leave()
 
@@ -183,14 +187,14 @@ class _World:
 
 
 def _with_news(worlds: Sequence[_World]) -> list[_World]:
-    """Worlds that may have something to say, after a moment."""
+    """Wait briefly; the worlds with a running call."""
     pending = [world for world in worlds if world.pending is not None]
     ray.wait([world.pending for world in pending], timeout=_LOOK_EVERY_S)
     return pending
 
 
 def _got(reference: Any) -> Any:
-    """What a method of an actor has returned; what it has raised is raised as it was."""
+    """The result of an actor's method; its exceptions are raised unwrapped."""
     try:
         return ray.get(reference)
     except RayTaskError as error:
@@ -209,12 +213,11 @@ def connect(address: str, *, worlds: int) -> None:
     """Connect this process to a Ray cluster.
 
     Args:
-        address: `local` starts one in this process, `auto` finds the one that this machine belongs to; else a
-            host and a port.
-        worlds: What a local one has CPUs for, and for a policy.
+        address: `local` starts a cluster in this process, `auto` finds this machine's; else `host:port`.
+        worlds: Number of CPUs of a local cluster, besides one for a policy.
 
     Raises:
-        UsageError: There is no such cluster.
+        UsageError: The cluster is not found.
     """
     if address not in ("local", "auto"):
         _check_answered(address)
@@ -229,13 +232,13 @@ def connect(address: str, *, worlds: int) -> None:
         )
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise UsageError(
-            f"no Ray cluster is found by --ray-address {address} ({error}); start one with ray start --head, "
-            "give another one's address, or give local"
+            f"no Ray cluster found at --ray-address {address} ({error}); start one with ray start --head, "
+            "give another address, or give local"
         ) from None
 
 
 def _check_answered(address: str) -> None:
-    """Refuse an address that nobody answers at once: Ray itself goes on trying."""
+    """Reject an unreachable address at once; Ray itself would keep trying."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host or not port.isdigit():
         raise UsageError(
@@ -245,6 +248,6 @@ def _check_answered(address: str) -> None:
         socket.create_connection((host, int(port)), timeout=_ANSWER_S).close()
     except OSError as error:
         raise UsageError(
-            f"nobody answers at --ray-address {address} ({error.strerror or error}); see ray status on that "
+            f"no answer from --ray-address {address} ({error.strerror or error}); see ray status on that "
             "machine, or give local"
         ) from None

@@ -1,6 +1,6 @@
-"""A policy in an actor of a Ray cluster: it answers the worlds of other actors in batches.
+"""A policy in a Ray actor, which answers the worlds of other actors in batches.
 
-Imports no JAX itself: worlds, whose handles of the actor import this, need none.
+Imports no JAX itself, since worlds import this module for their handles.
 """
 
 import contextlib
@@ -13,16 +13,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from eval.policies.base import OpenPolicy
-from eval.policies.served import IN_MESSAGES, EpisodeBegun
+from eval.policies.served import IN_MESSAGES, EpisodeStart
 from eval.policies.serving import PolicyServer
 from eval.rollout.executors.ray_world import Left, NotBegun
 
 _TOLD = ("interface", "horizon", "inputs", "reports_work", "remark")
-"""What the driver needs to know of an open policy."""
+"""Fields of `OpenPolicy` that are sent to the driver."""
 
 
 class PolicyService:
-    """A policy, which answers worlds in batches."""
+    """A policy that answers worlds in batches."""
 
     def __init__(self, opener: Callable[[], Sequence[OpenPolicy]], worlds: int) -> None:
         self._opener = opener
@@ -32,7 +32,7 @@ class PolicyService:
         self._asked: queue.SimpleQueue[tuple[int, Any, Callable[[object], None]]] = queue.SimpleQueue()
 
     def opened(self) -> list[Mapping[str, Any]]:
-        """Open it, unless it is; what there is to know of it in every arm."""
+        """Open the policy if needed; the fields of each variant's `OpenPolicy`."""
         with self._opening:
             if not self._told:
                 policies = self._opener()
@@ -49,19 +49,19 @@ class PolicyService:
         return answers.get()
 
     def _answer(self, server: PolicyServer) -> None:
-        """Answer all worlds, in one thread."""
+        """Answer all worlds; runs in its own thread."""
         playing: set[int] = set()
         patience_s = math.inf
         try:
             while True:
                 self._take_in(server, playing, patience_s)
                 patience_s = server.attend()
-        except BaseException:  # noqa: BLE001 - the boundary of the process: worlds must not wait for ever
+        except BaseException:  # noqa: BLE001 - process boundary: worlds must not wait for ever
             traceback.print_exc()
             os._exit(1)
 
     def _take_in(self, server: PolicyServer, playing: set[int], patience_s: float) -> None:
-        """Wait for a message, and note all that there are."""
+        """Wait for a message, then handle all that are queued."""
         with contextlib.suppress(queue.Empty):
             timeout_s = None if patience_s == math.inf else patience_s
             self._note(server, playing, *self._asked.get(timeout=timeout_s))
@@ -80,7 +80,7 @@ class PolicyService:
             playing.discard(world)
             server.left(world)
             answer(None)
-        elif isinstance(message, EpisodeBegun):
+        elif isinstance(message, EpisodeStart):
             playing.add(world)
             server.asked(world, message, answer)
             answer(None)

@@ -1,7 +1,4 @@
-"""A world in an actor of a Ray cluster, and its line to the actor of its policy.
-
-Imports no JAX: worlds need none.
-"""
+"""A world in a Ray actor, and its connection to the actor of its policy. Imports no JAX."""
 
 import contextlib
 import dataclasses
@@ -15,32 +12,32 @@ from typing import Any, Self
 import ray
 from ray.exceptions import RayActorError, RayTaskError
 
-from eval.policies.served import EpisodeBegun
+from eval.policies.served import EpisodeStart
 from eval.records.schema import EpisodeResult, RunFolder
-from eval.rollout.executors.player import EpisodePlayer, Play
+from eval.rollout.executors.player import EpisodeJob, EpisodePlayer
 from sim_envs.gl import rendering_device
 from sim_envs.worker_process import OrphanedError
 from sim_envs.workers import LostJob
 
 _STARTING_S = 600.0
-"""What the actor of a policy may take to come back in."""
+"""Timeout of a restarting policy actor."""
 
 
 class Left:
-    """A world is in no episode any more."""
+    """A world has left its episode."""
 
 
 class NotBegun:
-    """The policy that is asked knows nothing of the episode: it is another one than where that began."""
+    """The policy actor was restarted and does not know the episode."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PlayedEpisode:
-    """An episode that was played on some machine.
+    """An episode played on another machine.
 
     Attributes:
         result: Its record.
-        files: Its query log and its video, by their paths in the run's folder.
+        files: Its query log and video by path in the run's folder.
     """
 
     result: EpisodeResult
@@ -48,7 +45,7 @@ class PlayedEpisode:
 
     @classmethod
     def collected(cls, result: EpisodeResult, folder: Path) -> Self:
-        """With the files in a folder, which are removed there."""
+        """Collect the files of a folder and delete them there."""
         paths = [path for path in folder.rglob("*") if path.is_file()]
         files = {path.relative_to(folder): path.read_bytes() for path in paths}
         for path in paths:
@@ -56,7 +53,7 @@ class PlayedEpisode:
         return cls(result=result, files=files)
 
     def write_to(self, folder: RunFolder) -> None:
-        """Put its files into the run's folder."""
+        """Write its files to the run's folder."""
         for path, content in self.files.items():
             whole = folder.path / path
             whole.parent.mkdir(parents=True, exist_ok=True)
@@ -64,19 +61,19 @@ class PlayedEpisode:
 
 
 class ServiceLine:
-    """A world's line to the actor of its policy. See `sim_envs.worker_process.Line`.
+    """A world's connection to its policy actor. See `sim_envs.worker_process.Line`.
 
     Attributes:
         worker: The world's number.
     """
 
     def __init__(self, worker: int, service: Any, row: int) -> None:
-        """Begin to ask.
+        """Connect.
 
         Args:
-            worker: The world's number among all.
-            service: The actor; None where the world opens its policy itself.
-            row: The world's number among those that the actor answers.
+            worker: Index of the world.
+            service: The policy actor; None if the world opens its policy itself.
+            row: Index of the world among those of the actor.
         """
         self.worker = worker
         self._service = service
@@ -87,8 +84,8 @@ class ServiceLine:
         self.ask(message)
 
     def ask(self, message: object) -> Any:
-        """See `Line`. An episode does not begin before the actor is there, which may have been lost."""
-        patience_s = _STARTING_S if isinstance(message, EpisodeBegun) else 0.0
+        """See `Line`. The start of an episode waits for the actor, which may be restarting."""
+        patience_s = _STARTING_S if isinstance(message, EpisodeStart) else 0.0
         deadline = time.monotonic() + patience_s
         while True:
             try:
@@ -105,35 +102,35 @@ class ServiceLine:
             return answer
 
     def leave(self) -> None:
-        """Tell the actor that the world is in no episode any more."""
+        """Tell the actor that the world has left its episode."""
         if self._service is not None:
             self._service.ask.remote(self._row, Left())
 
 
 class WorldActor:
-    """Plays episodes in a world."""
+    """Runs episodes in a world."""
 
     def __init__(self, player: EpisodePlayer, line: ServiceLine) -> None:
         self._line = line
         self._folder = Path(tempfile.mkdtemp(prefix="oxygen-eval-"))
         runs = [
-            dataclasses.replace(run, folder=RunFolder(self._folder / str(arm)))
-            for arm, run in enumerate(player.runs)
+            dataclasses.replace(run, folder=RunFolder(self._folder / str(variant)))
+            for variant, run in enumerate(player.runs)
         ]
         self._player = dataclasses.replace(player, runs=tuple(runs))
         self._resources = contextlib.ExitStack()
-        self._play: Callable[[Play], EpisodeResult]
+        self._play: Callable[[EpisodeJob], EpisodeResult]
 
     def open(self) -> None:
-        """Begin."""
+        """Open the player."""
         device = rendering_device(self._line.worker)
         if device is not None:
             os.environ["MUJOCO_EGL_DEVICE_ID"] = str(device)
         self._play = self._resources.enter_context(self._player.opened(self._line))
 
-    def play(self, play: Play) -> PlayedEpisode | LostJob:
-        """Play an episode."""
+    def play(self, job: EpisodeJob) -> PlayedEpisode | LostJob:
+        """Run an episode."""
         try:
-            return PlayedEpisode.collected(self._play(play), self._folder / str(play.arm))
+            return PlayedEpisode.collected(self._play(job), self._folder / str(job.variant))
         except OrphanedError:
             return LostJob(reason="the actor of its policy was lost")

@@ -1,4 +1,4 @@
-"""Plays one episode after the other in this process."""
+"""Runs episodes one after the other in this process."""
 
 from collections.abc import Callable, Sequence
 
@@ -6,14 +6,14 @@ from configs.schema import RunConfig
 from eval.policies.base import OpenPolicy
 from eval.policies.opening import open_policies
 from eval.policies.resolved import ResolvedPolicy
-from eval.rollout.executors.executor import Playable, Played
-from eval.rollout.executors.player import Play, play_one, stage_of
+from eval.rollout.executors.executor import Played, PreparedEvaluation
+from eval.rollout.executors.player import EpisodeJob, episode_context, run_job
 from eval.rollout.interrupts import Interrupts
 from eval.rollout.worlds import WorldHolder
 
 
 class Serial:
-    """Plays one episode after the other, in the world of one task at a time."""
+    """Runs episodes one after the other, with one world open at a time."""
 
     num_envs = 1
 
@@ -23,17 +23,22 @@ class Serial:
         """See `Executor`."""
         return open_policies(resolved, variants, notify=notify)
 
-    def play(self, playable: Playable, plays: Sequence[Play], interrupts: Interrupts) -> Played:
+    def play(
+        self, prepared: PreparedEvaluation, jobs: Sequence[EpisodeJob], interrupts: Interrupts
+    ) -> Played:
         """See `Executor`."""
-        arms = zip(playable.runs, playable.policies, playable.clocks, strict=True)
+        variants = zip(prepared.runs, prepared.policies, prepared.clocks, strict=True)
         with WorldHolder() as worlds:
-            stages = [
-                stage_of(run.config, policy, clock, worlds=worlds, interrupts=interrupts)
-                for run, policy, clock in arms
+            contexts = [
+                episode_context(run.config, policy, clock, worlds=worlds, interrupts=interrupts)
+                for run, policy, clock in variants
             ]
-            for play in plays:
-                playable.on_begin(0, play)
-                yield play, play_one(play, playable.task_of(play), playable.runs[play.arm], stages[play.arm])
+            for job in jobs:
+                prepared.on_begin(0, job)
+                yield (
+                    job,
+                    run_job(job, prepared.task_of(job), prepared.runs[job.variant], contexts[job.variant]),
+                )
 
 
 SERIAL = Serial()

@@ -10,7 +10,7 @@ from eval.bench.experiment import run_experiment
 from eval.bench.profile import profile, save_profile
 from eval.bench.row import Row
 from eval.bench.row_file import RowFile
-from eval.rollout.pricing import Pricing
+from eval.rollout.latency_model import LatencyModel
 from oxygen.serving.requests import DecodeWork
 from tests.eval.bench.small import SUBJECT, options
 
@@ -87,6 +87,6 @@ def test_a_measured_profile_prices_the_frames_that_were_measured(tmp_path, capsy
     assert found.parallel is not None
     isolated = RowFile(rows).rows[0]
     text = DecodeWork(prefills=1, forks=1, steps=6, batch=1)
-    assert Pricing(found, "isolated").action_ms == pytest.approx(isolated.action_ms_p50, rel=0.01)
+    assert LatencyModel(found, "isolated").action_ms == pytest.approx(isolated.action_ms_p50, rel=0.01)
     # The stages by themselves are most of a frame, and the rest is what holds them together.
-    assert 0.2 < Pricing(found, "isolated").busy_ms([text]) / isolated.frame_ms_p50 < 2
+    assert 0.2 < LatencyModel(found, "isolated").busy_ms([text]) / isolated.frame_ms_p50 < 2

@@ -62,7 +62,7 @@ def test_reserved_states_are_the_test_and_other_runs_are_counted(shipped, evalua
     assert read_results(shipped) == results
     (row,) = [line for line in card.splitlines() if line.startswith("| libero_object")]
     (test,) = [result for result in results if result.is_test]
-    scores = test.texts["narration"].born
+    scores = test.texts["narration"].at_request
     assert row.split(" | ")[3:] == [
         "`--language-tasks narration --task-ids 0 1`",
         "40 of 40: 100.0 % (91.2 – 100.0)",

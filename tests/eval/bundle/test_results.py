@@ -21,7 +21,7 @@ def test_results_are_added_and_those_of_other_weights_go(shipped, evaluate, demo
 
 
 def test_what_its_mode_does_not_heed_is_no_option_of_a_result(shipped, evaluate, tmp_path):
-    """An arm shares all options with the others; alone, it would be refused what only another can heed."""
+    """A variant shares all options with the others; alone, it would be refused what only another can heed."""
     several = tmp_path / "several.yaml"
     several.write_text("tokens_per_frame: 2\n")
     shared, unified = (

@@ -36,12 +36,12 @@ def truth(narration: Narration | None = None, memory: Memory | None = None) -> T
     )
 
 
-def text(task: str, words: str, born: int, finished: int | None = None, **changes) -> TextFinished:
+def text(task: str, words: str, requested: int, finished: int | None = None, **changes) -> TextFinished:
     whole = TextFinished(
         task=task,
         request_id=0,
-        requested_query=born,
-        finished_query=born if finished is None else finished,
+        requested_query=requested,
+        finished_query=requested if finished is None else finished,
         text=words,
         tokens=5,
         reason="stop",
@@ -82,8 +82,8 @@ def test_an_oracle_scores_1_in_everything(content, wording):
     assert set(scores) == set(HEADLINES)
     for row in scores.values():
         assert (row.texts, row.not_graded) == (len(truths), 0)
-        assert row.born == row.arrived
-        assert all(share.hits == share.of for share in row.born.values())
+        assert row.at_request == row.on_delivery
+        assert all(share.hits == share.of for share in row.at_request.values())
 
 
 def test_a_shuffled_oracle_scores_low():
@@ -97,9 +97,9 @@ def test_a_shuffled_oracle_scores_low():
         for phase in (Phase.GRASP, Phase.CARRY)
     ]
     scores = graded(truths, told(truths[3:] + truths[:3], 0))
-    assert scores["narration"].born["all"] == Share(hits=0, of=12)
-    assert scores["narration"].born["object"].hits == 0
-    assert scores["memory"].born["f1"].hits == 0
+    assert scores["narration"].at_request["all"] == Share(hits=0, of=12)
+    assert scores["narration"].at_request["object"].hits == 0
+    assert scores["memory"].at_request["f1"].hits == 0
 
 
 def test_phase_object_and_target_are_graded_apart():
@@ -150,32 +150,32 @@ def test_order_is_that_of_the_deeds_both_have():
 def test_a_text_that_comes_late_is_right_when_born_and_wrong_when_it_arrives():
     reach = Narration(phase=Phase.APPROACH, object="milk")
     truths = [truth(reach), truth(reach), truth(Narration(phase=Phase.GRASP, object="milk"))]
-    scores = graded(truths, [text("narration", narrate(reach), born=0, finished=2)])["narration"]
-    assert scores.born["phase"] == Share(hits=1, of=1)
-    assert scores.arrived["phase"] == Share(hits=0, of=1)
-    assert scores.arrived["object"] == Share(hits=1, of=1)
+    scores = graded(truths, [text("narration", narrate(reach), requested=0, finished=2)])["narration"]
+    assert scores.at_request["phase"] == Share(hits=1, of=1)
+    assert scores.on_delivery["phase"] == Share(hits=0, of=1)
+    assert scores.on_delivery["object"] == Share(hits=1, of=1)
     assert scores.staleness_s == 10 / HZ
 
 
 @pytest.mark.parametrize("words", ["", "xqz ;; the", "Carrying the spaceship.", "put the milk in the bas"])
 def test_a_text_outside_the_vocabulary_is_not_graded_and_not_zero(words):
     for task in HEADLINES:
-        scores = graded([truth()], [text(task, words, born=0)])[task]
+        scores = graded([truth()], [text(task, words, requested=0)])[task]
         assert (scores.texts, scores.not_graded) == (1, 1)
-        assert scores.born == scores.arrived == {}
+        assert scores.at_request == scores.on_delivery == {}
 
 
 def test_without_truth_nothing_is_graded():
-    scores = graded([None], [text("narration", "All done.", born=0)])["narration"]
+    scores = graded([None], [text("narration", "All done.", requested=0)])["narration"]
     assert (scores.texts, scores.not_graded) == (1, 1)
 
 
 def test_other_language_tasks_are_nobodys_business():
-    assert graded([truth()], [text("poem", "All done.", born=0)]) == {}
+    assert graded([truth()], [text("poem", "All done.", requested=0)]) == {}
 
 
 def test_scores_survive_the_record_and_records_without_them_still_load(tmp_path):
-    scores = graded([truth()], [text("narration", "All done.", born=0)])
+    scores = graded([truth()], [text("narration", "All done.", requested=0)])
     result = episode(key(), texts=scores)
     folder = RunFolder(tmp_path)
     folder.append(result)

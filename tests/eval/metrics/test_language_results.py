@@ -15,16 +15,16 @@ from tests.eval.factory import RunBuilder, episode, key, query
 
 
 def scores(hits: int = 0, of: int = 0, *, later: int | None = None, not_graded: int = 0, oracle: int = 0):
-    """Narrations of one episode: so many wholly right of so many, when born and when they arrived."""
-    born = {"all": Share(hits=hits, of=of)} if of else {}
-    arrived = {"all": Share(hits=hits if later is None else later, of=of)} if of else {}
+    """Narrations of one episode: `hits` of `of` fully correct at request, `later` of them on delivery."""
+    at_request = {"all": Share(hits=hits, of=of)} if of else {}
+    on_delivery = {"all": Share(hits=hits if later is None else later, of=of)} if of else {}
     return {
         "narration": TextScores(
             texts=of + not_graded,
             not_graded=not_graded,
             oracle=oracle,
-            born=born,
-            arrived=arrived,
+            at_request=at_request,
+            on_delivery=on_delivery,
             staleness_s=0.5 * (of + not_graded),
         )
     }
@@ -39,8 +39,8 @@ def run_with(path, *texts, **manifest):
 
 def test_texts_count_alike_whatever_their_episode():
     row = summarize_language([episode(key(0), texts=scores(9, 10)), episode(key(1), texts=scores(0, 2))])
-    assert row["narration"]["born"]["all"]["pc"] == pytest.approx(75)
-    assert row["narration"]["born"]["all"]["n"] == 12
+    assert row["narration"]["at_request"]["all"]["pc"] == pytest.approx(75)
+    assert row["narration"]["at_request"]["all"]["n"] == 12
 
 
 def test_staleness_is_simulated_time_over_all_texts_alike():
@@ -101,8 +101,8 @@ def test_results_hold_language_by_suite_task_and_overall_and_stay_json(tmp_path)
     run = run_with(tmp_path / "run", scores(3, 4, later=1), scores(1, 4))
     results = summarize(run.path)
     for row in (results["overall"], results["per_suite"]["libero_object"], results["per_task"][0]):
-        assert row["texts"]["narration"]["born"]["all"]["pc"] == 50
-        assert row["texts"]["narration"]["arrived"]["all"]["pc"] == 25
+        assert row["texts"]["narration"]["at_request"]["all"]["pc"] == 50
+        assert row["texts"]["narration"]["on_delivery"]["all"]["pc"] == 25
         assert row["texts"]["narration"]["lost"]["pc"] == 25
     assert results["per_task"][0]["language"] == "do task 0"
     assert json.loads(json.dumps(results, allow_nan=False)) == summarize(run.path)
@@ -117,7 +117,7 @@ def test_texts_of_an_episode_that_ended_in_an_error_count_nowhere(tmp_path):
 def test_not_graded_is_counted_and_has_no_percentage():
     row = summarize_language([episode(key(0), texts=scores(not_graded=6))])["narration"]
     assert (row["n_texts"], row["n_not_graded"]) == (6, 6)
-    assert row["born"] == row["arrived"] == {}
+    assert row["at_request"] == row["on_delivery"] == {}
     assert row["lost"] is None
 
 

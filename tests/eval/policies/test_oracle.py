@@ -61,7 +61,7 @@ def test_every_text_is_born_and_finished_in_its_query_and_wholly_right():
         assert all((text.reason, text.tokens) == (ORACLE, 0) for text in texts)
     for task, row in scores.items():
         assert row.oracle == row.texts > row.not_graded == 0
-        assert row.born[HEADLINES[task]].hits == row.arrived[HEADLINES[task]].of
+        assert row.at_request[HEADLINES[task]].hits == row.on_delivery[HEADLINES[task]].of
 
 
 def test_an_episode_has_one_wording_and_episodes_have_several():
@@ -114,7 +114,7 @@ def test_the_expert_reads_the_simulators_truth_aloud(tmp_path, suite, sim):
     result, log = record(tmp_path, suite, sim)
     narration = result.texts["narration"]
     assert (narration.texts, narration.oracle, narration.not_graded) == (3, 3, 0)
-    assert narration.born["all"].hits == 3
+    assert narration.at_request["all"].hits == 3
     assert result.tokens == 0
     assert log[0]["truth"] == {
         "narration": {"phase": "approach", "object": "alphabet soup", "target": None},

@@ -168,11 +168,11 @@ def test_policies_for_libero_mean_by_their_numbers_what_libero_does(name):
     ],
 )
 def test_a_policy_is_asked_for_what_it_has_learnt_and_random_weights_for_a_load(options, names):
-    assert resolve_policy(RunConfig(**options)).wanted.names == names
+    assert resolve_policy(RunConfig(**options)).texts.names == names
 
 
 def test_what_is_to_be_known_of_the_texts_is_told_where_a_mode_speaks():
     resolved = resolve_policy(RunConfig(policy="pi05_libero"))
-    arms = [RunConfig(mode="actions"), RunConfig(mode="unified")]
-    assert "pi05_libero has learnt no texts, so none are asked for" in resolved.remark_on(arms)
-    assert resolved.remark_on(arms[:1]) is None
+    variants = [RunConfig(mode="actions"), RunConfig(mode="unified")]
+    assert "pi05_libero has learnt no texts, so none are asked for" in resolved.remark_for(variants)
+    assert resolved.remark_for(variants[:1]) is None

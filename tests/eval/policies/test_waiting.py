@@ -87,6 +87,6 @@ def test_with_a_fixed_number_of_tokens_nothing_waits_and_there_is_no_room_for_it
 
 
 @pytest.mark.parametrize("first", [RunConfig(mode="isolated"), WITH_A_DEADLINE])
-def test_programs_have_room_for_the_arm_with_a_deadline(first):
+def test_programs_have_room_for_the_variant_with_a_deadline(first):
     engine = engine_for(TASKS, [first, WITH_A_DEADLINE])
     assert (engine.slots, engine.rows) == (18, 8)

@@ -14,7 +14,7 @@ NEAR = {"phase": "approach", "object": "milk", "target": None}
 
 def spoken(hits: int, of: int) -> dict[str, TextScores]:
     share = {"all": Share(hits=hits, of=of)}
-    scores = TextScores(texts=of, not_graded=0, oracle=0, born=share, arrived={}, staleness_s=0.0)
+    scores = TextScores(texts=of, not_graded=0, oracle=0, at_request=share, on_delivery={}, staleness_s=0.0)
     return {"narration": scores}
 
 

@@ -15,7 +15,7 @@ from sim_envs.truth.wording import narrate
 from tests.eval.conftest import evaluate
 from tests.eval.factory import RunBuilder, asked, episode, key, query, said
 from tests.eval.report.test_compare import command
-from tests.eval.rollout.test_arms import begin, stage
+from tests.eval.rollout.test_variants import begin, stage
 
 __all__ = ["stage"]
 
@@ -25,7 +25,9 @@ RIGHT, WRONG = (narrate(Narration(phase=phase, object="milk")) for phase in (Pha
 
 def staleness(seconds):
     return {
-        "narration": TextScores(texts=1, not_graded=0, oracle=0, born={}, arrived={}, staleness_s=seconds)
+        "narration": TextScores(
+            texts=1, not_graded=0, oracle=0, at_request={}, on_delivery={}, staleness_s=seconds
+        )
     }
 
 

@@ -52,9 +52,9 @@ def test_texts_that_one_run_cut_off_are_in_neither_score_and_counted(tmp_path):
     b = run(tmp_path / "b", [RIGHT, RIGHT, None, None], [RIGHT, RIGHT, None])
     texts = narrations(a, b)
     assert (texts.pairs, texts.only_a, texts.only_b) == (4, {Fate.CUT_OFF: 3}, {})
-    born, arrived = texts.differences
-    assert (born.when, arrived.when) == ("born", "arrived")
-    assert (born.a, born.b, born.difference) == (100, 100, 0)
+    at_request, on_delivery = texts.differences
+    assert (at_request.when, on_delivery.when) == ("at_request", "on_delivery")
+    assert (at_request.a, at_request.b, at_request.difference) == (100, 100, 0)
 
 
 def test_on_a_clock_all_texts_of_each_run_are_compared_since_queries_are_of_other_moments(tmp_path):
@@ -93,9 +93,9 @@ def test_a_text_is_held_against_the_query_it_was_born_in_and_the_one_it_arrived_
         ]
         return RunBuilder.at(path).add(episode(key(0)), *lines).folder
 
-    born, arrived = narrations(run(tmp_path / "a", [RIGHT]), late(tmp_path / "b")).differences
-    assert (born.a, born.b) == (100, 100)
-    assert (arrived.a, arrived.b, arrived.difference) == (100, 0, -100)
+    at_request, on_delivery = narrations(run(tmp_path / "a", [RIGHT]), late(tmp_path / "b")).differences
+    assert (at_request.a, at_request.b) == (100, 100)
+    assert (on_delivery.a, on_delivery.b, on_delivery.difference) == (100, 0, -100)
 
 
 def test_several_texts_of_one_query_are_paired_in_their_order(tmp_path):
@@ -115,9 +115,9 @@ def test_several_texts_of_one_query_are_paired_in_their_order(tmp_path):
 def test_the_interval_is_over_episodes(tmp_path):
     a = run(tmp_path / "a", *[[RIGHT, WRONG]] * 12)
     b = run(tmp_path / "b", *[[RIGHT, RIGHT], [WRONG, WRONG], [RIGHT, WRONG]] * 4)
-    born, _ = narrations(a, b).differences
-    assert born.difference == pytest.approx(0)
-    assert born.interval[0] < -10 < 10 < born.interval[1]
+    at_request, _ = narrations(a, b).differences
+    assert at_request.difference == pytest.approx(0)
+    assert at_request.interval[0] < -10 < 10 < at_request.interval[1]
 
 
 def test_an_oracle_is_called_one(tmp_path):

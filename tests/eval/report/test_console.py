@@ -9,7 +9,7 @@ from eval.records.run_folders import new_run
 from eval.report import console
 from eval.rollout.plan import make_plan
 from tests.eval.conftest import CONFIG, evaluate
-from tests.eval.rollout.test_arms import begin, stage
+from tests.eval.rollout.test_variants import begin, stage
 
 __all__ = ["stage"]
 
@@ -55,7 +55,7 @@ def test_a_terminal_shows_what_every_world_plays(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "80")
     runs = begin(tmp_path)
     plan = make_plan(runs[0].config)
-    with console.Console(runs, plan) as shown:
+    with console.EvaluationConsole(runs, plan) as shown:
         for world in range(10):
             shown.began(world, world % 2, plan.keys[world // 2 % len(plan.keys)])
         capsys.readouterr()

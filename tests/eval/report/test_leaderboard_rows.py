@@ -107,7 +107,9 @@ def timed(path, *, seconds=6.0, hz=5.0, **manifest):
     """A run of two solved episodes and an unsolved one that took so long and queried so often, and spoke."""
     run = RunBuilder.at(path, **manifest)
     shares = {"all": Share(hits=1, of=2)}
-    spoken = TextScores(texts=2, not_graded=0, oracle=0, born=shares, arrived=shares, staleness_s=1.5)
+    spoken = TextScores(
+        texts=2, not_graded=0, oracle=0, at_request=shares, on_delivery=shares, staleness_s=1.5
+    )
     for init_id, outcome in enumerate(("success", "success", "timeout")):
         at = {"simulated_s": seconds, "queries": round(hz * seconds), "texts": {"narration": spoken}}
         run.add(episode(key(init_id), outcome, **at), query(action=61.25, frame=61.25))

@@ -10,7 +10,7 @@ from eval.media import BEGIN, END, app
 from eval.records.schema import Share, TextScores
 from tests.eval.conftest import evaluate
 from tests.eval.factory import RunBuilder, episode, key
-from tests.eval.rollout.test_arms import ASKED, begin, stage
+from tests.eval.rollout.test_variants import ASKED, begin, stage
 
 __all__ = ["stage"]
 
@@ -34,29 +34,29 @@ def call(run, readme) -> int:
     return command(run, "--readme", readme)
 
 
-def took(arms, times) -> None:
-    """Let the arms have started together, and ended one after the other."""
+def took(variants, times) -> None:
+    """Let the variants have started together, and ended one after the other."""
     started, *finished = times
-    for arm, ended in zip(arms, finished, strict=True):
-        manifest = arm.folder.read_manifest()
-        sittings = [{**manifest["sittings"][0], "started": started, "finished": ended}]
-        arm.folder.write_manifest({**manifest, "sittings": sittings})
+    for variant, ended in zip(variants, finished, strict=True):
+        manifest = variant.folder.read_manifest()
+        attempts = [{**manifest["attempts"][0], "started": started, "finished": ended}]
+        variant.folder.write_manifest({**manifest, "attempts": attempts})
 
 
 def test_how_long_the_run_took_is_told_in_short(tmp_path, readme, stage):
-    arms = begin(tmp_path / "runs", ASKED.model_copy(update={"video": "all", "task_ids": (0,)}))[:1]
-    evaluate(*arms)
+    variants = begin(tmp_path / "runs", ASKED.model_copy(update={"video": "all", "task_ids": (0,)}))[:1]
+    evaluate(*variants)
     for ended, told in {"10:00:41": "41 s", "10:59:59": "59 min 59 s", "12:03:59": "2 h 3 min"}.items():
-        took(arms, ("2026-01-01T10:00:00+00:00", f"2026-01-01T{ended}+00:00"))
-        assert call(arms[0].folder.path, readme) == 0
+        took(variants, ("2026-01-01T10:00:00+00:00", f"2026-01-01T{ended}+00:00"))
+        assert call(variants[0].folder.path, readme) == 0
         assert f"; {told} from start to finish." in readme.read_text()
 
 
 def test_a_finished_run_becomes_picture_clip_and_table(tmp_path, readme, stage):
-    arms = begin(tmp_path / "runs", ASKED.model_copy(update={"video": "all"}))
-    evaluate(*arms)
-    took(arms, ("2026-01-01T10:00:00+00:00", "2026-01-01T10:02:40+00:00", "2026-01-01T11:02:41+01:00"))
-    assert call(arms[0].folder.path, readme) == 0
+    variants = begin(tmp_path / "runs", ASKED.model_copy(update={"video": "all"}))
+    evaluate(*variants)
+    took(variants, ("2026-01-01T10:00:00+00:00", "2026-01-01T10:02:40+00:00", "2026-01-01T11:02:41+01:00"))
+    assert call(variants[0].folder.path, readme) == 0
     page = readme.read_text()
     assert page.startswith(f"# Title\n\n{BEGIN}")
     assert page.endswith(f"{END}\n\nThe rest.\n")
@@ -74,31 +74,31 @@ def test_a_finished_run_becomes_picture_clip_and_table(tmp_path, readme, stage):
         assert still.size == (1408, 736)
     with Image.open(tmp_path / "docs" / "rollout.webp") as clip:
         assert clip.n_frames == 2
-    assert call(arms[1].folder.path, readme) == 0
+    assert call(variants[1].folder.path, readme) == 0
     assert readme.read_text() == page
 
 
-def let_time_pass(arm, *, seconds):
+def let_time_pass(variant, *, seconds):
     """Turn a recorded run into one under a clock, in which every episode took so long."""
-    manifest = arm.folder.read_manifest()
+    manifest = variant.folder.read_manifest()
     charged = {"kind": "profile", "profile": {"device": "Jetson AGX Thor"}, "while_waiting": "continue"}
     protocol = {suite: {**world, "clock": charged} for suite, world in manifest["protocol"].items()}
     config = {**manifest["config"], "clock": "profile:jetson-thor", "while_waiting": "continue"}
-    arm.folder.write_manifest({**manifest, "protocol": protocol, "config": config})
-    shares = {"born": {"all": Share(hits=3, of=4)}, "arrived": {"all": Share(hits=1, of=4)}}
+    variant.folder.write_manifest({**manifest, "protocol": protocol, "config": config})
+    shares = {"at_request": {"all": Share(hits=3, of=4)}, "on_delivery": {"all": Share(hits=1, of=4)}}
     late = TextScores(texts=4, not_graded=0, oracle=0, staleness_s=3.0, **shares)
-    for result in arm.folder.episodes().values():
+    for result in variant.folder.episodes().values():
         timed = {"simulated_s": seconds, "queries": 12, "texts": {"narration": late}}
-        arm.folder.append(dataclasses.replace(result, **timed))
+        variant.folder.append(dataclasses.replace(result, **timed))
 
 
 def test_a_run_under_a_clock_shows_what_was_charged_and_says_by_which_device(tmp_path, readme, stage, capsys):
-    arms = begin(tmp_path / "runs", ASKED.model_copy(update={"video": "all", "task_ids": (0,)}))
-    evaluate(*arms)
-    for arm, seconds in zip(arms, (8.0, 4.0), strict=True):
-        let_time_pass(arm, seconds=seconds)
+    variants = begin(tmp_path / "runs", ASKED.model_copy(update={"video": "all", "task_ids": (0,)}))
+    evaluate(*variants)
+    for variant, seconds in zip(variants, (8.0, 4.0), strict=True):
+        let_time_pass(variant, seconds=seconds)
     capsys.readouterr()
-    assert command(arms[0].folder.path) == 0
+    assert command(variants[0].folder.path) == 0
     printed = capsys.readouterr().out
     for part in (
         "| time to success | query rate | narration right | memory F1 | texts delivered after |",
@@ -125,9 +125,9 @@ def test_a_run_under_a_clock_shows_what_was_charged_and_says_by_which_device(tmp
 )
 def test_a_page_without_its_two_markers_is_left_as_it_is(tmp_path, readme, stage, capsys, page):
     readme.write_text(page)
-    arms = begin(tmp_path / "runs", ASKED.model_copy(update={"video": "all", "task_ids": (0,)}))
-    evaluate(*arms)
-    assert call(arms[0].folder.path, readme) == 2
+    variants = begin(tmp_path / "runs", ASKED.model_copy(update={"video": "all", "task_ids": (0,)}))
+    evaluate(*variants)
+    assert call(variants[0].folder.path, readme) == 2
     assert "demo: begin" in capsys.readouterr().err
     assert readme.read_text() == page
     assert not (tmp_path / "docs").exists()
@@ -136,17 +136,17 @@ def test_a_page_without_its_two_markers_is_left_as_it_is(tmp_path, readme, stage
 def test_without_a_readme_the_command_says_what_it_would_write_and_writes_nothing(
     tmp_path, readme, stage, capsys, monkeypatch
 ):
-    arms = begin(tmp_path / "runs", ASKED.model_copy(update={"video": "all", "task_ids": (0,)}))
-    evaluate(*arms)
+    variants = begin(tmp_path / "runs", ASKED.model_copy(update={"video": "all", "task_ids": (0,)}))
+    evaluate(*variants)
     monkeypatch.chdir(tmp_path)  # where a README.md lies
     capsys.readouterr()
-    assert command(arms[0].folder.path) == 0
+    assert command(variants[0].folder.path) == 0
     printed = capsys.readouterr().out
     assert "| `unified` | 2 of 2 |" in printed
-    assert "Nothing is written. With --readme FILE" in printed
+    assert "Nothing is written. --readme FILE puts" in printed
     assert readme.read_text() == PAGE
     assert not (tmp_path / "docs").exists()
-    assert command(arms[0].folder.path, "--docs", "docs") == 2
+    assert command(variants[0].folder.path, "--docs", "docs") == 2
 
 
 @pytest.mark.parametrize(

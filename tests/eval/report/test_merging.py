@@ -48,11 +48,11 @@ def test_joined_shards_are_the_run_that_was_not_divided(config, shards, tmp_path
     ours, theirs = joined.read_manifest(), whole.folder.read_manifest()
     for part in ("config", "protocol_hash", "n_planned", "status"):
         assert ours[part] == theirs[part]
-    assert len(ours["sittings"]) == 3
+    assert len(ours["attempts"]) == 3
     assert joined.results_path.is_file()
 
 
-def test_modes_stay_apart_and_are_arms_of_one_evaluation(config, tmp_path):
+def test_modes_stay_apart_and_are_variants_of_one_evaluation(config, tmp_path):
     halves = [
         shard(config, share, tmp_path / mode / share[0], mode=mode)
         for mode in ("actions", "unified")
@@ -61,7 +61,7 @@ def test_modes_stay_apart_and_are_arms_of_one_evaluation(config, tmp_path):
     joined = merge(halves, tmp_path / "joined")
     assert [folder.read_manifest()["mode"] for folder in joined] == ["actions", "unified"]
     names = [folder.run_id for folder in joined]
-    assert all(folder.read_manifest()["arms"] == names for folder in joined)
+    assert all(folder.read_manifest()["variants"] == names for folder in joined)
 
 
 def test_what_does_not_belong_together_is_refused_and_nothing_is_written(config, shards, tmp_path):
@@ -84,5 +84,5 @@ def test_what_does_not_belong_together_is_refused_and_nothing_is_written(config,
 def test_a_share_without_an_episode_is_refused(config):
     few = config.model_copy(update={"init_ids": (0,), "task_ids": (0,)})
     empty = next(f"{number}/4" for number in range(1, 5) if make_plan(few).keys[0].digest() % 4 != number - 1)
-    with pytest.raises(UsageError, match=f"--shard {empty}: none of the 1 episodes falls into it"):
+    with pytest.raises(UsageError, match=f"--shard {empty} has none of the 1 episodes"):
         make_plan(few.model_copy(update={"shard": empty}))

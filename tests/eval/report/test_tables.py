@@ -7,7 +7,7 @@ from rich.console import Console
 
 from eval.metrics.success import summarize
 from eval.records.schema import Share, TextScores
-from eval.report.tables import arms_table, run_table, say_texts, table_notes, tasks_table
+from eval.report.tables import run_table, say_texts, table_notes, tasks_table, variants_table
 from sim_envs.libero.tasks import list_tasks
 from tests.eval.factory import RunBuilder, episode, key, query
 
@@ -32,8 +32,8 @@ def test_rows_can_be_told_apart_in_80_columns_with_all_there_is_to_show(tmp_path
         not_graded=0,
         oracle=0,
         staleness_s=0.0,
-        born={"all": Share(hits=1, of=1)},
-        arrived={"all": Share(hits=1, of=1)},
+        at_request={"all": Share(hits=1, of=1)},
+        on_delivery={"all": Share(hits=1, of=1)},
     )
     for task in list_tasks("libero_goal"):
         said = {"task": task.name, "language": task.language, "texts": {"narration": scores}}
@@ -63,8 +63,8 @@ def narrations(requested, delivered, *, of=100, late_s=0.94, not_graded=0):
         not_graded=not_graded,
         oracle=0,
         staleness_s=late_s * (of + not_graded),
-        born={name: Share(hits=requested, of=of) for name in ("all", "f1")} if of else {},
-        arrived={name: Share(hits=delivered, of=of) for name in ("all", "f1")} if of else {},
+        at_request={name: Share(hits=requested, of=of) for name in ("all", "f1")} if of else {},
+        on_delivery={name: Share(hits=delivered, of=of) for name in ("all", "f1")} if of else {},
     )
 
 
@@ -101,22 +101,22 @@ def test_tables_of_every_clock_fit_80_columns(tmp_path, clock, counts, suites):
     for row in (results["overall"], *results["per_suite"].values(), *results["per_task"]):
         row.update(counts)
     for table in (
-        arms_table(dict.fromkeys(modes, results), width=80),
+        variants_table(dict.fromkeys(modes, results), width=80),
         run_table("tiny", results, width=80),
     ):
         lines = printed(table)
         assert max(map(len, lines)) <= 80
         assert "…" not in "".join(lines)
-    arms = printed(arms_table(dict.fromkeys(modes, results), width=80))
-    assert all(len([line for line in arms if f" {mode} " in line]) == len(suites) for mode in modes)
+    variants = printed(variants_table(dict.fromkeys(modes, results), width=80))
+    assert all(len([line for line in variants if f" {mode} " in line]) == len(suites) for mode in modes)
 
 
 def test_under_a_clock_a_row_shows_what_was_charged_and_not_what_the_machine_took(tmp_path):
-    arms = {
+    variants = {
         "isolated": play(tmp_path / "a", "profile:jetson-thor", outcomes="st", seconds=9.44, hz=1.2),
         "unified": play(tmp_path / "b", "profile:jetson-thor", memory=narrations(0, 0, of=0, not_graded=3)),
     }
-    lines = printed(arms_table(arms, width=80))
+    lines = printed(variants_table(variants, width=80))
     assert lines[1].split() == ["time", "query", "held", "stale", "narr.", "mem."]
     assert lines[2].split() == ["mode", "n", "success", "95", "%", "s", "Hz", "%", "ms", "%", "%"]
     assert row_of(lines, "isolated")[-6:] == ["9.4", "1.17", "12", "940", "98→81", "100→89"]
@@ -125,7 +125,7 @@ def test_under_a_clock_a_row_shows_what_was_charged_and_not_what_the_machine_too
 
 
 def test_under_clock_paused_a_row_shows_the_machines_latency_beside_the_time_to_success(tmp_path):
-    lines = printed(arms_table({"unified": play(tmp_path / "run", "paused")}, width=80))
+    lines = printed(variants_table({"unified": play(tmp_path / "run", "paused")}, width=80))
     headings = " ".join(lines[2].split())
     assert headings == "mode n success 95 % s ms ms tok/s % %"
     assert row_of(lines, "unified")[-6:] == ["6.1", "12346", "12346", "15", "98", "100"]
@@ -154,7 +154,7 @@ def test_without_recorded_time_there_is_no_column_for_it(tmp_path):
 
 
 def test_nothing_solved_has_no_time_to_success(tmp_path):
-    lines = printed(arms_table({"unified": play(tmp_path / "run", "measured", outcomes="tt")}, width=80))
+    lines = printed(variants_table({"unified": play(tmp_path / "run", "measured", outcomes="tt")}, width=80))
     assert row_of(lines, "unified")[5:8] == ["–", "4.92", "12"]
 
 

@@ -9,7 +9,7 @@ import yaml
 from configs.load import load
 from configs.schema import RunConfig, SuiteConfig
 from eval.records.run_folders import Run, new_run
-from eval.report.console import Console
+from eval.report.console import EvaluationConsole
 from eval.rollout.evaluation import run_evaluation
 from eval.rollout.executors.executor import Executor
 from sim_envs.fake import FakeSuite
@@ -27,7 +27,7 @@ def suite_file(folder: Path, name: str, suite: type, **changes: Any) -> str:
 def played(folder: Path, *configs: RunConfig, executor: Executor, **how: Any) -> list[Run]:
     """The runs of an evaluation, played."""
     runs = [new_run(folder, config) for config in configs]
-    run_evaluation(*runs, monitor=Console, executor=executor, **how)
+    run_evaluation(*runs, monitor=EvaluationConsole, executor=executor, **how)
     return runs
 
 

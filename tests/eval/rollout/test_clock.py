@@ -10,9 +10,9 @@ from configs.schema import RunConfig
 from eval.records import provenance
 from eval.records.run_folders import find_unfinished, new_run
 from eval.records.schema import RunFolder
-from eval.rollout.clock import PAUSED, Call, ReplayError, UnpricedError
+from eval.rollout.clock import PAUSED, ReplayError, TimedQuery, UnknownCostError
 from eval.rollout.clock_choice import find_clock
-from eval.rollout.pricing import Pricing
+from eval.rollout.latency_model import LatencyModel
 from eval.rollout.rollout import rollout
 from eval.rollout.timeline import Waiting
 from oxygen.serving.requests import DecodeWork
@@ -29,8 +29,8 @@ def clock(name: str, **config):
     return find_clock(RunConfig(clock=name, **config), [KEY])
 
 
-def call(**changes) -> Call:
-    return Call(**{"key": KEY, "query": 0, "act_ms": 40.0, **changes})
+def call(**changes) -> TimedQuery:
+    return TimedQuery(**{"key": KEY, "index": 0, "act_ms": 40.0, **changes})
 
 
 def test_paused_charges_nothing():
@@ -68,28 +68,28 @@ def test_a_profile_charges_the_work_that_the_engine_reports():
         DecodeWork(prefills=1, forks=1, steps=4, batch=1),
     )
     said = reply(work=work, finished=(text(0, job=1, job_steps=3),))
-    pricing = Pricing(profiled.profile, "isolated")
+    latency_model = LatencyModel(profiled.profile, "isolated")
     latency = profiled.latency(call(reply=said))
-    assert latency.actions_ms == profiled.latency(call()).actions_ms == pricing.action_ms
+    assert latency.actions_ms == profiled.latency(call()).actions_ms == latency_model.action_ms
     assert (
         latency.busy_ms
-        == pricing.busy_ms(work)
+        == latency_model.busy_ms(work)
         > latency.texts_ms[0]
-        == pricing.text_ms(work, job=1, steps=3)
+        == latency_model.text_ms(work, job=1, steps=3)
     )
 
 
 def test_a_profile_cannot_price_a_policy_that_reports_nothing(policy, tmp_path):
-    with pytest.raises(UnpricedError, match="does not say what it computed"):
+    with pytest.raises(UnknownCostError, match="does not say what it computed"):
         clock("profile:jetson-thor").latency(call(reply=reply(work=None)))
     run = new_run(tmp_path, CONFIG.model_copy(update={"clock": "profile:jetson-thor"}))
-    with pytest.raises(UsageError, match="not served by it; choose another clock"):
+    with pytest.raises(UsageError, match="does not run on it; choose another clock"):
         evaluate(run)
     assert not run.folder.path.exists()
 
 
 def test_a_profile_cannot_price_a_text_of_work_that_is_not_reported():
-    with pytest.raises(UnpricedError, match=r"decode job 0 .* reports only 0"):
+    with pytest.raises(UnknownCostError, match=r"decode job 0 .* reports only 0"):
         clock("profile:jetson-thor").latency(call(reply=reply(work=(), finished=(text(0),))))
 
 
@@ -97,8 +97,8 @@ def test_a_profile_cannot_price_a_text_of_work_that_is_not_reported():
     ("name", "problem"),
     [
         ("pasued", "clock 'pasued'"),
-        ("paused:3", "paused takes nothing"),
-        ("measured:x", "measured takes nothing"),
+        ("paused:3", "paused takes no value"),
+        ("measured:x", "measured takes no value"),
         ("fixed", "write fixed:A,B"),
         ("fixed:", "write fixed:A,B"),
         ("fixed:a", "write fixed:A,B"),
@@ -208,7 +208,7 @@ def test_a_replay_that_goes_otherwise_is_an_error_of_the_episode(policy, tmp_pat
     replayed = find_clock(CONFIG.model_copy(update={"clock": f"replay:{measured.path}"}), [])
     key = next(iter(measured.episodes()))
     with pytest.raises(ReplayError, match="this is one more"):
-        replayed.latency(call(key=key, query=99))
+        replayed.latency(call(key=key, index=99))
     with pytest.raises(ReplayError, match="texts were finished"):
         replayed.latency(call(key=key, reply=reply(finished=(text(0), text(1)))))
 

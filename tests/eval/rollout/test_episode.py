@@ -10,7 +10,7 @@ from configs.schema import RunConfig
 from eval.policies.base import PolicyLostError
 from eval.records.reader import read_queries
 from eval.records.schema import Outcome, RunFolder
-from eval.rollout.episode import Stage, run_episode
+from eval.rollout.episode import EpisodeContext, run_episode
 from eval.rollout.interrupts import Interrupts
 from eval.rollout.plan import TaskPlan
 from eval.rollout.recorder import EpisodeRecorder
@@ -48,8 +48,8 @@ def run(tmp_path, plan, world, policy, video="all", fatal=()):
     worlds = OneWorld(world)
     recorder = EpisodeRecorder(folder, plan, KEY, RunConfig(video=video))
     with Interrupts() as interrupts:
-        stage = Stage(worlds=worlds, policy=opened(policy), interrupts=interrupts, fatal=fatal)
-        return run_episode(stage, plan, KEY, recorder), worlds
+        context = EpisodeContext(worlds=worlds, policy=opened(policy), interrupts=interrupts, fatal=fatal)
+        return run_episode(context, plan, KEY, recorder), worlds
 
 
 class Starving(FakePolicy):

@@ -56,10 +56,10 @@ def libero(tmp_path, clock="fixed:100,200", mode="unified", **changes):
 @pytest.mark.parametrize("clock", CLOCKS)
 def test_records_are_the_same_from_one_two_and_three_worlds_in_every_mode(tmp_path, clock):
     """Three worlds are two groups of different sizes, at different moments of their episodes."""
-    arms = [libero(tmp_path, clock, mode, init_ids=(30, 31, 32), max_steps=25) for mode in MODES]
-    expected = list(map(timeless, played(tmp_path / "0", *arms, executor=SERIAL)))
+    variants = [libero(tmp_path, clock, mode, init_ids=(30, 31, 32), max_steps=25) for mode in MODES]
+    expected = list(map(timeless, played(tmp_path / "0", *variants, executor=SERIAL)))
     for worlds in (1, 2, 3):
-        runs = played(tmp_path / str(worlds), *arms, executor=Processes(num_envs=worlds))
+        runs = played(tmp_path / str(worlds), *variants, executor=Processes(num_envs=worlds))
         assert list(map(timeless, runs)) == expected
 
 
@@ -143,9 +143,9 @@ def test_a_process_that_is_lost_is_replaced_and_its_episode_played_once_more(tmp
     assert timeless(alone).items() <= timeless(run).items(), "the others have not noticed"
 
 
-def test_arms_play_an_episode_one_after_the_other_wherever_it_is(tmp_path):
-    arms = [errands(tmp_path, mode=mode) for mode in ("isolated", "unified")]
-    runs = played(tmp_path, *arms, executor=Processes(num_envs=2))
+def test_variants_play_an_episode_one_after_the_other_wherever_it_is(tmp_path):
+    variants = [errands(tmp_path, mode=mode) for mode in ("isolated", "unified")]
+    runs = played(tmp_path, *variants, executor=Processes(num_envs=2))
     assert all(len(run.folder.episodes()) == 8 for run in runs)
     assert timeless(runs[0]) == timeless(runs[1])
 
@@ -156,8 +156,8 @@ def test_arms_play_an_episode_one_after_the_other_wherever_it_is(tmp_path):
         ({"num_envs": 0}, "--num-envs is 0: give 1 or more"),
         ({"num_envs": 10**6}, "--num-envs 1000000: worlds take about 500 MB each, .* or less"),
         ({"executor": "proceses"}, "unknown executor 'proceses'; did you mean 'processes'"),
-        ({"executor": "serial", "num_envs": 2}, "--num-envs 2 is for worlds in processes of their own"),
-        ({"episode_timeout": 5.0}, "--episode-timeout 5.0 is for worlds in processes"),
+        ({"executor": "serial", "num_envs": 2}, "--num-envs 2 needs worker processes"),
+        ({"episode_timeout": 5.0}, "--episode-timeout 5.0 needs worker processes"),
         ({"num_envs": 2, "episode_timeout": 0.0}, "--episode-timeout is 0: give seconds"),
         ({"num_envs": 2, "ray_address": "local"}, "--ray-address local is for --executor ray, and this is"),
     ],

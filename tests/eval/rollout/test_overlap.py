@@ -13,10 +13,10 @@ from configs.interface import Motion, Rotation
 from configs.schema import RunConfig
 from eval.records.run_folders import new_run
 from eval.records.timing import Latency
-from eval.rollout.chunks import Overlap, averaged_channels, blended
-from eval.rollout.clock import Call
+from eval.rollout.chunks import Overlap, averaged_channels, blend_chunks
+from eval.rollout.clock import TimedQuery
 from eval.rollout.clock_choice import find_clock
-from eval.rollout.foresight import Foresight
+from eval.rollout.delay_estimate import DelayEstimator
 from eval.rollout.rollout import rollout
 from eval.rollout.timeline import ActionSpan
 from sim_envs.fake import FakeWorld
@@ -80,7 +80,7 @@ def test_a_blended_chunk_lies_between_both_and_ends_as_the_new_one(data):
     left, horizon = data.draw(st.integers(0, 12)), data.draw(st.integers(1, 12))
     late = data.draw(st.integers(0, left))
     old, new = np.zeros((left, 2)), np.ones((horizon, 2))
-    result = blended(old, new, late=late, channels=np.array([True, False]))
+    result = blend_chunks(old, new, late=late, channels=np.array([True, False]))
     assert (result[:, 1] == 1).all()
     assert (result[:late, 0] == 1).all(), "these are left out"
     assert (result[left:, 0] == 1).all()
@@ -97,7 +97,7 @@ def test_all_channels_but_grippers_are_averaged_and_no_rotation_that_would_be_no
         dataclasses.replace(action, channels=tuple(turned)),
         dataclasses.replace(action, rotation=Rotation.QUATERNION_WXYZ),
     ):
-        with pytest.raises(UsageError, match="of which the mean is none; choose skip or rtc"):
+        with pytest.raises(UsageError, match=r"the mean of .* is not a rotation; choose skip"):
             averaged_channels(wrong)
 
 
@@ -118,14 +118,14 @@ def test_no_more_goes_on_than_is_left_and_where_nothing_is_nothing_is_told():
 
 
 def test_a_latency_that_is_only_measured_is_expected_to_be_the_longest_of_the_last_ten():
-    foresight, rest = Foresight(find_clock(RunConfig(clock="measured"), []), KEY, control_hz=20), 9
+    estimator, rest = DelayEstimator(find_clock(RunConfig(clock="measured"), []), KEY, control_hz=20), 9
     left = ActionSpan(chunk=0, first=1, steps=rest)
     delays = []
     for milliseconds in (120, *[60] * 10, 4000):
-        foresight.note(Latency(actions_ms=milliseconds, busy_ms=milliseconds))
-        delays.append(foresight.prefix(1, left).delay)
+        estimator.note(Latency(actions_ms=milliseconds, busy_ms=milliseconds))
+        delays.append(estimator.prefix(1, left).delay)
     assert delays == [3] * 10 + [2] + [rest]
-    assert foresight.prefix(1, None) is None
+    assert estimator.prefix(1, None) is None
 
 
 def run_on(tmp_path, clock, overlap, **changes):
@@ -176,8 +176,10 @@ def test_a_profile_charges_guided_queries_their_own_denoising_and_is_else_the_sa
 
     skip, rtc = clock("skip"), clock("rtc")
     more_ms = rtc.profile.guided_denoise.ms - rtc.profile.denoise.ms
-    plain, guided = (rtc.latency(Call(key=KEY, query=1, act_ms=0.0, guided=each)) for each in (False, True))
-    assert plain == skip.latency(Call(key=KEY, query=1, act_ms=0.0))
+    plain, guided = (
+        rtc.latency(TimedQuery(key=KEY, index=1, act_ms=0.0, guided=each)) for each in (False, True)
+    )
+    assert plain == skip.latency(TimedQuery(key=KEY, index=1, act_ms=0.0))
     assert guided.actions_ms == pytest.approx(plain.actions_ms + more_ms)
     assert "guided_denoise" not in skip.describe()["profile"], "as in runs of before it was known"
     assert "guided_denoise" in rtc.describe()["profile"]

@@ -14,7 +14,7 @@ from eval.bench.peaks import published
 from eval.bench.profile import profile
 from eval.bench.row_file import RowFile
 from eval.bench.serving import SUFFIX
-from eval.rollout.pricing import Pricing
+from eval.rollout.latency_model import LatencyModel
 from oxygen.model.config import PI05_LIBERO
 from oxygen.serving.requests import DecodeWork
 from oxygen.serving.runner import ProgramSizes
@@ -42,9 +42,9 @@ def test_every_shipped_profile_prices_every_mode_it_claims(name):
     profile = load(ProfileConfig, name)
     claimed = [mode for mode in get_args(Mode) if mode != "parallel" or profile.parallel is not None]
     assert len(claimed) >= 4
-    prices = {mode: Pricing(profile, mode) for mode in claimed}
-    for pricing in prices.values():
-        assert 0 < pricing.action_ms < pricing.busy_ms([_TEXT])
+    prices = {mode: LatencyModel(profile, mode) for mode in claimed}
+    for latency_model in prices.values():
+        assert 0 < latency_model.action_ms < latency_model.busy_ms([_TEXT])
     # What the project is about: a query of `unified` is over earlier, and its actions come no later.
     assert prices["unified"].busy_ms([_FRAME]) < prices["isolated"].busy_ms([_TEXT])
     assert prices["unified"].action_ms == prices["isolated"].action_ms
@@ -52,8 +52,8 @@ def test_every_shipped_profile_prices_every_mode_it_claims(name):
 
 def test_the_rtx_4090_prices_the_published_queries_as_they_were_published():
     profile = load(ProfileConfig, "rtx4090")
-    isolated = Pricing(profile, "isolated").busy_ms([_TEXT])
-    unified = Pricing(profile, "unified").busy_ms([_FRAME])
+    isolated = LatencyModel(profile, "isolated").busy_ms([_TEXT])
+    unified = LatencyModel(profile, "unified").busy_ms([_FRAME])
     assert isolated == pytest.approx(523, abs=1e-9)
     assert unified == pytest.approx(142, abs=1e-9)
     assert round(isolated / unified, 1) == 3.7
@@ -103,4 +103,4 @@ def test_two_cores_price_the_frames_that_were_measured():
         else:
             batch = alive[row.tokens_per_frame]
             work = [DecodeWork(prefills=0, forks=1, steps=row.tokens_per_frame, batch=batch)]
-        assert Pricing(two_core, row.mode).busy_ms(work) == pytest.approx(row.frame_ms_p50, rel=0.1)
+        assert LatencyModel(two_core, row.mode).busy_ms(work) == pytest.approx(row.frame_ms_p50, rel=0.1)

@@ -47,7 +47,7 @@ def fake(tmp_path, suite, **changes):
 
 def test_records_are_those_of_one_world_after_the_other(tmp_path, executor):
     """On LIBERO, with a policy that has weights, in two modes while time passes. No world imports JAX."""
-    arms = [
+    variants = [
         RunConfig(
             suites=(suite_file(tmp_path, "libero_object", LiberoWithoutJax),),
             task_ids=(0,),
@@ -62,8 +62,8 @@ def test_records_are_those_of_one_world_after_the_other(tmp_path, executor):
         )
         for mode in ("shared", "unified")
     ]
-    alone = played(tmp_path / "alone", *arms, executor=SERIAL)
-    together = played(tmp_path / "together", *arms, executor=executor)
+    alone = played(tmp_path / "alone", *variants, executor=SERIAL)
+    together = played(tmp_path / "together", *variants, executor=executor)
     assert list(map(timeless, alone)) == list(map(timeless, together))
     files = [{path.relative_to(run.folder.path) for path in run.folder.path.rglob("*.*")} for run in together]
     assert files == [
@@ -132,10 +132,10 @@ def test_a_node_that_is_lost_costs_no_episode(tmp_path):
 @pytest.mark.parametrize(
     ("address", "said"),
     [
-        ("127.0.0.1:9", "nobody answers at --ray-address 127.0.0.1:9 .*Connection refused.* or give local"),
-        ("ray://127.0.0.1:9", "nobody answers at --ray-address ray://127.0.0.1:9"),
+        ("127.0.0.1:9", "no answer from --ray-address 127.0.0.1:9 .*Connection refused.* or give local"),
+        ("ray://127.0.0.1:9", "no answer from --ray-address ray://127.0.0.1:9"),
         ("here", "--ray-address is 'here': give auto, local or host:port"),
-        ("auto", "no Ray cluster is found by --ray-address auto .* ray start --head"),
+        ("auto", "no Ray cluster found at --ray-address auto .* ray start --head"),
     ],
 )
 def test_an_address_that_nobody_answers_is_one_line_at_once(address, said):

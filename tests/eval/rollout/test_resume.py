@@ -43,12 +43,12 @@ def test_resume_retries_errors(tmp_path, policy, capsys):
     assert exit_code(evaluate(run, max_errors=9)) == evaluation.NOTHING_GRADED
     assert json.loads(run.folder.results_path.read_text())["overall"]["n_errors"] == 8
     assert run.folder.read_manifest()["status"] == "complete"
-    assert "with --resume plays" in capsys.readouterr().out
+    assert "with --resume retries" in capsys.readouterr().out
     policy.fails_at = None
     assert exit_code(evaluate(*find_unfinished(tmp_path, {}))) == 0
     overall = json.loads(run.folder.results_path.read_text())["overall"]
     assert (overall["n_errors"], overall["n_success"]) == (0, 8)
-    assert "with --resume plays" not in capsys.readouterr().out
+    assert "with --resume retries" not in capsys.readouterr().out
     with pytest.raises(UsageError, match="is complete and without errors"):
         find_unfinished(tmp_path, {})
 
@@ -76,17 +76,17 @@ def test_resume_refuses_other_weights_than_the_run_began_with(tmp_path, policy, 
     assert exit_code(evaluate(new_run(tmp_path, CONFIG))) == 0
 
 
-def test_a_run_keeps_what_every_sitting_was_played_on(tmp_path, policy, monkeypatch):
+def test_a_run_records_the_machine_of_each_attempt(tmp_path, policy, monkeypatch):
     policy.interrupted_at = 3
     run = new_run(tmp_path, CONFIG)
     commits = iter(("first", "second"))
     monkeypatch.setattr(provenance, "git_state", lambda: {"commit": next(commits), "dirty": False})
     with pytest.raises(KeyboardInterrupt):
         evaluate(run)
-    (first,) = run.folder.read_manifest()["sittings"]
+    (first,) = run.folder.read_manifest()["attempts"]
     evaluate(*find_unfinished(tmp_path, {}))
     manifest = run.folder.read_manifest()
-    before, after = manifest["sittings"]
+    before, after = manifest["attempts"]
     assert before == first
     assert (before["git"]["commit"], after["git"]["commit"]) == ("first", "second")
     assert after["versions"] == manifest["versions"]
@@ -104,24 +104,12 @@ def test_resume_refuses_a_run_whose_policy_was_shown_something_else(tmp_path, po
         evaluate(*find_unfinished(tmp_path, {}))
 
 
-def test_a_run_from_before_the_inputs_were_set_apart_is_resumed_and_compared(tmp_path, policy):
-    """Its manifest has the policy's inputs within the protocol, and other hashes."""
-    policy.inputs, policy.interrupted_at = {"prompt": "{language}"}, 3
-    with pytest.raises(KeyboardInterrupt):
-        evaluate(new_run(tmp_path, CONFIG))
-    (older,) = find_unfinished(tmp_path, {})
-    manifest = older.folder.read_manifest()
-    for description in manifest["protocol"].values():
-        description["policy_inputs"] = manifest["policy_inputs"]
-    del manifest["policy_inputs"]
-    older.folder.write_manifest({**manifest, "protocol_hash": "0lder", "suite_hashes": {}})
-    before = read_identity(older.folder)
-    evaluate(*find_unfinished(tmp_path, {}))
-    newer = new_run(tmp_path, CONFIG)
-    evaluate(newer)
-    assert before.policy_inputs == policy.inputs
-    assert before.protocol_hash == read_identity(newer.folder).protocol_hash
-    assert before.suite_hashes == read_identity(newer.folder).suite_hashes
+def test_a_run_of_another_schema_version_is_refused_in_one_line(tmp_path, policy):
+    run = new_run(tmp_path, CONFIG)
+    evaluate(run)
+    run.folder.write_manifest({**run.folder.read_manifest(), "schema_version": 1})
+    with pytest.raises(UsageError, match="schema version 1, this program reads 2; run it again"):
+        read_identity(run.folder)
 
 
 def test_resume_finds_only_what_agrees_with_the_options_given(tmp_path, policy):

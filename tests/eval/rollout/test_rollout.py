@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from configs.interface import Hold, Interface, Motion
 from configs.schema import RunConfig
-from eval.rollout.chunks import ActionError, executable
+from eval.rollout.chunks import ActionError, validated_actions
 from eval.rollout.clock_choice import find_clock
 from eval.rollout.rollout import rollout
 from eval.rollout.timeline import Waiting
@@ -122,14 +122,14 @@ def test_actions_that_are_not_finite_or_have_a_wrong_shape_never_reach_the_simul
 @pytest.mark.parametrize("actions", [np.zeros(7), np.zeros((10, 7, 1)), [[0.0] * 7], "no actions"])
 def test_what_is_no_table_of_actions_is_refused(actions):
     with pytest.raises(ValueError, match=r"shape|could not convert"):
-        executable(actions, least=5, width=7)
+        validated_actions(actions, least=5, width=7)
 
 
 def test_a_nan_is_refused_even_beyond_what_would_be_executed():
     actions = np.zeros((10, 7))
     actions[9, 6] = np.nan
     with pytest.raises(ActionError, match="action 9 holds nan in dimension 6"):
-        executable(actions, least=5, width=7)
+        validated_actions(actions, least=5, width=7)
 
 
 def timed(latency: str, *, waiting: str = "continue", world: FakeWorld | None = None, **limits):

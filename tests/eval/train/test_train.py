@@ -70,7 +70,7 @@ def test_a_language_task_it_has_not_learnt_is_refused(folder):
 def test_it_is_asked_for_what_it_has_learnt_unless_told_otherwise(folder, mode):
     resolved = resolve_policy(RunConfig(mode=mode, policy=str(folder)))
     assert [task.name for task in resolved.tasks] == ["narration"]
-    assert resolved.wanted.remark is None
+    assert resolved.texts.remark is None
 
 
 def rewritten(folder, target, **changes):
@@ -85,18 +85,18 @@ def test_a_text_that_no_preset_asks_for_is_left_to_whoever_has_its_file(folder, 
     learnt = {"narration": "Tell: ", "poem": "Rhyme: "}
     resolved = resolve_policy(RunConfig(policy=rewritten(folder, tmp_path, language_tasks=learnt)))
     assert resolved.tasks == ()
-    assert "narration, poem: name its file with --language-tasks" in resolved.wanted.remark
+    assert "narration, poem: name its file with --language-tasks" in resolved.texts.remark
 
 
 def test_one_that_has_learnt_no_texts_is_asked_for_none_but_as_a_load(folder, tmp_path):
     silent = rewritten(folder, tmp_path, language_tasks={})
     resolved = resolve_policy(RunConfig(policy=silent))
     assert resolved.tasks == ()
-    assert "learnt no texts, so none are asked for; --language-tasks" in resolved.wanted.remark
+    assert "learnt no texts, so none are asked for; --language-tasks" in resolved.texts.remark
     loaded = resolve_policy(RunConfig(policy=silent, language_tasks=("memory",)))
     assert [task.name for task in loaded.tasks] == ["memory"]
-    assert "is noise" in loaded.wanted.remark
-    assert resolve_policy(RunConfig(policy=silent, language_tasks=())).wanted.remark is None
+    assert "is noise" in loaded.texts.remark
+    assert resolve_policy(RunConfig(policy=silent, language_tasks=())).texts.remark is None
 
 
 def test_the_same_task_in_other_words_is_refused(folder, tmp_path):

@@ -8,7 +8,7 @@ import pytest
 from configs.errors import UsageError
 from configs.load import check
 from configs.profile import ProfileConfig
-from eval.rollout.pricing import Pricing, jitter
+from eval.rollout.latency_model import LatencyModel, jitter
 from oxygen.serving.requests import DecodeWork
 from sim_envs.world import EpisodeKey
 
@@ -45,65 +45,68 @@ _TWO_TEXTS = (_work(prefills=1, steps=10), _work(prefills=1, steps=4))
 
 
 def test_actions_alone_are_host_prefill_and_denoising():
-    pricing = Pricing(_profile(), "actions")
-    assert pricing.action_ms == pricing.busy_ms(()) == 123
+    model = LatencyModel(_profile(), "actions")
+    assert model.action_ms == model.busy_ms(()) == 123
 
 
 def test_guided_actions_take_another_denoising_and_nothing_else_does():
-    guided = Pricing(_profile(guided_denoise=_time(50.0)), "isolated", guided=True)
-    plain = Pricing(_profile(guided_denoise=_time(50.0)), "isolated")
+    guided = LatencyModel(_profile(guided_denoise=_time(50.0)), "isolated", guided=True)
+    plain = LatencyModel(_profile(guided_denoise=_time(50.0)), "isolated")
     assert guided.action_ms == plain.action_ms + 30
     assert guided.busy_ms(_TWO_TEXTS) == plain.busy_ms(_TWO_TEXTS) + 30
     with pytest.raises(UsageError, match=r"'abacus' cannot price overlap rtc: .*--save-profile"):
-        Pricing(_profile(), "isolated", guided=True)
+        LatencyModel(_profile(), "isolated", guided=True)
 
 
 def test_isolated_reads_the_prefix_once_more_for_each_text():
-    pricing = Pricing(_profile(), "isolated")
-    assert pricing.action_ms == 123
-    assert pricing.busy_ms(_TWO_TEXTS) == 123 + (100 + 5 + 10 * 6) + (100 + 5 + 4 * 6)
+    model = LatencyModel(_profile(), "isolated")
+    assert model.action_ms == 123
+    assert model.busy_ms(_TWO_TEXTS) == 123 + (100 + 5 + 10 * 6) + (100 + 5 + 4 * 6)
 
 
 def test_a_prefill_of_the_languages_own_may_take_another_time():
-    pricing = Pricing(_profile(text_prefill=_time(70.0)), "isolated")
-    assert pricing.busy_ms(_TWO_TEXTS) == 123 + (70 + 5 + 10 * 6) + (70 + 5 + 4 * 6)
+    model = LatencyModel(_profile(text_prefill=_time(70.0)), "isolated")
+    assert model.busy_ms(_TWO_TEXTS) == 123 + (70 + 5 + 10 * 6) + (70 + 5 + 4 * 6)
 
 
 def test_shared_forks_and_decodes_all_texts_in_one_batch():
-    assert Pricing(_profile(), "shared").busy_ms([_work(forks=2, steps=10, batch=4)]) == 123 + 2 * 5 + 10 * 7
+    assert (
+        LatencyModel(_profile(), "shared").busy_ms([_work(forks=2, steps=10, batch=4)])
+        == 123 + 2 * 5 + 10 * 7
+    )
 
 
 def test_unified_pays_for_the_steps_of_the_query():
-    pricing = Pricing(_profile(), "unified")
-    assert pricing.busy_ms([_work(steps=5, batch=10)]) == 123 + 5 + 5 * 16
-    assert pricing.busy_ms([_work(forks=0, steps=5, batch=10)]) == 123 + 5 * 16
-    assert pricing.text_ms([_work(steps=5, batch=10)], job=0, steps=3) == 123 + 5 + 3 * 16
+    model = LatencyModel(_profile(), "unified")
+    assert model.busy_ms([_work(steps=5, batch=10)]) == 123 + 5 + 5 * 16
+    assert model.busy_ms([_work(forks=0, steps=5, batch=10)]) == 123 + 5 * 16
+    assert model.text_ms([_work(steps=5, batch=10)], job=0, steps=3) == 123 + 5 + 3 * 16
 
 
 def test_a_text_waits_for_the_jobs_before_its_own_and_not_for_the_rest_of_its_own():
-    pricing = Pricing(_profile(), "isolated")
-    assert pricing.text_ms(_TWO_TEXTS, job=1, steps=3) == 123 + (100 + 5 + 10 * 6) + (100 + 5 + 3 * 6)
-    assert pricing.text_ms(_TWO_TEXTS, job=1, steps=4) == pricing.busy_ms(_TWO_TEXTS)
-    assert pricing.text_ms(_TWO_TEXTS, job=0, steps=10) < pricing.text_ms(_TWO_TEXTS, job=1, steps=1)
+    model = LatencyModel(_profile(), "isolated")
+    assert model.text_ms(_TWO_TEXTS, job=1, steps=3) == 123 + (100 + 5 + 10 * 6) + (100 + 5 + 3 * 6)
+    assert model.text_ms(_TWO_TEXTS, job=1, steps=4) == model.busy_ms(_TWO_TEXTS)
+    assert model.text_ms(_TWO_TEXTS, job=0, steps=10) < model.text_ms(_TWO_TEXTS, job=1, steps=1)
 
 
 def test_in_parallel_the_jobs_run_beside_the_actions_and_both_take_longer():
-    pricing = Pricing(_profile(parallel=_PARALLEL), "parallel")
-    assert pricing.action_ms == 2 * 123
+    model = LatencyModel(_profile(parallel=_PARALLEL), "parallel")
+    assert model.action_ms == 2 * 123
     first, second = 3 * (100 + 5 + 10 * 6), 3 * (100 + 5 + 4 * 6)
-    assert pricing.busy_ms(_TWO_TEXTS) == first + second
-    assert pricing.text_ms(_TWO_TEXTS, job=1, steps=2) == first + 3 * (100 + 5 + 2 * 6)
-    assert pricing.busy_ms([_work(steps=1)]) == 2 * 123, "the actions take longer than the language"
-    assert pricing.busy_ms(()) == 2 * 123
+    assert model.busy_ms(_TWO_TEXTS) == first + second
+    assert model.text_ms(_TWO_TEXTS, job=1, steps=2) == first + 3 * (100 + 5 + 2 * 6)
+    assert model.busy_ms([_work(steps=1)]) == 2 * 123, "the actions take longer than the language"
+    assert model.busy_ms(()) == 2 * 123
 
 
 def test_other_modes_do_not_pay_for_parallel():
-    assert Pricing(_profile(parallel=_PARALLEL), "isolated").busy_ms(()) == 123
+    assert LatencyModel(_profile(parallel=_PARALLEL), "isolated").busy_ms(()) == 123
 
 
 def test_a_mode_that_a_profile_cannot_price_is_refused():
     with pytest.raises(UsageError) as caught:
-        Pricing(_profile(), "parallel")
+        LatencyModel(_profile(), "parallel")
     for word in ("'abacus'", "mode parallel", "actions, isolated, shared, unified"):
         assert word in str(caught.value)
 
@@ -112,17 +115,17 @@ def test_a_mode_that_a_profile_cannot_price_is_refused():
     ("batch", "ms"), [(1, 6.0), (2, 6.0), (3, 6.5), (4, 7.0), (5, 8.5), (10, 16.0), (12, 19.0)]
 )
 def test_decode_steps_are_linear_between_the_sizes_and_beyond_the_largest(batch, ms):
-    assert Pricing(_profile(), "unified").decode_ms(batch) == pytest.approx(ms)
+    assert LatencyModel(_profile(), "unified").decode_ms(batch) == pytest.approx(ms)
 
 
 def test_one_size_is_the_time_of_every_batch():
-    pricing = Pricing(_profile(decode={4: 7.0}), "unified")
-    assert {pricing.decode_ms(batch) for batch in (1, 4, 30)} == {7.0}
+    model = LatencyModel(_profile(decode={4: 7.0}), "unified")
+    assert {model.decode_ms(batch) for batch in (1, 4, 30)} == {7.0}
 
 
 def test_sizes_beyond_the_largest_are_never_faster_however_noisy_the_largest_were():
-    pricing = Pricing(_profile(decode={1: 6.0, 2: 5.0}), "unified")
-    assert pricing.decode_ms(30) == 5.0
+    model = LatencyModel(_profile(decode={1: 6.0, 2: 5.0}), "unified")
+    assert model.decode_ms(30) == 5.0
 
 
 def _key(init_id=0):

@@ -2,10 +2,10 @@
 
 import pytest
 
-from configs.arms import ArmsConfig
 from configs.errors import UsageError
 from configs.schema import Mode
-from eval.policies.given import idle_in, refuse_idle
+from configs.variants import VariantsConfig
+from eval.policies.unused_options import refuse_unused_options, unused_in
 
 
 @pytest.mark.parametrize(
@@ -17,7 +17,7 @@ from eval.policies.given import idle_in, refuse_idle
         ({"policy": "random", "deadline_ms": 90.0}, ["--deadline-ms 90.0 is", "random is scripted"]),
         (
             {"policy": "noop", "language_tasks": ("memory",)},
-            ["--language-tasks memory", "noop says nothing", "tiny or expert"],
+            ["--language-tasks memory", "noop generates no text", "tiny or expert"],
         ),
         (
             {"mode": "actions", "language_tasks": ("narration", "memory")},
@@ -29,16 +29,16 @@ from eval.policies.given import idle_in, refuse_idle
         ),
         (
             {"tokens_per_frame": 2, "language_tasks": ()},
-            ["--tokens-per-frame 2 is for texts", "none is asked for", "--language-tasks"],
+            ["--tokens-per-frame 2 is for texts", "there are no language tasks", "--language-tasks"],
         ),
         ({"policy": "pi05_libero", "deadline_ms": 90.0}, ["--deadline-ms 90.0 is for texts"]),
-        ({"policy": "noop", "text_every": 2}, ["--text-every 2", "noop says nothing"]),
+        ({"policy": "noop", "text_every": 2}, ["--text-every 2", "noop generates no text"]),
         ({"mode": "actions", "text_every": 2}, ["--text-every 2 is for mode isolated"]),
     ],
 )
-def test_what_nobody_heeds_is_refused(asked, parts):
+def test_options_without_effect_are_refused(asked, parts):
     with pytest.raises(UsageError) as refused:
-        refuse_idle(asked, ArmsConfig(**asked).arms())
+        refuse_unused_options(asked, VariantsConfig(**asked).variants())
     for part in parts:
         assert part in str(refused.value)
 
@@ -56,14 +56,14 @@ def test_what_nobody_heeds_is_refused(asked, parts):
         {"policy": "pi05_libero", "language_tasks": ("memory",), "tokens_per_frame": 2},
     ],
 )
-def test_what_one_arm_heeds_is_enough_and_no_texts_are_none_to_heed(asked):
-    refuse_idle(asked, ArmsConfig(**asked).arms())
+def test_what_one_variant_heeds_is_enough_and_no_texts_are_none_to_heed(asked):
+    refuse_unused_options(asked, VariantsConfig(**asked).variants())
 
 
 def test_what_was_not_given_is_not_refused():
     """A preset is written once, for many policies and modes."""
-    preset = ArmsConfig(policy="noop", mode="actions", random_weights=True, language_tasks=("memory",))
-    refuse_idle({}, preset.arms())
+    preset = VariantsConfig(policy="noop", mode="actions", random_weights=True, language_tasks=("memory",))
+    refuse_unused_options({}, preset.variants())
 
 
 @pytest.mark.parametrize(
@@ -75,4 +75,4 @@ def test_what_was_not_given_is_not_refused():
     ],
 )
 def test_what_a_mode_does_not_heed(mode: Mode, idle):
-    assert idle_in(mode) == idle
+    assert unused_in(mode) == idle

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from configs.arms import ArmsConfig
 from configs.errors import UsageError
 from configs.schema import RunConfig
+from configs.variants import VariantsConfig
 from eval.policies.engine import EnginePolicy
 from eval.policies.opening import open_policies
 from eval.policies.resolved import resolve_policy
@@ -28,7 +28,7 @@ from sim_envs.world import EpisodeKey
 from tests.eval.conftest import evaluate
 from tests.eval.doubles import FakePolicy, libero_object, opened, without_physics
 
-ASKED = ArmsConfig(
+ASKED = VariantsConfig(
     mode=("isolated", "unified"),
     suites=("libero_object",),
     task_ids=(0, 1),
@@ -39,7 +39,7 @@ ASKED = ArmsConfig(
 
 
 class NotingPolicy(FakePolicy):
-    """Also notes, in a list it shares with the other arms, whose turn it is."""
+    """Also notes, in a list it shares with the other variants, whose turn it is."""
 
     def __init__(self, mode: str, turns: list[tuple[str, EpisodeKey]], **changes) -> None:
         super().__init__(**changes)
@@ -79,14 +79,16 @@ def stage(monkeypatch) -> Stage:
 
 
 def begin(output_dir, asked=ASKED) -> list[Run]:
-    return [new_run(output_dir, arm) for arm in asked.arms()]
+    return [new_run(output_dir, variant) for variant in asked.variants()]
 
 
 def manifests(runs) -> list[dict]:
     return [run.folder.read_manifest() for run in runs]
 
 
-def test_every_episode_is_played_in_all_arms_before_the_next_and_no_arm_is_always_first(tmp_path, stage):
+def test_every_episode_is_played_in_all_variants_before_the_next_and_no_variant_is_always_first(
+    tmp_path, stage
+):
     assert exit_code(evaluate(*begin(tmp_path))) == 0
     pairs = [stage.turns[n : n + 2] for n in range(0, len(stage.turns), 2)]
     assert len(pairs) == 4
@@ -96,38 +98,40 @@ def test_every_episode_is_played_in_all_arms_before_the_next_and_no_arm_is_alway
     assert firsts.count("isolated") == firsts.count("unified") == 2
 
 
-def test_arms_share_the_simulator_of_a_task(tmp_path, stage):
+def test_variants_share_the_simulator_of_a_task(tmp_path, stage):
     evaluate(*begin(tmp_path))
     assert len(stage.worlds) == len(ASKED.task_ids)
 
 
-def test_an_arm_leaves_what_the_same_run_by_itself_leaves(tmp_path, stage):
-    arms = begin(tmp_path / "together")
-    evaluate(*arms)
-    for arm in arms:
-        alone = new_run(tmp_path / "alone", arm.config)
+def test_a_variant_leaves_what_the_same_run_by_itself_leaves(tmp_path, stage):
+    variants = begin(tmp_path / "together")
+    evaluate(*variants)
+    for variant in variants:
+        alone = new_run(tmp_path / "alone", variant.config)
         evaluate(alone)
-        assert list(alone.folder.episodes()) == list(arm.folder.episodes())
-        ours, theirs = manifests([arm, alone])
+        assert list(alone.folder.episodes()) == list(variant.folder.episodes())
+        ours, theirs = manifests([variant, alone])
         assert ours["config"] == theirs["config"]
         assert ours["protocol_hash"] == theirs["protocol_hash"]
-        assert sorted(p.name for p in arm.folder.path.iterdir()) == sorted(
+        assert sorted(p.name for p in variant.folder.path.iterdir()) == sorted(
             p.name for p in alone.folder.path.iterdir()
         )
 
 
-def test_arms_know_each_other_and_their_comparison_says_that_they_took_turns(tmp_path, stage):
-    arms = begin(tmp_path)
-    evaluate(*arms)
+def test_variants_know_each_other_and_their_comparison_says_that_they_took_turns(tmp_path, stage):
+    variants = begin(tmp_path)
+    evaluate(*variants)
     later = begin(tmp_path)
     evaluate(*later)
-    ids = [arm.folder.run_id for arm in arms]
-    assert [manifest["arms"] for manifest in manifests(arms)] == [ids, ids]
-    assert compare(arms[0].folder, arms[1].folder).in_turns
-    assert not compare(arms[0].folder, later[1].folder).in_turns
+    ids = [variant.folder.run_id for variant in variants]
+    assert [manifest["variants"] for manifest in manifests(variants)] == [ids, ids]
+    assert compare(variants[0].folder, variants[1].folder).in_turns
+    assert not compare(variants[0].folder, later[1].folder).in_turns
 
 
-def test_the_terminal_shows_the_arms_side_by_side_and_compares_them_with_the_first(tmp_path, stage, capsys):
+def test_the_terminal_shows_the_variants_side_by_side_and_compares_them_with_the_first(
+    tmp_path, stage, capsys
+):
     stage.policy("unified", actions=np.full((10, 7), 0.25))
     evaluate(*begin(tmp_path))
     printed = " ".join(capsys.readouterr().out.split())
@@ -135,38 +139,41 @@ def test_the_terminal_shows_the_arms_side_by_side_and_compares_them_with_the_fir
         assert part in printed
 
 
-def test_arms_without_a_graded_pair_are_not_compared_and_nothing_else_is_lost(tmp_path, stage, capsys):
+def test_variants_without_a_graded_pair_are_not_compared_and_nothing_else_is_lost(tmp_path, stage, capsys):
     stage.policy("unified", fails_at=0)
-    arms = begin(tmp_path)
-    assert exit_code(evaluate(*arms)) == evaluation.NOTHING_GRADED
+    variants = begin(tmp_path)
+    assert exit_code(evaluate(*variants)) == evaluation.NOTHING_GRADED
     assert "Not compared: " in capsys.readouterr().out
-    assert json.loads(arms[0].folder.results_path.read_text())["overall"]["n_success"] == 4
-    assert json.loads(arms[1].folder.results_path.read_text())["overall"]["n_errors"] == 4
+    assert json.loads(variants[0].folder.results_path.read_text())["overall"]["n_success"] == 4
+    assert json.loads(variants[1].folder.results_path.read_text())["overall"]["n_errors"] == 4
 
 
 def test_two_evaluations_that_begin_at_once_both_run_and_leave_nothing_empty(tmp_path, stage):
     """The second one plans in the same second as the first, and begins while the first is at work."""
     first, second = begin(tmp_path), begin(tmp_path)
-    second = [dataclasses.replace(arm, folder=rival.folder) for arm, rival in zip(second, first, strict=True)]
+    second = [
+        dataclasses.replace(variant, folder=rival.folder)
+        for variant, rival in zip(second, first, strict=True)
+    ]
     with contextlib.ExitStack() as claims:
-        theirs = [claims.enter_context(claimed(arm)) for arm in first]
+        theirs = [claims.enter_context(claimed(variant)) for variant in first]
         evaluate(*second)
-        assert [list(arm.folder.path.glob("*.json")) for arm in theirs] == [[], []]
+        assert [list(variant.folder.path.glob("*.json")) for variant in theirs] == [[], []]
     left = {path.name: RunFolder(path) for path in tmp_path.iterdir()}
-    ours = sorted(left.keys() - {arm.folder.run_id for arm in theirs})
+    ours = sorted(left.keys() - {variant.folder.run_id for variant in theirs})
     assert len(ours) == len(left) == 2
     assert [left[name].read_manifest()["status"] for name in ours] == ["complete", "complete"]
-    assert [sorted(left[name].read_manifest()["arms"]) for name in ours] == [ours, ours]
+    assert [sorted(left[name].read_manifest()["variants"]) for name in ours] == [ours, ours]
     assert not compare(*(left[name] for name in ours)).actions.n_uneven
 
 
-def recorded(asked: ArmsConfig) -> list[RunConfig]:
-    """The arms as their manifests have them: with the names of the texts that `tiny` has learnt."""
+def recorded(asked: VariantsConfig) -> list[RunConfig]:
+    """The variants as their manifests have them: with the names of the texts that `tiny` has learnt."""
     learnt = {"language_tasks": ("narration", "memory")}
-    return [arm.model_copy(update=learnt) for arm in asked.arms()]
+    return [variant.model_copy(update=learnt) for variant in asked.variants()]
 
 
-def test_resume_completes_all_arms_wherever_they_stopped(tmp_path, stage, capsys):
+def test_resume_completes_all_variants_wherever_they_stopped(tmp_path, stage, capsys):
     stage.policy("isolated", interrupted_at=3)
     with pytest.raises(KeyboardInterrupt):
         evaluate(*begin(tmp_path))
@@ -191,18 +198,18 @@ def test_resume_completes_all_arms_wherever_they_stopped(tmp_path, stage, capsys
         {"against": "isolated", "video": "none"},
     ],
 )
-def test_resume_finds_the_arms_by_the_command_that_began_them(tmp_path, stage, given):
+def test_resume_finds_the_variants_by_the_command_that_began_them(tmp_path, stage, given):
     stage.policy("unified", interrupted_at=0)
-    arms = begin(tmp_path)
+    variants = begin(tmp_path)
     with pytest.raises(KeyboardInterrupt):
-        evaluate(*arms)
-    assert [run.folder for run in find_unfinished(tmp_path, given)] == [run.folder for run in arms]
+        evaluate(*variants)
+    assert [run.folder for run in find_unfinished(tmp_path, given)] == [run.folder for run in variants]
 
 
 @pytest.mark.parametrize(
     "given", [{"mode": ("shared",)}, {"mode": "unified", "against": "actions"}, {"seed": 8}]
 )
-def test_resume_passes_over_arms_that_do_not_agree(tmp_path, stage, given):
+def test_resume_passes_over_variants_that_do_not_agree(tmp_path, stage, given):
     stage.policy("unified", interrupted_at=0)
     with pytest.raises(KeyboardInterrupt):
         evaluate(*begin(tmp_path))
@@ -210,7 +217,7 @@ def test_resume_passes_over_arms_that_do_not_agree(tmp_path, stage, given):
         find_unfinished(tmp_path, given)
 
 
-def test_arms_with_a_deadline_are_found_again(tmp_path, stage):
+def test_variants_with_a_deadline_are_found_again(tmp_path, stage):
     asked = ASKED.model_copy(update={"deadline_ms": 90.0})
     stage.policy("unified", interrupted_at=0)
     with pytest.raises(KeyboardInterrupt):
@@ -266,22 +273,24 @@ def test_a_kill_while_an_evaluation_begins_leaves_nothing_or_all_of_it(tmp_path,
         evaluate(*begin(output_dir))
 
 
-def test_an_arm_that_was_renamed_goes_on_alone(tmp_path, stage):
+def test_a_variant_that_was_renamed_goes_on_alone(tmp_path, stage):
     stage.policy("unified", interrupted_at=0)
-    arms = begin(tmp_path)
+    variants = begin(tmp_path)
     with pytest.raises(KeyboardInterrupt):
-        evaluate(*arms)
-    renamed = arms[1].folder.path.rename(tmp_path / "mine")
+        evaluate(*variants)
+    renamed = variants[1].folder.path.rename(tmp_path / "mine")
     assert [run.folder for run in find_unfinished(tmp_path, {})] == [RunFolder(renamed)]
 
 
-def test_one_model_serves_all_arms_with_the_same_actions_bit_for_bit():
-    asked = ArmsConfig(mode=("isolated", "shared", "unified", "actions"), policy="tiny", random_weights=True)
+def test_one_model_serves_all_variants_with_the_same_actions_bit_for_bit():
+    asked = VariantsConfig(
+        mode=("isolated", "shared", "unified", "actions"), policy="tiny", random_weights=True
+    )
     suite, world = libero_object(), FakeWorld(image_size=64)
     world.reset(init_id=0, seed=7, settle_steps=0)
     key = EpisodeKey(suite="libero_object", task_id=0, init_id=0, seed=7)
     replies = []
-    for served in open_policies(resolve_policy(asked.arms()[0]), asked.arms()):
+    for served in open_policies(resolve_policy(asked.variants()[0]), asked.variants()):
         policy = served.in_world(suite, world)
         assert isinstance(policy.batch, EnginePolicy)
         policy.reset(key)
@@ -295,7 +304,7 @@ def test_one_model_serves_all_arms_with_the_same_actions_bit_for_bit():
 
 
 @pytest.mark.slow
-def test_an_arm_with_other_texts_than_the_first_is_served_as_if_it_were_alone():
+def test_a_variant_with_other_texts_than_the_first_is_served_as_if_it_were_alone():
     often = RunConfig(policy="tiny", random_weights=True, language_tasks=("narration",), tokens_per_frame=12)
     rarer = often.model_copy(update={"text_every": 2})
     silent = often.model_copy(update={"mode": "actions", "tokens_per_frame": 5})
@@ -323,15 +332,15 @@ def replies_to_two_queries(served):
     return tuple(actions), replies, policy.finish()
 
 
-def test_what_was_asked_for_is_known_from_the_arms():
+def test_what_was_asked_for_is_known_from_the_variants():
     asked = ASKED.model_copy(update={"against": "actions", "deadline_ms": 87.5})
-    assert [arm.mode for arm in asked.arms()] == ["actions", "isolated", "unified"]
-    assert ArmsConfig.of(asked.arms()).arms() == asked.arms()
-    assert ArmsConfig.of([RunConfig()]).arms() == (RunConfig(),)
+    assert [variant.mode for variant in asked.variants()] == ["actions", "isolated", "unified"]
+    assert VariantsConfig.of(asked.variants()).variants() == asked.variants()
+    assert VariantsConfig.of([RunConfig()]).variants() == (RunConfig(),)
 
 
-def test_arms_in_another_world_are_played_task_by_task_and_others_share_the_simulator(tmp_path, stage):
-    first = ASKED.arms()[1].model_copy(update={"clock": "fixed:50,50"})
+def test_variants_in_another_world_are_played_task_by_task_and_others_share_the_simulator(tmp_path, stage):
+    first = ASKED.variants()[1].model_copy(update={"clock": "fixed:50,50"})
     more_often = first.model_copy(update={"replan_steps": 2, "while_waiting": "hold"})
     elsewhere = first.model_copy(update={"max_steps": 15})
     runs = [new_run(tmp_path, config) for config in (first, more_often, elsewhere)]

@@ -1,8 +1,8 @@
-"""Prices what the engine computed for a query with a device's profile. Knows no simulator and no model.
+"""Latency of a query from the engine's work and a device profile. Imports no simulator and no model.
 
-Actions come first: host, prefill and denoising. Then the decode jobs in order, each its own prefills, its
-forks and its decode steps. In mode `parallel` the jobs begin with the query, in a second process, and the
-query is over when both are.
+Actions come first: host, prefill, denoising. The decode jobs follow in order, each with its prefills, forks
+and decode steps. In mode `parallel` the jobs start with the query in a second process, and the query ends
+when both are done.
 """
 
 import hashlib
@@ -20,39 +20,39 @@ from sim_envs.world import EpisodeKey
 _RANDOM_BITS = 52
 
 
-class Pricing:
-    """Milliseconds of simulated time, since a query was issued, on the device of a profile.
+class LatencyModel:
+    """Simulated milliseconds since a query was issued, on the device of a profile.
 
     Attributes:
-        action_ms: Until the actions have come.
+        action_ms: Until the actions are available.
     """
 
     def __init__(self, profile: ProfileConfig, mode: Mode, *, guided: bool = False) -> None:
-        """Price queries that are served in one mode.
+        """Build the model of one mode.
 
         Args:
-            profile: The device's.
+            profile: The device profile.
             mode: How actions and language are scheduled.
-            guided: Whether the actions are guided towards those under way.
+            guided: Whether denoising is guided towards the current chunk.
 
         Raises:
-            UsageError: The profile says nothing about the mode, or about guided denoising.
+            UsageError: The profile lacks the costs of the mode, or of guided denoising.
         """
         acting, language = 1.0, 1.0
         if mode == "parallel":
             if profile.parallel is None:
                 others = ", ".join(name for name in get_args(Mode) if name != mode)
                 raise UsageError(
-                    f"profile {profile.name!r} cannot price mode {mode}: it has no `parallel`, which says "
-                    f"what two processes on one device cost; use a mode that it can price: {others}"
+                    f"profile {profile.name!r} cannot price mode {mode}: it has no `parallel`, the "
+                    f"slowdown of two processes on one device; use another mode: {others}"
                 )
             acting, language = profile.parallel.action, profile.parallel.decode
         denoise = profile.guided_denoise if guided else profile.denoise
         if denoise is None:
             raise UsageError(
-                f"profile {profile.name!r} cannot price overlap rtc: it has no `guided_denoise`, which says "
-                "what denoising takes with a backward pass in each step; measure it (eval.bench "
-                "--save-profile), or choose overlap blend or skip"
+                f"profile {profile.name!r} cannot price overlap rtc: it has no `guided_denoise`, the time "
+                "of denoising with a backward pass in each step; measure it (eval.bench --save-profile), or "
+                "choose overlap blend or skip"
             )
         self._profile = profile
         self._slowdown = language
@@ -64,7 +64,7 @@ class Pricing:
         """Until the next query can start.
 
         Args:
-            work: What the query's decode jobs computed, in order.
+            work: The query's decode jobs, in order.
         """
         return max(self.action_ms, self._language_from_ms + sum(self._job_ms(job, job.steps) for job in work))
 
@@ -72,7 +72,7 @@ class Pricing:
         """Until the last token of a text is known.
 
         Args:
-            work: What the query's decode jobs computed, in order.
+            work: The query's decode jobs, in order.
             job: Index of the text's own job.
             steps: Decode steps of that job after which its last token is known.
         """
@@ -82,8 +82,8 @@ class Pricing:
     def decode_ms(self, batch: int) -> float:
         """One decode step, while nothing else runs on the device.
 
-        Linear between the batch sizes of the profile, and the last stretch goes on above the largest; below
-        the smallest its time counts.
+        Piecewise linear in the batch sizes of the profile, extrapolated above the largest; constant below the
+        smallest.
         """
         times, sizes = self._profile.decode, self._sizes
         if batch <= sizes[0] or len(sizes) == 1:
@@ -91,21 +91,21 @@ class Pricing:
         above = next((size for size in sizes if size >= batch), sizes[-1])
         below = sizes[sizes.index(above) - 1]
         slope = (times[above].ms - times[below].ms) / (above - below)
-        if batch > above:  # a larger batch is never faster, whatever noise the largest two were measured with
+        if batch > above:  # measurement noise must not make a larger batch faster
             return times[above].ms + max(0.0, slope) * (batch - above)
         return times[below].ms + slope * (batch - below)
 
     def _job_ms(self, job: DecodeWork, steps: int) -> float:
-        """A decode job up to so many of its steps."""
+        """A decode job up to `steps` of its steps."""
         prefill = self._profile.text_prefill or self._profile.prefill
         begun = job.prefills * prefill.ms + job.forks * self._profile.fork.ms
         return self._slowdown * (begun + steps * self.decode_ms(job.batch))
 
 
 def jitter(profile: ProfileConfig, key: EpisodeKey, query: int) -> float:
-    """The factor that all times of a query are multiplied by: log-normal, of median 1.
+    """Log-normal factor with median 1 for all times of a query.
 
-    It is a function of the profile's `jitter`, the episode and the number of the query alone.
+    A function of the profile's `jitter`, the episode key and the query number.
     """
     if profile.jitter == 0:
         return 1.0

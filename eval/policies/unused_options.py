@@ -1,0 +1,86 @@
+"""Rejects options that have no effect."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, get_args
+
+from configs.cli import spelt
+from configs.errors import UsageError
+from configs.schema import Mode, RunConfig
+from eval.policies.names import read_policy
+from eval.policies.resolved import ResolvedPolicy, resolve_policy
+
+_BUDGET_OPTIONS = ("tokens_per_frame", "deadline_ms")
+_TEXT_OPTIONS = ("language_tasks", "text_every", *_BUDGET_OPTIONS)
+_CLOCK_OPTIONS = ("while_waiting", "overlap")
+_MODEL_OPTIONS = ("random_weights", "dtype", "batch_size", *_BUDGET_OPTIONS)
+
+
+def refuse_unused_options(given: Mapping[str, Any], variants: Sequence[RunConfig]) -> None:
+    """Reject options that have no effect in any variant.
+
+    Args:
+        given: Options of the command line, by their names in `RunConfig`; options of a preset are accepted.
+        variants: The resulting runs.
+
+    Raises:
+        UsageError: An option has no effect, or the policy or a language task does not exist.
+    """
+    for option in _CLOCK_OPTIONS:
+        if option in given and variants[0].clock == "paused":
+            raise UsageError(
+                f"{spelt(option, given[option])} is for clocks on which time passes while the policy "
+                "computes; leave it out, or choose one with --clock, such as profile:jetson-thor"
+            )
+    refuse_model_options(given, [variants[0].policy])
+    resolved, modes = resolve_policy(variants[0]), [variant.mode for variant in variants]
+    for option in _TEXT_OPTIONS:
+        if given.get(option):  # an empty list asks for no texts
+            _refuse_in_modes(option, spelt(option, given[option]), modes)
+            _refuse_without_texts(spelt(option, given[option]), resolved)
+
+
+def refuse_model_options(given: Mapping[str, Any], policies: Sequence[str]) -> None:
+    """Reject options of models if all policies are scripted.
+
+    Args:
+        given: Options of the command line, by their names in the configuration.
+        policies: Names of policies, or paths of checkpoints.
+
+    Raises:
+        UsageError: An option has no effect, or a policy does not exist.
+    """
+    unused = [option for option in _MODEL_OPTIONS if option in given]
+    if unused and not any(read_policy(each).kind == "oxygen" for each in policies):
+        raise UsageError(
+            f"{spelt(unused[0], given[unused[0]])} is for a policy with a model, and {policies[0]} is "
+            "scripted; leave it out, or choose another, such as --policy tiny"
+        )
+
+
+def unused_in(mode: Mode) -> frozenset[str]:
+    """Names of the options in `RunConfig` that have no effect in a mode."""
+    if mode == "unified":
+        return frozenset()
+    return frozenset(_TEXT_OPTIONS if mode == "actions" else _BUDGET_OPTIONS)
+
+
+def _refuse_in_modes(option: str, said: str, modes: Sequence[Mode]) -> None:
+    effective = [mode for mode in get_args(Mode) if option not in unused_in(mode)]
+    if not set(modes) & set(effective):
+        raise UsageError(
+            f"{said} is for mode {', '.join(effective)}, and this is {', '.join(modes)}; leave it out, or "
+            f"add a variant: --mode {' '.join([*modes, 'unified'])}"
+        )
+
+
+def _refuse_without_texts(said: str, resolved: ResolvedPolicy) -> None:
+    is_silent = resolved.policy.kind != "oxygen" and resolved.policy.speaks is None
+    if is_silent:
+        raise UsageError(
+            f"{said}: policy {resolved.policy.name} generates no text; leave it out, or choose another, "
+            "such as --policy tiny or expert"
+        )
+    if not resolved.tasks:
+        raise UsageError(
+            f"{said} is for texts, and there are no language tasks; leave it out, or give --language-tasks"
+        )

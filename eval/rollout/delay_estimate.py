@@ -1,0 +1,48 @@
+"""Estimates how many actions of the current chunk are executed while the policy computes."""
+
+from collections import deque
+
+from configs.action_prefix import ActionPrefix
+from eval.records.timing import Latency
+from eval.rollout.clock import Clock, TimedQuery
+from eval.rollout.timeline import ActionSpan, steps_in
+from sim_envs.world import EpisodeKey
+
+_RECENT = 10
+"""Number of past queries whose longest latency is expected on a measured clock."""
+
+
+class DelayEstimator:
+    """Estimates the delay of a query, in control steps, when it is issued.
+
+    Clocks that know the latency in advance give it. On a measured clock the estimate is the longest latency
+    of the episode's last ten queries, as in real-time chunking (arXiv 2506.07339).
+    """
+
+    def __init__(self, clock: Clock, key: EpisodeKey, *, control_hz: float) -> None:
+        self._clock = clock
+        self._key = key
+        self._control_hz = control_hz
+        self._recent: deque[float] = deque(maxlen=_RECENT)
+
+    def prefix(self, query: int, rest: ActionSpan | None) -> ActionPrefix | None:
+        """Actions that are executed before the new chunk is available; None if there are none.
+
+        Args:
+            query: Number of the query.
+            rest: The remaining actions of the current chunk.
+        """
+        if rest is None:
+            return None
+        delay = min(steps_in(self._expected_ms(query), self._control_hz), rest.steps)
+        return ActionPrefix(first=rest.first, delay=delay) if delay else None
+
+    def note(self, latency: Latency) -> None:
+        """Record the latency of a query."""
+        self._recent.append(latency.actions_ms)
+
+    def _expected_ms(self, query: int) -> float:
+        """Latency of the actions with guided denoising."""
+        if not self._clock.knows_latency_in_advance:
+            return max(self._recent)
+        return self._clock.latency(TimedQuery(key=self._key, index=query, act_ms=0.0, guided=True)).actions_ms
