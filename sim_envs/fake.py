@@ -25,7 +25,7 @@ from configs.load import check
 from configs.schema import Preset, SuiteConfig, Wordings
 from sim_envs.suite import InitIds, Task
 from sim_envs.truth.account import HELD, Deed, Fact, Memory, Narration, Phase, Truth, Verb
-from sim_envs.world import Advance, EpisodeKey, Observation
+from sim_envs.world import AdvanceResult, EpisodeKey, Observation
 
 _CLOSE, _LIFT, _LOWER, _DONE = 3, 6, 9, 12
 """Control steps at which the story that the fake world tells goes on."""
@@ -56,7 +56,7 @@ class FakeWorld:
         self._tint = (init_id * 16 + seed) % 256
         self._state = np.full(8, settle_steps / 100.0)
 
-    def advance(self, actions: Float64[np.ndarray, "steps action"]) -> Advance:
+    def advance(self, actions: Float64[np.ndarray, "steps action"]) -> AdvanceResult:
         """Add every action to the state, one step each, up to success."""
         for taken, action in enumerate(actions, start=1):
             self.steps += 1
@@ -64,8 +64,8 @@ class FakeWorld:
                 raise RuntimeError(f"the fake simulator fails at step {self.steps}, as it was told to")
             self._state[:7] += action
             if self.steps == self.success_at:
-                return Advance(steps=taken, success=True)
-        return Advance(steps=len(actions), success=False)
+                return AdvanceResult(steps=taken, success=True)
+        return AdvanceResult(steps=len(actions), success=False)
 
     def observe(self) -> Observation:
         """Two flat pictures whose grey level moves with time."""

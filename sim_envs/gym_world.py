@@ -16,7 +16,7 @@ from configs.schema import SuiteConfig, Wordings
 from sim_envs.gl import choose_backend, require_backend
 from sim_envs.gym_config import RENDER, GymEnvironment, GymState
 from sim_envs.suite import InitIds, Task, load_object
-from sim_envs.world import Advance, EpisodeKey, Observation, PhysicsError, World, checked_actions
+from sim_envs.world import AdvanceResult, EpisodeKey, Observation, PhysicsError, World, checked_actions
 
 
 class GymSuite:
@@ -184,7 +184,7 @@ class GymWorld:
             if not self._finished:
                 self._control_step(self._interface.hold_action(self._state(), self._last))
 
-    def advance(self, actions: Float64[np.ndarray, "steps action"]) -> Advance:
+    def advance(self, actions: Float64[np.ndarray, "steps action"]) -> AdvanceResult:
         """Run the actions, one control step each, clipped to the limits if there are any; stop at success.
 
         Raises:
@@ -198,8 +198,8 @@ class GymWorld:
             if not self._finished:
                 self._control_step(action)
             if self._solved:
-                return Advance(steps=taken, success=True)
-        return Advance(steps=len(actions), success=False)
+                return AdvanceResult(steps=taken, success=True)
+        return AdvanceResult(steps=len(actions), success=False)
 
     def observe(self) -> Observation:
         """Read the last observation; cameras that are `render` are rendered now.

@@ -55,7 +55,7 @@ class Observation:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Advance:
+class AdvanceResult:
     """What came of a piece of open-loop control.
 
     Attributes:
@@ -78,7 +78,7 @@ class World(Protocol):
     def reset(self, *, init_id: int, seed: int, settle_steps: int) -> None:
         """Reseed, load the initial state `init_id` and let it settle. No image is rendered."""
 
-    def advance(self, actions: Float64[np.ndarray, "steps action"]) -> Advance:
+    def advance(self, actions: Float64[np.ndarray, "steps action"]) -> AdvanceResult:
         """Run the actions one control step each, without rendering, and stop at success.
 
         Raises:

@@ -14,7 +14,7 @@ import numpy as np
 from configs.action_prefix import ActionPrefix
 from configs.interface import Interface
 from oxygen.policy.reply import Reply, Tail
-from sim_envs.worker_process import Line
+from sim_envs.worker_process import WorkerConnection
 from sim_envs.world import EpisodeKey, Observation
 
 _NUMBER = np.dtype(np.float64)
@@ -152,37 +152,41 @@ class FailedAnswer:
 class ServedPolicy:
     """Asks the process that started this one for actions and texts."""
 
-    def __init__(self, line: Line, block: ObservationBlock, arm: int, interface: Interface) -> None:
+    def __init__(
+        self, connection: WorkerConnection, block: ObservationBlock, arm: int, interface: Interface
+    ) -> None:
         """Begin to ask.
 
         Args:
-            line: To the process that has the policy.
+            connection: To the process that has the policy.
             block: Where it looks for observations.
             arm: Which of its policies is meant.
             interface: The policy's conventions.
         """
         self.interface = interface
-        self._line = line
+        self._connection = connection
         self._block = block
         self._arm = arm
 
     def reset(self, key: EpisodeKey) -> None:
         """Begin an episode."""
-        self._line.tell(EpisodeBegun(arm=self._arm, key=key))
+        self._connection.send(EpisodeBegun(arm=self._arm, key=key))
 
     def act(self, observation: Observation) -> np.ndarray:
         """Answer a query."""
-        actions: np.ndarray = _answer(self._line.ask(ActionsWanted(layout=self._block.write(observation))))
+        actions: np.ndarray = _answer(
+            self._connection.request(ActionsWanted(layout=self._block.write(observation)))
+        )
         return actions
 
     def settle(self) -> Reply:
         """Complete the query."""
-        reply: Reply = _answer(self._line.ask(ReplyWanted()))
+        reply: Reply = _answer(self._connection.request(ReplyWanted()))
         return reply
 
     def finish(self) -> Tail:
         """End the episode."""
-        tail: Tail = _answer(self._line.ask(TailWanted()))
+        tail: Tail = _answer(self._connection.request(TailWanted()))
         return tail
 
 

@@ -96,11 +96,11 @@ class PolicyServer:
         self._blocks = blocks
         self._at: dict[int, tuple[_Group, int]] = {}
 
-    def asked(self, worker: int, message: Any, answer: Answer) -> None:
+    def handle(self, worker: int, message: Any, answer: Answer) -> None:
         """Note a query, or answer at once what needs no batch."""
         match message:
             case EpisodeBegun(arm=arm, key=key):
-                self.left(worker)
+                self.job_ended(worker)
                 groups = self._arms[arm]
                 group, row = groups[worker % len(groups)], worker // len(groups)
                 self._at[worker] = group, row
@@ -118,14 +118,14 @@ class PolicyServer:
                 group, row = self._at[worker]
                 answer(group.policy.finish(row))
 
-    def left(self, worker: int) -> None:
+    def job_ended(self, worker: int) -> None:
         """A worker is in no episode any more."""
         if worker in self._at:
             group, row = self._at.pop(worker)
             group.playing.discard(row)
             group.waiting.pop(row, None)
 
-    def attend(self) -> float:
+    def poll(self) -> float:
         """Answer the batch that has been due for longest.
 
         Returns:

@@ -11,7 +11,7 @@ from sim_envs.droid.task_file import TaskConfig
 from sim_envs.droid.truth import DroidScene
 from sim_envs.truth.account import Truth
 from sim_envs.truth.tracker import TruthTracker
-from sim_envs.world import Advance, Observation, checked_actions
+from sim_envs.world import AdvanceResult, Observation, checked_actions
 
 ACTION_SIZE = 8
 
@@ -62,7 +62,7 @@ class DroidSim:
         scene = DroidScene(self.task, self.station.model, self.rubric)
         self._tracker = TruthTracker(scene, control_hz=CONTROL_HZ)
 
-    def advance(self, actions: Float64[np.ndarray, "steps action"]) -> Advance:
+    def advance(self, actions: Float64[np.ndarray, "steps action"]) -> AdvanceResult:
         """Run the actions, one control step each, without rendering, and stop at success.
 
         Args:
@@ -80,8 +80,8 @@ class DroidSim:
             success = self.rubric.judge(self.station.gripper)
             tracker.step(solved=success)
             if success:
-                return Advance(steps=taken, success=True)
-        return Advance(steps=len(actions), success=False)
+                return AdvanceResult(steps=taken, success=True)
+        return AdvanceResult(steps=len(actions), success=False)
 
     def observe(self) -> Observation:
         """Render both cameras once and read the proprioception.

@@ -28,7 +28,7 @@ from sim_envs.moving.mover import Mover
 from sim_envs.scripted.motion import Ahead
 from sim_envs.truth.account import Truth
 from sim_envs.truth.tracker import TruthTracker
-from sim_envs.world import Advance, EpisodeKey, Observation, PhysicsError, checked_actions
+from sim_envs.world import AdvanceResult, EpisodeKey, Observation, PhysicsError, checked_actions
 
 ACTION_SIZE = 7
 SETTLE_ACTION = np.array([0.0, 0, 0, 0, 0, 0, -1])
@@ -126,7 +126,7 @@ class LiberoSim:
             self._movers = movers(self.env, self._motion, key)
         self._tracker = TruthTracker(LiberoScene(self.env, self.task.language), control_hz=CONTROL_HZ)
 
-    def advance(self, actions: Float64[np.ndarray, "steps action"]) -> Advance:
+    def advance(self, actions: Float64[np.ndarray, "steps action"]) -> AdvanceResult:
         """Run the actions, one control step each, without rendering, and stop at success.
 
         Args:
@@ -142,8 +142,8 @@ class LiberoSim:
         arm = self._reset_arm()
         for taken, action in enumerate(actions, start=1):
             if self._control_step(arm, action):
-                return Advance(steps=taken, success=True)
-        return Advance(steps=len(actions), success=False)
+                return AdvanceResult(steps=taken, success=True)
+        return AdvanceResult(steps=len(actions), success=False)
 
     def observe(self) -> Observation:
         """Render both cameras once and read the proprioception, as LIBERO's last control step would have

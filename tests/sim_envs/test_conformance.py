@@ -11,7 +11,7 @@ from sim_envs.fake import FakeSuite, FakeWorld
 from sim_envs.libero.assets import AssetSet
 from sim_envs.suite import InitIds, Suite, Task, open_suite
 from sim_envs.testing import check_suite, check_world
-from sim_envs.world import Advance, Observation
+from sim_envs.world import AdvanceResult, Observation
 
 SETTINGS = {"success_at": 4, "instructions": ["put the black bowl on the plate", "open the drawer"]}
 
@@ -80,38 +80,38 @@ class IgnoresInitIds(FakeWorld):
 
 
 class IgnoresSuccess(FakeWorld):
-    def advance(self, actions: np.ndarray) -> Advance:
+    def advance(self, actions: np.ndarray) -> AdvanceResult:
         for action in actions:
             super().advance(action[None])
-        return Advance(steps=len(actions), success=False)
+        return AdvanceResult(steps=len(actions), success=False)
 
 
 class GoesOnAfterSuccess(FakeWorld):
-    def advance(self, actions: np.ndarray) -> Advance:
+    def advance(self, actions: np.ndarray) -> AdvanceResult:
         outcome = super().advance(actions)
         self._state[0] += len(actions) - outcome.steps
         return outcome
 
 
 class TellsSuccessLate(FakeWorld):
-    def advance(self, actions: np.ndarray) -> Advance:
+    def advance(self, actions: np.ndarray) -> AdvanceResult:
         outcomes = [super(TellsSuccessLate, self).advance(action[None]) for action in actions]
-        return Advance(steps=len(actions), success=any(outcome.success for outcome in outcomes))
+        return AdvanceResult(steps=len(actions), success=any(outcome.success for outcome in outcomes))
 
 
 class StopsHalfway(FakeWorld):
-    def advance(self, actions: np.ndarray) -> Advance:
+    def advance(self, actions: np.ndarray) -> AdvanceResult:
         return super().advance(actions[: (len(actions) + 1) // 2])
 
 
 class RendersInAdvance(FakeWorld):
-    def advance(self, actions: np.ndarray) -> Advance:
+    def advance(self, actions: np.ndarray) -> AdvanceResult:
         self.observe()
         return super().advance(actions)
 
 
 class RendersWithMujocoInAdvance(FakeWorld):
-    def advance(self, actions: np.ndarray) -> Advance:
+    def advance(self, actions: np.ndarray) -> AdvanceResult:
         import mujoco
 
         mujoco.mjr_render(None, None, None)
@@ -119,7 +119,7 @@ class RendersWithMujocoInAdvance(FakeWorld):
 
 
 class ChunksDiffer(FakeWorld):
-    def advance(self, actions: np.ndarray) -> Advance:
+    def advance(self, actions: np.ndarray) -> AdvanceResult:
         self._state[1] += 1
         return super().advance(actions)
 
@@ -160,7 +160,7 @@ class LacksACamera(FakeWorld):
 
 
 class Drifts(FakeWorld):
-    def advance(self, actions: np.ndarray) -> Advance:
+    def advance(self, actions: np.ndarray) -> AdvanceResult:
         outcome = super().advance(actions)
         self._state[2] += 0.01 * outcome.steps
         return outcome

@@ -22,8 +22,8 @@ from eval.rollout.plan import EpisodePlan
 from eval.rollout.recorder import EpisodeRecorder
 from eval.rollout.worlds import WorldHolder
 from sim_envs.job_queue import JobQueue
-from sim_envs.worker_process import Line
-from sim_envs.workers import TIMEOUT_S, LostJob, play_in_workers
+from sim_envs.worker_process import WorkerConnection
+from sim_envs.workers import TIMEOUT_S, LostJob, run_in_workers
 
 
 class WorkerLostError(RuntimeError):
@@ -52,12 +52,12 @@ class Processes:
         interfaces = [suite.interface for suite in playable.plans[0].suites.values()]
         with served(playable.policies, interfaces, worlds=self.num_envs) as (server, sources):
             player = EpisodePlayer(plans=tuple(playable.plans), runs=tuple(playable.runs), sources=sources)
-            ended = play_in_workers(
+            ended = run_in_workers(
                 player,
                 queue,
                 workers=self.num_envs,
                 check=interrupts.check,
-                attendant=server,
+                handler=server,
                 timeout_s=self.timeout_s,
             )
             with contextlib.closing(ended):
@@ -80,8 +80,8 @@ class EpisodePlayer:
     sources: tuple[PolicySource, ...]
 
     @contextlib.contextmanager
-    def opened(self, line: Line) -> Iterator[Callable[[Play], EpisodeResult]]:
-        """See `sim_envs.worker_process.Player`."""
+    def open(self, connection: WorkerConnection) -> Iterator[Callable[[Play], EpisodeResult]]:
+        """See `sim_envs.worker_process.JobRunner`."""
         with WorldHolder() as worlds, Interrupts() as interrupts:
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started this one
 
@@ -90,7 +90,7 @@ class EpisodePlayer:
                 config = self.runs[arm].config
                 clock = find_clock(config, self.plans[arm].keys)
                 return stage_of(
-                    config, self.sources[arm].open(line), clock, worlds=worlds, interrupts=interrupts
+                    config, self.sources[arm].open(connection), clock, worlds=worlds, interrupts=interrupts
                 )
 
             yield lambda play: play_one(

@@ -15,7 +15,7 @@ from sim_envs.scripted.kinematics import Arm, Reach
 from sim_envs.scripted.motion import Ahead
 from sim_envs.scripted.poses import Box, Pose, Vector3, Vector6
 from sim_envs.scripted.surfaces import Points
-from sim_envs.world import Advance
+from sim_envs.world import AdvanceResult
 
 
 @runtime_checkable
@@ -29,7 +29,7 @@ class Simulator(Protocol):
     def course(self, thing: str) -> Ahead | None:
         """How far a thing that moves by itself will have come; None if it does not move by itself."""
 
-    def advance(self, actions: Float64[np.ndarray, "steps action"]) -> Advance:
+    def advance(self, actions: Float64[np.ndarray, "steps action"]) -> AdvanceResult:
         """Run the actions, one control step each, and stop at success."""
 
 
