@@ -183,7 +183,7 @@ class _Worker:
         limit_s = timeout_s if self._is_ready else _STARTUP_S
         hung = time.monotonic() - self._started_s > limit_s
         if hung:
-            self.kill(f"it had not {'ended' if self._is_ready else 'started'} after {limit_s:g} s")
+            self.kill(f"it had not {'finished' if self._is_ready else 'started'} after {limit_s:g} s")
         return hung
 
     def assign(self, queue: JobQueue[Any], *, is_retry: bool = False) -> None:

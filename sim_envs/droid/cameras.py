@@ -39,7 +39,7 @@ class DroidCameras:
             self._renderer = Renderer(self._model, height=self._height, width=self._width)
         pictures = {}
         for name, view in self._views.items():
-            view.expose(self._model, data, self._option)
+            view.capture(self._model, data, self._option)
             pictures[name] = np.ascontiguousarray(self._renderer.draw(view.scene)[::-1])
         return pictures
 

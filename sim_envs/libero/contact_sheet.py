@@ -9,7 +9,7 @@ from cyclopts import App
 from PIL import Image
 
 from configs.cli import Names, run_app
-from sim_envs.contact_sheet import one_below_the_other, sheet, side_by_side
+from sim_envs.contact_sheet import sheet, side_by_side, stacked
 from sim_envs.libero.assets import AssetSet, find_assets
 from sim_envs.libero.sim import LiberoSim
 from sim_envs.libero.tasks import LiberoTask, get_task
@@ -55,7 +55,7 @@ def main(file: Path, /, *, assets: Names = ("standins",)) -> None:
     sets = [find_assets(source) for source in assets]
     names = " / ".join(each.name for each in sets)
     tiles = {
-        f"{task.suite} {task.task_id}: {names}": one_below_the_other(view(task, each) for each in sets)
+        f"{task.suite} {task.task_id}: {names}": stacked(view(task, each) for each in sets)
         for task in (get_task(*key) for key in TASKS)
     }
     sheet(tiles).save(file, quality=88)

@@ -272,5 +272,5 @@ class LiberoSim:
         return success
 
     def _expose(self, arm: Arm) -> None:
-        self._cameras.expose(self._data)
+        self._cameras.capture(self._data)
         self._state = arm.policy_state()

@@ -107,8 +107,8 @@ def test_a_process_that_dies_or_hangs_is_replaced_and_its_episode_played_once_mo
         DEADLY: Outcome.ERROR,
         HANGING: Outcome.ERROR,
     }
-    assert "exit code 3" in episodes[DEADLY].error
-    assert "it had not ended after 2 s" in episodes[HANGING].error
+    assert "exited with code 3" in episodes[DEADLY].error
+    assert "it had not finished after 2 s" in episodes[HANGING].error
     assert episodes[ONCE].outcome is Outcome.SUCCESS
     assert timeless(alone).items() <= timeless(run).items(), "the others have not noticed"
 
