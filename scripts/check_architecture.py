@@ -28,17 +28,9 @@ LIBERO_STILL_IN: frozenset[str] = frozenset(
 
 STILL_DOUBLED: frozenset[str] = frozenset(
     [
-        "Arm",
         "Console",
-        "Episode",
-        "Joint",
         "Memory",
-        "Motion",
-        "Outcome",
-        "Phase",
         "Query",
-        "Recording",
-        "Scene",
         "Setting",
         "Stage",
         "Turns",

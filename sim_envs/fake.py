@@ -24,7 +24,7 @@ from configs.interface import (
 from configs.load import check
 from configs.schema import Preset, SuiteConfig, Wordings
 from sim_envs.suite import InitIds, Task
-from sim_envs.truth.account import HELD, Deed, Fact, Memory, Narration, Phase, Truth, Verb
+from sim_envs.truth.ground_truth import HELD, CompletedAction, Fact, Memory, Narration, Phase, Truth, Verb
 from sim_envs.world import AdvanceResult, EpisodeKey, Observation
 
 _CLOSE, _LIFT, _LOWER, _DONE = 3, 6, 9, 12
@@ -77,9 +77,9 @@ class FakeWorld:
 
     def truth(self) -> Truth:
         """A bowl is put on a plate, as a function of the step count."""
-        put = Deed(verb=Verb.PUT, subject="black bowl", place="plate")
+        put = CompletedAction(verb=Verb.PUT, subject="black bowl", place="plate")
         if self.steps >= _DONE or self.steps == self.success_at:
-            memory = Memory(done=(put,), facts=frozenset([put.outcome()]))
+            memory = Memory(done=(put,), facts=frozenset([put.resulting_fact()]))
             return Truth(narration=Narration(phase=Phase.DONE), memory=memory)
         state = "on the table" if self.steps < _LIFT else HELD
         memory = Memory(facts=frozenset([Fact(subject=put.subject, state=state)]))

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float64, UInt8
 
 from configs.action_prefix import ActionPrefix
-from sim_envs.truth.account import Truth
+from sim_envs.truth.ground_truth import Truth
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, order=True)

@@ -18,7 +18,7 @@ from eval.rollout.execution import Snapshot
 from eval.rollout.plan import TaskPlan
 from eval.rollout.rollout import Query
 from oxygen.policy.reply import Tail
-from sim_envs.truth.account import Truth
+from sim_envs.truth.ground_truth import Truth
 from sim_envs.truth.nouns import Nouns
 from sim_envs.world import EpisodeKey
 from videos import theme

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from configs.errors import UsageError
-from sim_envs.droid.meeting import closing_time, course_of, duration, ride_of
+from sim_envs.droid.interception import carrier_motion, closing_time, duration, ramp_exit
 from sim_envs.droid.rubric import ObjectPose, Rubric
 from sim_envs.droid.shapes import BananaShape, BinShape, BoxShape, Shape, Vessel, footprint
 from sim_envs.droid.station import RESET_JOINTS, Station
@@ -31,7 +31,7 @@ from sim_envs.droid.waypoints import (
     rise,
     solved,
 )
-from sim_envs.scripted.kinematics import Reach
+from sim_envs.scripted.kinematics import ReachabilityCheck
 from sim_envs.scripted.poses import Pose
 
 _WIDEST = 0.078
@@ -127,7 +127,7 @@ def _carry(station: Station, move: Carry) -> Iterator[JointWaypoint]:
         closing = grasp.closing
         over = _release_height(station.task, move, target) + float(grasp.pose.position[2] - thing.low[2])
         turned = closing if along is None else _nearest(closing - _heading(thing) + along)
-        ride = ride_of(station, move.target)
+        ride = carrier_motion(station, move.target)
         for seconds in ride.times(grasp.lifted + _UNDER_WAY):
             drop = down_at(ride.after(middle, seconds), over, turned)
             if reach.along(descent(drop), start=RESET_JOINTS) is not None:
@@ -166,7 +166,7 @@ def _held_grasp(hand: Pose) -> TimedGrasp:
 
 def _bar(station: Station, move: StoppedCriterion) -> Iterator[JointWaypoint]:
     """Bring the open hand down across the way of a ball, as near to the line as it can, and wait there."""
-    start, way = course_of(station, move.object)
+    start, way = ramp_exit(station, move.object)
     line, reach = Rubric(station.task, station.data).pose(move.line), reach_of(station)
     across = line.rotation[:, 0]
     length = float((line.position - start) @ across / (way @ across))
@@ -181,10 +181,10 @@ def _bar(station: Station, move: StoppedCriterion) -> Iterator[JointWaypoint]:
     raise UsageError(f"the expert cannot reach the way of {move.object!r} of task {station.task.name}")
 
 
-def _grasps(station: Station, reach: Reach, name: str, height: float) -> Iterator[TimedGrasp]:
+def _grasps(station: Station, reach: ReachabilityCheck, name: str, height: float) -> Iterator[TimedGrasp]:
     """Grasps that can be reached in time, earliest first."""
     thing, shape = Rubric(station.task, station.data).pose(name), station.task.objects[name].shape
-    ride, beside = ride_of(station, name), station.model.body(name).id
+    ride, beside = carrier_motion(station, name), station.model.body(name).id
     now, takes = station.data.time, closing_time(_width(shape))
     for seconds in ride.times(0.0):
         middle = ride.after(thing.middle, seconds)

@@ -9,7 +9,7 @@ from sim_envs.droid.rubric import Rubric
 from sim_envs.droid.station import Station
 from sim_envs.droid.task_file import TaskConfig
 from sim_envs.droid.truth import DroidScene
-from sim_envs.truth.account import Truth
+from sim_envs.truth.ground_truth import Truth
 from sim_envs.truth.tracker import TruthTracker
 from sim_envs.world import AdvanceResult, Observation, checked_actions
 

@@ -19,16 +19,16 @@ from sim_envs.droid.task_file import (
     TaskConfig,
     UprightCriterion,
 )
-from sim_envs.truth.account import ELSEWHERE, Phase
+from sim_envs.truth.ground_truth import ELSEWHERE, Phase
 from sim_envs.truth.scene import (
     HAND,
     LEFT,
     NOTHING,
     RIGHT,
-    Aim,
     Articulation,
+    GoalTarget,
     Item,
-    Moment,
+    RawState,
     TruthScene,
     Vector3,
 )
@@ -94,9 +94,9 @@ class DroidScene(TruthScene):
         self._palm = int(model.geom(_PALM_GEOM).id)
         self._tips = [int(model.geom(name).id) for name in _TIP_GEOMS]
         by_name = {item.name: item for item in items}
-        self.aims = [_aim(number, goal, by_name) for number, goal in enumerate(self._goals)]
+        self.targets = [_target(number, goal, by_name) for number, goal in enumerate(self._goals)]
 
-    def capture(self) -> Moment:
+    def capture(self) -> RawState:
         """As any scene; a finger that does not press towards the other one counts as palm.
 
         The fingers' backs meet the walls of what something is put into, which is then not grasped.
@@ -114,38 +114,42 @@ class DroidScene(TruthScene):
             contacts[rows[outside], columns[outside]] = self._palm
         return moment
 
-    def missing(self) -> list[Aim]:
+    def missing(self) -> list[GoalTarget]:
         """The goals of which a criterion has not been reached; each is kept once it was."""
         reached = self._rubric.reached
-        return [aim for aim in self.aims if not all(reached[n] for n in self._goals[aim.number].criteria)]
+        return [
+            target
+            for target in self.targets
+            if not all(reached[n] for n in self._goals[target.number].criteria)
+        ]
 
-    def satisfied(self, aim: Aim) -> bool:
+    def satisfied(self, target: GoalTarget) -> bool:
         """Whether a thing is where its goal would have it, and let go if the goal asks for that."""
-        last = self._goals[aim.number].last
+        last = self._goals[target.number].last
         if not isinstance(last, _Placing) or not self._rubric.is_placed(last):
             return False
         may_be_held = isinstance(last, OnCriterion) and not last.let_go
-        return may_be_held or aim.item.index not in self.touch(self.capture()).both
+        return may_be_held or target.item.index not in self.touch(self.capture()).both
 
     def nearest(self, items: Sequence[Item], point: Vector3) -> Item:
         """The first: a rubric's order is the one to act in."""
         del point
         return items[0]
 
-    def is_near(self, aim: Aim, position: Vector3, margin: float) -> bool:
+    def is_near(self, target: GoalTarget, position: Vector3, margin: float) -> bool:
         """Whether a position is over the target's outline; of what is to stand up, whether it is upright."""
-        last = self._goals[aim.number].last
+        last = self._goals[target.number].last
         if not isinstance(last, OnCriterion | InsideCriterion):
-            return self._rubric.pose(aim.item.name).is_upright
-        target = self._rubric.pose(last.target)
-        half = np.maximum((target.high - target.low)[:2] / 2, 2 * margin)
-        return bool((np.abs(position - target.middle)[:2] <= half).all())
+            return self._rubric.pose(target.item.name).is_upright
+        pose = self._rubric.pose(last.target)
+        half = np.maximum((pose.high - pose.low)[:2] / 2, 2 * margin)
+        return bool((np.abs(position - pose.middle)[:2] <= half).all())
 
-    def whereabouts(self, item: Item) -> str:
+    def location(self, item: Item) -> str:
         """Where a thing is: where a goal would have it, in or on an object, on the table; or elsewhere."""
-        for aim in self.aims:
-            if aim.item is item and aim.place is not None and self.satisfied(aim):
-                return self._nouns.phrase(aim.place)
+        for target in self.targets:
+            if target.item is item and target.place is not None and self.satisfied(target):
+                return self._nouns.phrase(target.place)
         touched = self._touched_by(item)
         for number, name in enumerate(self._objects):
             is_mark = isinstance(self._task.objects[name].shape, MarkShape)
@@ -181,17 +185,17 @@ def _goals(task: TaskConfig) -> list[_Goal]:
     return sorted(found, key=lambda goal: goal.criteria[0])
 
 
-def _aim(number: int, goal: _Goal, items: dict[str, Item]) -> Aim:
+def _target(number: int, goal: _Goal, items: dict[str, Item]) -> GoalTarget:
     item = items[goal.object]
     if item.articulation is not None:
-        return Aim(number=number, item=item, wanted=Phase.OPEN)
+        return GoalTarget(number=number, item=item, wanted=Phase.OPEN)
     match goal.last:
         case OnCriterion() | InsideCriterion():
-            return Aim(number=number, item=item, place=noun_of(goal.last.target))
+            return GoalTarget(number=number, item=item, place=noun_of(goal.last.target))
         case UprightCriterion():
-            return Aim(number=number, item=item, place=GROUND, stays=True)
+            return GoalTarget(number=number, item=item, place=GROUND, stays=True)
         case _:
-            return Aim(number=number, item=item)
+            return GoalTarget(number=number, item=item)
 
 
 def _items(task: TaskConfig, model: mujoco.MjModel) -> list[Item]:

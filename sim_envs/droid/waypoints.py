@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from jaxtyping import Float64
 
-from sim_envs.droid.meeting import Joints
+from sim_envs.droid.interception import Joints
 from sim_envs.droid.robot import ARM_JOINTS, FINGER_JOINT, GRIP_SITE, MIMICS
 from sim_envs.droid.station import RESET_JOINTS, Station
-from sim_envs.scripted.kinematics import Arm, Reach
+from sim_envs.scripted.kinematics import ArmJoints, ReachabilityCheck
 from sim_envs.scripted.poses import Pose
 
 _TRAVEL = 0.18
@@ -71,14 +71,14 @@ def hand_of(station: Station) -> Pose:
     return Pose(position=site.xpos.copy(), rotation=site.xmat.reshape(3, 3).copy())
 
 
-def rise(reach: Reach, hand: Pose, *, grip: float) -> Iterator[JointWaypoint]:
+def rise(reach: ReachabilityCheck, hand: Pose, *, grip: float) -> Iterator[JointWaypoint]:
     """Straight up from among the things on the table, unless the hand is above them."""
     above = reach.along([hand.at_height(_TRAVEL)]) if hand.position[2] < _TRAVEL - 0.04 else None
     if above is not None:
         yield JointWaypoint(joints=above, grip=grip)
 
 
-def pick(reach: Reach, grasp: TimedGrasp, beside: int) -> Iterator[JointWaypoint]:
+def pick(reach: ReachabilityCheck, grasp: TimedGrasp, beside: int) -> Iterator[JointWaypoint]:
     """Down, close at the grasp's time, up; `beside` is the number of the body that may be touched."""
     path = solved(reach, descent(grasp.pose), beside)
     for joints in path:
@@ -90,7 +90,7 @@ def pick(reach: Reach, grasp: TimedGrasp, beside: int) -> Iterator[JointWaypoint
         yield JointWaypoint(joints=joints, grip=1.0)
 
 
-def place(reach: Reach, drop: Pose, when: float | None) -> Iterator[JointWaypoint]:
+def place(reach: ReachabilityCheck, drop: Pose, when: float | None) -> Iterator[JointWaypoint]:
     """Put down and let go, at a simulated time (s) if there is one."""
     *way, down = solved(reach, descent(drop), None)
     for joints in way:
@@ -105,7 +105,7 @@ def place(reach: Reach, drop: Pose, when: float | None) -> Iterator[JointWaypoin
     yield JointWaypoint(joints=way[0], grip=0.0)
 
 
-def solved(reach: Reach, poses: Sequence[Pose], beside: int | None) -> list[Joints]:
+def solved(reach: ReachabilityCheck, poses: Sequence[Pose], beside: int | None) -> list[Joints]:
     """The arm's joints at each of some poses that can be reached one after the other."""
     path: list[Joints] = []
     for pose in poses:
@@ -129,11 +129,11 @@ def down_at(place: Float64[np.ndarray, " 3"], height: float, closing: float) -> 
     return Pose(position=np.array([place[0], place[1], height]), rotation=rotation)
 
 
-def reach_of(station: Station) -> Reach:
+def reach_of(station: Station) -> ReachabilityCheck:
     """For trying poses with open fingers, on a copy of the state."""
     model = station.model
     fingers = np.array([model.joint(name).qposadr[0] for name in (FINGER_JOINT, *dict(MIMICS))])
-    arm = Arm(
+    arm = ArmJoints(
         root=int(model.body("link0").id),
         site=int(model.site(GRIP_SITE).id),
         qpos=station.qpos,
@@ -143,4 +143,4 @@ def reach_of(station: Station) -> Reach:
         limits=np.array([model.joint(name).range for name in ARM_JOINTS]),
         resting=RESET_JOINTS,
     )
-    return Reach(model, station.data, arm)
+    return ReachabilityCheck(model, station.data, arm)

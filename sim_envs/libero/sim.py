@@ -9,7 +9,7 @@ from jaxtyping import Float64
 
 from configs.errors import UsageError
 from configs.motion import Drift, Shuttle
-from sim_envs.libero.arm import Arm
+from sim_envs.libero.arm import ArmController
 from sim_envs.libero.assets import AssetSet, find_assets
 from sim_envs.libero.bootstrap import use_assets
 from sim_envs.libero.cameras import Cameras
@@ -25,8 +25,8 @@ from sim_envs.libero.moving import movers
 from sim_envs.libero.tasks import LiberoTask, get_init_state, is_drawn
 from sim_envs.libero.truth.scene import LiberoScene
 from sim_envs.moving.mover import Mover
-from sim_envs.scripted.motion import Ahead
-from sim_envs.truth.account import Truth
+from sim_envs.scripted.motion import PredictedMotion
+from sim_envs.truth.ground_truth import Truth
 from sim_envs.truth.tracker import TruthTracker
 from sim_envs.world import AdvanceResult, EpisodeKey, Observation, PhysicsError, checked_actions
 
@@ -92,7 +92,7 @@ class LiberoSim:
         self._cameras = Cameras(self._model, size=camera_size)
         self._motion = motion
         self._movers: Mapping[str, Mover] = {}
-        self._arm: Arm | None = None
+        self._arm: ArmController | None = None
         self._tracker: TruthTracker | None = None
         self._state: Float64[np.ndarray, " 8"] = np.empty(8)
         self._closed = False
@@ -117,7 +117,7 @@ class LiberoSim:
         self.env.sim.forward()
         self._judge()
         self._tracker, self._movers = None, {}
-        self._arm = Arm(self.env)
+        self._arm = ArmController(self.env)
         self._expose(self._arm)
         for _ in range(settle_steps):
             self._control_step(self._arm, SETTLE_ACTION)
@@ -176,7 +176,7 @@ class LiberoSim:
         goals = self.env.parsed_problem["goal_state"]
         return sum(bool(self.env._eval_predicate(goal)) for goal in goals) / len(goals)
 
-    def course(self, thing: str) -> Ahead | None:
+    def predicted_motion(self, thing: str) -> PredictedMotion | None:
         """How far a thing that moves by itself will have come; None if it does not move by itself."""
         mover = self._movers.get(thing)
         return mover.ahead if mover is not None and mover.leads else None
@@ -238,7 +238,7 @@ class LiberoSim:
         joints = self.env.robots[0]._ref_joint_pos_indexes
         self._data.qpos[joints] += np.random.default_rng(for_arm).normal(scale=_REST_NOISE, size=len(joints))
 
-    def _reset_arm(self) -> Arm:
+    def _reset_arm(self) -> ArmController:
         self._require_open()
         if self._arm is None:
             raise RuntimeError("the simulator has no episode yet: reset it first")
@@ -248,7 +248,7 @@ class LiberoSim:
         if self._closed:
             raise RuntimeError("the simulator is closed")
 
-    def _control_step(self, arm: Arm, action: Float64[np.ndarray, " 7"]) -> bool:
+    def _control_step(self, arm: ArmController, action: Float64[np.ndarray, " 7"]) -> bool:
         """One control step; whether the task's goal holds after it."""
         for step in range(_PHYSICS_STEPS):
             arm.physics_step(action, new_goal=step == 0)
@@ -271,6 +271,6 @@ class LiberoSim:
         self.env._post_process()
         return success
 
-    def _expose(self, arm: Arm) -> None:
+    def _expose(self, arm: ArmController) -> None:
         self._cameras.capture(self._data)
         self._state = arm.policy_state()

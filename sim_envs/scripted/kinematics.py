@@ -31,7 +31,7 @@ _OVERLAP = 0.001
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Holding:
+class HeldObject:
     """What moves with the gripper.
 
     Attributes:
@@ -44,7 +44,7 @@ class Holding:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Arm:
+class ArmJoints:
     """Which parts of a MuJoCo model are the arm.
 
     Attributes:
@@ -68,10 +68,10 @@ class Arm:
     resting: Joints
 
 
-class Reach:
+class ReachabilityCheck:
     """A copy of a scene in which the arm, with open fingers, may be moved."""
 
-    def __init__(self, model: Any, data: Any, arm: Arm) -> None:
+    def __init__(self, model: Any, data: Any, arm: ArmJoints) -> None:
         """Copy a moment of a MuJoCo simulation, which is not touched."""
         self._model, self._arm = model, arm
         self._data = mujoco.MjData(model)
@@ -85,7 +85,7 @@ class Reach:
         *,
         start: Joints | None = None,
         beside: int | None = None,
-        holding: Holding | None = None,
+        holding: HeldObject | None = None,
     ) -> Joints | None:
         """The arm's joints when its gripper has gone through some poses.
 
@@ -125,7 +125,7 @@ class Reach:
         homing = _HOMING * (self._arm.resting - joints)
         return inverse @ (twist - jacobian @ homing) + homing
 
-    def _touches(self, joints: Joints, beside: int | None, holding: Holding | None) -> bool:
+    def _touches(self, joints: Joints, beside: int | None, holding: HeldObject | None) -> bool:
         self._move(joints)
         if holding is not None:
             self._move_along(holding)
@@ -149,7 +149,7 @@ class Reach:
         mujoco.mj_kinematics(self._model, self._data)
         mujoco.mj_comPos(self._model, self._data)
 
-    def _move_along(self, holding: Holding) -> None:
+    def _move_along(self, holding: HeldObject) -> None:
         pose = self._pose().after(holding.grip)
         place = int(self._model.jnt_qposadr[self._model.body_jntadr[holding.body]])
         self._data.qpos[place : place + 3] = pose.position

@@ -7,28 +7,13 @@ from collections.abc import Callable, Generator, Sequence
 import numpy as np
 
 from sim_envs.scripted.poses import Pose, Vector3
+from sim_envs.truth.ground_truth import Phase
 
 OPEN, CLOSED = -1.0, 1.0
 """Gripper commands of LIBERO's action space."""
 
 
-class Phase(enum.StrEnum):
-    """What the expert is busy with, in words that a person would use."""
-
-    APPROACH = "approach"
-    GRASP = "grasp"
-    CARRY = "carry"
-    PLACE = "place"
-    OPEN = "open"
-    CLOSE = "close"
-    TURN_ON = "turn on"
-    TURN_OFF = "turn off"
-    PUSH = "push"
-    RETREAT = "retreat"
-    DONE = "done"
-
-
-class Outcome(enum.Enum):
+class MotionOutcome(enum.Enum):
     """Why a motion ended."""
 
     REACHED = enum.auto()
@@ -37,7 +22,7 @@ class Outcome(enum.Enum):
     TIMEOUT = enum.auto()
 
 
-Ahead = Callable[[float], Vector3]
+PredictedMotion = Callable[[float], Vector3]
 """How far (m) something that moves will have come after so many seconds from now."""
 
 
@@ -55,7 +40,7 @@ class Waypoint:
     pose: Pose
     near: float = 0.006
     aligned: float = 0.1
-    ahead: Ahead | None = None
+    ahead: PredictedMotion | None = None
 
     def after(self, seconds: float) -> "Waypoint":
         """Where it will be."""
@@ -81,7 +66,7 @@ def progress(path: Sequence[Waypoint], pose: Pose, passed: int) -> int:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Motion:
+class GripperMotion:
     """A path of the gripper, followed until its end is reached, something interrupts it, or time is up.
 
     Attributes:
@@ -103,5 +88,5 @@ class Motion:
     finished: Callable[[], bool] = lambda: False
 
 
-Skill = Generator[Motion, Outcome, None]
+Skill = Generator[GripperMotion, MotionOutcome, None]
 """A skill yields motions and is sent the outcome of each; between two of them it may look at the scene."""

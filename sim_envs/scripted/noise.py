@@ -12,8 +12,9 @@ import numpy as np
 from jaxtyping import Float64
 
 from configs.errors import UsageError
-from sim_envs.scripted.motion import Motion, Phase, Waypoint
+from sim_envs.scripted.motion import GripperMotion, Waypoint
 from sim_envs.scripted.poses import Pose
+from sim_envs.truth.ground_truth import Phase
 from sim_envs.world import EpisodeKey
 
 Actions = Float64[np.ndarray, "horizon 7"]
@@ -50,7 +51,7 @@ class _Kind(enum.Enum):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Quirks:
+class MotionVariation:
     """How one motion is done this time.
 
     Attributes:
@@ -71,7 +72,7 @@ class Quirks:
         ]
 
 
-class Noise:
+class ExpertNoise:
     """All that is random about one episode of a noisy expert: a function of level and episode key."""
 
     def __init__(self, level: float, key: EpisodeKey) -> None:
@@ -86,14 +87,16 @@ class Noise:
         self._kind, self._left = _Kind.PAUSE, 0
         self._drift = np.zeros(7)
 
-    def quirks(self, motion: Motion) -> Quirks:
+    def motion_variation(self, motion: GripperMotion) -> MotionVariation:
         """How a motion that begins now is done."""
         path = motion.path()
         shifts = self._draws.normal(0.0, _ASIDE * self._level, (len(path), 3))
         shifts[:, 2] = self._draws.uniform(0.0, _HIGHER * self._level, len(path))
         for shift, waypoint in zip(shifts, path, strict=True):
             shift[:] *= waypoint is not path[-1] and np.isfinite(waypoint.near) and waypoint.near >= _ROOMY
-        return Quirks(pace=1.0 - _SLOWEST * self._level * float(self._draws.uniform()), shifts=shifts)
+        return MotionVariation(
+            pace=1.0 - _SLOWEST * self._level * float(self._draws.uniform()), shifts=shifts
+        )
 
     def disturb(self, actions: Actions, phase: Phase) -> tuple[Actions, bool]:
         """What is executed instead of some actions, and whether it leads somewhere else."""

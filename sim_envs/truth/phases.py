@@ -5,8 +5,8 @@ import math
 from collections import deque
 from collections.abc import Sequence
 
-from sim_envs.truth.account import Narration, Phase
-from sim_envs.truth.scene import Aim, Item, Moment, Touch, TruthScene, Vector3
+from sim_envs.truth.ground_truth import Narration, Phase
+from sim_envs.truth.scene import GoalTarget, GripperContacts, Item, RawState, TruthScene, Vector3
 
 CONFIRM_S = 0.15
 """A change must last this long to be believed, a lost grip likewise."""
@@ -25,7 +25,7 @@ it is off to something else; how much nearer it must come to be on its way back 
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Grip:
+class GraspState:
     """A thing between the fingers, and how it has moved since.
 
     Attributes:
@@ -40,7 +40,7 @@ class Grip:
     lifted: bool = False
     moved: bool = False
 
-    def at(self, position: Vector3) -> "Grip":
+    def at(self, position: Vector3) -> "GraspState":
         """The grip, when the thing has come to a position (m)."""
         way = position - self.start
         rise, slide = float(way[2]), math.hypot(way[0], way[1])
@@ -49,7 +49,7 @@ class Grip:
         )
 
 
-class Steady:
+class Debouncer:
     """Passes a value on, but neither a change that does not last nor two changes in quick succession."""
 
     def __init__(self, value: Narration, *, control_hz: float) -> None:
@@ -68,7 +68,7 @@ class Steady:
         return self.value
 
 
-class Phases:
+class PhaseTracker:
     """Follows one episode, a control step at a time.
 
     Attributes:
@@ -80,18 +80,18 @@ class Phases:
     def __init__(self, scene: TruthScene, *, control_hz: float) -> None:
         self._scene = scene
         self._lost_after = round(CONFIRM_S * control_hz)
-        self._past: deque[Moment] = deque(maxlen=round(_LOOK_BACK_S * control_hz) + 1)
-        self._touches: deque[Touch] = deque(maxlen=self._past.maxlen)
+        self._past: deque[RawState] = deque(maxlen=round(_LOOK_BACK_S * control_hz) + 1)
+        self._touches: deque[GripperContacts] = deque(maxlen=self._past.maxlen)
         self._loose = 0
         self._left: Item | None = None
         self._left_at = 0.0
         self._bound_for: Item | None = None
         self._asked = 0
-        self.grip: Grip | None = None
-        self.touch = Touch(any=frozenset(), both=frozenset())
+        self.grip: GraspState | None = None
+        self.touch = GripperContacts(any=frozenset(), both=frozenset())
         self.sliding: Item | None = None
 
-    def update(self, moment: Moment, missing: Sequence[Aim]) -> Narration:
+    def update(self, moment: RawState, missing: Sequence[GoalTarget]) -> Narration:
         """The phase of one more control step, before it is steadied, given the goals that do not hold."""
         self.touch = self._scene.touch(moment)
         self._past.append(moment)
@@ -126,7 +126,7 @@ class Phases:
         things = [item for item in self._scene.things if item.index in self.touch.both and not item.too_wide]
         if things:
             start = self._past[-1].positions[things[0].index]
-            self.grip, self._loose = Grip(item=things[0], start=start), 0
+            self.grip, self._loose = GraspState(item=things[0], start=start), 0
 
     def _leave(self, item: Item) -> None:
         """From here on the gripper goes away from an item, until it is off to something else."""
@@ -135,23 +135,26 @@ class Phases:
     def _gap(self, item: Item) -> float:
         return _length(self._past[-1].positions[item.index] - self._past[-1].gripper)
 
-    def _of_grip(self, missing: Sequence[Aim]) -> Narration | None:
+    def _of_grip(self, missing: Sequence[GoalTarget]) -> Narration | None:
         if self.grip is None:
             return None
-        item, aim = self.grip.item, self._aim(self.grip.item, missing)
+        item, target = self.grip.item, self._target(self.grip.item, missing)
         if not self.grip.moved:
             return Narration(phase=Phase.GRASP, object=item.noun)
         if not self.grip.lifted:
             self.sliding = item
-            return _moving(Phase.PUSH, item, aim)
-        near = aim is not None and self._scene.is_near(aim, self._past[-1].positions[item.index], _OVER)
-        return _moving(Phase.PLACE if near else Phase.CARRY, item, aim)
+            return _moving(Phase.PUSH, item, target)
+        near = target is not None and self._scene.is_near(target, self._past[-1].positions[item.index], _OVER)
+        return _moving(Phase.PLACE if near else Phase.CARRY, item, target)
 
-    def _aim(self, item: Item, missing: Sequence[Aim]) -> Aim | None:
+    def _target(self, item: Item, missing: Sequence[GoalTarget]) -> GoalTarget | None:
         """Where a thing is to go: its first goal that does not hold, else its first."""
-        return next((aim for aim in (*missing, *self._scene.aims) if aim.item is item and aim.place), None)
+        return next(
+            (target for target in (*missing, *self._scene.targets) if target.item is item and target.place),
+            None,
+        )
 
-    def _of_part(self, missing: Sequence[Aim]) -> Narration | None:
+    def _of_part(self, missing: Sequence[GoalTarget]) -> Narration | None:
         """Opening, closing, turning: by how the part moves, else by what is wanted of it."""
         for number, item in enumerate(self._scene.parts):
             if item.index not in self.touch.any:
@@ -171,30 +174,32 @@ class Phases:
         there, back = (Phase.TURN_ON, Phase.TURN_OFF) if joint.switches else (Phase.OPEN, Phase.CLOSE)
         return there if way > 0 else back
 
-    def _of_touch(self, missing: Sequence[Aim]) -> Narration | None:
+    def _of_touch(self, missing: Sequence[GoalTarget]) -> Narration | None:
         """A thing touched and not gripped: just let go, pushed along, or about to be gripped."""
         for item in self._scene.things if self.touch.any else ():
             if item.index not in self.touch.any:
                 continue
             if item is self._left:
                 return Narration(phase=Phase.RETREAT, object=item.noun)
-            wanted = any(aim.item is item for aim in missing)
+            wanted = any(target.item is item for target in missing)
             if self._pushed(item) > _SLIDING or (item.too_wide and wanted):
                 self.sliding = item
-                return _moving(Phase.PUSH, item, self._aim(item, missing))
+                return _moving(Phase.PUSH, item, self._target(item, missing))
             if wanted:
                 return Narration(phase=Phase.GRASP, object=item.noun)
         return None
 
-    def _of_way(self, missing: Sequence[Aim]) -> Narration:
+    def _of_way(self, missing: Sequence[GoalTarget]) -> Narration:
         """Touching nothing: away from what it has let go, or on the way to what it heads for."""
         if self._left is not None:
             gap = self._gap(self._left)
             if self._left_at - _NEARER < gap < self._left_at + _LEFT_BEHIND:
                 return Narration(phase=Phase.RETREAT, object=self._left.noun)
             self._left = None
-        wishes = [aim.item for aim in missing]
-        wishes += [aim.gate for aim in missing if aim.gate and self._scene.state(aim.gate) != "open"]
+        wishes = [target.item for target in missing]
+        wishes += [
+            target.gate for target in missing if target.gate and self._scene.state(target.gate) != "open"
+        ]
         return Narration(phase=Phase.APPROACH, object=self._heading(wishes).noun)
 
     def _heading(self, wishes: Sequence[Item]) -> Item:
@@ -209,18 +214,18 @@ class Phases:
         return self._bound_for
 
 
-def _moving(phase: Phase, item: Item, aim: Aim | None) -> Narration:
-    if aim is None or (phase is Phase.CARRY and aim.stays):
+def _moving(phase: Phase, item: Item, target: GoalTarget | None) -> Narration:
+    if target is None or (phase is Phase.CARRY and target.stays):
         return Narration(phase=phase, object=item.noun)
-    return Narration(phase=phase, object=item.noun, target=aim.place)
+    return Narration(phase=phase, object=item.noun, target=target.place)
 
 
-def _wanted_of(item: Item, missing: Sequence[Aim]) -> Phase | None:
+def _wanted_of(item: Item, missing: Sequence[GoalTarget]) -> Phase | None:
     """What is to be done to a part."""
-    for aim in missing:
-        if aim.item is item:
-            return aim.wanted
-        if aim.gate is item:
+    for target in missing:
+        if target.item is item:
+            return target.wanted
+        if target.gate is item:
             return Phase.OPEN
     return None
 

@@ -1,6 +1,6 @@
 """What truth is read from: what the gripper touches, where things are, how far drawers are out. Read only.
 
-A world's scene names its things and its goals; `Phases` and `TruthTracker` make sense of them.
+A world's scene names its things and its goals; `PhaseTracker` and `TruthTracker` make sense of them.
 """
 
 import abc
@@ -11,7 +11,7 @@ import mujoco
 import numpy as np
 from jaxtyping import Float64, Int32, Int64
 
-from sim_envs.truth.account import Phase
+from sim_envs.truth.ground_truth import Phase
 from sim_envs.truth.nouns import Nouns
 
 LEFT, RIGHT, HAND = 1, 2, 4
@@ -72,7 +72,7 @@ class Item:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Aim:
+class GoalTarget:
     """What a goal is about.
 
     Attributes:
@@ -93,7 +93,7 @@ class Aim:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Touch:
+class GripperContacts:
     """What the gripper touches, by item number.
 
     Attributes:
@@ -106,7 +106,7 @@ class Touch:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Moment:
+class RawState:
     """One control step in raw numbers.
 
     Attributes:
@@ -127,12 +127,12 @@ class TruthScene(abc.ABC):
 
     Attributes:
         items: The things, then the parts.
-        aims: What the goals are about, in the task's order.
+        targets: What the goals are about, in the task's order.
         named: What the goals name, each once.
         nouns: What texts about it may name; None for `places.HOUSEHOLD`.
     """
 
-    aims: Sequence[Aim]
+    targets: Sequence[GoalTarget]
     nouns: Nouns | None = None
 
     def __init__(
@@ -166,12 +166,12 @@ class TruthScene(abc.ABC):
     @property
     def named(self) -> list[Item]:
         """What the goals are about, and what must be open for them, each once."""
-        found = [item for aim in self.aims for item in (aim.item, aim.gate) if item is not None]
+        found = [item for target in self.targets for item in (target.item, target.gate) if item is not None]
         return list({item.index: item for item in found}.values())
 
-    def capture(self) -> Moment:
+    def capture(self) -> RawState:
         """What is the case now, as raw numbers: it takes microseconds, and can be made sense of later."""
-        return Moment(
+        return RawState(
             gripper=self._grip.copy(),
             positions=self._xpos[self._bodies],
             joints=self._qpos[self._joints],
@@ -188,7 +188,7 @@ class TruthScene(abc.ABC):
         assert item.articulation is not None
         return float(self._qpos[item.articulation.address])
 
-    def touch(self, moment: Moment) -> Touch:
+    def touch(self, moment: RawState) -> GripperContacts:
         """What the gripper touched at a moment."""
         by = self._side[moment.contacts]
         touched: dict[int, int] = {}
@@ -198,14 +198,14 @@ class TruthScene(abc.ABC):
             if other >= 0:
                 touched[other] = touched.get(other, 0) | int(by[row, mine])
         both = frozenset(item for item, fingers in touched.items() if fingers & LEFT and fingers & RIGHT)
-        return Touch(any=frozenset(touched), both=both)
+        return GripperContacts(any=frozenset(touched), both=both)
 
-    def missing(self) -> list[Aim]:
+    def missing(self) -> list[GoalTarget]:
         """The goals that are still to be reached."""
-        return [aim for aim in self.aims if not self.satisfied(aim)]
+        return [target for target in self.targets if not self.satisfied(target)]
 
     @abc.abstractmethod
-    def satisfied(self, aim: Aim) -> bool:
+    def satisfied(self, target: GoalTarget) -> bool:
         """Whether a goal holds now; asking changes nothing."""
 
     @abc.abstractmethod
@@ -213,9 +213,9 @@ class TruthScene(abc.ABC):
         """Which of some items that goals are about a gripper that comes to a point (m) is heading for."""
 
     @abc.abstractmethod
-    def is_near(self, aim: Aim, position: Vector3, margin: float) -> bool:
+    def is_near(self, target: GoalTarget, position: Vector3, margin: float) -> bool:
         """Whether a position is over the place of a goal, give or take a margin (m)."""
 
     @abc.abstractmethod
-    def whereabouts(self, item: Item) -> str:
+    def location(self, item: Item) -> str:
         """Where a thing is, as a fact has it; goals come first, so that facts agree with success."""

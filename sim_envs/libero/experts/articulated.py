@@ -7,11 +7,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from sim_envs.libero.experts.holds import STAND_OFF, Push, backed_off, ways_to_hold, ways_to_push
-from sim_envs.libero.experts.joints import Joint
+from sim_envs.libero.experts.joints import FixtureJoint
 from sim_envs.libero.experts.reaching import leave, reach, time_for
-from sim_envs.libero.experts.scene import Goal, Scene
-from sim_envs.scripted.motion import CLOSED, OPEN, Motion, Phase, Skill, Waypoint
+from sim_envs.libero.experts.scene import ExpertScene, Goal
+from sim_envs.scripted.motion import CLOSED, OPEN, GripperMotion, Skill, Waypoint
 from sim_envs.scripted.poses import Pose
+from sim_envs.truth.ground_truth import Phase
 
 _AHEAD = 0.25
 """How far (rad) ahead on an arc the hand is told to go."""
@@ -42,7 +43,7 @@ PHASES = {
 """What the expert is busy with while it works on a predicate."""
 
 
-def pull(scene: Scene, goal: Goal) -> Skill:
+def pull(scene: ExpertScene, goal: Goal) -> Skill:
     """Take hold of the part that a goal is about and move it to where the goal holds; else push it there."""
     tried: list[Pose] = []
     while (travel := _travel(scene, goal)) != 0.0:
@@ -59,7 +60,7 @@ def pull(scene: Scene, goal: Goal) -> Skill:
         yield leave(scene, -STAND_OFF * scene.gripper.rotation[:, 2], OPEN)
 
 
-def push(scene: Scene, goal: Goal) -> Skill:
+def push(scene: ExpertScene, goal: Goal) -> Skill:
     """Push the part that a goal is about, with closed fingers, to where the goal holds."""
     tried: list[Pose] = []
     while (travel := _travel(scene, goal)) != 0.0:
@@ -77,13 +78,13 @@ def push(scene: Scene, goal: Goal) -> Skill:
         yield leave(scene, before.position - fresh[0].pose.position, CLOSED)
 
 
-def _joint(scene: Scene, goal: Goal) -> Joint:
+def _joint(scene: ExpertScene, goal: Goal) -> FixtureJoint:
     joint = scene.joint(goal.arguments[0])
     assert joint is not None
     return joint
 
 
-def _travel(scene: Scene, goal: Goal) -> float:
+def _travel(scene: ExpertScene, goal: Goal) -> float:
     """How far the joint still has to go for the goal to hold with something to spare; 0 if it holds."""
     joint = _joint(scene, goal)
     wanted = scene.wanted(goal.predicate, joint)
@@ -102,24 +103,24 @@ def _differs(pose: Pose, tried: Sequence[Pose]) -> bool:
     return all(np.linalg.norm(t[:3]) > _ANOTHER[0] or np.linalg.norm(t[3:]) > _ANOTHER[1] for t in twists)
 
 
-def _close_fingers(scene: Scene) -> Motion:
+def _close_fingers(scene: ExpertScene) -> GripperMotion:
     steps = _CLOSING_STEPS
-    return Motion(phase=Phase.GRASP, path=_here(scene), grip=CLOSED, steps=steps, dwell=steps)
+    return GripperMotion(phase=Phase.GRASP, path=_here(scene), grip=CLOSED, steps=steps, dwell=steps)
 
 
-def _lead(scene: Scene, goal: Goal) -> Motion:
+def _lead(scene: ExpertScene, goal: Goal) -> GripperMotion:
     """Move what is held along its joint."""
     begin, held = _joint(scene, goal), scene.gripper
     return _along(scene, goal, lambda by: begin.carried(held, by))
 
 
-def _shove(scene: Scene, goal: Goal, push: Push) -> Motion:
+def _shove(scene: ExpertScene, goal: Goal, push: Push) -> GripperMotion:
     """Move what is touched along its joint."""
     begin = _joint(scene, goal)
     return _along(scene, goal, lambda by: push.after(begin, by))
 
 
-def _along(scene: Scene, goal: Goal, pose_after: Callable[[float], Pose]) -> Motion:
+def _along(scene: ExpertScene, goal: Goal, pose_after: Callable[[float], Pose]) -> GripperMotion:
     """Lead the hand along a joint until it is where the goal wants it.
 
     Args:
@@ -137,7 +138,7 @@ def _along(scene: Scene, goal: Goal, pose_after: Callable[[float], Pose]) -> Mot
         ahead = float(np.clip(aim + beyond - value, -farthest, farthest))
         return (Waypoint(pose=pose_after(value + ahead - begin.value), near=0.0, aligned=0.0),)
 
-    return Motion(
+    return GripperMotion(
         phase=PHASES[goal.predicate],
         path=path,
         grip=CLOSED,
@@ -146,15 +147,15 @@ def _along(scene: Scene, goal: Goal, pose_after: Callable[[float], Pose]) -> Mot
     )
 
 
-def _let_go(scene: Scene) -> Motion:
-    return Motion(phase=Phase.RETREAT, path=_here(scene), grip=OPEN, steps=8, dwell=8)
+def _let_go(scene: ExpertScene) -> GripperMotion:
+    return GripperMotion(phase=Phase.RETREAT, path=_here(scene), grip=OPEN, steps=8, dwell=8)
 
 
-def _here(scene: Scene) -> Callable[[], Sequence[Waypoint]]:
+def _here(scene: ExpertScene) -> Callable[[], Sequence[Waypoint]]:
     path = (Waypoint(pose=scene.gripper, near=np.inf, aligned=np.inf),)
     return lambda: path
 
 
-def _time_along(joint: Joint, end: Pose, aim: float) -> int:
+def _time_along(joint: FixtureJoint, end: Pose, aim: float) -> int:
     begin = joint.carried(end, joint.value - aim)
     return time_for(begin, (Waypoint(pose=end),))

@@ -7,12 +7,13 @@ from jaxtyping import Float64
 from typing_extensions import override
 
 from sim_envs.libero.conventions import LIBERO_INTERFACE
-from sim_envs.libero.experts.scene import Scene, Simulator
+from sim_envs.libero.experts.scene import ExpertScene, Simulator
 from sim_envs.libero.experts.skills import achieve, require_skills
 from sim_envs.libero.experts.steering import CONTROL_SECONDS, ArmModel, GripperState, Plan
-from sim_envs.scripted.motion import Motion, Outcome, Phase, Waypoint, progress
-from sim_envs.scripted.noise import Noise, Quirks, checked_level
+from sim_envs.scripted.motion import GripperMotion, MotionOutcome, Waypoint, progress
+from sim_envs.scripted.noise import ExpertNoise, MotionVariation, checked_level
 from sim_envs.scripted.policy import HORIZON, ScriptedPolicy
+from sim_envs.truth.ground_truth import Phase
 from sim_envs.world import EpisodeKey
 
 _HOLD = np.tile(LIBERO_INTERFACE.hold_action(np.empty(8), None), (HORIZON, 1))
@@ -43,7 +44,7 @@ class Expert(ScriptedPolicy):
         """
         self._sim = sim
         self._level = checked_level(noise)
-        self._noise: Noise | None = None
+        self._noise: ExpertNoise | None = None
         require_skills(sim.env)
         self._playing: _Playing | None = None
 
@@ -55,13 +56,13 @@ class Expert(ScriptedPolicy):
     @override
     def reset(self, key: EpisodeKey) -> None:
         self._playing = None
-        self._noise = Noise(self._level, key) if self._level > 0.0 else None
+        self._noise = ExpertNoise(self._level, key) if self._level > 0.0 else None
 
     @override
     def query(self, state: Float64[np.ndarray, " state"]) -> Float64[np.ndarray, "horizon 7"]:
         del state  # it reads the simulator
         if self._playing is None:
-            self._playing = _Playing(Scene(self._sim.env, self._sim.course), self._noise)
+            self._playing = _Playing(ExpertScene(self._sim.env, self._sim.predicted_motion), self._noise)
         return self._playing.chunk()
 
     @property
@@ -73,7 +74,7 @@ class Expert(ScriptedPolicy):
 class _Playing:
     """One episode: the skill under way, and the motion it asked for."""
 
-    def __init__(self, scene: Scene, noise: Noise | None) -> None:
+    def __init__(self, scene: ExpertScene, noise: ExpertNoise | None) -> None:
         self._scene = scene
         self._noise = noise
         self._skill = achieve(scene)
@@ -96,35 +97,37 @@ class _Playing:
             self._begun.forget_plan()
         return executed
 
-    def _begin(self, motion: Motion) -> "_Begun":
-        return _Begun(self._scene, motion, self._noise.quirks(motion) if self._noise else None)
+    def _begin(self, motion: GripperMotion) -> "_Begun":
+        return _Begun(self._scene, motion, self._noise.motion_variation(motion) if self._noise else None)
 
 
 class _Begun:
     """A motion that has begun, and how far it has come."""
 
-    def __init__(self, scene: Scene, motion: Motion, quirks: Quirks | None) -> None:
+    def __init__(
+        self, scene: ExpertScene, motion: GripperMotion, motion_variation: MotionVariation | None
+    ) -> None:
         self.motion = motion
         self._scene = scene
-        self._quirks = quirks
+        self._quirks = motion_variation
         self._began = self._planned = scene.seconds
         self._arrived: float | None = None
         self._plan: Plan | None = None
         self._planned_at = scene.gripper
         self._passed = 0
 
-    def outcome(self) -> Outcome | None:
+    def outcome(self) -> MotionOutcome | None:
         """How the motion has ended, or None while it goes on."""
         motion = self.motion
         if motion.interrupted():
-            return Outcome.INTERRUPTED
+            return MotionOutcome.INTERRUPTED
         if self._is_at_end():
             self._arrived = self._scene.seconds if self._arrived is None else self._arrived
             if self._steps_since(self._arrived) >= motion.dwell or motion.finished():
-                return Outcome.REACHED
+                return MotionOutcome.REACHED
         elif self._is_stuck():
-            return Outcome.STUCK
-        return Outcome.TIMEOUT if self._steps_since(self._began) >= motion.steps else None
+            return MotionOutcome.STUCK
+        return MotionOutcome.TIMEOUT if self._steps_since(self._began) >= motion.steps else None
 
     def actions(self) -> Float64[np.ndarray, "horizon 7"]:
         """The next actions on the motion's path."""

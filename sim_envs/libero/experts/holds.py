@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from scipy.spatial.transform import Rotation
 
-from sim_envs.libero.experts.joints import Joint
-from sim_envs.libero.experts.scene import Scene
+from sim_envs.libero.experts.joints import FixtureJoint
+from sim_envs.libero.experts.scene import ExpertScene
 from sim_envs.scripted.gripper import PANDA, downward
 from sim_envs.scripted.hand import FIST_HALF, FULLY_OPEN, fingers_have_room, has_room, near, thinned
 from sim_envs.scripted.poses import Box, Matrix3, Pose, Vector3
@@ -68,7 +68,7 @@ _FINE, _COARSE = 0.003, 0.007
 """Cells (m) in which the surroundings are looked at: around the fingers, and around the rest of the hand."""
 
 
-def ways_to_hold(scene: Scene, joint: Joint, by: float) -> Iterator[Pose]:
+def ways_to_hold(scene: ExpertScene, joint: FixtureJoint, by: float) -> Iterator[Pose]:
     """Poses of the open gripper from which closing it holds what a joint moves, easiest first.
 
     Args:
@@ -108,12 +108,12 @@ class Push:
     spot: Vector3
     back: float = STAND_OFF
 
-    def before(self, joint: Joint, by: float) -> Pose:
+    def before(self, joint: FixtureJoint, by: float) -> Pose:
         """Where the hand comes down."""
         way = math.copysign(1.0, by) * joint.direction_at(self.spot)
         return Pose(position=self.pose.position - self.back * way, rotation=self.pose.rotation)
 
-    def after(self, joint: Joint, by: float) -> Pose:
+    def after(self, joint: FixtureJoint, by: float) -> Pose:
         """Where the hand is, unturned, when the joint has moved by so much."""
         spot = joint.carried(Pose(position=self.spot, rotation=np.eye(3)), by).position
         sign = math.copysign(1.0, by)
@@ -123,7 +123,7 @@ class Push:
         return Pose(position=spot - gap * after + beside, rotation=self.pose.rotation)
 
 
-def ways_to_push(scene: Scene, joint: Joint, by: float) -> Iterator[Push]:
+def ways_to_push(scene: ExpertScene, joint: FixtureJoint, by: float) -> Iterator[Push]:
     """Ways to push what a joint moves, easiest first; things in the way are pushed aside if need be.
 
     Args:
@@ -156,7 +156,7 @@ def ways_to_push(scene: Scene, joint: Joint, by: float) -> Iterator[Push]:
 class _Room:
     """What a hand must keep clear of: before the part moves, and on the way."""
 
-    def __init__(self, scene: Scene, joint: Joint) -> None:
+    def __init__(self, scene: ExpertScene, joint: FixtureJoint) -> None:
         own = scene.part_surface(joint)
         center = own.mean(axis=0)
         others = near(scene.surroundings_of_part(joint), center, _REACH)
@@ -214,7 +214,7 @@ def _depth(box: Box, direction: Vector3) -> float:
     return float((box.half / np.maximum(cosines, 1e-9)).min())
 
 
-def _spots(box: Box, joint: Joint, sign: float) -> Iterator[Vector3]:
+def _spots(box: Box, joint: FixtureJoint, sign: float) -> Iterator[Vector3]:
     """Places on the face of a box that looks against the way it has to go."""
     way = sign * joint.direction_at(box.pose.position)
     cosines = way @ box.pose.rotation
@@ -255,18 +255,18 @@ def _turned(rotation: Matrix3) -> float:
     return math.acos(min(1.0, max(-1.0, (float(np.sum(rotation * RESTING)) - 1) / 2)))
 
 
-def _turned_the_short_way(pose: Pose, joint: Joint, by: float) -> Pose:
+def _turned_the_short_way(pose: Pose, joint: FixtureJoint, by: float) -> Pose:
     halves: Sequence[Matrix3] = (pose.rotation, pose.rotation @ np.diag([-1.0, -1.0, 1.0]))
     poses = [Pose(position=pose.position, rotation=half) for half in halves]
     return min(poses, key=lambda pose: _strain(pose, joint, by))
 
 
-def _strain(pose: Pose, joint: Joint, by: float) -> float:
+def _strain(pose: Pose, joint: FixtureJoint, by: float) -> float:
     """How far (rad) from rest the hand is turned at most, from start to end."""
     return max(_turned(pose.rotation), _turned(joint.carried(pose, by).rotation))
 
 
-def _push_cost(push: Push, joint: Joint) -> float:
+def _push_cost(push: Push, joint: FixtureJoint) -> float:
     """Turning the hand costs; so does a spot off the middle of a slide, or near the axis of a hinge."""
     lever = float(np.linalg.norm(np.cross(joint.axis, push.spot - joint.anchor)[:2]))
     return _turned(push.pose.rotation) + _LEVER_WORTH * (lever if joint.slides else -lever)

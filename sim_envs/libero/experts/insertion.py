@@ -9,11 +9,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from sim_envs.libero.experts.scene import Scene
+from sim_envs.libero.experts.scene import ExpertScene
 from sim_envs.scripted.clearance import Terrain, Underside, gripper_surface
 from sim_envs.scripted.grasps import Grasp, grasps_turned
 from sim_envs.scripted.gripper import PANDA, pointing
-from sim_envs.scripted.kinematics import Holding
+from sim_envs.scripted.kinematics import HeldObject
 from sim_envs.scripted.poses import Box, Matrix3, Pose, Vector3
 from sim_envs.scripted.surfaces import Points
 
@@ -74,7 +74,7 @@ class Insertion:
     inside: Pose
 
 
-def is_roofed(scene: Scene, target: str) -> bool:
+def is_roofed(scene: ExpertScene, target: str) -> bool:
     """Whether a fixture is over the middle of a region, so that nothing gets into it from above."""
     region = scene.region(target)
     if region is None or _half_along(region, _UP) < _FLAT:
@@ -86,7 +86,7 @@ def is_roofed(scene: Scene, target: str) -> bool:
     return bool(len(column) and column[:, 2].max() > ceiling)
 
 
-def insertions(scene: Scene, thing: str, target: str) -> Iterator[Insertion]:
+def insertions(scene: ExpertScene, thing: str, target: str) -> Iterator[Insertion]:
     """All that are found to be within the arm's reach and clear of everything, good grasps first."""
     region = scene.region(target)
     assert region is not None
@@ -98,7 +98,7 @@ def insertions(scene: Scene, thing: str, target: str) -> Iterator[Insertion]:
         arm = reach.along([before, taking], beside=body)
         if arm is None:
             continue
-        holding = Holding(body=body, grip=frame.seen_from(taking))
+        holding = HeldObject(body=body, grip=frame.seen_from(taking))
         for way in ways:
             if (inside := way.end(taking)) is None:
                 continue
@@ -110,7 +110,7 @@ def insertions(scene: Scene, thing: str, target: str) -> Iterator[Insertion]:
 class _Way:
     """A straight way into a region, level and towards one heading."""
 
-    def __init__(self, scene: Scene, thing: str, region: Box, heading: float) -> None:
+    def __init__(self, scene: ExpertScene, thing: str, region: Box, heading: float) -> None:
         self._region, self._heading = region, heading
         self._along = np.array([np.cos(heading), np.sin(heading), 0.0])
         # Rows: what is across the way, up, and against the way, which takes the place of up.
@@ -181,7 +181,7 @@ class _Way:
         return terrain.lowest(Underside.around(thing), middle[:2])
 
 
-def _grasps(scene: Scene, thing: str) -> list[Grasp]:
+def _grasps(scene: ExpertScene, thing: str) -> list[Grasp]:
     """Tilted grasps from all around, best first."""
     frame, center = scene.pose(thing), scene.center_of_mass(thing)
     surface, surroundings = scene.surface(thing), scene.surroundings(thing)

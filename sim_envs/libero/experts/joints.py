@@ -19,7 +19,7 @@ _RANGES = {
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Joint:
+class FixtureJoint:
     """A joint of a fixture as it is now; values are metres of a slide or radians of a hinge.
 
     Attributes:
@@ -54,7 +54,7 @@ class Joint:
         return way / max(float(np.linalg.norm(way)), 1e-9)
 
 
-def read_joint(env: Any, name: str) -> Joint | None:
+def read_joint(env: Any, name: str) -> FixtureJoint | None:
     """The joint that opens, closes or turns what LIBERO calls `name`: a drawer's region, or a fixture with
     one moving part. None if there is no such joint."""
     region = env.object_sites_dict.get(name)
@@ -63,7 +63,7 @@ def read_joint(env: Any, name: str) -> Joint | None:
         return None
     model, data = env.sim.model._model, env.sim.data._data
     joint = int(mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_JOINT, names[0]))
-    return Joint(
+    return FixtureJoint(
         name=names[0],
         fixture=name if region is None else region.parent_name,
         body=int(model.jnt_bodyid[joint]),
@@ -74,7 +74,7 @@ def read_joint(env: Any, name: str) -> Joint | None:
     )
 
 
-def read_container(env: Any, region: str) -> Joint | None:
+def read_container(env: Any, region: str) -> FixtureJoint | None:
     """The joint to be opened before anything can go into a region: a drawer's own, or the fixture's door."""
     joint = read_joint(env, region)
     if joint is None and region in env.object_sites_dict:
@@ -82,7 +82,7 @@ def read_container(env: Any, region: str) -> Joint | None:
     return joint if joint is not None and wanted_range(env, "open", joint) else None
 
 
-def wanted_range(env: Any, predicate: str, joint: Joint) -> tuple[float, float] | None:
+def wanted_range(env: Any, predicate: str, joint: FixtureJoint) -> tuple[float, float] | None:
     """Between which values of the joint a predicate holds, by LIBERO's own table; None if it has none."""
     table = env.get_object(joint.fixture).object_properties["articulation"]
     values = table.get(_RANGES[predicate])

@@ -5,11 +5,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sim_envs.libero.experts.scene import Scene
+from sim_envs.libero.experts.scene import ExpertScene
 from sim_envs.scripted.clearance import Terrain
 from sim_envs.scripted.hand import FULLY_OPEN, underside
-from sim_envs.scripted.motion import Motion, Phase, Waypoint
+from sim_envs.scripted.motion import GripperMotion, Waypoint
 from sim_envs.scripted.poses import Pose, Vector3
+from sim_envs.truth.ground_truth import Phase
 
 _MARGIN = 0.03
 """Room (m) left under the hand as it travels."""
@@ -20,7 +21,7 @@ _RADIANS_PER_STEP = 0.04
 _STEPS_TO_SPARE = 40
 
 
-def reach(scene: Scene, end: Pose, before: Pose, grip: float) -> Motion:
+def reach(scene: ExpertScene, end: Pose, before: Pose, grip: float) -> GripperMotion:
     """Go over everything to a place in front of the part, then straight to it."""
     start = scene.gripper
     terrain = Terrain(scene.surroundings(), start=start.position[:2], end=before.position[:2])
@@ -33,15 +34,15 @@ def reach(scene: Scene, end: Pose, before: Pose, grip: float) -> Motion:
         Waypoint(pose=before, near=0.01),
         Waypoint(pose=end, near=0.005),
     )
-    return Motion(phase=Phase.APPROACH, path=lambda: path, grip=grip, steps=time_for(start, path))
+    return GripperMotion(phase=Phase.APPROACH, path=lambda: path, grip=grip, steps=time_for(start, path))
 
 
-def leave(scene: Scene, way: Vector3, grip: float) -> Motion:
+def leave(scene: ExpertScene, way: Vector3, grip: float) -> GripperMotion:
     """Draw back by a way (m), turned as the hand is."""
     start = scene.gripper
     away = Pose(position=start.position + way, rotation=start.rotation)
     path = (Waypoint(pose=away, near=_CORNER, aligned=np.pi),)
-    return Motion(phase=Phase.RETREAT, path=lambda: path, grip=grip, steps=time_for(start, path))
+    return GripperMotion(phase=Phase.RETREAT, path=lambda: path, grip=grip, steps=time_for(start, path))
 
 
 def time_for(start: Pose, path: Sequence[Waypoint]) -> int:

@@ -10,12 +10,13 @@ from sim_envs.libero.experts.joints import read_joint, wanted_range
 from sim_envs.libero.experts.order import in_working_order, opening_for
 from sim_envs.libero.experts.pick_and_place import let_go, pick, place
 from sim_envs.libero.experts.push import is_pushed, slide
-from sim_envs.libero.experts.scene import Goal, Scene
+from sim_envs.libero.experts.scene import ExpertScene, Goal
 from sim_envs.scripted.grasps import Grasp
-from sim_envs.scripted.motion import Phase, Skill
+from sim_envs.scripted.motion import Skill
+from sim_envs.truth.ground_truth import Phase
 
 
-def achieve(scene: Scene) -> Skill:
+def achieve(scene: ExpertScene) -> Skill:
     """Work on the goals that do not hold, in an order that can succeed, until all do; then stay.
 
     After each skill the goals are looked at anew, for one may have undone what another had done.
@@ -29,7 +30,7 @@ def achieve(scene: Scene) -> Skill:
             yield let_go(scene, Phase.DONE)
 
 
-def put(scene: Scene, goal: Goal) -> Skill:
+def put(scene: ExpertScene, goal: Goal) -> Skill:
     """Bring the first argument to be on or in the second, as often as it takes."""
     if is_pushed(scene, goal):
         yield from slide(scene, goal)
@@ -46,7 +47,7 @@ def put(scene: Scene, goal: Goal) -> Skill:
             yield from place(scene, thing, target)
 
 
-SKILLS: Mapping[str, Callable[[Scene, Goal], Skill]] = {
+SKILLS: Mapping[str, Callable[[ExpertScene, Goal], Skill]] = {
     "in": put,
     "on": put,
     "open": pull,
@@ -61,7 +62,7 @@ class NoSkillError(UsageError):
     """A task asks for something that no skill achieves."""
 
 
-def skill_for(goal: Goal) -> Callable[[Scene, Goal], Skill]:
+def skill_for(goal: Goal) -> Callable[[ExpertScene, Goal], Skill]:
     """The skill for a goal.
 
     Raises:

@@ -17,7 +17,7 @@ from eval.collect.collection import INCOMPLETE
 from eval.collect.playing import DemonstrationPlayer, Work
 from eval.collect.store import EpisodeStore
 from oxygen.training.demonstrations import Demonstrations
-from sim_envs.truth.account import Fact
+from sim_envs.truth.ground_truth import Fact
 from sim_envs.truth.wording import parse_memory, parse_narration
 from sim_envs.worker_process import WorkerConnection, serve
 from tests.eval.collect.collecting import (

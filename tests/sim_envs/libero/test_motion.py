@@ -17,7 +17,7 @@ from sim_envs.libero.experts.measure import Attempt, attempt
 from sim_envs.libero.sim import LiberoSim
 from sim_envs.libero.tasks import get_task
 from sim_envs.suite import open_suite
-from sim_envs.truth.account import Phase
+from sim_envs.truth.ground_truth import Phase
 from sim_envs.world import EpisodeKey
 
 OpenSim = Callable[..., LiberoSim]
@@ -106,7 +106,7 @@ def test_the_expert_catches_what_moves_and_what_it_touches_is_not_said_to_be_pus
     while not solved and len(told) < 150:
         for action in expert.query(sim.policy_state())[:5]:
             solved = solved or sim.advance(action[None]).success
-            told.append((sim.course(THING) is None, sim.truth().narration.phase))
+            told.append((sim.predicted_motion(THING) is None, sim.truth().narration.phase))
     assert solved
     assert {phase for touched, phase in told if not touched} == {Phase.APPROACH}
     assert Phase.GRASP in {phase for touched, phase in told if touched}

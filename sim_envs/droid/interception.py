@@ -33,7 +33,7 @@ Joints = Float64[np.ndarray, " 7"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Ride:
+class CarrierMotion:
     """How an object moves while nobody touches it.
 
     Attributes:
@@ -66,9 +66,9 @@ class Ride:
         return (earliest,) if self.is_over else tuple(np.arange(earliest, earliest + _WITHIN, _STEP))
 
 
-def ride_of(station: Station, name: str) -> Ride:
+def carrier_motion(station: Station, name: str) -> CarrierMotion:
     """How an object moves; by its carrier's nominal speed, for which the drive only needs milliseconds."""
-    still = Ride(velocity=np.zeros(3), rate=0.0, axis=np.zeros(3))
+    still = CarrierMotion(velocity=np.zeros(3), rate=0.0, axis=np.zeros(3))
     carrier = station.task.objects[name].carrier
     if carrier is None:
         return still
@@ -84,7 +84,7 @@ def ride_of(station: Station, name: str) -> Ride:
             return still
 
 
-def course_of(station: Station, name: str) -> tuple[Vector3, Vector3]:
+def ramp_exit(station: Station, name: str) -> tuple[Vector3, Vector3]:
     """Where (m) and in which direction something leaves the ramp that it is on."""
     carrier = station.task.objects[name].carrier
     assert carrier is not None
