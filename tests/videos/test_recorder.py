@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from videos import theme
-from videos.lane import QuerySpan, ThinkingLane, TimeSpan
 from videos.mp4 import VideoError
 from videos.panel import Caption, compose
 from videos.recorder import EpisodeVideo
+from videos.timeline import QuerySpan, QueryTimeline, TimeSpan
 
 CAPTION = Caption(
     task="pick up the bowl", episode="libero_object · task 0 · init 0", mode="unified", time_s=0.0
@@ -84,7 +84,7 @@ def test_the_outcome_is_on_the_last_picture_alone_and_colours_survive(tmp_path):
 
 
 def test_time_goes_on_from_frame_to_frame_until_the_episode_is_over(tmp_path):
-    lane = ThinkingLane(
+    lane = QueryTimeline(
         queries=(QuerySpan(issued_s=0.0, actions_s=3 / 20, free_s=7 / 20),),
         held=(TimeSpan(start_s=0.0, end_s=3 / 20),),
     )

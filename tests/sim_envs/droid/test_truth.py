@@ -1,4 +1,4 @@
-"""The ground truth of DROID's station: phases, completed actions and facts, named after the task's objects."""
+"""Ground truth of DROID's station: phases, completed actions and facts, named after the task's objects."""
 
 import dataclasses
 import itertools

@@ -39,7 +39,7 @@ def play(data: mujoco.MjData, seconds: float, mover: Mover | None = None) -> Non
             mover.lead()
 
 
-def test_it_goes_where_its_course_says_upright_and_nothing_else_moves(data):
+def test_a_body_follows_its_trajectory_upright_and_nothing_else_moves(data):
     still = copy.copy(data)
     start, mover = (
         data.body("bottle").xpos.copy(),

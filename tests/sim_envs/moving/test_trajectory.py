@@ -38,7 +38,7 @@ rooms = st.builds(
 
 
 @given(motion=motions, room=rooms, seed=st.integers(0, 1000))
-def test_no_course_jumps_or_leaves_its_room(motion, room, seed):
+def test_trajectories_are_continuous_and_stay_within_free_space(motion, room, seed):
     trajectory = sample_trajectory(motion, room, np.random.default_rng(seed))
     if trajectory is None:
         return

@@ -10,18 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from videos import theme
-from videos.lane import (
+from videos.panel import Caption, compose, draw_moment
+from videos.timeline import (
     BAR_HEIGHT,
     BAR_TOP,
     HELD_HEIGHT,
     HELD_TOP,
     QuerySpan,
-    ThinkingLane,
+    QueryTimeline,
     TimeSpan,
     column_at,
-    draw_lane,
+    draw_timeline,
 )
-from videos.panel import Caption, compose, draw_moment
 
 HZ = 20
 STEP_PIXELS = theme.LANE_PIXELS_PER_S // HZ
@@ -71,14 +71,14 @@ def lane_of(queries, robot):
         ends = [(len(policy) + steps) / HZ for steps in (0, acting, acting + speaking)]
         spans.append(QuerySpan(issued_s=ends[0], actions_s=ends[1], free_s=ends[2]))
         policy += "a" * acting + "l" * speaking
-    return ThinkingLane(
+    return QueryTimeline(
         queries=tuple(spans), held=intervals(robot, "h"), continued=intervals(robot, "c")
     ), policy
 
 
 def drawn(lane, step):
     """The lane after so many control steps, their durations added up as inexactly as floats can."""
-    return np.asarray(draw_lane(lane, "isolated", time_s=sum([1 / HZ] * step, 0.0)))
+    return np.asarray(draw_timeline(lane, "isolated", time_s=sum([1 / HZ] * step, 0.0)))
 
 
 def lit(block, colour):
@@ -113,7 +113,7 @@ def test_the_words_are_lit_exactly_while_the_policy_computes_and_the_robot_is_he
 
 def test_a_moment_that_is_a_sum_of_control_steps_is_the_one_that_was_meant():
     for step in range(1, 80):
-        lane = ThinkingLane(held=(TimeSpan(start_s=step / HZ, end_s=(step + 1) / HZ),))
+        lane = QueryTimeline(held=(TimeSpan(start_s=step / HZ, end_s=(step + 1) / HZ),))
         assert [lit(drawn(lane, now), theme.HELD) for now in (step - 1, step, step + 1)] == [
             False,
             True,
@@ -130,7 +130,7 @@ def test_nothing_of_the_future_is_shown(queries, robot, now):
     def unknown(seconds):
         return seconds if seconds <= now else math.inf
 
-    known = ThinkingLane(
+    known = QueryTimeline(
         queries=tuple(
             QuerySpan(
                 issued_s=query.issued_s,
@@ -145,7 +145,7 @@ def test_nothing_of_the_future_is_shown(queries, robot, now):
         ),
         continued=tuple(each for each in lane.continued if each.start_s < now),
     )
-    pictures = [np.asarray(draw_lane(each, "isolated", time_s=now)) for each in (lane, known)]
+    pictures = [np.asarray(draw_timeline(each, "isolated", time_s=now)) for each in (lane, known)]
     assert (pictures[0] == pictures[1]).all()
 
 
@@ -175,7 +175,7 @@ def test_queries_in_a_row_are_a_pixel_apart():
         QuerySpan(issued_s=step / HZ, actions_s=(step + 5) / HZ, free_s=(step + 5) / HZ)
         for step in (0, 5, 10)
     )
-    row = drawn(ThinkingLane(queries=queries), 15)[BAR_TOP, column_at(-15 / HZ) : column_at(0.0)]
+    row = drawn(QueryTimeline(queries=queries), 15)[BAR_TOP, column_at(-15 / HZ) : column_at(0.0)]
     gaps = np.flatnonzero((row != COLOUR).any(axis=1))
     assert list(gaps) == [0, 5 * STEP_PIXELS, 10 * STEP_PIXELS]
 
@@ -188,7 +188,7 @@ def test_a_control_step_is_a_whole_number_of_pixels(control_hz):
 
 def test_the_lane_has_its_place_on_the_card_and_leaves_the_rest_as_it_is():
     plain = compose(cameras(), CAPTION)
-    with_lane = compose(cameras(), dataclasses.replace(CAPTION, lane=ThinkingLane()))
+    with_lane = compose(cameras(), dataclasses.replace(CAPTION, lane=QueryTimeline()))
     rows, columns = np.nonzero((plain != with_lane).any(axis=2))
     left = theme.sidebar_left(2) + theme.PADDING
     assert rows.min() == theme.LANE_TOP
@@ -202,7 +202,7 @@ def test_memories_take_the_lanes_place_only_where_there_is_none():
     below = (slice(theme.LANE_TOP - theme.PADDING, theme.BOTTOM), slice(theme.sidebar_left(2) + 1, None))
     assert (compose(cameras(), many)[below] == theme.TEXT).all(axis=2).any()
     lanes = [
-        compose(cameras(), dataclasses.replace(each, lane=ThinkingLane()))[below] for each in (many, CAPTION)
+        compose(cameras(), dataclasses.replace(each, lane=QueryTimeline()))[below] for each in (many, CAPTION)
     ]
     assert (lanes[0] == lanes[1]).all()
 
