@@ -1,4 +1,4 @@
-"""What truth is read from on DROID's station: its objects, and goals from the rubric. Read only."""
+"""The station's objects and the rubric's goals, for ground truth. Read only."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -37,16 +37,16 @@ _WIDEST = 0.085
 """The gripper's stroke, m."""
 
 _OPEN = 0.75
-"""Share of its travel from which on a drawer counts as open that no criterion is about."""
+"""Fraction of its travel from which a drawer without a criterion counts as open."""
 
 _HALF = 0.5
-"""Share of its outline that has to be over what a thing is said to lie on, where no criterion says more."""
+"""Fraction of an object's outline that has to be over what it lies on, unless a criterion says otherwise."""
 
 _SQUEEZES = 0.3
-"""Cosine between the normal of a contact and the way to the other finger, from which on a finger squeezes."""
+"""Minimal cosine between a squeezing contact's normal and the direction to the other finger."""
 
 _TABLE = -2
-"""Number of the table where objects have numbers."""
+"""The table, where objects are given by index."""
 
 _HAND_BODY = "robotiq_85_adapter_link"
 _PALM_GEOM = "hand_collision"
@@ -57,12 +57,12 @@ _Placing = OnCriterion | InsideCriterion | UprightCriterion
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Goal:
-    """Criteria that lead to one another: reach, lift, and what they are for.
+    """Successive criteria of one object, such as reach, lift and place.
 
     Attributes:
-        object: Name of what they are about.
-        criteria: Their numbers in the rubric.
-        last: What they are for.
+        object: Name of the object.
+        criteria: Their indices in the rubric.
+        last: The final criterion.
     """
 
     object: str
@@ -74,7 +74,7 @@ class DroidScene(TruthScene):
     """One episode of a task."""
 
     def __init__(self, task: TaskConfig, model: mujoco.MjModel, rubric: Rubric) -> None:
-        """See the simulation that a rubric judges as items and goals.
+        """Describe the simulation of a rubric.
 
         Raises:
             UsageError: Two objects share a noun.
@@ -97,9 +97,9 @@ class DroidScene(TruthScene):
         self.targets = [_target(number, goal, by_name) for number, goal in enumerate(self._goals)]
 
     def capture(self) -> RawState:
-        """As any scene; a finger that does not press towards the other one counts as palm.
+        """As in the base class, but a finger that does not press towards the other one counts as palm.
 
-        The fingers' backs meet the walls of what something is put into, which is then not grasped.
+        Otherwise a vessel would count as grasped when the backs of the fingers touch its walls.
         """
         moment = super().capture()
         contacts = moment.contacts
@@ -115,7 +115,7 @@ class DroidScene(TruthScene):
         return moment
 
     def missing(self) -> list[GoalTarget]:
-        """The goals of which a criterion has not been reached; each is kept once it was."""
+        """Targets of goals with criteria that have not been met so far."""
         reached = self._rubric.reached
         return [
             target
@@ -124,7 +124,7 @@ class DroidScene(TruthScene):
         ]
 
     def satisfied(self, target: GoalTarget) -> bool:
-        """Whether a thing is where its goal would have it, and let go if the goal asks for that."""
+        """Whether an object is where its goal requires it, and released if required."""
         last = self._goals[target.number].last
         if not isinstance(last, _Placing) or not self._rubric.is_placed(last):
             return False
@@ -132,12 +132,12 @@ class DroidScene(TruthScene):
         return may_be_held or target.item.index not in self.touch(self.capture()).both
 
     def nearest(self, items: Sequence[Item], point: Vector3) -> Item:
-        """The first: a rubric's order is the one to act in."""
+        """The first item: a rubric lists criteria in the order of actions."""
         del point
         return items[0]
 
     def is_near(self, target: GoalTarget, position: Vector3, margin: float) -> bool:
-        """Whether a position is over the target's outline; of what is to stand up, whether it is upright."""
+        """Whether a position is over the target's outline; for an upright goal, whether it is upright."""
         last = self._goals[target.number].last
         if not isinstance(last, OnCriterion | InsideCriterion):
             return self._rubric.pose(target.item.name).is_upright
@@ -146,7 +146,7 @@ class DroidScene(TruthScene):
         return bool((np.abs(position - pose.middle)[:2] <= half).all())
 
     def location(self, item: Item) -> str:
-        """Where a thing is: where a goal would have it, in or on an object, on the table; or elsewhere."""
+        """An object's location: its goal's place, in or on an object, on the table, or elsewhere."""
         for target in self.targets:
             if target.item is item and target.place is not None and self.satisfied(target):
                 return self._nouns.phrase(target.place)
@@ -158,12 +158,12 @@ class DroidScene(TruthScene):
         return self._nouns.phrase(GROUND) if _TABLE in touched else ELSEWHERE
 
     def _touched_by(self, item: Item) -> frozenset[int]:
-        """Numbers of the objects that one touches; what it does not touch it may only be passing."""
+        """Indices of the objects in contact with an item."""
         pairs = self._object[self._data.contact.geom]
         return frozenset(pairs[:, ::-1][pairs == self._objects.index(item.name)].tolist())
 
     def _holds(self, place: str, name: str) -> bool:
-        """Whether an object is what another one is in or on."""
+        """Whether one object is in or on another."""
         shape = self._task.objects[place].shape
         one, target = self._rubric.pose(name), self._rubric.pose(place)
         if isinstance(shape, Vessel) and is_inside(one, target, shape):
@@ -230,7 +230,7 @@ def _is_too_wide(shape: Shape) -> bool:
 
 
 def _owners(model: mujoco.MjModel, items: Sequence[Item]) -> np.ndarray:
-    """Geom to the number of its item."""
+    """Maps a geom to the index of its item."""
     owner = np.full(model.nbody, NOTHING)
     for item in items:
         owner[item.body] = item.index
@@ -238,7 +238,7 @@ def _owners(model: mujoco.MjModel, items: Sequence[Item]) -> np.ndarray:
 
 
 def _objects(task: TaskConfig, model: mujoco.MjModel) -> np.ndarray:
-    """Geom to the number of its object, or the table's."""
+    """Maps a geom to the index of its object, or `_TABLE`."""
     owner = np.full(model.nbody, NOTHING)
     for number, name in enumerate(task.objects):
         owner[model.body(name).id] = number

@@ -188,7 +188,7 @@ def test_a_speed_that_makes_no_sense_is_one_line(tmp_path, task, thing, changes,
             "'ball' is on 'line', a line: only a conveyor, turntable or ramp carries",
         ),
         ("ball", {"shape": {"kind": "box", "size": [0.05] * 3}}, "only a sphere rolls, not a box"),
-        ("ball", {"x": [0.5, 0.5]}, "are beside it; 0 is its middle"),
+        ("ball", {"x": [0.5, 0.5]}, "are beside it; 0 is its center"),
         ("line", {"shape": {"kind": "mark", "radius": 0.1}}, "'line' is a mark: only a line can be crossed"),
     ],
 )
