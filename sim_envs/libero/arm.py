@@ -28,7 +28,7 @@ _READINGS = (
     "J_ori",
     "mass_matrix",
 )
-"""What robosuite's controller calls its readings."""
+"""Names of the readings in robosuite's controller."""
 
 Vector3 = Float64[np.ndarray, " 3"]
 
@@ -44,7 +44,7 @@ class ArmController:
     """
 
     def __init__(self, env: Any) -> None:
-        """Take over the arm of an environment that has just been reset."""
+        """Take control of the arm of an environment that has just been reset."""
         from robosuite.utils import control_utils
 
         robot = env.robots[0]

@@ -1,4 +1,4 @@
-"""The two cameras: an exposure takes a few microseconds and can wait; developing it is what costs."""
+"""The agent-view and wrist cameras: capturing takes microseconds, drawing is expensive and can wait."""
 
 from collections.abc import Mapping
 
@@ -9,7 +9,7 @@ from jaxtyping import UInt8
 from sim_envs.rendering import Renderer, View
 
 CAMERAS = {"image": "agentview", "wrist_image": "robot0_eye_in_hand"}
-"""What policies call a camera, and what LIBERO does."""
+"""Policies' camera names to LIBERO's."""
 
 _COLLISION_GROUP, _VISUAL_GROUP = 0, 1
 
@@ -34,12 +34,12 @@ class Cameras:
         self._renderer: Renderer | None = None
 
     def capture(self, data: mujoco.MjData) -> None:
-        """Record what the cameras see now; the exposure before is lost."""
+        """Capture the current scenes, replacing the previous ones."""
         for view in self._views.values():
             view.capture(self._model, data, self._option)
 
     def develop(self) -> Mapping[str, UInt8[np.ndarray, "height width 3"]]:
-        """The pixels of the last exposure, rotated by 180° as the published policies were trained.
+        """Draw the captured scenes, rotated by 180° as in the training data of published policies.
 
         Raises:
             UsageError: Nothing can render on this machine.

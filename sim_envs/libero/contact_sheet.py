@@ -1,4 +1,4 @@
-"""The same beginnings of episodes seen with several asset sets, side by side.
+"""Contact sheet of initial states with several asset sets, side by side.
 
 python -m sim_envs.libero.contact_sheet docs/standins.jpg --assets PATH standins
 """
@@ -38,7 +38,7 @@ SIZE = 224
 
 
 def view(task: LiberoTask, assets: AssetSet) -> Image.Image:
-    """What the two cameras see after the settle steps, agent view beside wrist view."""
+    """Agent view and wrist view after the settle steps."""
     with LiberoSim(task, assets=assets, camera_size=SIZE) as sim:
         sim.reset(init_id=0, seed=7, settle_steps=10)
         return side_by_side(sim.observe().images.values())
@@ -46,7 +46,7 @@ def view(task: LiberoTask, assets: AssetSet) -> Image.Image:
 
 @app.default
 def main(file: Path, /, *, assets: Names = ("standins",)) -> None:
-    """Write the picture.
+    """Write the contact sheet.
 
     Args:
         file: The image to write.

@@ -1,4 +1,4 @@
-"""Which things of a LIBERO task move by themselves, and how."""
+"""Chooses the objects of a LIBERO task that move, and their trajectories."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,10 +22,10 @@ from sim_envs.truth.places import FIXTURES
 from sim_envs.world import EpisodeKey
 
 _REACH = (0.4, 0.75)
-"""How far (m) from the robot's base things may go: nearer the arm is folded, at 0.85 it is stretched."""
+"""Range of distances (m) from the robot's base: nearer the arm is folded, at 0.85 it is stretched."""
 
 _SIGHT = 0.9
-"""How far off the middle of the picture things may go, as a share of the way to its edge."""
+"""Largest distance from the image center, as a fraction of that to its edge."""
 
 
 def movable(problem: Mapping[str, Any]) -> list[str]:
@@ -48,7 +48,7 @@ def movable(problem: Mapping[str, Any]) -> list[str]:
 
 
 def require_movable(tasks: Iterable[LiberoTask], motion: str, others: Sequence[LiberoTask]) -> None:
-    """Refuse tasks in which nothing can move.
+    """Check that every task has an object that can move.
 
     Args:
         tasks: The tasks that are to be played.

@@ -1,4 +1,4 @@
-"""LIBERO's simulator with two verbs: `advance` runs physics and renders nothing, `observe` looks once."""
+"""LIBERO's simulator as a world: `advance` runs physics only, `observe` renders."""
 
 import gc
 from collections.abc import Mapping
@@ -45,20 +45,18 @@ physics steps."""
 
 
 class LiberoSim:
-    """One task of LIBERO, loaded. Implements `sim_envs.world.World`.
+    """A simulator with one LIBERO task. Implements `sim_envs.world.World`.
 
     The model is compiled once; a reset restores it. A trajectory is a function of (task, motion, init_id,
     seed, actions). Without motion and from a stored initial state it equals the one of LIBERO's own
     `OffScreenRenderEnv`, reseeded and reset before the episode, bit for bit.
 
-    An instance belongs to the thread that made it. Processes must not be forked from one that holds an
-    instance.
+    An instance belongs to the thread that made it. A process with an instance must not fork.
 
     Attributes:
         task: The task.
-        assets: The asset tree its models are from.
-        env: LIBERO's own environment underneath, for controllers with privileged access. To be read, not
-            stepped.
+        assets: The asset tree of its models.
+        env: The wrapped LIBERO environment, for privileged controllers to read, but not to step.
     """
 
     def __init__(
@@ -75,10 +73,10 @@ class LiberoSim:
             task: From `tasks.get_task`.
             assets: An asset set, or its source as `assets.find_assets` takes it.
             camera_size: Height and width of camera images, pixels.
-            motion: How what is to be grasped moves until it is touched; not at all if None.
+            motion: Motion of objects to be grasped, until they are touched; None for no motion.
 
         Raises:
-            UsageError: The libraries have other versions than LIBERO needs, or the assets are missing.
+            UsageError: A library has an unsupported version, or assets are missing.
         """
         self.task = task
         self.assets = assets if isinstance(assets, AssetSet) else find_assets(assets)
@@ -101,13 +99,13 @@ class LiberoSim:
         """Reseed, reset as LIBERO does, load the initial state and let it settle. No image is rendered.
 
         Args:
-            init_id: Index of a stored initial state; from `tasks.FIRST_DRAWN` on, the number of one that
-                LIBERO's own placement draws, anew for every number and seed.
-            seed: Decides what is not part of a stored state: where the fixtures stand.
-            settle_steps: Control steps of standing still with an open gripper, while objects fall to rest.
+            init_id: Index of a stored initial state; from `tasks.FIRST_DRAWN` on, a state that LIBERO's own
+                placement samples from id and seed.
+            seed: Determines what a stored state does not contain: the poses of fixtures.
+            settle_steps: Control steps of holding still with an open gripper, while objects come to rest.
 
         Raises:
-            UsageError: There is no such initial state.
+            UsageError: Unknown initial state.
         """
         self._require_open()
         if is_drawn(init_id):
@@ -130,8 +128,8 @@ class LiberoSim:
         """Run the actions, one control step each, without rendering, and stop at success.
 
         Args:
-            actions: End-effector deltas (position, axis-angle) and gripper (-1 open, +1 close), each row one
-                action. The controller clips them to [-1, 1].
+            actions: One action per row: end-effector delta (position, axis-angle) and gripper (-1 open, +1
+                close). The controller clips them to [-1, 1].
 
         Raises:
             ValueError: The shape is not [n, 7] or a value is not finite; nothing was run.

@@ -1,4 +1,4 @@
-"""What LIBERO's truth is read from: its goals by its own predicates, its regions. Read only."""
+"""LIBERO's goals and regions for ground truth, by its own predicates. Read only."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,7 +14,7 @@ from sim_envs.truth.places import phrase
 from sim_envs.truth.scene import GoalTarget, Item, TruthScene, Vector3
 
 _FLAT = 0.01
-"""A region no higher than this (m, half its height) is stood on, a higher one is stood in."""
+"""Objects stand on regions up to this half height (m), and in higher ones."""
 
 
 _WANTED = {
@@ -49,12 +49,12 @@ class LiberoScene(TruthScene):
         ]
 
     def nearest(self, items: Sequence[Item], point: Vector3) -> Item:
-        """Which of some items that goals are about has its surface, taken as boxes, nearest to a point."""
+        """The item whose bounding boxes are nearest to a point."""
         distances = self._hulls.distances(point, self._xpos, self._xmat)
         return min(items, key=lambda item: distances[item.index])
 
     def satisfied(self, target: GoalTarget) -> bool:
-        """Whether a goal holds, by LIBERO's own predicate; asking changes nothing."""
+        """Whether a goal holds, by LIBERO's own predicate. Does not change the simulation."""
         goal = self._goals[target.number]
         if goal.predicate not in ("turnon", "turnoff"):
             return bool(self._env._eval_predicate([goal.predicate, *goal.arguments]))
@@ -65,7 +65,7 @@ class LiberoScene(TruthScene):
         return self.joint(target.item) < max(ranges["default_turnoff_ranges"])
 
     def is_near(self, target: GoalTarget, position: Vector3, margin: float) -> bool:
-        """Whether a position is over the place of a goal, give or take a margin (m)."""
+        """Whether a position is above the place of a goal, within a margin (m)."""
         name = self._goals[target.number].arguments[1]
         if name in self._by_name:
             center, half = self._xpos[self._by_name[name].body], np.full(2, 0.03)
@@ -118,7 +118,7 @@ class LiberoScene(TruthScene):
         return bool(self._env._eval_predicate([predicate, thing, place]))
 
     def _touches(self, thing: str, region: str) -> bool:
-        """Whether a thing touches what the region is part of; else it may be passing through."""
+        """Whether an object touches the owner of a region, rather than passing through."""
         parent = self._env.get_object(self._env.object_sites_dict[region].parent_name)
         return bool(self._env.check_contact(parent, self._env.get_object(thing)))
 
