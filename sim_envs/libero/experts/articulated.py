@@ -1,4 +1,4 @@
-"""Skills for drawers, doors and knobs: to pull or turn what is held, and to push what is to be shut."""
+"""Skills for drawers, doors and knobs: pull, turn and push."""
 
 import itertools
 import math
@@ -15,10 +15,10 @@ from sim_envs.scripted.poses import Pose
 from sim_envs.truth.ground_truth import Phase
 
 _AHEAD = 0.25
-"""How far (rad) ahead on an arc the hand is told to go."""
+"""Lead (rad) of the hand's target along an arc."""
 
 _BEYOND = {True: 0.012, False: 0.12}
-"""How far past the wanted value (m of a slide, rad of a hinge) the hand goes, for the arm gives way."""
+"""Overshoot of the hand's target (m for slides, rad for hinges), since the arm is compliant."""
 
 _INSIDE = 0.25
 """Which part of the wanted range is crossed before its value is good enough."""
@@ -40,11 +40,11 @@ PHASES = {
     "turnon": Phase.TURN_ON,
     "turnoff": Phase.TURN_OFF,
 }
-"""What the expert is busy with while it works on a predicate."""
+"""The phase of the expert for each predicate."""
 
 
 def pull(scene: ExpertScene, goal: Goal) -> Skill:
-    """Take hold of the part that a goal is about and move it to where the goal holds; else push it there."""
+    """Grasp the goal's part and move it until the goal holds; if it cannot be grasped, push it."""
     tried: list[Pose] = []
     while (travel := _travel(scene, goal)) != 0.0:
         ways = ways_to_hold(scene, _joint(scene, goal), travel)
@@ -61,7 +61,7 @@ def pull(scene: ExpertScene, goal: Goal) -> Skill:
 
 
 def push(scene: ExpertScene, goal: Goal) -> Skill:
-    """Push the part that a goal is about, with closed fingers, to where the goal holds."""
+    """Push the goal's part with closed fingers until the goal holds."""
     tried: list[Pose] = []
     while (travel := _travel(scene, goal)) != 0.0:
         joint = _joint(scene, goal)
@@ -85,7 +85,7 @@ def _joint(scene: ExpertScene, goal: Goal) -> FixtureJoint:
 
 
 def _travel(scene: ExpertScene, goal: Goal) -> float:
-    """How far the joint still has to go for the goal to hold with something to spare; 0 if it holds."""
+    """Remaining travel of the joint until the goal holds with a margin; 0 if it holds."""
     joint = _joint(scene, goal)
     wanted = scene.wanted(goal.predicate, joint)
     assert wanted is not None
@@ -98,7 +98,7 @@ def _travel(scene: ExpertScene, goal: Goal) -> float:
 
 
 def _differs(pose: Pose, tried: Sequence[Pose]) -> bool:
-    """Whether a pose is worth a try after others have failed."""
+    """Whether a pose is worth trying after others have failed."""
     twists = [pose.twist_to(other) for other in tried]
     return all(np.linalg.norm(t[:3]) > _ANOTHER[0] or np.linalg.norm(t[3:]) > _ANOTHER[1] for t in twists)
 
@@ -109,13 +109,13 @@ def _close_fingers(scene: ExpertScene) -> GripperMotion:
 
 
 def _lead(scene: ExpertScene, goal: Goal) -> GripperMotion:
-    """Move what is held along its joint."""
+    """Move the held part along its joint."""
     begin, held = _joint(scene, goal), scene.gripper
     return _along(scene, goal, lambda by: begin.carried(held, by))
 
 
 def _shove(scene: ExpertScene, goal: Goal, push: Push) -> GripperMotion:
-    """Move what is touched along its joint."""
+    """Push the part along its joint."""
     begin = _joint(scene, goal)
     return _along(scene, goal, lambda by: push.after(begin, by))
 
@@ -126,7 +126,7 @@ def _along(scene: ExpertScene, goal: Goal, pose_after: Callable[[float], Pose]) 
     Args:
         scene: The scene.
         goal: What the motion is for.
-        pose_after: Where the hand has to be once the joint has moved by so much from where it is now.
+        pose_after: Maps a displacement of the joint from its current value to the hand's pose.
     """
     begin = _joint(scene, goal)
     aim = begin.value + _travel(scene, goal)

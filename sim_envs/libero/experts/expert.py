@@ -1,4 +1,4 @@
-"""The expert: turns a task's goals into skills and plays them, a chunk of actions at a time."""
+"""The scripted expert: turns a task's goals into skills, and executes them in action chunks."""
 
 from collections.abc import Sequence
 
@@ -21,22 +21,22 @@ _HOLD = np.tile(LIBERO_INTERFACE.hold_action(np.empty(8), None), (HORIZON, 1))
 
 _STILL = (0.002, 0.02)
 _STILL_STEPS = 4
-"""Who moves less than this (m, rad) in this many control steps is stuck."""
+"""A gripper that moves less than this (m, rad) in this many control steps is stuck."""
 
 
 class Expert(ScriptedPolicy):
-    """A privileged-state controller, bound to the simulator it acts in.
+    """A controller with access to the simulator's state.
 
-    Without noise its actions are a function of the states it has seen since the reset; with noise, of the
-    episode key and the noise level as well.
+    Its actions are a function of the states since the reset, and with noise also of the episode key and the
+    noise level.
     """
 
     def __init__(self, sim: Simulator, noise: float = 0.0) -> None:
-        """Bind to a simulator, which is read and never written.
+        """Bind to a simulator, which is only read.
 
         Args:
             sim: A simulator with a task loaded.
-            noise: How much pace and path vary and how often something goes wrong, from 0 (never) to 1.
+            noise: Variation of pace and path, and frequency of mistakes, from 0 (none) to 1.
 
         Raises:
             NoSkillError: The task has a goal that no skill achieves.
@@ -50,7 +50,7 @@ class Expert(ScriptedPolicy):
 
     @property
     def phase(self) -> Phase:
-        """What the expert was busy with when it was last queried."""
+        """The phase at the last query."""
         return self._playing.phase if self._playing else Phase.APPROACH
 
     @override
@@ -72,7 +72,7 @@ class Expert(ScriptedPolicy):
 
 
 class _Playing:
-    """One episode: the skill under way, and the motion it asked for."""
+    """One episode: the current skill and motion."""
 
     def __init__(self, scene: ExpertScene, noise: ExpertNoise | None) -> None:
         self._scene = scene
@@ -86,7 +86,7 @@ class _Playing:
         return self._begun.motion.phase
 
     def chunk(self) -> Float64[np.ndarray, "horizon 7"]:
-        """Look at the scene, go on to the next motion if one has ended, and plan the next steps."""
+        """Continue with the next motion if the current one has ended, and plan the next steps."""
         while (outcome := self._begun.outcome()) is not None:
             self._begun = self._begin(self._skill.send(outcome))
         self.intended = self._begun.actions()
@@ -102,7 +102,7 @@ class _Playing:
 
 
 class _Begun:
-    """A motion that has begun, and how far it has come."""
+    """A motion in progress."""
 
     def __init__(
         self, scene: ExpertScene, motion: GripperMotion, motion_variation: MotionVariation | None
@@ -117,7 +117,7 @@ class _Begun:
         self._passed = 0
 
     def outcome(self) -> MotionOutcome | None:
-        """How the motion has ended, or None while it goes on."""
+        """How the motion ended; None while it continues."""
         motion = self.motion
         if motion.interrupted():
             return MotionOutcome.INTERRUPTED
@@ -134,12 +134,12 @@ class _Begun:
         return self._follow(self.motion.path(), pace=1.0)
 
     def varied_actions(self) -> Float64[np.ndarray, "horizon 7"]:
-        """The next actions on the path as it is gone this time."""
+        """The next actions on the varied path."""
         assert self._quirks is not None
         return self._follow(self._quirks.path(self.motion.path()), pace=self._quirks.pace)
 
     def forget_plan(self) -> None:
-        """Something else is done than was planned: nothing of it counts as passed, or as being stuck."""
+        """Discard the plan after a disturbance: it counts neither as progress nor as being stuck."""
         self._plan = None
 
     def _follow(self, path: Sequence[Waypoint], *, pace: float) -> Float64[np.ndarray, "horizon 7"]:
@@ -151,7 +151,7 @@ class _Begun:
         return self._plan.actions(self.motion.grip)
 
     def _is_at_end(self) -> bool:
-        """Whether the last waypoint is reached; those before it count as passed if that was foreseen."""
+        """Whether the last waypoint is reached; earlier ones count as passed if the plan predicted it."""
         path = self.motion.path()
         if self._plan is not None:
             steps = min(self._steps_since(self._planned), len(self._plan.deltas))

@@ -1,4 +1,4 @@
-"""The skill to bring a thing in from the side, under a ceiling."""
+"""The skill to insert an object from the side, under a ceiling."""
 
 from collections.abc import Sequence
 
@@ -28,7 +28,7 @@ _TURN_STRIDE = 0.3
 
 
 def insertion(scene: ExpertScene, thing: str, target: str, tried: Sequence[Grasp]) -> Insertion | None:
-    """How to bring a thing in from the side; None if there is no need, or nothing untried."""
+    """How to insert an object from the side; None if that is not needed, or all grasps were tried."""
     if not is_roofed(scene, target) or holds(scene, thing):
         return None
     plans = insertions(scene, thing, target)
@@ -36,7 +36,7 @@ def insertion(scene: ExpertScene, thing: str, target: str, tried: Sequence[Grasp
 
 
 def insert(scene: ExpertScene, thing: str, plan: Insertion) -> Skill:
-    """Take a thing, bring it in from the side, let go, and come out the same way."""
+    """Grasp an object, insert it from the side, release it, and move out the same way."""
     yield _approach(scene, plan)
     yield close(scene, thing)
     yield squeeze(scene)
@@ -87,7 +87,7 @@ def _leave(scene: ExpertScene, plan: Insertion) -> GripperMotion:
 
 
 def _moving(scene: ExpertScene, thing: str, phase: Phase, path: Sequence[Waypoint]) -> GripperMotion:
-    """A motion with something in the hand, which ends when it is lost."""
+    """A motion with a held object, interrupted if it is dropped."""
     return GripperMotion(
         phase=phase,
         path=lambda: path,

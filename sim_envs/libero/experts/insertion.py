@@ -1,7 +1,7 @@
-"""How a thing is brought in from the side, under a ceiling, and how it must be held for that.
+"""Plans how to grasp an object and insert it from the side, under a ceiling.
 
-Going in is coming down, turned on its side: with the way in taken for down, a height map of the scene says
-how deep a gripper and what it holds can go.
+Inserting is lowering, turned on its side: with the insertion direction as down, a height map of the scene
+gives the depth to which the gripper and the held object can go.
 """
 
 import dataclasses
@@ -57,14 +57,14 @@ _FARTHEST_OUT = 0.4
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Insertion:
-    """How a thing is taken, and where it is brought with it.
+    """A grasp and the gripper poses of an insertion.
 
     Attributes:
-        grasp: Where it is held, in its own frame.
-        before: The gripper in line with the grasp.
-        taking: The gripper at the grasp.
-        outside: The gripper before the way in, at its height.
-        inside: The gripper at the end of the way in.
+        grasp: The grasp, in the object's frame.
+        before: Gripper pose in line with the grasp.
+        taking: Gripper pose at the grasp.
+        outside: Gripper pose in front of the region, at insertion height.
+        inside: Gripper pose at the end of the insertion.
     """
 
     grasp: Grasp
@@ -87,7 +87,7 @@ def is_roofed(scene: ExpertScene, target: str) -> bool:
 
 
 def insertions(scene: ExpertScene, thing: str, target: str) -> Iterator[Insertion]:
-    """All that are found to be within the arm's reach and clear of everything, good grasps first."""
+    """Reachable and collision-free insertions, best grasps first."""
     region = scene.region(target)
     assert region is not None
     frame, reach, body = scene.pose(thing), scene.reach(), scene.body(thing)

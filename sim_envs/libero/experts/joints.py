@@ -1,4 +1,4 @@
-"""Drawers, doors and knobs: the joint behind one of LIBERO's names, and which values a goal wants."""
+"""Joints of drawers, doors and knobs by LIBERO's names, and the joint values that goals require."""
 
 import dataclasses
 from typing import Any
@@ -15,21 +15,21 @@ _RANGES = {
     "turnon": "default_turnon_ranges",
     "turnoff": "default_turnoff_ranges",
 }
-"""Where LIBERO keeps, per kind of fixture, the joint values that count as open, closed, on and off."""
+"""LIBERO's property for the joint range of each predicate."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FixtureJoint:
-    """A joint of a fixture as it is now; values are metres of a slide or radians of a hinge.
+    """A joint of a fixture in its current state; values are metres for slides and radians for hinges.
 
     Attributes:
-        name: MuJoCo's name of it.
-        fixture: LIBERO's name of what it belongs to.
-        body: Which body it moves.
-        slides: Whether it is a slide; otherwise it is a hinge.
-        axis: Its direction in the world.
+        name: MuJoCo's name of the joint.
+        fixture: LIBERO's name of the fixture.
+        body: Id of the body that it moves.
+        slides: Whether it is a slide rather than a hinge.
+        axis: Its axis in the world.
         anchor: A point on the axis (m).
-        value: Where it is.
+        value: Its position.
     """
 
     name: str
@@ -41,7 +41,7 @@ class FixtureJoint:
     value: float
 
     def carried(self, pose: Pose, by: float) -> Pose:
-        """Where a pose that is fixed to the moving part gets to when the joint moves by so much."""
+        """A pose fixed to the moving part, after a displacement of the joint."""
         if self.slides:
             return Pose(position=pose.position + by * self.axis, rotation=pose.rotation)
         turn = Rotation.from_rotvec(by * self.axis).as_matrix()
@@ -49,7 +49,7 @@ class FixtureJoint:
         return Pose(position=position, rotation=turn @ pose.rotation)
 
     def direction_at(self, point: Vector3) -> Vector3:
-        """Which way (unit vector) a point of the moving part goes as the joint's value grows."""
+        """Direction (unit vector) of a point of the moving part as the joint's value grows."""
         way = self.axis if self.slides else np.cross(self.axis, point - self.anchor)
         return way / max(float(np.linalg.norm(way)), 1e-9)
 

@@ -24,14 +24,14 @@ from sim_envs.world import EpisodeKey
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Attempt:
-    """How one episode went.
+    """Result of one episode.
 
     Attributes:
-        key: Which episode.
+        key: The episode.
         success: Whether the goal held within the step limit.
         steps: Control steps taken.
-        phases: What the expert was busy with, and from which step on; empty for the controls.
-        no_skill: Why the expert could not even try; empty if it could.
+        phases: First step and name of each phase of the expert; empty for other policies.
+        no_skill: Why the expert cannot do the task; empty if it can.
     """
 
     key: EpisodeKey

@@ -1,4 +1,4 @@
-"""To slide a flat thing over the table, with closed fingers set down on its inside."""
+"""The skill to slide a flat object over the table, with closed fingers pressed on its inside."""
 
 from collections.abc import Sequence
 
@@ -37,10 +37,9 @@ _UP = 0.08
 
 
 def is_pushed(scene: ExpertScene, goal: Goal) -> bool:
-    """Whether a goal asks for something flat, too wide for the fingers, to lie on a spot of the table.
+    """Whether a goal is to move a flat object, too wide for the gripper, to a region of the table.
 
-    From above such a thing can be taken neither across its middle nor by a wall; it is on the table already,
-    so it is slid there.
+    Such an object cannot be grasped from above, so it is slid.
     """
     if goal.predicate != "on" or scene.owner(goal.arguments[1]):
         return False

@@ -1,4 +1,4 @@
-"""To get to a place with a hand of any rotation, and away from it."""
+"""Motions to a pose with any hand rotation, and away from it."""
 
 import itertools
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ _STEPS_TO_SPARE = 40
 
 
 def reach(scene: ExpertScene, end: Pose, before: Pose, grip: float) -> GripperMotion:
-    """Go over everything to a place in front of the part, then straight to it."""
+    """Move above all obstacles to a pose in front of the part, then straight to the part."""
     start = scene.gripper
     terrain = Terrain(scene.surroundings(), start=start.position[:2], end=before.position[:2])
     shapes = [underside(pose, FULLY_OPEN) for pose in (start, end)]
@@ -38,7 +38,7 @@ def reach(scene: ExpertScene, end: Pose, before: Pose, grip: float) -> GripperMo
 
 
 def leave(scene: ExpertScene, way: Vector3, grip: float) -> GripperMotion:
-    """Draw back by a way (m), turned as the hand is."""
+    """Move away by a vector (m), keeping the rotation."""
     start = scene.gripper
     away = Pose(position=start.position + way, rotation=start.rotation)
     path = (Waypoint(pose=away, near=_CORNER, aligned=np.pi),)
@@ -46,7 +46,7 @@ def leave(scene: ExpertScene, way: Vector3, grip: float) -> GripperMotion:
 
 
 def time_for(start: Pose, path: Sequence[Waypoint]) -> int:
-    """Control steps after which a motion along a path is given up: twice what it should take, and some."""
+    """Time limit of a path in control steps: twice the expected time, plus a constant."""
     stops = [start, *(waypoint.pose for waypoint in path)]
     twists = [one.twist_to(other) for one, other in itertools.pairwise(stops)]
     steps = sum(

@@ -1,4 +1,4 @@
-"""What an expert may know and a policy may not: poses, shapes, contacts and goals, read from MuJoCo."""
+"""Privileged state for experts: poses, shapes, contacts and goals, read from MuJoCo."""
 
 import dataclasses
 import functools
@@ -20,14 +20,14 @@ from sim_envs.world import AdvanceResult
 
 @runtime_checkable
 class Simulator(Protocol):
-    """What an expert is bound to: a simulator with one of LIBERO's tasks loaded."""
+    """A simulator with one of LIBERO's tasks loaded."""
 
     @property
     def env(self) -> Any:
-        """LIBERO's own environment (`BDDLBaseDomain`) underneath."""
+        """The wrapped LIBERO environment (`BDDLBaseDomain`)."""
 
     def predicted_motion(self, thing: str) -> PredictedMotion | None:
-        """How far a thing that moves by itself will have come; None if it does not move by itself."""
+        """The predicted motion of an object; None if it does not move by itself."""
 
     def advance(self, actions: Float64[np.ndarray, "steps action"]) -> AdvanceResult:
         """Run the actions, one control step each, and stop at success."""
@@ -35,11 +35,11 @@ class Simulator(Protocol):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Goal:
-    """One conjunct of a task's goal, as BDDL writes it: `on(bowl, plate)`, `open(drawer)`.
+    """One conjunct of a task's BDDL goal: `on(bowl, plate)`, `open(drawer)`.
 
     Attributes:
-        predicate: Its name, lower case.
-        arguments: Names of things and regions.
+        predicate: Name in lower case.
+        arguments: Names of objects and regions.
     """
 
     predicate: str
@@ -56,19 +56,19 @@ class Goal:
 
 
 class ExpertScene:
-    """A reading glass over one episode of a LIBERO environment; writes nothing.
+    """Read access to one episode of a LIBERO environment.
 
-    LIBERO may rebuild MuJoCo's model at a reset, so a scene is made anew for each episode.
+    LIBERO may rebuild MuJoCo's model at a reset, so every episode needs a new instance.
     """
 
     def __init__(
         self, env: Any, predicted_motion: Callable[[str], PredictedMotion | None] = lambda _: None
     ) -> None:
-        """Look at an episode.
+        """Read an episode.
 
         Args:
             env: The environment.
-            predicted_motion: How a thing moves by itself, if it does.
+            predicted_motion: Maps an object to its predicted motion.
         """
         self.predicted_motion = predicted_motion
         self._env = env
@@ -143,7 +143,7 @@ class ExpertScene:
         return Box(pose=Pose(position=self.position(name), rotation=rotation), half=half)
 
     def reach(self) -> ReachabilityCheck:
-        """A copy of this moment in which the arm may be moved about."""
+        """A reachability check on a copy of the current state."""
         return ReachabilityCheck(self._model, self._data, self._arm)
 
     def body(self, name: str) -> int:
@@ -214,7 +214,7 @@ class ExpertScene:
         return self._collisions.surface(fixed - self._moved_by(joint))
 
     def fingers_touching(self, name: str) -> int:
-        """How many of the two fingers touch a thing: 0, 1 or 2."""
+        """Number of fingers that touch an object: 0, 1 or 2."""
         root = self._root(name)
         pairs = self._data.contact.geom[: self._data.ncon]
         roots = self._model.body_rootid[self._model.geom_bodyid[pairs]]

@@ -1,4 +1,4 @@
-"""Which skill makes which goal hold, and how a task's goals are worked through."""
+"""Skills by goal predicate, and the loop over a task's goals."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -17,9 +17,9 @@ from sim_envs.truth.ground_truth import Phase
 
 
 def achieve(scene: ExpertScene) -> Skill:
-    """Work on the goals that do not hold, in an order that can succeed, until all do; then stay.
+    """Achieve the unsatisfied goals in a feasible order, then hold still.
 
-    After each skill the goals are looked at anew, for one may have undone what another had done.
+    Goals are checked again after each skill, since a skill may undo another goal.
     """
     while True:
         missing = [goal for goal in in_working_order(scene.goals, scene) if not scene.satisfied(goal)]
@@ -31,7 +31,7 @@ def achieve(scene: ExpertScene) -> Skill:
 
 
 def put(scene: ExpertScene, goal: Goal) -> Skill:
-    """Bring the first argument to be on or in the second, as often as it takes."""
+    """Move the first argument on or into the second, retrying until the goal holds."""
     if is_pushed(scene, goal):
         yield from slide(scene, goal)
         return
@@ -59,7 +59,7 @@ SKILLS: Mapping[str, Callable[[ExpertScene, Goal], Skill]] = {
 
 
 class NoSkillError(UsageError):
-    """A task asks for something that no skill achieves."""
+    """A task has a goal that no skill achieves."""
 
 
 def skill_for(goal: Goal) -> Callable[[ExpertScene, Goal], Skill]:
@@ -76,7 +76,7 @@ def skill_for(goal: Goal) -> Callable[[ExpertScene, Goal], Skill]:
 
 
 def require_skills(env: Any) -> None:
-    """Refuse a LIBERO environment's task before it begins.
+    """Check that there are skills for all goals of a LIBERO environment.
 
     Raises:
         NoSkillError: It has a goal that no skill achieves.

@@ -1,4 +1,4 @@
-"""Where in a region a held thing is set down: in the middle, or beside what is there or will be."""
+"""Chooses where in a region to place a held object: the center, or beside other objects."""
 
 from collections.abc import Sequence
 
@@ -26,7 +26,7 @@ _AROUND = np.array([[np.cos(a), np.sin(a)] for a in np.arange(8) * np.pi / 4])
 
 
 class Spots:
-    """The spots of a target, as seen by something that is held over them."""
+    """Candidate placements of a held object on a target."""
 
     def __init__(self, scene: ExpertScene, thing: str, target: str, underside: Underside) -> None:
         """Look at a target.
