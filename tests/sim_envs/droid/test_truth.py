@@ -17,7 +17,7 @@ from sim_envs.droid.nouns import nouns_of
 from sim_envs.droid.task_file import load_task, task_names
 from sim_envs.droid.truth import DroidScene
 from sim_envs.truth.ground_truth import CompletedAction, Fact, Memory, Narration, Phase, Verb
-from sim_envs.truth.phases import Phases
+from sim_envs.truth.phases import PhaseTracker
 from sim_envs.truth.wording import WORDINGS, narrate, parse_memory, parse_narration, remember
 from sim_envs.world import EpisodeKey
 
@@ -127,7 +127,7 @@ def test_what_is_too_wide_to_be_grasped_is_pushed(open_droid):
     box = int(model.body("box").geomadr[0])
     contacts = np.array([(finger, box) for finger in fingers], np.int32)
     touching = dataclasses.replace(scene.capture(), contacts=contacts)
-    said = Phases(scene, control_hz=CONTROL_HZ).update(touching, scene.missing())
+    said = PhaseTracker(scene, control_hz=CONTROL_HZ).update(touching, scene.missing())
     assert said == Narration(phase=Phase.PUSH, object="box", target="mark")
 
 
