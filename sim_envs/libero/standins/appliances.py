@@ -3,16 +3,7 @@
 import math
 
 from sim_envs.libero.standins.mesh import lathe, merge, moved
-from sim_envs.libero.standins.model import (
-    Body,
-    Colour,
-    JointSpec,
-    Model,
-    ObjectSites,
-    Region,
-    VisualMesh,
-    about,
-)
+from sim_envs.libero.standins.model import Body, Colour, Joint, Look, Marks, Model, Region, about
 from sim_envs.libero.standins.solids import block, drawn, prism
 
 STEEL: Colour = (0.62, 0.63, 0.65)
@@ -36,11 +27,9 @@ BURNER = Body(
             visible=True,
         ),
     ],
-    visuals=[
-        VisualMesh(
-            mesh=drawn([block((-0.095, -0.095, -0.0200), (0.095, 0.095, 0.0200))]), skin=(0.82, 0.82, 0.80)
-        ),
-        VisualMesh(mesh=_RINGS, skin=(0.12, 0.12, 0.13), shine=0.4),
+    looks=[
+        Look(mesh=drawn([block((-0.095, -0.095, -0.0200), (0.095, 0.095, 0.0200))]), skin=(0.82, 0.82, 0.80)),
+        Look(mesh=_RINGS, skin=(0.12, 0.12, 0.13), shine=0.4),
     ],
 )
 _DISC = prism(0.0460, 0.0004, 0.0128, at=(0.0013, 0.0043, 0.0))
@@ -53,23 +42,23 @@ KNOB = Body(
     name="button",
     quat=about("z", math.pi / 2),
     inertia=(3.0, (1.0, 1.0, 1.0)),
-    joint=JointSpec(name="button", kind="hinge", axis=(0.0, 0.0, 1.0), limits=(-0.005, 2.1), damping=1.0),
+    joint=Joint(name="button", kind="hinge", axis=(0.0, 0.0, 1.0), limits=(-0.005, 2.1), damping=1.0),
     solids=[*_DISC, *_GRIP],
-    visuals=[
-        VisualMesh(
+    looks=[
+        Look(
             mesh=moved(
                 lathe([(0.0, 0.0004), (0.047, 0.0004), (0.046, 0.0128), (0.0, 0.0128)]), (0.0013, 0.0043, 0.0)
             ),
             skin=(0.10, 0.10, 0.10),
         ),
-        VisualMesh(mesh=drawn(_GRIP), skin=(0.16, 0.16, 0.16)),
+        Look(mesh=drawn(_GRIP), skin=(0.16, 0.16, 0.16)),
     ],
 )
 STOVE = Model(
     category="flat_stove",
     path="articulated_objects/flat_stove.xml",
     body=Body(name="object", parts=[Body(name="base", parts=[BURNER, KNOB])]),
-    marks=ObjectSites(bottom=-0.045, top=0.045, radius=(0.045, 0.045)),
+    marks=Marks(bottom=-0.045, top=0.045, radius=(0.045, 0.045)),
 )
 
 _CASE = [
@@ -94,12 +83,12 @@ MICROWAVE_DOOR = Body(
     pos=(-0.1725, -0.0880, 0.0960),
     mass=0.26,
     aloof=True,
-    joint=JointSpec(name="microjoint", kind="hinge", axis=(0.0, 0.0, 1.0), limits=(-2.094, 0.0), damping=0.5),
+    joint=Joint(name="microjoint", kind="hinge", axis=(0.0, 0.0, 1.0), limits=(-2.094, 0.0), damping=0.5),
     solids=[_DOOR, *_DOOR_HANDLE],
-    visuals=[
-        VisualMesh(mesh=drawn([_DOOR]), skin=(0.14, 0.14, 0.15), shine=0.4),
-        VisualMesh(mesh=drawn([_WINDOW]), skin=(0.48, 0.52, 0.55), shine=0.6),
-        VisualMesh(mesh=drawn(_DOOR_HANDLE), skin=STEEL, shine=0.6),
+    looks=[
+        Look(mesh=drawn([_DOOR]), skin=(0.14, 0.14, 0.15), shine=0.4),
+        Look(mesh=drawn([_WINDOW]), skin=(0.48, 0.52, 0.55), shine=0.6),
+        Look(mesh=drawn(_DOOR_HANDLE), skin=STEEL, shine=0.6),
     ],
 )
 MICROWAVE = Model(
@@ -114,14 +103,14 @@ MICROWAVE = Model(
             Region(name="top_side", pos=(0.0, 0.01, 0.20), half=(0.12, 0.0835, 0.005)),
             Region(name="heating_region", pos=(0.0, 0.01, 0.096), half=(0.12, 0.0835, 0.08)),
         ],
-        visuals=[
-            VisualMesh(mesh=drawn(_CASE), skin=(0.34, 0.34, 0.36), shine=0.4),
-            VisualMesh(mesh=drawn(_BUTTONS), skin=STEEL, shine=0.5),
-            VisualMesh(mesh=drawn([_DISPLAY]), skin=(0.10, 0.55, 0.35)),
+        looks=[
+            Look(mesh=drawn(_CASE), skin=(0.34, 0.34, 0.36), shine=0.4),
+            Look(mesh=drawn(_BUTTONS), skin=STEEL, shine=0.5),
+            Look(mesh=drawn([_DISPLAY]), skin=(0.10, 0.55, 0.35)),
         ],
         parts=[MICROWAVE_DOOR],
     ),
-    marks=ObjectSites(top=0.06, radius=(0.015, 0.015)),
+    marks=Marks(top=0.06, radius=(0.015, 0.015)),
 )
 
 APPLIANCES = (STOVE, MICROWAVE)

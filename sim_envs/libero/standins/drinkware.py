@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from sim_envs.libero.standins import labels
 from sim_envs.libero.standins.mesh import Mesh, lathe, merge, moved, tube
-from sim_envs.libero.standins.model import Body, Colour, Model, Solid, Texture, Vec3, VisualMesh
+from sim_envs.libero.standins.model import Body, Colour, Look, Model, Picture, Solid, Vec3
 from sim_envs.libero.standins.solids import bar, block, drawn, prism, ring, shifted
 
 BLACK: Colour = (0.08, 0.08, 0.08)
@@ -49,8 +49,8 @@ PORCELAIN_MUG = Body(
         ),
         *handle(_PORCELAIN_EAR, width=0.008, thickness=0.0038),
     ],
-    visuals=[
-        VisualMesh(
+    looks=[
+        Look(
             mesh=merge(
                 [
                     cup(
@@ -92,8 +92,8 @@ RED_COFFEE_MUG = Body(
         ),
         *handle(_RED_EAR, width=0.0072, thickness=0.0028),
     ],
-    visuals=[
-        VisualMesh(
+    looks=[
+        Look(
             mesh=merge(
                 [
                     cup(
@@ -137,8 +137,8 @@ WHITE_YELLOW_MUG = Body(
         ),
         *handle(_YELLOW_EAR, width=0.0088, thickness=0.0041),
     ],
-    visuals=[
-        VisualMesh(
+    looks=[
+        Look(
             mesh=cup(
                 [
                     (0.0, -0.0001),
@@ -151,10 +151,10 @@ WHITE_YELLOW_MUG = Body(
                 ],
                 (-0.0183, 0.0),
             ),
-            skin=Texture(name="glaze", paint=labels.white_and_yellow),
+            skin=Picture(name="glaze", paint=labels.white_and_yellow),
             shine=0.4,
         ),
-        VisualMesh(mesh=tube(_YELLOW_EAR, 0.0065), skin=(0.88, 0.74, 0.20), shine=0.4),
+        Look(mesh=tube(_YELLOW_EAR, 0.0065), skin=(0.88, 0.74, 0.20), shine=0.4),
     ],
 )
 
@@ -176,8 +176,8 @@ MOKA_POT = Body(
     name="object",
     mass=0.0682,
     solids=[*prism(0.0345, -0.0661, 0.0670), *_SPOUT, *_GRIP, _KNOB],
-    visuals=[
-        VisualMesh(
+    looks=[
+        Look(
             mesh=merge(
                 [
                     lathe(
@@ -201,7 +201,7 @@ MOKA_POT = Body(
             skin=ALUMINIUM,
             shine=0.5,
         ),
-        VisualMesh(mesh=drawn([*_GRIP, _KNOB]), skin=BLACK, shine=0.3),
+        Look(mesh=drawn([*_GRIP, _KNOB]), skin=BLACK, shine=0.3),
     ],
 )
 
@@ -215,8 +215,8 @@ WINE_BOTTLE = Body(
         block((-0.0080, -0.0080, 0.0881), (0.0080, 0.0080, 0.1001)),
         *prism(0.0064, 0.1001, 0.1580),
     ],
-    visuals=[
-        VisualMesh(
+    looks=[
+        Look(
             mesh=lathe(
                 [
                     (0.0, 0.0011),
@@ -230,7 +230,7 @@ WINE_BOTTLE = Body(
                 sides=14,
                 turns=2,
             ),
-            skin=Texture(name="label", paint=labels.wine),
+            skin=Picture(name="label", paint=labels.wine),
             shine=0.6,
         )
     ],

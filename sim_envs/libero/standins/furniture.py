@@ -10,14 +10,14 @@ from sim_envs.libero.standins.mesh import WHOLE, box
 from sim_envs.libero.standins.model import (
     Body,
     Colour,
-    JointSpec,
+    Joint,
+    Look,
+    Marks,
     Model,
-    ObjectSites,
+    Picture,
     Quat,
     Region,
     Solid,
-    Texture,
-    VisualMesh,
     about,
 )
 from sim_envs.libero.standins.paint import Ink, grain
@@ -45,14 +45,14 @@ def cabinet(category: str, wood: Ink) -> Model:
         name="base",
         solids=carcass,
         regions=[top],
-        visuals=[_in_wood(carcass, wood)],
+        looks=[_in_wood(carcass, wood)],
         parts=[drawer(level, wood) for level in LEVELS],
     )
     return Model(
         category=category,
         path=f"articulated_objects/{category}.xml",
         body=Body(name="object", parts=[base]),
-        marks=ObjectSites(bottom=-0.045, top=0.045, radius=(0.045, 0.045)),
+        marks=Marks(bottom=-0.045, top=0.045, radius=(0.045, 0.045)),
     )
 
 
@@ -79,7 +79,7 @@ def drawer(level: str, wood: Ink) -> Body:
         half=(0.02993, 0.07561, 0.10224),
         quat=about("y", math.pi / 2),
     )
-    rail = JointSpec(
+    rail = Joint(
         name=f"{level}_level", kind="slide", axis=(0.0, 1.0, 0.0), limits=(-0.16, 0.01), damping=50.0
     )
     return Body(
@@ -88,13 +88,13 @@ def drawer(level: str, wood: Ink) -> Body:
         joint=rail,
         regions=[region],
         solids=[*tray, *handle],
-        visuals=[_in_wood(tray, wood), VisualMesh(mesh=drawn(handle), skin=METAL, shine=0.6)],
+        looks=[_in_wood(tray, wood), Look(mesh=drawn(handle), skin=METAL, shine=0.6)],
     )
 
 
-def _in_wood(solids: Iterable[Solid], wood: Ink) -> VisualMesh:
-    picture = Texture(name="wood", paint=functools.partial(grain, wood, size=64, stretch=16))
-    return VisualMesh(mesh=drawn(solids), skin=picture)
+def _in_wood(solids: Iterable[Solid], wood: Ink) -> Look:
+    picture = Picture(name="wood", paint=functools.partial(grain, wood, size=64, stretch=16))
+    return Look(mesh=drawn(solids), skin=picture)
 
 
 _BOARDS = [
@@ -124,10 +124,10 @@ WINE_RACK = Body(
             quat=(0.8549119, -0.5187733, 0.0, 0.0),
         )
     ],
-    visuals=[
+    looks=[
         _in_wood(_BOARDS, (214, 176, 128)),
-        VisualMesh(mesh=drawn(_STOPS), skin=(0.70, 0.76, 0.78)),
-        VisualMesh(mesh=drawn(_STAND), skin=(0.28, 0.08, 0.05)),
+        Look(mesh=drawn(_STOPS), skin=(0.70, 0.76, 0.78)),
+        Look(mesh=drawn(_STAND), skin=(0.28, 0.08, 0.05)),
     ],
 )
 
@@ -181,7 +181,7 @@ DESK_CADDY = Body(
             quat=(0.0, 0.0, 0.70711, -0.70711),
         ),
     ],
-    visuals=[_in_wood(_CADDY, (110, 66, 40))],
+    looks=[_in_wood(_CADDY, (110, 66, 40))],
 )
 
 _BOOK = ((-0.0148, -0.0673, 0.0022), (0.0139, 0.0430, 0.1366))
@@ -189,10 +189,10 @@ BLACK_BOOK = Body(
     name="object",
     mass=0.0425,
     solids=[block(*_BOOK)],
-    visuals=[
-        VisualMesh(
+    looks=[
+        Look(
             mesh=box(*_BOOK, x=(0.0, 0.0, 0.05, 0.05), y=WHOLE, z=WHOLE),
-            skin=Texture(name="pages", paint=labels.pages),
+            skin=Picture(name="pages", paint=labels.pages),
         )
     ],
 )

@@ -2,7 +2,7 @@
 
 from PIL import Image
 
-from sim_envs.libero.standins.paint import BLACK, STEEL, WHITE, Ink, LabelCanvas
+from sim_envs.libero.standins.paint import BLACK, STEEL, WHITE, Ink, Sheet
 
 RED: Ink = (200, 40, 28)
 ORANGE: Ink = (235, 125, 20)
@@ -14,7 +14,7 @@ BROWN: Ink = (82, 40, 22)
 
 def alphabet_soup() -> Image.Image:
     """Blue, a bowl's orange below, SOUP in white, letters swimming."""
-    sheet = LabelCanvas(STEEL)
+    sheet = Sheet(STEEL)
     sheet.bar((0.0, 0.05, 1.0, 0.92), SKY)
     sheet.bar((0.0, 0.05, 1.0, 0.36), ORANGE)
     sheet.word("ABC", (0.5, 0.78), height=0.18, ink=WHITE, width=0.4)
@@ -26,7 +26,7 @@ def alphabet_soup() -> Image.Image:
 
 def tomato_sauce() -> Image.Image:
     """Red, a green belt with the words, tomatoes below."""
-    sheet = LabelCanvas(STEEL)
+    sheet = Sheet(STEEL)
     sheet.bar((0.0, 0.05, 1.0, 0.92), RED)
     sheet.bar((0.0, 0.40, 1.0, 0.80), GREEN)
     sheet.word("TOMATO", (0.5, 0.68), height=0.18, ink=WHITE, width=0.56)
@@ -40,9 +40,9 @@ def tomato_sauce() -> Image.Image:
 
 def milk() -> Image.Image:
     """White below, red above and on the roof, a cow on green grass."""
-    sheet = LabelCanvas(WHITE)
+    sheet = Sheet(WHITE)
 
-    def wall(side: LabelCanvas, _: int) -> None:
+    def wall(side: Sheet, _: int) -> None:
         side.bar((0.0, 0.42, 1.0, 1.0), RED)
         side.bar((0.0, 0.0, 1.0, 0.10), GREEN)
         side.word("MILK", (0.5, 0.57), height=0.2, ink=WHITE, width=0.86)
@@ -59,9 +59,9 @@ def milk() -> Image.Image:
 
 def orange_juice() -> Image.Image:
     """Yellow with a sliced orange, an orange roof."""
-    sheet = LabelCanvas(YELLOW)
+    sheet = Sheet(YELLOW)
 
-    def wall(side: LabelCanvas, _: int) -> None:
+    def wall(side: Sheet, _: int) -> None:
         side.bar((0.0, 0.72, 1.0, 1.0), ORANGE)
         side.word("ORANGE", (0.5, 0.63), height=0.12, ink=GREEN, width=0.9)
         side.word("JUICE", (0.5, 0.50), height=0.13, ink=GREEN, width=0.8)
@@ -75,7 +75,7 @@ def orange_juice() -> Image.Image:
 
 def ketchup() -> Image.Image:
     """A red bottle with a white cap and a white label."""
-    sheet = LabelCanvas((205, 52, 12))
+    sheet = Sheet((205, 52, 12))
     sheet.bar((0.0, 0.75, 1.0, 1.0), WHITE)
     sheet.bar((0.0, 0.745, 1.0, 0.76), STEEL)
     sheet.bar((0.26, 0.10, 0.74, 0.48), WHITE)
@@ -88,7 +88,7 @@ def ketchup() -> Image.Image:
 
 def salad_dressing() -> Image.Image:
     """A milky white bottle with a green cap and a leafy label."""
-    sheet = LabelCanvas((222, 224, 218))
+    sheet = Sheet((222, 224, 218))
     sheet.bar((0.0, 0.745, 1.0, 1.0), (10, 96, 52))
     sheet.disc((0.24, 0.06, 0.76, 0.46), GREEN)
     sheet.disc((0.27, 0.08, 0.73, 0.44), WHITE)
@@ -100,7 +100,7 @@ def salad_dressing() -> Image.Image:
 
 def bbq_sauce() -> Image.Image:
     """A brown bottle with a red cap, BBQ in yellow on red."""
-    sheet = LabelCanvas((92, 36, 12))
+    sheet = Sheet((92, 36, 12))
     sheet.bar((0.0, 0.755, 1.0, 1.0), (190, 45, 15))
     sheet.bar((0.22, 0.10, 0.78, 0.48), RED)
     sheet.bar((0.22, 0.42, 0.78, 0.48), YELLOW)
@@ -111,9 +111,9 @@ def bbq_sauce() -> Image.Image:
 
 def butter() -> Image.Image:
     """Red with BUTTER in yellow, a sky and a pat of butter on top."""
-    sheet = LabelCanvas(RED, size=(192, 96))
+    sheet = Sheet(RED, size=(192, 96))
 
-    def face(side: LabelCanvas, k: int) -> None:
+    def face(side: Sheet, k: int) -> None:
         if k == 2:
             side.bar((0.0, 0.0, 1.0, 0.48), (120, 175, 230))
             side.bar((0.3, 0.1, 0.7, 0.4), YELLOW)
@@ -128,9 +128,9 @@ def butter() -> Image.Image:
 
 def cream_cheese() -> Image.Image:
     """Pale blue with a dark blue oval."""
-    sheet = LabelCanvas((176, 192, 214), size=(192, 96))
+    sheet = Sheet((176, 192, 214), size=(192, 96))
 
-    def face(side: LabelCanvas, k: int) -> None:
+    def face(side: Sheet, k: int) -> None:
         side.disc((0.06, 0.12, 0.94, 0.88), (42, 62, 150))
         side.word("CREAM", (0.5, 0.62), height=0.26, ink=WHITE, width=0.7)
         side.word("CHEESE", (0.5, 0.36), height=0.24, ink=WHITE, width=0.74)
@@ -143,9 +143,9 @@ def cream_cheese() -> Image.Image:
 
 def chocolate_pudding() -> Image.Image:
     """Dark brown with cream letters, sides of light blue."""
-    sheet = LabelCanvas(BROWN, size=(192, 96))
+    sheet = Sheet(BROWN, size=(192, 96))
 
-    def face(side: LabelCanvas, k: int) -> None:
+    def face(side: Sheet, k: int) -> None:
         if k == 1:
             side.bar((0.0, 0.0, 1.0, 1.0), (150, 190, 225))
         ink: Ink = BROWN if k == 1 else (238, 190, 120)
@@ -159,9 +159,9 @@ def chocolate_pudding() -> Image.Image:
 
 def cookies() -> Image.Image:
     """A red-brown box with three chocolate chip cookies."""
-    sheet = LabelCanvas((196, 60, 46), size=(192, 96))
+    sheet = Sheet((196, 60, 46), size=(192, 96))
 
-    def face(side: LabelCanvas, k: int) -> None:
+    def face(side: Sheet, k: int) -> None:
         side.word("COOKIES", (0.5, 0.76 if k == 2 else 0.5), height=0.3, ink=WHITE, width=0.9)
         for n in range(3 if k == 2 else 0):
             left = 0.04 + 0.32 * n
@@ -175,14 +175,14 @@ def cookies() -> Image.Image:
 
 def white_and_yellow() -> Image.Image:
     """White glaze over a yellow foot."""
-    sheet = LabelCanvas(WHITE, size=(16, 128))
+    sheet = Sheet(WHITE, size=(16, 128))
     sheet.bar((0.0, 0.0, 1.0, 0.42), (228, 188, 52))
     return sheet.image
 
 
 def wine() -> Image.Image:
     """Dark green glass, a cream label, a cork."""
-    sheet = LabelCanvas((10, 24, 14))
+    sheet = Sheet((10, 24, 14))
     sheet.bar((0.0, 0.94, 1.0, 1.0), (196, 150, 96))
     sheet.bar((0.0, 0.80, 1.0, 0.94), (96, 16, 24))
     sheet.bar((0.22, 0.10, 0.78, 0.36), (232, 222, 196))
@@ -192,7 +192,7 @@ def wine() -> Image.Image:
 
 def pages() -> Image.Image:
     """The edge of a book: white paper between black covers."""
-    sheet = LabelCanvas((18, 18, 20), size=(64, 64))
+    sheet = Sheet((18, 18, 20), size=(64, 64))
     sheet.bar((0.12, 0.02, 0.88, 0.98), (232, 228, 214))
     for k in range(5):
         sheet.bar((0.2 + 0.14 * k, 0.02, 0.22 + 0.14 * k, 0.98), (190, 186, 172))

@@ -7,13 +7,13 @@ from xml.etree import ElementTree as ET
 
 from sim_envs.libero.standins.model import (
     Body,
-    JointSpec,
+    Joint,
+    Look,
     Model,
+    Picture,
     Region,
     Solid,
-    Texture,
     Vec3,
-    VisualMesh,
     rotate,
     times,
 )
@@ -36,7 +36,7 @@ def write_model(tree: Path, model: Model) -> None:
     root = ET.Element("mujoco", model=file.stem)
     asset = ET.SubElement(root, "asset")
     outer = ET.SubElement(ET.SubElement(root, "worldbody"), "body")
-    outer.append(body_element(model.body, MaterialLibrary(asset=asset, folder=parts)))
+    outer.append(body_element(model.body, Wardrobe(asset=asset, folder=parts)))
     marks = {
         "bottom_site": (0.0, 0.0, model.marks.bottom),
         "top_site": (0.0, 0.0, model.marks.top),
@@ -53,8 +53,8 @@ def save_xml(file: Path, root: ET.Element) -> None:
     file.write_text(ET.tostring(root, encoding="unicode") + "\n", encoding="utf-8")
 
 
-class MaterialLibrary:
-    """Collects the meshes, pictures and materials that visuals ask for, and writes their files."""
+class Wardrobe:
+    """Collects the meshes, pictures and materials that looks ask for, and writes their files."""
 
     def __init__(self, *, asset: ET.Element, folder: Path) -> None:
         self._asset = asset
@@ -62,7 +62,7 @@ class MaterialLibrary:
         self._materials: dict[str, None] = {}
         self._meshes = 0
 
-    def dress(self, look: VisualMesh, parent: ET.Element) -> ET.Element:
+    def dress(self, look: Look, parent: ET.Element) -> ET.Element:
         """Append the look to a body and return its geom."""
         name = f"{self._folder.name.removesuffix('_parts')}_{self._meshes}"
         self._meshes += 1
@@ -71,24 +71,24 @@ class MaterialLibrary:
         attributes = {"type": "mesh", "mesh": name, "material": self._material(look)}
         return ET.SubElement(parent, "geom", attributes, contype="0", conaffinity="0", group="1")
 
-    def _material(self, look: VisualMesh) -> str:
+    def _material(self, look: Look) -> str:
         skin = look.skin
         name = (
-            skin.name if isinstance(skin, Texture) else "c" + "".join(f"{round(c * 255):02x}" for c in skin)
+            skin.name if isinstance(skin, Picture) else "c" + "".join(f"{round(c * 255):02x}" for c in skin)
         )
         name += f"_{round(look.shine * 100)}"
         if name in self._materials:
             return name
         self._materials[name] = None
         shine = {"specular": numbers([look.shine]), "shininess": numbers([look.shine])}
-        if isinstance(skin, Texture):
+        if isinstance(skin, Picture):
             self.picture(skin)
             ET.SubElement(self._asset, "material", shine, name=name, texture=f"tex-{skin.name}")
         else:
             ET.SubElement(self._asset, "material", shine, name=name, rgba=numbers([*skin, 1.0]))
         return name
 
-    def picture(self, picture: Texture) -> None:
+    def picture(self, picture: Picture) -> None:
         """Write a picture and declare it as a texture, once."""
         if self._asset.find(f"./texture[@name='tex-{picture.name}']") is not None:
             return
@@ -102,7 +102,7 @@ class MaterialLibrary:
         (self._folder / name).write_bytes(content)
 
 
-def body_element(body: Body, wardrobe: MaterialLibrary) -> ET.Element:
+def body_element(body: Body, wardrobe: Wardrobe) -> ET.Element:
     """A body with all its parts; its meshes and pictures go to the wardrobe."""
     element = ET.Element("body", name=body.name)
     if any(body.pos):
@@ -116,7 +116,7 @@ def body_element(body: Body, wardrobe: MaterialLibrary) -> ET.Element:
         element.append(_joint(body.joint))
     for region in body.regions:
         element.append(site(region))
-    for look in body.visuals:
+    for look in body.looks:
         geom = wardrobe.dress(look, element)
         geom.set("quat", numbers(body.tilt))
     density = DENSITY if body.mass is None else body.mass / sum(_volume(solid.half) for solid in body.solids)
@@ -143,7 +143,7 @@ def _solid(solid: Solid, body: Body, density: float) -> ET.Element:
     )
 
 
-def _joint(joint: JointSpec) -> ET.Element:
+def _joint(joint: Joint) -> ET.Element:
     element = ET.Element(
         "joint",
         name=joint.name,

@@ -1,4 +1,4 @@
-"""The parts of a stand-in model: collision boxes, visual meshes, regions, joints and bodies."""
+"""What a stand-in is made of: solids that collide, looks that are drawn, regions, joints, bodies, models."""
 
 import dataclasses
 import math
@@ -54,7 +54,7 @@ class Solid:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Texture:
+class Picture:
     """A texture, painted by code.
 
     Attributes:
@@ -67,11 +67,11 @@ class Texture:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class VisualMesh:
+class Look:
     """A mesh that is drawn and never collides, in one colour or wearing a picture."""
 
     mesh: Mesh
-    skin: Colour | Texture
+    skin: Colour | Picture
     shine: float = 0.1
 
 
@@ -89,7 +89,7 @@ class Region:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class JointSpec:
+class Joint:
     """A hinge or a slide.
 
     Attributes:
@@ -120,13 +120,13 @@ class Body:
     Attributes:
         name: LIBERO's name for it; the outermost is `object`.
         solids: What collides.
-        visuals: What is drawn.
+        looks: What is drawn.
         regions: Sites.
         mass: Of all solids together (kg); spread by volume. None: of LIBERO's usual density.
         inertia: (mass, diagonal) where LIBERO states it instead of deriving it from the shape.
         joint: How the part moves on its parent; None is fixed.
         aloof: Whether it collides with other models only, not with parts of its own.
-        tilt: Orientation of solids and visuals in the body's frame.
+        tilt: Orientation of solids and looks in the body's frame.
         pos: Position in the parent's frame.
         quat: Orientation in the parent's frame.
         parts: Child bodies.
@@ -134,11 +134,11 @@ class Body:
 
     name: str
     solids: Sequence[Solid] = ()
-    visuals: Sequence[VisualMesh] = ()
+    looks: Sequence[Look] = ()
     regions: Sequence[Region] = ()
     mass: float | None = None
     inertia: tuple[float, Vec3] | None = None
-    joint: JointSpec | None = None
+    joint: Joint | None = None
     aloof: bool = False
     tilt: Quat = UPRIGHT
     pos: Vec3 = (0.0, 0.0, 0.0)
@@ -147,7 +147,7 @@ class Body:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ObjectSites:
+class Marks:
     """The extent LIBERO's samplers reckon with: z of bottom and top, x and y of the horizontal radius (m)."""
 
     bottom: float = -0.06
@@ -169,4 +169,4 @@ class Model:
     category: str
     path: str
     body: Body
-    marks: ObjectSites = ObjectSites()
+    marks: Marks = Marks()

@@ -12,7 +12,7 @@ BLACK: Ink = (25, 22, 20)
 STEEL: Ink = (150, 152, 155)
 
 
-class LabelCanvas:
+class Sheet:
     """A canvas in fractions of its size: (0, 0) is the lower left corner, as in texture coordinates."""
 
     def __init__(self, ground: Ink, *, size: tuple[int, int] = (128, 128)) -> None:
@@ -45,12 +45,12 @@ class LabelCanvas:
         spot = (at[0] * across, (1 - at[1]) * down)
         self._draw.text(spot, text, fill=ink, font=font, anchor="mm", stroke_width=0.6, stroke_fill=ink)
 
-    def panels(self, count: int, draw: Callable[["LabelCanvas", int], None]) -> None:
+    def panels(self, count: int, draw: Callable[["Sheet", int], None]) -> None:
         """Divide the sheet into equal columns and draw each on a sheet of its own."""
         width, height = self.image.size
         step = width // count
         for k in range(count):
-            column = LabelCanvas(self.image.getpixel((k * step, 0)), size=(step, height))  # type: ignore[arg-type]
+            column = Sheet(self.image.getpixel((k * step, 0)), size=(step, height))  # type: ignore[arg-type]
             draw(column, k)
             self.image.paste(column.image, (k * step, 0))
 

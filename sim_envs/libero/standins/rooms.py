@@ -4,22 +4,22 @@ import functools
 
 from sim_envs.libero.standins import paint
 from sim_envs.libero.standins.mesh import lathe, moved
-from sim_envs.libero.standins.model import Body, Colour, Texture, Vec3, VisualMesh
+from sim_envs.libero.standins.model import Body, Colour, Look, Picture, Vec3
 from sim_envs.libero.standins.solids import block, drawn
 
 OAK: Colour = (0.55, 0.38, 0.24)
-WALNUT = Texture(name="walnut", paint=functools.partial(paint.grain, (104, 68, 46), size=128, stretch=16))
-PINE = Texture(name="pine", paint=functools.partial(paint.grain, (188, 152, 110), size=128, stretch=16))
+WALNUT = Picture(name="walnut", paint=functools.partial(paint.grain, (104, 68, 46), size=128, stretch=16))
+PINE = Picture(name="pine", paint=functools.partial(paint.grain, (188, 152, 110), size=128, stretch=16))
 
 
-def decor(name: str, *visuals: VisualMesh) -> Body:
+def decor(name: str, *looks: Look) -> Body:
     """Something to look at."""
-    return Body(name=name, visuals=visuals)
+    return Body(name=name, looks=looks)
 
 
-def boxes(colour: Colour | Texture, *corners: tuple[Vec3, Vec3]) -> VisualMesh:
+def boxes(colour: Colour | Picture, *corners: tuple[Vec3, Vec3]) -> Look:
     """Plain boxes of one colour, between pairs of corners."""
-    return VisualMesh(mesh=drawn(block(low, high) for low, high in corners), skin=colour)
+    return Look(mesh=drawn(block(low, high) for low, high in corners), skin=colour)
 
 
 _COFFEE_TABLE_TOP = [
@@ -33,11 +33,9 @@ _COFFEE_TABLE_FOOT = block((-0.66162, -0.18516, -0.00470), (0.16162, 0.68516, 0.
 COFFEE_TABLE = Body(
     name="living_room_table",
     solids=[*_COFFEE_TABLE_TOP, _COFFEE_TABLE_FOOT],
-    visuals=[
-        VisualMesh(
-            mesh=drawn([block((-0.82417, -0.82139, 0.41308), (0.33873, 0.90069, 0.43676))]), skin=WALNUT
-        ),
-        VisualMesh(mesh=drawn([_COFFEE_TABLE_FOOT]), skin=WALNUT),
+    looks=[
+        Look(mesh=drawn([block((-0.82417, -0.82139, 0.41308), (0.33873, 0.90069, 0.43676))]), skin=WALNUT),
+        Look(mesh=drawn([_COFFEE_TABLE_FOOT]), skin=WALNUT),
     ],
 )
 
@@ -51,7 +49,7 @@ _DESK = [
     block((-0.5175, 0.6600, 0.0053), (0.5078, 0.7650, 0.0453)),
     block((-0.5175, -0.7480, 0.0053), (0.5078, -0.6470, 0.0453)),
 ]
-DESK = Body(name="study_table", solids=_DESK, visuals=[VisualMesh(mesh=drawn(_DESK), skin=PINE)])
+DESK = Body(name="study_table", solids=_DESK, looks=[Look(mesh=drawn(_DESK), skin=PINE)])
 
 KITCHEN_BACK = (
     decor(
@@ -65,7 +63,7 @@ KITCHEN_BACK = (
     decor(
         "cooker",
         boxes((0.10, 0.10, 0.11), ((-1.93, -0.40, 0.90), (-1.37, 0.40, 0.93))),
-        VisualMesh(
+        Look(
             mesh=moved(lathe([(0.0, 0.93), (0.13, 0.93), (0.13, 1.06), (0.0, 1.06)]), (-1.55, 0.25, 0.0)),
             skin=(0.60, 0.12, 0.10),
         ),
@@ -104,13 +102,13 @@ STUDY_BACK = (
     decor("painting", boxes((0.25, 0.45, 0.55), ((-1.95, 0.0, 1.0), (-1.91, 0.98, 1.98)))),
     decor(
         "plant",
-        VisualMesh(
+        Look(
             mesh=moved(
                 lathe([(0.0, 0.0), (0.12, 0.0), (0.16, 0.32), (0.0, 0.32)], sides=10), (-1.8, 0.56, 0.0)
             ),
             skin=(0.60, 0.34, 0.22),
         ),
-        VisualMesh(
+        Look(
             mesh=moved(
                 lathe([(0.02, 0.32), (0.28, 0.65), (0.22, 1.05), (0.0, 1.25)], sides=8, smooth=False),
                 (-1.8, 0.56, 0.0),
@@ -120,7 +118,7 @@ STUDY_BACK = (
     ),
     decor(
         "lamp",
-        VisualMesh(
+        Look(
             mesh=moved(
                 lathe(
                     [(0.0, 0.886), (0.09, 0.886), (0.09, 0.91), (0.012, 0.92), (0.012, 1.42), (0.0, 1.42)],
@@ -130,7 +128,7 @@ STUDY_BACK = (
             ),
             skin=(0.12, 0.12, 0.13),
         ),
-        VisualMesh(
+        Look(
             mesh=moved(
                 lathe([(0.0, 1.40), (0.16, 1.40), (0.09, 1.62), (0.0, 1.62)], sides=12), (0.3, -0.65, 0.0)
             ),

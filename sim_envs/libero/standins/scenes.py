@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 from PIL import Image
 
 from sim_envs.libero.standins import paint
-from sim_envs.libero.standins.mjcf import MaterialLibrary, body_element, numbers, save_xml
+from sim_envs.libero.standins.mjcf import Wardrobe, body_element, numbers, save_xml
 from sim_envs.libero.standins.model import Body, Quat, Vec3
 from sim_envs.libero.standins.rooms import COFFEE_TABLE, DESK, KITCHEN_BACK, LIVING_ROOM_BACK, STUDY_BACK
 
@@ -45,7 +45,7 @@ LAMPS: tuple[Vec3, ...] = ((1.0, 1.0, 4.0), (-3.0, -3.0, 4.0))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SceneSpec:
+class Scene:
     """One of LIBERO's rooms.
 
     Attributes:
@@ -62,15 +62,15 @@ class SceneSpec:
 
 
 SCENES = (
-    SceneSpec(name="libero_floor_base_style", floor_body=True),
-    SceneSpec(name="libero_tabletop_base_style", table=True),
-    SceneSpec(name="libero_kitchen_tabletop_base_style", table=True, bodies=KITCHEN_BACK),
-    SceneSpec(
+    Scene(name="libero_floor_base_style", floor_body=True),
+    Scene(name="libero_tabletop_base_style", table=True),
+    Scene(name="libero_kitchen_tabletop_base_style", table=True, bodies=KITCHEN_BACK),
+    Scene(
         name="libero_living_room_tabletop_base_style",
         floor_body=True,
         bodies=(COFFEE_TABLE, *LIVING_ROOM_BACK),
     ),
-    SceneSpec(name="libero_study_base_style", bodies=(DESK, *STUDY_BACK)),
+    Scene(name="libero_study_base_style", bodies=(DESK, *STUDY_BACK)),
 )
 
 
@@ -84,7 +84,7 @@ def write_scenes(tree: Path) -> None:
         _write_scene(tree / "scenes", scene)
 
 
-def _write_scene(folder: Path, scene: SceneSpec) -> None:
+def _write_scene(folder: Path, scene: Scene) -> None:
     root = ET.Element("mujoco", model=scene.name)
     asset, world = ET.SubElement(root, "asset"), ET.SubElement(root, "worldbody")
     _add_room(asset, world)
@@ -93,7 +93,7 @@ def _write_scene(folder: Path, scene: SceneSpec) -> None:
     ET.SubElement(ground, "geom", plane, name="floor", type="plane")
     if scene.table:
         _add_table(asset, world)
-    wardrobe = MaterialLibrary(asset=asset, folder=folder / f"{scene.name}_parts")
+    wardrobe = Wardrobe(asset=asset, folder=folder / f"{scene.name}_parts")
     world.extend(body_element(body, wardrobe) for body in scene.bodies)
     save_xml(folder / f"{scene.name}.xml", root)
 

@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 
 from sim_envs.libero.standins.mesh import lathe
-from sim_envs.libero.standins.model import Body, Colour, Model, Region, Solid, Texture, VisualMesh
+from sim_envs.libero.standins.model import Body, Colour, Look, Model, Picture, Region, Solid
 from sim_envs.libero.standins.paint import weave
 from sim_envs.libero.standins.solids import around, bar, block, drawn, panel, ring, slat
 
@@ -28,7 +28,7 @@ def dish(
         name="object",
         mass=mass,
         solids=solids,
-        visuals=[VisualMesh(mesh=lathe(profile, sides=20), skin=colour, shine=shine)],
+        looks=[Look(mesh=lathe(profile, sides=20), skin=colour, shine=shine)],
     )
 
 
@@ -51,10 +51,10 @@ BASKET = Body(
             quat=(0.0, 0.0, 0.0, 1.0),
         )
     ],
-    visuals=[
-        VisualMesh(
+    looks=[
+        Look(
             mesh=drawn(_BASKET),
-            skin=Texture(name="weave", paint=functools.partial(weave, (184, 134, 82), (128, 86, 48))),
+            skin=Picture(name="weave", paint=functools.partial(weave, (184, 134, 82), (128, 86, 48))),
         )
     ],
 )
@@ -148,8 +148,8 @@ FRYPAN = Body(
     name="object",
     mass=0.0502,
     solids=[*_PAN, *_PAN_HANDLE],
-    visuals=[
-        VisualMesh(
+    looks=[
+        Look(
             mesh=lathe(
                 [
                     (0.0, 0.0008),
@@ -164,7 +164,7 @@ FRYPAN = Body(
             skin=(0.10, 0.10, 0.10),
             shine=0.4,
         ),
-        VisualMesh(mesh=drawn(_PAN_HANDLE), skin=(0.05, 0.05, 0.05)),
+        Look(mesh=drawn(_PAN_HANDLE), skin=(0.05, 0.05, 0.05)),
     ],
 )
 
