@@ -109,7 +109,7 @@ class _Begun:
     ) -> None:
         self.motion = motion
         self._scene = scene
-        self._quirks = motion_variation
+        self._variation = motion_variation
         self._began = self._planned = scene.seconds
         self._arrived: float | None = None
         self._plan: Plan | None = None
@@ -135,8 +135,8 @@ class _Begun:
 
     def varied_actions(self) -> Float64[np.ndarray, "horizon 7"]:
         """The next actions on the varied path."""
-        assert self._quirks is not None
-        return self._follow(self._quirks.path(self.motion.path()), pace=self._quirks.pace)
+        assert self._variation is not None
+        return self._follow(self._variation.path(self.motion.path()), pace=self._variation.pace)
 
     def forget_plan(self) -> None:
         """Discard the plan after a disturbance: it counts neither as progress nor as being stuck."""
