@@ -27,7 +27,7 @@ import numpy as np
 from configs.errors import UsageError
 from eval.bench.ratios import paired_ratio
 from eval.records import provenance
-from sim_envs.libero.arm import Arm
+from sim_envs.libero.arm import ArmController
 from sim_envs.libero.assets import AssetSet, find_assets
 from sim_envs.libero.bootstrap import load_libero, use_assets
 from sim_envs.libero.cameras import CAMERAS, Cameras
@@ -42,7 +42,7 @@ _PARTS: Mapping[str, tuple[Any, str]] = {
     "physics: position, velocity, first solve": (mujoco, "mj_forwardSkip"),
     "physics: second solve": (mujoco, "mj_fwdConstraint"),
     "physics: last solve, integration": (mujoco, "mj_step2"),
-    "controller: readings, torques": (Arm, "physics_step"),
+    "controller: readings, torques": (ArmController, "physics_step"),
     "success predicate": (LiberoSim, "_judge"),
     "exposure": (LiberoSim, "_expose"),
     "rendering": (Cameras, "develop"),

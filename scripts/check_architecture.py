@@ -28,15 +28,8 @@ LIBERO_STILL_IN: frozenset[str] = frozenset(
 
 STILL_DOUBLED: frozenset[str] = frozenset(
     [
-        "Arm",
-        "Joint",
         "Memory",
-        "Motion",
-        "Outcome",
-        "Phase",
         "Query",
-        "Recording",
-        "Scene",
         "Setting",
         "Work",
     ]

@@ -1,4 +1,4 @@
-"""Worlds: simulators as environments, their tasks, assets and scripted experts. Knows no policy model.
+"""Simulated worlds: environments, tasks, assets and scripted experts. Independent of any policy model.
 
 Importing the package registers its Gymnasium environments, without loading a simulator.
 """

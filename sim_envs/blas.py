@@ -1,9 +1,9 @@
-"""Pins the linear algebra under LIBERO's controller, so that trajectories are the same on every make of CPU.
+"""Pins OpenBLAS kernels, so that LIBERO's trajectories are the same on all CPU models.
 
 robosuite's controller multiplies and inverts small matrices through NumPy's and SciPy's OpenBLAS, which picks
-its kernels by CPU model; they differ in the last bit, and contacts amplify that to millimetres within an
-episode. The reference trajectories are those of the kernels for AVX-512, which every recent server can run
-but an AMD CPU is not given by default.
+its kernels by CPU model. Kernels differ in the last bit, and contacts amplify that to millimetres within an
+episode. The reference trajectories use the AVX-512 kernels, which every recent server can run but which
+OpenBLAS does not pick for AMD CPUs.
 """
 
 import contextlib
@@ -22,17 +22,15 @@ _CPU_FLAGS = {"avx512f", "avx512cd", "avx512bw", "avx512dq", "avx512vl"}
 def pin_kernels() -> bool:
     """Switch every OpenBLAS in this process to the reference kernels.
 
-    Done once, before the first simulation and with no linear algebra running in another thread; later calls
-    only answer.
+    Takes effect once, and has to run before the first simulation, with no linear algebra in other threads.
 
     Returns:
-        Whether all of them use these kernels now. False on a CPU that cannot (or with another BLAS):
-        trajectories are then reproducible on machines alike, and differ in the last bits from those of
-        others.
+        Whether all of them use these kernels now. False without AVX-512 or with another BLAS: trajectories
+        are then reproducible on the same kind of machine, but differ in the last bits from others.
     """
-    if not _cpu_can():
+    if not _has_avx512():
         return False
-    import scipy.linalg  # noqa: F401  (numba's linear algebra is SciPy's, and loaded late)
+    import scipy.linalg  # noqa: F401  (numba uses SciPy's OpenBLAS, and loads it late)
 
     libraries = _loaded_openblas()
     with environment_variable("OPENBLAS_CORETYPE", KERNELS):
@@ -40,7 +38,7 @@ def pin_kernels() -> bool:
 
 
 def _switch(path: Path) -> bool:
-    """Have one loaded OpenBLAS choose its kernels again, unless it is built without a choice."""
+    """Make a loaded OpenBLAS choose its kernels again, if it was built with several."""
     library = ctypes.CDLL(str(path))
     try:
         forget, choose, chosen = (
@@ -63,7 +61,7 @@ def _loaded_openblas() -> set[Path]:
     return {path for path in paths if ".so" in path.name}
 
 
-def _cpu_can() -> bool:
+def _has_avx512() -> bool:
     if platform.system() != "Linux" or platform.machine() != "x86_64":
         return False
     lines = Path("/proc/cpuinfo").read_text().splitlines()
@@ -73,7 +71,7 @@ def _cpu_can() -> bool:
 
 @contextlib.contextmanager
 def environment_variable(name: str, value: str) -> Iterator[None]:
-    """Set a variable of this process meanwhile."""
+    """Set an environment variable inside the context."""
     before = os.environ.get(name)
     os.environ[name] = value
     try:

@@ -1,4 +1,4 @@
-"""Contact sheets: captioned tiles in rows, each of pictures of one size side by side."""
+"""Contact sheets: grids of captioned images."""
 
 from collections.abc import Iterable, Mapping
 
@@ -11,20 +11,20 @@ TILES_PER_ROW = 2
 
 
 def side_by_side(images: Iterable[UInt8[np.ndarray, "height width 3"]]) -> Image.Image:
-    """Pictures of one height, from left to right."""
+    """Images of equal height, from left to right."""
     return Image.fromarray(np.concatenate(list(images), axis=1))
 
 
-def one_below_the_other(pictures: Iterable[Image.Image]) -> Image.Image:
-    """Pictures of one width, from top to bottom."""
+def stacked(pictures: Iterable[Image.Image]) -> Image.Image:
+    """Images of equal width, from top to bottom."""
     return Image.fromarray(np.concatenate([np.asarray(picture) for picture in pictures]))
 
 
 def sheet(tiles: Mapping[str, Image.Image]) -> Image.Image:
-    """Tiles of one size, each below its caption, row by row.
+    """Arrange tiles of one size in rows, each below its caption.
 
     Args:
-        tiles: At least one, by caption.
+        tiles: Caption to tile; at least one.
     """
     first = next(iter(tiles.values()))
     width, height = first.width, first.height + CAPTION

@@ -1,4 +1,4 @@
-"""A suite and a world without physics, for tests and for writing policies: solved after some steps."""
+"""A suite and a world without physics, for tests and policy development."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,21 +24,21 @@ from configs.interface import (
 from configs.load import check
 from configs.schema import Preset, SuiteConfig, Wordings
 from sim_envs.suite import InitIds, Task
-from sim_envs.truth.account import HELD, Deed, Fact, Memory, Narration, Phase, Truth, Verb
-from sim_envs.world import Advance, EpisodeKey, Observation
+from sim_envs.truth.ground_truth import HELD, CompletedAction, Fact, Memory, Narration, Phase, Truth, Verb
+from sim_envs.world import AdvanceResult, EpisodeKey, Observation
 
 _CLOSE, _LIFT, _LOWER, _DONE = 3, 6, 9, 12
-"""Control steps at which the story that the fake world tells goes on."""
+"""Control steps at which the ground-truth narration changes phase."""
 
 
 @dataclasses.dataclass
 class FakeWorld:
-    """Counts steps; its pictures and its state are functions of (init_id, seed, steps taken, actions).
+    """Counts steps. Images and state are functions of (init_id, seed, steps taken, actions).
 
     Attributes:
-        success_at: Control steps after which the task counts as solved; never if None.
+        success_at: Control steps after which the task is solved; never if None.
         fails_at: Control steps after which the simulator raises; never if None.
-        image_size: Height and width of its pictures, pixels.
+        image_size: Height and width of images, pixels.
     """
 
     success_at: int | None = None
@@ -51,24 +51,24 @@ class FakeWorld:
     _tint: int = 0
 
     def reset(self, *, init_id: int, seed: int, settle_steps: int) -> None:
-        """Begin again. Settling changes nothing here."""
+        """Start an episode. `settle_steps` only sets the initial state vector."""
         self.steps = 0
         self._tint = (init_id * 16 + seed) % 256
         self._state = np.full(8, settle_steps / 100.0)
 
-    def advance(self, actions: Float64[np.ndarray, "steps action"]) -> Advance:
-        """Add every action to the state, one step each, up to success."""
+    def advance(self, actions: Float64[np.ndarray, "steps action"]) -> AdvanceResult:
+        """Add the actions to the state, one per step, until success."""
         for taken, action in enumerate(actions, start=1):
             self.steps += 1
             if self.steps == self.fails_at:
-                raise RuntimeError(f"the fake simulator fails at step {self.steps}, as it was told to")
+                raise RuntimeError(f"the fake simulator fails at step {self.steps}, as configured")
             self._state[:7] += action
             if self.steps == self.success_at:
-                return Advance(steps=taken, success=True)
-        return Advance(steps=len(actions), success=False)
+                return AdvanceResult(steps=taken, success=True)
+        return AdvanceResult(steps=len(actions), success=False)
 
     def observe(self) -> Observation:
-        """Two flat pictures whose grey level moves with time."""
+        """Two uniform images whose grey level changes with time."""
         level = np.uint8((self._tint + self.steps) % 256)
         image = np.full((self.image_size, self.image_size, 3), level, dtype=np.uint8)
         return Observation(
@@ -76,21 +76,21 @@ class FakeWorld:
         )
 
     def truth(self) -> Truth:
-        """The story of a bowl that is put on a plate, told by the steps taken alone."""
-        put = Deed(verb=Verb.PUT, subject="black bowl", place="plate")
+        """A bowl is put on a plate, as a function of the step count."""
+        put = CompletedAction(verb=Verb.PUT, subject="black bowl", place="plate")
         if self.steps >= _DONE or self.steps == self.success_at:
-            memory = Memory(done=(put,), facts=frozenset([put.outcome()]))
+            memory = Memory(done=(put,), facts=frozenset([put.resulting_fact()]))
             return Truth(narration=Narration(phase=Phase.DONE), memory=memory)
         state = "on the table" if self.steps < _LIFT else HELD
         memory = Memory(facts=frozenset([Fact(subject=put.subject, state=state)]))
         return Truth(narration=_narration(self.steps), memory=memory)
 
     def progress(self) -> float:
-        """The share of the steps to success that were taken; 0 if it never comes."""
+        """Steps taken as a fraction of those to success; 0 if there is no success."""
         return 0.0 if self.success_at is None else min(1.0, self.steps / self.success_at)
 
     def close(self) -> None:
-        """Remember that it was closed."""
+        """Record that the world was closed."""
         self.closed = True
 
 
@@ -102,12 +102,12 @@ def _narration(steps: int) -> Narration:
 
 
 class FakeEnvironment(Preset):
-    """What a fake suite's YAML has under `environment`.
+    """The `environment` of a fake suite's YAML.
 
     Attributes:
-        instructions: Of its tasks, by task id.
-        init_ids: Initial states of a task.
-        success_at: Control steps after which a task counts as solved; never if None.
+        instructions: One per task, in order of task id.
+        init_ids: Number of initial states per task.
+        success_at: Control steps after which a task is solved; never if None.
         fails_at: Control steps after which the simulator raises; never if None.
     """
 
@@ -120,10 +120,10 @@ class FakeEnvironment(Preset):
 class FakeSuite:
     """Tasks of `FakeWorld`. Implements `sim_envs.suite.Suite`.
 
-    Its conventions are those of an arm that takes end-effector steps, so that the policy in the box fits.
+    Its interface is that of relative end-effector control, so that the bundled policy fits.
 
     Attributes:
-        published: Its protocol where nobody gives another.
+        published: The default protocol.
     """
 
     published: ClassVar[SuiteConfig] = SuiteConfig(
@@ -138,14 +138,14 @@ class FakeSuite:
     )
 
     def __init__(self, protocol: SuiteConfig = published, *, assets: str = "auto") -> None:
-        """Read its `environment`.
+        """Open the suite.
 
         Args:
-            protocol: Of the suite.
-            assets: `auto`: there is nothing to choose.
+            protocol: The suite's protocol; its `environment` follows `FakeEnvironment`.
+            assets: Only `auto`.
 
         Raises:
-            UsageError: `environment` does not fit `FakeEnvironment`, or assets are named.
+            UsageError: Invalid `environment`, or assets are named.
         """
         if assets != "auto":
             raise UsageError(f"assets {assets!r}: a fake suite has none; leave them out")
@@ -155,29 +155,29 @@ class FakeSuite:
         self.assets = None
 
     def tasks(self) -> tuple[Task, ...]:
-        """A task for every instruction."""
+        """One task per instruction."""
         return tuple(
             Task(suite=self.protocol.name, task_id=number, name=f"task_{number}", language=instruction)
             for number, instruction in enumerate(self.environment.instructions)
         )
 
     def init_ids(self, task: Task) -> InitIds:
-        """As many as `environment` says."""
+        """Stored states, as many as configured."""
         return InitIds(stored=self.environment.init_ids)
 
     def instruction(self, key: EpisodeKey, wordings: Wordings) -> str:
-        """The task's own, whatever the wordings."""
+        """The task's instruction, for any wordings."""
         return self.environment.instructions[key.task_id]
 
     def training_wordings(self) -> Mapping[str, Sequence[str]]:
-        """None: every instruction has one wording."""
+        """Empty: every instruction has one wording."""
         return {}
 
     def check(self, tasks: Iterable[Task]) -> None:
-        """Nothing can be missing."""
+        """Do nothing: there are no requirements."""
 
     def open(self, task: Task) -> FakeWorld:
-        """A new world."""
+        """Open a new world."""
         return FakeWorld(
             success_at=self.environment.success_at,
             fails_at=self.environment.fails_at,
@@ -186,11 +186,11 @@ class FakeSuite:
         )
 
     def describe(self, wordings: Wordings) -> Mapping[str, Any]:
-        """Its `environment`."""
+        """The `environment`."""
         return self.environment.model_dump(mode="json")
 
     def expert(self, world: object, *, noise: float = 0.0) -> None:
-        """There is none."""
+        """None: there is no expert."""
         return
 
 

@@ -1,4 +1,4 @@
-"""Chooses how MuJoCo renders without a screen: EGL, else OSMesa, tried out in a process of its own."""
+"""Chooses MuJoCo's headless rendering backend: EGL, else OSMesa, probed in a child process."""
 
 import functools
 import os
@@ -11,11 +11,11 @@ from typing import Any
 from configs.errors import UsageError, unknown
 
 BACKENDS = ("egl", "osmesa")
-"""Ways to render without a screen, preferred one first."""
+"""Headless rendering backends, preferred one first."""
 
 _DISABLED = ("disable", "disabled", "off", "false", "0")
 
-_NO_PICTURES = "no OpenGL to render camera images with"
+_NO_OPENGL = "no OpenGL to render camera images with"
 
 _PROBE = """
 import os, sys
@@ -29,22 +29,24 @@ os._exit(0)
 
 @functools.cache
 def choose_backend() -> str | None:
-    """The rendering backend of this process, or None if nothing can render here.
+    """The rendering backend of this process, or None if none works here.
 
-    `MUJOCO_GL`, where set, decides. Otherwise each backend is tried in a child process, since a broken driver
-    ends a process instead of raising. The choice is put into the environment, where MuJoCo and child
-    processes find it.
+    `MUJOCO_GL`, if set, decides. Otherwise each backend is probed in a child process, since a broken driver
+    kills a process instead of raising. The choice is written to the environment for MuJoCo and child
+    processes.
 
     Raises:
-        UsageError: `MUJOCO_GL` or `PYOPENGL_PLATFORM` ask for something that cannot be.
+        UsageError: `MUJOCO_GL` or `PYOPENGL_PLATFORM` is invalid.
     """
-    wish = os.environ.get("MUJOCO_GL", "").strip().lower()
-    if wish in _DISABLED:
+    requested = os.environ.get("MUJOCO_GL", "").strip().lower()
+    if requested in _DISABLED:
         return None
-    if wish and wish not in BACKENDS:
-        raise unknown("rendering backend in MUJOCO_GL", wish, BACKENDS, remedy="Unset it to have one chosen.")
-    backend = wish or next((each for each in _candidates() if _failure(each) is None), None)
-    # MuJoCo reads "disable" as: import no OpenGL at all, so that physics runs where pictures cannot.
+    if requested and requested not in BACKENDS:
+        raise unknown(
+            "rendering backend in MUJOCO_GL", requested, BACKENDS, remedy="Unset it to have one chosen."
+        )
+    backend = requested or next((each for each in _candidates() if _failure(each) is None), None)
+    # With "disable", MuJoCo imports no OpenGL at all: physics runs without rendering.
     os.environ["MUJOCO_GL"] = backend or "disable"
     if backend is None:
         return None
@@ -58,12 +60,10 @@ def choose_backend() -> str | None:
 
 
 def require_backend() -> str:
-    """The rendering backend of this process.
-
-    For the beginning of a program: one that `MUJOCO_GL` names is tried out, too.
+    """The rendering backend of this process, probed even if `MUJOCO_GL` names it.
 
     Raises:
-        UsageError: Nothing can render here, or the backend that `MUJOCO_GL` names does not work.
+        UsageError: No backend works here, or the one that `MUJOCO_GL` names does not.
     """
     backend = _chosen()
     reason = _failure(backend)
@@ -75,7 +75,7 @@ def require_backend() -> str:
 def rendering_device(worker: int) -> int | None:
     """The EGL device of a worker, so that workers are spread over the GPUs; None where there is no choice.
 
-    `MUJOCO_EGL_DEVICE_ID`, where set, decides for all.
+    `MUJOCO_EGL_DEVICE_ID`, if set, applies to all of them.
     """
     devices = _rendering_devices()
     return devices[worker % len(devices)] if devices else None
@@ -89,11 +89,10 @@ def _rendering_devices() -> tuple[int, ...]:
 
 
 def context_class() -> Callable[[int, int], Any]:
-    """MuJoCo's OpenGL context for the chosen backend, to be called with the width and height of the largest
-    image.
+    """MuJoCo's OpenGL context class for the chosen backend; its arguments are the largest width and height.
 
     Raises:
-        UsageError: Nothing can render here, or the backend that `MUJOCO_GL` names does not work.
+        UsageError: No backend works here, or the one that `MUJOCO_GL` names does not.
     """
     backend = _chosen()
     try:
@@ -109,28 +108,28 @@ def context_class() -> Callable[[int, int], Any]:
 def _chosen() -> str:
     backend = choose_backend()
     if backend is None:
-        raise _nothing_renders()
+        raise _no_backend()
     return backend
 
 
-def _nothing_renders() -> UsageError:
-    """What there is to do: it is forbidden where a backend would work, else there is none."""
+def _no_backend() -> UsageError:
+    """The error with its remedy: unset a variable that disables rendering, or install a backend."""
     found: dict[str, str] = {}
     for backend in _candidates():
         reason = _failure(backend)
         if reason is None:
-            return UsageError(f"{_NO_PICTURES}: MUJOCO_GL is {os.environ['MUJOCO_GL']!r}; unset it")
+            return UsageError(f"{_NO_OPENGL}: MUJOCO_GL is {os.environ['MUJOCO_GL']!r}; unset it")
         found[backend] = reason
     reasons = "; ".join(f"{each}: {reason}" for each, reason in found.items())
     set_by = " and ".join(name for name in ("MUJOCO_GL", "PYOPENGL_PLATFORM") if os.environ.get(name))
     return UsageError(
-        f"{_NO_PICTURES}: install EGL (libegl1) or OSMesa (libosmesa6), and unset {set_by} ({reasons})"
+        f"{_NO_OPENGL}: install EGL (libegl1) or OSMesa (libosmesa6), and unset {set_by} ({reasons})"
     )
 
 
 def _broken(backend: str, reason: str) -> UsageError:
     return UsageError(
-        f"the rendering backend {backend!r} does not work here ({reason}): unset MUJOCO_GL to choose anew"
+        f"the rendering backend {backend!r} does not work here ({reason}): unset MUJOCO_GL to choose another"
     )
 
 
@@ -141,7 +140,7 @@ def _candidates() -> tuple[str, ...]:
 
 @functools.cache
 def _failure(backend: str, device: int | None = None) -> str | None:
-    """Why a backend does not work here, or not on one of EGL's devices; None if it does."""
+    """Why a backend does not work here or on an EGL device; None if it works."""
     chosen = {} if device is None else {"MUJOCO_EGL_DEVICE_ID": str(device)}
     try:
         probe = subprocess.run(
@@ -157,5 +156,5 @@ def _failure(backend: str, device: int | None = None) -> str | None:
         return "no answer within a minute"
     if probe.returncode == 0:
         return None
-    said = probe.stderr.strip().splitlines()
-    return said[-1] if said else f"it ended a process with code {probe.returncode}"
+    stderr = probe.stderr.strip().splitlines()
+    return stderr[-1] if stderr else f"the probe exited with code {probe.returncode}"

@@ -1,4 +1,4 @@
-"""What a suite's YAML says of a Gymnasium environment under `environment`, and the interface it declares."""
+"""Configuration of a Gymnasium suite: the `environment` of its YAML, and the interface it declares."""
 
 from typing import Any, Literal
 
@@ -20,17 +20,17 @@ from configs.interface import (
 from configs.schema import Name, Preset, SuiteConfig
 
 RENDER = "render"
-"""The key of a camera whose pictures `render()` returns."""
+"""The key of a camera whose images come from `render()`."""
 
 
 class GymTask(Preset):
     """One task.
 
     Attributes:
-        name: Its name in the suite.
+        name: Name in the suite.
         id: The environment's id in Gymnasium's registry.
-        kwargs: What else `gymnasium.make` is given.
-        instruction: What a policy is told.
+        kwargs: Further arguments of `gymnasium.make`.
+        instruction: The instruction for the policy.
     """
 
     name: Name
@@ -43,10 +43,10 @@ class GymCamera(Preset):
     """One camera.
 
     Attributes:
-        name: Its name in the suite.
-        key: Where its pictures are in an observation (`pixels/top`), or `render` for `env.render()`.
-        size: Height and width in pixels, where the environment decides; `camera_size`, square, if None.
-        rotated_deg: By how much the world turns its pictures, counterclockwise.
+        name: Name in the suite.
+        key: Key of the images in an observation (`pixels/top`), or `render` for `env.render()`.
+        size: Height and width in pixels, if fixed by the environment; `camera_size`, square, if None.
+        rotated_deg: Rotation that the world applies to the images, counterclockwise.
     """
 
     name: str
@@ -56,14 +56,14 @@ class GymCamera(Preset):
 
 
 class GymState(Preset):
-    """Neighbouring numbers of the state that belong together.
+    """A group of state channels.
 
     Attributes:
-        name: What they are.
-        key: Where they are in an observation (`robot/joints`); None if the observation is one array.
-        slice: The first and the one after the last of them in that array.
-        size: How many they are, if they are the whole array.
-        unit: What each is measured in.
+        name: Name of the channels.
+        key: Key of the array in an observation (`robot/joints`); None if the observation is one array.
+        slice: Start and end (exclusive) within that array.
+        size: Number of channels, if they are the whole array.
+        unit: Unit of each channel.
     """
 
     name: str
@@ -73,22 +73,22 @@ class GymState(Preset):
     unit: str
 
     @model_validator(mode="after")
-    def _is_measured_once(self) -> "GymState":
+    def _has_slice_or_size(self) -> "GymState":
         if (self.slice is None) == (self.size is None):
-            raise ValueError(f"state {self.name!r}: give `slice` or `size`, one of them")
+            raise ValueError(f"state {self.name!r}: give `slice` or `size`, but not both")
         if self.slice is not None and not 0 <= self.slice[0] < self.slice[1]:
             raise ValueError(f"state {self.name!r}: slice {list(self.slice)} is not [first, last + 1]")
         return self
 
     def channels(self) -> Channels:
-        """As the interface declares them."""
+        """The channels for the interface."""
         size = self.size if self.slice is None else self.slice[1] - self.slice[0]
         assert size is not None
         return Channels(name=self.name, size=size, unit=self.unit)
 
 
 class GymAction(Preset):
-    """Neighbouring numbers of an action that belong together; see `configs.interface.ActionChannels`."""
+    """A group of action channels; see `configs.interface.ActionChannels`."""
 
     name: str
     size: int = Field(gt=0)
@@ -98,7 +98,7 @@ class GymAction(Preset):
     state: str | None = None
 
     def channels(self) -> ActionChannels:
-        """As the interface declares them."""
+        """The channels for the interface."""
         return ActionChannels(
             name=self.name,
             size=self.size,
@@ -110,7 +110,7 @@ class GymAction(Preset):
 
 
 class GymGripper(Preset):
-    """The range of one gripper; see `configs.interface.Gripper`."""
+    """Range of a gripper; see `configs.interface.Gripper`."""
 
     name: str
     open: float
@@ -118,12 +118,12 @@ class GymGripper(Preset):
 
 
 class GymSuccess(Preset):
-    """When a task is solved: one of three.
+    """The success criterion: exactly one of these.
 
     Attributes:
-        info: `info` holds a true value under this key after a step.
+        info: `info` has a true value under this key after a step.
         terminated: The environment terminates.
-        reward: A step's reward is this or more.
+        reward: The reward of a step is at least this.
     """
 
     info: str | None = None
@@ -131,16 +131,16 @@ class GymSuccess(Preset):
     reward: float | None = None
 
     @model_validator(mode="after")
-    def _is_one_of_three(self) -> "GymSuccess":
+    def _has_one_criterion(self) -> "GymSuccess":
         if len(self.model_fields_set) != 1:
-            raise ValueError("`success` is one of `info: KEY`, `terminated: true`, `reward: LEAST`")
+            raise ValueError("`success` is one of `info: KEY`, `terminated: true`, `reward: MINIMUM`")
         return self
 
     def holds(self, *, reward: float, terminated: bool, info: dict[str, Any]) -> bool:
         """Whether a step solved the task.
 
         Raises:
-            UsageError: The environment's `info` has no such key.
+            UsageError: The environment's `info` lacks the key.
         """
         if self.info is not None:
             if self.info not in info:
@@ -153,22 +153,22 @@ class GymEnvironment(Preset):
     """A suite of Gymnasium environments that share cameras, state and actions.
 
     Attributes:
-        module: Imported first, since it registers the environments.
-        packages: The distributions whose versions decide what an episode is. With `mujoco` among them, the
-            renderer is chosen as for the other worlds.
+        module: Module that registers the environments; imported first.
+        packages: Distributions whose versions determine an episode. With `mujoco` among them, the renderer
+            is chosen as for the other worlds.
         extra: The extra of this project that installs them.
-        tasks: The tasks, by task id.
-        init_ids: Initial states of a task. Each is what the environment draws for a seed of its own.
-        size_arguments: Keyword arguments of the environments that take `camera_size`.
+        tasks: The tasks, in order of task id.
+        init_ids: Number of initial states per task. Each is what the environment samples for its own seed.
+        size_arguments: Keyword arguments of the environments that receive `camera_size`.
         cameras: The cameras, in order.
-        state: The state, in order.
-        state_rotation: What stands for a rotation in it.
-        action: The action, in order.
-        action_rotation: What stands for a rotation in it.
-        grippers: The range of every gripper.
-        limits: The least and the most that an action may be, to which actions are clipped; None: not clipped.
-        success: When a task is solved.
-        physics_error: The exception that says that the physics diverged, as `package.module:Class`.
+        state: The state channels, in order.
+        state_rotation: Representation of rotations in the state.
+        action: The action channels, in order.
+        action_rotation: Representation of rotations in the action.
+        grippers: Range of every gripper.
+        limits: Lowest and highest action value, to which actions are clipped; None: not clipped.
+        success: The success criterion.
+        physics_error: Exception that means diverged physics, as `package.module:Class`.
     """
 
     module: str | None = None
@@ -189,20 +189,20 @@ class GymEnvironment(Preset):
 
     @property
     def renders(self) -> bool:
-        """Whether a camera's pictures are those of `render()`."""
+        """Whether any camera uses `render()`."""
         return any(camera.key == RENDER for camera in self.cameras)
 
     @property
     def remedy(self) -> str:
-        """How to install what the environments need."""
+        """The command that installs what the environments need."""
         wanted = f"oxygen-eval[{self.extra}]" if self.extra else " ".join(self.packages) or str(self.module)
         return f"uv pip install '{wanted}'"
 
     def interface(self, protocol: SuiteConfig) -> Interface:
-        """What the suite declares.
+        """The interface of the suite.
 
         Raises:
-            UsageError: It contradicts itself.
+            UsageError: It is inconsistent.
         """
         return Interface(
             name=protocol.name,
@@ -225,8 +225,8 @@ def _camera(camera: GymCamera, protocol: SuiteConfig) -> Camera:
     side = protocol.camera_size
     if camera.size is not None and camera.size[0] != side:
         raise UsageError(
-            f"camera_size is {side}, but the environment of {protocol.name} takes pictures of "
-            f"{camera.size[0]} × {camera.size[1]} pixels with camera {camera.name!r}: give {camera.size[0]}"
+            f"camera_size is {side}, but camera {camera.name!r} of {protocol.name} has images of "
+            f"{camera.size[0]} × {camera.size[1]} pixels: give {camera.size[0]}"
         )
     size = camera.size or (side, side)
     return Camera(name=camera.name, size=size, rotated_deg=camera.rotated_deg)

@@ -1,7 +1,7 @@
-"""Every suite as a Gymnasium environment: `gymnasium.make("oxygen_eval/libero_object-v0", task_id=3)`.
+"""Suites as Gymnasium environments: `gymnasium.make("oxygen_eval/libero_object-v0", task_id=3)`.
 
-Importing `sim_envs` registers them. One step is one control step and renders all cameras, as Gymnasium's
-interface has it; evaluation runs on `World`, which renders only at queries.
+Importing `sim_envs` registers them. A step is one control step and renders all cameras, as Gymnasium's
+interface requires. Evaluation uses `World` instead, which renders only at queries.
 """
 
 from collections.abc import Mapping
@@ -18,26 +18,25 @@ from sim_envs.suite import Suite, Task, open_suite
 from sim_envs.world import Observation
 
 OBS_TYPES = ("flat", "pixels", "state", "pixels_agent_pos")
-"""What an observation is: cameras and `state` in one dictionary; `pixels` alone; the state's array alone;
-`pixels` and `agent_pos`, as LeRobot reads them."""
+"""Observation formats: cameras and `state` in one dictionary; `pixels` only; the state array only; `pixels`
+and `agent_pos`, as in LeRobot."""
 
 
 class SuiteEnv(gymnasium.Env[Any, np.ndarray]):
     """One task of a suite, under the suite's published protocol.
 
-    An episode terminates when the task is solved (`info["is_success"]`, reward 1). Where it is truncated is
-    Gymnasium's time limit, registered with the protocol's `max_steps`. The instruction is in
-    `info["language"]`.
+    An episode terminates when the task is solved (`info["is_success"]`, reward 1). Gymnasium's time limit,
+    registered with the protocol's `max_steps`, truncates it. The instruction is in `info["language"]`.
 
     Attributes:
         task: The task's name.
-        task_description: Its instruction.
-        world: The world underneath.
+        task_description: The instruction.
+        world: The wrapped world.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 20}  # noqa: RUF012  (Gymnasium's)
 
-    def __init__(  # noqa: PLR0913  (what `gymnasium.make` passes on)
+    def __init__(  # noqa: PLR0913  (arguments of `gymnasium.make`)
         self,
         suite: str,
         *,
@@ -58,26 +57,27 @@ class SuiteEnv(gymnasium.Env[Any, np.ndarray]):
         Args:
             suite: Name of the suite, or the path of its YAML file.
             task_id: Index of the task in the suite.
-            init_id: The initial state of every episode; if None, `seed` modulo their number, and a random one
-                where `reset` is given no seed.
-            camera_size: Height and width of a camera image, pixels; the protocol's if None.
-            variation: How much scenes vary between episodes, 0 to 1; the protocol's if None.
-            motion: How what is to be grasped moves until it is touched, as `--motion` spells it; the
+            init_id: Initial state of every episode; if None, `seed` modulo their number, or a random one if
+                `reset` gets no seed.
+            camera_size: Height and width of camera images, pixels; the protocol's if None.
+            variation: Variation of the scenes between episodes, 0 to 1; the protocol's if None.
+            motion: Motion of the object to be grasped, until it is touched, in the syntax of `--motion`; the
                 protocol's if None.
             obs_type: `flat`: cameras and `state`; `pixels`: `{"pixels": cameras}`; `state`: the array;
                 `pixels_agent_pos`: `{"pixels": cameras, "agent_pos": state}`.
-            control_mode: What actions ask for (`relative`, `absolute`); a suite has one.
-            assets: Where the suite's assets come from: a folder, or the name of a source.
-            max_steps: Control steps until an episode is truncated, fewer than the protocol's. For more, give
+            control_mode: `relative` or `absolute`, if given; has to be that of the suite.
+            assets: A folder of assets, or the name of a source.
+            max_steps: Control steps until an episode is truncated, at most the protocol's. For more, give
                 `max_episode_steps` to `gymnasium.make`.
             render_mode: `rgb_array` for `render` to return an image, or None.
             render_camera: The camera that `render` shows; all, side by side, if None.
 
         Raises:
-            UsageError: There is no such suite, task, initial state or mode, or the world cannot be opened.
+            UsageError: Unknown suite, task, initial state or mode, or the world cannot be opened.
         """
-        given = {"camera_size": camera_size, "variation": variation, "motion": motion}
-        opened = open_suite(suite, assets=assets, **{key: of for key, of in given.items() if of is not None})
+        options = {"camera_size": camera_size, "variation": variation, "motion": motion}
+        overrides = {name: value for name, value in options.items() if value is not None}
+        opened = open_suite(suite, assets=assets, **overrides)
         task = _task(opened, task_id)
         _check_choices(opened.interface, obs_type, control_mode, render_mode, render_camera)
         if init_id is not None:
@@ -97,7 +97,7 @@ class SuiteEnv(gymnasium.Env[Any, np.ndarray]):
 
     @property
     def _max_episode_steps(self) -> int:
-        """Read by those who step an environment without Gymnasium's time limit."""
+        """The step limit, for libraries that step an environment without Gymnasium's time limit."""
         return self._max_steps
 
     def reset(
@@ -106,12 +106,11 @@ class SuiteEnv(gymnasium.Env[Any, np.ndarray]):
         """Start an episode.
 
         Args:
-            seed: Seeds the world for this episode, and this environment's choice of whatever is left open in
-                later ones.
+            seed: Seeds this episode's world, and this environment's random choices in later episodes.
             options: `init_id`, the initial state of this episode.
 
         Raises:
-            UsageError: Unknown options, or no such initial state.
+            UsageError: Unknown option or initial state.
         """
         super().reset(seed=seed)
         init_id = self._choose(seed, dict(options or {}))
@@ -126,7 +125,7 @@ class SuiteEnv(gymnasium.Env[Any, np.ndarray]):
         """Take one control step; the reward is 1 at success, else 0.
 
         Raises:
-            ValueError: The action has another shape or is not finite; nothing was run.
+            ValueError: The action has the wrong shape or is not finite; nothing was run.
         """
         success = self.world.advance(np.asarray(action, np.float64)[None]).success
         self._steps += 1
@@ -142,7 +141,7 @@ class SuiteEnv(gymnasium.Env[Any, np.ndarray]):
         self.world.close()
 
     def _choose(self, seed: int | None, options: dict[str, Any]) -> int:
-        """The initial state of the episode that begins."""
+        """The initial state of the next episode."""
         init_id = options.pop("init_id", self._init_id)
         if options:
             raise unknown("reset option", next(iter(options)), ["init_id"])
@@ -203,16 +202,16 @@ def _check_choices(
         ("render camera", render_camera or cameras[0], cameras),
     ):
         if value not in allowed:
-            raise unknown(kind, value, allowed, remedy=f"{interface.name} has no other.")
+            raise unknown(kind, value, allowed, remedy=f"{interface.name} supports no other.")
 
 
 def _observation_space(interface: Interface, obs_type: str) -> spaces.Space[Any]:
-    seen = interface.observation
-    assert all(camera.size is not None for camera in seen.cameras), "a world's cameras have sizes"
+    spec = interface.observation
+    assert all(camera.size is not None for camera in spec.cameras), "a world's cameras have sizes"
     images: dict[str, spaces.Space[Any]] = {
-        camera.name: spaces.Box(0, 255, (*camera.size, 3), np.uint8) for camera in seen.cameras if camera.size
+        camera.name: spaces.Box(0, 255, (*camera.size, 3), np.uint8) for camera in spec.cameras if camera.size
     }
-    state = spaces.Box(-np.inf, np.inf, (seen.state_size,), np.float64)
+    state = spaces.Box(-np.inf, np.inf, (spec.state_size,), np.float64)
     return {
         "flat": lambda: spaces.Dict({**images, "state": state}),
         "pixels": lambda: spaces.Dict({"pixels": spaces.Dict(images)}),
@@ -240,7 +239,7 @@ def _formatted(observation: Observation, obs_type: str) -> Any:
 
 
 def _side_by_side(images: list[UInt8[np.ndarray, "_ _ 3"]]) -> UInt8[np.ndarray, "height width 3"]:
-    """In one row, with black below the lower ones."""
+    """The images in one row, padded with black at the bottom."""
     height = max(len(image) for image in images)
     row = [np.pad(image, ((0, height - len(image)), (0, 0), (0, 0))) for image in images]
     return np.concatenate(row, axis=1)

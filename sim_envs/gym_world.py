@@ -1,4 +1,4 @@
-"""Any Gymnasium environment as a world: a suite's YAML says what its numbers mean."""
+"""Gymnasium environments as worlds, described by a suite's YAML."""
 
 import importlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,27 +16,27 @@ from configs.schema import SuiteConfig, Wordings
 from sim_envs.gl import choose_backend, require_backend
 from sim_envs.gym_config import RENDER, GymEnvironment, GymState
 from sim_envs.suite import InitIds, Task, load_object
-from sim_envs.world import Advance, EpisodeKey, Observation, PhysicsError, World, checked_actions
+from sim_envs.world import AdvanceResult, EpisodeKey, Observation, PhysicsError, World, checked_actions
 
 
 class GymSuite:
     """Gymnasium environments that share an interface. Implements `sim_envs.suite.Suite`.
 
     Attributes:
-        protocol: Its published protocol.
-        interface: What its YAML declares.
+        protocol: The suite's protocol.
+        interface: The interface that its YAML declares.
         assets: None: the environments bring their own.
     """
 
     def __init__(self, protocol: SuiteConfig, *, assets: str = "auto") -> None:
-        """Read the suite's `environment`.
+        """Open the suite.
 
         Args:
-            protocol: Of the suite; its `environment` fits `sim_envs.gym_config.GymEnvironment`.
-            assets: `auto`: there is nothing to choose.
+            protocol: The suite's protocol; its `environment` follows `GymEnvironment`.
+            assets: Only `auto`.
 
         Raises:
-            UsageError: `environment` is wrong, or assets are named.
+            UsageError: Invalid `environment`, or assets are named.
         """
         if assets != "auto":
             raise UsageError(f"assets {assets!r}: {protocol.name} brings its own; leave them out")
@@ -55,21 +55,21 @@ class GymSuite:
         )
 
     def init_ids(self, task: Task) -> InitIds:
-        """As many as the YAML declares."""
+        """Stored states, as many as the YAML declares."""
         return InitIds(stored=self._config.init_ids)
 
     def instruction(self, key: EpisodeKey, wordings: Wordings) -> str:
-        """The YAML's instruction, the only wording there is."""
+        """The YAML's instruction, which is the only wording."""
         if wordings != "benchmark":
-            raise UsageError(f"wordings {wordings!r}: {self.protocol.name} has none but 'benchmark'")
+            raise UsageError(f"wordings {wordings!r}: {self.protocol.name} has only 'benchmark'")
         return self._config.tasks[key.task_id].instruction
 
     def training_wordings(self) -> Mapping[str, Sequence[str]]:
-        """None: every instruction has one wording."""
+        """Empty: every instruction has one wording."""
         return {}
 
     def check(self, tasks: Iterable[Task]) -> None:
-        """Refuse missing packages, unknown ids, and a machine that cannot render MuJoCo's pictures."""
+        """Check packages, environment ids, and the renderer if MuJoCo is used."""
         self._load()
         if "mujoco" in self._config.packages:
             require_backend()
@@ -77,7 +77,7 @@ class GymSuite:
             self._require_id(task)
 
     def open(self, task: Task) -> World:
-        """The task's environment, without Gymnasium's time limit: the protocol has its own."""
+        """Make the task's environment, without Gymnasium's time limit: the protocol has its own."""
         self._load()
         self._require_id(task)
         chosen = self._config.tasks[task.task_id]
@@ -93,30 +93,30 @@ class GymSuite:
         return GymWorld(env, suite=self, language=chosen.instruction)
 
     def describe(self, wordings: Wordings) -> Mapping[str, Any]:
-        """The environments' ids, arguments and initial states, what success is, and the versions."""
-        decides = {"tasks", "init_ids", "size_arguments", "success"}
+        """Environment ids, arguments, number of initial states, success criterion and versions."""
+        fields = {"tasks", "init_ids", "size_arguments", "success"}
         packages = ("gymnasium", *self._config.packages)
         return {
-            **self._config.model_dump(mode="json", include=decides),
+            **self._config.model_dump(mode="json", include=fields),
             "versions": {package: version(package) for package in packages},
         }
 
     def expert(self, world: World, *, noise: float = 0.0) -> None:
-        """There is none."""
+        """None: there is no expert."""
         return
 
     @property
     def environment(self) -> GymEnvironment:
-        """What the YAML says."""
+        """The configuration of the environments."""
         return self._config
 
     def _load(self) -> None:
-        """Import what registers the environments."""
+        """Import the module that registers the environments."""
         try:
             for package in self._config.packages:
                 version(package)
             if "mujoco" in self._config.packages:
-                choose_backend()  # MuJoCo reads it when it is imported
+                choose_backend()  # MuJoCo reads the choice on import
             if self._config.module is not None:
                 importlib.import_module(self._config.module)
         except (PackageNotFoundError, ModuleNotFoundError) as error:
@@ -134,24 +134,24 @@ class GymSuite:
 class GymWorld:
     """One Gymnasium environment. Implements `sim_envs.world.World`.
 
-    An environment that terminates (or truncates itself) without success is not stepped any more: control
-    steps pass, nothing moves, and the episode ends at the protocol's limit. `advance` itself renders nothing,
-    but an environment whose observations hold pictures renders them at every step.
+    An environment that terminates or truncates without success is no longer stepped: control steps pass,
+    nothing moves, and the episode ends at the protocol's limit. `advance` itself renders nothing, but
+    environments with images in their observations render them at every step.
 
     Attributes:
         env: The environment, for controllers with privileged access.
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any], *, suite: GymSuite, language: str) -> None:
-        """Take over an environment, which is closed with the world.
+        """Wrap an environment, and close it with the world.
 
         Args:
-            env: Made without Gymnasium's time limit.
-            suite: Says what its numbers mean.
+            env: The environment, made without Gymnasium's time limit.
+            suite: Its suite.
             language: The instruction.
 
         Raises:
-            UsageError: Its actions are not what the suite declares.
+            UsageError: Its action space differs from the declared one.
         """
         self.env = env
         self._config = suite.environment
@@ -166,13 +166,13 @@ class GymWorld:
         size = self._interface.action.size
         space = env.action_space
         if not isinstance(space, gymnasium.spaces.Box) or space.shape != (size,):
-            raise UsageError(f"{self._interface.name} declares {size} numbers an action, but takes {space}")
+            raise UsageError(f"{self._interface.name} declares {size} action channels, but takes {space}")
 
     def reset(self, *, init_id: int, seed: int, settle_steps: int) -> None:
-        """Seed and reset the environment, and hold still for `settle_steps`.
+        """Seed and reset the environment, then run hold actions for `settle_steps`.
 
         Raises:
-            UsageError: Its observations are not what the suite declares.
+            UsageError: Its observations differ from the declared ones.
             PhysicsError: The physics diverged.
         """
         self._require_open()
@@ -184,11 +184,11 @@ class GymWorld:
             if not self._finished:
                 self._control_step(self._interface.hold_action(self._state(), self._last))
 
-    def advance(self, actions: Float64[np.ndarray, "steps action"]) -> Advance:
-        """Run the actions, one control step each, clipped to the limits if there are any; stop at success.
+    def advance(self, actions: Float64[np.ndarray, "steps action"]) -> AdvanceResult:
+        """Run the actions, one control step each, clipped to the limits if any; stop at success.
 
         Raises:
-            ValueError: An action has another size or is not finite; nothing was run.
+            ValueError: An action has the wrong size or is not finite; nothing was run.
             PhysicsError: The physics diverged.
             RuntimeError: Not reset yet.
         """
@@ -198,14 +198,14 @@ class GymWorld:
             if not self._finished:
                 self._control_step(action)
             if self._solved:
-                return Advance(steps=taken, success=True)
-        return Advance(steps=len(actions), success=False)
+                return AdvanceResult(steps=taken, success=True)
+        return AdvanceResult(steps=len(actions), success=False)
 
     def observe(self) -> Observation:
-        """Read the last observation; cameras that are `render` are rendered now.
+        """Return the last observation; `render` cameras are rendered now.
 
         Raises:
-            UsageError: A picture is not what the suite declares.
+            UsageError: An image differs from the declared one.
             RuntimeError: Not reset yet.
         """
         self._require_reset()
@@ -214,7 +214,7 @@ class GymWorld:
         return Observation(images=images, state=self._state(), language=self._language)
 
     def truth(self) -> None:
-        """None: an environment does not say what is going on in it."""
+        """None: these environments have no ground truth for language."""
 
     def progress(self) -> float:
         """1 if the task is solved, else 0."""
@@ -229,49 +229,49 @@ class GymWorld:
     def _control_step(self, action: Float64[np.ndarray, " action"]) -> None:
         self._last = action
         limits = self._interface.action.limits
-        told = action if limits is None else np.clip(action, *limits)
+        clipped = action if limits is None else np.clip(action, *limits)
         try:
             self._observed, reward, terminated, truncated, info = self.env.step(
-                np.asarray(told, self.env.action_space.dtype)
+                np.asarray(clipped, self.env.action_space.dtype)
             )
         except self._diverged as error:
             raise PhysicsError(f"{self._interface.name}: {error}") from error
         if not np.isfinite(self._state()).all():
-            raise PhysicsError(f"{self._interface.name}: the state is not finite any more")
+            raise PhysicsError(f"{self._interface.name}: the state is no longer finite")
         self._solved = self._config.success.holds(
             reward=float(reward), terminated=bool(terminated), info=info
         )
         self._finished = self._solved or bool(terminated) or bool(truncated)
 
     def _state(self) -> Float64[np.ndarray, " state"]:
-        return np.concatenate([self._numbers(part) for part in self._config.state])
+        return np.concatenate([self._channels(part) for part in self._config.state])
 
-    def _numbers(self, part: GymState) -> Float64[np.ndarray, " channels"]:
+    def _channels(self, part: GymState) -> Float64[np.ndarray, " channels"]:
         whole = np.asarray(self._at(part.key), np.float64).ravel()
-        numbers = whole if part.slice is None else whole[slice(*part.slice)]
+        channels = whole if part.slice is None else whole[slice(*part.slice)]
         size = part.channels().size
-        if len(numbers) != size:
+        if len(channels) != size:
             raise UsageError(
-                f"state {part.name!r} of {self._interface.name} is declared with {size} numbers; the "
-                f"environment gives {len(numbers)} of {len(whole)} at {part.key or 'the observation'}"
+                f"state {part.name!r} of {self._interface.name} is declared with {size} channels; the "
+                f"environment gives {len(channels)} of {len(whole)} at {part.key or 'the observation'}"
             )
-        return numbers
+        return channels
 
     def _image(self, key: str, camera: Camera) -> UInt8[np.ndarray, "height width 3"]:
         pixels = np.asarray(self.env.render() if key == RENDER else self._at(key))
         if pixels.ndim != 3:
-            raise UsageError(f"camera {camera.name!r} of {self._interface.name} gives {_told(pixels)}")
+            raise UsageError(f"camera {camera.name!r} of {self._interface.name} gives {_dtype_shape(pixels)}")
         image = np.rot90(pixels, camera.rotated_deg // 90)
         assert camera.size is not None
         if image.dtype != np.uint8 or image.shape != (*camera.size, 3):
             raise UsageError(
                 f"camera {camera.name!r} of {self._interface.name} is declared with {camera.size[0]} × "
-                f"{camera.size[1]} pixels; the environment gives {_told(image)}"
+                f"{camera.size[1]} pixels; the environment gives {_dtype_shape(image)}"
             )
         return np.array(image, order="C")
 
     def _at(self, key: str | None) -> Any:
-        """What the observation holds at a path; the whole of it if there is none."""
+        """The array at a path in the observation; the whole observation if `key` is None."""
         found = self._observed
         for part in [] if key is None else key.replace(".", "/").split("/"):
             if not isinstance(found, Mapping) or part not in found:
@@ -280,7 +280,7 @@ class GymWorld:
             found = found[part]
         if isinstance(found, Mapping):
             raise UsageError(
-                f"{key or 'the observation'} of {self._interface.name} holds several arrays: give the key of "
+                f"{key or 'the observation'} of {self._interface.name} has several arrays: give the key of "
                 f"one of {', '.join(map(str, found))}"
             )
         return found
@@ -292,8 +292,8 @@ class GymWorld:
     def _require_reset(self) -> None:
         self._require_open()
         if self._observed is None:
-            raise RuntimeError("the world has no episode yet: reset it first")
+            raise RuntimeError("the world was not reset yet")
 
 
-def _told(pixels: np.ndarray) -> str:
+def _dtype_shape(pixels: np.ndarray) -> str:
     return f"{pixels.dtype} {list(pixels.shape)}"

@@ -1,4 +1,4 @@
-"""Which worker plays what next: a worker keeps its task, and the jobs of one episode follow each other."""
+"""Assigns jobs to workers: a worker keeps its task, and runs the jobs of one episode in sequence."""
 
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterable
@@ -8,12 +8,12 @@ JobT = TypeVar("JobT")
 
 
 class JobQueue(Generic[JobT]):
-    """The jobs that nobody plays yet.
+    """The jobs that no worker has started.
 
-    Loading a task takes seconds, so a worker is given episodes of the task that it has loaded. When there are
-    no more, it goes to the task with the most episodes left for each worker that is at it. The jobs of an
-    episode, such as its runs in several modes, are played one after the other by the same worker; only when
-    no episode is left to begin do idle workers take over some of them.
+    Loading a task takes seconds, so a worker gets episodes of the task that it has loaded. When none are
+    left, it switches to the task with the most remaining episodes per worker. The same worker runs all jobs
+    of an episode, such as its runs in several modes, in sequence; idle workers take over some of them only
+    when no new episode is left.
     """
 
     def __init__(
@@ -24,7 +24,7 @@ class JobQueue(Generic[JobT]):
         episode: Callable[[JobT], Hashable],
         on_begin: Callable[[int, JobT], None] = lambda *_: None,
     ) -> None:
-        """Put jobs in line.
+        """Queue the jobs.
 
         Args:
             jobs: In the order in which they are to be played.
@@ -47,7 +47,7 @@ class JobQueue(Generic[JobT]):
         return sum(waiting) + sum(map(len, self._begun.values()))
 
     def next_for(self, worker: int) -> JobT | None:
-        """The job that a worker plays next; None if there is none left."""
+        """The next job for a worker; None if none is left."""
         if not self._begun.get(worker):
             self._begun[worker] = self._next_episode(worker)
         own = self._begun[worker]
@@ -58,21 +58,21 @@ class JobQueue(Generic[JobT]):
         return job
 
     def put_back(self, worker: int, job: JobT) -> None:
-        """A job comes back: the worker with that number plays it next."""
+        """Return a job to the queue; the worker with that number runs it next."""
         self._begun.setdefault(worker, deque()).appendleft(job)
 
     def _next_episode(self, worker: int) -> deque[JobT]:
         left = {task: episodes for task, episodes in self._waiting.items() if episodes}
         if not left:
-            return self._taken_over()
+            return self._stolen_job()
         task = self._task_of.pop(worker, None)
         if task not in left:
-            at = Counter(self._task_of.values())
-            task = max(left, key=lambda each: len(left[each]) / (1 + at[each]))
+            workers = Counter(self._task_of.values())
+            task = max(left, key=lambda each: len(left[each]) / (1 + workers[each]))
         self._task_of[worker] = task
         return left[task].popleft()
 
-    def _taken_over(self) -> deque[JobT]:
-        """The last job of the episode with the most jobs left; none if no episode has any."""
+    def _stolen_job(self) -> deque[JobT]:
+        """The last job of the started episode with the most jobs left; empty if none has any."""
         longest = max(self._begun.values(), key=len, default=None)
         return deque([longest.pop()]) if longest else deque()

@@ -1,4 +1,4 @@
-"""How many worlds fit into memory."""
+"""Checks that worker processes fit into memory."""
 
 import contextlib
 from collections.abc import Iterator
@@ -7,19 +7,19 @@ from pathlib import Path
 from configs.errors import UsageError
 
 WORLD_MB = 500.0
-"""What a world takes in a process of its own, megabytes."""
+"""Memory of a worker process with one world, megabytes."""
 
 
 def check_memory(workers: int, *, option: str, each_mb: float) -> None:
-    """Refuse more workers than memory holds.
+    """Check that the workers fit into memory.
 
     Args:
-        workers: How many.
-        option: What asked for them.
-        each_mb: Megabytes that a worker takes.
+        workers: Number of workers.
+        option: The option that sets it, for the message.
+        each_mb: Megabytes per worker.
 
     Raises:
-        UsageError: Says how many fit.
+        UsageError: They do not fit; the message says how many do.
     """
     available = available_mb()
     if workers * each_mb > available:
@@ -30,7 +30,7 @@ def check_memory(workers: int, *, option: str, each_mb: float) -> None:
 
 
 def available_mb() -> float:
-    """Megabytes of memory that this process may still have; without bound where nobody says."""
+    """Available memory in megabytes, within the cgroup's limit; infinite if unknown."""
     bounds = [*_lines_of("/proc/meminfo", "MemAvailable:", unit=1024)]
     for limit, used in (
         ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
@@ -41,7 +41,7 @@ def available_mb() -> float:
 
 
 def _lines_of(path: str, head: str, *, unit: int) -> Iterator[float]:
-    """The numbers in a file of the system's, each after `head`, in bytes; none if there is no such file."""
+    """The numbers in a system file on lines that begin with `head`, in bytes; none if it does not exist."""
     with contextlib.suppress(OSError), Path(path).open(encoding="ascii") as lines:
         for line in lines:
             words = line.removeprefix(head).split()

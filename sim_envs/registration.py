@@ -1,4 +1,4 @@
-"""Registers every suite with Gymnasium: `oxygen_eval/libero_object-v0` and its like. Loads no simulator."""
+"""Registers every suite with Gymnasium, such as `oxygen_eval/libero_object-v0`. Loads no simulator."""
 
 import gymnasium
 
@@ -9,7 +9,7 @@ NAMESPACE = "oxygen_eval"
 
 
 def register() -> None:
-    """Register `oxygen_eval/<suite>-v0` for every suite that ships. A second call does nothing."""
+    """Register `oxygen_eval/<suite>-v0` for every built-in suite. A second call does nothing."""
     for suite in names(SuiteConfig):
         name = f"{NAMESPACE}/{suite}-v0"
         if name not in gymnasium.registry:

@@ -1,4 +1,4 @@
-"""What rendering a MuJoCo model takes: an exposure takes microseconds and can wait; developing costs."""
+"""Rendering of MuJoCo models: capturing a scene takes microseconds; drawing it is expensive and can wait."""
 
 import atexit
 import functools
@@ -10,24 +10,24 @@ import numpy as np
 from jaxtyping import UInt8
 
 from sim_envs.gl import context_class
-from sim_envs.visibility import Boxes, Frustum, Window, is_reflective
+from sim_envs.visibility import BoundingBoxes, Frustum, Window, is_reflective
 
 _MAX_GEOMS = 1000
 _GEOM = int(mujoco.mjtObj.mjOBJ_GEOM)
 
 
 class Renderer:
-    """An OpenGL context with one model's meshes and textures in it.
+    """An OpenGL context with one model's meshes and textures.
 
-    Freed by `close`, else when nothing refers to it any more, at the latest before the interpreter takes
-    OpenGL down. An instance belongs to the thread that made it, as OpenGL contexts do.
+    Freed by `close`, or when it is garbage-collected, at the latest before the interpreter unloads OpenGL.
+    Like every OpenGL context, it belongs to the thread that made it.
     """
 
     def __init__(self, model: mujoco.MjModel, *, height: int, width: int) -> None:
-        """Open a context for images of so many pixels.
+        """Open a context for images of this size in pixels.
 
         Raises:
-            UsageError: Nothing can render on this machine.
+            UsageError: No rendering backend works on this machine.
         """
         self._gl = context_class()(width, height)
         self._gl.make_current()
@@ -35,12 +35,12 @@ class Renderer:
         self._context = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_150)
         mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._context)
         self.close = weakref.finalize(self, _free, self._gl, self._context)
-        self.close.atexit = False  # pyrefly: ignore[missing-attribute] - a property that its stub lacks
+        self.close.atexit = False  # pyrefly: ignore[missing-attribute] - missing in its stub
         _open_renderers.add(self)
         _free_at_exit()
 
     def draw(self, scene: mujoco.MjvScene) -> UInt8[np.ndarray, "height width 3"]:
-        """The pixels of a scene. OpenGL's rows run upwards."""
+        """Draw a scene. Rows run upwards, as in OpenGL."""
         self._gl.make_current()
         pixels = np.empty((self._viewport.height, self._viewport.width, 3), np.uint8)
         mujoco.mjr_render(self._viewport, scene, self._context)
@@ -53,7 +53,7 @@ _open_renderers: weakref.WeakSet[Renderer] = weakref.WeakSet()
 
 @functools.cache
 def _free_at_exit() -> None:
-    """Have what is left open freed at exit, before EGL goes: exit handlers run last come, first served."""
+    """Free open renderers at exit, before EGL is unloaded: exit handlers run last in, first out."""
     atexit.register(lambda: [renderer.close() for renderer in list(_open_renderers)])
 
 
@@ -64,14 +64,14 @@ def _free(gl: Any, context: mujoco.MjrContext) -> None:
 
 
 class View:
-    """One camera and the scene it saw last.
+    """A camera and the scene it captured last.
 
     Attributes:
-        scene: What it saw.
+        scene: The captured scene.
     """
 
     def __init__(self, model: mujoco.MjModel, camera: str) -> None:
-        """Look through the camera of that name."""
+        """Use the model's camera of that name."""
         self.scene = mujoco.MjvScene(model, maxgeom=_MAX_GEOMS)
         self._camera = mujoco.MjvCamera()
         self._camera.type = mujoco.mjtCamera.mjCAMERA_FIXED
@@ -82,34 +82,33 @@ class View:
         self._sizes = model.geom_rbound.tolist()
         self._casts_shadows = bool(model.light_castshadow.any())
 
-    def expose(self, model: mujoco.MjModel, data: mujoco.MjData, option: mujoco.MjvOption) -> None:
-        """Record what the camera sees now."""
+    def capture(self, model: mujoco.MjModel, data: mujoco.MjData, option: mujoco.MjvOption) -> None:
+        """Capture the current scene."""
         mujoco.mjv_updateScene(
             model, data, option, self._perturbation, self._camera, mujoco.mjtCatBit.mjCAT_ALL, self.scene
         )
 
-    def hide_unseen(self) -> None:
-        """Leave out of the scene what a square picture cannot show. It changes no pixel.
+    def cull(self) -> None:
+        """Remove geoms that a square image and its mirror do not show. No pixel changes.
 
-        That is what lies wholly outside the picture, in the mirror too if there is one. A mirror that is not
-        in the picture is no longer drawn as one, which halves the work. Nothing is left out where lights cast
-        shadows.
+        A mirror outside the image is no longer drawn as one, which halves the work. Nothing is removed if
+        lights cast shadows.
         """
         if self._casts_shadows:
             return
-        # Which geom is the mirror depends on all that may be one.
+        # Candidates for the mirror stay: the choice depends on all of them.
         geoms = [
             geom
             for geom in self.scene.geoms[: self.scene.ngeom]
             if geom.objtype == _GEOM and self._sizes[geom.objid] > 0 and not is_reflective(geom)
         ]
-        boxes = Boxes.around(geoms, self._model)
+        boxes = BoundingBoxes.around(geoms, self._model)
         frustum = Frustum(self.scene)
         seen = frustum.shows(boxes, Window())
         mirror = frustum.mirror(self.scene)
         window = None if mirror is None else frustum.window(mirror)
         if mirror is not None and window is not None:
-            seen |= mirror.faces(boxes) & frustum.shows(mirror.image(boxes), window)
+            seen |= mirror.is_before(boxes) & frustum.shows(mirror.reflect(boxes), window)
         self.scene.flags[mujoco.mjtRndFlag.mjRND_REFLECTION] = window is not None
         for geom, kept in zip(geoms, seen, strict=True):
             if not kept:

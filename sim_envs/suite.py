@@ -1,4 +1,4 @@
-"""The contract of a task suite: tasks, initial states, instructions, and how a world is opened."""
+"""The task suite contract: tasks, initial states, instructions, and opening worlds."""
 
 import dataclasses
 import importlib
@@ -15,13 +15,13 @@ from sim_envs.scripted.policy import ScriptedPolicy
 from sim_envs.world import EpisodeKey, World
 
 ENTRY_POINTS = "oxygen_eval.suites"
-"""The entry-point group of suites that other packages bring: suite name to its class."""
+"""The entry-point group for suites of other packages: suite name to class."""
 
 _OPTIONAL = {
     "variation": "does not vary its scenes",
-    "motion": "cannot say what is to be grasped, so nothing moves",
+    "motion": "does not know which object is to be grasped, so it cannot move it",
 }
-"""Fields of a protocol that are None where a suite has no such thing, and what is said to those who ask."""
+"""Protocol fields that are None if a suite does not support them, and the reason given in errors."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -29,10 +29,10 @@ class Task:
     """One task of a suite.
 
     Attributes:
-        suite: Name of its suite.
-        task_id: Its index in the suite.
-        name: Its name in the suite.
-        language: Its instruction in the suite's own words.
+        suite: Name of the suite.
+        task_id: Index in the suite.
+        name: Name in the suite.
+        language: The suite's own instruction.
     """
 
     suite: str
@@ -46,15 +46,15 @@ class InitIds:
     """The initial states of a task.
 
     Attributes:
-        stored: How many are stored; their ids are 0 to `stored - 1`.
-        drawn_from: The first id whose state is drawn, as a function of the id; None if none can be drawn.
+        stored: Number of stored states; their ids are 0 to `stored - 1`.
+        drawn_from: First id whose state is sampled, as a function of the id; None if none can be sampled.
     """
 
     stored: int
     drawn_from: int | None = None
 
     def check(self, init_id: int, task: Task) -> None:
-        """Raise a UsageError if there is no such initial state."""
+        """Raise a UsageError if no initial state has this id."""
         if 0 <= init_id < self.stored or self.is_drawn(init_id):
             return
         drawn = "" if self.drawn_from is None else f", or {self.drawn_from} and more for drawn ones"
@@ -64,7 +64,7 @@ class InitIds:
         )
 
     def is_drawn(self, init_id: int) -> bool:
-        """Whether the initial state is drawn."""
+        """Whether the initial state is sampled rather than stored."""
         return self.drawn_from is not None and init_id >= self.drawn_from
 
 
@@ -73,8 +73,8 @@ class Assets:
     """The models and textures that a suite simulates and renders with.
 
     Attributes:
-        name: Where they are from, in a word.
-        digest: A digest of their files.
+        name: Short name of their source.
+        digest: Digest of the files.
     """
 
     name: str
@@ -86,7 +86,7 @@ class Assets:
 
 @runtime_checkable
 class Suite(Protocol):
-    """A suite of tasks under one protocol. Opening it loads no simulator; opening a world does."""
+    """Tasks that share one protocol. Opening a suite loads no simulator; opening a world does."""
 
     @property
     def protocol(self) -> SuiteConfig:
@@ -94,63 +94,63 @@ class Suite(Protocol):
 
     @property
     def interface(self) -> Interface:
-        """Cameras, state, actions, rate and hold action of its worlds."""
+        """Cameras, state, actions, control rate and hold action of its worlds."""
 
     @property
     def assets(self) -> Assets | None:
-        """What its worlds are built of; None if the simulator brings all."""
+        """The assets of its worlds; None if the simulator brings its own."""
 
     def tasks(self) -> Sequence[Task]:
-        """All tasks, by task id."""
+        """All tasks, in order of task id."""
 
     def init_ids(self, task: Task) -> InitIds:
         """The task's initial states."""
 
     def instruction(self, key: EpisodeKey, wordings: Wordings) -> str:
-        """The instruction that a policy is given in an episode: a function of the key.
+        """The instruction that the policy gets in an episode, as a function of the key.
 
         Raises:
-            UsageError: The suite has no such wordings.
+            UsageError: The suite does not have these wordings.
         """
 
     def training_wordings(self) -> Mapping[str, Sequence[str]]:
-        """Each instruction to the wordings that training may show; empty if there is but one of each."""
+        """Maps each instruction to its wordings for training; empty if each has only one."""
 
     def check(self, tasks: Iterable[Task]) -> None:
-        """Refuse now what every episode of these tasks would fail of: versions, assets, renderer.
+        """Check requirements of these tasks before any episode runs: versions, assets, renderer.
 
         Raises:
-            UsageError: Says what is missing and the remedy.
+            UsageError: Something is missing; the message gives the remedy.
         """
 
     def open(self, task: Task) -> World:
-        """The task's world, to be closed by the caller."""
+        """Open the task's world. The caller closes it."""
 
     def describe(self, wordings: Wordings) -> Mapping[str, Any]:
-        """What else decides what an episode is, for the protocol hash: versions, settings, the wordings."""
+        """Everything else that determines an episode, for the protocol hash: versions, settings, wordings."""
 
     def expert(self, world: World, *, noise: float = 0.0) -> ScriptedPolicy | None:
-        """A controller that reads the world's own state, bound to it; None if the suite has none.
+        """A scripted policy with access to the world's simulator state; None if the suite has none.
 
         Args:
             world: A world that this suite has opened.
-            noise: How much its pace and path vary and how often something goes wrong, from 0 to 1.
+            noise: Variation of pace and path, and frequency of mistakes, from 0 to 1.
         """
 
 
 SuiteFactory = Callable[..., Suite]
-"""Opens a suite: `Factory(protocol, assets="auto")`. An entry point's has its protocol in `published`."""
+"""Opens a suite: `Factory(protocol, assets="auto")`. Entry points have their protocol in `published`."""
 
 
 def find_suite(name: str) -> tuple[SuiteConfig, SuiteFactory]:
     """The protocol and the class of a suite.
 
     Args:
-        name: Of a suite in this package, or of an entry point in the group `oxygen_eval.suites`, or the path
-            of a YAML file, whose `world` names the class as `package.module:Class`.
+        name: Name of a suite of this package or of an entry point in the group `oxygen_eval.suites`, or path
+            of a YAML file whose `world` names the class as `package.module:Class`.
 
     Raises:
-        UsageError: There is no such suite, or its class cannot be imported.
+        UsageError: Unknown suite, or its class cannot be imported.
     """
     if name.endswith((".yaml", ".yml")) or name in names(SuiteConfig):
         protocol = load(SuiteConfig, name)
@@ -163,20 +163,20 @@ def find_suite(name: str) -> tuple[SuiteConfig, SuiteFactory]:
 
 
 def suite_names() -> tuple[str, ...]:
-    """All suites that can be named: this package's and those of entry points."""
+    """Names of all suites: this package's and those of entry points."""
     return (*names(SuiteConfig), *sorted(point.name for point in entry_points(group=ENTRY_POINTS)))
 
 
 def open_suite(name: str, *, assets: str = "auto", **overrides: Any) -> Suite:
-    """A suite by name or path.
+    """Open a suite by name or path.
 
     Args:
         name: See `find_suite`.
-        assets: Where its assets come from: a folder, or the name of a source.
-        overrides: Fields of its published protocol to change.
+        assets: A folder of assets, or the name of a source.
+        overrides: Fields of the published protocol to change.
 
     Raises:
-        UsageError: There is no such suite or asset source, or an override fits neither schema nor suite.
+        UsageError: Unknown suite or asset source, or an invalid or unsupported override.
     """
     protocol, factory = find_suite(name)
     for field, complaint in _OPTIONAL.items():
@@ -186,10 +186,10 @@ def open_suite(name: str, *, assets: str = "auto", **overrides: Any) -> Suite:
 
 
 def load_object(path: str, *, what: str) -> Any:
-    """The object at `package.module:name`.
+    """Import the object at `package.module:name`.
 
     Raises:
-        UsageError: The path has another form, the module cannot be imported, or has no such object.
+        UsageError: The path is malformed, the module cannot be imported, or it lacks the object.
     """
     module, _, attribute = path.partition(":")
     if not module or not attribute:

@@ -1,4 +1,4 @@
-"""Conformance checks for a suite or a world of one's own: an AssertionError says what breaks the contract.
+"""Conformance checks for custom suites and worlds. An AssertionError names the violation.
 
 from sim_envs.suite import open_suite
 from sim_envs.testing import check_suite
@@ -25,15 +25,15 @@ Actions = Float64[np.ndarray, "steps action"]
 
 _SEED = 7
 _STEPS = 6
-"""Control steps of an episode that is played for comparison."""
+"""Control steps of each test episode."""
 
 
 @runtime_checkable
 class Solver(Protocol):
-    """Brings a world that has just been reset near success; for `check_world`."""
+    """Solves a world that has just been reset; for `check_world`."""
 
     def __call__(self, world: Any) -> Actions:
-        """Actions that reach success before the last of them. It may move things in the simulator first."""
+        """Return actions that reach success before the last one. May first edit the simulator state."""
 
 
 def check_suite(
@@ -41,20 +41,20 @@ def check_suite(
     *,
     task_ids: Iterable[int] = (0,),
     solve: Solver | None = None,
-    still: Mapping[str, float] | None = None,
-    renders_in_step: bool = False,
+    hold_tolerances: Mapping[str, float] | None = None,
+    renders_every_step: bool = False,
 ) -> None:
-    """Check the contract `sim_envs.suite.Suite`, and that of the worlds that it opens.
+    """Check that a suite implements `sim_envs.suite.Suite`, and that its worlds implement `World`.
 
     Args:
         suite: The suite.
-        task_ids: The tasks whose worlds are checked.
+        task_ids: Tasks whose worlds are checked.
         solve: See `check_world`.
-        still: See `check_world`.
-        renders_in_step: See `check_world`.
+        hold_tolerances: See `check_world`.
+        renders_every_step: See `check_world`.
 
     Raises:
-        AssertionError: One line: what breaks the contract.
+        AssertionError: Names the violation in one line.
     """
     tasks = suite.tasks()
     assert tasks, f"{suite.protocol.name} has no tasks"
@@ -75,8 +75,8 @@ def check_suite(
                 suite.interface,
                 init_ids=range(min(2, ids.stored)),
                 solve=solve,
-                still=still,
-                renders_in_step=renders_in_step,
+                hold_tolerances=hold_tolerances,
+                renders_every_step=renders_every_step,
             )
         finally:
             world.close()
@@ -88,73 +88,73 @@ def check_world(
     *,
     init_ids: Sequence[int] = (0, 1),
     solve: Solver | None = None,
-    still: Mapping[str, float] | None = None,
-    renders_in_step: bool = False,
+    hold_tolerances: Mapping[str, float] | None = None,
+    renders_every_step: bool = False,
 ) -> None:
-    """Check the contract `sim_envs.world.World`; the world is closed afterwards.
+    """Check that a world implements `sim_envs.world.World`. Closes the world.
 
     Args:
         world: The world, just opened.
-        interface: What its suite declares.
-        init_ids: Initial states to begin from; they have to differ.
-        solve: Brings the world to success, without which what happens there is not checked.
-        still: By how much state channels may move while the hold action is executed, by their name; channels
-            that are not named may move at will.
-        renders_in_step: Whether the simulator cannot but render at every control step.
+        interface: The interface that its suite declares.
+        init_ids: Initial states to use; they have to differ.
+        solve: Solves the task. Without it, behaviour at success is not checked.
+        hold_tolerances: Maps state channels to the largest change allowed during hold actions; other
+            channels are not checked.
+        renders_every_step: Whether the simulator inevitably renders at every control step.
 
     Raises:
-        AssertionError: One line: what breaks the contract.
+        AssertionError: Names the violation in one line.
     """
-    player = _Player(world, interface, renders_in_step=renders_in_step)
+    player = _EpisodePlayer(world, interface, renders_every_step=renders_every_step)
     first = player.begin(init_ids[0])
     _check_observation(first, interface)
-    _assert_same(first, world.observe(), "observe() gives something else when it is called again")
+    _assert_same(first, world.observe(), "two calls of observe() differ")
     _check_episodes(player, init_ids)
     if solve is not None:
         _check_success(player, init_ids[0], solve)
     _check_chunks(player, init_ids[0])
-    _check_reading_changes_nothing(player, init_ids[0])
-    if still is not None:
-        _check_holding_still(player, init_ids[0], still)
+    _check_reads_have_no_effect(player, init_ids[0])
+    if hold_tolerances is not None:
+        _check_hold_action(player, init_ids[0], hold_tolerances)
     world.close()
     world.close()
 
 
-class _Player:
-    """Plays short episodes of a world; `advance` of an episode may not render."""
+class _EpisodePlayer:
+    """Plays short episodes of a world, and asserts that `advance` does not render."""
 
-    def __init__(self, world: World, interface: Interface, *, renders_in_step: bool) -> None:
+    def __init__(self, world: World, interface: Interface, *, renders_every_step: bool) -> None:
         self.world = world
         self.interface = interface
-        self._renders_in_step = renders_in_step
+        self._renders_every_step = renders_every_step
 
     def begin(self, init_id: int, *, seed: int = _SEED, settle_steps: int = 1) -> Observation:
         self.world.reset(init_id=init_id, seed=seed, settle_steps=settle_steps)
         return self.world.observe()
 
     def play(self, init_id: int, *, seed: int = _SEED, chunk: int = _STEPS) -> list[Observation]:
-        """The first and the last observation of an episode whose actions depend on the seed alone."""
+        """The first and the last observation of an episode whose actions depend only on the seed."""
         first = self.begin(init_id, seed=seed)
         actions = _some_actions(self.interface, first.state, seed)
         for start in range(0, len(actions), chunk):
             given = actions[start : start + chunk]
             outcome = self.advance(given)
             assert outcome.success or outcome.steps == len(given), (
-                f"advance took {outcome.steps} of {len(given)} actions without success"
+                f"advance stopped after {outcome.steps} of {len(given)} actions without success"
             )
             if outcome.success:
                 break
         return [first, self.world.observe()]
 
     def advance(self, actions: Actions) -> Any:
-        with contextlib.nullcontext() if self._renders_in_step else _no_rendering(self.world):
+        with contextlib.nullcontext() if self._renders_every_step else _no_rendering(self.world):
             return self.world.advance(actions)
 
 
 def _check_task(suite: Suite, task: Task, number: int) -> None:
     name = suite.protocol.name
     assert (task.suite, task.task_id) == (name, number), (
-        f"task {number} of {name} says that it is task {task.task_id} of {task.suite}"
+        f"task {number} of {name} identifies itself as task {task.task_id} of {task.suite}"
     )
     ids = suite.init_ids(task)
     assert ids.stored > 0, f"task {number} of {name} has no stored initial states"
@@ -167,9 +167,9 @@ def _check_task(suite: Suite, task: Task, number: int) -> None:
 def _check_instruction(suite: Suite, task: Task, ids: InitIds) -> None:
     for init_id in range(min(2, ids.stored)):
         key = EpisodeKey(suite=task.suite, task_id=task.task_id, init_id=init_id, seed=_SEED)
-        told = suite.instruction(key, "benchmark")
-        assert told == task.language, (
-            f"the benchmark's instruction of task {task.task_id} is {told!r}, its language {task.language!r}"
+        given = suite.instruction(key, "benchmark")
+        assert given == task.language, (
+            f"the benchmark's instruction of task {task.task_id} is {given!r}, its language {task.language!r}"
         )
 
 
@@ -177,7 +177,7 @@ def _check_observation(observation: Observation, interface: Interface) -> None:
     declared = interface.observation
     images = observation.images
     assert list(images) == list(declared.camera_names), (
-        f"the cameras are {list(images)}, declared {list(declared.camera_names)}"
+        f"the cameras are {list(images)}, but {list(declared.camera_names)} are declared"
     )
     for camera in declared.cameras:
         image = images[camera.name]
@@ -194,24 +194,24 @@ def _check_observation(observation: Observation, interface: Interface) -> None:
     assert observation.language.strip(), "the instruction is empty"
 
 
-def _check_episodes(player: _Player, init_ids: Sequence[int]) -> None:
+def _check_episodes(player: _EpisodePlayer, init_ids: Sequence[int]) -> None:
     before = player.play(init_ids[0])
     player.play(init_ids[-1], seed=_SEED + 1)
     after = player.play(init_ids[0])
-    for moment, one, other in zip(("begins", "goes on"), before, after, strict=True):
-        _assert_same(one, other, f"an episode {moment} otherwise after others were played")
+    for moment, one, other in zip(("first", "last"), before, after, strict=True):
+        _assert_same(one, other, f"the {moment} observation of an episode depends on earlier episodes")
     for init_id in init_ids[1:]:
         assert _difference(player.begin(init_id), before[0]), (
             f"initial states {init_ids[0]} and {init_id} look the same"
         )
 
 
-def _check_chunks(player: _Player, init_id: int) -> None:
+def _check_chunks(player: _EpisodePlayer, init_id: int) -> None:
     whole, single = (player.play(init_id, chunk=chunk)[-1] for chunk in (_STEPS, 1))
-    _assert_same(whole, single, "actions given one by one lead elsewhere than in one piece")
+    _assert_same(whole, single, "advancing action by action differs from advancing a chunk")
 
 
-def _check_reading_changes_nothing(player: _Player, init_id: int) -> None:
+def _check_reads_have_no_effect(player: _EpisodePlayer, init_id: int) -> None:
     def played(look: Callable[[], object]) -> Observation:
         state = player.begin(init_id).state
         for action in _some_actions(player.interface, state, _SEED):
@@ -223,46 +223,46 @@ def _check_reading_changes_nothing(player: _Player, init_id: int) -> None:
     alone = played(lambda: None)
     readers: tuple[Callable[[], object], ...] = (world.truth, world.progress)
     for name, reader in zip(("truth", "progress"), readers, strict=True):
-        _assert_same(alone, played(reader), f"{name}() changes how an episode goes on")
+        _assert_same(alone, played(reader), f"calling {name}() changes the episode")
     share = world.progress()
-    assert 0.0 <= share <= 1.0, f"progress() is {share}, should be from 0 to 1"
+    assert 0.0 <= share <= 1.0, f"progress() is {share}, but must be from 0 to 1"
 
 
-def _check_success(player: _Player, init_id: int, solve: Solver) -> None:
+def _check_success(player: _EpisodePlayer, init_id: int, solve: Solver) -> None:
     player.begin(init_id)
     actions = solve(player.world)
     outcome = player.advance(actions)
-    assert outcome.success, f"advance tells no success within the {len(actions)} actions that reach it"
+    assert outcome.success, f"advance reports no success within the {len(actions)} actions of `solve`"
     assert outcome.steps < len(actions), (
         f"advance does not stop at success: it took all {len(actions)} actions"
     )
     stopped = player.world.observe()
     share = player.world.progress()
-    assert share == 1.0, f"progress() is {share} at success, should be 1"
+    assert share == 1.0, f"progress() is {share} at success, but must be 1"
     player.begin(init_id)
     again = player.advance(solve(player.world)[: outcome.steps])
-    assert again == outcome, f"the same actions end with {again}, then with {outcome}"
-    _assert_same(stopped, player.world.observe(), "the world went on after success")
+    assert again == outcome, f"the same actions give {outcome}, then {again}"
+    _assert_same(stopped, player.world.observe(), "the world moved after success")
 
 
-def _check_holding_still(player: _Player, init_id: int, still: Mapping[str, float]) -> None:
-    seen = player.interface.observation
+def _check_hold_action(player: _EpisodePlayer, init_id: int, hold_tolerances: Mapping[str, float]) -> None:
+    spec = player.interface.observation
     begin = player.begin(init_id).state
     last: Float64[np.ndarray, " action"] | None = None
     for _ in range(_STEPS):
         last = player.interface.hold_action(player.world.observe().state, last)
         player.advance(last[None])
     end = player.world.observe().state
-    for name, tolerance in still.items():
-        moved = float(np.abs(seen.read(end, name) - seen.read(begin, name)).max())
+    for name, tolerance in hold_tolerances.items():
+        moved = float(np.abs(spec.read(end, name) - spec.read(begin, name)).max())
         assert moved <= tolerance, (
-            f"{name!r} moves by {moved:.3g} within {_STEPS} control steps of the hold action, tolerated "
+            f"{name!r} moves by {moved:.3g} in {_STEPS} control steps of the hold action; the tolerance is "
             f"{tolerance:g}"
         )
 
 
 def _some_actions(interface: Interface, state: Float64[np.ndarray, " state"], seed: int) -> Actions:
-    """Within the limits; without limits, near the hold action."""
+    """Random actions within the limits, or near the hold action if there are none."""
     draws, shape = np.random.default_rng(seed), (_STEPS, interface.action.size)
     if interface.action.limits is not None:
         return draws.uniform(*interface.action.limits, shape)
@@ -271,10 +271,10 @@ def _some_actions(interface: Interface, state: Float64[np.ndarray, " state"], se
 
 @contextlib.contextmanager
 def _no_rendering(world: World) -> Iterator[None]:
-    """Refuse to observe, and to render with MuJoCo, meanwhile."""
+    """Make `observe` and MuJoCo's rendering raise inside the context."""
 
     def refuse(*_: object, **__: object) -> None:
-        raise AssertionError("advance renders: pictures are for observe() alone")
+        raise AssertionError("advance renders; only observe() may")
 
     with contextlib.ExitStack() as stack:
         stack.enter_context(mock.patch.object(world, "observe", refuse))
@@ -283,13 +283,13 @@ def _no_rendering(world: World) -> Iterator[None]:
         yield
 
 
-def _assert_same(one: Observation, other: Observation, complaint: str) -> None:
+def _assert_same(one: Observation, other: Observation, message: str) -> None:
     difference = _difference(one, other)
-    assert not difference, f"{complaint}: {difference}"
+    assert not difference, f"{message}: {difference}"
 
 
 def _difference(one: Observation, other: Observation) -> str:
-    """What two observations differ in; empty if in nothing."""
+    """Describes the first difference of two observations; empty if they are equal."""
     if not np.array_equal(one.state, other.state):
         return f"state {one.state.round(6).tolist()}, then {other.state.round(6).tolist()}"
     for name, image in one.images.items():

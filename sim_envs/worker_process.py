@@ -1,4 +1,4 @@
-"""What runs in a worker process: a player that plays the jobs that come, and ends with whoever started it."""
+"""The worker side of `sim_envs.workers`: runs jobs until the parent process closes the connection."""
 
 import contextlib
 import ctypes
@@ -17,55 +17,55 @@ JobT_contra = TypeVar("JobT_contra", contravariant=True)
 ResultT_co = TypeVar("ResultT_co", covariant=True)
 
 OUT_OF_MEMORY = errno.ENOMEM
-"""Exit code of a worker whose player let a MemoryError through: another one starts with its memory free."""
+"""Exit code of a worker whose job raised MemoryError; its replacement starts with free memory."""
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 class OrphanedError(BaseException):
-    """Whoever answers this worker's questions is gone. No failure of the job, so no `Exception`."""
+    """The other end of the connection has exited. Not a failure of the job, hence no `Exception`."""
 
 
 @runtime_checkable
-class Line(Protocol):
-    """A worker's connection to what answers its questions."""
+class WorkerConnection(Protocol):
+    """A worker's connection to the process or actor that answers its requests."""
 
     @property
     def worker(self) -> int:
-        """The worker's number, from 0 on. One that replaces another has the same."""
+        """The worker's number, from 0 on. A replacement has the same number."""
 
-    def tell(self, message: object) -> None:
-        """Send something that nobody answers. No message may be None."""
+    def send(self, message: object) -> None:
+        """Send a message that needs no answer. It must not be None."""
 
-    def ask(self, message: object) -> Any:
-        """Send something, and wait for the answer."""
+    def request(self, message: object) -> Any:
+        """Send a message and wait for the answer."""
 
 
-class PipeLine:
-    """A worker's connection to the process that started it.
+class PipeConnection:
+    """A worker's connection to its parent process.
 
     Attributes:
-        worker: See `Line`.
+        worker: See `WorkerConnection`.
     """
 
     def __init__(self, worker: int, connection: Connection) -> None:
         self.worker = worker
         self._connection = connection
 
-    def tell(self, message: object) -> None:
-        """See `Line`."""
+    def send(self, message: object) -> None:
+        """See `WorkerConnection`."""
         try:
             self._connection.send(message)
         except OSError:
             raise OrphanedError from None
 
-    def ask(self, message: object) -> Any:
-        """See `Line`."""
-        self.tell(message)
-        return self.hear()
+    def request(self, message: object) -> Any:
+        """See `WorkerConnection`."""
+        self.send(message)
+        return self.receive()
 
-    def hear(self) -> Any:
-        """Wait for what comes next."""
+    def receive(self) -> Any:
+        """Wait for the next message."""
         try:
             return self._connection.recv()
         except (EOFError, OSError):
@@ -73,64 +73,66 @@ class PipeLine:
 
 
 @runtime_checkable
-class Player(Protocol[JobT_contra, ResultT_co]):
-    """What a worker does. It is sent to every worker."""
+class JobRunner(Protocol[JobT_contra, ResultT_co]):
+    """Runs jobs in a worker. Has to be picklable: a copy is sent to every worker."""
 
-    def opened(self, line: Line) -> AbstractContextManager[Callable[[JobT_contra], ResultT_co]]:
-        """Plays jobs. What it raises ends all workers, and is raised by `play_in_workers`."""
+    def open(
+        self, connection: WorkerConnection
+    ) -> AbstractContextManager[Callable[[JobT_contra], ResultT_co]]:
+        """The function that runs a job. Its exceptions stop all workers; `run_in_workers` raises them."""
 
 
-class Ready:
-    """The player is ready for jobs."""
+class WorkerReady:
+    """The worker is ready for jobs."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Finished:
-    """A job has been played."""
+class JobFinished:
+    """A job has finished."""
 
     result: Any
 
 
 @dataclasses.dataclass(frozen=True)
-class Raised:
-    """The player let an exception through."""
+class WorkerFailed:
+    """The runner raised an exception."""
 
     error: Exception
 
 
-def run_worker(player: Player[Any, Any], number: int, connection: Connection, parent: int) -> None:
-    """The program of a worker."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the one that started us
+def run_worker(runner: JobRunner[Any, Any], number: int, connection: Connection, parent: int) -> None:
+    """The main function of a worker process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
     with contextlib.suppress(OrphanedError, KeyboardInterrupt):
         _end_with(parent)
         try:
-            serve(player, PipeLine(number, connection))
+            serve(runner, PipeConnection(number, connection))
         except MemoryError:
             sys.exit(OUT_OF_MEMORY)
-        except Exception as error:  # noqa: BLE001 - the boundary of the process: it is raised again in the first
-            connection.send(Raised(_sendable(error)))
+        except Exception as error:  # noqa: BLE001 - the process boundary: the parent raises it again
+            connection.send(WorkerFailed(_sendable(error)))
 
 
-def serve(player: Player[Any, Any], line: PipeLine) -> None:
-    """The other side of `play_in_workers`: play the jobs that come, until the line is cut."""
-    with player.opened(line) as play:
-        line.tell(Ready())
+def serve(runner: JobRunner[Any, Any], connection: PipeConnection) -> None:
+    """Run jobs from the connection until it is closed."""
+    with runner.open(connection) as run:
+        connection.send(WorkerReady())
         while True:
-            line.tell(Finished(play(line.hear())))
+            connection.send(JobFinished(run(connection.receive())))
 
 
 def _end_with(parent: int) -> None:
-    """Have this process killed when the one that started it ends, whatever that dies of and this one does."""
+    """Have the kernel kill this process when its parent ends for any reason."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it was faster
+    if os.getppid() != parent:  # the parent has ended already
         raise OrphanedError
 
 
 def _sendable(error: Exception) -> Exception:
-    """The error itself if it survives the journey, else one that says the same."""
+    """The error if it can be pickled, else a RuntimeError with the same message."""
     try:
         pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
-    except Exception:  # noqa: BLE001 - whatever keeps somebody's class from being sent
+    except Exception:  # noqa: BLE001 - unpicklable exceptions fail in many ways
         return RuntimeError(f"{type(error).__name__}: {error}")
     return error

@@ -1,4 +1,4 @@
-"""What every world shares: the identity of an episode, what is observed, the verbs of a simulator."""
+"""The world contract: episode keys, observations, and the methods of a simulator."""
 
 import dataclasses
 import hashlib
@@ -9,18 +9,18 @@ import numpy as np
 from jaxtyping import Float64, UInt8
 
 from configs.action_prefix import ActionPrefix
-from sim_envs.truth.account import Truth
+from sim_envs.truth.ground_truth import Truth
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, order=True)
 class EpisodeKey:
-    """The identity of an episode: everything random about it is a function of these four.
+    """Identifies an episode. All randomness of the episode is a function of these four fields.
 
     Attributes:
         suite: Name of the task suite.
-        task_id: Index of the task in the suite's own order.
-        init_id: Index of the stored initial state, or the number of a drawn one.
-        seed: What the environment is seeded with before every episode, and the root of the policy's noise.
+        task_id: Index of the task in the suite.
+        init_id: Id of the stored or sampled initial state.
+        seed: Seed of the environment, set before every episode, and of the policy's noise.
     """
 
     suite: str
@@ -32,20 +32,20 @@ class EpisodeKey:
         return f"{self.suite}.{self.task_id}.{self.init_id}.{self.seed}"
 
     def digest(self) -> int:
-        """A 64-bit number that is a stable function of the key, on every machine and in every process."""
+        """A 64-bit hash of the key, the same on every machine and in every process."""
         return int.from_bytes(hashlib.sha256(str(self).encode()).digest()[:8], "big")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Observation:
-    """What a policy is shown at a query step.
+    """The input of a policy query.
 
     Attributes:
-        images: Camera name to pixels, as the suite's interface declares them.
-        state: Proprioception, likewise.
-        language: The instruction, in the suite's own words.
-        action_prefix: What the robot goes on to execute of the policy's last chunk while this query is
-            answered, where the policy is to heed it; else None.
+        images: Camera name to pixels, as declared in the suite's interface.
+        state: Proprioception, as declared in the suite's interface.
+        language: The instruction.
+        action_prefix: Actions of the last chunk that the robot executes while this query is answered, for
+            policies that condition on them; else None.
     """
 
     images: Mapping[str, UInt8[np.ndarray, "height width 3"]]
@@ -55,12 +55,12 @@ class Observation:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Advance:
-    """What came of a piece of open-loop control.
+class AdvanceResult:
+    """Result of executing a sequence of actions.
 
     Attributes:
-        steps: Control steps taken; fewer than the actions given if the task was solved on the way.
-        success: Whether the task's goal held after the last step taken.
+        steps: Control steps taken; fewer than the actions given if the task was solved before the last.
+        success: Whether the task's goal held after the last step.
     """
 
     steps: int
@@ -68,18 +68,18 @@ class Advance:
 
 
 class PhysicsError(RuntimeError):
-    """The physics diverged under finite actions: a failure of the policy that chose them."""
+    """The physics diverged under finite actions. Counts as a failure of the policy."""
 
 
 @runtime_checkable
 class World(Protocol):
-    """A simulator with one task loaded: physics in `advance`, pictures in `observe`, nothing of a policy."""
+    """A simulator with one task loaded. `advance` runs physics only; `observe` renders."""
 
     def reset(self, *, init_id: int, seed: int, settle_steps: int) -> None:
-        """Reseed, load the initial state `init_id` and let it settle. No image is rendered."""
+        """Reseed, load initial state `init_id` and let it settle for `settle_steps`. Renders nothing."""
 
-    def advance(self, actions: Float64[np.ndarray, "steps action"]) -> Advance:
-        """Run the actions one control step each, without rendering, and stop at success.
+    def advance(self, actions: Float64[np.ndarray, "steps action"]) -> AdvanceResult:
+        """Run each action for one control step, without rendering; stop at success.
 
         Raises:
             PhysicsError: The physics diverged.
@@ -89,17 +89,17 @@ class World(Protocol):
         """Render the cameras once and read the state."""
 
     def truth(self) -> Truth | None:
-        """The world's own account of this moment, or None if it gives none. Policies are not shown it."""
+        """The ground truth for language at this step, or None. Never given to a policy."""
 
     def progress(self) -> float:
-        """The share of the task's criteria that hold, or have been met and are kept, from 0 to 1."""
+        """Fraction of the task's criteria that are met, from 0 to 1."""
 
     def close(self) -> None:
         """Release the simulator and its renderer. A second call does nothing."""
 
 
 def checked_actions(actions: Any, *, size: int) -> Float64[np.ndarray, "steps action"]:
-    """The actions as an array that a simulator may be given.
+    """Validate actions and convert them to an array.
 
     Raises:
         ValueError: The shape is not [steps, size], or a value is not finite.

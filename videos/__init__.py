@@ -1,1 +1,1 @@
-"""Turns a rollout into a video with what the policy said on it. Knows neither policy nor simulator."""
+"""Writes videos of rollouts with the policy's texts. Independent of policy and simulator."""

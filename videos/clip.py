@@ -1,4 +1,4 @@
-"""Pictures taken out of a video again: one as a still, many as a clip that plays by itself on a page."""
+"""Reads frames of a video, and saves them as a still image or as an animated clip."""
 
 import io
 from collections.abc import Sequence
@@ -17,10 +17,10 @@ _QUALITIES = (75, 60, 45, 30, 15)
 
 
 def read_pictures(video: Path, frames: Sequence[int]) -> list[Picture]:
-    """The video's pictures at those frames, which count from 0 and ascend.
+    """Read frames of a video, given by ascending indices from 0.
 
     Raises:
-        VideoError: if the file is no video, or has fewer frames.
+        VideoError: The file is not a video, or has too few frames.
     """
     found: list[Picture] = []
     stream = cv2.VideoCapture(str(video))
@@ -28,7 +28,7 @@ def read_pictures(video: Path, frames: Sequence[int]) -> list[Picture]:
         for frame in range(max(frames) + 1):
             there, picture = stream.read()
             if not there:
-                raise VideoError(f"{video} cannot be read as far as its frame {max(frames)}, only to {frame}")
+                raise VideoError(f"{video} cannot be read up to frame {max(frames)}, only up to {frame}")
             if frame in frames:
                 found.append(cv2.cvtColor(picture, cv2.COLOR_BGR2RGB))
     finally:
@@ -37,7 +37,7 @@ def read_pictures(video: Path, frames: Sequence[int]) -> list[Picture]:
 
 
 def save_still(path: Path, picture: Picture) -> None:
-    """Write one picture as JPEG, colours unsubsampled: it is mostly text."""
+    """Write an image as JPEG, without chroma subsampling, since it is mostly text."""
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.fromarray(picture).save(path, quality=88, subsampling=0, optimize=True)
 
@@ -45,17 +45,17 @@ def save_still(path: Path, picture: Picture) -> None:
 def save_clip(
     path: Path, pictures: Sequence[Picture], *, milliseconds: Sequence[int], width: int, most_bytes: int
 ) -> None:
-    """Write pictures as an animated WebP that repeats for ever, at the best quality that is small enough.
+    """Write images as an endlessly looping animated WebP, at the best quality within a size limit.
 
     Args:
         path: The file to write; an existing one is replaced.
-        pictures: All of one size.
-        milliseconds: How long each stands.
-        width: Of the clip, pixels; its height follows.
-        most_bytes: Its size at most.
+        pictures: The images, all of one size.
+        milliseconds: Duration of each.
+        width: Width of the clip, pixels; the height follows.
+        most_bytes: Size limit.
 
     Raises:
-        VideoError: if it is larger even at the lowest quality.
+        VideoError: It exceeds the limit even at the lowest quality.
     """
     height = round(width * pictures[0].shape[0] / pictures[0].shape[1])
     scaled = [
@@ -78,4 +78,4 @@ def save_clip(
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content.getvalue())
             return
-    raise VideoError(f"{len(pictures)} pictures of {width}x{height} are more than {most_bytes} bytes")
+    raise VideoError(f"{len(pictures)} images of {width}x{height} exceed {most_bytes} bytes")

@@ -1,4 +1,4 @@
-"""An H.264 file that grows while pictures are sent to it: nothing but the current picture is in memory."""
+"""Streams frames to an H.264 file, with one frame in memory."""
 
 import contextlib
 import subprocess
@@ -13,43 +13,43 @@ from jaxtyping import UInt8
 
 
 class VideoError(RuntimeError):
-    """The encoder stopped; the message is what it said."""
+    """The encoder failed; the message is ffmpeg's."""
 
 
 class Mp4Writer:
-    """Streams pictures of one size to ffmpeg: H.264, yuv420p, index in front, so that browsers play it.
+    """Streams frames of one size to ffmpeg: H.264, yuv420p, with the index first, for browsers.
 
-    ffmpeg is run directly, with imageio's binary, because only its exit status says that the file is whole.
+    Runs imageio's ffmpeg binary directly, since only its exit status tells whether the file is complete.
 
     Args:
         path: The file to write; an existing one is replaced.
         width: Pixels, even.
         height: Pixels, even.
-        fps: Pictures per second.
+        fps: Frames per second.
     """
 
     def __init__(self, path: Path, *, width: int, height: int, fps: float) -> None:
         self._shape = (height, width, 3)
         self._messages = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
-        self._said = ""
+        self._message = ""
         self._process = subprocess.Popen(
             _command(path, width=width, height=height, fps=fps),
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=self._messages,
-            start_new_session=True,  # Ctrl-C is for us to handle, not for the encoder
+            start_new_session=True,  # keeps Ctrl-C from the encoder
         )
 
     def write(self, picture: UInt8[np.ndarray, "height width 3"], *, times: int = 1) -> None:
-        """Append the picture `times` times.
+        """Append a frame, `times` times.
 
         Raises:
-            VideoError: if the encoder has stopped.
-            ValueError: if the picture has another size.
+            VideoError: The encoder has stopped.
+            ValueError: The frame has the wrong size.
         """
         if picture.shape != self._shape:
-            raise ValueError(f"a picture of shape {picture.shape} for a video of {self._shape}")
-        # Converted here once, not by ffmpeg `times` times: half of the encoder's time and of the bytes sent.
+            raise ValueError(f"the frame has shape {picture.shape}, but the video {self._shape}")
+        # Converting once here instead of `times` times in ffmpeg halves its time and the bytes sent.
         pixels = cv2.cvtColor(picture, cv2.COLOR_RGB2YUV_I420).data
         assert self._process.stdin is not None
         try:
@@ -60,34 +60,34 @@ class Mp4Writer:
             raise VideoError("ffmpeg closed its input early") from None
 
     def close(self) -> None:
-        """Finish the file. Calling it again says the same again.
+        """Finish the file. Further calls have the same result.
 
         Raises:
-            VideoError: if the encoder failed: the file is then not to be used.
+            VideoError: The encoder failed, and the file is unusable.
         """
         assert self._process.stdin is not None
-        # What was buffered may have nobody left to read it; the exit status tells.
+        # If the encoder has died, the exit status reports it.
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
         status = self._process.wait()
         if not self._messages.closed:
             with self._messages as messages:
                 messages.seek(0)
-                self._said = messages.read().decode(errors="replace").strip() or "no message"
+                self._message = messages.read().decode(errors="replace").strip() or "no message"
         if status != 0:
-            raise VideoError(f"ffmpeg stopped with status {status}: {self._said.splitlines()[0]}")
+            raise VideoError(f"ffmpeg stopped with status {status}: {self._message.splitlines()[0]}")
 
     def kill(self) -> None:
-        """Stop the encoder at once: from then on `write` and `close` raise VideoError."""
+        """Kill the encoder; `write` and `close` raise VideoError from then on."""
         self._process.kill()
 
 
 def _command(path: Path, *, width: int, height: int, fps: float) -> list[str]:
     rate = str(Fraction(fps).limit_denominator(1001))
     source = ["-f", "rawvideo", "-pix_fmt", "yuv420p", "-s", f"{width}x{height}", "-r", rate, "-i", "-"]
-    # OpenCV converts with BT.601's matrix to the narrow range. Untagged, browsers would take it for BT.709.
+    # OpenCV converts with BT.601's matrix and limited range; browsers assume BT.709 unless tagged.
     tags = "setparams=range=tv:colorspace=smpte170m:color_primaries=bt709:color_trc=bt709"
-    # One thread: the simulator has better use for the others.
+    # One thread: the simulator needs the others.
     codec = ["-vf", tags, "-c:v", "libx264", "-preset", "veryfast", "-crf", "20", "-threads", "1"]
     target = ["-an", "-movflags", "+faststart", "-f", "mp4", str(path)]
     return [imageio_ffmpeg.get_ffmpeg_exe(), "-v", "error", "-y", *source, *codec, *target]

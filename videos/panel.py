@@ -1,4 +1,4 @@
-"""One picture of the video: the cameras side by side, what the policy said, and how it is doing."""
+"""Draws one video frame: the cameras side by side, the policy's texts, time and latency."""
 
 import dataclasses
 import functools
@@ -10,25 +10,25 @@ from jaxtyping import UInt8
 from PIL import Image, ImageDraw
 
 from videos import theme
-from videos.lane import ThinkingLane, draw_lane
 from videos.shapes import draw_label, ring_mask, round_mask
 from videos.text import clean, cut, fit, load_font, wrap
+from videos.timeline import QueryTimeline, draw_timeline
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Caption:
-    """What is written on one picture.
+    """The texts and numbers of a frame.
 
     Attributes:
         task: The instruction.
-        episode: Which episode it is, e.g. `libero_object · task 3 · init 12`.
-        mode: How actions and language are scheduled.
+        episode: Name of the episode, e.g. `libero_object · task 3 · init 12`.
+        mode: The scheduling mode.
         time_s: Simulated seconds since the first query.
-        latency_ms: How long the query took; None where nothing was measured.
-        narration: The newest narration; empty while there is none.
-        memory: What the policy remembers, oldest first.
-        clock: Whose latency is charged, e.g. `jetson-thor`; empty where none is.
-        lane: Queries over simulated time; None where time stands still during a query.
+        latency_ms: Latency of the query; None if not measured.
+        narration: The latest narration; empty if there is none.
+        memory: The policy's memory, oldest first.
+        clock: The latency profile that is charged, e.g. `jetson-thor`; empty if none.
+        lane: The timeline; None if simulated time does not pass during queries.
     """
 
     task: str
@@ -39,21 +39,21 @@ class Caption:
     narration: str = ""
     memory: tuple[str, ...] = ()
     clock: str = ""
-    lane: ThinkingLane | None = None
+    lane: QueryTimeline | None = None
 
 
 def compose(
     images: Mapping[str, UInt8[np.ndarray, "_ _ 3"]], caption: Caption, *, outcome: str | None = None
 ) -> UInt8[np.ndarray, "height width 3"]:
-    """Draw one picture.
+    """Draw one frame.
 
     Args:
         images: Camera name to pixels, drawn from left to right in this order.
-        caption: What is written beside them.
-        outcome: How the episode ended, on its last picture.
+        caption: The texts and numbers.
+        outcome: Outcome of the episode, for its last frame.
 
     Returns:
-        The picture, of the size that `theme.picture_size` gives for the number of cameras.
+        The frame, of size `theme.picture_size`.
     """
     cameras = len(images)
     canvas = _backdrop(caption.task, caption.episode, caption.mode, cameras).copy()
@@ -72,19 +72,19 @@ def compose(
 
 
 def draw_moment(picture: UInt8[np.ndarray, "height width 3"], caption: Caption) -> None:
-    """Draw what changes with time alone, the numbers and the lane, over what a picture shows of them.
+    """Update the numbers and the timeline of a frame, which change with time.
 
     Args:
-        picture: What `compose` drew with the same caption at another time; written to.
+        picture: A frame drawn by `compose` with the same caption at another time; modified in place.
         caption: The caption with the time to show.
     """
     _replace(picture, theme.NUMBERS_TOP, _numbers_block(caption))
     if caption.lane is not None:
-        _replace(picture, theme.LANE_TOP, draw_lane(caption.lane, caption.mode, time_s=caption.time_s))
+        _replace(picture, theme.LANE_TOP, draw_timeline(caption.lane, caption.mode, time_s=caption.time_s))
 
 
 def _replace(picture: UInt8[np.ndarray, "height width 3"], top: int, block: Image.Image) -> None:
-    """Put a block of the card at its height."""
+    """Paste a block of the card."""
     left = _text_left(picture.shape[1])
     picture[top : top + block.height, left : left + block.width] = np.asarray(block)
 
@@ -95,7 +95,7 @@ def _text_left(picture_width: int) -> int:
 
 @functools.lru_cache(maxsize=2)
 def _backdrop(task: str, episode: str, mode: str, cameras: int) -> Image.Image:
-    """Everything that stays the same throughout an episode."""
+    """Everything that is constant during an episode."""
     width, height = theme.picture_size(cameras)
     canvas = Image.new("RGB", (width, height), theme.BACKGROUND)
     canvas.paste(_title_block(task, episode, width - 2 * theme.MARGIN), (theme.MARGIN, 0))
@@ -129,7 +129,7 @@ def _draw_mode(canvas: Image.Image, left: int, mode: str) -> None:
 
 
 def _numbers_block(caption: Caption) -> Image.Image:
-    """Simulated time and latency, in two columns, and what clock the time is of."""
+    """Simulated time and latency in two columns, and the clock."""
     block = Image.new("RGB", (theme.SIDEBAR_TEXT, theme.NUMBERS_HEIGHT), theme.CARD)
     draw = ImageDraw.Draw(block)
     latency = "—" if caption.latency_ms is None else _number(caption.latency_ms)
@@ -148,7 +148,7 @@ def _numbers_block(caption: Caption) -> Image.Image:
 
 
 def _number(milliseconds: float) -> str:
-    """One decimal below 100 ms, none above; four digits at most, so that the unit stays beside it."""
+    """One decimal below 100 ms, none above; at most four digits, so that the unit fits."""
     if milliseconds >= 9999.5:
         return ">9999"
     return f"{milliseconds:.1f}" if milliseconds < 99.95 else f"{milliseconds:.0f}"
@@ -168,7 +168,7 @@ def _narration_block(narration: str, width: int) -> Image.Image:
 
 @functools.lru_cache(maxsize=4)
 def _memory_block(memory: tuple[str, ...], mode: str, height: int) -> Image.Image:
-    """The list of memories, oldest first; where not all fit, the newest ones and how many came before."""
+    """The memory, oldest first; if not all fit, the newest entries and the number of earlier ones."""
     block = Image.new("RGB", (theme.SIDEBAR_TEXT, height), theme.CARD)
     draw = ImageDraw.Draw(block)
     draw_label(draw, 0, 0, "memory")
@@ -198,7 +198,7 @@ _LEADING = 6
 
 
 def _newest_that_fit(items: list[list[str]], height: int) -> list[list[str]]:
-    """The longest tail of the list that fits below the heading and a line for those left out."""
+    """The longest tail that fits below the heading and the line for omitted entries."""
     room = height - 52
     count = 0
     for lines in reversed(items):
@@ -218,9 +218,9 @@ def _camera_mask() -> Image.Image:
 
 
 def _camera(name: str, pixels: UInt8[np.ndarray, "_ _ 3"]) -> Image.Image:
-    """One camera scaled into its square, with its name in a corner."""
+    """A camera image scaled into its square, with the camera's name in a corner."""
     scale = theme.CAMERA / max(pixels.shape[:2])
-    # OpenCV's resampling looks like Pillow's here and takes a fifth of its time.
+    # Looks like Pillow's resampling, in a fifth of the time.
     scaled = Image.fromarray(cv2.resize(pixels, None, fx=scale, fy=scale, interpolation=cv2.INTER_CUBIC))
     square = Image.new("RGB", (theme.CAMERA, theme.CAMERA), theme.CARD)
     square.paste(scaled, ((theme.CAMERA - scaled.width) // 2, (theme.CAMERA - scaled.height) // 2))
@@ -231,7 +231,7 @@ def _camera(name: str, pixels: UInt8[np.ndarray, "_ _ 3"]) -> Image.Image:
 
 @functools.lru_cache(maxsize=8)
 def _tag(name: str) -> Image.Image:
-    """A camera's name on a translucent plate."""
+    """A camera's name on a translucent background."""
     font = load_font(13, bold=True)
     label = theme.CAMERA_LABELS.get(name, name.replace("_", " "))
     text = cut(label, font, theme.CAMERA // 2)
@@ -243,7 +243,7 @@ def _tag(name: str) -> Image.Image:
 
 
 def _draw_outcome(canvas: Image.Image, outcome: str, cameras: int) -> None:
-    """Frame the cameras in the outcome's colour and name it between them."""
+    """Frame the cameras in the outcome's colour, and write the outcome between them."""
     colour = theme.OUTCOME_COLOURS.get(outcome, theme.TEXT)
     for index in range(cameras):
         canvas.paste(colour, _camera_corner(index), ring_mask(theme.CAMERA, theme.CORNER, 5))

@@ -1,4 +1,4 @@
-"""The video of one episode: from the pictures of its queries to a finished file that carries the outcome."""
+"""Records the video of one episode, from camera images to a file named after the outcome."""
 
 import contextlib
 import dataclasses
@@ -15,12 +15,12 @@ from videos.mp4 import Mp4Writer, VideoError
 from videos.panel import Caption, compose, draw_moment
 
 _OUTCOME_S = 1.5
-"""The last picture, which names the outcome, stands at least so long."""
+"""Minimal duration of the last image, which shows the outcome."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Scene:
-    """The cameras' pictures at one moment, and for how many control steps they stand."""
+    """Camera images at one time, and the number of control steps for which they are shown."""
 
     images: Mapping[str, UInt8[np.ndarray, "_ _ 3"]]
     steps: int
@@ -28,18 +28,18 @@ class _Scene:
 
 
 class EpisodeVideo:
-    """Writes an episode's video while the episode goes on, in real time.
+    """Writes the video of a running episode, at real-time speed.
 
-    A picture is repeated for as many frames as control steps were taken on it, at `control_hz` frames a
-    second; where it has a lane, time goes on from frame to frame. The newest one is held back until the next
-    comes, or until `close`, which writes the outcome on it and lets it stand long enough to be read. Drawing
-    and encoding go on beside the simulation, at most one picture behind.
+    There is one frame per control step, at `control_hz` frames per second: images are repeated until the
+    next ones, and a timeline advances with every frame. The latest images are held back until the next ones
+    or until `close`, which adds the outcome and shows it long enough to be read. Drawing and encoding run in
+    the background, at most one image behind.
 
-    The file has a temporary name until it is whole. `with` abandons the video unless it was closed.
+    The file has a temporary name until it is complete. Leaving a `with` block without `close` abandons it.
 
     Args:
-        stem: Where the video goes, without outcome and ending: `videos/libero_object/task00_ep000` becomes
-            `videos/libero_object/task00_ep000_success.mp4`. Missing folders are made.
+        stem: Path without outcome and suffix: `videos/libero_object/task00_ep000` becomes
+            `videos/libero_object/task00_ep000_success.mp4`. Missing folders are created.
         control_hz: Control steps per simulated second.
     """
 
@@ -53,37 +53,35 @@ class EpisodeVideo:
         self._drawing: Future[None] | None = None
 
     def add(self, images: Mapping[str, UInt8[np.ndarray, "_ _ 3"]], steps: int, *, caption: Caption) -> None:
-        """Append the pictures of one moment: a query's, or those between two queries.
+        """Append camera images, of a query or between two queries.
 
         Args:
             images: Camera name to pixels; the same number of cameras in every call.
-            steps: Control steps taken before the next pictures, at least 1.
-            caption: What is written beside them; its time is that of the first of those steps. A lane has all
-                that begins before the last of them is over.
+            steps: Control steps until the next images, at least 1.
+            caption: The caption at the first of these steps. Its timeline includes everything that starts
+                before the last of them ends.
 
         Raises:
-            VideoError: if the encoder has stopped.
-            ValueError: if no step was taken, or there is no camera.
+            VideoError: The encoder has stopped.
+            ValueError: There are no steps or no cameras.
         """
         if steps < 1 or not images:
-            raise ValueError(
-                f"{steps} steps on the pictures of {len(images)} cameras: both must be at least 1"
-            )
+            raise ValueError(f"{steps} steps with images of {len(images)} cameras: both must be at least 1")
         self._draw_newest()
-        # Renderers reuse their buffers, and this picture is drawn only when the next one comes.
+        # Copied, since renderers reuse their buffers and these images are drawn later.
         kept = {name: pixels.copy() for name, pixels in images.items()}
         self._newest = _Scene(images=kept, steps=steps, caption=caption)
 
     def close(self, outcome: str) -> Path | None:
-        """Write the outcome on the last picture and finish the file.
+        """Write the outcome on the last frame and finish the file.
 
-        Videos of the same episode that ended otherwise (an error, before a retry) are removed.
+        Removes videos of earlier attempts at the episode.
 
         Returns:
-            The finished file; None if no picture was added.
+            The finished file; None if no image was added.
 
         Raises:
-            VideoError: if the encoder failed; no file is left then.
+            VideoError: The encoder failed; no file is left.
         """
         try:
             self._draw_newest(outcome)
@@ -97,12 +95,12 @@ class EpisodeVideo:
             self.abandon()
 
     def discard(self) -> None:
-        """Leave no video of the episode, neither this one nor one of an earlier attempt."""
+        """Delete this video and those of earlier attempts at the episode."""
         self.abandon()
         self._remove_earlier()
 
     def abandon(self) -> None:
-        """Stop and leave no unfinished file. After `close` it does nothing."""
+        """Stop, and delete the unfinished file. Does nothing after `close`."""
         self._newest = None
         if self._writer is not None:
             self._writer.kill()
@@ -131,7 +129,7 @@ class EpisodeVideo:
         self._drawing = self._worker.submit(_draw, writer, scene, self._control_hz, outcome)
 
     def _wait(self) -> None:
-        """Until the picture under way is with the encoder; what went wrong with it is raised here."""
+        """Wait for the background drawing, and raise its errors."""
         drawing, self._drawing = self._drawing, None
         if drawing is not None:
             drawing.result()
@@ -145,7 +143,7 @@ class EpisodeVideo:
 
 
 def _draw(writer: Mp4Writer, scene: _Scene, control_hz: float, outcome: str | None) -> None:
-    """One frame per control step, and after an episode's last as many as it takes to read the outcome."""
+    """Write one frame per control step; with an outcome, further frames for `_OUTCOME_S` in all."""
     least = 0 if outcome is None else math.ceil(_OUTCOME_S * control_hz)
     extra = max(0, least - scene.steps)
     picture = compose(scene.images, scene.caption, outcome=outcome)
@@ -161,6 +159,6 @@ def _draw(writer: Mp4Writer, scene: _Scene, control_hz: float, outcome: str | No
 
 
 def _move_to(step: int, picture: UInt8[np.ndarray, "_ _ 3"], scene: _Scene, control_hz: float) -> None:
-    """Let time pass on a picture until so many control steps after it was taken."""
+    """Advance a frame's time by a number of control steps."""
     time_s = scene.caption.time_s + step / control_hz
     draw_moment(picture, dataclasses.replace(scene.caption, time_s=time_s))

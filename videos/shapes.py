@@ -1,4 +1,4 @@
-"""Smooth shapes and small headings: what Pillow draws jagged or not at all."""
+"""Antialiased shapes and small headings."""
 
 import functools
 
@@ -12,7 +12,7 @@ _OVERSAMPLING = 4
 
 @functools.lru_cache(maxsize=32)
 def round_mask(width: int, height: int, radius: int) -> Image.Image:
-    """A rectangle with round corners as a mask, drawn four times as large so that its edge is smooth."""
+    """An antialiased mask of a rectangle with round corners, by oversampling."""
     large = Image.new("L", (width * _OVERSAMPLING, height * _OVERSAMPLING))
     box = (0, 0, large.width - 1, large.height - 1)
     ImageDraw.Draw(large).rounded_rectangle(box, radius * _OVERSAMPLING, 255)
@@ -21,7 +21,7 @@ def round_mask(width: int, height: int, radius: int) -> Image.Image:
 
 @functools.lru_cache(maxsize=4)
 def ring_mask(side: int, radius: int, thickness: int) -> Image.Image:
-    """The frame of a square with round corners, as a mask."""
+    """A mask of the frame of a square with round corners."""
     inner = round_mask(side - 2 * thickness, side - 2 * thickness, radius - thickness)
     hole = Image.new("L", (side, side))
     hole.paste(inner, (thickness, thickness))
@@ -29,7 +29,7 @@ def ring_mask(side: int, radius: int, thickness: int) -> Image.Image:
 
 
 def draw_label(draw: ImageDraw.ImageDraw, left: int, top: int, text: str) -> None:
-    """A small heading in spaced capitals."""
+    """Draw a small heading in spaced capitals."""
     font = load_font(11, bold=True)
     for letter in text.upper():
         draw.text((left, top), letter, theme.MUTED, font)

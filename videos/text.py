@@ -1,4 +1,4 @@
-"""Text as it may be drawn: cleaned of what cannot be shown, wrapped, cut with `…` where it is too long."""
+"""Text layout: cleaning, wrapping, and truncation with `…`."""
 
 import functools
 import importlib.util
@@ -9,12 +9,12 @@ from PIL import ImageFont
 
 ELLIPSIS = "…"
 _LONGEST = 2000
-"""Characters looked at: far more than any block holds, few enough to measure at once."""
+"""Characters considered: far more than any block holds."""
 
 
 @functools.cache
 def load_font(size_px: int, *, bold: bool = False) -> ImageFont.FreeTypeFont:
-    """DejaVu Sans from matplotlib's own data folder, so that pictures are the same on every machine."""
+    """DejaVu Sans from matplotlib's data folder, the same on every machine."""
     package = importlib.util.find_spec("matplotlib")
     assert package is not None
     assert package.origin is not None
@@ -25,8 +25,8 @@ def load_font(size_px: int, *, bold: bool = False) -> ImageFont.FreeTypeFont:
 def clean(text: str) -> str:
     """`text` on one line without control, format, private or unassigned characters.
 
-    What an untrained model says is any sequence of tokens: line breaks, escape codes, halves of surrogate
-    pairs and direction marks among them.
+    An untrained model generates any sequence of tokens, including line breaks, escape codes, lone surrogates
+    and direction marks.
     """
     words = text[:_LONGEST].split()
     shown = ("".join(char for char in word if unicodedata.category(char)[0] != "C") for word in words)
@@ -34,7 +34,7 @@ def clean(text: str) -> str:
 
 
 def wrap(text: str, font: ImageFont.FreeTypeFont, *, width: int, max_lines: int) -> list[str]:
-    """Break `text` into at most `max_lines` lines no wider than `width` pixels, cutting the last with `…`."""
+    """Wrap `text` into at most `max_lines` lines of `width` pixels, truncating the last with `…`."""
     lines: list[str] = []
     rest = clean(text)
     while rest and len(lines) < max_lines:
@@ -70,12 +70,12 @@ def _with_ellipsis(line: str, font: ImageFont.FreeTypeFont, width: int) -> str:
 
 
 def cut(text: str, font: ImageFont.FreeTypeFont, width: int) -> str:
-    """`text` on one line no wider than `width` pixels."""
+    """`text` on one line of at most `width` pixels."""
     return next(iter(wrap(text, font, width=width, max_lines=1)), "")
 
 
 def fit(text: str, *, width: int, sizes_px: range) -> tuple[str, ImageFont.FreeTypeFont]:
-    """`text` on one line in the first bold size in which it fits; cut, where it fits in none, in the last."""
+    """`text` on one line in the first bold size that fits, else truncated in the last."""
     line = clean(text)
     for size in sizes_px:
         font = load_font(size, bold=True)

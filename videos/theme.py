@@ -1,4 +1,4 @@
-"""Colours and measures of the video's pictures, in RGB and pixels. Figures share the colours of modes."""
+"""Colours and sizes of video frames, in RGB and pixels. Figures share the colours of modes."""
 
 from collections.abc import Mapping
 
@@ -18,8 +18,7 @@ MODE_COLOURS: Mapping[str, Rgb] = {
     "parallel": (184, 92, 152),
     "unified": (0, 128, 200),
 }
-"""After Okabe and Ito's palette for colour-blind readers; legible as text on the video's card and on white,
-so that figures have the same."""
+"""After Okabe and Ito's colour-blind-safe palette; legible as text on the video's card and on white."""
 OUTCOME_COLOURS: Mapping[str, Rgb] = {
     "success": (88, 204, 144),
     "timeout": (240, 178, 92),
@@ -30,13 +29,13 @@ OUTCOME_SIGNS: Mapping[str, str] = {"success": "✓", "timeout": "◔", "invalid
 
 HELD: Rgb = (240, 228, 66)
 CONTINUED: Rgb = (112, 120, 137)
-"""Control steps in which the robot is held still (the palette's yellow), or goes on with old actions."""
+"""Control steps in which the robot is held still, or continues the previous chunk."""
 
 CAMERA_LABELS: Mapping[str, str] = {"image": "agent view", "wrist_image": "wrist"}
-"""What the cameras that every policy sees are called on the picture; others keep their names."""
+"""Displayed names of common cameras; others keep their names."""
 
 CAMERA = 512
-"""Side of a camera: twice LIBERO's 256, so that every pixel is scaled alike."""
+"""Side of a camera image: twice LIBERO's 256, so that scaling is uniform."""
 MARGIN = 24
 GAP = 16
 PADDING = 20
@@ -57,14 +56,14 @@ MEMORY_HEIGHT = BOTTOM - PADDING - MEMORY_TOP
 LANE_HEIGHT = 164
 LANE_TOP = BOTTOM - PADDING - LANE_HEIGHT
 LANE_PIXELS_PER_S = 60
-"""A whole number of pixels for a control step at 10, 12, 15, 20 and 30 Hz: bars scroll without trembling."""
+"""A whole number of pixels per control step at 10, 12, 15, 20 and 30 Hz, for smooth scrolling."""
 LANE_S = SIDEBAR_TEXT / LANE_PIXELS_PER_S
-"""Seconds that the lane covers."""
+"""Seconds that the timeline covers."""
 MEMORY_HEIGHT_ABOVE_LANE = LANE_TOP - PADDING - MEMORY_TOP
 
 
 def language_colour(mode: Rgb) -> Rgb:
-    """The quieter shade of a mode's colour: its language, beside its actions."""
+    """A muted shade of a mode's colour, for language."""
     red, green, blue = ((3 * ours + 2 * ground) // 5 for ours, ground in zip(mode, BACKGROUND, strict=True))
     return red, green, blue
 
@@ -80,5 +79,5 @@ def sidebar_left(cameras: int) -> int:
 
 
 def picture_size(cameras: int) -> tuple[int, int]:
-    """Width and height of a picture with that many cameras; both even, as yuv420p needs them."""
+    """Width and height of a frame with that many cameras; both even, as yuv420p requires."""
     return sidebar_left(cameras) + SIDEBAR + MARGIN, HEIGHT

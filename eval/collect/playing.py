@@ -23,8 +23,8 @@ from eval.rollout.interrupts import Interrupts
 from eval.rollout.plan import TaskPlan
 from eval.rollout.worlds import WorldHolder
 from sim_envs.job_queue import JobQueue
-from sim_envs.worker_process import Line
-from sim_envs.workers import LostJob, play_in_workers
+from sim_envs.worker_process import WorkerConnection
+from sim_envs.workers import LostJob, run_in_workers
 from sim_envs.world import PhysicsError, World
 
 
@@ -140,7 +140,7 @@ def play_beside(
     interfaces = [job.plan.suite.interface for job in jobs]
     with served([model] if model else [], interfaces, worlds=workers) as (server, sources):
         player = DemonstrationPlayer(work=work, source=sources[0] if sources else None)
-        ended = play_in_workers(player, queue, workers=workers, check=interrupts.check, attendant=server)
+        ended = run_in_workers(player, queue, workers=workers, check=interrupts.check, handler=server)
         with contextlib.closing(ended):
             for job, report in ended:
                 lost = isinstance(report, LostJob)
@@ -160,12 +160,12 @@ class DemonstrationPlayer:
     source: PolicySource | None
 
     @contextlib.contextmanager
-    def opened(self, line: Line) -> Iterator[Callable[[Job], Report]]:
-        """See `sim_envs.worker_process.Player`."""
+    def open(self, connection: WorkerConnection) -> Iterator[Callable[[Job], Report]]:
+        """See `sim_envs.worker_process.JobRunner`."""
         work, source = self.work, self.source
         with work.setting.worlds() as worlds, Interrupts() as interrupts:
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started this one
-            demonstrator = work.setting.demonstrator(None if source is None else source.open(line))
+            demonstrator = work.setting.demonstrator(None if source is None else source.open(connection))
             yield lambda job: _played(work, job, worlds, demonstrator, interrupts)
 
 

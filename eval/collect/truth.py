@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 from oxygen.training import layout
-from sim_envs.truth.account import Memory, Truth
+from sim_envs.truth.ground_truth import Memory, Truth
 from sim_envs.truth.wording import narrate, remember
 
 

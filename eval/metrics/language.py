@@ -12,7 +12,7 @@ from typing import Any
 from eval.records.schema import Share, Shares, TextScores
 from eval.records.timing import Delivery
 from oxygen.policy.reply import TextFinished
-from sim_envs.truth.account import Deed, Memory, Narration, Truth
+from sim_envs.truth.ground_truth import CompletedAction, Memory, Narration, Truth
 from sim_envs.truth.wording import parse_memory, parse_narration
 
 ORACLE = "oracle"
@@ -138,7 +138,7 @@ def _items(memory: Memory) -> frozenset[Any]:
     return frozenset(memory.done) | memory.facts
 
 
-def _order(told: Sequence[Deed], true: Sequence[Deed]) -> Share:
+def _order(told: Sequence[CompletedAction], true: Sequence[CompletedAction]) -> Share:
     both = [true.index(deed) for deed in told if deed in true]
     pairs = list(combinations(both, 2))
     return Share(hits=sum(first < second for first, second in pairs), of=len(pairs))

@@ -14,7 +14,7 @@ import numpy as np
 from configs.action_prefix import ActionPrefix
 from configs.interface import Interface
 from oxygen.policy.reply import Reply, Tail
-from sim_envs.worker_process import Line
+from sim_envs.worker_process import WorkerConnection
 from sim_envs.world import EpisodeKey, Observation
 
 _NUMBER = np.dtype(np.float64)
@@ -180,38 +180,40 @@ class FailedAnswer:
 class ServedPolicy:
     """A policy whose actions and texts come from another process."""
 
-    def __init__(self, line: Line, observations: Observations, variant: int, interface: Interface) -> None:
+    def __init__(
+        self, connection: WorkerConnection, observations: Observations, variant: int, interface: Interface
+    ) -> None:
         """Connect to the policy.
 
         Args:
-            line: Connection to the process with the policy.
+            connection: To the process with the policy.
             observations: Transfers observations.
             variant: Index of the variant.
             interface: The policy's conventions.
         """
         self.interface = interface
-        self._line = line
+        self._connection = connection
         self._observations = observations
         self._variant = variant
 
     def reset(self, key: EpisodeKey) -> None:
         """See `Policy`."""
-        self._line.tell(EpisodeStart(variant=self._variant, key=key))
+        self._connection.send(EpisodeStart(variant=self._variant, key=key))
 
     def act(self, observation: Observation) -> np.ndarray:
         """See `Policy`."""
         request = ActionsRequest(sent=self._observations.write(observation))
-        actions: np.ndarray = _answer(self._line.ask(request))
+        actions: np.ndarray = _answer(self._connection.request(request))
         return actions
 
     def settle(self) -> Reply:
         """See `Policy`."""
-        reply: Reply = _answer(self._line.ask(ReplyRequest()))
+        reply: Reply = _answer(self._connection.request(ReplyRequest()))
         return reply
 
     def finish(self) -> Tail:
         """See `Policy`."""
-        tail: Tail = _answer(self._line.ask(TailRequest()))
+        tail: Tail = _answer(self._connection.request(TailRequest()))
         return tail
 
 

@@ -81,7 +81,7 @@ class _Group:
 
 
 class PolicyServer:
-    """Serves all workers in all variants. An attendant of `sim_envs.workers`."""
+    """Serves all workers in all variants. A request handler for `sim_envs.workers`."""
 
     def __init__(self, policies: Sequence[OpenPolicy], observed: Sequence[Observations]) -> None:
         """Start serving.
@@ -94,11 +94,11 @@ class PolicyServer:
         self._observed = observed
         self._at: dict[int, tuple[_Group, int]] = {}
 
-    def asked(self, worker: int, message: Any, answer: Answer) -> None:
+    def handle(self, worker: int, message: Any, answer: Answer) -> None:
         """Queue a query, or answer a message that needs no batch."""
         match message:
             case EpisodeStart(variant=variant, key=key):
-                self.left(worker)
+                self.job_ended(worker)
                 groups = self._variants[variant]
                 group, row = groups[worker % len(groups)], worker // len(groups)
                 self._at[worker] = group, row
@@ -114,14 +114,14 @@ class PolicyServer:
                 group, row = self._at[worker]
                 answer(group.policy.finish(row))
 
-    def left(self, worker: int) -> None:
-        """A worker has left its episode."""
+    def job_ended(self, worker: int) -> None:
+        """See `RequestHandler`."""
         if worker in self._at:
             group, row = self._at.pop(worker)
             group.playing.discard(row)
             group.waiting.pop(row, None)
 
-    def attend(self) -> float:
+    def poll(self) -> float:
         """Run the batch that has been due longest.
 
         Returns:

@@ -8,7 +8,7 @@ from configs.interface import Interface
 from eval.policies.base import OpenPolicy
 from eval.policies.served import IN_MESSAGES, ObservationBlock, ServedPolicy
 from eval.policies.serving import PolicyServer
-from sim_envs.worker_process import Line
+from sim_envs.worker_process import WorkerConnection
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -27,13 +27,15 @@ class PolicySource:
     blocks: tuple[str, ...]
     opener: Callable[[], OpenPolicy] | None
 
-    def open(self, line: Line) -> OpenPolicy:
+    def open(self, connection: WorkerConnection) -> OpenPolicy:
         """The policy in a worker."""
         if self.opener is not None:
             return self.opener()
         assert self.interface is not None, "a policy that is served has been opened"
-        observations = ObservationBlock.attached(self.blocks[line.worker]) if self.blocks else IN_MESSAGES
-        served = ServedPolicy(line, observations, self.variant, self.interface)
+        observations = (
+            ObservationBlock.attached(self.blocks[connection.worker]) if self.blocks else IN_MESSAGES
+        )
+        served = ServedPolicy(connection, observations, self.variant, self.interface)
         return OpenPolicy(interface=self.interface, horizon=None, inputs={}, in_world=lambda *_: served)
 
 

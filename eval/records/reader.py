@@ -17,7 +17,7 @@ from eval.records.schema import SCHEMA_VERSION, EpisodeResult, RunFolder
 from eval.records.timing import Delivery, Latency
 from oxygen.policy.reply import TextFinished, TextRequest, TextTimes
 from oxygen.training.recipe import RUN_FILE
-from sim_envs.truth.account import Deed, Fact, Memory, Narration, Phase, Truth, Verb
+from sim_envs.truth.ground_truth import CompletedAction, Fact, Memory, Narration, Phase, Truth, Verb
 from sim_envs.truth.nouns import Nouns
 from sim_envs.world import EpisodeKey
 
@@ -264,7 +264,7 @@ def _truth(record: Mapping[str, Any] | None) -> Truth | None:
     if record is None:
         return None
     said = record["narration"]
-    done = [Deed(**{**deed, "verb": Verb(deed["verb"])}) for deed in record["done"]]
+    done = [CompletedAction(**{**deed, "verb": Verb(deed["verb"])}) for deed in record["done"]]
     return Truth(
         narration=Narration(**{**said, "phase": Phase(said["phase"])}),
         memory=Memory(done=tuple(done), facts=frozenset(Fact(**fact) for fact in record["facts"])),

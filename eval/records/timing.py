@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from oxygen.policy.reply import TextFinished
-from sim_envs.truth.account import Truth
+from sim_envs.truth.ground_truth import Truth
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

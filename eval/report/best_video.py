@@ -14,7 +14,7 @@ from eval.metrics.language import HEADLINES
 from eval.records.json_files import read_json_lines
 from eval.records.reader import read_episodes, read_identity, read_nouns
 from eval.records.schema import EpisodeResult, Outcome, RunFolder, Share
-from sim_envs.truth.account import Narration, Phase
+from sim_envs.truth.ground_truth import Narration, Phase
 from sim_envs.truth.wording import narrate
 
 

@@ -11,7 +11,7 @@ from eval.metrics.language import HEADLINES, ORACLE, grade_text
 from eval.metrics.language_results import difference, percentage
 from eval.records.reader import QueryRecord
 from eval.records.schema import Share
-from sim_envs.truth.account import Truth
+from sim_envs.truth.ground_truth import Truth
 
 
 class Fate(enum.StrEnum):

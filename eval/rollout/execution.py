@@ -12,7 +12,7 @@ from eval.rollout.chunks import averaged_channels, blend_chunks
 from eval.rollout.timeline import ActionSpan, Timeline
 from oxygen.policy.reply import TextFinished
 from sim_envs.suite import Suite
-from sim_envs.truth.account import Truth
+from sim_envs.truth.ground_truth import Truth
 from sim_envs.world import Observation, World
 
 

@@ -18,14 +18,14 @@ from eval.rollout.execution import Snapshot
 from eval.rollout.plan import TaskPlan
 from eval.rollout.rollout import Query
 from oxygen.policy.reply import Tail
-from sim_envs.truth.account import Truth
+from sim_envs.truth.ground_truth import Truth
 from sim_envs.truth.nouns import Nouns
 from sim_envs.world import EpisodeKey
 from videos import theme
-from videos.lane import QuerySpan, ThinkingLane, TimeSpan
 from videos.mp4 import VideoError
 from videos.panel import Caption
 from videos.recorder import EpisodeVideo
+from videos.timeline import QuerySpan, QueryTimeline, TimeSpan
 
 _PICTURE_S = 0.25
 """Simulated seconds between pictures of a video where queries are further apart."""
@@ -49,7 +49,7 @@ class EpisodeRecorder:
         self._grader = EpisodeGrader(control_hz=plan.protocol.control_hz)
         self._compiles: int | None = None
         self._said: dict[str, str] = {}
-        self._lane = ThinkingLane()
+        self._lane = QueryTimeline()
         self._video: EpisodeVideo | None = None
         if config.video != "none":
             stem = folder.path / "videos" / key.suite / f"task{key.task_id:02d}_ep{key.init_id:03d}"
@@ -227,7 +227,7 @@ def _nouns_record(nouns: Nouns) -> dict[str, Any]:
     }
 
 
-def _advanced(lane: ThinkingLane, query: Query, control_hz: float) -> ThinkingLane:
+def _advanced(lane: QueryTimeline, query: Query, control_hz: float) -> QueryTimeline:
     """The lane with one more query, without queries that have scrolled out of view."""
     spans: dict[str, list[TimeSpan]] = {"held": [], "continued": []}
     step = query.step
@@ -242,7 +242,7 @@ def _advanced(lane: ThinkingLane, query: Query, control_hz: float) -> ThinkingLa
         actions_s=query.actions_step / control_hz,
         free_s=query.free_step / control_hz,
     )
-    return ThinkingLane(
+    return QueryTimeline(
         queries=(*(each for each in lane.queries if each.free_s > since_s), issued),
         held=(*(each for each in lane.held if each.end_s > since_s), *spans["held"]),
         continued=(*(each for each in lane.continued if each.end_s > since_s), *spans["continued"]),

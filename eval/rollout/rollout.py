@@ -16,7 +16,7 @@ from eval.rollout.execution import Execution, Snapshot
 from eval.rollout.timeline import ActionSpan, Timeline, Waiting
 from oxygen.policy.reply import Reply, TextFinished
 from sim_envs.suite import Suite
-from sim_envs.truth.account import Truth
+from sim_envs.truth.ground_truth import Truth
 from sim_envs.world import EpisodeKey, Observation, World
 
 

@@ -1,1 +1,1 @@
-"""DROID's station in MuJoCo: a Panda with a Robotiq 2F-85, two cameras, and tasks that are data."""
+"""DROID's station in MuJoCo: a Panda with a Robotiq 2F-85, two cameras, and tasks from YAML files."""

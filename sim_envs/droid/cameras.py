@@ -1,4 +1,4 @@
-"""The two cameras, exterior and wrist, upright and rendered once per query."""
+"""The exterior and wrist cameras, rendered upright, once per query."""
 
 from collections.abc import Mapping
 
@@ -16,7 +16,7 @@ _VISUAL_GROUP = 1
 
 
 class DroidCameras:
-    """Both cameras of one model, sharing an OpenGL context that is opened at the first picture."""
+    """Both cameras of one model. They share an OpenGL context that is opened at the first image."""
 
     def __init__(self, model: mujoco.MjModel, *, height: int) -> None:
         """Set up the cameras of a compiled model for images of that many rows."""
@@ -30,16 +30,16 @@ class DroidCameras:
         self._renderer: Renderer | None = None
 
     def take(self, data: mujoco.MjData) -> Mapping[str, UInt8[np.ndarray, "height width 3"]]:
-        """What the cameras see now.
+        """Render both cameras.
 
         Raises:
-            UsageError: Nothing can render on this machine.
+            UsageError: No rendering backend works on this machine.
         """
         if self._renderer is None:
             self._renderer = Renderer(self._model, height=self._height, width=self._width)
         pictures = {}
         for name, view in self._views.items():
-            view.expose(self._model, data, self._option)
+            view.capture(self._model, data, self._option)
             pictures[name] = np.ascontiguousarray(self._renderer.draw(view.scene)[::-1])
         return pictures
 

@@ -1,4 +1,4 @@
-"""The beginning of every task of DROID's station, exterior and wrist camera side by side.
+"""Contact sheet of initial states: every task of DROID's station, exterior and wrist camera side by side.
 
 python -m sim_envs.droid.contact_sheet docs/droid.jpg
 """
@@ -14,13 +14,13 @@ from sim_envs.suite import Suite, Task, open_suite
 
 app = App(
     name="python -m sim_envs.droid.contact_sheet",
-    help="The beginning of every task of DROID's station, exterior and wrist camera side by side.",
+    help="Draw an initial state of every task of DROID's station, exterior and wrist camera side by side.",
     version_flags=[],
 )
 
 
 def view(suite: Suite, task: Task) -> Image.Image:
-    """What both cameras see of initial state 0 after settling."""
+    """Both camera images of initial state 0 after settling."""
     world = suite.open(task)
     try:
         world.reset(init_id=0, seed=7, settle_steps=suite.protocol.settle_steps)
@@ -31,7 +31,7 @@ def view(suite: Suite, task: Task) -> Image.Image:
 
 @app.default
 def main(file: Path, /, *, suite: str = "droid_tabletop") -> None:
-    """Write the picture.
+    """Write the contact sheet.
 
     Args:
         file: The image to write.

@@ -1,4 +1,4 @@
-"""What DROID means by its numbers, in both ways to command the arm: to be compared with a policy's."""
+"""DROID's interface in both control modes, to be compared with that of a policy."""
 
 from configs.interface import (
     ActionChannels,
@@ -38,7 +38,7 @@ def image_size(height: int) -> tuple[int, int]:
 
 
 def interface(control: Control, *, image_height: int) -> Interface:
-    """DROID's interface with arm commands of that kind, and images of that many rows."""
+    """DROID's interface for a control mode and an image height in pixels."""
     size = image_size(image_height)
     gripper = ActionChannels(name="gripper", size=1, unit="1", motion=Motion.ABSOLUTE, hold=Hold.LAST_COMMAND)
     return Interface(

@@ -1,7 +1,7 @@
-"""A scripted expert that picks up, puts down and bars the way of a ball, in either way to command the arm.
+"""A scripted expert that picks, places and blocks a ball, in either control mode.
 
-It reads the simulation. Its feedback acts at every control step: a chunk of actions is what that feedback
-does on a copy of the simulation, and is executed open-loop.
+It reads the simulation state. A feedback controller runs for a chunk's length on a copy of the simulation;
+the resulting actions are then executed open-loop.
 """
 
 import dataclasses
@@ -12,7 +12,7 @@ from jaxtyping import Float64
 
 from configs.errors import UsageError
 from sim_envs.droid.control import CONTROL_HZ, MAX_STEP, Control
-from sim_envs.droid.meeting import FASTEST, Joints
+from sim_envs.droid.interception import FASTEST, Joints
 from sim_envs.droid.noise import JointNoise
 from sim_envs.droid.planning import Carry, Move, has_lost, is_done, moves, planned
 from sim_envs.droid.robot import DAMPING, FRICTION, STIFFNESS
@@ -27,24 +27,24 @@ _PATIENCE = 60
 """Control steps after which a waypoint counts as passed."""
 
 _EAGERNESS = 4.0
-"""Velocity of a joint per missing radian, 1/s."""
+"""Proportional gain from joint error to velocity, 1/s."""
 
 _BRAKE_S = np.array([0.15, 0.15, 0.12, 0.1, 0.0, 0.0, 0.0])
-"""Lead (rad) of each joint's target per missing velocity (rad/s); the light joints need none."""
+"""Lead (rad) of each joint's target per velocity error (rad/s); the light joints need none."""
 
 _STOPPED = 0.004
-"""The gripper has stopped when it moves less in a control step, as a share of its range."""
+"""The gripper has stopped if it moves less than this fraction of its range in a control step."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Progress:
-    """How far the expert is.
+    """State of the expert.
 
     Attributes:
-        move: What is under way; None before anything is planned and when all is done.
-        path: What is left of it.
+        move: The current move; None before the first plan and when all are done.
+        path: Remaining waypoints.
         waited: Control steps since the last waypoint.
-        gripper: Where the gripper was a step ago.
+        gripper: The gripper's position one step ago.
     """
 
     move: Move | None = None
@@ -54,7 +54,7 @@ class _Progress:
 
 
 class DroidExpert:
-    """Picks, places and stops in the rubric's order, and again what it drops or finds undone.
+    """Picks, places and blocks in the rubric's order, and repeats moves that were dropped or undone.
 
     Implements `sim_envs.scripted.policy.ScriptedPolicy`.
 
@@ -67,10 +67,10 @@ class DroidExpert:
 
         Args:
             sim: The world.
-            noise: How much pace and path vary and how often something is dropped, from 0 to 1.
+            noise: Variation of pace and path, and frequency of drops, from 0 to 1.
 
         Raises:
-            UsageError: The task asks for more than that, or the noise is not between 0 and 1.
+            UsageError: The expert cannot do the task, or the noise is not between 0 and 1.
         """
         self._sim = sim
         self._level = checked_level(noise)
@@ -81,12 +81,12 @@ class DroidExpert:
         self.intended: Float64[np.ndarray, "horizon action"] = np.empty((0, ACTION_SIZE))
 
     def reset(self, key: EpisodeKey) -> None:
-        """Begin an episode, or go on from where somebody else has left the world."""
+        """Start an episode, or continue from the world's current state."""
         self._noise = JointNoise(self._level, key) if self._level else None
         self._history, self._asked_at = [_Progress()], self._sim.station.data.time
 
     def query(self, state: Float64[np.ndarray, " state"]) -> Float64[np.ndarray, "horizon action"]:
-        """The next chunk, rehearsed on a copy of the simulation."""
+        """The next action chunk, simulated on a copy of the world."""
         del state
         now = self._sim.station.data.time
         passed = round((now - self._asked_at) * CONTROL_HZ)
@@ -104,7 +104,7 @@ class DroidExpert:
         return np.array(done)
 
     def _disturbed(self, station: Station, goal: JointWaypoint, step: int) -> Float64[np.ndarray, " 8"]:
-        """The action that is executed, with the episode's noise in it."""
+        """The executed action, with noise."""
         if self._noise is None:
             return _command(station, goal)
         if self._noise.loosens(step):
@@ -112,7 +112,7 @@ class DroidExpert:
         return _command(station, goal, pace=self._noise.pace, drift=self._noise.velocity(step))
 
     def _advanced(self, station: Station, progress: _Progress) -> tuple[_Progress, JointWaypoint]:
-        """Where to go now: past the waypoints that have been reached, into the next move if none is left."""
+        """Advance past reached waypoints, planning the next move if none is left."""
         path, waited, move = progress.path, progress.waited, progress.move
         if path and _is_passed(station, progress):
             path, waited = path[1:], 0
@@ -126,10 +126,10 @@ class DroidExpert:
 
 
 def _planned(station: Station, move: Move, *, again: bool) -> tuple[JointWaypoint, ...]:
-    """The way of a move; standing still where something has come to lie out of reach.
+    """The waypoints of a move; hold still if an object has moved out of reach.
 
     Raises:
-        UsageError: It cannot even be begun.
+        UsageError: The first move is impossible.
     """
     try:
         return tuple(planned(station, move))
@@ -155,14 +155,14 @@ def _command(
 ) -> Float64[np.ndarray, " 8"]:
     """The action that moves the arm towards a goal.
 
-    The joints are underdamped, so the lead of the target has a part for the velocity wanted, one for what is
-    missing of that velocity, and one that overcomes friction.
+    The joints are underdamped, so the target's lead is a sum of terms for the desired velocity, the velocity
+    error, and friction.
 
     Args:
-        station: Where the arm is.
-        goal: Where it is to go.
-        pace: Share of the full speed.
-        drift: Velocity (rad/s) that disturbs it.
+        station: The simulation.
+        goal: The next waypoint.
+        pace: Fraction of full speed.
+        drift: Disturbance of the velocity (rad/s).
     """
     missing = goal.joints - station.joints
     wanted = _EAGERNESS * missing

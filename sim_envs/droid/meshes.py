@@ -1,4 +1,4 @@
-"""The robot's visual meshes with fewer triangles: what they show in a picture of DROID's size."""
+"""Simplifies the robot's visual meshes to the detail visible in images of DROID's size."""
 
 import functools
 from pathlib import Path
@@ -9,14 +9,14 @@ import numpy as np
 from jaxtyping import Float32, Int32
 
 _KEPT = 0.15
-"""Share of a mesh's triangles that is kept. With it an image takes 0.56 times as long."""
+"""Fraction of a mesh's triangles that is kept; rendering then takes 0.56 times as long."""
 
 _LEAST = 400
-"""Meshes of no more triangles than this are left alone."""
+"""Meshes with at most this many triangles are not simplified."""
 
 
 def simplify_visual_meshes(assets: ET.Element) -> None:
-    """Put simplified geometry in place of every large Wavefront file among an MJCF's assets."""
+    """Replace every large Wavefront file of an MJCF's assets by simplified geometry."""
     for mesh in assets.findall("mesh"):
         file = mesh.get("file", "")
         if file.endswith(".obj") and (simplified := _simplified(Path(file))) is not None:
@@ -26,7 +26,7 @@ def simplify_visual_meshes(assets: ET.Element) -> None:
 
 @functools.cache
 def _simplified(path: Path) -> dict[str, str] | None:
-    """The `vertex` and `face` attributes of a mesh; None if it is small as it is."""
+    """The `vertex` and `face` attributes of the simplified mesh; None if it is already small."""
     vertices, faces = _read_obj(path)
     if len(faces) <= _LEAST:
         return None
@@ -39,7 +39,7 @@ def _simplified(path: Path) -> dict[str, str] | None:
 
 
 def _read_obj(path: Path) -> tuple[Float32[np.ndarray, "vertex 3"], Int32[np.ndarray, "face 3"]]:
-    """Vertices and triangles of a Wavefront file. Equal vertices are one, so that seams stay closed."""
+    """Vertices and triangles of a Wavefront file. Equal vertices are merged, so that seams stay closed."""
     lines = path.read_text(encoding="utf-8").splitlines()
     numbers = " ".join(line[2:] for line in lines if line.startswith("v ")).split()
     corners = " ".join(line[2:] for line in lines if line.startswith("f ")).split()

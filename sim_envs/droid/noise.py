@@ -1,6 +1,6 @@
-"""What disturbs an expert's arm, so that its demonstrations show the way back (after DART, arXiv 1703.09327).
+"""Disturbances of an expert's arm, so that demonstrations show recovery (after DART, arXiv 1703.09327).
 
-It is in what is executed, never in what is recorded as right.
+They are injected into executed actions, never into recorded labels.
 """
 
 import numpy as np
@@ -14,10 +14,10 @@ _STEPS = 600
 """Control steps after which the noise repeats."""
 
 _SLOWEST = 0.4
-"""Share of the full pace that noise of level 1 may take away."""
+"""Largest reduction of the pace at level 1, as a fraction."""
 
 _WANDER, _MEMORY = 0.1, 0.9
-"""Standard deviation (rad/s) of a joint's wandering at level 1, and what is left of it a step later."""
+"""Autoregressive noise of joint velocities: standard deviation (rad/s) at level 1, and autocorrelation."""
 
 _PUSHED, _PUSH = 0.02, 0.35
 """Probability per control step that a push begins, at level 1; standard deviation (rad/s) of one."""
@@ -31,15 +31,15 @@ class JointNoise:
     """The disturbances of one episode: a function of level and episode key.
 
     Attributes:
-        pace: Share of the full speed.
+        pace: Fraction of full speed.
     """
 
     def __init__(self, level: float, key: EpisodeKey) -> None:
-        """Draw them.
+        """Sample the disturbances.
 
         Args:
-            level: From 0 (none) to 1.
-            key: Which episode.
+            level: Noise level, from 0 (none) to 1.
+            key: The episode.
         """
         draws = np.random.default_rng([key.digest(), round(level * 1e6)])
         self.pace = 1.0 - _SLOWEST * level * float(draws.uniform())
@@ -47,11 +47,11 @@ class JointNoise:
         self._loose = _begun(draws, _LOOSENED * level, steps=(_LOOSE_STEPS, _LOOSE_STEPS))
 
     def velocity(self, step: int) -> Float64[np.ndarray, " 7"]:
-        """What is added to the joints' velocities (rad/s) in a control step."""
+        """Disturbance of the joint velocities (rad/s) in a control step."""
         return self._velocities[step % _STEPS]
 
     def loosens(self, step: int) -> bool:
-        """Whether a gripper that is to be closed opens in a control step."""
+        """Whether a closed gripper is opened in a control step."""
         return bool(self._loose[step % _STEPS])
 
 
@@ -61,7 +61,7 @@ def _wandering(draws: np.random.Generator) -> Float64[np.ndarray, "step 7"]:
 
 
 def _pushes(draws: np.random.Generator, level: float) -> Float64[np.ndarray, "step 7"]:
-    """One velocity for as long as a push lasts."""
+    """A constant velocity during each push."""
     under_way = _begun(draws, _PUSHED * level, steps=_PUSH_STEPS)
     first = np.flatnonzero(under_way & ~np.append(False, under_way[:-1]))
     number = np.searchsorted(first, np.arange(_STEPS), side="right")
@@ -72,7 +72,7 @@ def _pushes(draws: np.random.Generator, level: float) -> Float64[np.ndarray, "st
 def _begun(
     draws: np.random.Generator, probability: float, *, steps: tuple[int, int]
 ) -> Bool[np.ndarray, " step"]:
-    """In which control steps something is under way that begins with that probability and lasts so long."""
+    """Control steps covered by events with a start probability per step and a range of durations."""
     under_way = np.zeros(_STEPS, bool)
     begins, lengths = draws.uniform(size=_STEPS) < probability, draws.integers(*steps, _STEPS, endpoint=True)
     for step in np.flatnonzero(begins):

@@ -1,4 +1,4 @@
-"""The nouns of a task: the names of its objects in plain words, and the table."""
+"""The vocabulary of a task: its objects' names as words, and the table."""
 
 from configs.errors import UsageError
 from sim_envs.droid.shapes import DrawerShape, Vessel
@@ -8,11 +8,11 @@ from sim_envs.truth.nouns import Nouns
 GROUND = "table"
 
 _SHALLOW = 0.03
-"""Things lie on a vessel that is no deeper (m), unless the rubric wants one in it: a tray."""
+"""Objects lie on, not in, vessels up to this depth (m), such as trays, unless the rubric says otherwise."""
 
 
 def nouns_of(task: TaskConfig) -> Nouns:
-    """What texts about a task may name.
+    """The vocabulary of a task.
 
     Raises:
         UsageError: Two objects share a noun.
@@ -35,25 +35,25 @@ def nouns_of(task: TaskConfig) -> Nouns:
 
 
 def noun_of(name: str) -> str:
-    """What an object is called: `wooden_block` → `wooden block`."""
+    """The noun of an object: `wooden_block` → `wooden block`."""
     return " ".join(name.replace("_", " ").replace(".", " ").casefold().split())
 
 
 def drawer_noun_of(name: str) -> str:
-    """What the drawer of an object is called: `cabinet` → `drawer of the cabinet`."""
+    """The noun of an object's drawer: `cabinet` → `drawer of the cabinet`."""
     noun = noun_of(name)
     return noun if "drawer" in noun else f"drawer of the {noun}"
 
 
 def is_thing(task: TaskConfig, name: str) -> bool:
-    """Whether an object is told of as a whole: it moves, or the rubric is about it though it stands fast."""
+    """Whether an object is an item as a whole: it is movable, or the rubric mentions it."""
     thing = task.objects[name]
     wanted = any(criterion.object == name for criterion in task.rubric)
     return not isinstance(thing.shape, DrawerShape) and (wanted or not thing.stands_fast)
 
 
 def _preposition(task: TaskConfig, name: str) -> str:
-    """What the rubric wants, else by the shape."""
+    """The preposition of a place, from the rubric, else from the shape."""
     targets = [each for each in task.rubric if isinstance(each, OnCriterion | InsideCriterion)]
     kinds = {type(each) for each in targets if each.target == name}
     if kinds:

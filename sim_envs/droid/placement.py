@@ -1,4 +1,4 @@
-"""Initial states: where the objects of a task stand, as a function of (task, init id, seed)."""
+"""Samples initial placements of a task's objects from (task, init id, seed)."""
 
 import dataclasses
 import hashlib
@@ -13,29 +13,29 @@ from sim_envs.droid.shapes import LineShape, Machine
 from sim_envs.droid.task_file import ObjectConfig, TaskConfig
 
 STORED = 50
-"""Initial states that every run has in common: drawn once and for all, whatever the seed."""
+"""Number of initial states that do not depend on the seed."""
 
 FIRST_DRAWN = 1000
-"""From this id on, states are drawn anew for every seed."""
+"""From this id on, states depend on the seed."""
 
 _GAP = 0.015
-"""The least room (m) between two objects."""
+"""Minimal distance (m) between two objects."""
 
 _TRIES = 400
 
 _LONG = (ConveyorShape, RampShape, LineShape)
-"""Shapes that take up the rectangle that they are, not the circle around it."""
+"""Shapes that occupy a rectangle rather than a circle."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Placement:
-    """Where an object stands.
+    """Placement of an object.
 
     Attributes:
-        x: Its middle in the robot's base frame, m.
+        x: Its center in the frame of the robot's base, m.
         y: Likewise.
-        yaw: Its rotation about the vertical, rad.
-        z: Its underside, m above the table.
+        yaw: Rotation about the vertical, rad.
+        z: Height of its underside above the table, m.
     """
 
     x: float
@@ -45,10 +45,10 @@ class Placement:
 
 
 def draw(task: TaskConfig, *, init_id: int, seed: int) -> Mapping[str, Placement]:
-    """An initial state of a task.
+    """Sample an initial state of a task.
 
     Raises:
-        UsageError: The objects' ranges do not let them stand apart.
+        UsageError: The objects' ranges leave too little room.
     """
     draws = random_stream(task, init_id=init_id, seed=seed)
     crowded = ("", "")
@@ -63,13 +63,13 @@ def draw(task: TaskConfig, *, init_id: int, seed: int) -> Mapping[str, Placement
         if crowded is None:
             return placed
     raise UsageError(
-        f"two objects in one place: {crowded[0]!r} and {crowded[1]!r} of task {task.name} found no room "
-        f"beside each other in {_TRIES} draws; widen their ranges, or move them apart"
+        f"two objects in one place: {crowded[0]!r} and {crowded[1]!r} of task {task.name} do not fit "
+        f"beside each other in {_TRIES} samples; widen their ranges, or move them apart"
     )
 
 
 def random_stream(task: TaskConfig, *, init_id: int, seed: int, purpose: int = 0) -> np.random.Generator:
-    """The random numbers of an initial state: for where its objects stand, or for some other purpose."""
+    """The random generator of an initial state, separate for each purpose (0: placement)."""
     name = int.from_bytes(hashlib.sha256(task.name.encode()).digest()[:8], "big")
     numbers = (name, init_id, seed) if init_id >= FIRST_DRAWN else (name, init_id)
     return np.random.default_rng(np.random.SeedSequence(numbers, spawn_key=(purpose,) if purpose else ()))
@@ -81,7 +81,7 @@ def _drawn(thing: ObjectConfig, draws: np.random.Generator) -> Placement:
 
 
 def _carried(place: Placement, carrier: Placement, thing: ObjectConfig, on: ObjectConfig) -> Placement:
-    """Where something is that is given in the frame of what carries it."""
+    """The placement of an object given in its carrier's frame."""
     assert isinstance(on.shape, Machine)
     x, y, z = on.shape.seat(place.x, place.y, thing.shape.extent[0] / 2)
     cos, sin = math.cos(carrier.yaw), math.sin(carrier.yaw)
@@ -90,7 +90,7 @@ def _carried(place: Placement, carrier: Placement, thing: ObjectConfig, on: Obje
 
 
 def _crowded(objects: Mapping[str, ObjectConfig], placed: Mapping[str, Placement]) -> tuple[str, str] | None:
-    """Two objects that are too close; None if all stand apart, but for what carries others."""
+    """Two objects that are too close; None if there are none. Carriers and their objects are exempt."""
     names = list(objects)
     for number, one in enumerate(names):
         for other in names[number + 1 :]:
@@ -102,7 +102,7 @@ def _crowded(objects: Mapping[str, ObjectConfig], placed: Mapping[str, Placement
 
 
 def _room(one: ObjectConfig, at: Placement, other: ObjectConfig, there: Placement) -> float:
-    """Room (m) between two objects: circles, but for what is long and stands fast."""
+    """Distance (m) between two objects as circles, or rectangles for `_LONG` shapes."""
     if isinstance(other.shape, _LONG):
         one, at, other, there = other, there, one, at
     away = there.x - at.x, there.y - at.y

@@ -1,4 +1,4 @@
-"""What the expert does for a task, where and when: pick something up and put it down, or bar a ball's way."""
+"""Plans the expert's moves: pick-and-place, and blocking a ball."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from configs.errors import UsageError
-from sim_envs.droid.meeting import closing_time, course_of, duration, ride_of
+from sim_envs.droid.interception import carrier_motion, closing_time, duration, ramp_exit
 from sim_envs.droid.rubric import ObjectPose, Rubric
 from sim_envs.droid.shapes import BananaShape, BinShape, BoxShape, Shape, Vessel, footprint
 from sim_envs.droid.station import RESET_JOINTS, Station
@@ -31,11 +31,11 @@ from sim_envs.droid.waypoints import (
     rise,
     solved,
 )
-from sim_envs.scripted.kinematics import Reach
+from sim_envs.scripted.kinematics import ReachabilityCheck
 from sim_envs.scripted.poses import Pose
 
 _WIDEST = 0.078
-"""What the gripper takes between its fingers, m."""
+"""Widest object that the gripper can grasp, m."""
 
 _LOWEST = 0.021
 """Height (m) of the grip site at which closed fingertips keep off the table."""
@@ -59,16 +59,16 @@ _OBLIQUE = 0.5
 """Cosine of the angle to its way that the fingers may close in upon a moving thing."""
 
 _HELD = 0.045
-"""Something between the fingers is held if its middle is so close (m) to the grip site."""
+"""An object between the fingers is held if its center is within this distance (m) of the grip site."""
 
 _CLOSED_ON_SOMETHING = (0.1, 0.95)
 """Position of the gripper (0 open, 1 closed) with something between the fingers."""
 
 _LOST = 0.07
-"""Something has been dropped, or never grasped, if its middle is farther (m) from the grip site."""
+"""An object was dropped, or never grasped, if its center is farther (m) from the grip site."""
 
 _BAR_HEIGHT = 0.035
-"""Height (m) of the grip site that bars the way of a ball."""
+"""Height (m) of the grip site when blocking a ball."""
 
 _BEFORE_LINE = (0.12, 0.17, 0.22, 0.27, 0.32)
 """Where (m before the line) it may do so, best first."""
@@ -79,7 +79,7 @@ Move = Carry | StoppedCriterion
 
 
 def moves(task: TaskConfig) -> tuple[Move, ...]:
-    """What is to be put where, or stopped.
+    """The moves of a task.
 
     Raises:
         UsageError: Something else is asked for, or a thing is too wide to be grasped.
@@ -102,7 +102,7 @@ def _carried(task: TaskConfig) -> tuple[Carry, ...]:
 
 
 def _width(shape: Shape) -> float:
-    """What has to fit between the fingers, m."""
+    """Width of a shape between the fingers, m."""
     return 2 * shape.radius if isinstance(shape, BananaShape) else min(shape.extent[:2])
 
 
@@ -116,7 +116,7 @@ def planned(station: Station, move: Move) -> Iterator[JointWaypoint]:
 
 
 def _carry(station: Station, move: Carry) -> Iterator[JointWaypoint]:
-    """Pick a thing up and put it down; what moves is met where it will be."""
+    """Pick and place an object; moving objects and targets are intercepted."""
     rubric, reach = Rubric(station.task, station.data), reach_of(station)
     thing, target = rubric.pose(move.object), rubric.pose(move.target)
     height = max(_LOWEST, min(thing.middle[2], thing.high[2] - _BELOW_TOP))
@@ -127,7 +127,7 @@ def _carry(station: Station, move: Carry) -> Iterator[JointWaypoint]:
         closing = grasp.closing
         over = _release_height(station.task, move, target) + float(grasp.pose.position[2] - thing.low[2])
         turned = closing if along is None else _nearest(closing - _heading(thing) + along)
-        ride = ride_of(station, move.target)
+        ride = carrier_motion(station, move.target)
         for seconds in ride.times(grasp.lifted + _UNDER_WAY):
             drop = down_at(ride.after(middle, seconds), over, turned)
             if reach.along(descent(drop), start=RESET_JOINTS) is not None:
@@ -142,12 +142,12 @@ def _carry(station: Station, move: Carry) -> Iterator[JointWaypoint]:
 
 
 def is_done(station: Station, move: Move) -> bool:
-    """Whether a thing lies where it belongs, in whatever way it got there. Barring a way never ends."""
+    """Whether an object is at its target. Blocking is never done."""
     return isinstance(move, Carry) and Rubric(station.task, station.data).holds(move, gripper=0.0)
 
 
 def has_lost(station: Station, move: Carry, goal: JointWaypoint) -> bool:
-    """Whether the hand is on its way with something that it does not have."""
+    """Whether the object being carried has been dropped."""
     if goal.grip == 0.0 or goal.grips:
         return False
     thing = Rubric(station.task, station.data).pose(move.object)
@@ -165,8 +165,8 @@ def _held_grasp(hand: Pose) -> TimedGrasp:
 
 
 def _bar(station: Station, move: StoppedCriterion) -> Iterator[JointWaypoint]:
-    """Bring the open hand down across the way of a ball, as near to the line as it can, and wait there."""
-    start, way = course_of(station, move.object)
+    """Lower the open hand into a ball's path, as near to the line as reachable, and wait."""
+    start, way = ramp_exit(station, move.object)
     line, reach = Rubric(station.task, station.data).pose(move.line), reach_of(station)
     across = line.rotation[:, 0]
     length = float((line.position - start) @ across / (way @ across))
@@ -181,10 +181,10 @@ def _bar(station: Station, move: StoppedCriterion) -> Iterator[JointWaypoint]:
     raise UsageError(f"the expert cannot reach the way of {move.object!r} of task {station.task.name}")
 
 
-def _grasps(station: Station, reach: Reach, name: str, height: float) -> Iterator[TimedGrasp]:
-    """Grasps that can be reached in time, earliest first."""
+def _grasps(station: Station, reach: ReachabilityCheck, name: str, height: float) -> Iterator[TimedGrasp]:
+    """Feasible grasps that the arm reaches in time, earliest first."""
     thing, shape = Rubric(station.task, station.data).pose(name), station.task.objects[name].shape
-    ride, beside = ride_of(station, name), station.model.body(name).id
+    ride, beside = carrier_motion(station, name), station.model.body(name).id
     now, takes = station.data.time, closing_time(_width(shape))
     for seconds in ride.times(0.0):
         middle = ride.after(thing.middle, seconds)
@@ -240,12 +240,12 @@ def _heading(pose: ObjectPose) -> float:
 
 
 def _nearest(angle: float) -> float:
-    """Of two opposite directions (rad) of closing fingers the one with the least turn of the wrist."""
+    """The closing direction (rad), of two opposite ones, with the smaller wrist rotation."""
     return angle % math.pi
 
 
 def _closing_angles(shape: Shape, heading: float) -> list[float]:
-    """Directions (rad) in which the fingers may close, least turn of the wrist first."""
+    """Closing directions (rad) for a shape, smallest wrist rotation first."""
     if isinstance(shape, BananaShape):
         return _least_turn([heading + math.pi / 2])
     if isinstance(shape, BoxShape):
@@ -254,11 +254,11 @@ def _closing_angles(shape: Shape, heading: float) -> list[float]:
 
 
 def _least_turn(angles: Sequence[float]) -> list[float]:
-    """Directions (rad) in which fingers may close, and their opposites, least turn of the wrist first."""
+    """Closing directions (rad) and their opposites, smallest wrist rotation first."""
     turns = [(angle + turn + math.pi) % (2 * math.pi) - math.pi for angle in angles for turn in (0, math.pi)]
     return sorted(turns, key=lambda angle: abs(angle - math.pi / 2))
 
 
 def _across(closings: Sequence[float], way: float) -> list[float]:
-    """Those directions that leave a thing free to come in between the fingers."""
+    """The closing directions that let an object with this heading move in between the fingers."""
     return [angle for angle in closings if abs(math.cos(angle - way)) < _OBLIQUE]

@@ -1,4 +1,4 @@
-"""The rubric of a task: which of its criteria have been reached. Each is kept once reached."""
+"""Evaluates a task's success criteria. A criterion stays met once it has been met."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -26,28 +26,28 @@ _OPEN = 0.1
 """The gripper counts as open below this."""
 
 _RESTING = 0.012
-"""An object rests on a target if its underside is so close (m) to the target's top."""
+"""An object rests on a target if its underside is within this distance (m) of the target's top."""
 
 _ROUNDING = 1e-6
-"""Seconds that a sum of time steps may be off."""
+"""Tolerance (s) of summed time steps."""
 
 _UPRIGHT = 0.95
-"""Cosine of the tilt up to which something stands upright."""
+"""Minimal cosine of the tilt of an upright object."""
 
 _BELOW_RIM = 0.35
-"""Share of a vessel's depth that the lowest point of what is inside must be below the rim."""
+"""An object is inside a vessel if its lowest point is below the rim by this fraction of the depth."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ObjectPose:
-    """An object as it is now.
+    """The current pose and bounds of an object.
 
     Attributes:
-        position: The middle of its underside in its own frame, in the world, m.
+        position: The origin of its frame (the center of its underside), m.
         rotation: Its axes, as columns.
-        low: The least corner of its bounding box in the world, m.
-        high: The greatest.
-        corners: Of its box in its own frame, in the world, m.
+        low: Lower corner of its axis-aligned bounding box, m.
+        high: Upper corner of it, m.
+        corners: Corners of its oriented bounding box, m.
     """
 
     position: Float64[np.ndarray, " 3"]
@@ -58,7 +58,7 @@ class ObjectPose:
 
     @property
     def middle(self) -> Float64[np.ndarray, " 3"]:
-        """The middle of its bounding box, m."""
+        """Center of its axis-aligned bounding box, m."""
         return (self.low + self.high) / 2
 
     @property
@@ -68,33 +68,33 @@ class ObjectPose:
 
 
 class Rubric:
-    """Judges one episode after another of a task; reads the simulation, changes nothing in it.
+    """Evaluates the criteria of a task. Only reads the simulation.
 
     Attributes:
-        data: The simulation that it reads.
+        data: The simulation state.
     """
 
     def __init__(self, task: TaskConfig, data: mujoco.MjData) -> None:
-        """Judge what happens in `data`, of the task's own scene."""
+        """Evaluate the task in `data`, the state of its scene."""
         self._task, self.data = task, data
         self._reached = [False] * len(task.rubric)
         self._since: list[float | None] = [None] * len(task.rubric)
         self._start: Mapping[str, ObjectPose] = {}
 
     def begin(self) -> None:
-        """Start an episode from the state that the simulation is in."""
+        """Start an episode from the current state."""
         self._reached = [False] * len(self._task.rubric)
         self._since = [None] * len(self._task.rubric)
         self._start = {name: self.pose(name) for name in self._task.objects}
 
     def judge(self, gripper: float) -> bool:
-        """Look at the simulation once more.
+        """Evaluate the criteria after a control step.
 
         Args:
             gripper: 0 open, 1 closed.
 
         Returns:
-            Whether all criteria have been reached.
+            Whether all criteria have been met.
         """
         for number, criterion in enumerate(self._task.rubric):
             self._reached[number] = self._reached[number] or self._lasts(number, criterion, gripper)
@@ -102,16 +102,16 @@ class Rubric:
 
     @property
     def reached(self) -> tuple[bool, ...]:
-        """Of every criterion whether it has been reached."""
+        """Whether each criterion has been met."""
         return tuple(self._reached)
 
     @property
     def progress(self) -> float:
-        """The share of the criteria that have been reached."""
+        """Fraction of the criteria that have been met."""
         return sum(self._reached) / len(self._reached)
 
     def pose(self, name: str) -> ObjectPose:
-        """An object as it is now."""
+        """The current pose of an object."""
         body = self.data.body(name)
         rotation = body.xmat.reshape(3, 3).copy()
         points = body.xpos + corners(self._task.objects[name].shape) @ rotation.T
@@ -124,7 +124,7 @@ class Rubric:
         )
 
     def _lasts(self, number: int, criterion: Criterion, gripper: float) -> bool:
-        """Whether a criterion holds, and has held as long as it is to."""
+        """Whether a criterion holds, and has held for the required time."""
         if not self.holds(criterion, gripper):
             self._since[number] = None
             return False
@@ -135,7 +135,7 @@ class Rubric:
         return self.data.time - since > lasting - _ROUNDING
 
     def holds(self, criterion: Criterion, gripper: float) -> bool:
-        """Whether a criterion is met at this moment; gripper as for `judge`."""
+        """Whether a criterion holds now; `gripper` as for `judge`."""
         match criterion:
             case ReachCriterion():
                 return self._distance(criterion.object) < criterion.within
@@ -151,7 +151,7 @@ class Rubric:
     def is_placed(
         self, criterion: OnCriterion | InsideCriterion | UprightCriterion | StoppedCriterion
     ) -> bool:
-        """Whether an object is now where a criterion would have it, let go or not."""
+        """Whether an object is where a criterion requires it, released or not."""
         match criterion:
             case StoppedCriterion():
                 return self._is_stopped(criterion)
@@ -193,13 +193,13 @@ class Rubric:
 
 
 def rests(one: ObjectPose, target: ObjectPose, share: float) -> bool:
-    """Whether one lies on a target, with at least that share of its outline over the target's."""
+    """Whether one object rests on another, with at least this fraction of its outline over the target's."""
     at_its_height = abs(float(one.low[2] - target.high[2])) < _RESTING
     return at_its_height and overlap(one, target) >= share
 
 
 def overlap(one: ObjectPose, target: ObjectPose) -> float:
-    """The share of one's outline, seen from above as a box along the target's sides, that is over it."""
+    """Fraction of an object's outline above the target's, as boxes along the target's sides."""
     own, others = (points @ target.rotation for points in (target.corners, one.corners))
     low, high = others.min(axis=0), others.max(axis=0)
     sides = np.minimum(high, own.max(axis=0))[:2] - np.maximum(low, own.min(axis=0))[:2]
@@ -207,7 +207,7 @@ def overlap(one: ObjectPose, target: ObjectPose) -> float:
 
 
 def is_inside(one: ObjectPose, target: ObjectPose, vessel: Vessel) -> bool:
-    """Whether one is in an upright vessel: its middle over the opening, its lowest point below the rim."""
+    """Whether an object is in an upright vessel: center above the opening, lowest point below the rim."""
     if target.rotation[2, 2] < _UPRIGHT:
         return False
     opening = vessel.opening

@@ -1,4 +1,4 @@
-"""DROID's station with two verbs: `advance` runs physics and renders nothing, `observe` looks once."""
+"""DROID's station as a world: `advance` runs physics only, `observe` renders."""
 
 import numpy as np
 from jaxtyping import Float64
@@ -9,24 +9,24 @@ from sim_envs.droid.rubric import Rubric
 from sim_envs.droid.station import Station
 from sim_envs.droid.task_file import TaskConfig
 from sim_envs.droid.truth import DroidScene
-from sim_envs.truth.account import Truth
+from sim_envs.truth.ground_truth import Truth
 from sim_envs.truth.tracker import TruthTracker
-from sim_envs.world import Advance, Observation, checked_actions
+from sim_envs.world import AdvanceResult, Observation, checked_actions
 
 ACTION_SIZE = 8
 
 
 class DroidSim:
-    """One task, loaded. Implements `sim_envs.world.World`.
+    """A simulator with one task. Implements `sim_envs.world.World`.
 
-    A trajectory is a function of (task, control, variation, init_id, seed, actions); from a stored initial
-    state the seed does not matter. An instance belongs to the thread that made it. Processes must not be
-    forked from one that holds an instance.
+    A trajectory is a function of (task, control, variation, init_id, seed, actions); for stored initial
+    states the seed does not matter. An instance belongs to the thread that made it. A process with an
+    instance must not fork.
 
     Attributes:
         task: The task.
-        station: The physics, for controllers with privileged access. To be read and copied, not stepped.
-        rubric: Judges the episode.
+        station: The physics, for privileged controllers to read and copy, but not to step.
+        rubric: The success criteria.
     """
 
     def __init__(
@@ -36,9 +36,9 @@ class DroidSim:
 
         Args:
             task: From `task_file.load_task`.
-            control: What the first seven numbers of an action ask for.
-            image_height: Rows of an image.
-            variation: How much camera, lights, table and distractors vary between episodes, 0 to 1.
+            control: The control mode.
+            image_height: Image height, pixels.
+            variation: Variation of camera, lights, table and distractors between episodes, 0 to 1.
         """
         self.task = task
         self.station = Station(task, control, variation=variation)
@@ -48,11 +48,11 @@ class DroidSim:
         self._closed = False
 
     def reset(self, *, init_id: int, seed: int, settle_steps: int) -> None:
-        """Put arm and objects where the initial state has them, and let them settle. Renders nothing.
+        """Load an initial state and let it settle. Renders nothing.
 
         Args:
-            init_id: Below `placement.STORED` a state that is the same for every seed; from
-                `placement.FIRST_DRAWN` on, one that is drawn anew for every number and seed.
+            init_id: Below `placement.STORED`, a state that is the same for every seed; from
+                `placement.FIRST_DRAWN` on, one sampled from id and seed.
             seed: See `init_id`.
             settle_steps: Control steps of holding still with an open gripper.
         """
@@ -62,11 +62,11 @@ class DroidSim:
         scene = DroidScene(self.task, self.station.model, self.rubric)
         self._tracker = TruthTracker(scene, control_hz=CONTROL_HZ)
 
-    def advance(self, actions: Float64[np.ndarray, "steps action"]) -> Advance:
+    def advance(self, actions: Float64[np.ndarray, "steps action"]) -> AdvanceResult:
         """Run the actions, one control step each, without rendering, and stop at success.
 
         Args:
-            actions: Seven joint velocities or positions, and the gripper (> 0.5 closes), each row one action.
+            actions: One action per row: seven joint velocities or positions, and the gripper (> 0.5 closes).
 
         Raises:
             ValueError: The shape is not [n, 8] or a value is not finite; nothing was run.
@@ -80,14 +80,14 @@ class DroidSim:
             success = self.rubric.judge(self.station.gripper)
             tracker.step(solved=success)
             if success:
-                return Advance(steps=taken, success=True)
-        return Advance(steps=len(actions), success=False)
+                return AdvanceResult(steps=taken, success=True)
+        return AdvanceResult(steps=len(actions), success=False)
 
     def observe(self) -> Observation:
         """Render both cameras once and read the proprioception.
 
         Raises:
-            UsageError: Nothing can render on this machine.
+            UsageError: No rendering backend works on this machine.
             RuntimeError: Not reset yet.
         """
         state = self.policy_state()
@@ -95,7 +95,7 @@ class DroidSim:
         return Observation(images=images, state=state, language=self.task.instruction)
 
     def truth(self) -> Truth:
-        """The simulator's own account of this moment; reading it changes nothing.
+        """The ground truth for language at this step. Does not change the simulation.
 
         Raises:
             RuntimeError: Not reset yet.
@@ -103,7 +103,7 @@ class DroidSim:
         return self._require_reset().truth()
 
     def progress(self) -> float:
-        """The share of the rubric's criteria that have been met; each is kept once it was.
+        """Fraction of the rubric's criteria that have been met so far.
 
         Raises:
             RuntimeError: Not reset yet.
@@ -112,7 +112,7 @@ class DroidSim:
         return self.rubric.progress
 
     def policy_state(self) -> Float64[np.ndarray, " 8"]:
-        """What `observe` returns as state, without rendering: seven joints (rad), gripper (1 closed).
+        """The state as in `observe`, without rendering: seven joints (rad), gripper (1 closed).
 
         Raises:
             RuntimeError: Not reset yet.
@@ -139,5 +139,5 @@ class DroidSim:
     def _require_reset(self) -> TruthTracker:
         self._require_open()
         if self._tracker is None:
-            raise RuntimeError("the world has no episode yet: reset it first")
+            raise RuntimeError("the world was not reset yet")
         return self._tracker

@@ -1,4 +1,4 @@
-"""The physics of one task: where everything stands, and one control step after another."""
+"""The physics of one task: initial states and control steps."""
 
 import copy
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from sim_envs.droid.varied_scene import VariedScene
 from sim_envs.world import PhysicsError
 
 RESET_JOINTS = np.array([0, -np.pi / 5, 0, -4 * np.pi / 5, 0, 3 * np.pi / 5, 0])
-"""Where DROID begins an episode, rad."""
+"""DROID's initial joint positions, rad."""
 
 _DIVERGED = (
     mujoco.mjtWarning.mjWARN_BADQPOS,
@@ -32,11 +32,11 @@ class Station:
 
     Attributes:
         task: The task.
-        control: What the first seven numbers of an action ask for.
-        model: The scene. Its fixed objects stand, and it is varied, as the last reset had it.
+        control: The control mode.
+        model: The scene; fixed objects and variation are those of the last reset.
         data: Its state.
-        qpos: Places of the arm's joints among the positions.
-        dof: And among the velocities.
+        qpos: Indices of the arm's joints in `qpos`.
+        dof: Indices of the arm's joints in `qvel`.
     """
 
     def __init__(self, task: TaskConfig, control: Control, *, variation: float = 0.0) -> None:
@@ -44,8 +44,8 @@ class Station:
 
         Args:
             task: The task.
-            control: What the first seven numbers of an action ask for.
-            variation: How much the scene varies between episodes, 0 to 1; at 0 nothing is added to it.
+            control: The control mode.
+            variation: Variation of the scene between episodes, 0 to 1; at 0 nothing is added to it.
         """
         self.task, self.control = task, control
         self.model = build_model(task, varies=variation > 0)
@@ -74,15 +74,15 @@ class Station:
         return float(np.clip(self.data.qpos[self._finger] / GRIPPER_CLOSED, 0.0, 1.0))
 
     def copy(self) -> "Station":
-        """The same moment, to be carried on by itself."""
+        """An independent copy of the current state."""
         twin = copy.copy(self)
         twin.data = copy.copy(self.data)
         return twin
 
     def reset(self, *, init_id: int, seed: int, settle_steps: int) -> None:
-        """Put arm and objects where the initial state has them, and hold still for a while.
+        """Load an initial state and hold still for `settle_steps`.
 
-        Only then do the drives of what moves by itself start, or wait for their delay.
+        The drives of machines start only then, or after their delay.
         """
         mujoco.mj_resetData(self.model, self.data)
         if self._varied is not None:
@@ -97,7 +97,7 @@ class Station:
         self._begun = self.data.time
 
     def step(self, action: Float64[np.ndarray, " 8"]) -> None:
-        """One control step.
+        """Run one control step.
 
         Raises:
             PhysicsError: The physics diverged.
@@ -105,7 +105,7 @@ class Station:
         self._drive(arm_target(self.control, action[:7], self.joints), float(action[7]))
 
     def _drive(self, arm: Float64[np.ndarray, " 7"], gripper: float) -> None:
-        """One control step towards joint positions (rad)."""
+        """Run one control step towards joint positions (rad)."""
         self._gripper_target = gripper_target(gripper, self._gripper_target, self.gripper)
         self.data.ctrl[:7] = arm
         self.data.ctrl[7] = self._gripper_target * GRIPPER_CLOSED
@@ -115,7 +115,7 @@ class Station:
         mujoco.mj_step(self.model, self.data, PHYSICS_STEPS)
         if any(self.data.warning[kind].number for kind in _DIVERGED):
             raise PhysicsError(f"MuJoCo's state diverged in task {self.task.name}")
-        # A step leaves the poses of before its last integration.
+        # After mj_step, poses are those before the last integration.
         mujoco.mj_kinematics(self.model, self.data)
         mujoco.mj_comPos(self.model, self.data)
         mujoco.mj_camlight(self.model, self.data)
@@ -134,7 +134,7 @@ class Station:
 
 
 def _drives(task: TaskConfig, model: mujoco.MjModel) -> Mapping[int, Drive]:
-    """The drives of a task's objects, by the number of their motor."""
+    """The drives of a task's objects, by actuator id."""
     return {
         int(model.actuator(part_name(name, part)).id): part.drive
         for name, thing in task.objects.items()

@@ -1,4 +1,4 @@
-"""DROID's suites: one table, tasks from YAML files, commanded by joint velocities or joint positions."""
+"""DROID's suites: tabletop tasks from YAML files, with joint velocity or joint position control."""
 
 import hashlib
 import json
@@ -21,15 +21,15 @@ from sim_envs.suite import InitIds, Task
 from sim_envs.world import EpisodeKey, World
 
 _PINNED = {"mujoco": "3.2.3", "robosuite": "1.4.0"}
-"""Physics is the same bit for bit with these alone."""
+"""Physics is bit-identical only with these versions."""
 
 
 class DroidEnvironment(Preset):
-    """What a suite's YAML has under `environment`.
+    """The `environment` of a suite's YAML.
 
     Attributes:
-        control: What the first seven numbers of an action ask for.
-        tasks: Its tasks, by task id: names of those that ship, or paths of YAML files.
+        control: The control mode.
+        tasks: The tasks, in order of task id: names of built-in tasks, or paths of YAML files.
     """
 
     control: Control
@@ -40,20 +40,20 @@ class DroidSuite:
     """Tasks on DROID's station. Implements `sim_envs.suite.Suite`.
 
     Attributes:
-        protocol: Its published protocol.
-        interface: Both cameras, joint positions, the arm's commands.
-        assets: None: the robot's meshes come with robosuite, all else is in the task files.
+        protocol: The suite's protocol.
+        interface: Cameras, state and actions.
+        assets: None: the robot's meshes come with robosuite, everything else is in the task files.
     """
 
     def __init__(self, protocol: SuiteConfig, *, assets: str = "auto") -> None:
         """Read the tasks.
 
         Args:
-            protocol: Of the suite; its `environment` fits `DroidEnvironment`.
-            assets: `auto`: there is nothing to choose.
+            protocol: The suite's protocol; its `environment` follows `DroidEnvironment`.
+            assets: Only `auto`.
 
         Raises:
-            UsageError: `environment` or a task file is wrong, or assets are named.
+            UsageError: Invalid `environment` or task file, or assets are named.
         """
         if assets != "auto":
             raise UsageError(f"assets {assets!r}: {protocol.name} brings its own; leave them out")
@@ -75,11 +75,11 @@ class DroidSuite:
         )
 
     def init_ids(self, task: Task) -> InitIds:
-        """Those that are the same for every seed; from 1000 on, those drawn anew for every seed."""
+        """Stored states, the same for every seed; from 1000 on, states sampled from id and seed."""
         return InitIds(stored=STORED, drawn_from=FIRST_DRAWN)
 
     def instruction(self, key: EpisodeKey, wordings: Wordings) -> str:
-        """The task's own instruction, or one of its other wordings, which take turns."""
+        """The task's instruction, or one of its other wordings, in rotation."""
         choice = _wordings(self._tasks[key.task_id], wordings)
         return choice[(key.init_id + key.task_id + key.seed) % len(choice)]
 
@@ -88,7 +88,7 @@ class DroidSuite:
         return {task.instruction: task.wordings.training for task in self._tasks}
 
     def check(self, tasks: Iterable[Task]) -> None:
-        """Refuse other versions than the pinned ones, crowded tasks, and a machine that cannot render."""
+        """Check package versions, the renderer, and that every task's objects can be placed."""
         for package, pinned in _PINNED.items():
             if version(package) != pinned:
                 raise UsageError(
@@ -101,8 +101,8 @@ class DroidSuite:
                 draw(self._tasks[task.task_id], init_id=init_id, seed=0)
 
     def open(self, task: Task) -> World:
-        """A simulator with the task loaded."""
-        choose_backend()  # MuJoCo reads it when it is imported
+        """Open a simulator of the task."""
+        choose_backend()  # MuJoCo reads the choice on import
         from sim_envs.droid.sim import DroidSim
 
         return DroidSim(
@@ -113,25 +113,25 @@ class DroidSuite:
         )
 
     def describe(self, wordings: Wordings) -> Mapping[str, Any]:
-        """The versions, the way to command the arm, a digest of every task, and other wordings."""
-        said = {} if wordings == "benchmark" else {"wordings": wordings}
+        """Versions, control mode, a digest of every task, and wordings other than the benchmark's."""
+        others = {} if wordings == "benchmark" else {"wordings": wordings}
         return {
             "versions": {package: version(package) for package in _PINNED},
             "control": self._environment.control.value,
             "tasks": {task.name: _digest(task) for task in self._tasks},
-            **said,
+            **others,
         }
 
     def expert(self, world: World, *, noise: float = 0.0) -> ScriptedPolicy | None:
-        """The expert that picks and places.
+        """The scripted expert.
 
         Raises:
-            UsageError: It cannot do the world's task, or the noise is not between 0 and 1.
+            UsageError: It cannot do the task, or the noise is not between 0 and 1.
         """
         from sim_envs.droid.expert import DroidExpert
         from sim_envs.droid.sim import DroidSim
 
-        assert isinstance(world, DroidSim), "a suite's expert is bound to worlds that the suite opened"
+        assert isinstance(world, DroidSim), "the world was not opened by this suite"
         return DroidExpert(world, noise=noise)
 
 

@@ -1,4 +1,4 @@
-"""What a task's YAML says: objects, where they may stand, the instruction, the rubric."""
+"""The schema of task files: objects, their initial poses, the instruction, and the rubric."""
 
 import math
 from importlib import resources
@@ -25,7 +25,7 @@ from sim_envs.droid.shapes import (
 )
 
 NEAREST, FARTHEST = 0.28, 0.72
-"""How far (m) from the robot's axis something may stand to be reached from above."""
+"""Distances (m) from the robot's axis that are reachable from above."""
 
 Range = tuple[float, float]
 Channel = Annotated[float, Field(ge=0, le=1)]
@@ -35,17 +35,17 @@ class ObjectConfig(Preset):
     """One object.
 
     Attributes:
-        shape: What it is made of.
+        shape: The shape.
         mass: kg.
-        friction: Sliding friction coefficient; two things that touch have the greater one.
-        rolling: Rolling friction, m, whatever it rolls on; by default 0.001, or that of the other if greater.
-            If given, its own sliding friction counts alone, too.
+        friction: Sliding friction coefficient; in a contact the greater one of both objects applies.
+        rolling: Rolling friction, m, on any surface; by default the greater one of 0.001 and the other
+            object's. If given, the object's own sliding friction applies, too.
         color: Red, green, blue.
-        carrier: The conveyor, turntable or ramp that carries it at the beginning; the table by default.
-        x: Range of its middle in the robot's base frame, or in that of what carries it, m: forwards.
-        y: Likewise: to the left.
-        yaw: Likewise: range of its rotation about the vertical, degrees.
-        lying: Whether it lies on its side, its axis along its x.
+        carrier: The conveyor, turntable or ramp that carries it initially; the table by default.
+        x: Range of its center in the frame of the robot's base or of the carrier, m: forwards.
+        y: Likewise, to the left.
+        yaw: Range of its rotation about the vertical, degrees.
+        lying: Whether it lies on its side, with its axis along x.
     """
 
     shape: Shape
@@ -63,9 +63,9 @@ class ObjectConfig(Preset):
     def _can_be_reached(self) -> "ObjectConfig":
         for name, (low, high) in (("x", self.x), ("y", self.y), ("yaw", self.yaw)):
             if not (math.isfinite(low) and math.isfinite(high) and low <= high):
-                raise ValueError(f"`{name}` is {[low, high]}: give the least and the most, finite")
+                raise ValueError(f"`{name}` is {[low, high]}: give a finite minimum and maximum")
         if self.carrier is not None:
-            return self  # within reach of it, see `TaskConfig`
+            return self  # checked by `TaskConfig`
         distances = [math.hypot(x, y) for x in self.x for y in (*self.y, *_crossing(self.y))]
         if min(distances) < NEAREST or max(distances) > FARTHEST:
             raise ValueError(
@@ -81,13 +81,13 @@ class ObjectConfig(Preset):
 
     @property
     def footprint(self) -> float:
-        """Radius (m) of a circle about its middle that it does not leave, as it stands or lies."""
+        """Radius (m) of a circle about its center that contains it, standing or lying."""
         x, y, z = self.shape.extent
         return math.hypot(z, max(x, y)) / 2 if self.lying else footprint(self.shape)
 
 
 class ReachCriterion(Preset):
-    """The point between the fingertips has come within so many m of an object's middle."""
+    """The grip site is within a distance (m) of an object's center."""
 
     kind: Literal["reach"]
     object: str
@@ -95,7 +95,7 @@ class ReachCriterion(Preset):
 
 
 class LiftCriterion(Preset):
-    """An object is so many m higher than at the beginning."""
+    """An object is lifted by a height (m) above its initial position."""
 
     kind: Literal["lift"]
     object: str
@@ -103,14 +103,14 @@ class LiftCriterion(Preset):
 
 
 class OnCriterion(Preset):
-    """An object lies on a target: so much of its outline is over the target's.
+    """An object lies on a target.
 
     Attributes:
-        object: What lies there.
-        target: On what.
-        share: How much of its outline.
+        object: The object.
+        target: The target.
+        share: Fraction of its outline that has to be over the target's.
         let_go: Whether the gripper has to be open.
-        for_s: How long all of it has to last without a break, s.
+        for_s: How long this has to hold without interruption, s.
     """
 
     kind: Literal["on_top"]
@@ -122,7 +122,7 @@ class OnCriterion(Preset):
 
 
 class InsideCriterion(Preset):
-    """An object is in a vessel: its middle over the opening, its lowest point well below the rim, let go."""
+    """An object is in a vessel: center over the opening, lowest point well below the rim, released."""
 
     kind: Literal["inside"]
     object: str
@@ -130,7 +130,7 @@ class InsideCriterion(Preset):
 
 
 class OpenedCriterion(Preset):
-    """A drawer is so many m open."""
+    """A drawer is open by a distance (m)."""
 
     kind: Literal["opened"]
     object: str
@@ -138,21 +138,21 @@ class OpenedCriterion(Preset):
 
 
 class UprightCriterion(Preset):
-    """An object stands on the table, on either end, let go."""
+    """An object stands on the table, on either end, released."""
 
     kind: Literal["upright"]
     object: str
 
 
 class StoppedCriterion(Preset):
-    """An object that has been under way is at rest, and has not crossed a line.
+    """A moving object has come to rest before crossing a line.
 
     Attributes:
-        object: What is to be stopped.
-        line: It is still on the side of it where it was at the beginning.
-        moved: How far (m) from where it was at the beginning it must have come.
+        object: The object.
+        line: The line, which it must not have crossed.
+        moved: Minimal distance (m) from its initial position.
         slower: Speed (m/s) below which it is at rest.
-        for_s: How long it has to be, s.
+        for_s: How long it has to be at rest, s.
     """
 
     kind: Literal["stopped"]
@@ -186,12 +186,12 @@ class TaskConfig(Preset):
     """One task.
 
     Attributes:
-        name: Its name.
-        instruction: What a policy is told.
-        wordings: The same in other words.
-        objects: By name.
-        distractors: Whether things that the task is not about may stand on the table, too.
-        rubric: Its criteria. Each is kept once reached; the task is solved when all are.
+        name: Name of the task.
+        instruction: The instruction for the policy.
+        wordings: Other wordings of it.
+        objects: The objects by name.
+        distractors: Whether scene variation may add distractors.
+        rubric: The success criteria. Each stays met once met; the task is solved when all have been met.
     """
 
     name: Name
@@ -211,7 +211,7 @@ class TaskConfig(Preset):
         return self
 
     def _unfit_carrier(self, name: str) -> str | None:
-        """What is wrong with what carries an object; None if nothing is."""
+        """What is wrong with an object's carrier; None if nothing."""
         thing = self.objects[name]
         if thing.carrier is None:
             return None
@@ -219,16 +219,16 @@ class TaskConfig(Preset):
             return str(unknown(f"`carrier` of object {name!r}:", thing.carrier, self.objects))
         shape, problem = self.objects[thing.carrier].shape, None
         if not isinstance(shape, Machine):
-            problem = "only a conveyor, turntable or ramp carries"
+            problem = "only a conveyor, turntable or ramp carries objects"
         elif thing.stands_fast or thing.lying:
-            problem = "what is carried stands, and can be moved"
+            problem = "a carried object must be movable and standing"
         elif isinstance(shape, RampShape) and not isinstance(thing.shape, SphereShape):
             problem = f"only a sphere rolls, not a {thing.shape.kind}"
         elif any(
             max(map(abs, span)) > side / 2
             for span, side in zip((thing.x, thing.y), shape.extent, strict=False)
         ):
-            problem = f"x {list(thing.x)} and y {list(thing.y)} are beside it; 0 is its middle"
+            problem = f"x {list(thing.x)} and y {list(thing.y)} are beside it; 0 is its center"
         return problem and f"{name!r} is on {thing.carrier!r}, a {shape.kind}: {problem}"
 
     def _unknown_name(self, criterion: Criterion) -> str | None:
@@ -242,7 +242,7 @@ class TaskConfig(Preset):
         return str(unknown(what, missing[0], self.objects)) if missing else None
 
     def _misfit(self, criterion: Criterion) -> str | None:
-        """What is wrong with the shape that a criterion is about; None if nothing is."""
+        """What is wrong with the shapes of a criterion; None if nothing."""
         shape = self.objects[criterion.object].shape
         if isinstance(criterion, InsideCriterion):
             target = self.objects[criterion.target].shape
@@ -261,16 +261,16 @@ class TaskConfig(Preset):
 
 
 def task_names() -> tuple[str, ...]:
-    """The tasks that ship with the package."""
+    """Names of the built-in tasks."""
     files = (resources.files("sim_envs.droid") / "tasks").iterdir()
     return tuple(sorted(file.name.removesuffix(".yaml") for file in files if file.name.endswith(".yaml")))
 
 
 def load_task(name: str) -> TaskConfig:
-    """The task of that name, or the one in the YAML file at that path.
+    """Load a task by name, or from the YAML file at a path.
 
     Raises:
-        UsageError: There is no such task, or the file is wrong.
+        UsageError: Unknown task, or an invalid file.
     """
     if name.endswith((".yaml", ".yml")):
         path = Path(name)

@@ -1,4 +1,4 @@
-"""What truth is read from on DROID's station: its objects, and goals from the rubric. Read only."""
+"""The station's objects and the rubric's goals, for ground truth. Read only."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -19,16 +19,16 @@ from sim_envs.droid.task_file import (
     TaskConfig,
     UprightCriterion,
 )
-from sim_envs.truth.account import ELSEWHERE, Phase
+from sim_envs.truth.ground_truth import ELSEWHERE, Phase
 from sim_envs.truth.scene import (
     HAND,
     LEFT,
     NOTHING,
     RIGHT,
-    Aim,
     Articulation,
+    GoalTarget,
     Item,
-    Moment,
+    RawState,
     TruthScene,
     Vector3,
 )
@@ -37,16 +37,16 @@ _WIDEST = 0.085
 """The gripper's stroke, m."""
 
 _OPEN = 0.75
-"""Share of its travel from which on a drawer counts as open that no criterion is about."""
+"""Fraction of its travel from which a drawer without a criterion counts as open."""
 
 _HALF = 0.5
-"""Share of its outline that has to be over what a thing is said to lie on, where no criterion says more."""
+"""Fraction of an object's outline that has to be over what it lies on, unless a criterion says otherwise."""
 
 _SQUEEZES = 0.3
-"""Cosine between the normal of a contact and the way to the other finger, from which on a finger squeezes."""
+"""Minimal cosine between a squeezing contact's normal and the direction to the other finger."""
 
 _TABLE = -2
-"""Number of the table where objects have numbers."""
+"""The table, where objects are given by index."""
 
 _HAND_BODY = "robotiq_85_adapter_link"
 _PALM_GEOM = "hand_collision"
@@ -57,12 +57,12 @@ _Placing = OnCriterion | InsideCriterion | UprightCriterion
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Goal:
-    """Criteria that lead to one another: reach, lift, and what they are for.
+    """Successive criteria of one object, such as reach, lift and place.
 
     Attributes:
-        object: Name of what they are about.
-        criteria: Their numbers in the rubric.
-        last: What they are for.
+        object: Name of the object.
+        criteria: Their indices in the rubric.
+        last: The final criterion.
     """
 
     object: str
@@ -74,7 +74,7 @@ class DroidScene(TruthScene):
     """One episode of a task."""
 
     def __init__(self, task: TaskConfig, model: mujoco.MjModel, rubric: Rubric) -> None:
-        """See the simulation that a rubric judges as items and goals.
+        """Describe the simulation of a rubric.
 
         Raises:
             UsageError: Two objects share a noun.
@@ -94,12 +94,12 @@ class DroidScene(TruthScene):
         self._palm = int(model.geom(_PALM_GEOM).id)
         self._tips = [int(model.geom(name).id) for name in _TIP_GEOMS]
         by_name = {item.name: item for item in items}
-        self.aims = [_aim(number, goal, by_name) for number, goal in enumerate(self._goals)]
+        self.targets = [_target(number, goal, by_name) for number, goal in enumerate(self._goals)]
 
-    def capture(self) -> Moment:
-        """As any scene; a finger that does not press towards the other one counts as palm.
+    def capture(self) -> RawState:
+        """As in the base class, but a finger that does not press towards the other one counts as palm.
 
-        The fingers' backs meet the walls of what something is put into, which is then not grasped.
+        Otherwise a vessel would count as grasped when the backs of the fingers touch its walls.
         """
         moment = super().capture()
         contacts = moment.contacts
@@ -114,38 +114,42 @@ class DroidScene(TruthScene):
             contacts[rows[outside], columns[outside]] = self._palm
         return moment
 
-    def missing(self) -> list[Aim]:
-        """The goals of which a criterion has not been reached; each is kept once it was."""
+    def missing(self) -> list[GoalTarget]:
+        """Targets of goals with criteria that have not been met so far."""
         reached = self._rubric.reached
-        return [aim for aim in self.aims if not all(reached[n] for n in self._goals[aim.number].criteria)]
+        return [
+            target
+            for target in self.targets
+            if not all(reached[n] for n in self._goals[target.number].criteria)
+        ]
 
-    def satisfied(self, aim: Aim) -> bool:
-        """Whether a thing is where its goal would have it, and let go if the goal asks for that."""
-        last = self._goals[aim.number].last
+    def satisfied(self, target: GoalTarget) -> bool:
+        """Whether an object is where its goal requires it, and released if required."""
+        last = self._goals[target.number].last
         if not isinstance(last, _Placing) or not self._rubric.is_placed(last):
             return False
         may_be_held = isinstance(last, OnCriterion) and not last.let_go
-        return may_be_held or aim.item.index not in self.touch(self.capture()).both
+        return may_be_held or target.item.index not in self.touch(self.capture()).both
 
     def nearest(self, items: Sequence[Item], point: Vector3) -> Item:
-        """The first: a rubric's order is the one to act in."""
+        """The first item: a rubric lists criteria in the order of actions."""
         del point
         return items[0]
 
-    def is_near(self, aim: Aim, position: Vector3, margin: float) -> bool:
-        """Whether a position is over the target's outline; of what is to stand up, whether it is upright."""
-        last = self._goals[aim.number].last
+    def is_near(self, target: GoalTarget, position: Vector3, margin: float) -> bool:
+        """Whether a position is over the target's outline; for an upright goal, whether it is upright."""
+        last = self._goals[target.number].last
         if not isinstance(last, OnCriterion | InsideCriterion):
-            return self._rubric.pose(aim.item.name).is_upright
-        target = self._rubric.pose(last.target)
-        half = np.maximum((target.high - target.low)[:2] / 2, 2 * margin)
-        return bool((np.abs(position - target.middle)[:2] <= half).all())
+            return self._rubric.pose(target.item.name).is_upright
+        pose = self._rubric.pose(last.target)
+        half = np.maximum((pose.high - pose.low)[:2] / 2, 2 * margin)
+        return bool((np.abs(position - pose.middle)[:2] <= half).all())
 
-    def whereabouts(self, item: Item) -> str:
-        """Where a thing is: where a goal would have it, in or on an object, on the table; or elsewhere."""
-        for aim in self.aims:
-            if aim.item is item and aim.place is not None and self.satisfied(aim):
-                return self._nouns.phrase(aim.place)
+    def location(self, item: Item) -> str:
+        """An object's location: its goal's place, in or on an object, on the table, or elsewhere."""
+        for target in self.targets:
+            if target.item is item and target.place is not None and self.satisfied(target):
+                return self._nouns.phrase(target.place)
         touched = self._touched_by(item)
         for number, name in enumerate(self._objects):
             is_mark = isinstance(self._task.objects[name].shape, MarkShape)
@@ -154,12 +158,12 @@ class DroidScene(TruthScene):
         return self._nouns.phrase(GROUND) if _TABLE in touched else ELSEWHERE
 
     def _touched_by(self, item: Item) -> frozenset[int]:
-        """Numbers of the objects that one touches; what it does not touch it may only be passing."""
+        """Indices of the objects in contact with an item."""
         pairs = self._object[self._data.contact.geom]
         return frozenset(pairs[:, ::-1][pairs == self._objects.index(item.name)].tolist())
 
     def _holds(self, place: str, name: str) -> bool:
-        """Whether an object is what another one is in or on."""
+        """Whether one object is in or on another."""
         shape = self._task.objects[place].shape
         one, target = self._rubric.pose(name), self._rubric.pose(place)
         if isinstance(shape, Vessel) and is_inside(one, target, shape):
@@ -181,17 +185,17 @@ def _goals(task: TaskConfig) -> list[_Goal]:
     return sorted(found, key=lambda goal: goal.criteria[0])
 
 
-def _aim(number: int, goal: _Goal, items: dict[str, Item]) -> Aim:
+def _target(number: int, goal: _Goal, items: dict[str, Item]) -> GoalTarget:
     item = items[goal.object]
     if item.articulation is not None:
-        return Aim(number=number, item=item, wanted=Phase.OPEN)
+        return GoalTarget(number=number, item=item, wanted=Phase.OPEN)
     match goal.last:
         case OnCriterion() | InsideCriterion():
-            return Aim(number=number, item=item, place=noun_of(goal.last.target))
+            return GoalTarget(number=number, item=item, place=noun_of(goal.last.target))
         case UprightCriterion():
-            return Aim(number=number, item=item, place=GROUND, stays=True)
+            return GoalTarget(number=number, item=item, place=GROUND, stays=True)
         case _:
-            return Aim(number=number, item=item)
+            return GoalTarget(number=number, item=item)
 
 
 def _items(task: TaskConfig, model: mujoco.MjModel) -> list[Item]:
@@ -226,7 +230,7 @@ def _is_too_wide(shape: Shape) -> bool:
 
 
 def _owners(model: mujoco.MjModel, items: Sequence[Item]) -> np.ndarray:
-    """Geom to the number of its item."""
+    """Maps a geom to the index of its item."""
     owner = np.full(model.nbody, NOTHING)
     for item in items:
         owner[item.body] = item.index
@@ -234,7 +238,7 @@ def _owners(model: mujoco.MjModel, items: Sequence[Item]) -> np.ndarray:
 
 
 def _objects(task: TaskConfig, model: mujoco.MjModel) -> np.ndarray:
-    """Geom to the number of its object, or the table's."""
+    """Maps a geom to the index of its object, or `_TABLE`."""
     owner = np.full(model.nbody, NOTHING)
     for number, name in enumerate(task.objects):
         owner[model.body(name).id] = number

@@ -1,4 +1,4 @@
-"""How camera, lights, table and distractors vary, as a function of (task, init id, seed, strength)."""
+"""Samples variations of camera, lights, table and distractors from (task, init id, seed, strength)."""
 
 import dataclasses
 import math
@@ -14,22 +14,22 @@ from sim_envs.droid.task_file import TaskConfig
 Color = tuple[float, float, float]
 
 CAMERA_SHIFT = 0.015
-"""The farthest (m) that the exterior camera moves, at strength 1."""
+"""Largest shift (m) of the exterior camera at strength 1."""
 
 CAMERA_TURN = math.radians(1.5)
-"""The most (rad) that it turns, about any axis."""
+"""Largest rotation (rad) of the exterior camera about any axis."""
 
 LIGHT_TURN = math.radians(5)
-"""The most (rad) that the direction of a light turns."""
+"""Largest rotation (rad) of a light's direction."""
 
 BRIGHTNESS = 0.15
-"""The greatest relative change of a light's brightness."""
+"""Largest relative change of a light's brightness."""
 
 WARMTH: Color = (0.03, 0.0, -0.045)
-"""The greatest relative change of red, green and blue, from neutral to warm light."""
+"""Largest relative change of red, green and blue, from neutral to warm light."""
 
 TABLE_COLOR: Color = (0.66, 0.56, 0.44)
-"""Without variation."""
+"""Colour of the table without variation."""
 
 _TABLE_COLORS: Sequence[Color] = (
     (0.76, 0.68, 0.56),  # maple
@@ -49,7 +49,7 @@ _COLORS: Sequence[Color] = (
     (0.60, 0.42, 0.28),
 )
 _UNLIKE = 0.25
-"""The least distance, in RGB, of a distractor's colour from those of the task's objects."""
+"""Minimal RGB distance of a distractor's colour from those of the task's objects."""
 
 MOST_DISTRACTORS = 2
 _X, _Y = (0.28, 0.84), (-0.50, 0.46)
@@ -59,23 +59,23 @@ _BACK, _SIDE = 0.62, 0.26
 """and beyond this x or this far from the middle, m."""
 
 _CLEARANCE = 0.08
-"""The least room (m) between a distractor and an object, or a straight way between two or to the gripper."""
+"""Minimal distance (m) of a distractor from objects, and from straight paths between them and the gripper."""
 
 _APART = 0.06
-"""The least room (m) between two distractors."""
+"""Minimal distance (m) between two distractors."""
 
 _START = np.array([0.36, 0.0])
-"""Where the gripper begins an episode, seen from above, m."""
+"""Initial horizontal position of the gripper, m."""
 
 _TRIES = 200
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Distractor:
-    """A small thing that no task is about.
+    """A small object that is irrelevant to the task.
 
     Attributes:
-        shape: What it is made of.
+        shape: The shape.
         mass: kg.
         friction: Sliding friction coefficient.
         color: Red, green, blue, until an episode has another.
@@ -102,17 +102,17 @@ _DISTRACTORS: Mapping[str, Distractor] = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Variation:
-    """How one episode's scene differs from the task's plain one.
+    """Variation of one episode's scene.
 
     Attributes:
-        camera_shift: Of the exterior camera, m.
-        camera_turn: Its rotation vector, rad.
+        camera_shift: Shift of the exterior camera, m.
+        camera_turn: Rotation vector of the exterior camera, rad.
         light_turns: Rotation vectors of the lights' directions, rad.
         brightness: Factors of the lights, and last of the headlight.
         warmth: Factors of red, green and blue in all light.
-        table: The table's colour.
-        places: Where distractors stand, by name; others are absent.
-        colors: And in which colour.
+        table: Colour of the table.
+        places: Placements of the distractors that are present, by name.
+        colors: Their colours.
     """
 
     camera_shift: Float64[np.ndarray, " 3"]
@@ -126,7 +126,7 @@ class Variation:
 
 
 def distractors(task: TaskConfig) -> Mapping[str, Distractor]:
-    """What may stand about in a task, by name: nothing of a kind of shape that the task is about."""
+    """The possible distractors of a task, by name: those whose kind of shape no task object has."""
     if not task.distractors:
         return {}
     kinds = {thing.shape.kind for thing in task.objects.values()}
@@ -134,14 +134,14 @@ def distractors(task: TaskConfig) -> Mapping[str, Distractor]:
 
 
 def draw_variation(task: TaskConfig, *, init_id: int, seed: int, strength: float, lights: int) -> Variation:
-    """The variation of an episode. Where the task's objects stand does not depend on it.
+    """Sample the variation of an episode. The task's objects are not affected.
 
     Args:
         task: The task.
-        init_id: Of a stored initial state, whose variation is the same for every seed, or of a drawn one.
+        init_id: Initial state. The variation of a stored one is the same for every seed.
         seed: See `init_id`.
-        strength: From 0 to 1; all but the distractors' places and colours grows in proportion.
-        lights: How many lights the scene has, without the headlight.
+        strength: From 0 to 1; scales everything except the distractors' placements and colours.
+        lights: Number of lights, without the headlight.
     """
     draws = random_stream(task, init_id=init_id, seed=seed, purpose=1)
 
@@ -175,7 +175,7 @@ def draw_variation(task: TaskConfig, *, init_id: int, seed: int, strength: float
 def _places(
     task: TaskConfig, objects: Mapping[str, Placement], count: int, draws: np.random.Generator
 ) -> Mapping[str, Placement]:
-    """So many distractors out of the way, or fewer where there is no room."""
+    """Placements of up to `count` distractors where there is room."""
     pool = distractors(task)
     centers = {name: np.array([place.x, place.y]) for name, place in objects.items()}
     standing: dict[str, Placement] = {}
@@ -202,7 +202,7 @@ def _out_of_the_way(
     task: TaskConfig,
     centers: Mapping[str, Float64[np.ndarray, " 2"]],
 ) -> bool:
-    """Whether there is clear room to every object, and to the straight ways between them and the gripper."""
+    """Whether a distractor keeps its distance from objects and from paths between them and the gripper."""
     clear = all(
         np.linalg.norm(at - center) > radius + task.objects[name].footprint + _CLEARANCE
         for name, center in centers.items()
@@ -215,14 +215,14 @@ def _out_of_the_way(
 def _distance(
     at: Float64[np.ndarray, " 2"], start: Float64[np.ndarray, " 2"], end: Float64[np.ndarray, " 2"]
 ) -> float:
-    """Of a point from a line segment."""
+    """Distance of a point from a line segment."""
     along = end - start
     share = np.clip((at - start) @ along / max(along @ along, 1e-12), 0, 1)
     return float(np.linalg.norm(at - start - share * along))
 
 
 def _unlike(task: TaskConfig) -> Sequence[Color]:
-    """Colours that none of the task's objects has, or those that are least like them."""
+    """Colours that differ from those of the task's objects, most different first."""
     taken = [np.array(thing.color) for thing in task.objects.values()]
 
     def distance(color: Color) -> float:

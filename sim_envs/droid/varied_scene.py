@@ -1,4 +1,4 @@
-"""Puts the variation of an episode into a compiled scene. Nothing of the episode before is left."""
+"""Applies the variation of an episode to a compiled scene, replacing that of the previous episode."""
 
 import mujoco
 import numpy as np
@@ -13,14 +13,14 @@ _HIDDEN_GROUP = 5
 
 
 class VariedScene:
-    """A scene that looks a little different in every episode; the task's own objects stand where they did."""
+    """A scene with variation between episodes."""
 
     def __init__(self, task: TaskConfig, model: mujoco.MjModel, *, strength: float) -> None:
         """Vary a scene that was built with distractors.
 
         Args:
             task: The task.
-            model: Its compiled scene; what it has now is what variation is about.
+            model: Its compiled scene, relative to whose current values it is varied.
             strength: Above 0, at most 1.
         """
         self._task, self._model, self._strength = task, model, strength
@@ -37,7 +37,7 @@ class VariedScene:
         self._bodies = {name: model.body(name).id for name in distractors(task)}
 
     def apply(self, data: mujoco.MjData, *, init_id: int, seed: int) -> None:
-        """Vary the scene as in that episode. `data` was just reset, and is to be computed anew."""
+        """Vary the scene for an episode. `data` has just been reset, and has to be recomputed."""
         model = self._model
         varied = draw_variation(
             self._task, init_id=init_id, seed=seed, strength=self._strength, lights=model.nlight
@@ -57,7 +57,7 @@ class VariedScene:
             data.joint(name).qpos[:] = [place.x, place.y, 0.0, *upright_quaternion(place.yaw, lying=False)]
 
     def _hide(self, name: str) -> None:
-        """Leave it where it was compiled, without weight, out of sight and touched by nothing."""
+        """Make a distractor weightless, invisible and free of collisions."""
         geoms = self._geoms(name)
         self._model.geom_contype[geoms] = self._model.geom_conaffinity[geoms] = 0
         self._model.geom_group[geoms] = _HIDDEN_GROUP
@@ -78,7 +78,7 @@ class VariedScene:
 
 
 def _quaternion(turn: Float64[np.ndarray, " 3"]) -> Float64[np.ndarray, " 4"]:
-    """Of a rotation vector."""
+    """The quaternion of a rotation vector."""
     angle = float(np.linalg.norm(turn))
     quaternion = np.zeros(4)
     mujoco.mju_axisAngle2Quat(quaternion, turn / angle if angle else np.array([1.0, 0, 0]), angle)

@@ -1,4 +1,4 @@
-"""The arm's ways as joint positions: down to a pose and back, to pick up, to put down."""
+"""Joint waypoints of the arm for picking and placing."""
 
 import dataclasses
 import math
@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from jaxtyping import Float64
 
-from sim_envs.droid.meeting import Joints
+from sim_envs.droid.interception import Joints
 from sim_envs.droid.robot import ARM_JOINTS, FINGER_JOINT, GRIP_SITE, MIMICS
 from sim_envs.droid.station import RESET_JOINTS, Station
-from sim_envs.scripted.kinematics import Arm, Reach
+from sim_envs.scripted.kinematics import ArmJoints, ReachabilityCheck
 from sim_envs.scripted.poses import Pose
 
 _TRAVEL = 0.18
@@ -31,12 +31,12 @@ _LETTING_GO = 0.4
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class JointWaypoint:
-    """Where the arm goes next.
+    """A waypoint of the arm.
 
     Attributes:
-        joints: Of the arm, rad.
-        grip: Command to the gripper on the way.
-        near: How close (rad) all joints have to come.
+        joints: Joint positions, rad.
+        grip: Gripper command on the way.
+        near: Tolerance of all joints, rad.
         grips: Whether to wait there until the gripper has stopped.
         not_before: Simulated time (s) until which to wait there.
     """
@@ -50,13 +50,13 @@ class JointWaypoint:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TimedGrasp:
-    """Where and when to grasp.
+    """A grasp with its time.
 
     Attributes:
-        pose: Of the grip site.
-        closing: Direction (rad) in which the fingers close.
-        closes: Simulated time (s) at which they begin to; None if it does not matter.
-        lifted: When the thing is in the hand, s from now.
+        pose: Pose of the grip site.
+        closing: Closing direction, rad.
+        closes: Simulated time (s) at which the fingers start to close; None if it does not matter.
+        lifted: When the object is grasped, s from now.
     """
 
     pose: Pose
@@ -71,15 +71,15 @@ def hand_of(station: Station) -> Pose:
     return Pose(position=site.xpos.copy(), rotation=site.xmat.reshape(3, 3).copy())
 
 
-def rise(reach: Reach, hand: Pose, *, grip: float) -> Iterator[JointWaypoint]:
-    """Straight up from among the things on the table, unless the hand is above them."""
+def rise(reach: ReachabilityCheck, hand: Pose, *, grip: float) -> Iterator[JointWaypoint]:
+    """Move straight up, unless the hand is already high."""
     above = reach.along([hand.at_height(_TRAVEL)]) if hand.position[2] < _TRAVEL - 0.04 else None
     if above is not None:
         yield JointWaypoint(joints=above, grip=grip)
 
 
-def pick(reach: Reach, grasp: TimedGrasp, beside: int) -> Iterator[JointWaypoint]:
-    """Down, close at the grasp's time, up; `beside` is the number of the body that may be touched."""
+def pick(reach: ReachabilityCheck, grasp: TimedGrasp, beside: int) -> Iterator[JointWaypoint]:
+    """Move down, close at the grasp's time, move up; `beside` is the id of the body that may be touched."""
     path = solved(reach, descent(grasp.pose), beside)
     for joints in path:
         yield JointWaypoint(joints=joints, grip=0.0, near=_NEAR if joints is path[-1] else _BY)
@@ -90,8 +90,8 @@ def pick(reach: Reach, grasp: TimedGrasp, beside: int) -> Iterator[JointWaypoint
         yield JointWaypoint(joints=joints, grip=1.0)
 
 
-def place(reach: Reach, drop: Pose, when: float | None) -> Iterator[JointWaypoint]:
-    """Put down and let go, at a simulated time (s) if there is one."""
+def place(reach: ReachabilityCheck, drop: Pose, when: float | None) -> Iterator[JointWaypoint]:
+    """Move down and release, at a simulated time (s) if given."""
     *way, down = solved(reach, descent(drop), None)
     for joints in way:
         yield JointWaypoint(joints=joints, grip=1.0)
@@ -105,8 +105,8 @@ def place(reach: Reach, drop: Pose, when: float | None) -> Iterator[JointWaypoin
     yield JointWaypoint(joints=way[0], grip=0.0)
 
 
-def solved(reach: Reach, poses: Sequence[Pose], beside: int | None) -> list[Joints]:
-    """The arm's joints at each of some poses that can be reached one after the other."""
+def solved(reach: ReachabilityCheck, poses: Sequence[Pose], beside: int | None) -> list[Joints]:
+    """Joint positions for poses that are known to be reachable in sequence."""
     path: list[Joints] = []
     for pose in poses:
         joints = reach.along([pose], start=path[-1] if path else RESET_JOINTS, beside=beside)
@@ -116,24 +116,24 @@ def solved(reach: Reach, poses: Sequence[Pose], beside: int | None) -> list[Join
 
 
 def descent(pose: Pose) -> list[Pose]:
-    """From above, in steps of a few centimetres."""
+    """Poses from above down to a pose, in steps of a few centimetres."""
     height = float(pose.position[2])
     top = max(_TRAVEL, height + _ABOVE)
     return [pose.at_height(each) for each in np.linspace(top, height, 2 + math.ceil((top - height) / 0.05))]
 
 
 def down_at(place: Float64[np.ndarray, " 3"], height: float, closing: float) -> Pose:
-    """The grip site over a place, pointing down, its fingers closing along an angle (rad)."""
+    """Pose of the grip site at a position, pointing down and closing along an angle (rad)."""
     cos, sin = math.cos(closing), math.sin(closing)
     rotation = np.array([[cos, sin, 0.0], [sin, -cos, 0.0], [0.0, 0.0, -1.0]])
     return Pose(position=np.array([place[0], place[1], height]), rotation=rotation)
 
 
-def reach_of(station: Station) -> Reach:
-    """For trying poses with open fingers, on a copy of the state."""
+def reach_of(station: Station) -> ReachabilityCheck:
+    """A reachability check on a copy of the station's state."""
     model = station.model
     fingers = np.array([model.joint(name).qposadr[0] for name in (FINGER_JOINT, *dict(MIMICS))])
-    arm = Arm(
+    arm = ArmJoints(
         root=int(model.body("link0").id),
         site=int(model.site(GRIP_SITE).id),
         qpos=station.qpos,
@@ -143,4 +143,4 @@ def reach_of(station: Station) -> Reach:
         limits=np.array([model.joint(name).range for name in ARM_JOINTS]),
         resting=RESET_JOINTS,
     )
-    return Reach(model, station.data, arm)
+    return ReachabilityCheck(model, station.data, arm)

@@ -28,14 +28,14 @@ _READINGS = (
     "J_ori",
     "mass_matrix",
 )
-"""What robosuite's controller calls its readings."""
+"""Names of the readings in robosuite's controller."""
 
 Vector3 = Float64[np.ndarray, " 3"]
 
 _NONE_SKIPPED = int(mujoco.mjtStage.mjSTAGE_NONE)
 
 
-class Arm:
+class ArmController:
     """The controller, robot and gripper of a robosuite environment, from one reset to the next.
 
     The controller's own state (goal, last readings) is in robosuite's objects, so that code which reads it
@@ -44,7 +44,7 @@ class Arm:
     """
 
     def __init__(self, env: Any) -> None:
-        """Take over the arm of an environment that has just been reset."""
+        """Take control of the arm of an environment that has just been reset."""
         from robosuite.utils import control_utils
 
         robot = env.robots[0]
@@ -80,7 +80,7 @@ class Arm:
         """One step of `model.opt.timestep` seconds under the action.
 
         Args:
-            action: Arm deltas and gripper; what exceeds [-1, 1] is clipped.
+            action: ArmController deltas and gripper; what exceeds [-1, 1] is clipped.
             new_goal: Whether this is the first physics step of the action, which sets the arm's goal.
         """
         mujoco.mj_forwardSkip(self._model, self._data, _NONE_SKIPPED, 1)

@@ -1,4 +1,4 @@
-"""Where LIBERO's meshes and textures come from: named sources, never a question, never a silent download."""
+"""Sources of LIBERO's meshes and textures. Never prompts, and never downloads silently."""
 
 import dataclasses
 import functools
@@ -16,7 +16,7 @@ STANDINS = "standins"
 """Name and source of the assets that need no download."""
 
 ENVIRONMENT_VARIABLE = "OXYGEN_LIBERO_ASSETS"
-"""Names the folder of the asset tree where no command line does."""
+"""Environment variable with the folder of the asset tree, for commands that do not name it."""
 
 _PARTS = (
     "articulated_objects",
@@ -98,7 +98,7 @@ def find_assets(source: str | os.PathLike[str] | None = None) -> AssetSet:
 
 
 def _at_hand() -> AssetSet:
-    """LIBERO's own assets where they are configured or already downloaded, else the stand-ins."""
+    """LIBERO's own assets if configured or already downloaded, else the stand-ins."""
     named = os.environ.get(ENVIRONMENT_VARIABLE)
     if named:
         return _folder(Path(named), ENVIRONMENT_VARIABLE)

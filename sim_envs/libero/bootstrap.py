@@ -1,4 +1,4 @@
-"""Imports LIBERO quietly: the pinned versions checked, nothing asked, nothing printed, no torch."""
+"""Imports LIBERO with pinned versions, without prompts, output or torch."""
 
 import atexit
 import contextlib
@@ -23,7 +23,7 @@ from sim_envs.blas import environment_variable, pin_kernels
 from sim_envs.gl import choose_backend
 
 PINNED_VERSIONS = {"mujoco": "3.2.3", "robosuite": "1.4.0", "hf-libero": "0.1.4"}
-"""LIBERO's published scores hold for these. Later MuJoCos move objects and darken floors without a word."""
+"""Versions of LIBERO's published scores. Later versions of MuJoCo silently change objects and lighting."""
 
 _lock = threading.RLock()
 
@@ -42,7 +42,7 @@ def package_root() -> Path:
 
 
 def check_versions() -> None:
-    """Refuse to simulate with other versions than the pinned ones: the scores would not be LIBERO's.
+    """Check the pinned versions; with others, scores would not be comparable.
 
     Raises:
         UsageError: A version differs or a package is missing.
@@ -79,7 +79,7 @@ def load_libero() -> types.ModuleType:
 
 @contextlib.contextmanager
 def use_assets(folder: Path) -> Iterator[None]:
-    """Make LIBERO build its models from the asset tree at `folder` meanwhile.
+    """Make LIBERO build its models from the asset tree at `folder` inside the context.
 
     A tree may bring robosuite's models along, in `robosuite`; LIBERO's own does not.
     """
@@ -100,7 +100,7 @@ def use_assets(folder: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _private_libero_config() -> Iterator[None]:
-    """Answer, before it is asked, the question that importing LIBERO asks when it has no config file.
+    """Write the config file without which importing LIBERO prompts.
 
     The folder lives as long as the process, since LIBERO reads the file again whenever it looks up a path.
     """
@@ -121,7 +121,7 @@ def _private_libero_config() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """No warnings, prints or log lines from imports; afterwards everything is as it was."""
+    """Suppress warnings, prints and log lines of imports inside the context."""
     disabled = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

@@ -1,4 +1,4 @@
-"""The two cameras: an exposure takes a few microseconds and can wait; developing it is what costs."""
+"""The agent-view and wrist cameras: capturing takes microseconds, drawing is expensive and can wait."""
 
 from collections.abc import Mapping
 
@@ -9,17 +9,16 @@ from jaxtyping import UInt8
 from sim_envs.rendering import Renderer, View
 
 CAMERAS = {"image": "agentview", "wrist_image": "robot0_eye_in_hand"}
-"""What policies call a camera, and what LIBERO does."""
+"""Policies' camera names to LIBERO's."""
 
 _COLLISION_GROUP, _VISUAL_GROUP = 0, 1
 
 
 class Cameras:
-    """Both cameras of one model, sharing an OpenGL context that is opened at the first `develop`.
+    """Both cameras of one model. They share an OpenGL context that the first `develop` opens.
 
-    `expose` records what each camera sees as MuJoCo scenes; `develop` turns the last exposure into pixels. So
-    a simulator exposes at every control step, when LIBERO would have rendered, and renders only what is
-    looked at.
+    `capture` records MuJoCo scenes, and `develop` draws the last ones. So the simulator can capture at every
+    control step, when LIBERO would render, and draw only the images that are used.
 
     An instance belongs to the thread that develops first, as OpenGL contexts do.
     """
@@ -34,13 +33,13 @@ class Cameras:
         self._views = {name: View(model, camera) for name, camera in CAMERAS.items()}
         self._renderer: Renderer | None = None
 
-    def expose(self, data: mujoco.MjData) -> None:
-        """Record what the cameras see now; the exposure before is lost."""
+    def capture(self, data: mujoco.MjData) -> None:
+        """Capture the current scenes, replacing the previous ones."""
         for view in self._views.values():
-            view.expose(self._model, data, self._option)
+            view.capture(self._model, data, self._option)
 
     def develop(self) -> Mapping[str, UInt8[np.ndarray, "height width 3"]]:
-        """The pixels of the last exposure, rotated by 180° as the published policies were trained.
+        """Draw the captured scenes, rotated by 180° as in the training data of published policies.
 
         Raises:
             UsageError: Nothing can render on this machine.
@@ -50,7 +49,7 @@ class Cameras:
         # OpenGL's rows run upwards, LIBERO keeps them so, and policies see that turned by 180°: a mirror
         # image in which up is up.
         for view in self._views.values():
-            view.hide_unseen()
+            view.cull()
         return {
             name: np.ascontiguousarray(self._renderer.draw(view.scene)[::-1, ::-1])
             for name, view in self._views.items()

@@ -1,4 +1,4 @@
-"""The same beginnings of episodes seen with several asset sets, side by side.
+"""Contact sheet of initial states with several asset sets, side by side.
 
 python -m sim_envs.libero.contact_sheet docs/standins.jpg --assets PATH standins
 """
@@ -9,7 +9,7 @@ from cyclopts import App
 from PIL import Image
 
 from configs.cli import Names, run_app
-from sim_envs.contact_sheet import one_below_the_other, sheet, side_by_side
+from sim_envs.contact_sheet import sheet, side_by_side, stacked
 from sim_envs.libero.assets import AssetSet, find_assets
 from sim_envs.libero.sim import LiberoSim
 from sim_envs.libero.tasks import LiberoTask, get_task
@@ -38,7 +38,7 @@ SIZE = 224
 
 
 def view(task: LiberoTask, assets: AssetSet) -> Image.Image:
-    """What the two cameras see after the settle steps, agent view beside wrist view."""
+    """Agent view and wrist view after the settle steps."""
     with LiberoSim(task, assets=assets, camera_size=SIZE) as sim:
         sim.reset(init_id=0, seed=7, settle_steps=10)
         return side_by_side(sim.observe().images.values())
@@ -46,7 +46,7 @@ def view(task: LiberoTask, assets: AssetSet) -> Image.Image:
 
 @app.default
 def main(file: Path, /, *, assets: Names = ("standins",)) -> None:
-    """Write the picture.
+    """Write the contact sheet.
 
     Args:
         file: The image to write.
@@ -55,7 +55,7 @@ def main(file: Path, /, *, assets: Names = ("standins",)) -> None:
     sets = [find_assets(source) for source in assets]
     names = " / ".join(each.name for each in sets)
     tiles = {
-        f"{task.suite} {task.task_id}: {names}": one_below_the_other(view(task, each) for each in sets)
+        f"{task.suite} {task.task_id}: {names}": stacked(view(task, each) for each in sets)
         for task in (get_task(*key) for key in TASKS)
     }
     sheet(tiles).save(file, quality=88)

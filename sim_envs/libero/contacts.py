@@ -1,4 +1,4 @@
-"""robosuite's `check_contact`, which success predicates ask, on geom numbers instead of names."""
+"""robosuite's `check_contact`, used by success predicates, on geom ids instead of names."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,14 +9,14 @@ from jaxtyping import Bool
 
 
 class ContactChecker:
-    """Answers as robosuite's `MujocoEnv.check_contact` does, twenty times faster.
+    """Equivalent to robosuite's `MujocoEnv.check_contact`, but twenty times faster.
 
     robosuite goes through all contacts in Python and looks names up in lists; here each group of geoms
     becomes a mask over the model's geoms, made when the group is first asked about.
     """
 
     def __init__(self, model: mujoco.MjModel, data: mujoco.MjData) -> None:
-        """Answer about the contacts in `data`."""
+        """Check the contacts in `data`."""
         self._model = model
         self._data = data
         self._masks: dict[tuple[str, ...], Bool[np.ndarray, " geom"]] = {}

@@ -1,4 +1,4 @@
-"""What LIBERO means by its numbers, declared to be compared with what a policy means by them."""
+"""LIBERO's interface, to be compared with that of a policy."""
 
 from configs.interface import (
     ActionChannels,

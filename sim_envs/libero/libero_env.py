@@ -1,4 +1,4 @@
-"""LIBERO's own environment underneath: built without a renderer, reset without compiling its model again."""
+"""Builds LIBERO's own environment without a renderer, and resets it without recompiling its model."""
 
 import contextlib
 import dataclasses
@@ -23,7 +23,7 @@ class SimulationError(RuntimeError):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ResetState:
-    """What episodes change in an environment and a reset by LIBERO's own means would not change back.
+    """State that episodes change in an environment and LIBERO's own reset does not restore.
 
     Attributes:
         property_samplers: Samplers of joint positions (open drawers); LIBERO appends to them at each reset,
@@ -48,14 +48,14 @@ class ResetState:
         return cls(property_samplers=list(env.object_property_initializers), arrays=arrays)
 
     def restore(self, env: Any) -> None:
-        """Put it back."""
+        """Restore the state."""
         env.object_property_initializers = list(self.property_samplers)
         for name, values in self.arrays.items():
             getattr(env.sim.model._model, name)[:] = values
 
 
 def require_assets(task: LiberoTask, assets: AssetSet) -> None:
-    """Refuse a task whose objects are not in the asset set, before anything is built.
+    """Check that the asset set has the task's objects, before anything is built.
 
     Raises:
         UsageError: Names them.
@@ -127,7 +127,7 @@ def read_problem(task: LiberoTask) -> dict[str, Any]:
 
 
 def _until_placed(attempt: Callable[[], T]) -> T:
-    """Try again while LIBERO's random placement finds no room, as LIBERO does, but not for ever."""
+    """Retry, as LIBERO does, while its random placement fails, up to a limit."""
     from robosuite.utils.errors import RandomizationError
 
     for _ in range(_PLACEMENT_ATTEMPTS):
@@ -138,7 +138,7 @@ def _until_placed(attempt: Callable[[], T]) -> T:
 
 @contextlib.contextmanager
 def numpy_seed(seed: int) -> Iterator[None]:
-    """Seed NumPy's global generator, which LIBERO draws from, and afterwards leave it as it was."""
+    """Seed NumPy's global generator, which LIBERO uses, and restore it afterwards."""
     before = np.random.get_state()  # noqa: NPY002
     np.random.seed(seed)  # noqa: NPY002
     try:

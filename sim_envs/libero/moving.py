@@ -1,4 +1,4 @@
-"""Which things of a LIBERO task move by themselves, and how."""
+"""Chooses the objects of a LIBERO task that move, and their trajectories."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -9,23 +9,23 @@ import numpy as np
 from configs.errors import UsageError
 from configs.motion import Drift, Shuttle
 from sim_envs.libero.cameras import CAMERAS
-from sim_envs.libero.experts.scene import Scene
+from sim_envs.libero.experts.scene import ExpertScene
 from sim_envs.libero.libero_env import read_problem
 from sim_envs.libero.tasks import LiberoTask
 from sim_envs.libero.truth.items import GROUNDS
-from sim_envs.moving.course import draw_course
+from sim_envs.moving.free_space import FreeSpace
 from sim_envs.moving.mover import Mover
-from sim_envs.moving.room import Room
+from sim_envs.moving.trajectory import sample_trajectory
 from sim_envs.scripted.poses import Vector3
 from sim_envs.scripted.surfaces import Points
 from sim_envs.truth.places import FIXTURES
 from sim_envs.world import EpisodeKey
 
 _REACH = (0.4, 0.75)
-"""How far (m) from the robot's base things may go: nearer the arm is folded, at 0.85 it is stretched."""
+"""Range of distances (m) from the robot's base: nearer the arm is folded, at 0.85 it is stretched."""
 
 _SIGHT = 0.9
-"""How far off the middle of the picture things may go, as a share of the way to its edge."""
+"""Largest distance from the image center, as a fraction of that to its edge."""
 
 
 def movable(problem: Mapping[str, Any]) -> list[str]:
@@ -48,7 +48,7 @@ def movable(problem: Mapping[str, Any]) -> list[str]:
 
 
 def require_movable(tasks: Iterable[LiberoTask], motion: str, others: Sequence[LiberoTask]) -> None:
-    """Refuse tasks in which nothing can move.
+    """Check that every task has an object that can move.
 
     Args:
         tasks: The tasks that are to be played.
@@ -78,21 +78,23 @@ def movers(env: Any, motion: Shuttle | Drift, key: EpisodeKey) -> dict[str, Move
         motion: How.
         key: The episode: its directions and phases are a function of it.
     """
-    scene, model, data = Scene(env), env.sim.model._model, env.sim.data._data
+    scene, model, data = ExpertScene(env), env.sim.model._model, env.sim.data._data
     found: dict[str, Mover] = {}
     swept: list[Points] = []
     for number, name in enumerate(movable(env.parsed_problem)):
         thing, others = scene.surface(name), scene.surroundings(name)
         allowed = _in_reach_and_sight(scene, model, data, thing.mean(axis=0))
-        room = Room(thing, np.concatenate([others, *swept]), may_be_at=allowed)
-        course = draw_course(motion, room, np.random.default_rng([key.digest(), number]))
-        if course is not None:
-            found[name] = Mover(model, data, scene.body(name), course)
-            swept += [thing + course.offset(seconds) for seconds in np.arange(0.0, 10.0, 0.5)]
+        room = FreeSpace(thing, np.concatenate([others, *swept]), may_be_at=allowed)
+        trajectory = sample_trajectory(motion, room, np.random.default_rng([key.digest(), number]))
+        if trajectory is not None:
+            found[name] = Mover(model, data, scene.body(name), trajectory)
+            swept += [thing + trajectory.offset(seconds) for seconds in np.arange(0.0, 10.0, 0.5)]
     return found
 
 
-def _in_reach_and_sight(scene: Scene, model: Any, data: Any, start: Vector3) -> Callable[[Vector3], bool]:
+def _in_reach_and_sight(
+    scene: ExpertScene, model: Any, data: Any, start: Vector3
+) -> Callable[[Vector3], bool]:
     """Whether something may go to a place (m): where the arm does well and the camera in front sees it.
 
     What begins nearer to the robot, or farther from it, may go as near and as far as it begins.

@@ -1,4 +1,4 @@
-"""Reference trajectories of LIBERO: read from a file, replayed, and compared with what this machine computes.
+"""Reads reference trajectories of LIBERO from a file, replays them, and compares the results.
 
 The file holds arrays named `<suite>.<task_id>.<init_id>.<array>`:
 
@@ -41,12 +41,12 @@ _COMPARED = ("sim_state", "policy_state", "done", "image_after_settle", "image_l
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Recording:
+class RecordingSettings:
     """How the reference was recorded.
 
     Attributes:
-        env_seed: What the environment was seeded with before each reset.
-        settle_steps: Control steps of standing still before the first action.
+        env_seed: Seed of the environment before each reset.
+        settle_steps: Control steps with the hold action before the first action.
         record_every: Actions between two recorded states.
         camera: Height and width of an image, pixels.
     """
@@ -69,8 +69,8 @@ class Recording:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, order=True)
-class Episode:
-    """Which episode of the file; ordered so that those of one task follow each other."""
+class RecordedEpisode:
+    """Identifies an episode of the file. Sorting groups the episodes of a task."""
 
     suite: str
     task_id: int
@@ -81,12 +81,12 @@ class Episode:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Errors:
-    """How far a replay was from the reference; None for what the file does not hold.
+class ReplayErrors:
+    """Differences between a replay and the reference; None for what the file does not contain.
 
     Attributes:
-        sim_state: Largest difference of a number of MuJoCo's state.
-        policy_state: Largest difference of a number of the policy's state.
+        sim_state: Largest absolute difference in MuJoCo's state.
+        policy_state: Largest absolute difference in the policy's state.
         done: Control steps at which success differs.
         images: Larger one of the two images' mean differences, grey levels.
     """
@@ -108,14 +108,14 @@ class Errors:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Reference:
+class ReferenceFile:
     """A file of reference trajectories, read and checked."""
 
-    recording: Recording
-    episodes: Mapping[Episode, Mapping[str, np.ndarray]]
+    recording: RecordingSettings
+    episodes: Mapping[RecordedEpisode, Mapping[str, np.ndarray]]
 
 
-def read_reference(file: Path) -> Reference:
+def read_reference(file: Path) -> ReferenceFile:
     """Read a file of reference trajectories.
 
     Raises:
@@ -127,7 +127,7 @@ def read_reference(file: Path) -> Reference:
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise UsageError(f"{str(file)!r} is not a readable .npz file: {error}") from error
     recording = _read_meta(arrays.pop("meta", None))
-    episodes: dict[Episode, dict[str, np.ndarray]] = {}
+    episodes: dict[RecordedEpisode, dict[str, np.ndarray]] = {}
     for name, array in arrays.items():
         episode, kind = _parse(name)
         episodes.setdefault(episode, {})[kind] = array
@@ -135,12 +135,12 @@ def read_reference(file: Path) -> Reference:
         raise UsageError(f"{str(file)!r} holds no episode")
     for episode, recorded in episodes.items():
         _check(episode, recorded, recording)
-    return Reference(recording=recording, episodes=episodes)
+    return ReferenceFile(recording=recording, episodes=episodes)
 
 
 def replay(
-    sim: LiberoSim, episode: Episode, recorded: Mapping[str, np.ndarray], recording: Recording
-) -> Errors:
+    sim: LiberoSim, episode: RecordedEpisode, recorded: Mapping[str, np.ndarray], recording: RecordingSettings
+) -> ReplayErrors:
     """Run one episode and measure how far it is from what was recorded."""
     sim.reset(init_id=episode.init_id, seed=recording.env_seed, settle_steps=recording.settle_steps)
     images = [_image_error(sim, recorded.get("image_after_settle"))]
@@ -151,7 +151,7 @@ def replay(
             sim_states.append(sim.flat_state())
             policy_states.append(sim.policy_state())
     images.append(_image_error(sim, recorded.get("image_last")))
-    return Errors(
+    return ReplayErrors(
         sim_state=_largest_error(sim_states, recorded.get("sim_state")),
         policy_state=_largest_error(policy_states, recorded.get("policy_state")),
         done=None if "done" not in recorded else int(np.sum(np.array(done) != recorded["done"])),
@@ -159,7 +159,7 @@ def replay(
     )
 
 
-def report(reference: Reference, assets: AssetSet) -> int:
+def report(reference: ReferenceFile, assets: AssetSet) -> int:
     """Replay all episodes and print how far each is from its reference; the exit code of the command."""
     width = max(len(str(episode)) for episode in reference.episodes)
     _write(f"{'episode':{width}}  sim_state  policy_state  done  images")
@@ -184,7 +184,7 @@ def report(reference: Reference, assets: AssetSet) -> int:
     return AGREE if agreeing == total else DIFFER
 
 
-def _replay_all(reference: Reference, assets: AssetSet) -> Iterator[tuple[Episode, Errors]]:
+def _replay_all(reference: ReferenceFile, assets: AssetSet) -> Iterator[tuple[RecordedEpisode, ReplayErrors]]:
     recording = reference.recording
     for (suite, task_id), episodes in groupby(
         sorted(reference.episodes), key=lambda episode: (episode.suite, episode.task_id)
@@ -194,27 +194,29 @@ def _replay_all(reference: Reference, assets: AssetSet) -> Iterator[tuple[Episod
                 yield episode, replay(sim, episode, reference.episodes[episode], recording)
 
 
-def _parse(name: str) -> tuple[Episode, str]:
+def _parse(name: str) -> tuple[RecordedEpisode, str]:
     match = re.fullmatch(r"([^.]+)\.(\d+)\.(\d+)\.([^.]+)", name)
     if match is None:
         raise UsageError(f"array {name!r} is not named <suite>.<task_id>.<init_id>.<array>")
-    return Episode(suite=match[1], task_id=int(match[2]), init_id=int(match[3])), match[4]
+    return RecordedEpisode(suite=match[1], task_id=int(match[2]), init_id=int(match[3])), match[4]
 
 
-def _read_meta(meta: np.ndarray | None) -> Recording:
+def _read_meta(meta: np.ndarray | None) -> RecordingSettings:
     if meta is None:
-        return Recording()
+        return RecordingSettings()
     try:
         content = json.loads(str(meta))
     except ValueError as error:
         raise UsageError(f"meta is not JSON: {error}") from error
     if not isinstance(content, dict):
         raise UsageError(f"meta holds {type(content).__name__}, should hold an object")
-    fields = {field.name for field in dataclasses.fields(Recording)}
-    return Recording(**{key: value for key, value in content.items() if key in fields})
+    fields = {field.name for field in dataclasses.fields(RecordingSettings)}
+    return RecordingSettings(**{key: value for key, value in content.items() if key in fields})
 
 
-def _check(episode: Episode, recorded: Mapping[str, np.ndarray], recording: Recording) -> None:
+def _check(
+    episode: RecordedEpisode, recorded: Mapping[str, np.ndarray], recording: RecordingSettings
+) -> None:
     """Refuse, before anything runs, what cannot be replayed or compared."""
     task = get_task(episode.suite, episode.task_id)
     if not is_drawn(episode.init_id):

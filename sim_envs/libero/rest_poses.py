@@ -1,4 +1,4 @@
-"""Where LIBERO's objects come to rest: measured with one asset set, checked with another.
+"""Compares the rest poses of LIBERO's objects between asset sets.
 
 python -m sim_envs.libero.rest_poses FILE --assets PATH            # measure and write
 python -m sim_envs.libero.rest_poses FILE --assets standins --check
@@ -40,7 +40,7 @@ Poses = Mapping[str, Float64[np.ndarray, " 7"]]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Deviation:
-    """How an object lies, compared with how it should.
+    """Deviation of an object's rest pose from the expected one.
 
     Attributes:
         where: Task, initial state and object.
@@ -64,7 +64,7 @@ def measure(sim: LiberoSim, init_id: int) -> Poses:
 
 
 def deviations(task: LiberoTask, init_id: int, poses: Poses, expected: Poses) -> Iterator[Deviation]:
-    """How every object deviates from its expected pose."""
+    """The deviation of every object from its expected pose."""
     for name, pose in expected.items():
         cosine = float(np.clip(_up(poses[name][3:]) @ _up(pose[3:]), -1.0, 1.0))
         yield Deviation(

@@ -1,4 +1,4 @@
-"""LIBERO's simulator with two verbs: `advance` runs physics and renders nothing, `observe` looks once."""
+"""LIBERO's simulator as a world: `advance` runs physics only, `observe` renders."""
 
 import gc
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from jaxtyping import Float64
 
 from configs.errors import UsageError
 from configs.motion import Drift, Shuttle
-from sim_envs.libero.arm import Arm
+from sim_envs.libero.arm import ArmController
 from sim_envs.libero.assets import AssetSet, find_assets
 from sim_envs.libero.bootstrap import use_assets
 from sim_envs.libero.cameras import Cameras
@@ -25,10 +25,10 @@ from sim_envs.libero.moving import movers
 from sim_envs.libero.tasks import LiberoTask, get_init_state, is_drawn
 from sim_envs.libero.truth.scene import LiberoScene
 from sim_envs.moving.mover import Mover
-from sim_envs.scripted.motion import Ahead
-from sim_envs.truth.account import Truth
+from sim_envs.scripted.motion import PredictedMotion
+from sim_envs.truth.ground_truth import Truth
 from sim_envs.truth.tracker import TruthTracker
-from sim_envs.world import Advance, EpisodeKey, Observation, PhysicsError, checked_actions
+from sim_envs.world import AdvanceResult, EpisodeKey, Observation, PhysicsError, checked_actions
 
 ACTION_SIZE = 7
 SETTLE_ACTION = np.array([0.0, 0, 0, 0, 0, 0, -1])
@@ -45,20 +45,18 @@ physics steps."""
 
 
 class LiberoSim:
-    """One task of LIBERO, loaded. Implements `sim_envs.world.World`.
+    """A simulator with one LIBERO task. Implements `sim_envs.world.World`.
 
     The model is compiled once; a reset restores it. A trajectory is a function of (task, motion, init_id,
     seed, actions). Without motion and from a stored initial state it equals the one of LIBERO's own
     `OffScreenRenderEnv`, reseeded and reset before the episode, bit for bit.
 
-    An instance belongs to the thread that made it. Processes must not be forked from one that holds an
-    instance.
+    An instance belongs to the thread that made it. A process with an instance must not fork.
 
     Attributes:
         task: The task.
-        assets: The asset tree its models are from.
-        env: LIBERO's own environment underneath, for controllers with privileged access. To be read, not
-            stepped.
+        assets: The asset tree of its models.
+        env: The wrapped LIBERO environment, for privileged controllers to read, but not to step.
     """
 
     def __init__(
@@ -75,10 +73,10 @@ class LiberoSim:
             task: From `tasks.get_task`.
             assets: An asset set, or its source as `assets.find_assets` takes it.
             camera_size: Height and width of camera images, pixels.
-            motion: How what is to be grasped moves until it is touched; not at all if None.
+            motion: Motion of objects to be grasped, until they are touched; None for no motion.
 
         Raises:
-            UsageError: The libraries have other versions than LIBERO needs, or the assets are missing.
+            UsageError: A library has an unsupported version, or assets are missing.
         """
         self.task = task
         self.assets = assets if isinstance(assets, AssetSet) else find_assets(assets)
@@ -92,7 +90,7 @@ class LiberoSim:
         self._cameras = Cameras(self._model, size=camera_size)
         self._motion = motion
         self._movers: Mapping[str, Mover] = {}
-        self._arm: Arm | None = None
+        self._arm: ArmController | None = None
         self._tracker: TruthTracker | None = None
         self._state: Float64[np.ndarray, " 8"] = np.empty(8)
         self._closed = False
@@ -101,13 +99,13 @@ class LiberoSim:
         """Reseed, reset as LIBERO does, load the initial state and let it settle. No image is rendered.
 
         Args:
-            init_id: Index of a stored initial state; from `tasks.FIRST_DRAWN` on, the number of one that
-                LIBERO's own placement draws, anew for every number and seed.
-            seed: Decides what is not part of a stored state: where the fixtures stand.
-            settle_steps: Control steps of standing still with an open gripper, while objects fall to rest.
+            init_id: Index of a stored initial state; from `tasks.FIRST_DRAWN` on, a state that LIBERO's own
+                placement samples from id and seed.
+            seed: Determines what a stored state does not contain: the poses of fixtures.
+            settle_steps: Control steps of holding still with an open gripper, while objects come to rest.
 
         Raises:
-            UsageError: There is no such initial state.
+            UsageError: Unknown initial state.
         """
         self._require_open()
         if is_drawn(init_id):
@@ -117,7 +115,7 @@ class LiberoSim:
         self.env.sim.forward()
         self._judge()
         self._tracker, self._movers = None, {}
-        self._arm = Arm(self.env)
+        self._arm = ArmController(self.env)
         self._expose(self._arm)
         for _ in range(settle_steps):
             self._control_step(self._arm, SETTLE_ACTION)
@@ -126,12 +124,12 @@ class LiberoSim:
             self._movers = movers(self.env, self._motion, key)
         self._tracker = TruthTracker(LiberoScene(self.env, self.task.language), control_hz=CONTROL_HZ)
 
-    def advance(self, actions: Float64[np.ndarray, "steps action"]) -> Advance:
+    def advance(self, actions: Float64[np.ndarray, "steps action"]) -> AdvanceResult:
         """Run the actions, one control step each, without rendering, and stop at success.
 
         Args:
-            actions: End-effector deltas (position, axis-angle) and gripper (-1 open, +1 close), each row one
-                action. The controller clips them to [-1, 1].
+            actions: One action per row: end-effector delta (position, axis-angle) and gripper (-1 open, +1
+                close). The controller clips them to [-1, 1].
 
         Raises:
             ValueError: The shape is not [n, 7] or a value is not finite; nothing was run.
@@ -142,8 +140,8 @@ class LiberoSim:
         arm = self._reset_arm()
         for taken, action in enumerate(actions, start=1):
             if self._control_step(arm, action):
-                return Advance(steps=taken, success=True)
-        return Advance(steps=len(actions), success=False)
+                return AdvanceResult(steps=taken, success=True)
+        return AdvanceResult(steps=len(actions), success=False)
 
     def observe(self) -> Observation:
         """Render both cameras once and read the proprioception, as LIBERO's last control step would have
@@ -176,7 +174,7 @@ class LiberoSim:
         goals = self.env.parsed_problem["goal_state"]
         return sum(bool(self.env._eval_predicate(goal)) for goal in goals) / len(goals)
 
-    def course(self, thing: str) -> Ahead | None:
+    def predicted_motion(self, thing: str) -> PredictedMotion | None:
         """How far a thing that moves by itself will have come; None if it does not move by itself."""
         mover = self._movers.get(thing)
         return mover.ahead if mover is not None and mover.leads else None
@@ -238,7 +236,7 @@ class LiberoSim:
         joints = self.env.robots[0]._ref_joint_pos_indexes
         self._data.qpos[joints] += np.random.default_rng(for_arm).normal(scale=_REST_NOISE, size=len(joints))
 
-    def _reset_arm(self) -> Arm:
+    def _reset_arm(self) -> ArmController:
         self._require_open()
         if self._arm is None:
             raise RuntimeError("the simulator has no episode yet: reset it first")
@@ -248,7 +246,7 @@ class LiberoSim:
         if self._closed:
             raise RuntimeError("the simulator is closed")
 
-    def _control_step(self, arm: Arm, action: Float64[np.ndarray, " 7"]) -> bool:
+    def _control_step(self, arm: ArmController, action: Float64[np.ndarray, " 7"]) -> bool:
         """One control step; whether the task's goal holds after it."""
         for step in range(_PHYSICS_STEPS):
             arm.physics_step(action, new_goal=step == 0)
@@ -271,6 +269,6 @@ class LiberoSim:
         self.env._post_process()
         return success
 
-    def _expose(self, arm: Arm) -> None:
-        self._cameras.expose(self._data)
+    def _expose(self, arm: ArmController) -> None:
+        self._cameras.capture(self._data)
         self._state = arm.policy_state()

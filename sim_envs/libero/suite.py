@@ -45,11 +45,11 @@ class LiberoSuite:
         return self._tasks
 
     def init_ids(self, task: Task) -> InitIds:
-        """The stored initial states; from 1000 on, states that LIBERO's own placement draws."""
+        """Stored states; from 1000 on, states sampled by LIBERO's own placement."""
         return InitIds(stored=len(init_states(self._own(task))), drawn_from=FIRST_DRAWN)
 
     def instruction(self, key: EpisodeKey, wordings: Wordings) -> str:
-        """The benchmark's own instruction, or one of the training or held-out wordings of it."""
+        """The benchmark's instruction, or one of its training or held-out wordings."""
         return wording_of(key, self._tasks[key.task_id].language, wordings)
 
     def training_wordings(self) -> Mapping[str, tuple[str, ...]]:
@@ -69,7 +69,7 @@ class LiberoSuite:
         self._require_movable(own)
 
     def open(self, task: Task) -> World:
-        """A simulator with the task loaded."""
+        """Open a simulator of the task."""
         from sim_envs.libero.sim import LiberoSim  # imports MuJoCo
 
         self._require_movable([self._own(task)])
@@ -81,13 +81,13 @@ class LiberoSuite:
         )
 
     def describe(self, wordings: Wordings) -> Mapping[str, Any]:
-        """The pinned versions, and a digest of the wordings where they are not the benchmark's own."""
+        """The pinned versions, and a digest of wordings other than the benchmark's."""
         versions = {package: version(package) for package in PINNED_VERSIONS}
         said = {} if wordings == "benchmark" else {"wordings": self._describe_wordings(wordings)}
         return {"versions": versions, **said}
 
     def expert(self, world: World, *, noise: float = 0.0) -> ScriptedPolicy:
-        """The expert that reads LIBERO's own environment.
+        """The scripted expert, which reads LIBERO's own environment.
 
         Raises:
             UsageError: It cannot do the world's task.
@@ -109,14 +109,14 @@ class LiberoSuite:
         return get_task(task.suite, task.task_id)
 
     def _describe_wordings(self, name: Wordings) -> dict[str, str]:
-        """Their name, and a digest that changes when any of them does."""
+        """The name of the wordings, and a digest of all of them."""
         said = {task.language: wordings(task.language, name) for task in self._tasks}
         canonical = json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
         return {"name": name, "digest": hashlib.sha256(canonical.encode()).hexdigest()[:16]}
 
 
 def _seen_at(camera_size: int) -> Interface:
-    """LIBERO's interface with square images of that many pixels a side."""
+    """LIBERO's interface with square images of a side length in pixels."""
     seen, size = LIBERO_INTERFACE.observation, (camera_size, camera_size)
     cameras = tuple(dataclasses.replace(camera, size=size) for camera in seen.cameras)
     return dataclasses.replace(LIBERO_INTERFACE, observation=dataclasses.replace(seen, cameras=cameras))

@@ -18,10 +18,10 @@ from sim_envs.libero.bootstrap import package_root
 from sim_envs.suite import Task
 
 SUITES = ("libero_spatial", "libero_object", "libero_goal", "libero_10", "libero_90")
-"""The suites in the order in which the literature reports them."""
+"""The suites in the order of the literature."""
 
 FIRST_DRAWN = 1000
-"""Initial states from this number on are not stored, see `is_drawn`."""
+"""Initial states from this id on are sampled, see `is_drawn`."""
 
 
 class LiberoTask(Task):
@@ -83,7 +83,7 @@ def instruction(name: str) -> str:
 
 
 def is_drawn(init_id: int) -> bool:
-    """Whether an initial state is not stored, but drawn as LIBERO draws them."""
+    """Whether an initial state is not stored, but sampled by LIBERO's placement."""
     return init_id >= FIRST_DRAWN
 
 

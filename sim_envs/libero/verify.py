@@ -1,4 +1,4 @@
-"""`python -m sim_envs.libero.verify FILE.npz`: does this machine's LIBERO compute what the reference did?"""
+"""`python -m sim_envs.libero.verify FILE.npz`: compares this machine's LIBERO with reference trajectories."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ app = App(
 
 @app.default
 def verify(file: Path, /, *, assets: str | None = None) -> int:
-    """Replay, and say by the exit code whether all episodes agree.
+    """Replay the reference; the exit code is 0 if all episodes agree.
 
     Args:
         file: Reference trajectories, .npz.

@@ -16,14 +16,14 @@ from sim_envs.world import EpisodeKey
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Frames:
+class ClauseTemplates:
     """Ways to say one clause, with gaps for its parts."""
 
     training: tuple[str, ...]
     held_out: tuple[str, ...]
 
 
-_MOVE = Frames(
+_MOVE = ClauseTemplates(
     training=(
         "pick up {thing} and place {it} {place}",
         "put {thing} {place}",
@@ -35,7 +35,7 @@ _MOVE = Frames(
     ),
     held_out=("set {thing} {place}", "grab {thing} and put {it} {place}", "{place} {goes} {thing}"),
 )
-_MOVE_WHAT_IS_SOMEWHERE = Frames(
+_MOVE_WHAT_IS_SOMEWHERE = ClauseTemplates(
     training=(
         "pick up {thing} and place {it} {place}",
         "take {thing} and put {it} {place}",
@@ -52,7 +52,7 @@ _MOVE_WHAT_IS_SOMEWHERE = Frames(
     ),
 )
 """For `the black bowl on the stove`, whose own place must not be taken for the one it goes to."""
-_MOVE_WHAT_IS_AT_A_SIDE = Frames(
+_MOVE_WHAT_IS_AT_A_SIDE = ClauseTemplates(
     training=(
         "pick up {thing} and place {it} {place}",
         "take {thing} and put {it} {place}",
@@ -67,7 +67,7 @@ _MOVE_WHAT_IS_AT_A_SIDE = Frames(
     ),
 )
 """For `the book on the left`, which after a verb of placing would say where the book is to be."""
-_MOVE_TO_IT = Frames(
+_MOVE_TO_IT = ClauseTemplates(
     training=(
         "put {thing} {place}",
         "place {thing} {place}",
@@ -77,11 +77,11 @@ _MOVE_TO_IT = Frames(
     held_out=("set {thing} {place}", "{place} place {thing}", "{place} {goes} {thing}"),
 )
 """For `on it`, which cannot bear a second `it` beside it."""
-_MOVE_THEM = Frames(
+_MOVE_THEM = ClauseTemplates(
     training=("place them {place}", "put them {place}", "they go {place}", "{place} set them"),
     held_out=("set them {place}", "{place} place them", "{place} they go"),
 )
-_PUSH = Frames(
+_PUSH = ClauseTemplates(
     training=(
         "push {thing} {place}",
         "slide {thing} {place}",
@@ -91,7 +91,7 @@ _PUSH = Frames(
     ),
     held_out=("please shove {thing} {place}", "please push {thing} {place}", "{place} slide {thing}"),
 )
-_OPEN = Frames(
+_OPEN = ClauseTemplates(
     training=(
         "open {thing}",
         "pull open {thing}",
@@ -101,7 +101,7 @@ _OPEN = Frames(
     ),
     held_out=("pull {thing} open", "open {thing} up", "please pull open {thing}"),
 )
-_CLOSE = Frames(
+_CLOSE = ClauseTemplates(
     training=(
         "close {thing}",
         "shut {thing}",
@@ -111,7 +111,7 @@ _CLOSE = Frames(
     ),
     held_out=("push {thing} closed", "get {thing} shut", "please shut {thing}"),
 )
-_TURN = Frames(
+_TURN = ClauseTemplates(
     training=(
         "turn {way} {thing}",
         "turn {thing} {way}",
@@ -151,7 +151,7 @@ class Clause:
 
     text: str
     parts: Mapping[str, str]
-    frames: Frames
+    frames: ClauseTemplates
 
     @property
     def training(self) -> tuple[str, ...]:
@@ -207,7 +207,7 @@ def _clause(text: str, instruction: str) -> Clause:
     return Clause(text=text, parts={**parts, **grammar}, frames=_fitting(frames, parts))
 
 
-def _fitting(frames: Frames, parts: Mapping[str, str]) -> Frames:
+def _fitting(frames: ClauseTemplates, parts: Mapping[str, str]) -> ClauseTemplates:
     if frames is not _MOVE:
         return frames
     if parts["place"].endswith(" it"):

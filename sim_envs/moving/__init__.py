@@ -1,1 +1,1 @@
-"""Things that move by themselves until they are touched, on any MuJoCo model."""
+"""Objects that move until they are touched, on any MuJoCo model."""

@@ -1,35 +1,35 @@
-"""Moves a free body of a MuJoCo model along a course, until anything touches it."""
+"""Moves a free body of a MuJoCo model along a trajectory until it is touched."""
 
 import mujoco
 import numpy as np
 
-from sim_envs.moving.course import Course
+from sim_envs.moving.trajectory import Trajectory
 from sim_envs.scripted.poses import Vector3
 
 _AT_REST = (0.005, 0.1)
-"""What moves slower than this (m/s, rad/s) has come to rest, and may begin to move."""
+"""A body slower than this (m/s, rad/s) is at rest, and its trajectory may start."""
 
 
 class Mover:
-    """Leads one body, in one episode, from when it is at rest.
+    """Moves one body in one episode, starting when the body is at rest.
 
-    While it is led, its pose and velocity are the course's: it neither tips nor drags at what it stands on.
-    As soon as anything touches it that is not fixed to the ground, it is physics' own, with the velocity that
-    it has.
+    While it is moved, its pose and velocity are set from the trajectory, so that it neither tips nor drags
+    its support. At the first contact with anything that is not fixed to the ground, physics takes over, with
+    the body's current velocity.
     """
 
-    def __init__(self, model: mujoco.MjModel, data: mujoco.MjData, body: int, course: Course) -> None:
-        """Begin an episode.
+    def __init__(self, model: mujoco.MjModel, data: mujoco.MjData, body: int, trajectory: Trajectory) -> None:
+        """Start an episode.
 
         Args:
             model: The model.
             data: Its state.
-            body: The body, which has a free joint.
-            course: Its course.
+            body: Id of the body, which has a free joint.
+            trajectory: Its trajectory.
         """
         joint = int(model.body_jntadr[body])
         assert model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_FREE, "only what is free can move by itself"
-        self._data, self._course = data, course
+        self._data, self._trajectory = data, trajectory
         self._pose = data.qpos[model.jnt_qposadr[joint] : model.jnt_qposadr[joint] + 7]
         self._velocity = data.qvel[model.jnt_dofadr[joint] : model.jnt_dofadr[joint] + 6]
         roots = model.body_rootid[model.geom_bodyid]
@@ -42,16 +42,16 @@ class Mover:
 
     @property
     def leads(self) -> bool:
-        """Whether it moves by itself, and not yet or no longer by what else happens to it."""
+        """Whether the body follows the trajectory now."""
         return self._start is not None and not self._touched
 
     def ahead(self, seconds: float) -> Vector3:
-        """How far (m) it will have come after so many seconds from now, if nothing touches it."""
+        """The displacement (m) in the next `seconds`, if nothing touches the body."""
         now = self._data.time - self._began
-        return self._course.offset(now + seconds) - self._course.offset(now)
+        return self._trajectory.offset(now + seconds) - self._trajectory.offset(now)
 
     def lead(self) -> None:
-        """Put it where its course has it now; to be called after every physics step."""
+        """Set the body's pose and velocity; call it after every physics step."""
         self._touched = self._touched or self._is_touched()
         if self._touched:
             return
@@ -61,8 +61,8 @@ class Mover:
             self._start, self._began = self._pose.copy(), self._data.time
         seconds = self._data.time - self._began
         self._pose[:] = self._start
-        self._pose[:3] += self._course.offset(seconds)
-        self._velocity[:3], self._velocity[3:] = self._course.velocity(seconds), 0.0
+        self._pose[:3] += self._trajectory.offset(seconds)
+        self._velocity[:3], self._velocity[3:] = self._trajectory.velocity(seconds), 0.0
 
     def _is_at_rest(self) -> bool:
         fast = np.linalg.norm(self._velocity.reshape(2, 3), axis=1)

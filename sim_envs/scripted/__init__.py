@@ -1,1 +1,1 @@
-"""What scripted policies share on any MuJoCo model: grasps, clearance, kinematics, motion."""
+"""Shared parts of scripted policies, for any MuJoCo model: grasps, clearance, kinematics, motion."""

@@ -1,4 +1,4 @@
-"""How high the gripper must be to pass over things, and how low it can come down among them."""
+"""The height at which the gripper passes over obstacles, and how low it can descend among them."""
 
 import dataclasses
 
@@ -11,13 +11,13 @@ from sim_envs.scripted.surfaces import HeightMap, Points, box_surface
 
 _CELL = 0.005
 _STRIDE = 0.02
-"""Distance (m) between the places looked at along a way."""
+"""Distance (m) between the positions checked along a path."""
 
 _SURROUND = 0.3
-"""How far (m) beyond a way's ends the scene is looked at."""
+"""Margin (m) of the height map beyond the ends of a path."""
 
 _WAY_OUT = 0.12
-"""How far (m) a thing is pulled sideways at most, to get it out from under something."""
+"""Longest sideways move (m) to get an object out from under an obstacle."""
 
 _DIRECTIONS = 24
 
@@ -26,10 +26,10 @@ XY = Float64[np.ndarray, " 2"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Underside:
-    """What moves, seen from below.
+    """The lower surface of what moves.
 
     Attributes:
-        points: The lowest points, relative to what is moved (the grip site), in world axes.
+        points: Its lowest points, relative to the grip site, in world axes.
     """
 
     points: Points
@@ -44,14 +44,14 @@ class Underside:
         held: Points | None = None,
         shape: GripperShape = PANDA,
     ) -> "Underside":
-        """That of a gripper and of what it holds.
+        """The underside of a gripper and the object that it holds.
 
         Args:
-            gripper: The pose of the grip site.
-            opening: The distance between the finger pads (m).
-            widest: What that distance may grow to (m), if the fingers are going to open.
-            held: Points on what is held.
-            shape: The gripper.
+            gripper: Pose of the grip site.
+            opening: Distance between the finger pads (m).
+            widest: Largest distance (m), if the fingers are going to open.
+            held: Points on the held object.
+            shape: Shape of the gripper.
         """
         points = gripper_surface(opening=opening, widest=widest, shape=shape) @ gripper.rotation.T
         if held is not None:
@@ -60,37 +60,37 @@ class Underside:
 
     @classmethod
     def around(cls, points: Points) -> "Underside":
-        """That of anything, from points on it."""
+        """The underside of an object, from points on it."""
         return cls(points=_lowest_per_cell(points))
 
 
 class Terrain:
-    """The tops of everything that stands along a straight way, seen from above."""
+    """Height map of everything along a straight path."""
 
     def __init__(self, surroundings: Points, *, start: XY, end: XY) -> None:
         self._start, self._end = start, end
         reach = float(np.abs(end - start).max()) / 2 + _SURROUND
         tops = HeightMap.over(surroundings, center=(start + end) / 2, reach=reach, cell=_CELL)
-        # A point stands for its neighbours too: the surface between the points is nowhere seen.
+        # Widened, since the surface between sampled points is missing.
         self._tops = tops.widened()
 
     def lowest(self, underside: Underside, place: XY) -> float:
-        """How low (m, height of the grip site) something comes down over a place before it touches."""
+        """Lowest height (m) of the grip site above a position without contact."""
         cells = self._tops.cells_of(underside.points[:, :2] + place)
         tops = self._tops.top[cells[:, 0], cells[:, 1]]
         return float((tops - underside.points[:, 2]).max())
 
     def lowest_along(self, underside: Underside) -> float:
-        """How low (m) something travels from start to end before it touches anything on the way."""
+        """Lowest height (m) of the grip site from start to end without contact."""
         way = self._end - self._start
         count = int(np.ceil(np.linalg.norm(way) / _STRIDE)) + 2
         places = self._start + np.linspace(0.0, 1.0, count)[:, None] * way
         return max(self.lowest(underside, place) for place in places)
 
     def nearest_open(self, underside: Underside, place: XY, height: float) -> XY:
-        """The place nearest to a given one where nothing is above what moves at a height (m).
+        """The nearest position with nothing above what moves at a height (m).
 
-        The given place itself if there is none within reach.
+        The given position if there is none within `_WAY_OUT`.
         """
         for distance in np.arange(0.0, _WAY_OUT, _STRIDE / 2):
             for angle in np.arange(_DIRECTIONS) * 2 * np.pi / _DIRECTIONS:
@@ -101,7 +101,7 @@ class Terrain:
 
 
 def gripper_surface(*, opening: float, widest: float | None = None, shape: GripperShape = PANDA) -> Points:
-    """Points on fingers and hand, in the grip site's frame; arguments as for `Underside.of`."""
+    """Points on fingers and hand in the frame of the grip site; arguments as for `Underside.of`."""
     inner, more = opening / 2, ((widest or opening) / 2) - shape.inner
     thick = shape.tip - shape.thick
     return np.concatenate(
@@ -127,7 +127,7 @@ def _box(half: tuple[float, float], along: tuple[float, float]) -> Points:
 
 
 def _lowest_per_cell(points: Points) -> Points:
-    """Of the points over each cell of the plan, the lowest."""
+    """The lowest point of each horizontal cell."""
     order = np.argsort(points[:, 2], kind="stable")
     cells = np.floor(points[order, :2] / _CELL).astype(np.int64)
     _, first = np.unique(cells, axis=0, return_index=True)

@@ -1,4 +1,4 @@
-"""What can collide in MuJoCo's model, the robot left out: as points on surfaces, and as boxes."""
+"""The collision shapes of a MuJoCo model without its robot, as surface points and as boxes."""
 
 import functools
 from collections.abc import Set
@@ -18,13 +18,13 @@ _FINE_EXTENT = 0.3
 
 
 class Collisions:
-    """The collision shapes of a model, where they are now.
+    """The collision shapes of a model at their current poses.
 
-    LIBERO's things collide as boxes; any other shape is taken by its bounding box.
+    LIBERO's objects collide as boxes; other shapes are replaced by their bounding boxes.
     """
 
     def __init__(self, model: Any, data: Any, *, robot: int) -> None:
-        """Of MuJoCo's model and data; `robot` is the robot's root body."""
+        """Read MuJoCo's model and data; `robot` is the id of the robot's root body."""
         self._model = model
         self._data = data
         self._robot = robot
@@ -39,7 +39,7 @@ class Collisions:
         return np.concatenate(clouds) if clouds else np.zeros((0, 3))
 
     def boxes(self, bodies: Set[int]) -> list[Box]:
-        """The shapes of some bodies, each by its bounding box."""
+        """Bounding boxes of the collision shapes of some bodies."""
         return [self._box(int(geom)) for geom in self._geoms if self._model.geom_bodyid[geom] in bodies]
 
     def _box(self, geom: int) -> Box:

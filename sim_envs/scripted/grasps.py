@@ -1,9 +1,9 @@
-"""Where to grasp a thing, from the shapes of the thing and of what surrounds it.
+"""Grasp search from the shapes of an object and its surroundings.
 
-There is no table of objects: collision surfaces are seen as clouds of points, and a gripper that points
-down, or another way, is tried at every place and turn. A grasp is possible where both open fingers and the
-palm find room and there is material between the pads; so a can is taken across its middle, a carton by its
-narrow side, a bowl by its rim, a mug from the side by its handle.
+There is no table of objects: collision surfaces are point clouds, and the gripper is tried at every position
+and rotation. A grasp is feasible if both open fingers and the palm are free of collisions and material is
+between the pads. So a can is grasped across its middle, a carton by its narrow side, a bowl by its rim, and a
+mug from the side by its handle.
 """
 
 import dataclasses
@@ -23,12 +23,12 @@ _ANOTHER_YAW = 0.4
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Grasp:
-    """A pose of the gripper from which closing it takes hold of a thing.
+    """A gripper pose for grasping an object.
 
     Attributes:
-        pose: Where the grip site is to be, in the thing's frame.
-        width: How much material lies between the fingers (m).
-        cost: Ranks it among others: lower is better.
+        pose: Pose of the grip site in the object's frame.
+        width: Width of the material between the fingers (m).
+        cost: Cost for ranking; lower is better.
     """
 
     pose: Pose
@@ -36,7 +36,7 @@ class Grasp:
     cost: float
 
     def differs_from(self, other: "Grasp") -> bool:
-        """Whether this is worth a try after the other has failed."""
+        """Whether this is worth trying after the other has failed."""
         moved = np.linalg.norm(self.pose.position - other.pose.position)
         turned = np.linalg.norm(self.pose.twist_to(other.pose)[3:])
         return bool(moved > _ANOTHER_PLACE or turned > _ANOTHER_YAW)
@@ -44,26 +44,26 @@ class Grasp:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GraspSearch:
-    """How finely grasps are looked for, and what makes one better than another.
+    """Resolution and cost weights of the grasp search.
 
     Attributes:
-        shape: The gripper.
-        yaws: Number of yaws tried over half a turn.
-        per_yaw: Places looked at closely for each yaw.
-        cell: Side of the cells in which the scene is seen (m).
-        margin: Room kept around fingers and palm (m).
-        reach: How far around the thing the scene is looked at (m).
-        deepest: How far the fingertips go below the top of what is between them, at most (m).
-        shallowest: And at least (m).
-        flat: Points this close (m) to the outermost one are touched together with it.
+        shape: Shape of the gripper.
+        yaws: Number of yaws over half a turn.
+        per_yaw: Positions evaluated for each yaw.
+        cell: Side of a height map cell (m).
+        margin: Clearance around fingers and palm (m).
+        reach: Radius of the surroundings beyond the object (m).
+        deepest: Largest depth of the fingertips below the top of the material between them (m).
+        shallowest: Smallest depth (m).
+        flat: Points within this distance (m) of the outermost one are touched together with it.
         width_cost: Per metre of material between the fingers.
         offset_cost: Per metre by which one finger arrives before the other.
-        lever_cost: Per metre from the centre of mass, and again per metre of it across the closing direction.
-        depth_cost: Per metre that is missing to the deepest.
-        turn_cost: Per radian of the closing direction from the one of the resting arm (m).
-        room: What the fingers would like to have around them beyond the margin (m).
-        room_cost: Per metre by which the fingertips would have to stay higher to have it.
-        highest: That height counts up to this (m).
+        lever_cost: Per metre from the centre of mass, plus its part across the closing direction.
+        depth_cost: Per metre of missing depth.
+        turn_cost: Per radian between the closing direction and that of the resting arm.
+        room: Preferred clearance of the fingers beyond the margin (m).
+        room_cost: Per metre by which the fingertips would have to stay higher for it.
+        highest: Upper bound of that height (m).
     """
 
     shape: GripperShape = PANDA
@@ -93,7 +93,7 @@ def grasps_from_above(
     center_of_mass: Vector3,
     search: GraspSearch | None = None,
 ) -> list[Grasp]:
-    """All grasps found by a gripper that points down, best first; arguments as for `grasps_turned`."""
+    """All grasps from straight above, best first; arguments as for `grasps_turned`."""
     search = search or GraspSearch()
     turns = [downward(float(yaw)) for yaw in np.arange(search.yaws) * math.pi / search.yaws]
     return grasps_turned(
@@ -113,12 +113,12 @@ def grasps_turned(
     """All grasps found, best first.
 
     Args:
-        turns: The gripper's rotations that are tried; its z axis is the direction from which it comes.
-        thing: Points on the surface of what is to be grasped, in world coordinates.
+        turns: Gripper rotations to try; the z axis is the approach direction.
+        thing: Points on the object's surface, in world coordinates.
         surroundings: Points on everything else.
-        frame: The thing's pose; grasps are given in it, so that they hold when it moves.
-        center_of_mass: Of the thing, in world coordinates.
-        search: How to look.
+        frame: The object's pose; grasps are given in this frame, so that they stay valid when it moves.
+        center_of_mass: Of the object, in world coordinates.
+        search: Resolution and costs.
     """
     search = search or GraspSearch()
     thing, surroundings = thing - center_of_mass, surroundings - center_of_mass
@@ -134,7 +134,7 @@ def grasps_turned(
 
 
 class _View:
-    """The scene as a gripper of one rotation sees it: x along the closing direction, z against its own."""
+    """The scene in a gripper's frame: x along the closing direction, z against the approach."""
 
     def __init__(self, thing: Points, surroundings: Points, *, turn: Matrix3, search: GraspSearch) -> None:
         self._turn, self._search = turn, search
@@ -150,7 +150,7 @@ class _View:
         self._turned_away = math.acos(min(abs(float(turn[1, 0])), 1.0))
 
     def grasps(self) -> Iterator[Grasp]:
-        """Every possible grasp of this rotation."""
+        """All feasible grasps with this rotation."""
         shape, search = self._search.shape, self._search
         material = self._own.under_rectangle((shape.inner - search.margin, shape.pad_half_width))
         between = self._others.under_rectangle((shape.inner, shape.half_width + search.margin))
@@ -164,7 +164,7 @@ class _View:
                 yield dataclasses.replace(grasp, cost=grasp.cost + search.depth_cost * float(missing))
 
     def _lowest_tips(self, seen: HeightMap, margin: float) -> Float64[np.ndarray, "nx ny"]:
-        """For every cell as the grasp's centre, how low the fingertips can go with a margin around them."""
+        """The lowest fingertip height with a margin, for every cell as the grasp's center."""
         shape = self._search.shape
 
         def under_fingers(outer: float) -> Float64[np.ndarray, "nx ny"]:
@@ -177,7 +177,7 @@ class _View:
         return np.maximum.reduce([ends, thicker - shape.thick, hand - shape.tip - shape.palm]) + margin
 
     def _sample(self, possible: Bool[np.ndarray, "nx ny"]) -> Int64[np.ndarray, "_ 2"]:
-        """Evenly chosen cells among the possible ones."""
+        """An evenly spaced subset of the feasible cells."""
         cells = np.argwhere(possible)
         return cells[:: max(1, math.ceil(len(cells) / self._search.per_yaw))]
 
@@ -187,7 +187,7 @@ class _View:
         tips: Float64[np.ndarray, "nx ny"],
         easy: Float64[np.ndarray, "nx ny"],
     ) -> Grasp | None:
-        """The grasp that closes over a cell, moved so that both fingers arrive together if there is room."""
+        """The grasp at a cell, centered between the fingers if there is room."""
         search = self._search
         x, y = self._all.center_of(cell)
         tip = tips[tuple(cell)]
@@ -213,7 +213,7 @@ class _View:
         return Grasp(pose=pose, width=float(high - low), cost=float(cost))
 
     def _between_pads(self, x: float, y: float, tip: float) -> Points:
-        """The points of the thing that closing fingers would meet."""
+        """The object's points between the pads."""
         shape, points = self._search.shape, self._thing
         return points[
             (np.abs(points[:, 0] - x) < shape.inner)
@@ -223,5 +223,5 @@ class _View:
         ]
 
     def _touched_at(self, end: float, touched: Points) -> float:
-        """Where across its width a finger that comes from one end first meets the thing."""
+        """Where across its width a finger from one end first touches the object."""
         return float(touched[np.abs(touched[:, 0] - end) < self._search.flat, 1].mean())

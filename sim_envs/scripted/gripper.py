@@ -1,4 +1,4 @@
-"""The shape of the gripper, seen from its grip site."""
+"""The shape of a parallel gripper in the frame of its grip site."""
 
 import dataclasses
 import math
@@ -13,17 +13,17 @@ class GripperShape:
     """A parallel gripper; metres from the grip site. z points out of the hand, x from finger to finger.
 
     Attributes:
-        tip: How far the fingertips reach beyond the grip site.
-        palm: How far the palm lies behind it.
-        pad_high: Upper edge of the pads, above the fingertips.
+        tip: Distance of the fingertips beyond the grip site.
+        palm: Distance of the palm behind the grip site.
+        pad_high: Height of the pads above the fingertips.
         pad_half_width: Half the width of a pad, across the closing direction.
-        inner: Inner face of a finger that is fully open, from the middle.
-        outer: Outer face of the end of a finger that is fully open, from the middle.
-        thick: How far above the fingertips the fingers are thicker.
-        thick_outer: Outer face of that part, when fully open, from the middle.
+        inner: Distance of an open finger's inner face from the center.
+        outer: Distance of an open finger's outer face from the center, at the tip.
+        thick: Height above the fingertips from which the fingers are thicker.
+        thick_outer: Distance of an open finger's outer face from the center, in the thicker part.
         half_width: Half the width of a finger.
-        hand: Half the sides of the hand.
-        back: How far the other end of the hand lies behind the grip site.
+        hand: Half extents of the hand.
+        back: Distance of the back of the hand behind the grip site.
     """
 
     tip: float
@@ -52,20 +52,20 @@ PANDA = GripperShape(
     hand=(0.104, 0.032),
     back=0.123,
 )
-"""Franka's hand as robosuite models it: the extent of its collision geoms."""
+"""Franka's hand: the extent of robosuite's collision geoms."""
 
 
 def downward(yaw: float) -> Matrix3:
-    """The rotation of a gripper that points down and closes along the horizontal direction `yaw` (rad)."""
+    """Rotation of a gripper that points down and closes along the horizontal direction `yaw` (rad)."""
     x = np.array([math.cos(yaw), math.sin(yaw), 0.0])
     z = np.array([0.0, 0.0, -1.0])
     return np.stack([x, np.cross(z, x), z], axis=1)
 
 
 def pointing(heading: float, tilt: float) -> Matrix3:
-    """The rotation of a gripper that points towards a heading, tilted up from straight down (rad).
+    """Rotation of a gripper that points towards a heading, tilted up from straight down (rad).
 
-    It closes along the horizontal across its heading.
+    It closes horizontally, across its heading.
     """
     z = np.array([math.sin(tilt) * math.cos(heading), math.sin(tilt) * math.sin(heading), -math.cos(tilt)])
     x = np.array([-math.sin(heading), math.cos(heading), 0.0])

@@ -1,4 +1,4 @@
-"""The room that a hand takes up, as boxes: does it fit somewhere, and what does it look like from below."""
+"""The hand as boxes: collision checks, and its underside."""
 
 import functools
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ FIST_HALF = (PANDA.outer - PANDA.inner, PANDA.half_width)
 _HAND_DEPTH = 0.066
 _WRIST_HALF = 0.05
 _WRIST_DEPTH = 0.11
-"""Of Franka's hand and of the last link above it (m)."""
+"""Sizes (m) of Franka's hand and the last link above it."""
 
 _SPACING = 0.01
 _FINGER_BOXES = 4
@@ -44,33 +44,33 @@ def hand_bounds(opening: float, shape: GripperShape = PANDA) -> _Bounds:
 
 
 def has_room(poses: Iterable[Pose], opening: float, obstacles: Points, *, margin: float) -> bool:
-    """Whether no obstacle comes closer (m) than the margin to a hand at any of the poses."""
+    """Whether all obstacles keep the margin (m) to a hand at all of the poses."""
     bounds = hand_bounds(opening) + np.array([[-margin], [margin]])
     return not any(_is_hit(pose.to_local(obstacles), bounds) for pose in poses)
 
 
 def underside(pose: Pose, opening: float) -> Underside:
-    """A hand of any rotation, as a terrain sees it pass over."""
+    """The underside of a hand with any rotation."""
     corners = hand_bounds(opening)
     points = [box_surface((high - low) / 2, _SPACING) + (high + low) / 2 for low, high in corners]
     return Underside(points=np.concatenate(points) @ pose.rotation.T)
 
 
 def fingers_have_room(pose: Pose, opening: float, obstacles: Points, *, margin: float) -> bool:
-    """Whether no obstacle comes closer (m) than the margin to the fingers: a quick first look."""
+    """Whether all obstacles keep the margin (m) to the fingers; a cheap first check."""
     bounds = hand_bounds(opening)[:_FINGER_BOXES] + np.array([[-margin], [margin]])
     return not _is_hit(pose.to_local(obstacles), bounds)
 
 
 def thinned(points: Points, cell: float) -> Points:
-    """One of the points in every cell (m) that holds any."""
+    """Thin points to one per cell (m)."""
     cells = np.floor((points - points.min(axis=0)) / cell).astype(np.int64)
     _, first = np.unique(np.ravel_multi_index(tuple(cells.T), cells.max(axis=0) + 1), return_index=True)
     return points[first]
 
 
 def near(points: Points, center: Vector3, reach: float) -> Points:
-    """The points within reach (m) of a centre along every axis."""
+    """The points within a distance (m) of a center along every axis."""
     return points[np.all(np.abs(points - center) < reach, axis=1)]
 
 

@@ -1,4 +1,4 @@
-"""Whether the arm can bring its gripper somewhere, touching nothing: tried on a copy of the state."""
+"""Checks whether the arm can reach poses without collisions, on a copy of the state."""
 
 import dataclasses
 from collections.abc import Iterable
@@ -14,28 +14,27 @@ Joints = Float64[np.ndarray, " joints"]
 
 _ITERATIONS = 80
 _NEAR, _ALIGNED = 0.004, 0.04
-"""A pose is reached at this distance (m, rad)."""
+"""Tolerances (m, rad) of a reached pose."""
 
 _LONGEST = np.array([0.05, 0.3])
-"""The most (m, rad) of what is missing that one iteration makes up for."""
+"""Largest correction (m, rad) per iteration."""
 
 _SOFTNESS = 1e-3
-"""Keeps joints from racing where the arm is stretched."""
+"""Damping of the least squares, for stretched arms."""
 
 _HOMING = 0.02
-"""How much of the way to its resting joints the arm takes in an iteration, as far as the gripper does not
-feel it: as LIBERO's controller does."""
+"""Null-space step towards the resting joints per iteration, as a fraction, as in LIBERO's controller."""
 
 _OVERLAP = 0.001
-"""Overlaps smaller than this (m) are none."""
+"""Penetrations smaller than this (m) are no collisions."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Holding:
-    """What moves with the gripper.
+class HeldObject:
+    """An object held by the gripper.
 
     Attributes:
-        body: Number of its body, which has a free joint.
+        body: Id of its body, which has a free joint.
         grip: Its pose in the gripper's frame.
     """
 
@@ -44,18 +43,18 @@ class Holding:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Arm:
-    """Which parts of a MuJoCo model are the arm.
+class ArmJoints:
+    """Indices and limits of the arm in a MuJoCo model.
 
     Attributes:
-        root: Number of its root body.
-        site: Number of the grip site.
-        qpos: The joints' places among the positions.
-        dof: And among the velocities.
-        fingers: The finger joints' places among the positions.
-        open: The finger joints' positions when fully open.
-        limits: Least and greatest joint positions (rad).
-        resting: The joints that the controller draws to (rad).
+        root: Id of its root body.
+        site: Id of the grip site.
+        qpos: Indices of the joints in `qpos`.
+        dof: Indices of the joints in `qvel`.
+        fingers: Indices of the finger joints in `qpos`.
+        open: Positions of the fully open finger joints.
+        limits: Lower and upper joint limits (rad).
+        resting: The controller's resting joint positions (rad).
     """
 
     root: int
@@ -68,11 +67,11 @@ class Arm:
     resting: Joints
 
 
-class Reach:
-    """A copy of a scene in which the arm, with open fingers, may be moved."""
+class ReachabilityCheck:
+    """A copy of a scene for moving the arm with open fingers."""
 
-    def __init__(self, model: Any, data: Any, arm: Arm) -> None:
-        """Copy a moment of a MuJoCo simulation, which is not touched."""
+    def __init__(self, model: Any, data: Any, arm: ArmJoints) -> None:
+        """Copy the current state of a simulation, which is not changed."""
         self._model, self._arm = model, arm
         self._data = mujoco.MjData(model)
         self._data.qpos[:] = data.qpos
@@ -85,17 +84,17 @@ class Reach:
         *,
         start: Joints | None = None,
         beside: int | None = None,
-        holding: Holding | None = None,
+        holding: HeldObject | None = None,
     ) -> Joints | None:
-        """The arm's joints when its gripper has gone through some poses.
+        """The joint positions (rad) after moving the gripper through poses in sequence.
 
-        None if one cannot be reached from the one before, or if something is touched there.
+        None if a pose cannot be reached from the previous one, or has a collision.
 
         Args:
-            poses: Of the grip site.
-            start: The arm's joints before the first; those of now by default.
-            beside: A body that the arm may touch.
-            holding: What moves with the gripper; the arm may touch it, it may touch nothing else.
+            poses: Poses of the grip site.
+            start: Initial joint positions; the current ones by default.
+            beside: Id of a body that the arm may touch.
+            holding: The held object; the arm may touch it, but it may touch nothing else.
         """
         joints = self._start if start is None else start
         for pose in poses:
@@ -106,7 +105,7 @@ class Reach:
         return joints
 
     def _solved(self, pose: Pose, joints: Joints) -> Joints | None:
-        """Joints for a pose, by damped least squares within the joints' limits."""
+        """Inverse kinematics by damped least squares within the joint limits."""
         for _ in range(_ITERATIONS):
             self._move(joints)
             twist = self._pose().twist_to(pose)
@@ -125,7 +124,7 @@ class Reach:
         homing = _HOMING * (self._arm.resting - joints)
         return inverse @ (twist - jacobian @ homing) + homing
 
-    def _touches(self, joints: Joints, beside: int | None, holding: Holding | None) -> bool:
+    def _touches(self, joints: Joints, beside: int | None, holding: HeldObject | None) -> bool:
         self._move(joints)
         if holding is not None:
             self._move_along(holding)
@@ -136,7 +135,7 @@ class Reach:
         return any(bool(pair & moving) and not pair <= allowed for pair in self._pairs())
 
     def _pairs(self) -> list[set[int]]:
-        """Root bodies of what overlaps."""
+        """Pairs of root bodies in collision."""
         contacts, count = self._data.contact, self._data.ncon
         roots = self._model.body_rootid[self._model.geom_bodyid[contacts.geom[:count]]]
         return [set(pair) for pair in roots[contacts.dist[:count] < -_OVERLAP].tolist()]
@@ -149,7 +148,7 @@ class Reach:
         mujoco.mj_kinematics(self._model, self._data)
         mujoco.mj_comPos(self._model, self._data)
 
-    def _move_along(self, holding: Holding) -> None:
+    def _move_along(self, holding: HeldObject) -> None:
         pose = self._pose().after(holding.grip)
         place = int(self._model.jnt_qposadr[self._model.body_jntadr[holding.body]])
         self._data.qpos[place : place + 3] = pose.position

@@ -1,4 +1,4 @@
-"""The vocabulary of skills: phases, waypoints, and motions of the gripper with a reason to end."""
+"""Building blocks of skills: waypoints, gripper motions, and how motions end."""
 
 import dataclasses
 import enum
@@ -7,28 +7,13 @@ from collections.abc import Callable, Generator, Sequence
 import numpy as np
 
 from sim_envs.scripted.poses import Pose, Vector3
+from sim_envs.truth.ground_truth import Phase
 
 OPEN, CLOSED = -1.0, 1.0
 """Gripper commands of LIBERO's action space."""
 
 
-class Phase(enum.StrEnum):
-    """What the expert is busy with, in words that a person would use."""
-
-    APPROACH = "approach"
-    GRASP = "grasp"
-    CARRY = "carry"
-    PLACE = "place"
-    OPEN = "open"
-    CLOSE = "close"
-    TURN_ON = "turn on"
-    TURN_OFF = "turn off"
-    PUSH = "push"
-    RETREAT = "retreat"
-    DONE = "done"
-
-
-class Outcome(enum.Enum):
+class MotionOutcome(enum.Enum):
     """Why a motion ended."""
 
     REACHED = enum.auto()
@@ -37,61 +22,62 @@ class Outcome(enum.Enum):
     TIMEOUT = enum.auto()
 
 
-Ahead = Callable[[float], Vector3]
-"""How far (m) something that moves will have come after so many seconds from now."""
+PredictedMotion = Callable[[float], Vector3]
+"""Displacement (m) of a moving object after a number of seconds from now."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Waypoint:
-    """A pose of the grip site to come by.
+    """A pose for the grip site to pass through.
 
     Attributes:
-        pose: In the world, now.
-        near: How close (m) is close enough.
-        aligned: How well turned (rad) is well enough.
-        ahead: How the pose moves on; None if it stays.
+        pose: Current pose in the world.
+        near: Position tolerance (m).
+        aligned: Rotation tolerance (rad).
+        ahead: Predicted motion of the pose; None if it is fixed.
     """
 
     pose: Pose
     near: float = 0.006
     aligned: float = 0.1
-    ahead: Ahead | None = None
+    ahead: PredictedMotion | None = None
 
     def after(self, seconds: float) -> "Waypoint":
-        """Where it will be."""
+        """The waypoint after some seconds."""
         if self.ahead is None:
             return self
         return dataclasses.replace(self, pose=self.pose.shifted(self.ahead(seconds)))
 
     def velocity_after(self, seconds: float, *, over: float) -> Vector3 | None:
-        """How fast (m/s) it will then be in the mean, over some seconds; None if it stays."""
+        """Mean velocity (m/s) over some seconds from then; None if it is fixed."""
         return None if self.ahead is None else (self.ahead(seconds + over) - self.ahead(seconds)) / over
 
     def reached_by(self, pose: Pose) -> bool:
-        """Whether the grip site is close enough and turned well enough."""
+        """Whether a pose of the grip site is within both tolerances."""
         twist = pose.twist_to(self.pose)
         return bool(np.linalg.norm(twist[:3]) <= self.near and np.linalg.norm(twist[3:]) <= self.aligned)
 
 
 def progress(path: Sequence[Waypoint], pose: Pose, passed: int) -> int:
-    """How many waypoints are behind a gripper that had `passed` some before."""
+    """The number of passed waypoints, given that `passed` were passed before."""
     while passed < len(path) and path[passed].reached_by(pose):
         passed += 1
     return passed
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Motion:
-    """A path of the gripper, followed until its end is reached, something interrupts it, or time is up.
+class GripperMotion:
+    """A gripper path, followed until its end, an interruption, or a time limit.
 
     Attributes:
-        phase: What it is for.
-        path: The waypoints, read anew at each query, so that they follow what moves; always as many.
-        grip: Command to the fingers.
-        steps: Control steps after which it is given up.
+        phase: The phase it belongs to.
+        path: Returns the waypoints, called at each query so that they follow moving objects; their number
+            must not change.
+        grip: Gripper command.
+        steps: Time limit in control steps.
         dwell: Control steps to stay at the end of the path.
-        interrupted: Looked at at each query; true ends the motion at once.
-        finished: Looked at at each query once the path's end is reached; true ends the dwelling early.
+        interrupted: Checked at each query; true ends the motion at once.
+        finished: Checked at each query at the end of the path; true ends the dwell early.
     """
 
     phase: Phase
@@ -103,5 +89,5 @@ class Motion:
     finished: Callable[[], bool] = lambda: False
 
 
-Skill = Generator[Motion, Outcome, None]
-"""A skill yields motions and is sent the outcome of each; between two of them it may look at the scene."""
+Skill = Generator[GripperMotion, MotionOutcome, None]
+"""A skill yields motions and is sent the outcome of each; in between it may read the scene."""

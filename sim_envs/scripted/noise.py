@@ -1,7 +1,7 @@
-"""What makes a noisy expert's episodes differ: its pace, its path, and disturbances it has to recover from.
+"""Noise of an expert: variation of pace and path, and disturbances from which it has to recover.
 
-The noise is injected into what is executed, never into what is recorded as right, so that demonstrations show
-the way back from mistakes (after DART, Laskey et al., 2017, arXiv 1703.09327).
+Noise is injected into executed actions, never into recorded labels, so that demonstrations show recovery
+(after DART, Laskey et al., 2017, arXiv 1703.09327).
 """
 
 import dataclasses
@@ -12,23 +12,24 @@ import numpy as np
 from jaxtyping import Float64
 
 from configs.errors import UsageError
-from sim_envs.scripted.motion import Motion, Phase, Waypoint
+from sim_envs.scripted.motion import GripperMotion, Waypoint
 from sim_envs.scripted.poses import Pose
+from sim_envs.truth.ground_truth import Phase
 from sim_envs.world import EpisodeKey
 
 Actions = Float64[np.ndarray, "horizon 7"]
 
 _SLOWEST = 0.5
-"""Share of the full pace that noise of level 1 may take away."""
+"""Largest reduction of the pace at level 1, as a fraction."""
 
 _ROOMY = 0.015
-"""A waypoint that may be passed at this distance (m) has room around it."""
+"""Waypoints with at least this position tolerance (m) may be shifted."""
 
 _ASIDE, _HIGHER = 0.015, 0.06
-"""How far (m) such a waypoint is moved at level 1: standard deviation sideways, at most upwards."""
+"""Shift (m) of such a waypoint at level 1: standard deviation sideways, maximum upwards."""
 
 _TREMBLE = np.array([0.1, 0.1, 0.1, 0.03, 0.03, 0.03, 0.0])
-"""Standard deviation of every executed action at level 1."""
+"""Standard deviation of the noise on every executed action at level 1."""
 
 _DISTURBED = 0.08
 """Probability per query that a disturbance begins, at level 1."""
@@ -40,7 +41,7 @@ _LONGEST = 2
 """Queries that a disturbance lasts, at most."""
 
 _DRIFT = (0.2, 0.7)
-"""Size of the wrong way that a drift adds to every action."""
+"""Range of the offset that a drift adds to every action."""
 
 
 class _Kind(enum.Enum):
@@ -50,19 +51,19 @@ class _Kind(enum.Enum):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Quirks:
-    """How one motion is done this time.
+class MotionVariation:
+    """Random variation of one motion.
 
     Attributes:
-        pace: Share of the full speed.
-        shifts: By how much (m) each waypoint of the path is missed.
+        pace: Fraction of full speed.
+        shifts: Displacement (m) of each waypoint.
     """
 
     pace: float
     shifts: Float64[np.ndarray, "waypoints 3"]
 
     def path(self, path: Sequence[Waypoint]) -> list[Waypoint]:
-        """The waypoints as they are gone by."""
+        """The shifted waypoints."""
         return [
             dataclasses.replace(
                 point, pose=Pose(position=point.pose.position + shift, rotation=point.pose.rotation)
@@ -71,32 +72,34 @@ class Quirks:
         ]
 
 
-class Noise:
-    """All that is random about one episode of a noisy expert: a function of level and episode key."""
+class ExpertNoise:
+    """All randomness of a noisy expert in one episode: a function of level and episode key."""
 
     def __init__(self, level: float, key: EpisodeKey) -> None:
-        """Begin an episode.
+        """Start an episode.
 
         Args:
-            level: From 0 (none) to 1.
-            key: Which episode.
+            level: Noise level, from 0 (none) to 1.
+            key: The episode.
         """
         self._level = level
         self._draws = np.random.default_rng([key.digest(), round(level * 1e6)])
         self._kind, self._left = _Kind.PAUSE, 0
         self._drift = np.zeros(7)
 
-    def quirks(self, motion: Motion) -> Quirks:
-        """How a motion that begins now is done."""
+    def motion_variation(self, motion: GripperMotion) -> MotionVariation:
+        """Sample the variation of a new motion."""
         path = motion.path()
         shifts = self._draws.normal(0.0, _ASIDE * self._level, (len(path), 3))
         shifts[:, 2] = self._draws.uniform(0.0, _HIGHER * self._level, len(path))
         for shift, waypoint in zip(shifts, path, strict=True):
             shift[:] *= waypoint is not path[-1] and np.isfinite(waypoint.near) and waypoint.near >= _ROOMY
-        return Quirks(pace=1.0 - _SLOWEST * self._level * float(self._draws.uniform()), shifts=shifts)
+        return MotionVariation(
+            pace=1.0 - _SLOWEST * self._level * float(self._draws.uniform()), shifts=shifts
+        )
 
     def disturb(self, actions: Actions, phase: Phase) -> tuple[Actions, bool]:
-        """What is executed instead of some actions, and whether it leads somewhere else."""
+        """The actions with noise, and whether a disturbance is active."""
         self._begin_perhaps(phase)
         trembling = actions + self._level * _TREMBLE * self._draws.normal(size=actions.shape)
         if self._left == 0:
@@ -127,7 +130,7 @@ class Noise:
 
 
 def checked_level(noise: float) -> float:
-    """A noise level, as given.
+    """Validate a noise level.
 
     Raises:
         UsageError: It is not between 0 and 1.

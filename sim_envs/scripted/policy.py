@@ -1,4 +1,4 @@
-"""The contract of a scripted policy, and the two controls that must score nothing."""
+"""The contract of scripted policies, and two baselines that should solve nothing."""
 
 from typing import Protocol, runtime_checkable
 
@@ -15,21 +15,21 @@ HORIZON = 10
 
 @runtime_checkable
 class ScriptedPolicy(Protocol):
-    """A policy that needs no model: it is told the episode, then queried every few control steps."""
+    """A policy without a model, reset per episode and queried every few control steps."""
 
     def reset(self, key: EpisodeKey) -> None:
-        """Begin an episode. To be called after the simulator's own reset."""
+        """Start an episode, after the simulator's own reset."""
 
     def query(self, state: Float64[np.ndarray, " state"]) -> Float64[np.ndarray, "horizon action"]:
-        """The next chunk of actions; any number of them may be executed.
+        """The next action chunk; any number of its actions may be executed.
 
         Args:
-            state: What an observation has as state.
+            state: The observation's state.
         """
 
     @property
     def intended(self) -> Float64[np.ndarray, "horizon action"]:
-        """The actions that a demonstration should teach at the last query: those without noise."""
+        """The actions of the last query without noise, for demonstrations."""
 
 
 class Noop:
@@ -40,7 +40,7 @@ class Noop:
         self.intended: Float64[np.ndarray, "horizon action"] = np.empty((0, interface.action.size))
 
     def reset(self, key: EpisodeKey) -> None:
-        """Nothing to begin."""
+        """Do nothing."""
         del key
 
     def query(self, state: Float64[np.ndarray, " state"]) -> Float64[np.ndarray, "horizon action"]:
@@ -50,10 +50,10 @@ class Noop:
 
 
 class Random:
-    """Draws every action uniformly within the interface's limits, as a function of the episode key."""
+    """Samples every action uniformly within the interface's limits, seeded by the episode key."""
 
     def __init__(self, interface: Interface) -> None:
-        """Draw for this interface.
+        """Sample actions of this interface.
 
         Raises:
             UsageError: It has no limits.
@@ -65,11 +65,11 @@ class Random:
         self.intended: Float64[np.ndarray, "horizon action"] = np.empty((0, self._size))
 
     def reset(self, key: EpisodeKey) -> None:
-        """Seed the draws."""
+        """Seed the samples."""
         self._draws = np.random.default_rng(key.digest())
 
     def query(self, state: Float64[np.ndarray, " state"]) -> Float64[np.ndarray, "horizon action"]:
-        """A new draw."""
+        """A new sample."""
         del state
         self.intended = self._draws.uniform(*self._limits, (HORIZON, self._size))
         return self.intended

@@ -1,4 +1,4 @@
-"""Rigid poses in the world, and boxes."""
+"""Rigid poses and boxes."""
 
 import dataclasses
 
@@ -24,36 +24,36 @@ class Pose:
     rotation: Matrix3
 
     def to_world(self, points: Float64[np.ndarray, "*n 3"]) -> Float64[np.ndarray, "*n 3"]:
-        """Points of this frame, in world coordinates."""
+        """Transform points from this frame to the world."""
         return points @ self.rotation.T + self.position
 
     def to_local(self, points: Float64[np.ndarray, "*n 3"]) -> Float64[np.ndarray, "*n 3"]:
-        """Points of the world, in this frame's coordinates."""
+        """Transform points from the world to this frame."""
         return (points - self.position) @ self.rotation
 
     def after(self, inner: "Pose") -> "Pose":
-        """A pose that is given in this frame, in the world."""
+        """Transform a pose from this frame to the world."""
         return Pose(position=self.to_world(inner.position), rotation=self.rotation @ inner.rotation)
 
     def seen_from(self, outer: "Pose") -> "Pose":
-        """This pose in another's frame: what `outer.after` makes it again."""
+        """This pose in another frame; the inverse of `outer.after`."""
         return Pose(position=outer.to_local(self.position), rotation=outer.rotation.T @ self.rotation)
 
     def at_height(self, height: float) -> "Pose":
-        """The same pose, moved straight up or down to a height (m)."""
+        """This pose moved vertically to a height (m)."""
         return Pose(position=np.array([*self.position[:2], height]), rotation=self.rotation)
 
     def shifted(self, way: Vector3) -> "Pose":
-        """The same pose, moved by a way (m) in world axes."""
+        """This pose translated by a vector (m) in world axes."""
         return Pose(position=self.position + way, rotation=self.rotation)
 
     def moved(self, twist: Vector6) -> "Pose":
-        """This pose after a translation (m) and a turn about its origin (rad), in world axes."""
+        """This pose after a translation (m) and a rotation about its origin (rad), in world axes."""
         turn = Rotation.from_rotvec(twist[3:]).as_matrix()
         return Pose(position=self.position + twist[:3], rotation=turn @ self.rotation)
 
     def twist_to(self, target: "Pose") -> Vector6:
-        """What leads from this pose to a target: the argument of `moved`."""
+        """The twist from this pose to a target, as taken by `moved`."""
         turn = Rotation.from_matrix(target.rotation @ self.rotation.T).as_rotvec()
         return np.concatenate([target.position - self.position, turn])
 
@@ -63,8 +63,8 @@ class Box:
     """A box in the world.
 
     Attributes:
-        pose: Its middle and its axes.
-        half: Half its sides along them (m).
+        pose: Its center and axes.
+        half: Half extents along them (m).
     """
 
     pose: Pose

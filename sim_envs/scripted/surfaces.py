@@ -1,4 +1,4 @@
-"""Points on the collision surfaces of a scene, and height maps made of them."""
+"""Point clouds of surfaces, and height maps of point clouds."""
 
 import dataclasses
 
@@ -9,10 +9,10 @@ from scipy import ndimage
 Points = Float64[np.ndarray, "_ 3"]
 
 _PLANE_REACH = 1.0
-"""Half the side (m) of the square that stands for an infinite plane: more than the arm reaches."""
+"""Half the side (m) of the square that replaces an infinite plane; larger than the arm's reach."""
 
 _NOTHING = -1e6
-"""A height (m) below everything: where a map holds no point."""
+"""Height (m) of cells without points."""
 
 
 def box_surface(half: Float64[np.ndarray, " 3"], spacing: float) -> Points:
@@ -37,7 +37,7 @@ def rectangle(
 
 
 def plane_surface(spacing: float) -> Points:
-    """Points of the plane z = 0 within the arm's reach of the origin."""
+    """Points of the plane z = 0 within `_PLANE_REACH` of the origin."""
     return rectangle(center=(0.0, 0.0), half=(_PLANE_REACH, _PLANE_REACH), height=0.0, spacing=spacing)
 
 
@@ -47,7 +47,7 @@ def _evenly(low: float, high: float, spacing: float) -> Float64[np.ndarray, " _"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class HeightMap:
-    """The greatest height over every cell of a square grid; far below everything where there is nothing.
+    """The greatest height over every cell of a square grid; very low for cells without points.
 
     Attributes:
         origin: Lower corner of the grid (m).
@@ -73,20 +73,20 @@ class HeightMap:
         return cls(origin=origin, cell=cell, top=top)
 
     def cells_of(self, points: Float64[np.ndarray, "n 2"]) -> Int64[np.ndarray, "n 2"]:
-        """The cell under each point; the nearest one for points beyond the grid."""
+        """The cell of each point; the nearest one for points outside the grid."""
         index = np.floor((points - self.origin) / self.cell).astype(np.int64)
         return np.clip(index, 0, np.array(self.top.shape) - 1)
 
     def center_of(self, cell: Int64[np.ndarray, " 2"]) -> Float64[np.ndarray, " 2"]:
-        """The middle of a cell (m)."""
+        """Center of a cell (m)."""
         return self.origin + (cell + 0.5) * self.cell
 
     def under_rectangle(self, half: tuple[float, float], offset: float = 0.0) -> Float64[np.ndarray, "nx ny"]:
-        """For every cell as the centre: the greatest height under a rectangle.
+        """The greatest height under a rectangle, for every cell as its center.
 
         Args:
-            half: Half the sides of the rectangle (m) along the map's axes.
-            offset: How far the rectangle's centre lies from the cell along the first axis (m).
+            half: Half extents of the rectangle (m) along the map's axes.
+            offset: Offset of the rectangle's center from the cell along the first axis (m).
         """
         size = [2 * round(h / self.cell) + 1 for h in half]
         highest = ndimage.maximum_filter(self.top, size=size, mode="constant", cval=_NOTHING)
@@ -94,5 +94,5 @@ class HeightMap:
         return ndimage.shift(highest, shift, order=0, mode="constant", cval=_NOTHING)
 
     def widened(self) -> "HeightMap":
-        """The map in which every height also holds for the neighbouring cells."""
+        """The map dilated by one cell."""
         return dataclasses.replace(self, top=ndimage.maximum_filter(self.top, size=3))

@@ -1,1 +1,1 @@
-"""The simulator's own account of what happens: what a policy that speaks is graded against."""
+"""Ground truth for language, read from the simulator; texts of a policy are graded against it."""

@@ -1,38 +1,39 @@
-"""Which phase the robot is in, from what its gripper touches and how things move; no phase flickers."""
+"""Detects the robot's phase from gripper contacts and object motion, with debouncing."""
 
 import dataclasses
 import math
 from collections import deque
 from collections.abc import Sequence
 
-from sim_envs.truth.account import Narration, Phase
-from sim_envs.truth.scene import Aim, Item, Moment, Touch, TruthScene, Vector3
+from sim_envs.truth.ground_truth import Narration, Phase
+from sim_envs.truth.scene import GoalTarget, GripperContacts, Item, RawState, TruthScene, Vector3
 
 CONFIRM_S = 0.15
-"""A change must last this long to be believed, a lost grip likewise."""
+"""A change of phase, or a lost grasp, must last this long to count."""
 
 HOLD_S = 0.3
-"""A phase is told for at least this long."""
+"""Shortest duration of a phase."""
 
 _LOOK_AHEAD_S, _LOOK_BACK_S = 0.4, 0.25
 _ASK_EVERY = 3
 _LIFTED, _MOVED, _SLIDING, _TURNING = 0.015, 0.02, 0.005, 0.03
-"""Since it was gripped: risen (m), gone sideways (m). Within `_LOOK_BACK_S`: slid (m), share of its way."""
+"""Thresholds since grasping: lift (m), horizontal motion (m). Within `_LOOK_BACK_S`: sliding (m), fraction of
+joint travel."""
 
 _OVER, _LEFT_BEHIND, _NEARER = 0.03, 0.12, 0.01
-"""How near (m) above its place a thing is being placed; how far the gripper goes from what it let go before
-it is off to something else; how much nearer it must come to be on its way back to it."""
+"""Distance (m) to its place within which an object counts as being placed; distance from a released object
+at which the retreat ends; approach to it that ends the retreat earlier."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Grip:
-    """A thing between the fingers, and how it has moved since.
+class GraspState:
+    """A grasped object, and how it has moved since.
 
     Attributes:
-        item: The thing.
-        start: Where it was when it was gripped (m).
-        lifted: Whether it has been off what it stood on.
-        moved: Whether it has been brought anywhere.
+        item: The object.
+        start: Its position when it was grasped (m).
+        lifted: Whether it has been lifted.
+        moved: Whether it has been moved.
     """
 
     item: Item
@@ -40,8 +41,8 @@ class Grip:
     lifted: bool = False
     moved: bool = False
 
-    def at(self, position: Vector3) -> "Grip":
-        """The grip, when the thing has come to a position (m)."""
+    def at(self, position: Vector3) -> "GraspState":
+        """The grasp state with the object at a new position (m)."""
         way = position - self.start
         rise, slide = float(way[2]), math.hypot(way[0], way[1])
         return dataclasses.replace(
@@ -49,8 +50,8 @@ class Grip:
         )
 
 
-class Steady:
-    """Passes a value on, but neither a change that does not last nor two changes in quick succession."""
+class Debouncer:
+    """Suppresses changes that do not last, and changes in quick succession."""
 
     def __init__(self, value: Narration, *, control_hz: float) -> None:
         self.value = value
@@ -58,7 +59,7 @@ class Steady:
         self._next, self._seen, self._told = value, 0, self._hold
 
     def update(self, value: Narration) -> Narration:
-        """Take in the value of one more control step; `done` is told at once."""
+        """Process the value of one more control step; `done` passes at once."""
         self._seen = self._seen + 1 if value == self._next else 1
         self._next = value
         self._told += 1
@@ -68,31 +69,31 @@ class Steady:
         return self.value
 
 
-class Phases:
-    """Follows one episode, a control step at a time.
+class PhaseTracker:
+    """Tracks the phase of one episode, one control step at a time.
 
     Attributes:
-        grip: What is between the fingers, and how it has moved since it was gripped.
+        grip: The grasped object; None if nothing is grasped.
         touch: What the gripper touches.
-        sliding: The thing that is pushed along, gripped or not.
+        sliding: The object that is being pushed, grasped or not.
     """
 
     def __init__(self, scene: TruthScene, *, control_hz: float) -> None:
         self._scene = scene
         self._lost_after = round(CONFIRM_S * control_hz)
-        self._past: deque[Moment] = deque(maxlen=round(_LOOK_BACK_S * control_hz) + 1)
-        self._touches: deque[Touch] = deque(maxlen=self._past.maxlen)
+        self._past: deque[RawState] = deque(maxlen=round(_LOOK_BACK_S * control_hz) + 1)
+        self._touches: deque[GripperContacts] = deque(maxlen=self._past.maxlen)
         self._loose = 0
         self._left: Item | None = None
         self._left_at = 0.0
         self._bound_for: Item | None = None
         self._asked = 0
-        self.grip: Grip | None = None
-        self.touch = Touch(any=frozenset(), both=frozenset())
+        self.grip: GraspState | None = None
+        self.touch = GripperContacts(any=frozenset(), both=frozenset())
         self.sliding: Item | None = None
 
-    def update(self, moment: Moment, missing: Sequence[Aim]) -> Narration:
-        """The phase of one more control step, before it is steadied, given the goals that do not hold."""
+    def update(self, moment: RawState, missing: Sequence[GoalTarget]) -> Narration:
+        """The phase at one more control step, before debouncing, given the unsatisfied goals."""
         self.touch = self._scene.touch(moment)
         self._past.append(moment)
         self._touches.append(self.touch)
@@ -104,12 +105,12 @@ class Phases:
         return next((told for way in ways if (told := way(missing))), None) or self._of_way(missing)
 
     def travelled(self, item: Item) -> float:
-        """How far a thing has come within the last moments (m)."""
+        """Distance (m) that an object has moved within `_LOOK_BACK_S`."""
         now, before = self._past[-1].positions[item.index], self._past[0].positions[item.index]
         return _length(now - before)
 
     def _pushed(self, item: Item) -> float:
-        """How far a thing that is touched has come within the last moments, since it was touched (m)."""
+        """Distance (m) that a touched object has moved within `_LOOK_BACK_S`, since it was touched."""
         moments = zip(self._past, self._touches, strict=True)
         first = next(moment for moment, touch in moments if item.index in touch.any)
         return _length(self._past[-1].positions[item.index] - first.positions[item.index])
@@ -126,33 +127,36 @@ class Phases:
         things = [item for item in self._scene.things if item.index in self.touch.both and not item.too_wide]
         if things:
             start = self._past[-1].positions[things[0].index]
-            self.grip, self._loose = Grip(item=things[0], start=start), 0
+            self.grip, self._loose = GraspState(item=things[0], start=start), 0
 
     def _leave(self, item: Item) -> None:
-        """From here on the gripper goes away from an item, until it is off to something else."""
+        """Start the retreat from an item."""
         self._left, self._left_at = item, self._gap(item)
 
     def _gap(self, item: Item) -> float:
         return _length(self._past[-1].positions[item.index] - self._past[-1].gripper)
 
-    def _of_grip(self, missing: Sequence[Aim]) -> Narration | None:
+    def _of_grip(self, missing: Sequence[GoalTarget]) -> Narration | None:
         if self.grip is None:
             return None
-        item, aim = self.grip.item, self._aim(self.grip.item, missing)
+        item, target = self.grip.item, self._target(self.grip.item, missing)
         if not self.grip.moved:
             return Narration(phase=Phase.GRASP, object=item.noun)
         if not self.grip.lifted:
             self.sliding = item
-            return _moving(Phase.PUSH, item, aim)
-        near = aim is not None and self._scene.is_near(aim, self._past[-1].positions[item.index], _OVER)
-        return _moving(Phase.PLACE if near else Phase.CARRY, item, aim)
+            return _moving(Phase.PUSH, item, target)
+        near = target is not None and self._scene.is_near(target, self._past[-1].positions[item.index], _OVER)
+        return _moving(Phase.PLACE if near else Phase.CARRY, item, target)
 
-    def _aim(self, item: Item, missing: Sequence[Aim]) -> Aim | None:
-        """Where a thing is to go: its first goal that does not hold, else its first."""
-        return next((aim for aim in (*missing, *self._scene.aims) if aim.item is item and aim.place), None)
+    def _target(self, item: Item, missing: Sequence[GoalTarget]) -> GoalTarget | None:
+        """The target of an object: of its first unsatisfied goal, else of its first goal."""
+        return next(
+            (target for target in (*missing, *self._scene.targets) if target.item is item and target.place),
+            None,
+        )
 
-    def _of_part(self, missing: Sequence[Aim]) -> Narration | None:
-        """Opening, closing, turning: by how the part moves, else by what is wanted of it."""
+    def _of_part(self, missing: Sequence[GoalTarget]) -> Narration | None:
+        """The phase while touching a part: by its motion, else by its goal."""
         for number, item in enumerate(self._scene.parts):
             if item.index not in self.touch.any:
                 continue
@@ -171,34 +175,36 @@ class Phases:
         there, back = (Phase.TURN_ON, Phase.TURN_OFF) if joint.switches else (Phase.OPEN, Phase.CLOSE)
         return there if way > 0 else back
 
-    def _of_touch(self, missing: Sequence[Aim]) -> Narration | None:
-        """A thing touched and not gripped: just let go, pushed along, or about to be gripped."""
+    def _of_touch(self, missing: Sequence[GoalTarget]) -> Narration | None:
+        """The phase while touching an object without grasping it: retreat, push, or grasp."""
         for item in self._scene.things if self.touch.any else ():
             if item.index not in self.touch.any:
                 continue
             if item is self._left:
                 return Narration(phase=Phase.RETREAT, object=item.noun)
-            wanted = any(aim.item is item for aim in missing)
+            wanted = any(target.item is item for target in missing)
             if self._pushed(item) > _SLIDING or (item.too_wide and wanted):
                 self.sliding = item
-                return _moving(Phase.PUSH, item, self._aim(item, missing))
+                return _moving(Phase.PUSH, item, self._target(item, missing))
             if wanted:
                 return Narration(phase=Phase.GRASP, object=item.noun)
         return None
 
-    def _of_way(self, missing: Sequence[Aim]) -> Narration:
-        """Touching nothing: away from what it has let go, or on the way to what it heads for."""
+    def _of_way(self, missing: Sequence[GoalTarget]) -> Narration:
+        """The phase while touching nothing: retreat or approach."""
         if self._left is not None:
             gap = self._gap(self._left)
             if self._left_at - _NEARER < gap < self._left_at + _LEFT_BEHIND:
                 return Narration(phase=Phase.RETREAT, object=self._left.noun)
             self._left = None
-        wishes = [aim.item for aim in missing]
-        wishes += [aim.gate for aim in missing if aim.gate and self._scene.state(aim.gate) != "open"]
+        wishes = [target.item for target in missing]
+        wishes += [
+            target.gate for target in missing if target.gate and self._scene.state(target.gate) != "open"
+        ]
         return Narration(phase=Phase.APPROACH, object=self._heading(wishes).noun)
 
     def _heading(self, wishes: Sequence[Item]) -> Item:
-        """What the gripper goes to. Looked at every few steps: it is the dearest question of all."""
+        """The item that the gripper approaches; updated only every few steps, since it is expensive."""
         if len(wishes) == 1:
             return wishes[0]
         self._asked += 1
@@ -209,18 +215,18 @@ class Phases:
         return self._bound_for
 
 
-def _moving(phase: Phase, item: Item, aim: Aim | None) -> Narration:
-    if aim is None or (phase is Phase.CARRY and aim.stays):
+def _moving(phase: Phase, item: Item, target: GoalTarget | None) -> Narration:
+    if target is None or (phase is Phase.CARRY and target.stays):
         return Narration(phase=phase, object=item.noun)
-    return Narration(phase=phase, object=item.noun, target=aim.place)
+    return Narration(phase=phase, object=item.noun, target=target.place)
 
 
-def _wanted_of(item: Item, missing: Sequence[Aim]) -> Phase | None:
-    """What is to be done to a part."""
-    for aim in missing:
-        if aim.item is item:
-            return aim.wanted
-        if aim.gate is item:
+def _wanted_of(item: Item, missing: Sequence[GoalTarget]) -> Phase | None:
+    """The phase that a goal requires of a part."""
+    for target in missing:
+        if target.item is item:
+            return target.wanted
+        if target.gate is item:
             return Phase.OPEN
     return None
 

@@ -1,6 +1,6 @@
-"""The nouns that are read where a world brings none of its own: LIBERO's, as its instructions have them.
+"""The default vocabulary: LIBERO's nouns, as in its instructions.
 
-They are the default because records name no others, and are graded again without a simulator.
+It is the default because records do not name it, and are graded again without a simulator.
 """
 
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ THINGS: Mapping[str, str] = {
     "wooden_tray": "tray",
     "yellow_book": "book",
 }
-"""Category of a movable thing to its noun."""
+"""Category of a movable object to its noun."""
 
 FIXTURES: Mapping[str, str] = {
     "desk_caddy": "caddy",
@@ -54,12 +54,12 @@ FIXTURES: Mapping[str, str] = {
 """Category of a fixture to its noun."""
 
 QUALIFIERS = ("left", "right", "front", "middle", "back", "other")
-"""What tells things of one noun apart, as LIBERO's instructions do: seen from opposite the robot."""
+"""Distinguish objects of one noun, as in LIBERO's instructions: as seen from opposite the robot."""
 
 LEVELS = ("top", "middle", "bottom")
 DRAWERS = tuple(f"{level} drawer of the cabinet" for level in LEVELS)
 PARTS = (*DRAWERS, "microwave", "stove")
-"""What can be opened or turned on."""
+"""Parts that can be opened or turned on."""
 
 _SIDES = ("left", "right", "front", "back")
 _COMPARTMENTS = tuple(f"{side} compartment of the caddy" for side in _SIDES)
@@ -73,16 +73,16 @@ _LANDMARKS = (*_THING_NOUNS, *_FIXTURE_NOUNS)
 MOVABLE = frozenset(
     [*_THING_NOUNS, *(f"{qualifier} {noun}" for qualifier in QUALIFIERS for noun in _THING_NOUNS)]
 )
-"""Nouns of everything that can be moved."""
+"""Nouns of movable objects."""
 
 PLACES = frozenset(
     [*MOVABLE, *_FIXTURE_NOUNS, *DRAWERS, *_COMPARTMENTS, *_TOPS, UPPER_SHELF, LOWER_SHELF]
     + [f"{side} of the {landmark}" for side in _SIDES for landmark in _LANDMARKS]
 )
-"""Nouns of everywhere a thing can be."""
+"""Nouns of places."""
 
 SUBJECTS = MOVABLE | frozenset(PARTS)
-"""Nouns of everything something can be done to."""
+"""Nouns of everything that can be acted on."""
 
 _INSIDE = frozenset(
     [
@@ -97,7 +97,7 @@ _BESIDE = frozenset(f"{side} of the {landmark}" for side in _SIDES for landmark 
 
 
 def beside(side: str, landmark: str) -> str:
-    """The noun of the place beside a landmark: `right`, `plate` → `right of the plate`."""
+    """The place beside a landmark: `right`, `plate` → `right of the plate`."""
     return f"{side} of the {landmark}"
 
 
@@ -112,6 +112,6 @@ HOUSEHOLD = Nouns(
     parts=frozenset(PARTS),
     places=frozenset((place, _preposition(place)) for place in PLACES),
 )
-"""All of them together."""
+"""The default vocabulary."""
 
 phrase = HOUSEHOLD.phrase

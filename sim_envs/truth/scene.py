@@ -1,6 +1,6 @@
-"""What truth is read from: what the gripper touches, where things are, how far drawers are out. Read only.
+"""The simulation as items, contacts and goals, from which ground truth is derived. Read only.
 
-A world's scene names its things and its goals; `Phases` and `TruthTracker` make sense of them.
+A world's scene names its objects and goals; `PhaseTracker` and `TruthTracker` interpret them.
 """
 
 import abc
@@ -11,17 +11,17 @@ import mujoco
 import numpy as np
 from jaxtyping import Float64, Int32, Int64
 
-from sim_envs.truth.account import Phase
+from sim_envs.truth.ground_truth import Phase
 from sim_envs.truth.nouns import Nouns
 
 LEFT, RIGHT, HAND = 1, 2, 4
-"""Sides of the gripper: either finger, and the rest of the hand."""
+"""Parts of the gripper, as bits: the fingers, and the rest of the hand."""
 
 NOTHING = -1
-"""Who a geom belongs to, where that is no item."""
+"""The owner of geoms that belong to no item."""
 
 _AJAR = 0.05
-"""A drawer or door counts as closed up to this share of its way; LIBERO's own limit is exactly 0."""
+"""A drawer or door counts as closed up to this fraction of its range; LIBERO's own limit is exactly 0."""
 
 Vector3 = Float64[np.ndarray, " 3"]
 
@@ -31,10 +31,10 @@ class Articulation:
     """A fixture's joint that opens or switches something.
 
     Attributes:
-        address: Of its position in MuJoCo's `qpos`.
-        start: Position (m or rad) where it is closed or off.
-        end: Position from which on it is open or on.
-        switches: Whether it switches something on, rather than opening it.
+        address: Index of its position in MuJoCo's `qpos`.
+        start: Position (m or rad) when closed or off.
+        end: Position from which it counts as open or on.
+        switches: Whether it is a switch rather than a drawer or door.
     """
 
     address: int
@@ -52,15 +52,15 @@ class Articulation:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Item:
-    """A movable thing, or a part of a fixture that can be opened or turned on.
+    """A movable object, or a part of a fixture that can be opened or turned on.
 
     Attributes:
-        index: Its number among the scene's items.
-        name: The world's name of the thing or of the fixture.
-        noun: What it is called.
-        body: MuJoCo's body that moves.
-        articulation: How it opens or switches; None for a thing.
-        too_wide: Whether it can only be pushed, since it does not fit between the fingers.
+        index: Index among the scene's items.
+        name: The world's name of the object or fixture.
+        noun: Its noun in texts.
+        body: Id of the MuJoCo body that moves.
+        articulation: How it opens or switches; None for an object.
+        too_wide: Whether it is too wide for the gripper and can only be pushed.
     """
 
     index: int
@@ -72,16 +72,16 @@ class Item:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Aim:
-    """What a goal is about.
+class GoalTarget:
+    """The item, place and action that a goal requires.
 
     Attributes:
-        number: Of the goal, among the task's.
-        item: What it would have moved, opened or turned on.
-        place: Noun of where it would have it; None if that is not what it is about.
-        gate: What must be open for it to get there, if anything.
-        wanted: What it would have done to a part; None for a thing.
-        stays: Whether the thing is to be turned where it is rather than brought somewhere.
+        number: Index of the goal in the task.
+        item: The item to be moved, opened or turned on.
+        place: Noun of the place where it has to be; None if the goal requires none.
+        gate: The part that must be open for the item to get there, if any.
+        wanted: The phase that acts on a part; None for an object.
+        stays: Whether the object is to be turned in place rather than moved.
     """
 
     number: int
@@ -93,12 +93,12 @@ class Aim:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Touch:
-    """What the gripper touches, by item number.
+class GripperContacts:
+    """Indices of the items that the gripper touches.
 
     Attributes:
-        any: Touched by a finger or the hand.
-        both: Touched by both fingers.
+        any: Items touched by a finger or the hand.
+        both: Items touched by both fingers.
     """
 
     any: frozenset[int]
@@ -106,14 +106,14 @@ class Touch:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Moment:
-    """One control step in raw numbers.
+class RawState:
+    """Copied simulator state of one control step.
 
     Attributes:
-        gripper: Where the grip site was (m).
-        positions: Where every item's body was (m).
-        joints: How far every part was out (m or rad).
-        contacts: The pairs of geoms that touched.
+        gripper: Position of the grip site (m).
+        positions: Positions of the items' bodies (m).
+        joints: Joint positions of the parts (m or rad).
+        contacts: Pairs of geoms in contact.
     """
 
     gripper: Vector3
@@ -123,16 +123,16 @@ class Moment:
 
 
 class TruthScene(abc.ABC):
-    """One episode, seen as items, places and goals. Made anew after each reset.
+    """One episode as items, places and goals. Created anew after each reset.
 
     Attributes:
-        items: The things, then the parts.
-        aims: What the goals are about, in the task's order.
-        named: What the goals name, each once.
-        nouns: What texts about it may name; None for `places.HOUSEHOLD`.
+        items: The objects, then the parts.
+        targets: The goals' targets, in the task's order.
+        named: The items of the goals, without duplicates.
+        nouns: Vocabulary of texts; None for `places.HOUSEHOLD`.
     """
 
-    aims: Sequence[Aim]
+    targets: Sequence[GoalTarget]
     nouns: Nouns | None = None
 
     def __init__(
@@ -144,14 +144,14 @@ class TruthScene(abc.ABC):
         owner: Int64[np.ndarray, " geom"],
         side: Int64[np.ndarray, " geom"],
     ) -> None:
-        """See a simulation as items.
+        """Describe a simulation.
 
         Args:
-            data: Its state, which changes under the scene.
-            items: Its things, then its parts.
-            grip_site: The point between the fingertips.
-            owner: Geom to the number of the item it belongs to; negative if it is none's.
-            side: Geom to its side of the gripper: `LEFT`, `RIGHT` or `HAND`; 0 elsewhere.
+            data: The simulation state, which keeps changing.
+            items: The objects, then the parts.
+            grip_site: Id of the site between the fingertips.
+            owner: Maps a geom to the index of its item; negative for none.
+            side: Maps a geom to its part of the gripper: `LEFT`, `RIGHT` or `HAND`; 0 elsewhere.
         """
         self.items = items
         self.things = [item for item in items if item.articulation is None]
@@ -165,13 +165,13 @@ class TruthScene(abc.ABC):
 
     @property
     def named(self) -> list[Item]:
-        """What the goals are about, and what must be open for them, each once."""
-        found = [item for aim in self.aims for item in (aim.item, aim.gate) if item is not None]
+        """The items of the goals, and the parts that must be open for them, without duplicates."""
+        found = [item for target in self.targets for item in (target.item, target.gate) if item is not None]
         return list({item.index: item for item in found}.values())
 
-    def capture(self) -> Moment:
-        """What is the case now, as raw numbers: it takes microseconds, and can be made sense of later."""
-        return Moment(
+    def capture(self) -> RawState:
+        """Copy the current state, which takes microseconds, to be interpreted later."""
+        return RawState(
             gripper=self._grip.copy(),
             positions=self._xpos[self._bodies],
             joints=self._qpos[self._joints],
@@ -179,17 +179,17 @@ class TruthScene(abc.ABC):
         )
 
     def state(self, item: Item) -> str:
-        """Whether a part is open, closed, half open, on or off now."""
+        """The state of a part: open, closed, half open, on or off."""
         assert item.articulation is not None
         return item.articulation.state(self.joint(item))
 
     def joint(self, item: Item) -> float:
-        """How far a part is out now (m or rad)."""
+        """Joint position of a part (m or rad)."""
         assert item.articulation is not None
         return float(self._qpos[item.articulation.address])
 
-    def touch(self, moment: Moment) -> Touch:
-        """What the gripper touched at a moment."""
+    def touch(self, moment: RawState) -> GripperContacts:
+        """The gripper's contacts in a captured state."""
         by = self._side[moment.contacts]
         touched: dict[int, int] = {}
         for row in np.flatnonzero(by[:, 0] | by[:, 1]):
@@ -198,24 +198,24 @@ class TruthScene(abc.ABC):
             if other >= 0:
                 touched[other] = touched.get(other, 0) | int(by[row, mine])
         both = frozenset(item for item, fingers in touched.items() if fingers & LEFT and fingers & RIGHT)
-        return Touch(any=frozenset(touched), both=both)
+        return GripperContacts(any=frozenset(touched), both=both)
 
-    def missing(self) -> list[Aim]:
-        """The goals that are still to be reached."""
-        return [aim for aim in self.aims if not self.satisfied(aim)]
+    def missing(self) -> list[GoalTarget]:
+        """The targets of unsatisfied goals."""
+        return [target for target in self.targets if not self.satisfied(target)]
 
     @abc.abstractmethod
-    def satisfied(self, aim: Aim) -> bool:
-        """Whether a goal holds now; asking changes nothing."""
+    def satisfied(self, target: GoalTarget) -> bool:
+        """Whether a goal holds now. Must not change the simulation."""
 
     @abc.abstractmethod
     def nearest(self, items: Sequence[Item], point: Vector3) -> Item:
-        """Which of some items that goals are about a gripper that comes to a point (m) is heading for."""
+        """The item, of those given, that a gripper at a point (m) is approaching."""
 
     @abc.abstractmethod
-    def is_near(self, aim: Aim, position: Vector3, margin: float) -> bool:
-        """Whether a position is over the place of a goal, give or take a margin (m)."""
+    def is_near(self, target: GoalTarget, position: Vector3, margin: float) -> bool:
+        """Whether a position is above the place of a goal, within a margin (m)."""
 
     @abc.abstractmethod
-    def whereabouts(self, item: Item) -> str:
-        """Where a thing is, as a fact has it; goals come first, so that facts agree with success."""
+    def location(self, item: Item) -> str:
+        """An object's location as in facts. Goals are checked first, so that facts agree with success."""

@@ -1,19 +1,28 @@
-"""Truth in words and back: several wordings of each sentence, and a parser that reads every one of them.
+"""Writes ground truth as text, in several wordings, and parses all of them.
 
-Reading is the inverse of writing: `parse_narration(narrate(n, w)) == n` for every narration and wording, and
-likewise for memories. A text that no wording yields, or that names what the world does not have, is not read
-at all: there is nothing to grade in it. What a world has is its `nouns`; None stands for `places.HOUSEHOLD`.
+Parsing inverts writing: `parse_narration(narrate(n, w)) == n` for every narration and wording, likewise for
+memories. A text that matches no wording, or has nouns that the world does not have, is not parsed and cannot
+be graded. `nouns` is the world's vocabulary; None stands for `places.HOUSEHOLD`.
 """
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from sim_envs.truth.account import STATES, Deed, Fact, Memory, Narration, Phase, Verb, outcomes
+from sim_envs.truth.ground_truth import (
+    STATES,
+    CompletedAction,
+    Fact,
+    Memory,
+    Narration,
+    Phase,
+    Verb,
+    resulting_facts,
+)
 from sim_envs.truth.nouns import Nouns
 from sim_envs.truth.places import HOUSEHOLD
 
 WORDINGS = 3
-"""How many ways there are to say each thing."""
+"""Number of wordings of each sentence."""
 
 _NARRATIONS: Mapping[Phase, Sequence[str]] = {
     Phase.APPROACH: ("Reaching for the {object}.", "Moving to the {object}.", "Approaching the {object}."),
@@ -59,12 +68,12 @@ _OF_PARTS = frozenset({Phase.OPEN, Phase.CLOSE, Phase.TURN_ON, Phase.TURN_OFF})
 
 
 def narrate(narration: Narration, wording: int = 0, nouns: Nouns | None = None) -> str:
-    """A narration as a sentence.
+    """Write a narration as a sentence.
 
     Args:
-        narration: What to say.
-        wording: Which of the ways to say it, any whole number; they repeat after `WORDINGS`.
-        nouns: The world's.
+        narration: The narration.
+        wording: Index of the wording, modulo `WORDINGS`.
+        nouns: The world's vocabulary.
     """
     templates = _NARRATIONS if narration.target is None else _NARRATIONS_WITH_TARGET
     return templates[narration.phase][wording % WORDINGS].format(
@@ -75,7 +84,7 @@ def narrate(narration: Narration, wording: int = 0, nouns: Nouns | None = None) 
 
 
 def parse_narration(text: str, nouns: Nouns | None = None) -> Narration | None:
-    """What a sentence says, or None if it is none of ours. Case and a full stop do not matter."""
+    """Parse a sentence; None if it matches no wording. Ignores case and a full stop."""
     for phase, pattern in _NARRATION_PATTERNS:
         match = pattern.fullmatch(_plain(text))
         narration = None if match is None else _narration(phase, match.groupdict(), nouns or HOUSEHOLD)
@@ -85,46 +94,48 @@ def parse_narration(text: str, nouns: Nouns | None = None) -> Narration | None:
 
 
 def remember(memory: Memory, wording: int = 0, nouns: Nouns | None = None) -> str:
-    """A memory as facts with `; ` between them: what was done, in order, then what does not follow from it.
+    """Write a memory, separated by `; `: completed actions in order, then facts that they do not imply.
 
     Args:
-        memory: What to say.
-        wording: Which of the ways to say it, any whole number; they repeat after `WORDINGS`.
-        nouns: The world's.
+        memory: The memory.
+        wording: Index of the wording, modulo `WORDINGS`.
+        nouns: The world's vocabulary.
     """
     which, nouns = wording % WORDINGS, nouns or HOUSEHOLD
-    deeds = [_deed_in_words(deed, which, nouns) for deed in memory.done] or [_NOTHING_DONE[which]]
-    news = memory.facts - frozenset(outcomes(memory.done, nouns).values())
+    completed_actions = [_deed_in_words(action, which, nouns) for action in memory.done] or [
+        _NOTHING_DONE[which]
+    ]
+    news = memory.facts - frozenset(resulting_facts(memory.done, nouns).values())
     facts = [_FACTS[which].format(subject=fact.subject, state=fact.state) for fact in sorted(news)]
-    return _SEPARATOR.join([*deeds, *facts])
+    return _SEPARATOR.join([*completed_actions, *facts])
 
 
 def parse_memory(text: str, nouns: Nouns | None = None) -> Memory | None:
-    """What a list of facts says, or None if one is none of ours, or is about what another one is about."""
+    """Parse a memory; None if a part matches no wording, or two parts are about the same subject."""
     nouns = nouns or HOUSEHOLD
     pieces = [piece.strip() for piece in _plain(text).split(_SEPARATOR.strip())]
     said = [_read_piece(piece, nouns) for piece in pieces if piece not in _NOTHING_DONE]
-    done = [item for item in said if isinstance(item, Deed)]
+    done = [item for item in said if isinstance(item, CompletedAction)]
     told = {item.subject: item for item in said if isinstance(item, Fact)}
     if len(done) + len(told) < len(said):
         return None
     try:
-        return Memory(done=tuple(done), facts=frozenset({**outcomes(done, nouns), **told}.values()))
+        return Memory(done=tuple(done), facts=frozenset({**resulting_facts(done, nouns), **told}.values()))
     except ValueError:
         return None
 
 
-def _deed_in_words(deed: Deed, wording: int, nouns: Nouns) -> str:
-    where = None if deed.place is None else nouns.phrase(deed.place)
-    return _DEEDS[deed.verb][wording].format(subject=deed.subject, where=where)
+def _deed_in_words(action: CompletedAction, wording: int, nouns: Nouns) -> str:
+    where = None if action.place is None else nouns.phrase(action.place)
+    return _DEEDS[action.verb][wording].format(subject=action.subject, where=where)
 
 
 def _narration(phase: Phase, words: Mapping[str, str], nouns: Nouns) -> Narration | None:
-    """A narration, if its words fit each other and the phase."""
+    """The narration, if its words fit the phase and the vocabulary."""
     thing = words.get("object")
     target = words.get("target")
     if "where" in words:
-        target = nouns.phrases.get(words["where"], words["where"])  # what is no place is refused below
+        target = nouns.phrases.get(words["where"], words["where"])  # unknown places are refused below
     if thing is not None and thing not in _objects_of(phase, nouns):
         return None
     if target is not None and target not in nouns.prepositions:
@@ -138,19 +149,19 @@ def _objects_of(phase: Phase, nouns: Nouns) -> frozenset[str]:
     return nouns.movable if phase in (Phase.CARRY, Phase.PLACE, Phase.PUSH) else nouns.subjects
 
 
-def _read_piece(piece: str, nouns: Nouns) -> Deed | Fact | None:
-    """What one piece of a memory says; None if that is nothing that we say."""
+def _read_piece(piece: str, nouns: Nouns) -> CompletedAction | Fact | None:
+    """Parse one part of a memory; None if it matches no wording."""
     return next(_read_deeds(piece, nouns), None) or next(_read_facts(piece, nouns), None)
 
 
-def _read_deeds(piece: str, nouns: Nouns) -> Iterator[Deed]:
+def _read_deeds(piece: str, nouns: Nouns) -> Iterator[CompletedAction]:
     for verb, pattern in _DEED_PATTERNS:
         match = pattern.fullmatch(piece)
         if match is None:
             continue
         subject, place = match["subject"], nouns.phrases.get(match.groupdict().get("where", ""))
         if subject in (nouns.movable if verb.moves else nouns.parts) and (place is not None) == verb.moves:
-            yield Deed(verb=verb, subject=subject, place=place)
+            yield CompletedAction(verb=verb, subject=subject, place=place)
 
 
 def _read_facts(piece: str, nouns: Nouns) -> Iterator[Fact]:
@@ -185,7 +196,7 @@ _FIELDS = {
 
 
 def _pattern(template: str) -> re.Pattern[str]:
-    """A template as a pattern with a group per field."""
+    """Compile a template to a pattern with a group per field."""
     plain = re.escape(_plain(template))
     return re.compile(re.sub(r"\\{(\w+)\\}", lambda field: f"(?P<{field[1]}>{_FIELDS[field[1]]})", plain))
 

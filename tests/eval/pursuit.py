@@ -12,7 +12,7 @@ from configs.schema import SuiteConfig
 from oxygen.policy.reply import Reply, Tail
 from sim_envs.fake import FakeSuite, FakeWorld
 from sim_envs.suite import InitIds, Task
-from sim_envs.world import Advance, EpisodeKey, Observation
+from sim_envs.world import AdvanceResult, EpisodeKey, Observation
 
 _SPEED = 0.04
 _REACH = 0.03
@@ -61,15 +61,15 @@ class PursuitWorld(FakeWorld):
     def _target(self) -> np.ndarray:
         return self._middle + self._swing * np.sin(self._phase + 2 * np.pi * self.steps / 40)
 
-    def advance(self, actions: np.ndarray) -> Advance:
+    def advance(self, actions: np.ndarray) -> AdvanceResult:
         for taken, action in enumerate(actions, start=1):
             self.steps += 1
             self._point = self._point + _SPEED * np.clip(action[:2], -1, 1)
             near = np.linalg.norm(self._point - self._target) < _REACH
             self._touching = self._touching + 1 if near else 0
             if self._touching == _STAY:
-                return Advance(steps=taken, success=True)
-        return Advance(steps=len(actions), success=False)
+                return AdvanceResult(steps=taken, success=True)
+        return AdvanceResult(steps=len(actions), success=False)
 
     def observe(self) -> Observation:
         shown = super().observe()

@@ -1,4 +1,4 @@
-"""Simulators that tests share, since compiling a model and opening a renderer take a while."""
+"""Shared simulators: compiling a model and opening a renderer are slow."""
 
 import types
 from collections.abc import Callable, Iterator
@@ -14,9 +14,9 @@ from sim_envs.libero.tasks import get_task
 
 
 @pytest.fixture(scope="session", autouse=True)
-def closed_without_collecting() -> Iterator[None]:
-    """Closing a simulator collects garbage, which takes seconds beside all that tests import, twice."""
-    load_libero()  # otherwise robosuite warns when it is imported
+def no_garbage_collection_on_close() -> Iterator[None]:
+    """Skip the garbage collections on closing a simulator: they take seconds with all test imports."""
+    load_libero()  # otherwise importing robosuite warns
     with pytest.MonkeyPatch.context() as patch:
         for module in ("sim_envs.libero.sim", "robosuite.utils.binding_utils"):
             patch.setattr(f"{module}.gc", types.SimpleNamespace(collect=int))
@@ -25,13 +25,13 @@ def closed_without_collecting() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def standins(tmp_path_factory: pytest.TempPathFactory) -> AssetSet:
-    """Our own assets, as this code makes them: what tests can do with on any machine."""
+    """The stand-in assets, freshly generated; available on any machine."""
     return AssetSet(name=STANDINS, path=build(tmp_path_factory.mktemp("standins") / "tree"))
 
 
 @pytest.fixture(scope="session")
 def open_sim(libero_assets: Path) -> Iterator[Callable[[str, int], LiberoSim]]:
-    """A simulator of a task, opened once for all tests and closed after them."""
+    """Opens the simulator of a task; each is shared by all tests and closed after them."""
     assets = find_assets(libero_assets)
     sims: dict[tuple[str, int], LiberoSim] = {}
 

@@ -1,4 +1,4 @@
-"""The kernels under the controller are the reference's, whatever the CPU would be given by default."""
+"""OpenBLAS uses the reference kernels, whatever it picks by default."""
 
 import subprocess
 import sys
@@ -32,14 +32,14 @@ def _digest(kernels: str, how: str) -> str:
     ).stdout
 
 
-@pytest.mark.skipif(not blas._cpu_can(), reason="this CPU has no AVX-512")
+@pytest.mark.skipif(not blas._has_avx512(), reason="this CPU has no AVX-512")
 @pytest.mark.parametrize("start", [pytest.param("Haswell", marks=pytest.mark.slow), "Nehalem"])
 def test_products_and_inverses_do_not_depend_on_the_kernels_a_process_starts_with(start: str) -> None:
-    reference = _digest(blas.KERNELS, "as it is")
-    assert _digest(start, "as it is") != reference
+    reference = _digest(blas.KERNELS, "default")
+    assert _digest(start, "default") != reference
     assert _digest(start, "pinned") == reference
 
 
-def test_a_cpu_that_cannot_run_them_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blas, "_cpu_can", lambda: False)
+def test_a_cpu_without_avx512_keeps_its_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blas, "_has_avx512", lambda: False)
     assert blas.pin_kernels.__wrapped__() is False

@@ -1,4 +1,4 @@
-"""The simulators' command lines refuse bad input as all do: one line, nearest name first, exit code 2."""
+"""The simulators' commands report bad input in one line, nearest name first, with exit code 2."""
 
 import subprocess
 import sys
@@ -53,7 +53,7 @@ def test_bad_input_is_one_line_on_stderr(app, arguments, said, capsys):
 
 
 @pytest.mark.parametrize(("app", "arguments"), [(experts, ""), (verify, "absent.npz")])
-def test_a_wrong_renderer_is_one_line(app, arguments, monkeypatch, capsys):
+def test_an_unknown_renderer_is_one_line(app, arguments, monkeypatch, capsys):
     monkeypatch.setenv("MUJOCO_GL", "eegl")
     choose_backend.cache_clear()
     code, out, err = outcome(app, arguments, capsys)
@@ -64,21 +64,21 @@ def test_a_wrong_renderer_is_one_line(app, arguments, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("app", [experts, verify, rest_poses, contact_sheet])
-def test_help_says_what_every_option_is_for(app, capsys):
+def test_help_describes_the_assets_option(app, capsys):
     code, out, err = outcome(app, "--help", capsys)
     assert (code, err) == (0, "")
     assert "--assets" in out
     assert "standins" in " ".join(out.split()) or app is verify
 
 
-def test_help_on_droids_sheet_names_its_suite(capsys):
+def test_help_of_droids_contact_sheet_names_its_suite(capsys):
     code, out, err = outcome(droid_sheet, "--help", capsys)
     assert (code, err) == (0, "")
     assert "--suite" in out
     assert "droid_tabletop" in out
 
 
-def test_the_help_of_what_people_run_needs_no_simulator():
+def test_help_loads_no_simulator():
     code = (
         "import sys, sim_envs.libero.experts.__main__, sim_envs.libero.verify; "
         "print([module for module in ('mujoco', 'robosuite', 'jax') if module in sys.modules])"

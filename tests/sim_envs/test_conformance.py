@@ -1,4 +1,4 @@
-"""Our worlds keep the contract, and the checks that say so fail for every way to break it."""
+"""Built-in worlds pass the conformance checks, and every kind of violation fails them."""
 
 import dataclasses
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from sim_envs.fake import FakeSuite, FakeWorld
 from sim_envs.libero.assets import AssetSet
 from sim_envs.suite import InitIds, Suite, Task, open_suite
 from sim_envs.testing import check_suite, check_world
-from sim_envs.world import Advance, Observation
+from sim_envs.world import AdvanceResult, Observation
 
 SETTINGS = {"success_at": 4, "instructions": ["put the black bowl on the plate", "open the drawer"]}
 
@@ -26,7 +26,7 @@ def solve_fake(world: FakeWorld) -> np.ndarray:
 
 
 def solve_reacher(world: Any) -> np.ndarray:
-    """Put the target where the fingertip is, and do nothing."""
+    """Move the target to the fingertip, and hold still."""
     env = world.env.unwrapped
     env.set_state(
         np.concatenate([env.data.qpos[:2], env.get_body_com("fingertip")[:2]]), np.zeros_like(env.data.qvel)
@@ -35,38 +35,38 @@ def solve_reacher(world: Any) -> np.ndarray:
 
 
 def solve_libero(world: Any) -> np.ndarray:
-    """Put the thing into the basket, and do nothing."""
+    """Move the object into the basket, and hold still."""
     data = world.env.sim.data
     above = data.get_body_xpos("basket_1_main") + np.array([0, 0, 0.06])
     data.set_joint_qpos("salad_dressing_1_joint0", np.array([*above, 1, 0, 0, 0]))
     return np.tile([0.0, 0, 0, 0, 0, 0, -1], (3, 1))
 
 
-def test_the_double_keeps_the_contract() -> None:
-    check_suite(fake_suite(), task_ids=(0, 1), solve=solve_fake, still={"eef_position": 0.0})
+def test_the_fake_suite_conforms() -> None:
+    check_suite(fake_suite(), task_ids=(0, 1), solve=solve_fake, hold_tolerances={"eef_position": 0.0})
 
 
-def test_gymnasiums_own_environment_keeps_the_contract() -> None:
+def test_a_gymnasium_environment_conforms() -> None:
     suite = open_suite("gym_reacher", camera_size=32)
-    check_suite(suite, solve=solve_reacher, still={"joint_velocities": 0.01, "joint_sines": 0.001})
+    check_suite(suite, solve=solve_reacher, hold_tolerances={"joint_velocities": 0.01, "joint_sines": 0.001})
 
 
-def test_libero_keeps_the_contract(standins: AssetSet) -> None:
+def test_libero_conforms(standins: AssetSet) -> None:
     suite = open_suite("libero_object", assets=str(standins.path), camera_size=32)
-    check_suite(suite, task_ids=(2,), solve=solve_libero, still={"eef_position": 0.01})
+    check_suite(suite, task_ids=(2,), solve=solve_libero, hold_tolerances={"eef_position": 0.01})
 
 
 @pytest.mark.parametrize("name", ["transfer_cube", "insertion"])
-def test_aloha_keeps_the_contract(name: str) -> None:
+def test_aloha_conforms(name: str) -> None:
     pytest.importorskip("gym_aloha", reason="uv pip install 'oxygen-eval[aloha]'")
     suite = open_suite("gym_aloha")
     task_id = [task.name for task in suite.tasks()].index(name)
-    still = {"left_joints": 0.01, "right_joints": 0.01, "left_gripper": 0.01, "right_gripper": 0.01}
-    check_suite(suite, task_ids=[task_id], still=still, renders_in_step=True)
+    tolerances = {"left_joints": 0.01, "right_joints": 0.01, "left_gripper": 0.01, "right_gripper": 0.01}
+    check_suite(suite, task_ids=[task_id], hold_tolerances=tolerances, renders_every_step=True)
 
 
 class Remembers(FakeWorld):
-    """Its reset keeps something of the episode before."""
+    """Its reset keeps state of the previous episode."""
 
     def reset(self, *, init_id: int, seed: int, settle_steps: int) -> None:
         before = self.steps
@@ -80,38 +80,38 @@ class IgnoresInitIds(FakeWorld):
 
 
 class IgnoresSuccess(FakeWorld):
-    def advance(self, actions: np.ndarray) -> Advance:
+    def advance(self, actions: np.ndarray) -> AdvanceResult:
         for action in actions:
             super().advance(action[None])
-        return Advance(steps=len(actions), success=False)
+        return AdvanceResult(steps=len(actions), success=False)
 
 
-class GoesOnAfterSuccess(FakeWorld):
-    def advance(self, actions: np.ndarray) -> Advance:
+class MovesAfterSuccess(FakeWorld):
+    def advance(self, actions: np.ndarray) -> AdvanceResult:
         outcome = super().advance(actions)
         self._state[0] += len(actions) - outcome.steps
         return outcome
 
 
-class TellsSuccessLate(FakeWorld):
-    def advance(self, actions: np.ndarray) -> Advance:
-        outcomes = [super(TellsSuccessLate, self).advance(action[None]) for action in actions]
-        return Advance(steps=len(actions), success=any(outcome.success for outcome in outcomes))
+class ReportsSuccessLate(FakeWorld):
+    def advance(self, actions: np.ndarray) -> AdvanceResult:
+        outcomes = [super(ReportsSuccessLate, self).advance(action[None]) for action in actions]
+        return AdvanceResult(steps=len(actions), success=any(outcome.success for outcome in outcomes))
 
 
 class StopsHalfway(FakeWorld):
-    def advance(self, actions: np.ndarray) -> Advance:
+    def advance(self, actions: np.ndarray) -> AdvanceResult:
         return super().advance(actions[: (len(actions) + 1) // 2])
 
 
 class RendersInAdvance(FakeWorld):
-    def advance(self, actions: np.ndarray) -> Advance:
+    def advance(self, actions: np.ndarray) -> AdvanceResult:
         self.observe()
         return super().advance(actions)
 
 
 class RendersWithMujocoInAdvance(FakeWorld):
-    def advance(self, actions: np.ndarray) -> Advance:
+    def advance(self, actions: np.ndarray) -> AdvanceResult:
         import mujoco
 
         mujoco.mjr_render(None, None, None)
@@ -119,24 +119,24 @@ class RendersWithMujocoInAdvance(FakeWorld):
 
 
 class ChunksDiffer(FakeWorld):
-    def advance(self, actions: np.ndarray) -> Advance:
+    def advance(self, actions: np.ndarray) -> AdvanceResult:
         self._state[1] += 1
         return super().advance(actions)
 
 
-class MovesWhenObserved(FakeWorld):
+class MovesOnObserve(FakeWorld):
     def observe(self) -> Observation:
         self._state[0] += 1e-9
         return super().observe()
 
 
-class MovesWhenAskedForTruth(FakeWorld):
+class MovesOnTruth(FakeWorld):
     def truth(self) -> Any:
         self._state[0] += 1e-9
         return super().truth()
 
 
-class MovesWhenAskedForProgress(FakeWorld):
+class MovesOnProgress(FakeWorld):
     def progress(self) -> float:
         self._state[0] += 1e-9
         return super().progress()
@@ -160,7 +160,7 @@ class LacksACamera(FakeWorld):
 
 
 class Drifts(FakeWorld):
-    def advance(self, actions: np.ndarray) -> Advance:
+    def advance(self, actions: np.ndarray) -> AdvanceResult:
         outcome = super().advance(actions)
         self._state[2] += 0.01 * outcome.steps
         return outcome
@@ -178,39 +178,42 @@ class ProgressPastOne(FakeWorld):
         return 1.0 + self.steps
 
 
-class NeverWhole(FakeWorld):
+class NeverComplete(FakeWorld):
     def progress(self) -> float:
         return 0.5
 
 
 DEFECTS = {
-    Remembers: "begins otherwise after others were played",
+    Remembers: "the first observation of an episode depends on earlier episodes",
     IgnoresInitIds: "initial states 0 and 1 look the same",
-    IgnoresSuccess: "tells no success",
-    GoesOnAfterSuccess: "the world went on after success",
-    TellsSuccessLate: "does not stop at success",
+    IgnoresSuccess: "reports no success",
+    MovesAfterSuccess: "the world moved after success",
+    ReportsSuccessLate: "does not stop at success",
     StopsHalfway: "without success",
     RendersInAdvance: "advance renders",
     RendersWithMujocoInAdvance: "advance renders",
-    ChunksDiffer: "one by one lead elsewhere",
-    MovesWhenObserved: r"observe\(\) gives something else",
-    MovesWhenAskedForTruth: r"truth\(\) changes how",
-    MovesWhenAskedForProgress: r"progress\(\) changes how",
+    ChunksDiffer: "action by action differs",
+    MovesOnObserve: r"two calls of observe\(\) differ",
+    MovesOnTruth: r"truth\(\) changes the episode",
+    MovesOnProgress: r"progress\(\) changes the episode",
     WrongStateSize: r"state is float64 \[7\], declared float64 \[8\]",
     WrongImageSize: r"gives uint8 \[8, 9, 3\], declared uint8 \[8, 8, 3\]",
     LacksACamera: r"cameras are \['image'\]",
     Drifts: "'eef_position' moves by 0.06",
     ClosesOnce: "closed twice",
     ProgressPastOne: r"progress\(\) is",
-    NeverWhole: r"progress\(\) is 0.5 at success",
+    NeverComplete: r"progress\(\) is 0.5 at success",
 }
 
 
 @pytest.mark.parametrize("world", DEFECTS, ids=lambda world: world.__name__)
-def test_a_world_that_breaks_the_contract_is_told_in_a_line(world: Callable[..., FakeWorld]) -> None:
+def test_a_violation_of_the_world_contract_is_one_line(world: Callable[..., FakeWorld]) -> None:
     with pytest.raises(AssertionError, match=DEFECTS[world]) as caught:
         check_world(
-            world(success_at=4), fake_suite().interface, solve=solve_fake, still={"eef_position": 0.0}
+            world(success_at=4),
+            fake_suite().interface,
+            solve=solve_fake,
+            hold_tolerances={"eef_position": 0.0},
         )
     assert "\n" not in str(caught.value)
 
@@ -230,7 +233,7 @@ class OtherInstruction(FakeSuite):
         return "do something"
 
 
-class DescribesTheMoment(FakeSuite):
+class UnstableDescription(FakeSuite):
     calls = 0
 
     def describe(self, wordings: Any) -> dict[str, int]:
@@ -246,16 +249,16 @@ class OtherRate(FakeSuite):
 
 
 SUITE_DEFECTS = {
-    WrongTaskIds: "task 0 of fake says that it is task 1",
+    WrongTaskIds: "task 0 of fake identifies itself as task 1",
     NoInitialStates: "no stored initial states",
     OtherInstruction: "instruction of task 0 is 'do something'",
-    DescribesTheMoment: "describe",
+    UnstableDescription: "describe",
     OtherRate: "control_hz is 20.0, the interface's 10",
 }
 
 
 @pytest.mark.parametrize("suite", SUITE_DEFECTS, ids=lambda suite: suite.__name__)
-def test_a_suite_that_breaks_the_contract_is_told_in_a_line(suite: Callable[..., Suite]) -> None:
+def test_a_violation_of_the_suite_contract_is_one_line(suite: Callable[..., Suite]) -> None:
     broken = suite(FakeSuite.published.model_copy(update={"environment": SETTINGS}))
     with pytest.raises(AssertionError, match=SUITE_DEFECTS[suite]):
         check_suite(broken)

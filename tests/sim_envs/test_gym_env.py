@@ -1,4 +1,4 @@
-"""Every suite is a Gymnasium environment like others: Gymnasium's checks, its wrappers and its vectors."""
+"""Suites work as Gymnasium environments: with its checker, wrappers and vector environments."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +23,7 @@ INFINITE = "ignore:.*A Box observation space (minimum|maximum) value is"
 
 @pytest.fixture
 def fake(tmp_path: Path) -> str:
-    """A suite whose tasks are solved after four steps, as a file."""
+    """The YAML file of a suite whose tasks are solved after four steps."""
     protocol = FakeSuite.published.model_dump() | {"environment": {"success_at": 4}}
     path = tmp_path / "fake.yaml"
     path.write_text(yaml.safe_dump(protocol))
@@ -38,11 +38,11 @@ def reacher() -> Iterator[gymnasium.Env]:
 
 
 @pytest.mark.filterwarnings(INFINITE)
-def test_gymnasium_finds_nothing_to_complain_about(reacher: gymnasium.Env) -> None:
+def test_gymnasiums_environment_checker_passes(reacher: gymnasium.Env) -> None:
     check_env(reacher.unwrapped)
 
 
-def test_every_shipped_suite_is_registered_with_its_limit() -> None:
+def test_every_built_in_suite_is_registered_with_its_step_limit() -> None:
     register()
     specs = {name: spec for name, spec in gymnasium.registry.items() if name.startswith(f"{NAMESPACE}/")}
     assert {name: spec.max_episode_steps for name, spec in specs.items()} == {
@@ -50,7 +50,7 @@ def test_every_shipped_suite_is_registered_with_its_limit() -> None:
     }
 
 
-def test_the_time_limit_is_gymnasiums_and_can_be_changed_there() -> None:
+def test_gymnasiums_time_limit_applies_and_can_be_changed() -> None:
     with gymnasium.make(REACHER, camera_size=32, max_episode_steps=150) as env:
         env.reset(seed=0)
         ends = [env.step(np.zeros(2, np.float32))[3] for _ in range(150)]
@@ -60,7 +60,7 @@ def test_the_time_limit_is_gymnasiums_and_can_be_changed_there() -> None:
         assert env.metadata["render_fps"] == 50
 
 
-def test_fewer_steps_are_an_argument_and_more_are_refused(fake: str) -> None:
+def test_the_step_limit_can_be_lowered_but_not_raised(fake: str) -> None:
     env = SuiteEnv(fake, max_steps=3)
     env.reset(seed=0)
     assert [env.step(np.zeros(7))[3] for _ in range(3)] == [False, False, True]
@@ -81,7 +81,7 @@ def test_an_episode_terminates_with_success(fake: str) -> None:
     assert [info["steps"] for *_, info in outcomes] == [1, 2, 3, 4]
 
 
-def test_the_task_is_told_as_others_tell_it(fake: str) -> None:
+def test_the_task_is_described_by_attributes_and_info(fake: str) -> None:
     env = SuiteEnv(fake)
     assert (env.task, env.task_description) == ("task_0", "put the black bowl on the plate")
     _, info = env.reset(seed=12)
@@ -112,7 +112,7 @@ def shapes(observation: Any) -> Any:
         ),
     ],
 )
-def test_observations_are_of_the_type_asked_for(fake: str, obs_type: Any, expected: Any) -> None:
+def test_observations_have_the_requested_type(fake: str, obs_type: Any, expected: Any) -> None:
     env = SuiteEnv(fake, obs_type=obs_type, camera_size=16)
     for observation in (env.reset(seed=0)[0], env.step(np.zeros(7))[0]):
         assert shapes(observation) == expected
@@ -161,7 +161,7 @@ def test_wrong_reset_options_are_one_line(fake: str, options: dict, complaint: s
         SuiteEnv(fake).reset(seed=0, options=options)
 
 
-def test_the_initial_state_is_an_option_else_an_argument_else_chosen_by_the_seed(fake: str) -> None:
+def test_the_initial_state_comes_from_options_or_argument_or_seed(fake: str) -> None:
     env = SuiteEnv(fake, init_id=4)
     assert env.reset(seed=3)[1]["init_id"] == 4
     assert env.reset(options={"init_id": 5})[1]["init_id"] == 5
@@ -174,7 +174,7 @@ def test_the_initial_state_is_an_option_else_an_argument_else_chosen_by_the_seed
     "processes",
     [pytest.param({}, id="sync"), pytest.param({"context": "spawn"}, id="async", marks=pytest.mark.slow)],
 )
-def test_the_environments_of_a_vector_play_different_initial_states(processes: dict) -> None:
+def test_vector_environments_use_different_initial_states(processes: dict) -> None:
     envs = gymnasium.make_vec(
         REACHER,
         num_envs=2,

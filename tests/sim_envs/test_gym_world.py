@@ -1,4 +1,4 @@
-"""A Gymnasium environment as a world: what its YAML says is what is observed, executed and judged."""
+"""Gymnasium environments as worlds follow their YAML in observations, actions and success."""
 
 import copy
 import re
@@ -22,9 +22,9 @@ ENDS_AT = 5
 
 
 class Counter(gymnasium.Env):
-    """Counts steps; observations, rewards and endings are as its arguments say."""
+    """Counts steps; its arguments determine observations, rewards and the end."""
 
-    observation_space = gymnasium.spaces.Dict({})  # nobody asks
+    observation_space = gymnasium.spaces.Dict({})  # not used
     action_space = gymnasium.spaces.Box(-9, 9, (2,), np.float32)
 
     def __init__(self, *, ends: str = "", size: int = 8, breaks_at: int = 0) -> None:
@@ -32,16 +32,16 @@ class Counter(gymnasium.Env):
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict]:
         super().reset(seed=seed)
-        self.steps, self.said = 0, np.zeros(2)
+        self.steps, self.command = 0, np.zeros(2)
         self.start = self.np_random.uniform()
         return self.observe(), {}
 
     def step(self, action: np.ndarray) -> tuple[Any, float, bool, bool, dict]:
         assert self.steps < ENDS_AT or not self.ends, "stepped after its end"
         self.steps += 1
-        self.said = action
+        self.command = action
         if self.steps == self.breaks_at:
-            raise FloatingPointError("out of the world")
+            raise FloatingPointError("diverged")
         over = self.steps >= ENDS_AT
         info = {"solved": np.bool_(over and self.ends == "solved")}
         return self.observe(), float(self.steps), over and bool(self.ends), False, info
@@ -49,7 +49,7 @@ class Counter(gymnasium.Env):
     def observe(self) -> Any:
         picture = np.zeros((self.size, self.size, 3), np.uint8)
         picture[0, 0] = 255
-        return {"seen": {"front": picture}, "arm": np.array([self.start, self.steps, *self.said])}
+        return {"seen": {"front": picture}, "arm": np.array([self.start, self.steps, *self.command])}
 
 
 gymnasium.register("tests/Counter-v0", entry_point=Counter)
@@ -69,9 +69,9 @@ COUNTER = {
         "cameras": [{"name": "front", "key": "seen/front", "rotated_deg": 180}],
         "state": [
             {"name": "place", "key": "arm", "slice": [0, 2], "unit": "m"},
-            {"name": "told", "key": "arm", "slice": [2, 4], "unit": "m"},
+            {"name": "command", "key": "arm", "slice": [2, 4], "unit": "m"},
         ],
-        "action": [{"name": "told", "size": 2, "unit": "m", "motion": "absolute", "hold": "zero"}],
+        "action": [{"name": "command", "size": 2, "unit": "m", "motion": "absolute", "hold": "zero"}],
         "limits": None,
         "success": {"info": "solved"},
     },
@@ -92,7 +92,7 @@ def opened(environment: dict | None = None, **kwargs: Any) -> GymWorld:
     return world
 
 
-def test_cameras_are_turned_and_state_is_cut_as_the_yaml_says() -> None:
+def test_images_are_rotated_and_states_sliced_as_configured() -> None:
     world = opened()
     world.advance(np.array([[3.0, 4.0]]))
     observation = world.observe()
@@ -112,7 +112,7 @@ def test_the_initial_state_is_a_function_of_the_init_id_and_the_seed() -> None:
     assert len({start(init_id, seed) for init_id in range(3) for seed in range(3)}) == 9
 
 
-def test_the_world_stops_at_success_and_is_not_stepped_any_more() -> None:
+def test_the_world_stops_at_success_and_is_no_longer_stepped() -> None:
     world = opened(ends="solved")
     outcome = world.advance(np.zeros((8, 2)))
     assert (outcome.steps, outcome.success, world.progress()) == (5, True, 1.0)
@@ -138,14 +138,14 @@ def test_success_is_an_info_key_a_termination_or_a_reward(success: dict, solved_
 
 
 def test_actions_are_clipped_to_the_limits_if_there_are_any() -> None:
-    for limits, told in (([-1, 1], [1.0, -1.0]), (None, [3.0, -4.0])):
+    for limits, executed in (([-1, 1], [1.0, -1.0]), (None, [3.0, -4.0])):
         world = opened({"limits": limits})
         world.advance(np.array([[3.0, -4.0]]))
-        assert world.observe().state[2:].tolist() == told
+        assert world.observe().state[2:].tolist() == executed
 
 
-def test_settling_executes_the_hold_action_of_which_only_the_first_is_read_off_the_state() -> None:
-    held = {"name": "told", "size": 2, "unit": "m", "motion": "absolute"}
+def test_settling_executes_the_hold_action() -> None:
+    held = {"name": "command", "size": 2, "unit": "m", "motion": "absolute"}
     ends = {}
     for hold in ("state", "last_command"):
         suite = counter({"action": [held | {"hold": hold, "state": "place"}]})
@@ -156,16 +156,16 @@ def test_settling_executes_the_hold_action_of_which_only_the_first_is_read_off_t
     assert ends["last_command"][1:].tolist() == [3, np.float32(ends["state"][0]), 0]
 
 
-def test_divergence_is_a_physics_error_and_other_errors_are_not() -> None:
+def test_only_the_configured_exception_is_a_physics_error() -> None:
     named = {"physics_error": "builtins:FloatingPointError"}
-    with pytest.raises(PhysicsError, match="out of the world"):
+    with pytest.raises(PhysicsError, match="diverged"):
         opened(named, breaks_at=2).advance(np.zeros((3, 2)))
     with pytest.raises(FloatingPointError):
         opened(breaks_at=2).advance(np.zeros((3, 2)))
 
 
 @pytest.mark.parametrize("actions", [np.zeros((2, 3)), np.array([[0.0, np.nan]])])
-def test_actions_of_another_size_or_not_finite_are_not_run(actions: np.ndarray) -> None:
+def test_invalid_actions_are_not_run(actions: np.ndarray) -> None:
     world = opened()
     with pytest.raises(ValueError, match=r"actions have shape|not finite"):
         world.advance(actions)
@@ -177,17 +177,17 @@ def test_actions_of_another_size_or_not_finite_are_not_run(actions: np.ndarray) 
     [
         ({}, {"size": 9}, "declared with 8 × 8 pixels; the environment gives uint8 [9, 9, 3]"),
         ({"cameras": [{"name": "front", "key": "seen/frnt"}]}, {}, "did you mean 'front'"),
-        ({"state": [{"name": "all", "key": "arm", "size": 3, "unit": "m"}]}, {}, "with 3 numbers"),
+        ({"state": [{"name": "all", "key": "arm", "size": 3, "unit": "m"}]}, {}, "with 3 channels"),
         ({"state": [{"name": "all", "slice": [0, 2], "unit": "m"}]}, {}, "give the key of one of seen, arm"),
         ({"success": {"info": "sloved"}}, {}, "did you mean 'solved'"),
         (
             {"action": [{"name": "a", "size": 3, "unit": "m", "motion": "effort", "hold": "zero"}]},
             {},
-            "declares 3 numbers an action",
+            "declares 3 action channels",
         ),
     ],
 )
-def test_what_the_environment_gives_otherwise_than_declared_is_one_line(
+def test_a_mismatch_with_the_declared_interface_is_one_line(
     environment: dict, kwargs: dict, complaint: str
 ) -> None:
     def play() -> None:
@@ -205,7 +205,7 @@ def test_what_the_environment_gives_otherwise_than_declared_is_one_line(
         ({"init_id": 3}, "unknown key 'init_id'; did you mean 'init_ids'"),
         ({"cameras": [{"name": "a", "key": "b", "kye": "b"}]}, "did you mean 'key'"),
         ({"cameras": []}, "cameras is []"),
-        ({"cameras": [{"name": "a", "key": "render", "size": [9, 9]}]}, "takes pictures of 9 × 9"),
+        ({"cameras": [{"name": "a", "key": "render", "size": [9, 9]}]}, "has images of 9 × 9"),
         ({"state": [{"name": "a", "unit": "m"}]}, "give `slice` or `size`"),
         ({"state": [{"name": "a", "unit": "m", "slice": [2, 2]}]}, "not [first, last + 1]"),
         ({"success": {"info": "a", "reward": 1}}, "`success` is one of"),
@@ -217,12 +217,12 @@ def test_what_the_environment_gives_otherwise_than_declared_is_one_line(
         ({"grippers": [{"name": "a", "open": 1, "closed": 0}]}, "unknown action channels of a gripper 'a'"),
     ],
 )
-def test_a_wrong_environment_is_one_line(environment: dict, complaint: str) -> None:
+def test_an_invalid_environment_is_one_line(environment: dict, complaint: str) -> None:
     with pytest.raises(UsageError, match=re.escape(complaint)):
         counter(environment)
 
 
-def test_what_is_not_there_is_told_with_the_remedy() -> None:
+def test_missing_requirements_are_reported_with_the_remedy() -> None:
     suite = counter({"packages": ["no-such-package"], "extra": "aloha"})
     with pytest.raises(UsageError, match=re.escape("run uv pip install 'oxygen-eval[aloha]'")):
         suite.check(suite.tasks())
@@ -236,7 +236,7 @@ def test_what_is_not_there_is_told_with_the_remedy() -> None:
         GymSuite(REACHER, assets="standins")
 
 
-def test_a_suite_in_a_file_is_opened_by_its_path(tmp_path: Any) -> None:
+def test_a_suite_file_is_opened_by_its_path(tmp_path: Any) -> None:
     path = tmp_path / "counter.yaml"
     path.write_text(yaml.safe_dump(COUNTER))
     protocol, factory = find_suite(str(path))
@@ -245,17 +245,18 @@ def test_a_suite_in_a_file_is_opened_by_its_path(tmp_path: Any) -> None:
     suite = open_suite(str(path), max_steps=4)
     assert suite.protocol.max_steps == 4
     assert suite.instruction(key, "benchmark") == "count to five"
-    with pytest.raises(UsageError, match="none but 'benchmark'"):
+    with pytest.raises(UsageError, match="has only 'benchmark'"):
         suite.instruction(key, "training")
     with pytest.raises(UsageError, match="max_steps is 0"):
         open_suite(str(path), max_steps=0)
 
 
-def test_the_description_changes_with_what_decides_an_episode() -> None:
-    said = [suite.describe("benchmark") for suite in (counter(), counter(size=9), counter({"init_ids": 4}))]
-    assert said[0]["versions"]["gymnasium"] == gymnasium.__version__
-    assert said[0] != said[1]
-    assert said[0] != said[2]
+def test_the_description_changes_with_everything_that_determines_an_episode() -> None:
+    suites = counter(), counter(size=9), counter({"init_ids": 4})
+    descriptions = [suite.describe("benchmark") for suite in suites]
+    assert descriptions[0]["versions"]["gymnasium"] == gymnasium.__version__
+    assert descriptions[0] != descriptions[1]
+    assert descriptions[0] != descriptions[2]
 
 
 @pytest.fixture(scope="module")
@@ -268,7 +269,7 @@ def reacher() -> Iterator[GymWorld]:
 
 
 def steer(q: np.ndarray, velocity: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """Torques that bring the fingertip of Reacher's two links to the target."""
+    """Torques that move Reacher's fingertip to the target."""
     upper, lower = 0.1, 0.11
     bend = np.arccos(np.clip((target @ target - upper**2 - lower**2) / (2 * upper * lower), -1, 1))
     first = np.arctan2(target[1], target[0]) - np.arctan2(lower * np.sin(bend), upper + lower * np.cos(bend))
@@ -290,7 +291,7 @@ def test_an_expert_solves_gymnasiums_reacher(reacher: GymWorld) -> None:
     assert solved == [(1.0, True)] * 5
 
 
-def test_a_picture_is_of_the_moment(reacher: GymWorld) -> None:
+def test_images_show_the_current_state(reacher: GymWorld) -> None:
     reacher.reset(init_id=0, seed=0, settle_steps=0)
     before = reacher.observe().images["image"]
     reacher.advance(np.ones((20, 2)))

@@ -1,4 +1,4 @@
-"""What lies outside a picture is not drawn, and no pixel changes for it."""
+"""Culling removes geoms outside the image and changes no pixel."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ MODEL = """
 def model(
     *, reflectance: float = 0.0, floor: float = 0.0, mirror: str = 'pos="0 0 0.05"', shadow: str = "false"
 ) -> mujoco.MjModel:
-    """Things all over the place, most of them in no picture; the round ones have a reflectance."""
+    """Geoms scattered around, most of them outside both images; the spheres have a reflectance."""
     draw = np.random.default_rng(3)
     things = "".join(
         f'<geom type="{kind}" {size} pos="{x:.3f} {y:.3f} {z:.3f}" euler="{a:.0f} {b:.0f} 0" '
@@ -51,14 +51,14 @@ def model(
 
 
 def pictures(of: mujoco.MjModel) -> tuple[dict[str, np.ndarray], int]:
-    """What both cameras show, and how many things were left out."""
+    """The images of both cameras, and the number of culled geoms."""
     data = mujoco.MjData(of)
     mujoco.mj_forward(of, data)
     renderer, shown, hidden = Renderer(of, height=64, width=64), {}, 0
     for camera in ("table", "above"):
         view = View(of, camera)
-        view.expose(of, data, mujoco.MjvOption())
-        view.hide_unseen()
+        view.capture(of, data, mujoco.MjvOption())
+        view.cull()
         shown[camera] = renderer.draw(view.scene)
         types = [geom.type for geom in view.scene.geoms[: view.scene.ngeom]]
         hidden += types.count(mujoco.mjtGeom.mjGEOM_NONE)
@@ -79,29 +79,29 @@ KINDS = {
 
 def whole_and_culled(monkeypatch: pytest.MonkeyPatch, of: mujoco.MjModel) -> tuple[dict, dict, int]:
     culled, hidden = pictures(of)
-    monkeypatch.setattr(View, "hide_unseen", lambda view: None)
+    monkeypatch.setattr(View, "cull", lambda view: None)
     whole, _ = pictures(of)
     return whole, culled, hidden
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS.keys())
-def test_no_pixel_changes_for_what_is_left_out(kind: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_culling_changes_no_pixel(kind: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     whole, culled, hidden = whole_and_culled(monkeypatch, model(**kind))
     assert hidden > 40
     for name, picture in whole.items():
         np.testing.assert_array_equal(culled[name], picture)
-        assert len(np.unique(picture.reshape(-1, 3), axis=0)) > 10, "something is in the picture"
+        assert len(np.unique(picture.reshape(-1, 3), axis=0)) > 10, "the image is not empty"
 
 
-def test_all_is_drawn_where_lights_cast_shadows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_culled_if_lights_cast_shadows(monkeypatch: pytest.MonkeyPatch) -> None:
     whole, culled, hidden = whole_and_culled(monkeypatch, model(shadow="true"))
     assert hidden == 0
     assert all(np.array_equal(culled[name], picture) for name, picture in whole.items())
 
 
-def test_the_mirror_shows_things(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else the tests above would say nothing of mirrors."""
-    monkeypatch.setattr(View, "hide_unseen", lambda view: None)
+def test_the_mirror_is_visible(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes sure that the tests above cover mirrors."""
+    monkeypatch.setattr(View, "cull", lambda view: None)
     plain, _ = pictures(model())
     for kind in ("mirror", "tilted mirror", "floor and mirror"):
         mirrored, _ = pictures(model(**KINDS[kind]))

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from configs.load import load
 from configs.schema import LanguageTaskConfig
 from oxygen.robots import tokenizer
-from sim_envs.truth.account import Deed, Fact, Memory, Narration, Phase, Verb
+from sim_envs.truth.ground_truth import CompletedAction, Fact, Memory, Narration, Phase, Verb
 from sim_envs.truth.places import PARTS
 from sim_envs.truth.wording import WORDINGS, narrate, parse_memory, parse_narration, remember
 from tests.sim_envs.vocabulary import ALL_TASKS, carried, fullest_memories, memories, narrations
@@ -46,9 +46,9 @@ def test_sentences_a_person_would_like_to_read():
     placing = Narration(phase=Phase.PLACE, object="chocolate pudding", target="right of the plate")
     assert narrate(carrying) == "Carrying the white mug to the left plate."
     assert narrate(placing) == "Placing the chocolate pudding to the right of the plate."
-    opened = Deed(verb=Verb.OPENED, subject="top drawer of the cabinet")
-    put = Deed(verb=Verb.PUT, subject="black bowl", place="top drawer of the cabinet")
-    facts = frozenset([opened.outcome(), put.outcome(), Fact(subject="stove", state="off")])
+    opened = CompletedAction(verb=Verb.OPENED, subject="top drawer of the cabinet")
+    put = CompletedAction(verb=Verb.PUT, subject="black bowl", place="top drawer of the cabinet")
+    facts = frozenset([opened.resulting_fact(), put.resulting_fact(), Fact(subject="stove", state="off")])
     assert remember(Memory(done=(opened, put), facts=facts)) == (
         "opened the top drawer of the cabinet; put the black bowl in the top drawer of the cabinet; "
         "the stove is off"
@@ -59,7 +59,7 @@ def test_sentences_a_person_would_like_to_read():
 
 
 def test_a_thing_that_is_no_longer_where_it_was_put_is_said_to_be_elsewhere():
-    put = Deed(verb=Verb.PUT, subject="milk", place="basket")
+    put = CompletedAction(verb=Verb.PUT, subject="milk", place="basket")
     memory = Memory(done=(put,), facts=frozenset([Fact(subject="milk", state="on the table")]))
     assert remember(memory) == "put the milk in the basket; the milk is on the table"
 

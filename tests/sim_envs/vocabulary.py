@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sim_envs.libero.bootstrap import load_libero
 from sim_envs.libero.tasks import LiberoTask, list_suites, list_tasks
 from sim_envs.libero.truth.names import Names
-from sim_envs.truth.account import ELSEWHERE, HELD, Deed, Fact, Memory, Narration, Phase, Verb
+from sim_envs.truth.ground_truth import ELSEWHERE, HELD, CompletedAction, Fact, Memory, Narration, Phase, Verb
 from sim_envs.truth.places import DRAWERS, MOVABLE, PARTS, PLACES, SUBJECTS, phrase
 
 ALL_TASKS = [task for suite in list_suites() for task in list_tasks(suite)]
@@ -53,13 +53,15 @@ def narrations(draw: st.DrawFn) -> Narration:
     return Narration(phase=phase, object=draw(st.sampled_from(sorted(SUBJECTS))))
 
 
-def deeds() -> st.SearchStrategy[Deed]:
-    moving = st.builds(Deed, verb=st.sampled_from([Verb.PUT, Verb.PUSHED]), subject=_THINGS, place=_PLACES)
+def completed_actions() -> st.SearchStrategy[CompletedAction]:
+    moving = st.builds(
+        CompletedAction, verb=st.sampled_from([Verb.PUT, Verb.PUSHED]), subject=_THINGS, place=_PLACES
+    )
     opening = st.builds(
-        Deed, verb=st.sampled_from([Verb.OPENED, Verb.CLOSED]), subject=st.sampled_from(_OPENABLE)
+        CompletedAction, verb=st.sampled_from([Verb.OPENED, Verb.CLOSED]), subject=st.sampled_from(_OPENABLE)
     )
     turning = st.builds(
-        Deed, verb=st.sampled_from([Verb.TURNED_ON, Verb.TURNED_OFF]), subject=st.just("stove")
+        CompletedAction, verb=st.sampled_from([Verb.TURNED_ON, Verb.TURNED_OFF]), subject=st.just("stove")
     )
     return moving | opening | turning
 
@@ -75,23 +77,23 @@ def states(subject: str) -> st.SearchStrategy[str]:
 @st.composite
 def memories(draw: st.DrawFn) -> dict[str, Any]:
     """What a memory is made of: its run-time check draws at random, which strategies must not."""
-    done = tuple(draw(st.lists(deeds(), max_size=4, unique=True)))
+    done = tuple(draw(st.lists(completed_actions(), max_size=4, unique=True)))
     others = draw(st.lists(st.sampled_from(sorted(SUBJECTS)), max_size=3))
-    subjects = dict.fromkeys([*(deed.subject for deed in done), *others])
+    subjects = dict.fromkeys([*(action.subject for action in done), *others])
     facts = (Fact(subject=subject, state=draw(states(subject))) for subject in subjects)
     return {"done": done, "facts": frozenset(facts)}
 
 
 def fullest_memories(task: LiberoTask) -> list[Memory]:
     """The longest that a task's memory can be: everything done, or nothing and all far from where it was."""
-    done: list[Deed] = []
+    done: list[CompletedAction] = []
     for predicate, subject, *place in goals(task):
         gates = [noun for noun in place if predicate == "in" and noun in PARTS]
-        done += [Deed(verb=Verb.PUT, subject=subject, place=noun) for noun in place]
+        done += [CompletedAction(verb=Verb.PUT, subject=subject, place=noun) for noun in place]
         for part in gates or ([] if place else [subject]):
             verbs = (Verb.TURNED_ON, Verb.TURNED_OFF) if part == "stove" else (Verb.OPENED, Verb.CLOSED)
-            done += [Deed(verb=verb, subject=part) for verb in verbs]
-    outcomes = {deed.subject: deed.outcome() for deed in done}
+            done += [CompletedAction(verb=verb, subject=part) for verb in verbs]
+    outcomes = {action.subject: action.resulting_fact() for action in done}
     things, places = things_and_places(task)
     longest = phrase(max(places, key=len))
     others = [Fact(subject=noun, state=longest) for noun in things if noun not in outcomes]

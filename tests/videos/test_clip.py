@@ -1,4 +1,4 @@
-"""Pictures taken out of a video again are those that went in; a clip keeps its size and its times."""
+"""Frames read from a video are those written; a clip keeps its size limit and durations."""
 
 import numpy as np
 import pytest
@@ -32,18 +32,18 @@ def test_pictures_are_read_at_their_frames(video):
 
 
 def test_a_frame_beyond_the_end_is_refused(video):
-    with pytest.raises(VideoError, match="frame 20, only to 20"):
+    with pytest.raises(VideoError, match="frame 20, only up to 20"):
         read_pictures(video, [2, 20])
 
 
-def test_what_is_no_video_is_refused(tmp_path):
+def test_a_file_that_is_no_video_is_refused(tmp_path):
     path = tmp_path / "video.mp4"
     path.write_bytes(b"nothing")
     with pytest.raises(VideoError, match=r"video\.mp4"):
         read_pictures(path, [0])
 
 
-def test_a_clip_shows_every_picture_for_its_time_and_repeats(tmp_path):
+def test_a_clip_shows_every_image_for_its_duration_and_loops(tmp_path):
     path = tmp_path / "docs" / "clip.webp"
     times = (250, 250, 250, 2500)
     save_clip(path, [grey(level) for level in LEVELS], milliseconds=times, width=32, most_bytes=100_000)
@@ -58,14 +58,14 @@ def test_a_clip_shows_every_picture_for_its_time_and_repeats(tmp_path):
     assert [level for _, level in shown] == pytest.approx(LEVELS, abs=3)
 
 
-def test_a_clip_gives_up_quality_to_be_small_enough_and_then_gives_up(tmp_path):
+def test_a_clip_reduces_quality_to_meet_the_size_limit_or_fails(tmp_path):
     noise = [np.random.default_rng(n).integers(0, 256, (48, 64, 3), np.uint8) for n in range(3)]
     sizes = []
     for most in (100_000, 6_000):
         save_clip(tmp_path / "clip.webp", noise, milliseconds=(50,) * 3, width=64, most_bytes=most)
         sizes.append((tmp_path / "clip.webp").stat().st_size)
     assert sizes[1] <= 6_000 < sizes[0]
-    with pytest.raises(VideoError, match="more than 100 bytes"):
+    with pytest.raises(VideoError, match="exceed 100 bytes"):
         save_clip(tmp_path / "none.webp", noise, milliseconds=(50,) * 3, width=64, most_bytes=100)
     assert not (tmp_path / "none.webp").exists()
 

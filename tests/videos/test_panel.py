@@ -1,4 +1,4 @@
-"""A picture shows what it is given, and nothing a model says can break it."""
+"""A frame shows its caption, and no model output breaks its layout."""
 
 import dataclasses
 from typing import get_args
@@ -64,7 +64,7 @@ def test_every_mode_has_a_colour_that_can_be_read_on_the_card_and_in_a_figure(mo
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
-def test_every_size_suits_the_encoder(count):
+def test_every_frame_size_is_even(count):
     height, width, channels = compose(cameras(count), CAPTION).shape
     assert (width, height) == theme.picture_size(count)
     assert channels == 3
@@ -73,14 +73,14 @@ def test_every_size_suits_the_encoder(count):
 
 @few
 @given(text=anything)
-def test_any_narration_stays_in_its_place(text):
+def test_any_narration_stays_in_its_block(text):
     blank = compose(cameras(), dataclasses.replace(CAPTION, narration=""))
     assert within(changed(blank, compose(cameras(), dataclasses.replace(CAPTION, narration=text))), NARRATION)
 
 
 @few
 @given(texts=st.lists(anything, max_size=20))
-def test_any_memory_stays_in_its_place(texts):
+def test_any_memory_stays_in_its_block(texts):
     blank = compose(cameras(), dataclasses.replace(CAPTION, memory=()))
     drawn = compose(cameras(), dataclasses.replace(CAPTION, memory=tuple(texts)))
     assert within(changed(blank, drawn), MEMORY)
@@ -88,7 +88,7 @@ def test_any_memory_stays_in_its_place(texts):
 
 @few
 @given(task=anything, episode=anything)
-def test_any_title_stays_in_its_place(task, episode):
+def test_any_title_stays_in_its_block(task, episode):
     blank = compose(cameras(), dataclasses.replace(CAPTION, task="", episode=""))
     drawn = compose(cameras(), dataclasses.replace(CAPTION, task=task, episode=episode))
     assert within(changed(blank, drawn), HEADER)
@@ -96,7 +96,7 @@ def test_any_title_stays_in_its_place(task, episode):
 
 @few
 @given(time_s=st.floats(0, 999), latency_ms=st.none() | st.floats(0, 1e7))
-def test_any_number_stays_in_its_place(time_s, latency_ms):
+def test_any_number_stays_in_its_block(time_s, latency_ms):
     drawn = compose(cameras(), dataclasses.replace(CAPTION, time_s=time_s, latency_ms=latency_ms))
     assert within(changed(compose(cameras(), CAPTION), drawn), NUMBERS)
 
@@ -114,7 +114,7 @@ def test_any_number_stays_in_its_place(time_s, latency_ms):
         {"memory": ("The bowl is held.",)},
     ],
 )
-def test_everything_in_the_caption_can_be_seen(other):
+def test_every_field_of_the_caption_is_visible(other):
     assert changed(compose(cameras(), CAPTION), compose(cameras(), dataclasses.replace(CAPTION, **other)))
 
 
@@ -128,7 +128,7 @@ def test_the_newest_memories_are_shown_when_there_are_too_many():
 
 
 @pytest.mark.parametrize("outcome", ["success", "timeout", "invalid_action", "error"])
-def test_an_outcome_is_drawn_in_its_colour_over_the_cameras_alone(outcome):
+def test_the_outcome_is_drawn_in_its_colour_over_the_cameras_only(outcome):
     marked = compose(cameras(), CAPTION, outcome=outcome)
     box = changed(compose(cameras(), CAPTION), marked)
     top, bottom = theme.CAMERA_TOP, theme.CAMERA_TOP + theme.CAMERA
@@ -164,7 +164,7 @@ def test_wrapped_lines_are_narrow_enough_and_few_enough(text, width, max_lines):
 
 @given(text=anything, width=st.integers(30, 900))
 @few
-def test_wrapping_loses_no_word_unless_it_says_so(text, width):
+def test_wrapping_loses_no_word_without_an_ellipsis(text, width):
     lines = wrap(text, load_font(16), width=width, max_lines=1000)
     assert "".join(lines).replace(" ", "") == clean(text).replace(" ", "")
 

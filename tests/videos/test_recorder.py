@@ -1,4 +1,4 @@
-"""An episode's video lasts as long as the episode, plays in a browser, and exists whole or not at all."""
+"""An episode's video lasts as long as the episode, plays in browsers, and is complete or absent."""
 
 import contextlib
 import dataclasses
@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from videos import theme
-from videos.lane import QuerySpan, ThinkingLane, TimeSpan
 from videos.mp4 import VideoError
 from videos.panel import Caption, compose
 from videos.recorder import EpisodeVideo
+from videos.timeline import QuerySpan, QueryTimeline, TimeSpan
 
 CAPTION = Caption(
     task="pick up the bowl", episode="libero_object · task 0 · init 0", mode="unified", time_s=0.0
@@ -51,7 +51,7 @@ def decode(path):
     ("control_hz", "pieces", "held"),
     [(20.0, [5, 5, 3], 30), (20.0, [1], 30), (15.0, [8, 8, 8, 1], 23), (20.0, [5, 7, 1, 40], 40)],
 )
-def test_the_video_has_one_frame_per_control_step_and_a_second_and_a_half_to_read_the_outcome(
+def test_the_video_has_one_frame_per_control_step_and_shows_the_outcome_for_a_second_and_a_half(
     tmp_path, control_hz, pieces, held
 ):
     path = record(tmp_path / "task00_ep000", pieces, control_hz=control_hz)
@@ -72,7 +72,7 @@ def test_it_is_h264_in_yuv420p_with_its_index_in_front(tmp_path):
     assert head.find(b"moov") < head.find(b"mdat")
 
 
-def test_the_outcome_is_on_the_last_picture_alone_and_colours_survive(tmp_path):
+def test_only_the_last_image_shows_the_outcome_and_colours_are_preserved(tmp_path):
     path = record(tmp_path / "task00_ep000", [3, 3], outcome="timeout")
     _, frames = decode(path)
     plain, marked = compose(cameras(), CAPTION), compose(cameras(), CAPTION, outcome="timeout")
@@ -83,8 +83,8 @@ def test_the_outcome_is_on_the_last_picture_alone_and_colours_survive(tmp_path):
     assert np.abs(plain.astype(int) - marked).mean() > 2
 
 
-def test_time_goes_on_from_frame_to_frame_until_the_episode_is_over(tmp_path):
-    lane = ThinkingLane(
+def test_time_advances_with_every_frame_until_the_end(tmp_path):
+    lane = QueryTimeline(
         queries=(QuerySpan(issued_s=0.0, actions_s=3 / 20, free_s=7 / 20),),
         held=(TimeSpan(start_s=0.0, end_s=3 / 20),),
     )
@@ -114,7 +114,7 @@ def test_a_retried_episode_replaces_its_earlier_video_and_no_other(tmp_path):
     assert sorted(tmp_path.iterdir()) == sorted([path, neighbour])
 
 
-def test_an_episode_that_is_broken_off_leaves_no_file(tmp_path):
+def test_an_interrupted_episode_leaves_no_file(tmp_path):
     def pieces():
         yield from (5, 5, 5)
         raise KeyboardInterrupt
@@ -124,7 +124,7 @@ def test_an_episode_that_is_broken_off_leaves_no_file(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_episode_without_a_picture_has_no_video(tmp_path):
+def test_an_episode_without_images_has_no_video(tmp_path):
     assert record(tmp_path / "task00_ep000", [], outcome="error") is None
     assert list(tmp_path.iterdir()) == []
 
@@ -137,7 +137,7 @@ def test_closing_or_abandoning_again_changes_nothing(tmp_path):
     assert path.exists()
 
 
-def test_pictures_are_taken_when_they_are_added(tmp_path):
+def test_images_are_copied_when_they_are_added(tmp_path):
     images = cameras()
     with EpisodeVideo(tmp_path / "task00_ep000", control_hz=20.0) as video:
         video.add(images, 2, caption=CAPTION)
@@ -172,7 +172,7 @@ def test_a_video_that_failed_once_is_never_finished(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("images", "steps"), [({}, 5), (cameras(), 0), (cameras(), -1)])
-def test_a_picture_must_show_something_for_some_time(tmp_path, images, steps):
+def test_images_need_a_camera_and_a_step(tmp_path, images, steps):
     with (
         EpisodeVideo(tmp_path / "task00_ep000", control_hz=20.0) as video,
         pytest.raises(ValueError, match="at least 1"),

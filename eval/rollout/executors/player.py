@@ -20,7 +20,7 @@ from eval.rollout.plan import EpisodePlan, TaskPlan
 from eval.rollout.recorder import EpisodeRecorder
 from eval.rollout.timeline import Waiting
 from eval.rollout.worlds import WorldHolder
-from sim_envs.worker_process import Line
+from sim_envs.worker_process import WorkerConnection
 from sim_envs.workers import LostJob
 from sim_envs.world import EpisodeKey
 
@@ -78,8 +78,8 @@ class EpisodePlayer:
     sources: tuple[PolicySource, ...]
 
     @contextlib.contextmanager
-    def opened(self, line: Line) -> Iterator[Callable[[EpisodeJob], EpisodeResult]]:
-        """See `sim_envs.worker_process.Player`."""
+    def open(self, connection: WorkerConnection) -> Iterator[Callable[[EpisodeJob], EpisodeResult]]:
+        """See `sim_envs.worker_process.JobRunner`."""
         with WorldHolder() as worlds, Interrupts() as interrupts:
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process handles Ctrl-C
 
@@ -88,7 +88,11 @@ class EpisodePlayer:
                 config = self.runs[variant].config
                 clock = find_clock(config, self.plans[variant].keys)
                 context = episode_context(
-                    config, self.sources[variant].open(line), clock, worlds=worlds, interrupts=interrupts
+                    config,
+                    self.sources[variant].open(connection),
+                    clock,
+                    worlds=worlds,
+                    interrupts=interrupts,
                 )
                 return dataclasses.replace(context, fatal=(MemoryError,))
 

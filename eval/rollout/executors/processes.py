@@ -17,7 +17,7 @@ from eval.policies.sources import served
 from eval.rollout.executors.executor import Played, PreparedEvaluation
 from eval.rollout.executors.player import EpisodeJob, EpisodePlayer, lost_record
 from eval.rollout.interrupts import Interrupts
-from sim_envs.workers import TIMEOUT_S, LostJob, play_in_workers
+from sim_envs.workers import TIMEOUT_S, LostJob, run_in_workers
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -46,12 +46,12 @@ class Processes:
         interfaces = [suite.interface for suite in prepared.plans[0].suites.values()]
         with served(prepared.policies, interfaces, worlds=self.num_envs) as (server, sources):
             player = EpisodePlayer(plans=tuple(prepared.plans), runs=tuple(prepared.runs), sources=sources)
-            ended = play_in_workers(
+            ended = run_in_workers(
                 player,
                 queue,
                 workers=self.num_envs,
                 check=interrupts.check,
-                attendant=server,
+                handler=server,
                 timeout_s=self.timeout_s,
             )
             with contextlib.closing(ended):

@@ -24,12 +24,12 @@ from eval.policies.sources import PolicySource
 from eval.rollout.executors.executor import Played, PreparedEvaluation
 from eval.rollout.executors.player import EpisodeJob, EpisodePlayer, lost_record
 from eval.rollout.executors.ray_policy import PolicyService
-from eval.rollout.executors.ray_world import PlayedEpisode, ServiceLine, WorldActor
+from eval.rollout.executors.ray_world import ActorConnection, PlayedEpisode, WorldActor
 from eval.rollout.interrupts import Interrupts
 from sim_envs.job_queue import JobQueue
-from sim_envs.workers import OPENINGS, LostJob
+from sim_envs.workers import MAX_STARTS, LostJob
 
-_LOOK_EVERY_S = 0.3
+_POLL_S = 0.3
 """Interval of checks for Ctrl-C and hung worlds."""
 _ANSWER_S = 5.0
 """Timeout of connecting to the head of a cluster."""
@@ -104,15 +104,15 @@ class RayCluster:
                         )
                     else:
                         lost_before.add(job)
-                        queue.put_back(world.line.worker, job)
+                        queue.put_back(world.connection.worker, job)
 
     @contextlib.contextmanager
     def _worlds(self, player: EpisodePlayer, count: int) -> Iterator[list["_World"]]:
         worlds = []
         for number in range(count):
             row, service = divmod(number, max(1, len(self._services)))
-            line = ServiceLine(number, self._services[service] if self._services else None, row)
-            worlds.append(_World(player, line))
+            connection = ActorConnection(number, self._services[service] if self._services else None, row)
+            worlds.append(_World(player, connection))
         try:
             yield worlds
         finally:
@@ -124,23 +124,23 @@ class _World:
     """The driver's handle of a world actor, which is replaced when it is lost.
 
     Attributes:
-        line: Its connection to its policy.
+        connection: Its connection to its policy.
         job: The episode being played; None while it is idle or being opened.
         pending: The running call, opening or playing; None while idle.
     """
 
-    def __init__(self, player: EpisodePlayer, line: ServiceLine) -> None:
-        self.line = line
+    def __init__(self, player: EpisodePlayer, connection: ActorConnection) -> None:
+        self.connection = connection
         self.job: EpisodeJob | None = None
         self._actor_of = ray.remote(WorldActor).options(num_cpus=1)
         self._player = player
-        self._lost_openings = 0
+        self._failed_starts = 0
         self._start()
 
     def begin(self, queue: JobQueue[EpisodeJob]) -> None:
         """Start the next episode if the actor is idle and there is one."""
         if self.pending is None:
-            self.job = queue.next_for(self.line.worker)
+            self.job = queue.next_for(self.connection.worker)
             if self.job is not None:
                 self._began_s = time.monotonic()
                 self.pending = self._actor.play.remote(self.job)
@@ -156,7 +156,7 @@ class _World:
             if self.job is None or time.monotonic() - self._began_s <= timeout_s:
                 return None
             self._replace()
-            return LostJob(reason=f"it had not ended after {timeout_s:g} s")
+            return LostJob(reason=f"it had not finished after {timeout_s:g} s")
         try:
             ended: PlayedEpisode | LostJob | None = _got(self.pending)
         except MemoryError:
@@ -164,32 +164,32 @@ class _World:
             return LostJob(reason="it ran out of memory")
         except RayError as lost:
             if self.job is None:
-                self._lost_openings += 1
-                if self._lost_openings == OPENINGS:
+                self._failed_starts += 1
+                if self._failed_starts == MAX_STARTS:
                     raise UsageError(f"the actor of a world cannot be opened: {_reason(lost)}") from None
             self._replace()
             return LostJob(reason=_reason(lost))
-        self.pending, self._lost_openings = None, 0
+        self.pending, self._failed_starts = None, 0
         return ended
 
     def kill(self) -> None:
         """Kill its actor."""
         ray.kill(self._actor)
-        self.line.leave()
+        self.connection.job_ended()
 
     def _replace(self) -> None:
         self.kill()
         self._start()
 
     def _start(self) -> None:
-        self._actor = self._actor_of.remote(self._player, self.line)
+        self._actor = self._actor_of.remote(self._player, self.connection)
         self.pending = self._actor.open.remote()
 
 
 def _with_news(worlds: Sequence[_World]) -> list[_World]:
     """Wait briefly; the worlds with a running call."""
     pending = [world for world in worlds if world.pending is not None]
-    ray.wait([world.pending for world in pending], timeout=_LOOK_EVERY_S)
+    ray.wait([world.pending for world in pending], timeout=_POLL_S)
     return pending
 
 

@@ -55,7 +55,7 @@ class PolicyService:
         try:
             while True:
                 self._take_in(server, playing, patience_s)
-                patience_s = server.attend()
+                patience_s = server.poll()
         except BaseException:  # noqa: BLE001 - process boundary: worlds must not wait for ever
             traceback.print_exc()
             os._exit(1)
@@ -78,13 +78,13 @@ class PolicyService:
     ) -> None:
         if isinstance(message, Left):
             playing.discard(world)
-            server.left(world)
+            server.job_ended(world)
             answer(None)
         elif isinstance(message, EpisodeStart):
             playing.add(world)
-            server.asked(world, message, answer)
+            server.handle(world, message, answer)
             answer(None)
         elif world in playing:
-            server.asked(world, message, answer)
+            server.handle(world, message, answer)
         else:
             answer(NotBegun())

@@ -19,7 +19,7 @@ from sim_envs.gl import rendering_device
 from sim_envs.worker_process import OrphanedError
 from sim_envs.workers import LostJob
 
-_STARTING_S = 600.0
+_STARTUP_S = 600.0
 """Timeout of a restarting policy actor."""
 
 
@@ -60,8 +60,8 @@ class PlayedEpisode:
             whole.write_bytes(content)
 
 
-class ServiceLine:
-    """A world's connection to its policy actor. See `sim_envs.worker_process.Line`.
+class ActorConnection:
+    """A world's connection to its policy actor. See `sim_envs.worker_process.WorkerConnection`.
 
     Attributes:
         worker: The world's number.
@@ -79,13 +79,13 @@ class ServiceLine:
         self._service = service
         self._row = row
 
-    def tell(self, message: object) -> None:
-        """See `Line`."""
-        self.ask(message)
+    def send(self, message: object) -> None:
+        """See `WorkerConnection`."""
+        self.request(message)
 
-    def ask(self, message: object) -> Any:
-        """See `Line`. The start of an episode waits for the actor, which may be restarting."""
-        patience_s = _STARTING_S if isinstance(message, EpisodeStart) else 0.0
+    def request(self, message: object) -> Any:
+        """See `WorkerConnection`. The start of an episode waits for the actor, which may be restarting."""
+        patience_s = _STARTUP_S if isinstance(message, EpisodeStart) else 0.0
         deadline = time.monotonic() + patience_s
         while True:
             try:
@@ -101,7 +101,7 @@ class ServiceLine:
                 raise OrphanedError
             return answer
 
-    def leave(self) -> None:
+    def job_ended(self) -> None:
         """Tell the actor that the world has left its episode."""
         if self._service is not None:
             self._service.ask.remote(self._row, Left())
@@ -110,8 +110,8 @@ class ServiceLine:
 class WorldActor:
     """Runs episodes in a world."""
 
-    def __init__(self, player: EpisodePlayer, line: ServiceLine) -> None:
-        self._line = line
+    def __init__(self, player: EpisodePlayer, connection: ActorConnection) -> None:
+        self._connection = connection
         self._folder = Path(tempfile.mkdtemp(prefix="oxygen-eval-"))
         runs = [
             dataclasses.replace(run, folder=RunFolder(self._folder / str(variant)))
@@ -123,10 +123,10 @@ class WorldActor:
 
     def open(self) -> None:
         """Open the player."""
-        device = rendering_device(self._line.worker)
+        device = rendering_device(self._connection.worker)
         if device is not None:
             os.environ["MUJOCO_EGL_DEVICE_ID"] = str(device)
-        self._play = self._resources.enter_context(self._player.opened(self._line))
+        self._play = self._resources.enter_context(self._player.open(self._connection))
 
     def play(self, job: EpisodeJob) -> PlayedEpisode | LostJob:
         """Run an episode."""

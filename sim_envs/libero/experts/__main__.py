@@ -1,4 +1,4 @@
-"""`python -m sim_envs.libero.experts`: how often the scripted policies solve LIBERO's tasks."""
+"""`python -m sim_envs.libero.experts`: success rates of the scripted policies on LIBERO."""
 
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +10,7 @@ from sim_envs.gl import choose_backend
 
 app = App(
     name="python -m sim_envs.libero.experts",
-    help="How often the scripted policies solve LIBERO's tasks, under the published protocol.",
+    help="Measure success rates of the scripted policies on LIBERO, under the published protocol.",
     version_flags=[],
 )
 
@@ -29,24 +29,24 @@ def main(  # noqa: PLR0913 - one parameter per option of the command line
     output: Path | None = None,
     results: Path | None = None,
 ) -> None:
-    """Play, print a line per task, and write what is asked for.
+    """Play episodes, print a line per task, and write the requested files.
 
     Args:
         suite: Task suites: libero_spatial, libero_object, libero_goal, libero_10, libero_90. Default:
             libero_object and libero_spatial.
         task_ids: Tasks of every suite, as `0 3 7`, `0,3,7` or `0-4`. Default: all.
-        init_ids: Which stored initial states, or from 1000 on drawn ones. Default: 0-9.
+        init_ids: Initial states: stored ones, or sampled ones from 1000 on. Default: 0-9.
         policy: expert, noop or random.
-        expert_noise: How much the expert varies and errs, from 0 to 1.
-        motion: How what is to be grasped moves until it is touched: none, shuttle:SPEED[,PERIOD] or
+        expert_noise: Variation and mistakes of the expert, from 0 to 1.
+        motion: Motion of objects to be grasped, until they are touched: none, shuttle:SPEED[,PERIOD] or
             drift:SPEED, in cm/s and s.
         assets: LIBERO's asset tree: a folder, or the name of a source (auto, standins, download). Default:
             auto.
-        num_envs: Worlds that are played at once, each in a process of its own.
+        num_envs: Number of worlds in parallel, each in its own process.
         output: Append one JSON line per episode to this file.
         results: Write the table as JSON to this file.
     """
-    choose_backend()  # before anything imports MuJoCo, which answers a wrong MUJOCO_GL with a traceback
+    choose_backend()  # before MuJoCo is imported, which fails with a traceback if MUJOCO_GL is wrong
     from sim_envs.libero.experts.report import (  # slow: a simulator, which --help does not need
         Measurement,
         measure,

@@ -1,4 +1,4 @@
-"""Skills for drawers, doors and knobs: to pull or turn what is held, and to push what is to be shut."""
+"""Skills for drawers, doors and knobs: pull, turn and push."""
 
 import itertools
 import math
@@ -7,17 +7,18 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from sim_envs.libero.experts.holds import STAND_OFF, Push, backed_off, ways_to_hold, ways_to_push
-from sim_envs.libero.experts.joints import Joint
+from sim_envs.libero.experts.joints import FixtureJoint
 from sim_envs.libero.experts.reaching import leave, reach, time_for
-from sim_envs.libero.experts.scene import Goal, Scene
-from sim_envs.scripted.motion import CLOSED, OPEN, Motion, Phase, Skill, Waypoint
+from sim_envs.libero.experts.scene import ExpertScene, Goal
+from sim_envs.scripted.motion import CLOSED, OPEN, GripperMotion, Skill, Waypoint
 from sim_envs.scripted.poses import Pose
+from sim_envs.truth.ground_truth import Phase
 
 _AHEAD = 0.25
-"""How far (rad) ahead on an arc the hand is told to go."""
+"""Lead (rad) of the hand's target along an arc."""
 
 _BEYOND = {True: 0.012, False: 0.12}
-"""How far past the wanted value (m of a slide, rad of a hinge) the hand goes, for the arm gives way."""
+"""Overshoot of the hand's target (m for slides, rad for hinges), since the arm is compliant."""
 
 _INSIDE = 0.25
 """Which part of the wanted range is crossed before its value is good enough."""
@@ -39,11 +40,11 @@ PHASES = {
     "turnon": Phase.TURN_ON,
     "turnoff": Phase.TURN_OFF,
 }
-"""What the expert is busy with while it works on a predicate."""
+"""The phase of the expert for each predicate."""
 
 
-def pull(scene: Scene, goal: Goal) -> Skill:
-    """Take hold of the part that a goal is about and move it to where the goal holds; else push it there."""
+def pull(scene: ExpertScene, goal: Goal) -> Skill:
+    """Grasp the goal's part and move it until the goal holds; if it cannot be grasped, push it."""
     tried: list[Pose] = []
     while (travel := _travel(scene, goal)) != 0.0:
         ways = ways_to_hold(scene, _joint(scene, goal), travel)
@@ -59,8 +60,8 @@ def pull(scene: Scene, goal: Goal) -> Skill:
         yield leave(scene, -STAND_OFF * scene.gripper.rotation[:, 2], OPEN)
 
 
-def push(scene: Scene, goal: Goal) -> Skill:
-    """Push the part that a goal is about, with closed fingers, to where the goal holds."""
+def push(scene: ExpertScene, goal: Goal) -> Skill:
+    """Push the goal's part with closed fingers until the goal holds."""
     tried: list[Pose] = []
     while (travel := _travel(scene, goal)) != 0.0:
         joint = _joint(scene, goal)
@@ -77,14 +78,14 @@ def push(scene: Scene, goal: Goal) -> Skill:
         yield leave(scene, before.position - fresh[0].pose.position, CLOSED)
 
 
-def _joint(scene: Scene, goal: Goal) -> Joint:
+def _joint(scene: ExpertScene, goal: Goal) -> FixtureJoint:
     joint = scene.joint(goal.arguments[0])
     assert joint is not None
     return joint
 
 
-def _travel(scene: Scene, goal: Goal) -> float:
-    """How far the joint still has to go for the goal to hold with something to spare; 0 if it holds."""
+def _travel(scene: ExpertScene, goal: Goal) -> float:
+    """Remaining travel of the joint until the goal holds with a margin; 0 if it holds."""
     joint = _joint(scene, goal)
     wanted = scene.wanted(goal.predicate, joint)
     assert wanted is not None
@@ -97,35 +98,35 @@ def _travel(scene: Scene, goal: Goal) -> float:
 
 
 def _differs(pose: Pose, tried: Sequence[Pose]) -> bool:
-    """Whether a pose is worth a try after others have failed."""
+    """Whether a pose is worth trying after others have failed."""
     twists = [pose.twist_to(other) for other in tried]
     return all(np.linalg.norm(t[:3]) > _ANOTHER[0] or np.linalg.norm(t[3:]) > _ANOTHER[1] for t in twists)
 
 
-def _close_fingers(scene: Scene) -> Motion:
+def _close_fingers(scene: ExpertScene) -> GripperMotion:
     steps = _CLOSING_STEPS
-    return Motion(phase=Phase.GRASP, path=_here(scene), grip=CLOSED, steps=steps, dwell=steps)
+    return GripperMotion(phase=Phase.GRASP, path=_here(scene), grip=CLOSED, steps=steps, dwell=steps)
 
 
-def _lead(scene: Scene, goal: Goal) -> Motion:
-    """Move what is held along its joint."""
+def _lead(scene: ExpertScene, goal: Goal) -> GripperMotion:
+    """Move the held part along its joint."""
     begin, held = _joint(scene, goal), scene.gripper
     return _along(scene, goal, lambda by: begin.carried(held, by))
 
 
-def _shove(scene: Scene, goal: Goal, push: Push) -> Motion:
-    """Move what is touched along its joint."""
+def _shove(scene: ExpertScene, goal: Goal, push: Push) -> GripperMotion:
+    """Push the part along its joint."""
     begin = _joint(scene, goal)
     return _along(scene, goal, lambda by: push.after(begin, by))
 
 
-def _along(scene: Scene, goal: Goal, pose_after: Callable[[float], Pose]) -> Motion:
+def _along(scene: ExpertScene, goal: Goal, pose_after: Callable[[float], Pose]) -> GripperMotion:
     """Lead the hand along a joint until it is where the goal wants it.
 
     Args:
         scene: The scene.
         goal: What the motion is for.
-        pose_after: Where the hand has to be once the joint has moved by so much from where it is now.
+        pose_after: Maps a displacement of the joint from its current value to the hand's pose.
     """
     begin = _joint(scene, goal)
     aim = begin.value + _travel(scene, goal)
@@ -137,7 +138,7 @@ def _along(scene: Scene, goal: Goal, pose_after: Callable[[float], Pose]) -> Mot
         ahead = float(np.clip(aim + beyond - value, -farthest, farthest))
         return (Waypoint(pose=pose_after(value + ahead - begin.value), near=0.0, aligned=0.0),)
 
-    return Motion(
+    return GripperMotion(
         phase=PHASES[goal.predicate],
         path=path,
         grip=CLOSED,
@@ -146,15 +147,15 @@ def _along(scene: Scene, goal: Goal, pose_after: Callable[[float], Pose]) -> Mot
     )
 
 
-def _let_go(scene: Scene) -> Motion:
-    return Motion(phase=Phase.RETREAT, path=_here(scene), grip=OPEN, steps=8, dwell=8)
+def _let_go(scene: ExpertScene) -> GripperMotion:
+    return GripperMotion(phase=Phase.RETREAT, path=_here(scene), grip=OPEN, steps=8, dwell=8)
 
 
-def _here(scene: Scene) -> Callable[[], Sequence[Waypoint]]:
+def _here(scene: ExpertScene) -> Callable[[], Sequence[Waypoint]]:
     path = (Waypoint(pose=scene.gripper, near=np.inf, aligned=np.inf),)
     return lambda: path
 
 
-def _time_along(joint: Joint, end: Pose, aim: float) -> int:
+def _time_along(joint: FixtureJoint, end: Pose, aim: float) -> int:
     begin = joint.carried(end, joint.value - aim)
     return time_for(begin, (Waypoint(pose=end),))

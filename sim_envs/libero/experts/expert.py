@@ -1,4 +1,4 @@
-"""The expert: turns a task's goals into skills and plays them, a chunk of actions at a time."""
+"""The scripted expert: turns a task's goals into skills, and executes them in action chunks."""
 
 from collections.abc import Sequence
 
@@ -7,12 +7,13 @@ from jaxtyping import Float64
 from typing_extensions import override
 
 from sim_envs.libero.conventions import LIBERO_INTERFACE
-from sim_envs.libero.experts.scene import Scene, Simulator
+from sim_envs.libero.experts.scene import ExpertScene, Simulator
 from sim_envs.libero.experts.skills import achieve, require_skills
 from sim_envs.libero.experts.steering import CONTROL_SECONDS, ArmModel, GripperState, Plan
-from sim_envs.scripted.motion import Motion, Outcome, Phase, Waypoint, progress
-from sim_envs.scripted.noise import Noise, Quirks, checked_level
+from sim_envs.scripted.motion import GripperMotion, MotionOutcome, Waypoint, progress
+from sim_envs.scripted.noise import ExpertNoise, MotionVariation, checked_level
 from sim_envs.scripted.policy import HORIZON, ScriptedPolicy
+from sim_envs.truth.ground_truth import Phase
 from sim_envs.world import EpisodeKey
 
 _HOLD = np.tile(LIBERO_INTERFACE.hold_action(np.empty(8), None), (HORIZON, 1))
@@ -20,22 +21,22 @@ _HOLD = np.tile(LIBERO_INTERFACE.hold_action(np.empty(8), None), (HORIZON, 1))
 
 _STILL = (0.002, 0.02)
 _STILL_STEPS = 4
-"""Who moves less than this (m, rad) in this many control steps is stuck."""
+"""A gripper that moves less than this (m, rad) in this many control steps is stuck."""
 
 
 class Expert(ScriptedPolicy):
-    """A privileged-state controller, bound to the simulator it acts in.
+    """A controller with access to the simulator's state.
 
-    Without noise its actions are a function of the states it has seen since the reset; with noise, of the
-    episode key and the noise level as well.
+    Its actions are a function of the states since the reset, and with noise also of the episode key and the
+    noise level.
     """
 
     def __init__(self, sim: Simulator, noise: float = 0.0) -> None:
-        """Bind to a simulator, which is read and never written.
+        """Bind to a simulator, which is only read.
 
         Args:
             sim: A simulator with a task loaded.
-            noise: How much pace and path vary and how often something goes wrong, from 0 (never) to 1.
+            noise: Variation of pace and path, and frequency of mistakes, from 0 (none) to 1.
 
         Raises:
             NoSkillError: The task has a goal that no skill achieves.
@@ -43,25 +44,25 @@ class Expert(ScriptedPolicy):
         """
         self._sim = sim
         self._level = checked_level(noise)
-        self._noise: Noise | None = None
+        self._noise: ExpertNoise | None = None
         require_skills(sim.env)
         self._playing: _Playing | None = None
 
     @property
     def phase(self) -> Phase:
-        """What the expert was busy with when it was last queried."""
+        """The phase at the last query."""
         return self._playing.phase if self._playing else Phase.APPROACH
 
     @override
     def reset(self, key: EpisodeKey) -> None:
         self._playing = None
-        self._noise = Noise(self._level, key) if self._level > 0.0 else None
+        self._noise = ExpertNoise(self._level, key) if self._level > 0.0 else None
 
     @override
     def query(self, state: Float64[np.ndarray, " state"]) -> Float64[np.ndarray, "horizon 7"]:
         del state  # it reads the simulator
         if self._playing is None:
-            self._playing = _Playing(Scene(self._sim.env, self._sim.course), self._noise)
+            self._playing = _Playing(ExpertScene(self._sim.env, self._sim.predicted_motion), self._noise)
         return self._playing.chunk()
 
     @property
@@ -71,9 +72,9 @@ class Expert(ScriptedPolicy):
 
 
 class _Playing:
-    """One episode: the skill under way, and the motion it asked for."""
+    """One episode: the current skill and motion."""
 
-    def __init__(self, scene: Scene, noise: Noise | None) -> None:
+    def __init__(self, scene: ExpertScene, noise: ExpertNoise | None) -> None:
         self._scene = scene
         self._noise = noise
         self._skill = achieve(scene)
@@ -85,7 +86,7 @@ class _Playing:
         return self._begun.motion.phase
 
     def chunk(self) -> Float64[np.ndarray, "horizon 7"]:
-        """Look at the scene, go on to the next motion if one has ended, and plan the next steps."""
+        """Continue with the next motion if the current one has ended, and plan the next steps."""
         while (outcome := self._begun.outcome()) is not None:
             self._begun = self._begin(self._skill.send(outcome))
         self.intended = self._begun.actions()
@@ -96,47 +97,49 @@ class _Playing:
             self._begun.forget_plan()
         return executed
 
-    def _begin(self, motion: Motion) -> "_Begun":
-        return _Begun(self._scene, motion, self._noise.quirks(motion) if self._noise else None)
+    def _begin(self, motion: GripperMotion) -> "_Begun":
+        return _Begun(self._scene, motion, self._noise.motion_variation(motion) if self._noise else None)
 
 
 class _Begun:
-    """A motion that has begun, and how far it has come."""
+    """A motion in progress."""
 
-    def __init__(self, scene: Scene, motion: Motion, quirks: Quirks | None) -> None:
+    def __init__(
+        self, scene: ExpertScene, motion: GripperMotion, motion_variation: MotionVariation | None
+    ) -> None:
         self.motion = motion
         self._scene = scene
-        self._quirks = quirks
+        self._variation = motion_variation
         self._began = self._planned = scene.seconds
         self._arrived: float | None = None
         self._plan: Plan | None = None
         self._planned_at = scene.gripper
         self._passed = 0
 
-    def outcome(self) -> Outcome | None:
-        """How the motion has ended, or None while it goes on."""
+    def outcome(self) -> MotionOutcome | None:
+        """How the motion ended; None while it continues."""
         motion = self.motion
         if motion.interrupted():
-            return Outcome.INTERRUPTED
+            return MotionOutcome.INTERRUPTED
         if self._is_at_end():
             self._arrived = self._scene.seconds if self._arrived is None else self._arrived
             if self._steps_since(self._arrived) >= motion.dwell or motion.finished():
-                return Outcome.REACHED
+                return MotionOutcome.REACHED
         elif self._is_stuck():
-            return Outcome.STUCK
-        return Outcome.TIMEOUT if self._steps_since(self._began) >= motion.steps else None
+            return MotionOutcome.STUCK
+        return MotionOutcome.TIMEOUT if self._steps_since(self._began) >= motion.steps else None
 
     def actions(self) -> Float64[np.ndarray, "horizon 7"]:
         """The next actions on the motion's path."""
         return self._follow(self.motion.path(), pace=1.0)
 
     def varied_actions(self) -> Float64[np.ndarray, "horizon 7"]:
-        """The next actions on the path as it is gone this time."""
-        assert self._quirks is not None
-        return self._follow(self._quirks.path(self.motion.path()), pace=self._quirks.pace)
+        """The next actions on the varied path."""
+        assert self._variation is not None
+        return self._follow(self._variation.path(self.motion.path()), pace=self._variation.pace)
 
     def forget_plan(self) -> None:
-        """Something else is done than was planned: nothing of it counts as passed, or as being stuck."""
+        """Discard the plan after a disturbance: it counts neither as progress nor as being stuck."""
         self._plan = None
 
     def _follow(self, path: Sequence[Waypoint], *, pace: float) -> Float64[np.ndarray, "horizon 7"]:
@@ -148,7 +151,7 @@ class _Begun:
         return self._plan.actions(self.motion.grip)
 
     def _is_at_end(self) -> bool:
-        """Whether the last waypoint is reached; those before it count as passed if that was foreseen."""
+        """Whether the last waypoint is reached; earlier ones count as passed if the plan predicted it."""
         path = self.motion.path()
         if self._plan is not None:
             steps = min(self._steps_since(self._planned), len(self._plan.deltas))

@@ -1,8 +1,8 @@
-"""Where the moving part of a fixture can be taken hold of, or pushed: found from its shape and joint alone.
+"""Finds grasps and pushes for the moving part of a fixture, from its shape and joint alone.
 
-There is no table of handles: every box of the part is tried from many directions, and what counts is that
-the hand has room before, during and after the part's way. So a drawer is pulled by its bar, a door by its
-handle, a knob is turned by its ridge, and all of them without being told which is which.
+There is no table of handles: every box of the part is tried from many directions, and the hand must be free
+of collisions before, during and after the motion. So a drawer is pulled by its bar, a door by its handle, and
+a knob is turned by its ridge.
 """
 
 import dataclasses
@@ -13,14 +13,14 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from scipy.spatial.transform import Rotation
 
-from sim_envs.libero.experts.joints import Joint
-from sim_envs.libero.experts.scene import Scene
+from sim_envs.libero.experts.joints import FixtureJoint
+from sim_envs.libero.experts.scene import ExpertScene
 from sim_envs.scripted.gripper import PANDA, downward
 from sim_envs.scripted.hand import FIST_HALF, FULLY_OPEN, fingers_have_room, has_room, near, thinned
 from sim_envs.scripted.poses import Box, Matrix3, Pose, Vector3
 
 RESTING = downward(math.pi / 2)
-"""How the hand is turned when the arm is at ease."""
+"""Rotation of the hand of the resting arm."""
 
 _CLOSE_BEHIND = 0.015
 """How far (m) before the part the hand comes down where there is no room for more."""
@@ -29,7 +29,7 @@ STAND_OFF = 0.06
 """How far (m) before the part the hand stops on its way there."""
 
 _WIDEST = 0.066
-"""What is thicker (m) is not held: the open fingers are 0.076 apart."""
+"""Thickest part (m) that is grasped: the open fingers are 0.076 apart."""
 
 _DEEPEST = 0.022
 """How far (m) a part reaches from the grip site towards the palm, at most."""
@@ -39,7 +39,7 @@ _SHALLOWER = (0.0, 0.004)
 
 _MARGIN = 0.001
 _STEEP = 0.2
-"""Hands that point upwards by more than this sine are not considered: an arm that does is in its own way."""
+"""Hands that point upwards by more than this sine are not considered: the arm would obstruct itself."""
 
 _FAN = np.arange(24) * math.pi / 12
 _TILTS = np.deg2rad([0.0, 15.0, -15.0, 30.0, -30.0])
@@ -68,13 +68,13 @@ _FINE, _COARSE = 0.003, 0.007
 """Cells (m) in which the surroundings are looked at: around the fingers, and around the rest of the hand."""
 
 
-def ways_to_hold(scene: Scene, joint: Joint, by: float) -> Iterator[Pose]:
-    """Poses of the open gripper from which closing it holds what a joint moves, easiest first.
+def ways_to_hold(scene: ExpertScene, joint: FixtureJoint, by: float) -> Iterator[Pose]:
+    """Poses for grasping the part that a joint moves, easiest first.
 
     Args:
         scene: The scene.
-        joint: The joint as it is now.
-        by: How far it is going to be moved, with the hand holding on.
+        joint: The joint.
+        by: Displacement of the joint while it is held.
     """
     room = _Room(scene, joint)
     tries = []
@@ -96,25 +96,25 @@ def ways_to_hold(scene: Scene, joint: Joint, by: float) -> Iterator[Pose]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Push:
-    """A closed hand that touches a part from behind, to push it.
+    """A push of a part with a closed hand from behind.
 
     Attributes:
-        pose: Of the grip site.
-        spot: Where the fingers touch.
-        back: How far (m) behind the spot the hand comes down.
+        pose: Pose of the grip site.
+        spot: Contact point of the fingers.
+        back: Distance (m) behind the contact point at which the hand comes down.
     """
 
     pose: Pose
     spot: Vector3
     back: float = STAND_OFF
 
-    def before(self, joint: Joint, by: float) -> Pose:
+    def before(self, joint: FixtureJoint, by: float) -> Pose:
         """Where the hand comes down."""
         way = math.copysign(1.0, by) * joint.direction_at(self.spot)
         return Pose(position=self.pose.position - self.back * way, rotation=self.pose.rotation)
 
-    def after(self, joint: Joint, by: float) -> Pose:
-        """Where the hand is, unturned, when the joint has moved by so much."""
+    def after(self, joint: FixtureJoint, by: float) -> Pose:
+        """The hand's pose, not rotated, after a displacement of the joint."""
         spot = joint.carried(Pose(position=self.spot, rotation=np.eye(3)), by).position
         sign = math.copysign(1.0, by)
         before, after = sign * joint.direction_at(self.spot), sign * joint.direction_at(spot)
@@ -123,13 +123,13 @@ class Push:
         return Pose(position=spot - gap * after + beside, rotation=self.pose.rotation)
 
 
-def ways_to_push(scene: Scene, joint: Joint, by: float) -> Iterator[Push]:
-    """Ways to push what a joint moves, easiest first; things in the way are pushed aside if need be.
+def ways_to_push(scene: ExpertScene, joint: FixtureJoint, by: float) -> Iterator[Push]:
+    """Pushes of the part that a joint moves, easiest first; objects in the way are pushed aside if necessary.
 
     Args:
         scene: The scene.
-        joint: The joint as it is now.
-        by: How far it is going to be pushed.
+        joint: The joint.
+        by: Displacement of the joint.
     """
     room = _Room(scene, joint)
     sign = math.copysign(1.0, by)
@@ -154,9 +154,9 @@ def ways_to_push(scene: Scene, joint: Joint, by: float) -> Iterator[Push]:
 
 
 class _Room:
-    """What a hand must keep clear of: before the part moves, and on the way."""
+    """Obstacles of the hand before and during the part's motion."""
 
-    def __init__(self, scene: Scene, joint: Joint) -> None:
+    def __init__(self, scene: ExpertScene, joint: FixtureJoint) -> None:
         own = scene.part_surface(joint)
         center = own.mean(axis=0)
         others = near(scene.surroundings_of_part(joint), center, _REACH)
@@ -166,7 +166,7 @@ class _Room:
         self.beside_all, self.beside_fixtures = thinned(others, _COARSE), thinned(fixtures, _COARSE)
 
     def with_fingers_free(self, poses: Sequence[Pose], opening: float) -> list[Pose]:
-        """Those of some poses, all close together, at which the fingers fit in there."""
+        """The poses, of some that are close together, without collisions of the fingers."""
         if not poses:
             return []
         reach = _FINGERS_REACH + max(np.abs(pose.position - poses[0].position).max() for pose in poses)
@@ -175,7 +175,7 @@ class _Room:
 
 
 def backed_off(pose: Pose, distance: float) -> Pose:
-    """The pose from which going straight ahead by a distance (m) leads to this one."""
+    """This pose moved back by a distance (m) against its approach direction."""
     return Pose(position=pose.position - distance * pose.rotation[:, 2], rotation=pose.rotation)
 
 
@@ -214,7 +214,7 @@ def _depth(box: Box, direction: Vector3) -> float:
     return float((box.half / np.maximum(cosines, 1e-9)).min())
 
 
-def _spots(box: Box, joint: Joint, sign: float) -> Iterator[Vector3]:
+def _spots(box: Box, joint: FixtureJoint, sign: float) -> Iterator[Vector3]:
     """Places on the face of a box that looks against the way it has to go."""
     way = sign * joint.direction_at(box.pose.position)
     cosines = way @ box.pose.rotation
@@ -255,18 +255,18 @@ def _turned(rotation: Matrix3) -> float:
     return math.acos(min(1.0, max(-1.0, (float(np.sum(rotation * RESTING)) - 1) / 2)))
 
 
-def _turned_the_short_way(pose: Pose, joint: Joint, by: float) -> Pose:
+def _turned_the_short_way(pose: Pose, joint: FixtureJoint, by: float) -> Pose:
     halves: Sequence[Matrix3] = (pose.rotation, pose.rotation @ np.diag([-1.0, -1.0, 1.0]))
     poses = [Pose(position=pose.position, rotation=half) for half in halves]
     return min(poses, key=lambda pose: _strain(pose, joint, by))
 
 
-def _strain(pose: Pose, joint: Joint, by: float) -> float:
+def _strain(pose: Pose, joint: FixtureJoint, by: float) -> float:
     """How far (rad) from rest the hand is turned at most, from start to end."""
     return max(_turned(pose.rotation), _turned(joint.carried(pose, by).rotation))
 
 
-def _push_cost(push: Push, joint: Joint) -> float:
+def _push_cost(push: Push, joint: FixtureJoint) -> float:
     """Turning the hand costs; so does a spot off the middle of a slide, or near the axis of a hinge."""
     lever = float(np.linalg.norm(np.cross(joint.axis, push.spot - joint.anchor)[:2]))
     return _turned(push.pose.rotation) + _LEVER_WORTH * (lever if joint.slides else -lever)

@@ -1,4 +1,4 @@
-"""The skill to bring a thing in from the side, under a ceiling."""
+"""The skill to insert an object from the side, under a ceiling."""
 
 from collections.abc import Sequence
 
@@ -6,12 +6,13 @@ import numpy as np
 
 from sim_envs.libero.experts.insertion import Insertion, insertions, is_roofed
 from sim_envs.libero.experts.pick_and_place import close, holds, let_go, squeeze, time_for
-from sim_envs.libero.experts.scene import Scene
+from sim_envs.libero.experts.scene import ExpertScene
 from sim_envs.scripted.clearance import Terrain, Underside
 from sim_envs.scripted.grasps import Grasp
 from sim_envs.scripted.gripper import PANDA
-from sim_envs.scripted.motion import CLOSED, OPEN, Motion, Phase, Skill, Waypoint
+from sim_envs.scripted.motion import CLOSED, OPEN, GripperMotion, Skill, Waypoint
 from sim_envs.scripted.poses import Pose
+from sim_envs.truth.ground_truth import Phase
 
 _MARGIN = 0.02
 """Room (m) left under what travels."""
@@ -26,16 +27,16 @@ _TURN_STRIDE = 0.3
 """Angle (rad) between the turns looked at when the gripper turns as it travels."""
 
 
-def insertion(scene: Scene, thing: str, target: str, tried: Sequence[Grasp]) -> Insertion | None:
-    """How to bring a thing in from the side; None if there is no need, or nothing untried."""
+def insertion(scene: ExpertScene, thing: str, target: str, tried: Sequence[Grasp]) -> Insertion | None:
+    """How to insert an object from the side; None if that is not needed, or all grasps were tried."""
     if not is_roofed(scene, target) or holds(scene, thing):
         return None
     plans = insertions(scene, thing, target)
     return next((plan for plan in plans if all(plan.grasp.differs_from(other) for other in tried)), None)
 
 
-def insert(scene: Scene, thing: str, plan: Insertion) -> Skill:
-    """Take a thing, bring it in from the side, let go, and come out the same way."""
+def insert(scene: ExpertScene, thing: str, plan: Insertion) -> Skill:
+    """Grasp an object, insert it from the side, release it, and move out the same way."""
     yield _approach(scene, plan)
     yield close(scene, thing)
     yield squeeze(scene)
@@ -48,7 +49,7 @@ def insert(scene: Scene, thing: str, plan: Insertion) -> Skill:
     yield _leave(scene, plan)
 
 
-def _approach(scene: Scene, plan: Insertion) -> Motion:
+def _approach(scene: ExpertScene, plan: Insertion) -> GripperMotion:
     start = scene.gripper
     height = max(_travel_height(scene, plan.before), start.position[2])
     path = (
@@ -57,10 +58,10 @@ def _approach(scene: Scene, plan: Insertion) -> Motion:
         Waypoint(pose=plan.before, near=0.01),
         Waypoint(pose=plan.taking),
     )
-    return Motion(phase=Phase.APPROACH, path=lambda: path, grip=OPEN, steps=time_for(start, path))
+    return GripperMotion(phase=Phase.APPROACH, path=lambda: path, grip=OPEN, steps=time_for(start, path))
 
 
-def _carry(scene: Scene, thing: str, plan: Insertion) -> Motion:
+def _carry(scene: ExpertScene, thing: str, plan: Insertion) -> GripperMotion:
     height = _travel_height(scene, plan.outside, held=thing)
     path = (
         Waypoint(pose=scene.gripper.at_height(height), near=_CORNER, aligned=np.pi),
@@ -70,24 +71,24 @@ def _carry(scene: Scene, thing: str, plan: Insertion) -> Motion:
     return _moving(scene, thing, Phase.CARRY, path)
 
 
-def _enter(scene: Scene, thing: str, plan: Insertion) -> Motion:
+def _enter(scene: ExpertScene, thing: str, plan: Insertion) -> GripperMotion:
     return _moving(scene, thing, Phase.PLACE, (Waypoint(pose=plan.inside, near=0.008),))
 
 
-def _lower(scene: Scene, thing: str) -> Motion:
+def _lower(scene: ExpertScene, thing: str) -> GripperMotion:
     down = scene.gripper.at_height(scene.gripper.position[2] - _DOWN)
     return _moving(scene, thing, Phase.PLACE, (Waypoint(pose=down),))
 
 
-def _leave(scene: Scene, plan: Insertion) -> Motion:
+def _leave(scene: ExpertScene, plan: Insertion) -> GripperMotion:
     start, out = scene.gripper, plan.outside.position - plan.inside.position
     path = (Waypoint(pose=Pose(position=start.position + out, rotation=start.rotation), near=_CORNER),)
-    return Motion(phase=Phase.RETREAT, path=lambda: path, grip=OPEN, steps=time_for(start, path))
+    return GripperMotion(phase=Phase.RETREAT, path=lambda: path, grip=OPEN, steps=time_for(start, path))
 
 
-def _moving(scene: Scene, thing: str, phase: Phase, path: Sequence[Waypoint]) -> Motion:
-    """A motion with something in the hand, which ends when it is lost."""
-    return Motion(
+def _moving(scene: ExpertScene, thing: str, phase: Phase, path: Sequence[Waypoint]) -> GripperMotion:
+    """A motion with a held object, interrupted if it is dropped."""
+    return GripperMotion(
         phase=phase,
         path=lambda: path,
         grip=CLOSED,
@@ -96,7 +97,7 @@ def _moving(scene: Scene, thing: str, phase: Phase, path: Sequence[Waypoint]) ->
     )
 
 
-def _travel_height(scene: Scene, end: Pose, held: str | None = None) -> float:
+def _travel_height(scene: ExpertScene, end: Pose, held: str | None = None) -> float:
     """How high the gripper travels to a place above another pose, turning on the way."""
     start, hidden = scene.gripper, [held] if held else []
     local = start.to_local(scene.surface(held)) if held else np.zeros((0, 3))

@@ -1,7 +1,7 @@
-"""How a thing is brought in from the side, under a ceiling, and how it must be held for that.
+"""Plans how to grasp an object and insert it from the side, under a ceiling.
 
-Going in is coming down, turned on its side: with the way in taken for down, a height map of the scene says
-how deep a gripper and what it holds can go.
+Inserting is lowering, turned on its side: with the insertion direction as down, a height map of the scene
+gives the depth to which the gripper and the held object can go.
 """
 
 import dataclasses
@@ -9,11 +9,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from sim_envs.libero.experts.scene import Scene
+from sim_envs.libero.experts.scene import ExpertScene
 from sim_envs.scripted.clearance import Terrain, Underside, gripper_surface
 from sim_envs.scripted.grasps import Grasp, grasps_turned
 from sim_envs.scripted.gripper import PANDA, pointing
-from sim_envs.scripted.kinematics import Holding
+from sim_envs.scripted.kinematics import HeldObject
 from sim_envs.scripted.poses import Box, Matrix3, Pose, Vector3
 from sim_envs.scripted.surfaces import Points
 
@@ -57,14 +57,14 @@ _FARTHEST_OUT = 0.4
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Insertion:
-    """How a thing is taken, and where it is brought with it.
+    """A grasp and the gripper poses of an insertion.
 
     Attributes:
-        grasp: Where it is held, in its own frame.
-        before: The gripper in line with the grasp.
-        taking: The gripper at the grasp.
-        outside: The gripper before the way in, at its height.
-        inside: The gripper at the end of the way in.
+        grasp: The grasp, in the object's frame.
+        before: Gripper pose in line with the grasp.
+        taking: Gripper pose at the grasp.
+        outside: Gripper pose in front of the region, at insertion height.
+        inside: Gripper pose at the end of the insertion.
     """
 
     grasp: Grasp
@@ -74,7 +74,7 @@ class Insertion:
     inside: Pose
 
 
-def is_roofed(scene: Scene, target: str) -> bool:
+def is_roofed(scene: ExpertScene, target: str) -> bool:
     """Whether a fixture is over the middle of a region, so that nothing gets into it from above."""
     region = scene.region(target)
     if region is None or _half_along(region, _UP) < _FLAT:
@@ -86,8 +86,8 @@ def is_roofed(scene: Scene, target: str) -> bool:
     return bool(len(column) and column[:, 2].max() > ceiling)
 
 
-def insertions(scene: Scene, thing: str, target: str) -> Iterator[Insertion]:
-    """All that are found to be within the arm's reach and clear of everything, good grasps first."""
+def insertions(scene: ExpertScene, thing: str, target: str) -> Iterator[Insertion]:
+    """Reachable and collision-free insertions, best grasps first."""
     region = scene.region(target)
     assert region is not None
     frame, reach, body = scene.pose(thing), scene.reach(), scene.body(thing)
@@ -98,7 +98,7 @@ def insertions(scene: Scene, thing: str, target: str) -> Iterator[Insertion]:
         arm = reach.along([before, taking], beside=body)
         if arm is None:
             continue
-        holding = Holding(body=body, grip=frame.seen_from(taking))
+        holding = HeldObject(body=body, grip=frame.seen_from(taking))
         for way in ways:
             if (inside := way.end(taking)) is None:
                 continue
@@ -110,7 +110,7 @@ def insertions(scene: Scene, thing: str, target: str) -> Iterator[Insertion]:
 class _Way:
     """A straight way into a region, level and towards one heading."""
 
-    def __init__(self, scene: Scene, thing: str, region: Box, heading: float) -> None:
+    def __init__(self, scene: ExpertScene, thing: str, region: Box, heading: float) -> None:
         self._region, self._heading = region, heading
         self._along = np.array([np.cos(heading), np.sin(heading), 0.0])
         # Rows: what is across the way, up, and against the way, which takes the place of up.
@@ -181,7 +181,7 @@ class _Way:
         return terrain.lowest(Underside.around(thing), middle[:2])
 
 
-def _grasps(scene: Scene, thing: str) -> list[Grasp]:
+def _grasps(scene: ExpertScene, thing: str) -> list[Grasp]:
     """Tilted grasps from all around, best first."""
     frame, center = scene.pose(thing), scene.center_of_mass(thing)
     surface, surroundings = scene.surface(thing), scene.surroundings(thing)

@@ -1,4 +1,4 @@
-"""Drawers, doors and knobs: the joint behind one of LIBERO's names, and which values a goal wants."""
+"""Joints of drawers, doors and knobs by LIBERO's names, and the joint values that goals require."""
 
 import dataclasses
 from typing import Any
@@ -15,21 +15,21 @@ _RANGES = {
     "turnon": "default_turnon_ranges",
     "turnoff": "default_turnoff_ranges",
 }
-"""Where LIBERO keeps, per kind of fixture, the joint values that count as open, closed, on and off."""
+"""LIBERO's property for the joint range of each predicate."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Joint:
-    """A joint of a fixture as it is now; values are metres of a slide or radians of a hinge.
+class FixtureJoint:
+    """A joint of a fixture in its current state; values are metres for slides and radians for hinges.
 
     Attributes:
-        name: MuJoCo's name of it.
-        fixture: LIBERO's name of what it belongs to.
-        body: Which body it moves.
-        slides: Whether it is a slide; otherwise it is a hinge.
-        axis: Its direction in the world.
+        name: MuJoCo's name of the joint.
+        fixture: LIBERO's name of the fixture.
+        body: Id of the body that it moves.
+        slides: Whether it is a slide rather than a hinge.
+        axis: Its axis in the world.
         anchor: A point on the axis (m).
-        value: Where it is.
+        value: Its position.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Joint:
     value: float
 
     def carried(self, pose: Pose, by: float) -> Pose:
-        """Where a pose that is fixed to the moving part gets to when the joint moves by so much."""
+        """A pose fixed to the moving part, after a displacement of the joint."""
         if self.slides:
             return Pose(position=pose.position + by * self.axis, rotation=pose.rotation)
         turn = Rotation.from_rotvec(by * self.axis).as_matrix()
@@ -49,12 +49,12 @@ class Joint:
         return Pose(position=position, rotation=turn @ pose.rotation)
 
     def direction_at(self, point: Vector3) -> Vector3:
-        """Which way (unit vector) a point of the moving part goes as the joint's value grows."""
+        """Direction (unit vector) of a point of the moving part as the joint's value grows."""
         way = self.axis if self.slides else np.cross(self.axis, point - self.anchor)
         return way / max(float(np.linalg.norm(way)), 1e-9)
 
 
-def read_joint(env: Any, name: str) -> Joint | None:
+def read_joint(env: Any, name: str) -> FixtureJoint | None:
     """The joint that opens, closes or turns what LIBERO calls `name`: a drawer's region, or a fixture with
     one moving part. None if there is no such joint."""
     region = env.object_sites_dict.get(name)
@@ -63,7 +63,7 @@ def read_joint(env: Any, name: str) -> Joint | None:
         return None
     model, data = env.sim.model._model, env.sim.data._data
     joint = int(mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_JOINT, names[0]))
-    return Joint(
+    return FixtureJoint(
         name=names[0],
         fixture=name if region is None else region.parent_name,
         body=int(model.jnt_bodyid[joint]),
@@ -74,7 +74,7 @@ def read_joint(env: Any, name: str) -> Joint | None:
     )
 
 
-def read_container(env: Any, region: str) -> Joint | None:
+def read_container(env: Any, region: str) -> FixtureJoint | None:
     """The joint to be opened before anything can go into a region: a drawer's own, or the fixture's door."""
     joint = read_joint(env, region)
     if joint is None and region in env.object_sites_dict:
@@ -82,7 +82,7 @@ def read_container(env: Any, region: str) -> Joint | None:
     return joint if joint is not None and wanted_range(env, "open", joint) else None
 
 
-def wanted_range(env: Any, predicate: str, joint: Joint) -> tuple[float, float] | None:
+def wanted_range(env: Any, predicate: str, joint: FixtureJoint) -> tuple[float, float] | None:
     """Between which values of the joint a predicate holds, by LIBERO's own table; None if it has none."""
     table = env.get_object(joint.fixture).object_properties["articulation"]
     values = table.get(_RANGES[predicate])

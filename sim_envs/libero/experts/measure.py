@@ -17,21 +17,21 @@ from sim_envs.libero.experts.skills import NoSkillError
 from sim_envs.libero.sim import LiberoSim
 from sim_envs.libero.tasks import LiberoTask, get_task
 from sim_envs.scripted.policy import ScriptedPolicy
-from sim_envs.worker_process import Line
-from sim_envs.workers import LostJob, play_in_workers
+from sim_envs.worker_process import WorkerConnection
+from sim_envs.workers import LostJob, run_in_workers
 from sim_envs.world import EpisodeKey
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Attempt:
-    """How one episode went.
+    """Result of one episode.
 
     Attributes:
-        key: Which episode.
+        key: The episode.
         success: Whether the goal held within the step limit.
         steps: Control steps taken.
-        phases: What the expert was busy with, and from which step on; empty for the controls.
-        no_skill: Why the expert could not even try; empty if it could.
+        phases: First step and name of each phase of the expert; empty for other policies.
+        no_skill: Why the expert cannot do the task; empty if it can.
     """
 
     key: EpisodeKey
@@ -77,9 +77,9 @@ class AttemptPlayer:
     motion: Shuttle | Drift | None = None
 
     @contextlib.contextmanager
-    def opened(self, line: Line | None = None) -> Iterator[Callable[[EpisodeKey], Attempt]]:
+    def open(self, connection: WorkerConnection | None = None) -> Iterator[Callable[[EpisodeKey], Attempt]]:
         """Plays episodes. One of a task that the expert has no skill for is a failure that says why."""
-        del line
+        del connection
         with contextlib.ExitStack() as simulator:
             loaded: dict[LiberoTask, tuple[LiberoSim, ScriptedPolicy | NoSkillError]] = {}
 
@@ -131,14 +131,14 @@ def attempts(
         for init_id in init_ids
     ]
     if workers == 1:
-        with player.opened() as play:
+        with player.open() as play:
             yield from map(play, keys)
         return
     queue = JobQueue(keys, task=lambda key: (key.suite, key.task_id), episode=lambda key: key)
     done: dict[EpisodeKey, Attempt] = {}
     waiting = iter(keys)
     expected = next(waiting, None)
-    with contextlib.closing(play_in_workers(player, queue, workers=workers, check=lambda: None)) as ended:
+    with contextlib.closing(run_in_workers(player, queue, workers=workers, check=lambda: None)) as ended:
         for key, result in ended:
             if isinstance(result, LostJob):
                 raise RuntimeError(f"{key} has ended two processes: {result.reason}")  # noqa: TRY004

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from sim_envs.libero.experts.scene import Goal, Scene
+from sim_envs.libero.experts.scene import ExpertScene, Goal
 
 _PUTTING = ("in", "on")
 
 
-def in_working_order(goals: Sequence[Goal], scene: Scene) -> list[Goal]:
+def in_working_order(goals: Sequence[Goal], scene: ExpertScene) -> list[Goal]:
     """The goals as they were given, but none before one that has to come first.
 
     A thing goes in before its container is shut; what carries something else is moved before that is put on
@@ -21,7 +21,7 @@ def in_working_order(goals: Sequence[Goal], scene: Scene) -> list[Goal]:
     return ordered
 
 
-def comes_first(one: Goal, other: Goal, scene: Scene) -> bool:
+def comes_first(one: Goal, other: Goal, scene: ExpertScene) -> bool:
     """Whether working on `other` before `one` would spoil it or shut it out."""
     if one.predicate not in _PUTTING:
         return False
@@ -32,7 +32,7 @@ def comes_first(one: Goal, other: Goal, scene: Scene) -> bool:
     return other.predicate in _PUTTING and other.arguments[1] == thing
 
 
-def opening_for(goal: Goal, scene: Scene) -> Goal | None:
+def opening_for(goal: Goal, scene: ExpertScene) -> Goal | None:
     """What has to be open before a goal can be worked on, though no goal says so; None if nothing is shut."""
     if goal.predicate != "in":
         return None

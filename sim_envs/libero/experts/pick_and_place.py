@@ -5,14 +5,15 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from sim_envs.libero.experts.scene import Scene
+from sim_envs.libero.experts.scene import ExpertScene
 from sim_envs.libero.experts.spots import Spots
 from sim_envs.libero.experts.steering import CONTROL_SECONDS
 from sim_envs.scripted.clearance import XY, Terrain, Underside
 from sim_envs.scripted.grasps import Grasp, grasps_from_above
 from sim_envs.scripted.gripper import PANDA, downward
-from sim_envs.scripted.motion import CLOSED, OPEN, Motion, Phase, Skill, Waypoint
+from sim_envs.scripted.motion import CLOSED, OPEN, GripperMotion, Skill, Waypoint
 from sim_envs.scripted.poses import Pose, Vector3
+from sim_envs.truth.ground_truth import Phase
 
 _CORNER = 0.015
 """Corners on the way are cut this much (m), which is less than the margin."""
@@ -57,7 +58,7 @@ _LOWERING_S = 0.5
 """Seconds from over a thing to around it."""
 
 
-def pick(scene: Scene, thing: str, tried: list[Grasp]) -> Skill:
+def pick(scene: ExpertScene, thing: str, tried: list[Grasp]) -> Skill:
     """Take hold of a thing from above, one grasp after another until one holds; none that failed twice."""
     while not holds(scene, thing):
         grasp = _best_grasp(scene, thing, tried)
@@ -69,7 +70,7 @@ def pick(scene: Scene, thing: str, tried: list[Grasp]) -> Skill:
             yield _retreat(scene)
 
 
-def place(scene: Scene, thing: str, target: str) -> Skill:
+def place(scene: ExpertScene, thing: str, target: str) -> Skill:
     """Carry what is held over a free spot of a target, lower it as far as there is room, let go."""
     spot = Spots(scene, thing, target, _underside(scene, thing)).best()
     yield _carry(scene, thing, target, spot)
@@ -80,17 +81,19 @@ def place(scene: Scene, thing: str, target: str) -> Skill:
     yield _retreat(scene)
 
 
-def holds(scene: Scene, thing: str) -> bool:
+def holds(scene: ExpertScene, thing: str) -> bool:
     """Whether both fingers touch a thing."""
     return scene.fingers_touching(thing) == 2
 
 
-def let_go(scene: Scene, phase: Phase) -> Motion:
+def let_go(scene: ExpertScene, phase: Phase) -> GripperMotion:
     """Open the fingers where they are."""
-    return Motion(phase=phase, path=_here(scene), grip=OPEN, steps=_OPENING_STEPS, dwell=_OPENING_STEPS)
+    return GripperMotion(
+        phase=phase, path=_here(scene), grip=OPEN, steps=_OPENING_STEPS, dwell=_OPENING_STEPS
+    )
 
 
-def _approach(scene: Scene, thing: str, grasp: Grasp) -> Motion:
+def _approach(scene: ExpertScene, thing: str, grasp: Grasp) -> GripperMotion:
     start, met = scene.gripper, _meeting(scene, thing)
     goal = _grasp_pose(scene, thing, grasp).shifted(met)
     obstacles = np.concatenate([scene.surroundings(), scene.surface(thing) + met])
@@ -101,21 +104,21 @@ def _approach(scene: Scene, thing: str, grasp: Grasp) -> Motion:
     def path() -> Sequence[Waypoint]:
         end = _grasp_pose(scene, thing, grasp)
         over = end.at_height(max(height, end.position[2] + _MARGIN))
-        ahead = scene.course(thing)
+        ahead = scene.predicted_motion(thing)
         return (
             Waypoint(pose=up, near=_CORNER, aligned=np.pi),
             Waypoint(pose=over, near=0.008, ahead=ahead),
             Waypoint(pose=end, ahead=ahead),
         )
 
-    return Motion(phase=Phase.APPROACH, path=path, grip=OPEN, steps=time_for(start, path()))
+    return GripperMotion(phase=Phase.APPROACH, path=path, grip=OPEN, steps=time_for(start, path()))
 
 
-def close(scene: Scene, thing: str) -> Motion:
+def close(scene: ExpertScene, thing: str) -> GripperMotion:
     """Close the fingers until both touch a thing, which they follow until one does."""
-    return Motion(
+    return GripperMotion(
         phase=Phase.GRASP,
-        path=_here(scene) if scene.course(thing) is None else _with(scene, thing),
+        path=_here(scene) if scene.predicted_motion(thing) is None else _with(scene, thing),
         grip=CLOSED,
         steps=_CLOSING_STEPS,
         dwell=_CLOSING_STEPS,
@@ -123,19 +126,19 @@ def close(scene: Scene, thing: str) -> Motion:
     )
 
 
-def squeeze(scene: Scene) -> Motion:
+def squeeze(scene: ExpertScene) -> GripperMotion:
     """Let the force grow before lifting: it does for a while after the fingers have met the thing."""
-    return Motion(phase=Phase.GRASP, path=_here(scene), grip=CLOSED, steps=_SQUEEZE, dwell=_SQUEEZE)
+    return GripperMotion(phase=Phase.GRASP, path=_here(scene), grip=CLOSED, steps=_SQUEEZE, dwell=_SQUEEZE)
 
 
-def _underside(scene: Scene, thing: str) -> Underside:
+def _underside(scene: ExpertScene, thing: str) -> Underside:
     """That of the gripper and what it holds, with room for the fingers to open."""
     return Underside.of(
         scene.gripper, opening=scene.opening, widest=2 * PANDA.inner, held=scene.surface(thing)
     )
 
 
-def _carry(scene: Scene, thing: str, target: str, spot: XY) -> Motion:
+def _carry(scene: ExpertScene, thing: str, target: str, spot: XY) -> GripperMotion:
     start = scene.gripper
     end = _over(scene, thing, target, spot)
     terrain = Terrain(scene.surroundings(thing), start=start.position[:2], end=end.position[:2])
@@ -153,7 +156,7 @@ def _carry(scene: Scene, thing: str, target: str, spot: XY) -> Motion:
             Waypoint(pose=over.at_height(height), near=0.01),
         )
 
-    return Motion(
+    return GripperMotion(
         phase=Phase.CARRY,
         path=path,
         grip=CLOSED,
@@ -162,7 +165,7 @@ def _carry(scene: Scene, thing: str, target: str, spot: XY) -> Motion:
     )
 
 
-def _lower(scene: Scene, thing: str, target: str, spot: XY) -> Motion:
+def _lower(scene: ExpertScene, thing: str, target: str, spot: XY) -> GripperMotion:
     start = scene.gripper
     end = _over(scene, thing, target, spot)
     terrain = Terrain(scene.surroundings(thing), start=start.position[:2], end=end.position[:2])
@@ -172,7 +175,7 @@ def _lower(scene: Scene, thing: str, target: str, spot: XY) -> Motion:
         over = Pose(position=_over(scene, thing, target, spot).position, rotation=start.rotation)
         return (Waypoint(pose=over.at_height(terrain.lowest(underside, over.position[:2]) + _DROP)),)
 
-    return Motion(
+    return GripperMotion(
         phase=Phase.PLACE,
         path=path,
         grip=CLOSED,
@@ -181,13 +184,13 @@ def _lower(scene: Scene, thing: str, target: str, spot: XY) -> Motion:
     )
 
 
-def _retreat(scene: Scene) -> Motion:
+def _retreat(scene: ExpertScene) -> GripperMotion:
     start = scene.gripper
     path = (Waypoint(pose=start.at_height(start.position[2] + _RETREAT), near=_CORNER),)
-    return Motion(phase=Phase.RETREAT, path=lambda: path, grip=OPEN, steps=time_for(start, path))
+    return GripperMotion(phase=Phase.RETREAT, path=lambda: path, grip=OPEN, steps=time_for(start, path))
 
 
-def _best_grasp(scene: Scene, thing: str, tried: Sequence[Grasp]) -> Grasp:
+def _best_grasp(scene: ExpertScene, thing: str, tried: Sequence[Grasp]) -> Grasp:
     """The best grasp that has not been tried twice; straight down on the middle if none is found.
 
     A second try of the same grasp shows that a slip is no reason to do something else; and what a policy sees
@@ -214,7 +217,7 @@ def _best_grasp(scene: Scene, thing: str, tried: Sequence[Grasp]) -> Grasp:
     return Grasp(pose=straight, width=2 * PANDA.inner, cost=np.inf)
 
 
-def _grasp_pose(scene: Scene, thing: str, grasp: Grasp) -> Pose:
+def _grasp_pose(scene: ExpertScene, thing: str, grasp: Grasp) -> Pose:
     """The grasp in the world, pointing down even if the thing has tilted, and turned the usual way.
 
     Both ways round are the same grasp. Where one is hardly shorter than the other, taking always the same one
@@ -226,28 +229,28 @@ def _grasp_pose(scene: Scene, thing: str, grasp: Grasp) -> Pose:
     return Pose(position=frame.to_world(grasp.pose.position), rotation=downward(yaw))
 
 
-def _over(scene: Scene, thing: str, target: str, spot: XY) -> Pose:
+def _over(scene: ExpertScene, thing: str, target: str, spot: XY) -> Pose:
     """Where the gripper has to be for the held thing to be at a spot of the target."""
     gripper = scene.gripper
     offset = gripper.position - scene.position(thing) + np.array([*spot, 0.0])
     return Pose(position=scene.position(target) + offset, rotation=gripper.rotation)
 
 
-def _meeting(scene: Scene, thing: str) -> Vector3:
+def _meeting(scene: ExpertScene, thing: str) -> Vector3:
     """How far (m) a thing will have come by itself when the gripper is there."""
-    ahead = scene.course(thing)
+    ahead = scene.predicted_motion(thing)
     if ahead is None:
         return np.zeros(3)
     way = float(np.linalg.norm(scene.pose(thing).position - scene.gripper.position))
     return ahead(way / _METRES_PER_STEP * CONTROL_SECONDS + _LOWERING_S)
 
 
-def _with(scene: Scene, thing: str) -> Callable[[], Sequence[Waypoint]]:
+def _with(scene: ExpertScene, thing: str) -> Callable[[], Sequence[Waypoint]]:
     """A path that is at its end from the start, which moves with a thing as long as that moves by itself."""
     offset = scene.gripper.position - scene.pose(thing).position
 
     def path() -> Sequence[Waypoint]:
-        ahead, here = scene.course(thing), scene.gripper
+        ahead, here = scene.predicted_motion(thing), scene.gripper
         if ahead is not None:
             here = Pose(position=scene.pose(thing).position + offset, rotation=here.rotation)
         return (Waypoint(pose=here, near=np.inf, aligned=np.inf, ahead=ahead),)
@@ -255,7 +258,7 @@ def _with(scene: Scene, thing: str) -> Callable[[], Sequence[Waypoint]]:
     return path
 
 
-def _here(scene: Scene) -> Callable[[], Sequence[Waypoint]]:
+def _here(scene: ExpertScene) -> Callable[[], Sequence[Waypoint]]:
     """A path that is at its end from the start."""
     path = (Waypoint(pose=scene.gripper, near=np.inf, aligned=np.inf),)
     return lambda: path

@@ -1,4 +1,4 @@
-"""The scripted policies by name."""
+"""Scripted policies by name."""
 
 from collections.abc import Callable, Mapping
 
@@ -19,12 +19,12 @@ def scripted_policy(name: str, sim: Simulator, noise: float = 0.0) -> ScriptedPo
     """The policy of that name, bound to a simulator.
 
     Args:
-        name: Which one.
+        name: Name of the policy.
         sim: A simulator with a task loaded.
-        noise: How much the expert's pace and path vary and how often something goes wrong, from 0 to 1.
+        noise: Variation of the expert's pace and path, and frequency of mistakes, from 0 to 1.
 
     Raises:
-        UsageError: No such policy, it cannot do the simulator's task, or it takes no such noise.
+        UsageError: Unknown policy, the policy cannot do the task, or it does not support noise.
     """
     refuse_unknown(name)
     return SCRIPTED_POLICIES[name](sim, noise)

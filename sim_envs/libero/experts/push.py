@@ -1,15 +1,16 @@
-"""To slide a flat thing over the table, with closed fingers set down on its inside."""
+"""The skill to slide a flat object over the table, with closed fingers pressed on its inside."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
 from sim_envs.libero.experts.reaching import leave, reach
-from sim_envs.libero.experts.scene import Goal, Scene
+from sim_envs.libero.experts.scene import ExpertScene, Goal
 from sim_envs.scripted.clearance import XY
 from sim_envs.scripted.gripper import PANDA, downward
-from sim_envs.scripted.motion import CLOSED, Motion, Phase, Skill, Waypoint
+from sim_envs.scripted.motion import CLOSED, GripperMotion, Skill, Waypoint
 from sim_envs.scripted.poses import Pose, Vector3
+from sim_envs.truth.ground_truth import Phase
 
 _FLAT = 0.035
 """A thing lower than this (m) has no wall to be taken by."""
@@ -35,11 +36,10 @@ _MIDDLE = 0.02
 _UP = 0.08
 
 
-def is_pushed(scene: Scene, goal: Goal) -> bool:
-    """Whether a goal asks for something flat, too wide for the fingers, to lie on a spot of the table.
+def is_pushed(scene: ExpertScene, goal: Goal) -> bool:
+    """Whether a goal is to move a flat object, too wide for the gripper, to a region of the table.
 
-    From above such a thing can be taken neither across its middle nor by a wall; it is on the table already,
-    so it is slid there.
+    Such an object cannot be grasped from above, so it is slid.
     """
     if goal.predicate != "on" or scene.owner(goal.arguments[1]):
         return False
@@ -47,7 +47,7 @@ def is_pushed(scene: Scene, goal: Goal) -> bool:
     return bool(size[2] < _FLAT and size[:2].min() > 2 * PANDA.inner)
 
 
-def slide(scene: Scene, goal: Goal) -> Skill:
+def slide(scene: ExpertScene, goal: Goal) -> Skill:
     """Slide the first argument to the middle of the second, as often as it takes."""
     while not scene.satisfied(goal):
         thing, target = goal.arguments
@@ -58,14 +58,14 @@ def slide(scene: Scene, goal: Goal) -> Skill:
         yield leave(scene, np.array([0.0, 0.0, _UP]), CLOSED)
 
 
-def _inside(scene: Scene, thing: str) -> Vector3:
+def _inside(scene: ExpertScene, thing: str) -> Vector3:
     """The top of a thing's surface at its middle (m)."""
     surface, middle = scene.surface(thing), scene.center_of_mass(thing)
     under = surface[np.linalg.norm(surface[:, :2] - middle[:2], axis=1) < _MIDDLE]
     return np.array([*middle[:2], under[:, 2].max() if len(under) else middle[2]])
 
 
-def _drag(scene: Scene, thing: str, target: str) -> Motion:
+def _drag(scene: ExpertScene, thing: str, target: str) -> GripperMotion:
     start = scene.gripper
     low = _inside(scene, thing)[2] + PANDA.tip - _PRESS
 
@@ -82,7 +82,7 @@ def _drag(scene: Scene, thing: str, target: str) -> Motion:
         pose = Pose(position=position, rotation=start.rotation)
         return (Waypoint(pose=pose, near=0.0, aligned=0.0),)
 
-    return Motion(
+    return GripperMotion(
         phase=Phase.PUSH,
         path=path,
         grip=CLOSED,

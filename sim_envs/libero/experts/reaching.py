@@ -1,15 +1,16 @@
-"""To get to a place with a hand of any rotation, and away from it."""
+"""Motions to a pose with any hand rotation, and away from it."""
 
 import itertools
 from collections.abc import Sequence
 
 import numpy as np
 
-from sim_envs.libero.experts.scene import Scene
+from sim_envs.libero.experts.scene import ExpertScene
 from sim_envs.scripted.clearance import Terrain
 from sim_envs.scripted.hand import FULLY_OPEN, underside
-from sim_envs.scripted.motion import Motion, Phase, Waypoint
+from sim_envs.scripted.motion import GripperMotion, Waypoint
 from sim_envs.scripted.poses import Pose, Vector3
+from sim_envs.truth.ground_truth import Phase
 
 _MARGIN = 0.03
 """Room (m) left under the hand as it travels."""
@@ -20,8 +21,8 @@ _RADIANS_PER_STEP = 0.04
 _STEPS_TO_SPARE = 40
 
 
-def reach(scene: Scene, end: Pose, before: Pose, grip: float) -> Motion:
-    """Go over everything to a place in front of the part, then straight to it."""
+def reach(scene: ExpertScene, end: Pose, before: Pose, grip: float) -> GripperMotion:
+    """Move above all obstacles to a pose in front of the part, then straight to the part."""
     start = scene.gripper
     terrain = Terrain(scene.surroundings(), start=start.position[:2], end=before.position[:2])
     shapes = [underside(pose, FULLY_OPEN) for pose in (start, end)]
@@ -33,19 +34,19 @@ def reach(scene: Scene, end: Pose, before: Pose, grip: float) -> Motion:
         Waypoint(pose=before, near=0.01),
         Waypoint(pose=end, near=0.005),
     )
-    return Motion(phase=Phase.APPROACH, path=lambda: path, grip=grip, steps=time_for(start, path))
+    return GripperMotion(phase=Phase.APPROACH, path=lambda: path, grip=grip, steps=time_for(start, path))
 
 
-def leave(scene: Scene, way: Vector3, grip: float) -> Motion:
-    """Draw back by a way (m), turned as the hand is."""
+def leave(scene: ExpertScene, way: Vector3, grip: float) -> GripperMotion:
+    """Move away by a vector (m), keeping the rotation."""
     start = scene.gripper
     away = Pose(position=start.position + way, rotation=start.rotation)
     path = (Waypoint(pose=away, near=_CORNER, aligned=np.pi),)
-    return Motion(phase=Phase.RETREAT, path=lambda: path, grip=grip, steps=time_for(start, path))
+    return GripperMotion(phase=Phase.RETREAT, path=lambda: path, grip=grip, steps=time_for(start, path))
 
 
 def time_for(start: Pose, path: Sequence[Waypoint]) -> int:
-    """Control steps after which a motion along a path is given up: twice what it should take, and some."""
+    """Time limit of a path in control steps: twice the expected time, plus a constant."""
     stops = [start, *(waypoint.pose for waypoint in path)]
     twists = [one.twist_to(other) for one, other in itertools.pairwise(stops)]
     steps = sum(

@@ -1,4 +1,4 @@
-"""What an expert may know and a policy may not: poses, shapes, contacts and goals, read from MuJoCo."""
+"""Privileged state for experts: poses, shapes, contacts and goals, read from MuJoCo."""
 
 import dataclasses
 import functools
@@ -9,37 +9,37 @@ import mujoco
 import numpy as np
 from jaxtyping import Float64
 
-from sim_envs.libero.experts.joints import Joint, read_container, read_joint, wanted_range
+from sim_envs.libero.experts.joints import FixtureJoint, read_container, read_joint, wanted_range
 from sim_envs.scripted.collisions import Collisions
-from sim_envs.scripted.kinematics import Arm, Reach
-from sim_envs.scripted.motion import Ahead
+from sim_envs.scripted.kinematics import ArmJoints, ReachabilityCheck
+from sim_envs.scripted.motion import PredictedMotion
 from sim_envs.scripted.poses import Box, Pose, Vector3, Vector6
 from sim_envs.scripted.surfaces import Points
-from sim_envs.world import Advance
+from sim_envs.world import AdvanceResult
 
 
 @runtime_checkable
 class Simulator(Protocol):
-    """What an expert is bound to: a simulator with one of LIBERO's tasks loaded."""
+    """A simulator with one of LIBERO's tasks loaded."""
 
     @property
     def env(self) -> Any:
-        """LIBERO's own environment (`BDDLBaseDomain`) underneath."""
+        """The wrapped LIBERO environment (`BDDLBaseDomain`)."""
 
-    def course(self, thing: str) -> Ahead | None:
-        """How far a thing that moves by itself will have come; None if it does not move by itself."""
+    def predicted_motion(self, thing: str) -> PredictedMotion | None:
+        """The predicted motion of an object; None if it does not move by itself."""
 
-    def advance(self, actions: Float64[np.ndarray, "steps action"]) -> Advance:
+    def advance(self, actions: Float64[np.ndarray, "steps action"]) -> AdvanceResult:
         """Run the actions, one control step each, and stop at success."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Goal:
-    """One conjunct of a task's goal, as BDDL writes it: `on(bowl, plate)`, `open(drawer)`.
+    """One conjunct of a task's BDDL goal: `on(bowl, plate)`, `open(drawer)`.
 
     Attributes:
-        predicate: Its name, lower case.
-        arguments: Names of things and regions.
+        predicate: Name in lower case.
+        arguments: Names of objects and regions.
     """
 
     predicate: str
@@ -55,20 +55,22 @@ class Goal:
         return tuple(cls(predicate=goal[0].lower(), arguments=tuple(goal[1:])) for goal in goals)
 
 
-class Scene:
-    """A reading glass over one episode of a LIBERO environment; writes nothing.
+class ExpertScene:
+    """Read access to one episode of a LIBERO environment.
 
-    LIBERO may rebuild MuJoCo's model at a reset, so a scene is made anew for each episode.
+    LIBERO may rebuild MuJoCo's model at a reset, so every episode needs a new instance.
     """
 
-    def __init__(self, env: Any, course: Callable[[str], Ahead | None] = lambda _: None) -> None:
-        """Look at an episode.
+    def __init__(
+        self, env: Any, predicted_motion: Callable[[str], PredictedMotion | None] = lambda _: None
+    ) -> None:
+        """Read an episode.
 
         Args:
             env: The environment.
-            course: How a thing moves by itself, if it does.
+            predicted_motion: Maps an object to its predicted motion.
         """
-        self.course = course
+        self.predicted_motion = predicted_motion
         self._env = env
         self._model = env.sim.model._model
         self._data = env.sim.data._data
@@ -140,9 +142,9 @@ class Scene:
         half = np.asarray(self._env.object_sites_dict[name].size, np.float64)
         return Box(pose=Pose(position=self.position(name), rotation=rotation), half=half)
 
-    def reach(self) -> Reach:
-        """A copy of this moment in which the arm may be moved about."""
-        return Reach(self._model, self._data, self._arm)
+    def reach(self) -> ReachabilityCheck:
+        """A reachability check on a copy of the current state."""
+        return ReachabilityCheck(self._model, self._data, self._arm)
 
     def body(self, name: str) -> int:
         """The number of a thing's body in MuJoCo's model."""
@@ -177,31 +179,31 @@ class Scene:
         hidden = {self._root(name) for name in without}
         return self._surface_of({int(root) for root in self._model.body_rootid} - hidden)
 
-    def joint(self, name: str) -> Joint | None:
+    def joint(self, name: str) -> FixtureJoint | None:
         """The joint behind a drawer's region, or behind a fixture with one moving part; None if none."""
         return read_joint(self._env, name)
 
-    def container(self, region: str) -> Joint | None:
+    def container(self, region: str) -> FixtureJoint | None:
         """The joint that has to be open before anything can go into a region; None if it is always open."""
         return read_container(self._env, region)
 
-    def wanted(self, predicate: str, joint: Joint) -> tuple[float, float] | None:
+    def wanted(self, predicate: str, joint: FixtureJoint) -> tuple[float, float] | None:
         """Between which values of a joint `open`, `close`, `turnon` or `turnoff` holds; None if nowhere."""
         return wanted_range(self._env, predicate, joint)
 
-    def part_boxes(self, joint: Joint) -> list[Box]:
+    def part_boxes(self, joint: FixtureJoint) -> list[Box]:
         """The collision shapes of what a joint moves, each by its bounding box."""
         return self._collisions.boxes(self._moved_by(joint))
 
-    def part_surface(self, joint: Joint) -> Points:
+    def part_surface(self, joint: FixtureJoint) -> Points:
         """Points on the surface of what a joint moves, in world coordinates."""
         return self._collisions.surface(self._moved_by(joint))
 
-    def surroundings_of_part(self, joint: Joint) -> Points:
+    def surroundings_of_part(self, joint: FixtureJoint) -> Points:
         """Points on all surfaces but the robot's and those of what a joint moves."""
         return self._collisions.surface(set(range(self._model.nbody)) - self._moved_by(joint))
 
-    def fixtures_beside(self, joint: Joint) -> Points:
+    def fixtures_beside(self, joint: FixtureJoint) -> Points:
         """Those of them that stay where they are: on bodies that no free joint carries."""
         free = {
             int(self._model.jnt_bodyid[free])
@@ -212,7 +214,7 @@ class Scene:
         return self._collisions.surface(fixed - self._moved_by(joint))
 
     def fingers_touching(self, name: str) -> int:
-        """How many of the two fingers touch a thing: 0, 1 or 2."""
+        """Number of fingers that touch an object: 0, 1 or 2."""
         root = self._root(name)
         pairs = self._data.contact.geom[: self._data.ncon]
         roots = self._model.body_rootid[self._model.geom_bodyid[pairs]]
@@ -224,11 +226,11 @@ class Scene:
         return Collisions(self._model, self._data, robot=self._robot_root)
 
     @functools.cached_property
-    def _arm(self) -> Arm:
+    def _arm(self) -> ArmJoints:
         robot = self._env.robots[0]
         joints = [self._joint(name) for name in robot.robot_joints]
         ranges = self._model.jnt_range[[self._joint(name) for name in robot.gripper.joints]]
-        return Arm(
+        return ArmJoints(
             root=self._robot_root,
             site=self._grip_site,
             qpos=np.asarray(robot._ref_joint_pos_indexes),
@@ -251,7 +253,7 @@ class Scene:
     def _root(self, name: str) -> int:
         return int(self._model.body_rootid[self._env.obj_body_id[name]])
 
-    def _moved_by(self, joint: Joint) -> set[int]:
+    def _moved_by(self, joint: FixtureJoint) -> set[int]:
         """The bodies that a joint moves."""
         moved = {joint.body}
         for body in range(joint.body + 1, self._model.nbody):

@@ -1,4 +1,4 @@
-"""Which skill makes which goal hold, and how a task's goals are worked through."""
+"""Skills by goal predicate, and the loop over a task's goals."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -10,15 +10,16 @@ from sim_envs.libero.experts.joints import read_joint, wanted_range
 from sim_envs.libero.experts.order import in_working_order, opening_for
 from sim_envs.libero.experts.pick_and_place import let_go, pick, place
 from sim_envs.libero.experts.push import is_pushed, slide
-from sim_envs.libero.experts.scene import Goal, Scene
+from sim_envs.libero.experts.scene import ExpertScene, Goal
 from sim_envs.scripted.grasps import Grasp
-from sim_envs.scripted.motion import Phase, Skill
+from sim_envs.scripted.motion import Skill
+from sim_envs.truth.ground_truth import Phase
 
 
-def achieve(scene: Scene) -> Skill:
-    """Work on the goals that do not hold, in an order that can succeed, until all do; then stay.
+def achieve(scene: ExpertScene) -> Skill:
+    """Achieve the unsatisfied goals in a feasible order, then hold still.
 
-    After each skill the goals are looked at anew, for one may have undone what another had done.
+    Goals are checked again after each skill, since a skill may undo another goal.
     """
     while True:
         missing = [goal for goal in in_working_order(scene.goals, scene) if not scene.satisfied(goal)]
@@ -29,8 +30,8 @@ def achieve(scene: Scene) -> Skill:
             yield let_go(scene, Phase.DONE)
 
 
-def put(scene: Scene, goal: Goal) -> Skill:
-    """Bring the first argument to be on or in the second, as often as it takes."""
+def put(scene: ExpertScene, goal: Goal) -> Skill:
+    """Move the first argument on or into the second, retrying until the goal holds."""
     if is_pushed(scene, goal):
         yield from slide(scene, goal)
         return
@@ -46,7 +47,7 @@ def put(scene: Scene, goal: Goal) -> Skill:
             yield from place(scene, thing, target)
 
 
-SKILLS: Mapping[str, Callable[[Scene, Goal], Skill]] = {
+SKILLS: Mapping[str, Callable[[ExpertScene, Goal], Skill]] = {
     "in": put,
     "on": put,
     "open": pull,
@@ -58,10 +59,10 @@ SKILLS: Mapping[str, Callable[[Scene, Goal], Skill]] = {
 
 
 class NoSkillError(UsageError):
-    """A task asks for something that no skill achieves."""
+    """A task has a goal that no skill achieves."""
 
 
-def skill_for(goal: Goal) -> Callable[[Scene, Goal], Skill]:
+def skill_for(goal: Goal) -> Callable[[ExpertScene, Goal], Skill]:
     """The skill for a goal.
 
     Raises:
@@ -75,7 +76,7 @@ def skill_for(goal: Goal) -> Callable[[Scene, Goal], Skill]:
 
 
 def require_skills(env: Any) -> None:
-    """Refuse a LIBERO environment's task before it begins.
+    """Check that there are skills for all goals of a LIBERO environment.
 
     Raises:
         NoSkillError: It has a goal that no skill achieves.

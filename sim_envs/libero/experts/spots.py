@@ -1,4 +1,4 @@
-"""Where in a region a held thing is set down: in the middle, or beside what is there or will be."""
+"""Chooses where in a region to place a held object: the center, or beside other objects."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float64
 from scipy.spatial import KDTree
 
-from sim_envs.libero.experts.scene import Goal, Scene
+from sim_envs.libero.experts.scene import ExpertScene, Goal
 from sim_envs.scripted.clearance import XY, Terrain, Underside
 from sim_envs.scripted.surfaces import Points
 
@@ -26,9 +26,9 @@ _AROUND = np.array([[np.cos(a), np.sin(a)] for a in np.arange(8) * np.pi / 4])
 
 
 class Spots:
-    """The spots of a target, as seen by something that is held over them."""
+    """Candidate placements of a held object on a target."""
 
-    def __init__(self, scene: Scene, thing: str, target: str, underside: Underside) -> None:
+    def __init__(self, scene: ExpertScene, thing: str, target: str, underside: Underside) -> None:
         """Look at a target.
 
         Args:
@@ -102,12 +102,12 @@ class Spots:
         return self._scene.surface(thing)[:, :2] - self._scene.position(thing)[:2]
 
 
-def _still_to_come(scene: Scene, thing: str, target: str) -> Sequence[str]:
+def _still_to_come(scene: ExpertScene, thing: str, target: str) -> Sequence[str]:
     """What else is to be brought to a target and is not yet there."""
     return [goal.arguments[0] for goal in scene.goals if _brings_another(goal, thing, target, scene)]
 
 
-def _brings_another(goal: Goal, thing: str, target: str, scene: Scene) -> bool:
+def _brings_another(goal: Goal, thing: str, target: str, scene: ExpertScene) -> bool:
     others = len(goal.arguments) == 2 and goal.arguments[1] == target and goal.arguments[0] != thing
     return others and not scene.satisfied(goal)
 

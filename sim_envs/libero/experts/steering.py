@@ -1,4 +1,4 @@
-"""From waypoints to actions: LIBERO's operational-space controller, foreseen and steered for a few steps."""
+"""Converts waypoints to actions, with a linear model of LIBERO's operational-space controller."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -41,14 +41,14 @@ class GripperState:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ArmModel:
-    """How the gripper answers a delta that is held for one control step, near one configuration of the arm.
+    """Linear response of the gripper to a delta over one control step, near one arm configuration.
 
     Attributes:
-        moved_by_velocity: The way per velocity at the start of the step.
-        moved_by_delta: The way per delta.
-        velocity_kept: The velocity at the end of the step per velocity at its start.
-        velocity_by_delta: The velocity at the end of the step per delta.
-        gain: The best delta per what is missing of position and velocity.
+        moved_by_velocity: Displacement per initial velocity.
+        moved_by_delta: Displacement per delta.
+        velocity_kept: Final velocity per initial velocity.
+        velocity_by_delta: Final velocity per delta.
+        gain: Feedback gain from pose and velocity error to delta.
     """
 
     moved_by_velocity: Matrix6
@@ -147,11 +147,11 @@ class ArmModel:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What is to be commanded over the next control steps, and what is foreseen to come of it.
+    """Commands for the next control steps, and the predicted progress.
 
     Attributes:
         deltas: Metres and radians, one row per step.
-        passed: How many waypoints of the path are behind after 0, 1, … steps.
+        passed: Predicted number of passed waypoints after 0, 1, … steps.
     """
 
     deltas: Float64[np.ndarray, "steps 6"]

@@ -1,1 +1,1 @@
-"""LIBERO's account of an episode: phases, objects, facts, read from the simulator."""
+"""LIBERO's part of the ground truth: items, names and goals."""

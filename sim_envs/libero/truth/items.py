@@ -1,4 +1,4 @@
-"""What truth tells of: things that can be moved, parts that open or switch, and which geoms are theirs."""
+"""The items of a LIBERO environment: movable objects, parts that open or switch, and their geoms."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,11 +10,11 @@ from sim_envs.libero.truth.names import Names
 from sim_envs.truth.scene import HAND, LEFT, NOTHING, RIGHT, Articulation, Item, Vector3
 
 GROUNDS = {"table": -2, "floor": -3}
-"""Who a geom belongs to, where that is no item: what everything stands on, or nothing that is told of."""
+"""Owners of geoms that belong to no item: the table or floor, or anything else."""
 
 
 class Hulls:
-    """The boxes around the collision geoms of some items."""
+    """Bounding boxes of the collision geoms of items."""
 
     def __init__(self, model: mujoco.MjModel, owner: np.ndarray, items: Sequence[Item]) -> None:
         groups = [np.flatnonzero(owner == item.index) for item in items]
@@ -40,7 +40,7 @@ class Hulls:
 
 
 def find_items(env: Any, model: mujoco.MjModel, names: Names) -> list[Item]:
-    """Every movable thing of an environment, then every part of a fixture that opens or switches."""
+    """The movable objects of an environment, then the parts that open or switch."""
     found: list[Item] = []
     for name, noun in names.things.items():
         root = int(model.body_rootid[env.obj_body_id[name]])
@@ -86,7 +86,7 @@ def _part(
 
 
 def owners(model: mujoco.MjModel, items: Sequence[Item]) -> np.ndarray:
-    """Geom to the number of the item it belongs to, or one of the numbers that are no item's."""
+    """Maps a geom to the index of its item, or to a negative owner."""
     owner = np.full(model.nbody, GROUNDS["floor"])
     of_body = {item.body: item.index for item in items}
     for body in range(1, model.nbody):
@@ -102,7 +102,7 @@ def _owner_of_root(body: str) -> int:
 
 
 def sides(env: Any, model: mujoco.MjModel) -> np.ndarray:
-    """Geom to which side of the gripper it is on: a bit for either finger, one for the hand, 0 elsewhere."""
+    """Maps a geom to its part of the gripper: `LEFT`, `RIGHT` or `HAND`; 0 elsewhere."""
     gripper = env.robots[0].gripper
     side = np.zeros(model.ngeom, np.int64)
     side[[model.geom(name).id for name in gripper.contact_geoms]] = HAND

@@ -1,4 +1,4 @@
-"""One task's nouns: what LIBERO's names of things, regions and joints are called in its instructions."""
+"""Maps LIBERO's names of objects, regions and joints to the nouns of its instructions."""
 
 import dataclasses
 import re
@@ -59,7 +59,7 @@ class Names:
 
     @property
     def ground(self) -> str:
-        """What everything stands on: `table` or `floor`."""
+        """The noun of the ground: `table` or `floor`."""
         return next(noun for noun in self.fixtures.values() if noun in _GROUNDS)
 
     def place(self, name: str) -> str:
@@ -72,7 +72,7 @@ class Names:
         return self._zone(region) if nouns[owner] in _GROUNDS else self._region(nouns[owner], region)
 
     def part(self, fixture: str, joint: str) -> str:
-        """The noun of what moves in a joint of a fixture: a drawer, or the fixture as a whole."""
+        """The noun of the part that a fixture's joint moves: a drawer, or the whole fixture."""
         level = next((level for level in LEVELS if joint.endswith(f"{level}_level")), None)
         noun = self.fixtures[fixture]
         return noun if level is None else f"{level} drawer of the {noun}"
@@ -124,7 +124,7 @@ def _told_apart(
 
 
 def _center(problem: Mapping[str, Any], name: str) -> tuple[float, float]:
-    """Where on the table the problem puts a thing at first (m)."""
+    """An object's initial position on the table in the problem (m)."""
     region = next(state[2] for state in problem["initial_state"] if state[:2] == ["on", name])
     low_x, low_y, high_x, high_y = problem["regions"][region]["ranges"][0]
     return (low_x + high_x) / 2, (low_y + high_y) / 2

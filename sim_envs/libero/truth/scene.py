@@ -1,4 +1,4 @@
-"""What LIBERO's truth is read from: its goals by its own predicates, its regions. Read only."""
+"""LIBERO's goals and regions for ground truth, by its own predicates. Read only."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,12 +9,12 @@ import numpy as np
 from sim_envs.libero.experts.scene import Goal
 from sim_envs.libero.truth.items import GROUNDS, Hulls, find_items, owners, sides
 from sim_envs.libero.truth.names import Names
-from sim_envs.truth.account import ELSEWHERE, Phase
+from sim_envs.truth.ground_truth import ELSEWHERE, Phase
 from sim_envs.truth.places import phrase
-from sim_envs.truth.scene import Aim, Item, TruthScene, Vector3
+from sim_envs.truth.scene import GoalTarget, Item, TruthScene, Vector3
 
 _FLAT = 0.01
-"""A region no higher than this (m, half its height) is stood on, a higher one is stood in."""
+"""Objects stand on regions up to this half height (m), and in higher ones."""
 
 
 _WANTED = {
@@ -42,60 +42,60 @@ class LiberoScene(TruthScene):
         )
         self._by_name = {item.name: item for item in self.things}
         self._goals = Goal.all_of(env)
-        self.aims = [self._aim(number, goal) for number, goal in enumerate(self._goals)]
+        self.targets = [self._target(number, goal) for number, goal in enumerate(self._goals)]
         self._hulls = Hulls(self._model, self._owner, self.named)
         self._regions = [
             (name, site) for name, site in env.object_sites_dict.items() if hasattr(site, "parent_name")
         ]
 
     def nearest(self, items: Sequence[Item], point: Vector3) -> Item:
-        """Which of some items that goals are about has its surface, taken as boxes, nearest to a point."""
+        """The item whose bounding boxes are nearest to a point."""
         distances = self._hulls.distances(point, self._xpos, self._xmat)
         return min(items, key=lambda item: distances[item.index])
 
-    def satisfied(self, aim: Aim) -> bool:
-        """Whether a goal holds, by LIBERO's own predicate; asking changes nothing."""
-        goal = self._goals[aim.number]
+    def satisfied(self, target: GoalTarget) -> bool:
+        """Whether a goal holds, by LIBERO's own predicate. Does not change the simulation."""
+        goal = self._goals[target.number]
         if goal.predicate not in ("turnon", "turnoff"):
             return bool(self._env._eval_predicate([goal.predicate, *goal.arguments]))
         # LIBERO's own predicates of a stove also light its burner.
         ranges = self._env.get_object(goal.arguments[0]).object_properties["articulation"]
         if goal.predicate == "turnon":
-            return self.joint(aim.item) >= min(ranges["default_turnon_ranges"])
-        return self.joint(aim.item) < max(ranges["default_turnoff_ranges"])
+            return self.joint(target.item) >= min(ranges["default_turnon_ranges"])
+        return self.joint(target.item) < max(ranges["default_turnoff_ranges"])
 
-    def is_near(self, aim: Aim, position: Vector3, margin: float) -> bool:
-        """Whether a position is over the place of a goal, give or take a margin (m)."""
-        target = self._goals[aim.number].arguments[1]
-        if target in self._by_name:
-            center, half = self._xpos[self._by_name[target].body], np.full(2, 0.03)
+    def is_near(self, target: GoalTarget, position: Vector3, margin: float) -> bool:
+        """Whether a position is above the place of a goal, within a margin (m)."""
+        name = self._goals[target.number].arguments[1]
+        if name in self._by_name:
+            center, half = self._xpos[self._by_name[name].body], np.full(2, 0.03)
         else:
-            site = self._env.object_sites_dict[target]
-            which = self._model.site(target).id
+            site = self._env.object_sites_dict[name]
+            which = self._model.site(name).id
             center = self._data.site_xpos[which]
             half = np.abs(self._data.site_xmat[which].reshape(3, 3) @ np.asarray(site.size))[:2]
         return bool(np.all(np.abs(position - center)[:2] <= half + margin))
 
-    def whereabouts(self, item: Item) -> str:
+    def location(self, item: Item) -> str:
         """Where a thing is: in or on a region, on another thing, on the table; else `elsewhere`.
 
         By LIBERO's predicates; its goals come first, so that facts agree with success.
         """
-        for aim in self.aims:
-            if aim.item is item and aim.place is not None and self.satisfied(aim):
-                return phrase(aim.place)
+        for target in self.targets:
+            if target.item is item and target.place is not None and self.satisfied(target):
+                return phrase(target.place)
         for name in (*self._regions_around(item), *self._things_under(item)):
             return phrase(self._names.place(name))
         return next(map(phrase, self._grounds_under(item)), ELSEWHERE)
 
-    def _aim(self, number: int, goal: Goal) -> Aim:
+    def _target(self, number: int, goal: Goal) -> GoalTarget:
         noun = self._names.place(goal.arguments[-1])
         part = next((item for item in self.parts if item.noun == noun), None)
         if goal.predicate in ("in", "on"):
             gate = part if goal.predicate == "in" else None
-            return Aim(number=number, item=self._by_name[goal.arguments[0]], place=noun, gate=gate)
+            return GoalTarget(number=number, item=self._by_name[goal.arguments[0]], place=noun, gate=gate)
         assert part is not None, f"{goal} is about nothing that opens or turns on"
-        return Aim(number=number, item=part, wanted=_WANTED[goal.predicate])
+        return GoalTarget(number=number, item=part, wanted=_WANTED[goal.predicate])
 
     def _regions_around(self, item: Item) -> list[str]:
         found = []
@@ -118,7 +118,7 @@ class LiberoScene(TruthScene):
         return bool(self._env._eval_predicate([predicate, thing, place]))
 
     def _touches(self, thing: str, region: str) -> bool:
-        """Whether a thing touches what the region is part of; else it may be passing through."""
+        """Whether an object touches the owner of a region, rather than passing through."""
         parent = self._env.get_object(self._env.object_sites_dict[region].parent_name)
         return bool(self._env.check_contact(parent, self._env.get_object(thing)))
 

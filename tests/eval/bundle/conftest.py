@@ -16,7 +16,7 @@ from oxygen.training import checkpoint as checkpoints
 from oxygen.training.recipe import Recipe
 from oxygen.training.run import Training
 from sim_envs.fake import FakeWorld
-from sim_envs.truth.account import Narration, Phase
+from sim_envs.truth.ground_truth import Narration, Phase
 from sim_envs.truth.wording import narrate
 from tests.eval.collect.collecting import NEVER, collect
 from tests.eval.doubles import FakeAssets, FakePolicy, opened, without_physics

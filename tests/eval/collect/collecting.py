@@ -21,7 +21,7 @@ from eval.rollout.plan import TaskPlan
 from oxygen.policy.reply import Reply, Tail
 from sim_envs.fake import FakeWorld
 from sim_envs.libero.conventions import LIBERO_INTERFACE
-from sim_envs.world import Advance, EpisodeKey, Observation, PhysicsError, World
+from sim_envs.world import AdvanceResult, EpisodeKey, Observation, PhysicsError, World
 from tests.eval.doubles import FakeAssets, reply, without_physics
 
 NEVER, BROKEN, FATAL, DIVERGING = 3, 4, 5, 6
@@ -45,7 +45,7 @@ class Errand(FakeWorld):
         self._diverging = init_id == DIVERGING
         self.fails_at = 2 if init_id == BROKEN and not self.mended else None
 
-    def advance(self, actions: Float64[np.ndarray, "steps action"]) -> Advance:
+    def advance(self, actions: Float64[np.ndarray, "steps action"]) -> AdvanceResult:
         time.sleep(self.pause_s)
         if self._fatal:
             os._exit(3)

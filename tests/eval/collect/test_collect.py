@@ -17,9 +17,9 @@ from eval.collect.collection import INCOMPLETE
 from eval.collect.playing import DemonstrationPlayer, Work
 from eval.collect.store import EpisodeStore
 from oxygen.training.demonstrations import Demonstrations
-from sim_envs.truth.account import Fact
+from sim_envs.truth.ground_truth import Fact
 from sim_envs.truth.wording import parse_memory, parse_narration
-from sim_envs.worker_process import PipeLine, serve
+from sim_envs.worker_process import PipeConnection, serve
 from tests.eval.collect.collecting import (
     BROKEN,
     DIVERGING,
@@ -136,7 +136,7 @@ def test_a_redirected_collection_says_once_a_minute_how_far_it_is(tmp_path, caps
 def test_a_worker_that_dies_is_an_error_and_the_others_go_on(tmp_path, capsys):
     assert collect(tmp_path, init_ids=(0, FATAL), workers=2) == INCOMPLETE
     assert manifest(tmp_path)["errors"] == 4
-    assert "it ended with exit code 3" in " ".join(capsys.readouterr().out.split())
+    assert "it exited with code 3" in " ".join(capsys.readouterr().out.split())
     assert len(Demonstrations(tmp_path).episodes) == 4
     assert collect(tmp_path, init_ids=(0, FATAL), setting=FakeSetting(mended=True)) == 0
 
@@ -148,7 +148,7 @@ def test_a_policy_that_cannot_be_opened_is_the_users_error(tmp_path):
     work = Work(setting=setting, store=EpisodeStore(tmp_path), config=config())
     _, theirs = multiprocessing.Pipe()
     with pytest.raises(UsageError, match="no such weights"):
-        serve(DemonstrationPlayer(work=work, source=None), PipeLine(0, theirs))
+        serve(DemonstrationPlayer(work=work, source=None), PipeConnection(0, theirs))
 
 
 def test_without_a_success_there_is_no_dataset(tmp_path, capsys):

@@ -11,21 +11,21 @@ from eval.metrics.language import HEADLINES, EpisodeGrader, grade_memory, grade_
 from eval.records.schema import RunFolder, Share, TextScores
 from eval.records.timing import Delivery
 from oxygen.policy.reply import TextFinished
-from sim_envs.truth.account import Deed, Fact, Memory, Narration, Phase, Truth, Verb
+from sim_envs.truth.ground_truth import CompletedAction, Fact, Memory, Narration, Phase, Truth, Verb
 from sim_envs.truth.nouns import Nouns
 from sim_envs.truth.wording import WORDINGS, narrate, remember
 from tests.eval.factory import episode, key
 from tests.sim_envs.vocabulary import memories, narrations
 
 HZ = 20.0
-MILK = Deed(verb=Verb.PUT, subject="milk", place="basket")
-SOUP = Deed(verb=Verb.PUT, subject="alphabet soup", place="basket")
-DRAWER = Deed(verb=Verb.OPENED, subject="top drawer of the cabinet")
+MILK = CompletedAction(verb=Verb.PUT, subject="milk", place="basket")
+SOUP = CompletedAction(verb=Verb.PUT, subject="alphabet soup", place="basket")
+DRAWER = CompletedAction(verb=Verb.OPENED, subject="top drawer of the cabinet")
 
 
-def remembered(*done: Deed, **facts: str) -> Memory:
-    """A memory of deeds and their outcomes, and of facts given as `milk="on the floor"`."""
-    now = {deed.subject: deed.outcome() for deed in done}
+def remembered(*done: CompletedAction, **facts: str) -> Memory:
+    """A memory of actions and their outcomes, and of facts given as `milk="on the floor"`."""
+    now = {action.subject: action.resulting_fact() for action in done}
     now |= {subject: Fact(subject=subject, state=state) for subject, state in facts.items()}
     return Memory(done=done, facts=frozenset(now.values()))
 
@@ -91,7 +91,7 @@ def test_a_shuffled_oracle_scores_low():
     truths = [
         truth(
             Narration(phase=phase, object=noun, target=None if phase is Phase.GRASP else "table"),
-            remembered(Deed(verb=Verb.PUT, subject=noun, place="table")),
+            remembered(CompletedAction(verb=Verb.PUT, subject=noun, place="table")),
         )
         for noun in nouns
         for phase in (Phase.GRASP, Phase.CARRY)

@@ -10,7 +10,7 @@ from configs.errors import UsageError
 from eval.records.schema import TextScores
 from eval.report.comparison import compare
 from eval.report.comparison_summary import say_clock, verdict_lines
-from sim_envs.truth.account import Narration, Phase
+from sim_envs.truth.ground_truth import Narration, Phase
 from sim_envs.truth.wording import narrate
 from tests.eval.conftest import evaluate
 from tests.eval.factory import RunBuilder, asked, episode, key, query, said

@@ -8,7 +8,7 @@ from rich.console import Console
 from eval.records.schema import RunFolder
 from eval.report.comparison import compare
 from eval.report.comparison_tables import show
-from sim_envs.truth.account import Narration, Phase
+from sim_envs.truth.ground_truth import Narration, Phase
 from sim_envs.truth.wording import narrate
 from tests.eval.factory import RunBuilder, asked, episode, key, query, said
 

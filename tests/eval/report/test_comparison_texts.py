@@ -7,7 +7,7 @@ import pytest
 from eval.records.schema import RunFolder
 from eval.report.comparison import compare
 from eval.report.comparison_texts import Fate
-from sim_envs.truth.account import Narration, Phase
+from sim_envs.truth.ground_truth import Narration, Phase
 from sim_envs.truth.wording import narrate
 from tests.eval.factory import RunBuilder, asked, episode, key, query, said
 

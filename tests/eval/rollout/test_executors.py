@@ -125,8 +125,10 @@ def test_in_mode_parallel_every_group_of_worlds_has_a_second_process(tmp_path):
 @pytest.mark.parametrize(
     "reasons",
     [
-        {DEADLY: "exit code 3"},
-        pytest.param({DEADLY: "exit code 3", HANGING: "had not ended after 2 s"}, marks=pytest.mark.slow),
+        {DEADLY: "exited with code 3"},
+        pytest.param(
+            {DEADLY: "exited with code 3", HANGING: "had not finished after 2 s"}, marks=pytest.mark.slow
+        ),
     ],
 )
 def test_a_process_that_is_lost_is_replaced_and_its_episode_played_once_more(tmp_path, monkeypatch, reasons):

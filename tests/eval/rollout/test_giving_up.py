@@ -54,7 +54,7 @@ def test_five_errors_in_a_row_stop_the_run_in_one_line_below_the_first_traceback
     assert call("--output-dir", str(tmp_path)) == INPUT_ERROR
     *traceback, line = capsys.readouterr().err.splitlines()
     assert traceback[0] == "Traceback (most recent call last):"
-    assert traceback[-1] == "RuntimeError: the fake simulator fails at step 3, as it was told to"
+    assert traceback[-1] == "RuntimeError: the fake simulator fails at step 3, as configured"
     assert traceback.count(traceback[0]) == 1
     assert line.startswith("error: stopped: 5 episodes in a row were errors")
     assert "--resume" in line

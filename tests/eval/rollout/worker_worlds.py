@@ -10,7 +10,7 @@ import numpy as np
 from sim_envs.fake import FakeSuite, FakeWorld
 from sim_envs.libero.suite import LiberoSuite
 from sim_envs.suite import Task
-from sim_envs.world import Advance, World
+from sim_envs.world import AdvanceResult, World
 
 DEADLY, HANGING, ONCE = 3, 4, 5
 """Initial states of `Errant` that end the process, never end, and end the process the first time."""
@@ -36,7 +36,7 @@ class Errant(FakeWorld):
         self.success_at = 5 + init_id
         self._init_id = init_id
 
-    def advance(self, actions: np.ndarray) -> Advance:
+    def advance(self, actions: np.ndarray) -> AdvanceResult:
         if self._init_id == HANGING:
             time.sleep(60)
         if self._init_id == DEADLY or (self._init_id == ONCE and _is_first_time()):
@@ -62,7 +62,7 @@ class ErrantSuite(FakeSuite):
 class Unhurried(FakeWorld):
     """Takes its time, so that a kill hits it in the middle."""
 
-    def advance(self, actions: np.ndarray) -> Advance:
+    def advance(self, actions: np.ndarray) -> AdvanceResult:
         time.sleep(0.4)
         return super().advance(actions)
 

@@ -24,7 +24,7 @@ from oxygen.training.logs import read_log
 from oxygen.weights.loading import SINGLE_FILE
 from sim_envs.fake import FakeWorld
 from sim_envs.suite import Task
-from sim_envs.world import Advance
+from sim_envs.world import AdvanceResult
 from tests.eval.collect.collecting import FakeSetting, collect
 from tests.eval.doubles import without_physics
 from tests.oxygen.compiling import compile_soon
@@ -208,7 +208,7 @@ def test_ctrl_c_ends_it_after_the_step_without_rollouts(command, whole, tmp_path
 class Interrupted(FakeWorld):
     """Somebody presses Ctrl-C while it moves."""
 
-    def advance(self, actions: np.ndarray) -> Advance:
+    def advance(self, actions: np.ndarray) -> AdvanceResult:
         signal.raise_signal(signal.SIGINT)
         return super().advance(actions)
 

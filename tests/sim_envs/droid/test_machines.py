@@ -8,7 +8,7 @@ import yaml
 
 from configs.errors import UsageError
 from sim_envs.droid.control import CONTROL_HZ, Control
-from sim_envs.droid.meeting import duration, ride_of
+from sim_envs.droid.interception import carrier_motion, duration
 from sim_envs.droid.sim import DroidSim
 from sim_envs.droid.task_file import TaskConfig, load_task
 
@@ -188,7 +188,7 @@ def test_a_speed_that_makes_no_sense_is_one_line(tmp_path, task, thing, changes,
             "'ball' is on 'line', a line: only a conveyor, turntable or ramp carries",
         ),
         ("ball", {"shape": {"kind": "box", "size": [0.05] * 3}}, "only a sphere rolls, not a box"),
-        ("ball", {"x": [0.5, 0.5]}, "are beside it; 0 is its middle"),
+        ("ball", {"x": [0.5, 0.5]}, "are beside it; 0 is its center"),
         ("line", {"shape": {"kind": "mark", "radius": 0.1}}, "'line' is a mark: only a line can be crossed"),
     ],
 )
@@ -205,7 +205,7 @@ def test_what_cannot_be_carried_or_crossed_is_one_line(tmp_path, name, changes, 
 def test_the_expert_foresees_where_what_moves_will_be(open_droid):
     for task, name in (("take_from_conveyor", "block"), ("place_on_turntable", "saucer")):
         sim = begun(open_droid, task)
-        foreseen = ride_of(sim.station, name).after(sim.rubric.pose(name).middle, 2.0)
+        foreseen = carrier_motion(sim.station, name).after(sim.rubric.pose(name).middle, 2.0)
         np.testing.assert_allclose(played(sim, name, 30)[-1], foreseen, atol=0.004)
 
 

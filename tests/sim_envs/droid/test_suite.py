@@ -26,12 +26,12 @@ def solve(world: Any) -> np.ndarray:
 
 
 def test_velocities_keep_the_contract() -> None:
-    check_suite(open_suite("droid_tabletop", camera_size=36), solve=solve, still=STILL)
+    check_suite(open_suite("droid_tabletop", camera_size=36), solve=solve, hold_tolerances=STILL)
 
 
 @pytest.mark.slow
 def test_positions_keep_the_contract() -> None:
-    check_suite(open_suite("droid_tabletop_jointpos", camera_size=36), solve=solve, still=STILL)
+    check_suite(open_suite("droid_tabletop_jointpos", camera_size=36), solve=solve, hold_tolerances=STILL)
 
 
 @pytest.mark.filterwarnings("ignore:.*A Box .* space (minimum|maximum) value is")

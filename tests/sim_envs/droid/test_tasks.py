@@ -49,7 +49,7 @@ def changed(tmp_path, path: str, value: Any) -> str:
         ("rubric", [], "rubric"),
         ("objects.cube.x", [0.9, 1.0], "an unreachable pose.*keep within 0.28 to 0.72 m"),
         ("objects.cube.x", [-0.1, 0.5], "an unreachable pose"),
-        ("objects.cube.y", [0.2, 0.1], r"`y` is \[0.2, 0.1\]: give the least and the most"),
+        ("objects.cube.y", [0.2, 0.1], r"`y` is \[0.2, 0.1\]: give a finite minimum"),
         ("objects.cube.shape.kind", "bax", "'bax'; did you mean"),
         ("objects.cube.mass", -1, "mass"),
         ("objects.cube.colour", [0, 0, 0], "colour"),

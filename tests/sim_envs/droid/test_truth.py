@@ -1,4 +1,4 @@
-"""What the station says of itself: phases in order, deeds and facts, in the words of the task's objects."""
+"""Ground truth of DROID's station: phases, completed actions and facts, named after the task's objects."""
 
 import dataclasses
 import itertools
@@ -16,14 +16,14 @@ from sim_envs.droid.expert import DroidExpert
 from sim_envs.droid.nouns import nouns_of
 from sim_envs.droid.task_file import load_task, task_names
 from sim_envs.droid.truth import DroidScene
-from sim_envs.truth.account import Deed, Fact, Memory, Narration, Phase, Verb
-from sim_envs.truth.phases import Phases
+from sim_envs.truth.ground_truth import CompletedAction, Fact, Memory, Narration, Phase, Verb
+from sim_envs.truth.phases import PhaseTracker
 from sim_envs.truth.wording import WORDINGS, narrate, parse_memory, parse_narration, remember
 from sim_envs.world import EpisodeKey
 
 KEY = EpisodeKey(suite="droid_tabletop", task_id=0, init_id=1, seed=7)
-PUT = Deed(verb=Verb.PUT, subject="cube", place="bowl")
-OPENED = Deed(verb=Verb.OPENED, subject="drawer of the cabinet")
+PUT = CompletedAction(verb=Verb.PUT, subject="cube", place="bowl")
+OPENED = CompletedAction(verb=Verb.OPENED, subject="drawer of the cabinet")
 STILL = np.zeros((1, 8))
 ALONE = """
 name: mine
@@ -88,7 +88,7 @@ def test_a_cube_is_on_the_table_then_held_then_has_been_put_in_the_bowl(episode)
         "in the bowl",
     ]
     assert [memory.done for memory in memories[:2]] == [(), ()]
-    assert memories[-1] == Memory(done=(PUT,), facts=frozenset([PUT.outcome(episode[1][0].nouns)]))
+    assert memories[-1] == Memory(done=(PUT,), facts=frozenset([PUT.resulting_fact(episode[1][0].nouns)]))
 
 
 def test_asking_on_the_way_changes_nothing_of_the_end(episode, open_droid):
@@ -127,7 +127,7 @@ def test_what_is_too_wide_to_be_grasped_is_pushed(open_droid):
     box = int(model.body("box").geomadr[0])
     contacts = np.array([(finger, box) for finger in fingers], np.int32)
     touching = dataclasses.replace(scene.capture(), contacts=contacts)
-    said = Phases(scene, control_hz=CONTROL_HZ).update(touching, scene.missing())
+    said = PhaseTracker(scene, control_hz=CONTROL_HZ).update(touching, scene.missing())
     assert said == Narration(phase=Phase.PUSH, object="box", target="mark")
 
 
@@ -165,7 +165,7 @@ def test_a_task_file_of_ones_own_brings_its_nouns(tmp_path):
     assert nouns.movable == {"rubber duck", "basin", "serving tray"}
     memory = parse_memory("put the rubber duck in the basin; the basin is on the serving tray", nouns)
     assert memory is not None
-    assert memory.done == (Deed(verb=Verb.PUT, subject="rubber duck", place="basin"),)
+    assert memory.done == (CompletedAction(verb=Verb.PUT, subject="rubber duck", place="basin"),)
 
 
 def test_two_objects_of_one_noun_are_refused(tmp_path):
@@ -196,14 +196,14 @@ def _all_done(task, nouns):
     """Everything put where it should be."""
     placed = [each for each in task.rubric if each.kind in ("inside", "on_top")]
     done = [
-        Deed(
+        CompletedAction(
             verb=Verb.PUT,
             subject=each.object.replace("_", " "),
             place=each.target.replace("_", " "),
         )
         for each in placed
     ]
-    return Memory(done=tuple(done), facts=frozenset(deed.outcome(nouns) for deed in done))
+    return Memory(done=tuple(done), facts=frozenset(action.resulting_fact(nouns) for action in done))
 
 
 def _tokens(text: str) -> int:

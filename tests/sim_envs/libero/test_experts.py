@@ -14,13 +14,14 @@ from sim_envs.libero.experts.__main__ import app
 from sim_envs.libero.experts.expert import Expert
 from sim_envs.libero.experts.measure import Attempt, attempt, summary
 from sim_envs.libero.experts.policies import scripted_policy
-from sim_envs.libero.experts.scene import Scene
+from sim_envs.libero.experts.scene import ExpertScene
 from sim_envs.libero.experts.steering import ArmModel, GripperState
 from sim_envs.libero.sim import LiberoSim
 from sim_envs.scripted.gripper import PANDA
-from sim_envs.scripted.motion import Phase, Waypoint
+from sim_envs.scripted.motion import Waypoint
 from sim_envs.scripted.policy import Noop, Random
 from sim_envs.scripted.poses import Pose
+from sim_envs.truth.ground_truth import Phase
 from sim_envs.world import EpisodeKey
 
 OpenSim = Callable[[str, int], LiberoSim]
@@ -82,7 +83,11 @@ def test_the_expert_goes_on_from_any_state_of_its_task(open_sim: OpenSim) -> Non
     dropped, solved = False, False
     for _ in range(70):
         actions = expert.query(np.empty(8))[:5]
-        if expert.phase is Phase.CARRY and not dropped and Scene(sim.env).position("orange_juice_1")[2] > 0.1:
+        if (
+            expert.phase is Phase.CARRY
+            and not dropped
+            and ExpertScene(sim.env).position("orange_juice_1")[2] > 0.1
+        ):
             actions, dropped = np.repeat(dropping, 15, axis=0), True
         if solved := sim.advance(actions).success:
             break
@@ -94,7 +99,7 @@ def test_the_expert_goes_on_from_any_state_of_its_task(open_sim: OpenSim) -> Non
 def test_the_gripper_is_no_larger_than_assumed(open_sim: OpenSim) -> None:
     sim = open_sim("libero_object", 9)
     sim.reset(init_id=0, seed=7, settle_steps=10)
-    model, data, grip = sim.env.sim.model._model, sim.env.sim.data._data, Scene(sim.env).gripper
+    model, data, grip = sim.env.sim.model._model, sim.env.sim.data._data, ExpertScene(sim.env).gripper
 
     def extent(name: str) -> np.ndarray:
         geom = model.geom(f"gripper0_{name}")
@@ -117,7 +122,7 @@ def test_the_gripper_is_no_larger_than_assumed(open_sim: OpenSim) -> None:
 def test_the_arm_goes_where_it_is_foreseen_to_go(open_sim: OpenSim) -> None:
     sim = open_sim("libero_object", 9)
     sim.reset(init_id=0, seed=7, settle_steps=10)
-    scene = Scene(sim.env)
+    scene = ExpertScene(sim.env)
     start = scene.gripper
     target = start.moved(np.array([0.05, 0.08, -0.06, 0.0, 0.0, 0.2]))
     for _ in range(6):

@@ -8,11 +8,11 @@ import pytest
 from sim_envs.libero.assets import AssetSet
 from sim_envs.libero.experts.expert import Expert
 from sim_envs.libero.experts.insertion import insertions, is_roofed
-from sim_envs.libero.experts.scene import Goal, Scene
+from sim_envs.libero.experts.scene import ExpertScene, Goal
 from sim_envs.libero.sim import LiberoSim
 from sim_envs.libero.tasks import get_task
-from sim_envs.scripted.kinematics import Holding
-from sim_envs.scripted.motion import Phase
+from sim_envs.scripted.kinematics import HeldObject
+from sim_envs.truth.ground_truth import Phase
 from sim_envs.world import EpisodeKey
 
 MUG, MICROWAVE = "white_yellow_mug_1", "microwave_1_heating_region"
@@ -36,7 +36,7 @@ def open_sim(standins: AssetSet) -> Iterator[OpenSim]:
         sim.close()
 
 
-def _bring(sim: LiberoSim, *goals: Goal, monkeypatch: pytest.MonkeyPatch, steps: int) -> Scene:
+def _bring(sim: LiberoSim, *goals: Goal, monkeypatch: pytest.MonkeyPatch, steps: int) -> ExpertScene:
     """Let the expert work on some of a task's goals until it has come to rest."""
     wanted = [[goal.predicate, *goal.arguments] for goal in goals]
     monkeypatch.setitem(sim.env.parsed_problem, "goal_state", wanted)
@@ -45,7 +45,7 @@ def _bring(sim: LiberoSim, *goals: Goal, monkeypatch: pytest.MonkeyPatch, steps:
     taken = 0
     while expert.phase is not Phase.DONE and taken < steps:
         taken += sim.advance(expert.query(np.empty(8))[:5]).steps
-    return Scene(sim.env)
+    return ExpertScene(sim.env)
 
 
 @pytest.mark.slow
@@ -81,12 +81,12 @@ def test_two_pots_stand_beside_each_other_on_one_stove(
 def test_what_has_a_ceiling_is_told_from_what_is_open_above(
     open_sim: OpenSim, task_id: int, target: str, roofed: bool
 ) -> None:
-    assert is_roofed(Scene(open_sim(task_id).env), target) is roofed
+    assert is_roofed(ExpertScene(open_sim(task_id).env), target) is roofed
 
 
 @pytest.mark.slow
 def test_a_mug_goes_into_a_microwave_through_its_door_only(open_sim: OpenSim) -> None:
-    scene = Scene(open_sim(9).env)
+    scene = ExpertScene(open_sim(9).env)
     plan = next(insertions(scene, MUG, MICROWAVE))
     way = plan.inside.position - plan.outside.position
     assert way[1] > 0.1
@@ -95,7 +95,7 @@ def test_a_mug_goes_into_a_microwave_through_its_door_only(open_sim: OpenSim) ->
 
 
 def test_the_arm_reaches_what_is_near_and_free(open_sim: OpenSim) -> None:
-    scene = Scene(open_sim(9).env)
+    scene = ExpertScene(open_sim(9).env)
     reach, here = scene.reach(), scene.gripper
     steps = ((0.05, 0.05, -0.05), (1.0, 0.0, 0.0), (0.0, 0.0, -0.3))
     near, far, in_the_table = (here.moved(np.array([*step, 0.0, 0.0, 0.0])) for step in steps)
@@ -108,10 +108,10 @@ def test_the_arm_reaches_what_is_near_and_free(open_sim: OpenSim) -> None:
 
 @pytest.mark.slow
 def test_what_is_held_must_be_clear_too(open_sim: OpenSim) -> None:
-    scene = Scene(open_sim(9).env)
+    scene = ExpertScene(open_sim(9).env)
     reach, here = scene.reach(), scene.gripper
     body = scene.body(MUG)
-    holding = Holding(body=body, grip=scene.pose(MUG).seen_from(here))
+    holding = HeldObject(body=body, grip=scene.pose(MUG).seen_from(here))
     raised, lowered = (here.at_height(here.position[2] + step) for step in (0.05, -0.05))
     assert reach.along([raised], holding=holding) is not None
     assert reach.along([lowered], holding=holding) is None

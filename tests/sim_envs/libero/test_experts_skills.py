@@ -11,17 +11,18 @@ from configs.load import load
 from configs.schema import SuiteConfig
 from sim_envs.libero.assets import AssetSet
 from sim_envs.libero.experts.expert import Expert
-from sim_envs.libero.experts.joints import Joint
+from sim_envs.libero.experts.joints import FixtureJoint
 from sim_envs.libero.experts.measure import Attempt, AttemptPlayer, attempt, attempts, summary
 from sim_envs.libero.experts.order import in_working_order, opening_for
 from sim_envs.libero.experts.policies import scripted_policy
-from sim_envs.libero.experts.scene import Goal, Scene
+from sim_envs.libero.experts.scene import ExpertScene, Goal
 from sim_envs.libero.experts.skills import NoSkillError, require_skills
 from sim_envs.libero.sim import LiberoSim
 from sim_envs.libero.tasks import get_task
-from sim_envs.scripted.motion import Motion, Phase, Waypoint
-from sim_envs.scripted.noise import Noise
+from sim_envs.scripted.motion import GripperMotion, Waypoint
+from sim_envs.scripted.noise import ExpertNoise
 from sim_envs.scripted.poses import Pose
+from sim_envs.truth.ground_truth import Phase
 from sim_envs.world import EpisodeKey
 
 OpenSim = Callable[[str, int], LiberoSim]
@@ -70,14 +71,14 @@ def test_the_expert_solves_a_task(suite: str, task_id: int, phase: Phase, open_s
     assert done.phases[-1][1] == phase
 
 
-def _work_on(sim: LiberoSim, goal: Goal, steps: int, monkeypatch: pytest.MonkeyPatch) -> Scene:
+def _work_on(sim: LiberoSim, goal: Goal, steps: int, monkeypatch: pytest.MonkeyPatch) -> ExpertScene:
     """Let the expert work on a goal of ours instead of the task's, in the task's own scene."""
     sim.reset(init_id=0, seed=7, settle_steps=10)
     asked = dict(sim.env.parsed_problem, goal_state=[[goal.predicate, *goal.arguments]])
     monkeypatch.setattr(sim.env, "parsed_problem", asked)
     expert = Expert(sim)
     expert.reset(_key(sim.task.suite, sim.task.task_id))
-    scene = Scene(sim.env)
+    scene = ExpertScene(sim.env)
     for _ in range(steps // 5):
         if sim.advance(expert.query(np.empty(8))[:5]).success:
             break
@@ -107,7 +108,7 @@ def test_the_expert_turns_off_what_it_has_turned_on(
 def test_a_container_is_opened_first_though_no_goal_says_so(open_sim: OpenSim) -> None:
     sim = open_sim("libero_goal", 3)
     sim.reset(init_id=0, seed=7, settle_steps=10)
-    scene = Scene(sim.env)
+    scene = ExpertScene(sim.env)
     assert opening_for(scene.goals[0], scene) == _goal("open", "wooden_cabinet_1_top_region")
     assert opening_for(_goal("on", "akita_black_bowl_1", "plate_1"), scene) is None
 
@@ -115,26 +116,26 @@ def test_a_container_is_opened_first_though_no_goal_says_so(open_sim: OpenSim) -
 def test_an_open_container_is_not_opened_again(open_sim: OpenSim) -> None:
     sim = open_sim("libero_10", 3)
     sim.reset(init_id=0, seed=7, settle_steps=10)
-    scene = Scene(sim.env)
+    scene = ExpertScene(sim.env)
     assert opening_for(_goal("in", "akita_black_bowl_1", "white_cabinet_1_bottom_region"), scene) is None
 
 
-def _joint(name: str) -> Joint:
+def _joint(name: str) -> FixtureJoint:
     zeros = np.zeros(3)
-    return Joint(name=name, fixture="f", body=1, slides=True, axis=zeros, anchor=zeros, value=0.0)
+    return FixtureJoint(name=name, fixture="f", body=1, slides=True, axis=zeros, anchor=zeros, value=0.0)
 
 
-class _Containers(Scene):
+class _Containers(ExpertScene):
     """A scene of which only is known that `drawer` and `oven_inside` are behind joints."""
 
     def __init__(self) -> None:
         self._joints = {"drawer": _joint("slide"), "oven": _joint("hinge")}
         self._containers = {"drawer": self._joints["drawer"], "oven_inside": self._joints["oven"]}
 
-    def joint(self, name: str) -> Joint | None:
+    def joint(self, name: str) -> FixtureJoint | None:
         return self._joints.get(name)
 
-    def container(self, region: str) -> Joint | None:
+    def container(self, region: str) -> FixtureJoint | None:
         return self._containers.get(region)
 
 
@@ -208,19 +209,19 @@ def test_a_noisy_expert_still_succeeds(open_sim: OpenSim) -> None:
 def test_only_waypoints_with_room_are_missed() -> None:
     here = Pose(position=np.zeros(3), rotation=np.eye(3))
     path = (Waypoint(pose=here, near=0.02), Waypoint(pose=here, near=0.005), Waypoint(pose=here, near=0.02))
-    motion = Motion(phase=Phase.APPROACH, path=lambda: path, grip=1.0, steps=10)
-    quirks = Noise(1.0, _key("libero_goal", 0)).quirks(motion)
-    assert np.any(quirks.shifts[0])
-    assert quirks.shifts[0, 2] >= 0.0
-    assert not np.any(quirks.shifts[1:])
-    assert 0.5 <= quirks.pace <= 1.0
+    motion = GripperMotion(phase=Phase.APPROACH, path=lambda: path, grip=1.0, steps=10)
+    motion_variation = ExpertNoise(1.0, _key("libero_goal", 0)).motion_variation(motion)
+    assert np.any(motion_variation.shifts[0])
+    assert motion_variation.shifts[0, 2] >= 0.0
+    assert not np.any(motion_variation.shifts[1:])
+    assert 0.5 <= motion_variation.pace <= 1.0
 
 
 def test_closing_fingers_sometimes_miss_and_only_they_do() -> None:
     closing = np.tile([0.0, 0, 0, 0, 0, 0, 1], (10, 1))
 
     def grips(phase: Phase) -> set[float]:
-        noise = Noise(1.0, _key("libero_goal", 0))
+        noise = ExpertNoise(1.0, _key("libero_goal", 0))
         return {float(noise.disturb(closing, phase)[0][0, 6]) for _ in range(60)}
 
     assert grips(Phase.GRASP) == {-1.0, 1.0}

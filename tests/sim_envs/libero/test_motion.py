@@ -17,7 +17,7 @@ from sim_envs.libero.experts.measure import Attempt, attempt
 from sim_envs.libero.sim import LiberoSim
 from sim_envs.libero.tasks import get_task
 from sim_envs.suite import open_suite
-from sim_envs.truth.account import Phase
+from sim_envs.truth.ground_truth import Phase
 from sim_envs.world import EpisodeKey
 
 OpenSim = Callable[..., LiberoSim]
@@ -106,7 +106,7 @@ def test_the_expert_catches_what_moves_and_what_it_touches_is_not_said_to_be_pus
     while not solved and len(told) < 150:
         for action in expert.query(sim.policy_state())[:5]:
             solved = solved or sim.advance(action[None]).success
-            told.append((sim.course(THING) is None, sim.truth().narration.phase))
+            told.append((sim.predicted_motion(THING) is None, sim.truth().narration.phase))
     assert solved
     assert {phase for touched, phase in told if not touched} == {Phase.APPROACH}
     assert Phase.GRASP in {phase for touched, phase in told if touched}
@@ -137,7 +137,7 @@ def test_a_motion_is_part_of_the_protocol_and_none_changes_nothing():
     assert suite_hash(described(motion="shuttle:3")) == suite_hash(described(motion="shuttle:3.0,4"))
 
 
-def test_a_suite_that_cannot_say_what_is_to_be_grasped_refuses_in_one_line():
-    with pytest.raises(UsageError, match=r"motion drift:3: gym_reacher cannot say .*leave out --motion"):
+def test_motion_in_a_suite_without_it_is_refused_in_one_line():
+    with pytest.raises(UsageError, match=r"motion drift:3: gym_reacher does not know .*leave out --motion"):
         open_suite("gym_reacher", motion="drift:3")
     assert "motion" not in describe_suite(open_suite("gym_reacher", motion="none"))["suite"]

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim_envs.truth.account import Narration, Phase
-from sim_envs.truth.phases import HOLD_S, Phases, Steady
-from sim_envs.truth.scene import Aim, Item, Moment, Touch, TruthScene
+from sim_envs.truth.ground_truth import Narration, Phase
+from sim_envs.truth.phases import HOLD_S, Debouncer, PhaseTracker
+from sim_envs.truth.scene import GoalTarget, GripperContacts, Item, RawState, TruthScene
 from tests.sim_envs.vocabulary import narrations
 
 HZ = 20.0
@@ -20,7 +20,7 @@ DONE = Narration(phase=Phase.DONE)
 
 
 def told(values, first=REACH):
-    steady = Steady(first, control_hz=HZ)
+    steady = Debouncer(first, control_hz=HZ)
     return [steady.update(value) for value in values]
 
 
@@ -53,27 +53,27 @@ class OneFinger(TruthScene):
     def __init__(self) -> None:
         milk = Item(index=0, name="milk_1", noun="milk", body=1)
         self.items, self.things, self.parts = [milk], [milk], []
-        self.aims = [Aim(number=0, item=milk, place="plate")]
+        self.targets = [GoalTarget(number=0, item=milk, place="plate")]
 
-    def touch(self, moment: Moment) -> Touch:
+    def touch(self, moment: RawState) -> GripperContacts:
         touched = frozenset([0]) if moment.gripper[2] == 0 else frozenset()
-        return Touch(any=touched, both=frozenset())
+        return GripperContacts(any=touched, both=frozenset())
 
-    def satisfied(self, aim: Aim) -> bool:
+    def satisfied(self, target: GoalTarget) -> bool:
         return False
 
     def nearest(self, items, point):
         return items[0]
 
-    def is_near(self, aim, position, margin):
+    def is_near(self, target, position, margin):
         return False
 
-    def whereabouts(self, item):
+    def location(self, item):
         return "on the table"
 
 
-def moment(x: float, *, touched: bool) -> Moment:
-    return Moment(
+def moment(x: float, *, touched: bool) -> RawState:
+    return RawState(
         gripper=np.array([x, 0.0, 0.0 if touched else 0.1]),
         positions=np.array([[x, 0.0, 0.0]]),
         joints=np.zeros(0),
@@ -84,11 +84,11 @@ def moment(x: float, *, touched: bool) -> Moment:
 @pytest.mark.parametrize(("pushes", "phase"), [(False, Phase.GRASP), (True, Phase.PUSH)])
 def test_what_moved_by_itself_until_it_was_touched_is_not_pushed(pushes, phase):
     scene = OneFinger()
-    phases = Phases(scene, control_hz=HZ)
+    phases = PhaseTracker(scene, control_hz=HZ)
     for step in range(10):  # at 6 cm/s
-        told = phases.update(moment(0.003 * step, touched=False), scene.aims)
+        told = phases.update(moment(0.003 * step, touched=False), scene.targets)
         assert told.phase is Phase.APPROACH
     for step in range(3):
         place = 0.03 + 0.003 * step * pushes
-        told = phases.update(moment(place, touched=True), scene.aims)
+        told = phases.update(moment(place, touched=True), scene.targets)
     assert told.phase is phase

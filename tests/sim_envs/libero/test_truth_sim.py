@@ -12,7 +12,7 @@ from sim_envs.libero.experts.expert import Expert
 from sim_envs.libero.libero_env import CONTROL_HZ
 from sim_envs.libero.sim import LiberoSim
 from sim_envs.libero.tasks import get_task
-from sim_envs.truth.account import ELSEWHERE, Deed, Fact, Narration, Phase, Truth, Verb
+from sim_envs.truth.ground_truth import ELSEWHERE, CompletedAction, Fact, Narration, Phase, Truth, Verb
 from sim_envs.truth.phases import HOLD_S
 from sim_envs.truth.places import phrase
 from sim_envs.truth.wording import narrate, parse_memory, parse_narration, remember
@@ -71,9 +71,12 @@ def test_a_drawer_is_open_half_open_or_closed_and_closing_it_is_remembered(stand
     assert sim.truth().memory.done == ()
     put_joint(sim, "white_cabinet_1_bottom_level", 0.005)
     assert state_of(sim.truth(), drawer) == "closed"
-    assert sim.truth().memory.done == (Deed(verb=Verb.CLOSED, subject=drawer),)
+    assert sim.truth().memory.done == (CompletedAction(verb=Verb.CLOSED, subject=drawer),)
     put_joint(sim, "white_cabinet_1_bottom_level", -0.15)
-    done = (Deed(verb=Verb.CLOSED, subject=drawer), Deed(verb=Verb.OPENED, subject=drawer))
+    done = (
+        CompletedAction(verb=Verb.CLOSED, subject=drawer),
+        CompletedAction(verb=Verb.OPENED, subject=drawer),
+    )
     assert sim.truth().memory.done == done
 
 
@@ -102,7 +105,7 @@ def test_a_stove_is_on_or_off_and_success_makes_it_done(standing_in):
     truth = sim.truth()
     assert truth.narration == Narration(phase=Phase.DONE)
     assert state_of(truth, "moka pot") == "on the stove"
-    assert truth.memory.done == (Deed(verb=Verb.TURNED_ON, subject="stove"),)
+    assert truth.memory.done == (CompletedAction(verb=Verb.TURNED_ON, subject="stove"),)
 
 
 def test_a_microwave_opens_and_what_stands_on_the_floor_is_on_the_floor(standing_in):
@@ -166,7 +169,8 @@ def check_episode(sim: LiberoSim) -> None:
         assert Fact(subject=subject, state=phrase(place)) in told[-1].memory.facts
     last_carried = [said.object for said, _ in stretches if said.phase is Phase.CARRY]
     done = [
-        Deed(verb=Verb.PUT, subject=noun, place={s: p for _, s, p in wanted}[noun]) for noun in last_carried
+        CompletedAction(verb=Verb.PUT, subject=noun, place={s: p for _, s, p in wanted}[noun])
+        for noun in last_carried
     ]
     assert list(told[-1].memory.done) == done
     for truth in told[::5]:

@@ -1,4 +1,4 @@
-"""A thing that is led moves as its course says, until something touches it; nothing else notices."""
+"""A moved body follows its trajectory until it is touched, and does not disturb other bodies."""
 
 import copy
 
@@ -6,8 +6,8 @@ import mujoco
 import numpy as np
 import pytest
 
-from sim_envs.moving.course import Straight
 from sim_envs.moving.mover import Mover
+from sim_envs.moving.trajectory import DriftTrajectory
 
 SCENE = """
 <mujoco>
@@ -21,7 +21,7 @@ SCENE = """
   </worldbody>
 </mujoco>
 """
-COURSE = Straight(way=np.array([1.0, 0.0, 0.0]), length=0.2, cruise=0.05)
+TRAJECTORY = DriftTrajectory(way=np.array([1.0, 0.0, 0.0]), length=0.2, cruise=0.05)
 
 
 @pytest.fixture
@@ -39,36 +39,39 @@ def play(data: mujoco.MjData, seconds: float, mover: Mover | None = None) -> Non
             mover.lead()
 
 
-def test_it_goes_where_its_course_says_upright_and_nothing_else_moves(data):
+def test_a_body_follows_its_trajectory_upright_and_nothing_else_moves(data):
     still = copy.copy(data)
-    start, mover = data.body("bottle").xpos.copy(), Mover(data.model, data, data.body("bottle").id, COURSE)
+    start, mover = (
+        data.body("bottle").xpos.copy(),
+        Mover(data.model, data, data.body("bottle").id, TRAJECTORY),
+    )
     ahead = mover.ahead(1.0)
     play(data, 1.0, mover)
     play(still, 1.0)
     assert mover.leads
     np.testing.assert_allclose(data.qpos[:2] - start[:2], ahead[:2], atol=1e-9)
-    np.testing.assert_allclose(data.qpos[:3] - start, COURSE.offset(1.0), atol=1e-4)
+    np.testing.assert_allclose(data.qpos[:3] - start, TRAJECTORY.offset(1.0), atol=1e-4)
     np.testing.assert_array_equal(data.qvel[:6], [0.05, 0, 0, 0, 0, 0])
     np.testing.assert_allclose(data.qpos[7:], still.qpos[7:], atol=1e-9)
 
 
-def test_what_touches_it_frees_it_for_good(data):
-    mover = Mover(data.model, data, data.body("bottle").id, COURSE)
+def test_a_contact_ends_the_trajectory_for_good(data):
+    mover = Mover(data.model, data, data.body("bottle").id, TRAJECTORY)
     play(data, 3.0, mover)
     assert not mover.leads
-    assert data.qpos[0] == pytest.approx(0.07, abs=0.005)  # it has met the post, and has not gone through it
+    assert data.qpos[0] == pytest.approx(0.07, abs=0.005)  # stopped by the post
     play(data, 3.0, mover)
     assert np.abs(data.qvel[:6]).max() < 0.01
 
 
-def test_it_waits_until_it_is_at_rest(data):
+def test_the_trajectory_starts_when_the_body_is_at_rest(data):
     data.qpos[2] += 0.05
     mujoco.mj_forward(data.model, data)
     data.qvel[2] = -0.1
-    mover = Mover(data.model, data, data.body("bottle").id, COURSE)
+    mover = Mover(data.model, data, data.body("bottle").id, TRAJECTORY)
     play(data, 0.05, mover)
     assert not mover.leads
-    assert data.qvel[2] < -0.1  # it falls, as it would
+    assert data.qvel[2] < -0.1  # it still falls
     play(data, 1.0, mover)
     assert mover.leads
     assert data.qpos[0] > 0.01

@@ -1,4 +1,4 @@
-"""The lane of a picture: when the policy computed and what the robot did, over the last four seconds."""
+"""The timeline of a video frame: queries and held control steps of the last four seconds."""
 
 import dataclasses
 import functools
@@ -13,12 +13,12 @@ from videos.text import load_font
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class QuerySpan:
-    """One query on the clock of the simulation, in seconds; `math.inf` for what has not come about.
+    """One query in simulated time, in seconds; `math.inf` for events that have not happened.
 
     Attributes:
         issued_s: When it was issued.
-        actions_s: From when its actions could be executed.
-        free_s: From when the next query could be issued.
+        actions_s: When its actions became available.
+        free_s: When the next query could be issued.
     """
 
     issued_s: float
@@ -26,27 +26,27 @@ class QuerySpan:
     free_s: float
 
     def __post_init__(self) -> None:
-        """Check that nothing comes before what it follows from."""
+        """Check the order of the times."""
         if not self.issued_s <= self.actions_s <= self.free_s:
-            raise ValueError(f"a query must be issued, have actions and be over in this order: {self}")
+            raise ValueError(f"a query's times must be in the order issued, actions, free: {self}")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TimeSpan:
-    """Control steps in a row: where the first begins and where the last ends, in simulated seconds."""
+    """A span of consecutive control steps, in simulated seconds."""
 
     start_s: float
     end_s: float
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ThinkingLane:
-    """What there is to see of an episode's queries. What lies after the moment shown is not drawn.
+class QueryTimeline:
+    """The content of the timeline. What lies after the displayed time is not drawn.
 
     Attributes:
-        queries: The queries, those of the last `theme.LANE_S` seconds at least, the one under way included.
-        held: Where the robot was held still.
-        continued: Where it went on with the chunk before while a query was under way.
+        queries: The queries of at least the last `theme.LANE_S` seconds, including the current one.
+        held: When the robot was held still.
+        continued: When it continued the previous chunk during a query.
     """
 
     queries: tuple[QuerySpan, ...] = ()
@@ -60,7 +60,7 @@ LANGUAGE_INSET = 7
 HELD_TOP = BAR_TOP + BAR_HEIGHT + 3
 HELD_HEIGHT = 14
 CONTINUED_INSET = 5
-"""Rows of the lane, pixels from its top; bars of language and of the chunk before are the thinner ones."""
+"""Rows of the timeline, pixels from its top; bars of language and of the previous chunk are thinner."""
 
 _TRACK_BOTTOM = HELD_TOP + HELD_HEIGHT
 _CURSOR = 2
@@ -70,19 +70,19 @@ _AXIS_TOP = _TRACK_BOTTOM + 5
 _LEGEND_TOP = _AXIS_TOP + 22
 _LEGEND_LINE = 20
 _SAME_MOMENT_S = 1e-6
-"""Moments are sums of control steps' durations: those this close are one."""
+"""Tolerance of times, which are sums of control steps' durations."""
 
 
-def draw_lane(lane: ThinkingLane, mode: str, *, time_s: float) -> Image.Image:
-    """Draw the lane as it is at one moment.
+def draw_timeline(lane: QueryTimeline, mode: str, *, time_s: float) -> Image.Image:
+    """Draw the timeline at one time.
 
     Args:
-        lane: The queries and what the robot did meanwhile.
-        mode: Its colour is that of the bars.
-        time_s: The moment, simulated seconds: the lane's right edge.
+        lane: Its content.
+        mode: The scheduling mode, which determines the colour of the bars.
+        time_s: Time at the right edge, simulated seconds.
 
     Returns:
-        A block as wide as the card's text, `theme.LANE_HEIGHT` high.
+        An image as wide as the card's text and `theme.LANE_HEIGHT` high.
     """
     thinking = any(_is_within(query.issued_s, query.free_s, time_s) for query in lane.queries)
     held = any(_is_within(interval.start_s, interval.end_s, time_s) for interval in lane.held)
@@ -93,7 +93,7 @@ def draw_lane(lane: ThinkingLane, mode: str, *, time_s: float) -> Image.Image:
         actions, free = min(query.actions_s, time_s), min(query.free_s, time_s)
         language = (BAR_TOP + LANGUAGE_INSET, BAR_HEIGHT - 2 * LANGUAGE_INSET)
         _draw_bar(draw, actions - time_s, free - time_s, language, theme.language_colour(colour))
-        # A pixel apart, so that queries in a row can be counted.
+        # A pixel apart, so that consecutive queries can be counted.
         _draw_bar(draw, query.issued_s - time_s, actions - time_s, (BAR_TOP, BAR_HEIGHT), colour, gap=1)
     quiet = (HELD_TOP + CONTINUED_INSET, HELD_HEIGHT - 2 * CONTINUED_INSET)
     for intervals, rows, fill in (
@@ -107,7 +107,7 @@ def draw_lane(lane: ThinkingLane, mode: str, *, time_s: float) -> Image.Image:
 
 
 def column_at(seconds: float) -> int:
-    """The lane's column for what lies so many seconds from the moment shown; negative ones are past."""
+    """The column of a time relative to the displayed one, in seconds; negative is past."""
     return theme.SIDEBAR_TEXT - _CURSOR + round(seconds * theme.LANE_PIXELS_PER_S)
 
 
@@ -124,7 +124,7 @@ def _draw_bar(
     *,
     gap: int = 0,
 ) -> None:
-    """A bar between two moments, seconds from the one shown; `rows` are its top and its height."""
+    """Draw a bar between two times relative to the displayed one; `rows` are its top and height."""
     if end * theme.LANE_PIXELS_PER_S < -theme.SIDEBAR_TEXT:
         return
     left, right = max(column_at(start) + gap, 0), column_at(end)
@@ -135,7 +135,7 @@ def _draw_bar(
 
 @functools.lru_cache(maxsize=8)
 def _base(mode: str, *, thinking: bool, held: bool) -> Image.Image:
-    """All but the bars."""
+    """Everything except the bars."""
     block = Image.new("RGB", (theme.SIDEBAR_TEXT, theme.LANE_HEIGHT), theme.CARD)
     draw = ImageDraw.Draw(block)
     draw.line((0, 0, theme.SIDEBAR_TEXT, 0), theme.LINE)
@@ -156,7 +156,7 @@ def _base(mode: str, *, thinking: bool, held: bool) -> Image.Image:
 
 
 def _draw_pill(block: Image.Image, left: int, word: str, lit: theme.Rgb | None) -> int:
-    """A word on a plate, which has a colour while it is lit; returns the plate's right edge."""
+    """Draw a word on a pill, coloured if `lit`; return the pill's right edge."""
     font = load_font(14, bold=True)
     width = round(font.getlength(word)) + 22
     plate = round_mask(width, _PILL_HEIGHT, _PILL_HEIGHT // 2)
@@ -167,7 +167,7 @@ def _draw_pill(block: Image.Image, left: int, word: str, lit: theme.Rgb | None) 
 
 
 def _draw_legend(draw: ImageDraw.ImageDraw, colour: theme.Rgb) -> None:
-    """What the bars are, in two columns: the policy's above, the robot's below."""
+    """The legend of the bars: the policy's in the first row, the robot's in the second."""
     entries = (
         (("actions", colour, 10), ("language", theme.language_colour(colour), 6)),
         (("held", theme.HELD, 10), ("old chunk", theme.CONTINUED, 4)),

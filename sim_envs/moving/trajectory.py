@@ -1,4 +1,4 @@
-"""The course of a thing that moves by itself: smooth in position and velocity, from rest."""
+"""Trajectories of moving objects: smooth in position and velocity, starting from rest."""
 
 import abc
 import dataclasses
@@ -9,56 +9,56 @@ import numpy as np
 from typing_extensions import override
 
 from configs.motion import Drift, Shuttle
-from sim_envs.moving.room import Room
+from sim_envs.moving.free_space import FreeSpace
 from sim_envs.scripted.poses import Vector3
 
 RISE_S = 0.5
-"""Seconds in which a thing gets up to its speed, and in which it comes to rest."""
+"""Seconds to accelerate to full speed, and to come to rest."""
 
 _LONGEST = 0.2
-"""How far (m) a drift goes at most: it stays within sight and reach."""
+"""Longest drift (m): the object stays within sight and reach."""
 
 _LEAST = 0.01
-"""Where there is less room (m) than this, a thing stays where it is."""
+"""An object with less free space (m) than this does not move."""
 
 _DIRECTIONS = 24
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Course(abc.ABC):
-    """Where a thing is at which time, while nothing touches it.
+class Trajectory(abc.ABC):
+    """Displacement of an object over time, while nothing touches it.
 
     Attributes:
-        way: The horizontal unit vector along which it moves.
+        way: Horizontal unit vector of its direction.
     """
 
     way: Vector3
 
     def offset(self, seconds: float) -> Vector3:
-        """How far (m) it is from where it began, so long after it began."""
+        """Displacement (m) after a time."""
         return self.way * self.place(max(seconds, 0.0))
 
     def velocity(self, seconds: float) -> Vector3:
-        """Its velocity then (m/s)."""
+        """Velocity (m/s) after a time."""
         return self.way * self.speed(max(seconds, 0.0))
 
     @abc.abstractmethod
     def place(self, seconds: float) -> float:
-        """How far along the way it is (m)."""
+        """Distance along the direction (m)."""
 
     @abc.abstractmethod
     def speed(self, seconds: float) -> float:
-        """How fast it moves along the way (m/s)."""
+        """Speed along the direction (m/s)."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Swing(Course):
-    """To and fro.
+class ShuttleTrajectory(Trajectory):
+    """Oscillation.
 
     Attributes:
         amplitude: m.
         period: s.
-        phase: Where in its swing it begins, rad.
+        phase: Initial phase, rad.
     """
 
     amplitude: float
@@ -79,12 +79,12 @@ class Swing(Course):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Straight(Course):
-    """From rest to rest.
+class DriftTrajectory(Trajectory):
+    """A straight line from rest to rest.
 
     Attributes:
         length: m.
-        cruise: The speed in between, m/s; it is kept for no time if the line is short.
+        cruise: Maximal speed, m/s.
     """
 
     length: float
@@ -99,19 +99,21 @@ class Straight(Course):
         return self.cruise * (_pace(seconds) - _pace(seconds - self.length / self.cruise))
 
 
-def draw_course(motion: Shuttle | Drift, room: Room, draws: np.random.Generator) -> Course | None:
-    """A course that stays where there is room.
+def sample_trajectory(
+    motion: Shuttle | Drift, room: FreeSpace, draws: np.random.Generator
+) -> Trajectory | None:
+    """Sample a trajectory that stays within free space.
 
-    Its direction is drawn among those that have enough of it. Where none has, the roomiest is taken: then a
-    shuttle keeps its period and a drift its speed, over a shorter way.
+    The direction is sampled among those with enough free space. If there is none, the direction with most is
+    taken: a shuttle then keeps its period and a drift its speed, over a shorter distance.
 
     Args:
-        motion: What kind.
-        room: How far the thing can go.
-        draws: Decides direction and phase; as many numbers are drawn in any case.
+        motion: The kind of motion.
+        room: Free space around the object.
+        draws: Samples direction and phase; always the same number of draws.
 
     Returns:
-        None if there is hardly any room.
+        None if there is hardly any free space.
     """
     angles = draws.permutation(_DIRECTIONS) * (2 * math.pi / _DIRECTIONS)
     phase = draws.uniform(0.0, 2 * math.pi)
@@ -123,7 +125,7 @@ def draw_course(motion: Shuttle | Drift, room: Room, draws: np.random.Generator)
             return _line(motion, room, ways)
 
 
-def _swing(motion: Shuttle, room: Room, ways: list[Vector3], phase: float) -> Course | None:
+def _swing(motion: Shuttle, room: FreeSpace, ways: list[Vector3], phase: float) -> Trajectory | None:
     wanted = motion.speed * motion.period / math.pi
 
     def width(way: Vector3) -> float:
@@ -133,24 +135,24 @@ def _swing(motion: Shuttle, room: Room, ways: list[Vector3], phase: float) -> Co
     amplitude = width(way) / 2
     if 2 * amplitude < _LEAST:
         return None
-    # Where it begins in its swing is moved as far as the room on both sides asks for.
+    # The initial phase is shifted as far as the free space on both sides requires.
     behind = amplitude * (1 + math.sin(phase))
     behind = min(max(behind, 2 * amplitude - room.along(way, wanted)), room.along(-way, wanted))
     sine = min(max(behind / amplitude - 1, -1.0), 1.0)
     begins = math.asin(sine) if math.cos(phase) > 0 else math.pi - math.asin(sine)
-    return Swing(way=way, amplitude=amplitude, period=motion.period, phase=begins)
+    return ShuttleTrajectory(way=way, amplitude=amplitude, period=motion.period, phase=begins)
 
 
-def _line(motion: Drift, room: Room, ways: list[Vector3]) -> Course | None:
+def _line(motion: Drift, room: FreeSpace, ways: list[Vector3]) -> Trajectory | None:
     way = _first_with(_LONGEST, lambda way: room.along(way, _LONGEST), ways)
     length = room.along(way, _LONGEST)
     if length < _LEAST:
         return None
-    return Straight(way=way, length=length, cruise=min(motion.speed, length / RISE_S))
+    return DriftTrajectory(way=way, length=length, cruise=min(motion.speed, length / RISE_S))
 
 
 def _first_with(wanted: float, room: Callable[[Vector3], float], ways: list[Vector3]) -> Vector3:
-    """The first direction with so much room (m); if there is none, the one with most."""
+    """The first direction with enough free space (m), else the one with most."""
     rooms = []
     for way in ways:
         rooms.append(room(way))
@@ -160,7 +162,7 @@ def _first_with(wanted: float, room: Callable[[Vector3], float], ways: list[Vect
 
 
 def _eased(seconds: float) -> float:
-    """The time of a clock that starts smoothly, and is late by half of that for ever after (s)."""
+    """Time (s) with a smooth start; after the start it lags by half of `RISE_S`."""
     share = seconds / RISE_S
     if share <= 0.0:
         return 0.0
@@ -168,6 +170,6 @@ def _eased(seconds: float) -> float:
 
 
 def _pace(seconds: float) -> float:
-    """How fast that clock runs: 0 at first, then 1."""
+    """Derivative of `_eased`: from 0 to 1."""
     share = min(max(seconds / RISE_S, 0.0), 1.0)
     return share * share * (3 - 2 * share)

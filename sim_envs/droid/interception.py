@@ -1,4 +1,4 @@
-"""Where things that move by themselves will be, and how long the expert's arm takes to get there."""
+"""Predicts the motion of carried objects, and how long the expert's arm takes to reach them."""
 
 import dataclasses
 import itertools
@@ -14,32 +14,32 @@ from sim_envs.droid.rubric import Rubric
 from sim_envs.droid.station import Station
 
 FASTEST = 0.9
-"""Greatest velocity (rad/s) of a joint that the expert asks for."""
+"""Maximal joint velocity (rad/s) of the expert."""
 
 _PASSING, _SETTLING = 0.2, 1.0
-"""Seconds that the arm takes beyond those that its joints take at full speed: at each waypoint, and once."""
+"""Seconds added to the joints' travel time at full speed: per waypoint, and once."""
 
 _STEP, _WITHIN = 0.25, 12.0
-"""Seconds between the times at which a moving thing may be met, and from the earliest of them to the last."""
+"""Spacing of candidate interception times, and their range (s)."""
 
 _OPENING = 0.085
-"""Of the gripper, m."""
+"""Opening of the gripper, m."""
 
 _OFF = 0.005
-"""What is so far (m) below the top of what carried it is no longer carried."""
+"""An object this far (m) below its carrier's surface is no longer carried."""
 
 Vector3 = Float64[np.ndarray, " 3"]
 Joints = Float64[np.ndarray, " 7"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Ride:
-    """How an object moves while nobody touches it.
+class CarrierMotion:
+    """Motion of an object on its carrier.
 
     Attributes:
         velocity: m/s.
-        rate: rad/s, about a vertical axis.
-        axis: Where that axis is, m.
+        rate: Rotation about a vertical axis, rad/s.
+        axis: A point of that axis, m.
     """
 
     velocity: Vector3
@@ -48,11 +48,11 @@ class Ride:
 
     @property
     def is_over(self) -> bool:
-        """Whether it stands still."""
+        """Whether the object is at rest."""
         return not self.velocity.any() and self.rate == 0
 
     def after(self, point: Vector3, seconds: float) -> Vector3:
-        """Where a point (m) of the object will be."""
+        """The position (m) of a point of the object after some seconds."""
         cos, sin = math.cos(self.rate * seconds), math.sin(self.rate * seconds)
         turned = np.array([[cos, -sin, 0.0], [sin, cos, 0.0], [0.0, 0.0, 1.0]])
         return self.axis + turned @ (point - self.axis) + seconds * self.velocity
@@ -62,13 +62,13 @@ class Ride:
         return self.velocity + self.rate * np.array([self.axis[1] - point[1], point[0] - self.axis[0], 0.0])
 
     def times(self, earliest: float) -> Sequence[float]:
-        """When to meet it, in seconds from now: once if it stands still."""
+        """Candidate interception times, in seconds from now; only the earliest if it is at rest."""
         return (earliest,) if self.is_over else tuple(np.arange(earliest, earliest + _WITHIN, _STEP))
 
 
-def ride_of(station: Station, name: str) -> Ride:
-    """How an object moves; by its carrier's nominal speed, for which the drive only needs milliseconds."""
-    still = Ride(velocity=np.zeros(3), rate=0.0, axis=np.zeros(3))
+def carrier_motion(station: Station, name: str) -> CarrierMotion:
+    """The motion of an object at its carrier's nominal speed, which the drive reaches in milliseconds."""
+    still = CarrierMotion(velocity=np.zeros(3), rate=0.0, axis=np.zeros(3))
     carrier = station.task.objects[name].carrier
     if carrier is None:
         return still
@@ -84,8 +84,8 @@ def ride_of(station: Station, name: str) -> Ride:
             return still
 
 
-def course_of(station: Station, name: str) -> tuple[Vector3, Vector3]:
-    """Where (m) and in which direction something leaves the ramp that it is on."""
+def ramp_exit(station: Station, name: str) -> tuple[Vector3, Vector3]:
+    """The point (m) and direction in which an object leaves its ramp."""
     carrier = station.task.objects[name].carrier
     assert carrier is not None
     shape = station.task.objects[carrier].shape
@@ -96,11 +96,11 @@ def course_of(station: Station, name: str) -> tuple[Vector3, Vector3]:
 
 
 def closing_time(width: float) -> float:
-    """Seconds that the open gripper takes until it touches something of that width (m)."""
+    """Seconds until the closing gripper touches an object of a width (m)."""
     return max(0.0, 1 - width / _OPENING) / GRIPPER_SPEED
 
 
 def duration(path: Sequence[Joints]) -> float:
-    """Seconds that the arm takes along some joint positions (rad), the first being where it is."""
+    """Estimated duration (s) of a path of joint positions (rad), starting at the current ones."""
     ways = [float(np.abs(after - before).max()) for before, after in itertools.pairwise(path)]
     return sum(ways) / FASTEST + len(ways) * _PASSING + _SETTLING

@@ -1,4 +1,4 @@
-"""How far a thing can be moved on what it stands on, without coming near anything else or an edge."""
+"""How far an object can move on its support without coming near other objects or an edge."""
 
 import math
 from collections.abc import Callable
@@ -11,39 +11,39 @@ from sim_envs.scripted.poses import Vector3
 from sim_envs.scripted.surfaces import HeightMap, Points
 
 _CELL = 0.01
-"""Side (m) of the cells in which the ground is seen: the surfaces of large things are sampled every 0.008."""
+"""Side (m) of the cells of the ground map: surfaces of large objects are sampled every 0.008."""
 
 _LEVEL = 0.006
-"""What rises no more than this (m) above what the thing stands on, or lies no deeper, belongs to it."""
+"""Surfaces within this height (m) of the support belong to it."""
 
 _CLEARANCE = 0.03
-"""How near (m) it comes to other things and to edges: fingers still find room there."""
+"""Distance (m) kept from other objects and edges, enough for a finger."""
 
 _LEAST_CLEARANCE = 0.004
-"""If it begins nearer than this (m), it can only go away."""
+"""An object that starts nearer than this (m) can only move away."""
 
 _ROUNDED = 0.002
-"""How much nearer than at first (m) may be due to surfaces being seen as points."""
+"""Tolerance (m) of distances, since surfaces are sampled as points."""
 
 _LOOK = 0.35
-"""How far (m) around the thing the scene is looked at."""
+"""Radius (m) around the object in which the scene is considered."""
 
 _STRIDE = 0.005
-"""Distance (m) between the places looked at along a way."""
+"""Distance (m) between the positions checked along a direction."""
 
 _XY = Float64[np.ndarray, "_ 2"]
 
 
-class Room:
-    """The surroundings of a thing, as it stands."""
+class FreeSpace:
+    """Free space around an object at its current position."""
 
     def __init__(self, thing: Points, others: Points, *, may_be_at: Callable[[Vector3], bool]) -> None:
-        """Look around.
+        """Map the surroundings.
 
         Args:
-            thing: Points on the thing's surface, in world coordinates.
-            others: Points on everything else but the robot.
-            may_be_at: Whether its middle may be at a place (m).
+            thing: Points on the object's surface, in world coordinates.
+            others: Points on everything else except the robot.
+            may_be_at: Whether the object's center may be at a position (m).
         """
         self._center = (thing.min(axis=0) + thing.max(axis=0)) / 2
         self._may_be_at = may_be_at
@@ -52,7 +52,7 @@ class Room:
         self._at_first = self._clearance(np.zeros(3))
 
     def along(self, way: Vector3, most: float) -> float:
-        """How far (m) the thing can go along a horizontal direction, and `most` at most."""
+        """Free distance (m) along a horizontal direction, up to `most`."""
         free = 0.0
         for place in np.arange(1, math.ceil(most / _STRIDE) + 1) * _STRIDE:
             if not self._is_free(place * way):
@@ -69,12 +69,12 @@ class Room:
         return self._clearance(step) >= needed
 
     def _clearance(self, step: Vector3) -> float:
-        """How far (m) the thing is from anything that limits it, moved by a step."""
+        """Distance (m) to the nearest obstacle or edge after a displacement."""
         return float(self._limits.query(self._footprint + step[:2])[0].min())
 
 
 def _limits(others: Points, center: Float64[np.ndarray, " 2"], *, ground: float) -> _XY:
-    """What rises above the ground, and where there is no ground, seen from above (m)."""
+    """Obstacles above the ground and cells without ground, in the plane (m)."""
     near = others[np.abs(others[:, :2] - center).max(axis=1) < _LOOK]
     above = near[near[:, 2] > ground + _LEVEL]
     level = near[np.abs(near[:, 2] - ground) <= _LEVEL]
@@ -84,6 +84,6 @@ def _limits(others: Points, center: Float64[np.ndarray, " 2"], *, ground: float)
 
 
 def _thinned(points: _XY) -> _XY:
-    """One of the points in every quarter of a cell that holds any."""
+    """Thin points to one per quarter of a cell."""
     _, first = np.unique(np.floor(points / (_CELL / 2)).astype(np.int64), axis=0, return_index=True)
     return points[first]

@@ -1,4 +1,4 @@
-"""The lane shows every query where it belongs, nothing of the future, and what is going on now."""
+"""The timeline shows past queries at their times, and the current state."""
 
 import dataclasses
 import itertools
@@ -10,18 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from videos import theme
-from videos.lane import (
+from videos.panel import Caption, compose, draw_moment
+from videos.timeline import (
     BAR_HEIGHT,
     BAR_TOP,
     HELD_HEIGHT,
     HELD_TOP,
     QuerySpan,
-    ThinkingLane,
+    QueryTimeline,
     TimeSpan,
     column_at,
-    draw_lane,
+    draw_timeline,
 )
-from videos.panel import Caption, compose, draw_moment
 
 HZ = 20
 STEP_PIXELS = theme.LANE_PIXELS_PER_S // HZ
@@ -71,14 +71,14 @@ def lane_of(queries, robot):
         ends = [(len(policy) + steps) / HZ for steps in (0, acting, acting + speaking)]
         spans.append(QuerySpan(issued_s=ends[0], actions_s=ends[1], free_s=ends[2]))
         policy += "a" * acting + "l" * speaking
-    return ThinkingLane(
+    return QueryTimeline(
         queries=tuple(spans), held=intervals(robot, "h"), continued=intervals(robot, "c")
     ), policy
 
 
 def drawn(lane, step):
     """The lane after so many control steps, their durations added up as inexactly as floats can."""
-    return np.asarray(draw_lane(lane, "isolated", time_s=sum([1 / HZ] * step, 0.0)))
+    return np.asarray(draw_timeline(lane, "isolated", time_s=sum([1 / HZ] * step, 0.0)))
 
 
 def lit(block, colour):
@@ -87,7 +87,7 @@ def lit(block, colour):
 
 @few
 @given(queries=spells, robot=robots, now=st.integers(0, 400))
-def test_every_control_step_has_the_colours_of_what_was_done_in_it(queries, robot, now):
+def test_every_control_step_has_the_colours_of_its_activity(queries, robot, now):
     lane, policy = lane_of(queries, robot)
     block = drawn(lane, now)
     for step in range(now):
@@ -104,16 +104,16 @@ def test_every_control_step_has_the_colours_of_what_was_done_in_it(queries, robo
 
 @few
 @given(queries=spells, robot=robots, now=st.integers(0, 400))
-def test_the_words_are_lit_exactly_while_the_policy_computes_and_the_robot_is_held(queries, robot, now):
+def test_the_pills_are_lit_only_while_the_policy_computes_and_the_robot_is_held(queries, robot, now):
     lane, policy = lane_of(queries, robot)
     block = drawn(lane, now)
     assert lit(block, COLOUR) == (policy[now : now + 1] in ("a", "l"))
     assert lit(block, theme.HELD) == (robot[now : now + 1] == "h")
 
 
-def test_a_moment_that_is_a_sum_of_control_steps_is_the_one_that_was_meant():
+def test_rounding_of_summed_control_steps_does_not_matter():
     for step in range(1, 80):
-        lane = ThinkingLane(held=(TimeSpan(start_s=step / HZ, end_s=(step + 1) / HZ),))
+        lane = QueryTimeline(held=(TimeSpan(start_s=step / HZ, end_s=(step + 1) / HZ),))
         assert [lit(drawn(lane, now), theme.HELD) for now in (step - 1, step, step + 1)] == [
             False,
             True,
@@ -130,7 +130,7 @@ def test_nothing_of_the_future_is_shown(queries, robot, now):
     def unknown(seconds):
         return seconds if seconds <= now else math.inf
 
-    known = ThinkingLane(
+    known = QueryTimeline(
         queries=tuple(
             QuerySpan(
                 issued_s=query.issued_s,
@@ -145,7 +145,7 @@ def test_nothing_of_the_future_is_shown(queries, robot, now):
         ),
         continued=tuple(each for each in lane.continued if each.start_s < now),
     )
-    pictures = [np.asarray(draw_lane(each, "isolated", time_s=now)) for each in (lane, known)]
+    pictures = [np.asarray(draw_timeline(each, "isolated", time_s=now)) for each in (lane, known)]
     assert (pictures[0] == pictures[1]).all()
 
 
@@ -157,9 +157,7 @@ def test_nothing_of_the_future_is_shown(queries, robot, now):
     after=st.integers(0, 300),
     count=st.integers(1, 3),
 )
-def test_a_picture_at_which_time_went_on_is_the_picture_of_the_later_moment(
-    queries, robot, before, after, count
-):
+def test_an_updated_frame_equals_one_drawn_at_the_later_time(queries, robot, before, after, count):
     lane, _ = lane_of(queries, robot)
     at = [
         dataclasses.replace(CAPTION, lane=lane, clock="as a test", time_s=step / HZ)
@@ -170,12 +168,12 @@ def test_a_picture_at_which_time_went_on_is_the_picture_of_the_later_moment(
     assert (picture == compose(cameras(count), at[1])).all()
 
 
-def test_queries_in_a_row_are_a_pixel_apart():
+def test_consecutive_queries_are_a_pixel_apart():
     queries = tuple(
         QuerySpan(issued_s=step / HZ, actions_s=(step + 5) / HZ, free_s=(step + 5) / HZ)
         for step in (0, 5, 10)
     )
-    row = drawn(ThinkingLane(queries=queries), 15)[BAR_TOP, column_at(-15 / HZ) : column_at(0.0)]
+    row = drawn(QueryTimeline(queries=queries), 15)[BAR_TOP, column_at(-15 / HZ) : column_at(0.0)]
     gaps = np.flatnonzero((row != COLOUR).any(axis=1))
     assert list(gaps) == [0, 5 * STEP_PIXELS, 10 * STEP_PIXELS]
 
@@ -186,9 +184,9 @@ def test_a_control_step_is_a_whole_number_of_pixels(control_hz):
     assert set(np.diff(columns)) == {-theme.LANE_PIXELS_PER_S // control_hz}
 
 
-def test_the_lane_has_its_place_on_the_card_and_leaves_the_rest_as_it_is():
+def test_the_timeline_changes_only_its_part_of_the_card():
     plain = compose(cameras(), CAPTION)
-    with_lane = compose(cameras(), dataclasses.replace(CAPTION, lane=ThinkingLane()))
+    with_lane = compose(cameras(), dataclasses.replace(CAPTION, lane=QueryTimeline()))
     rows, columns = np.nonzero((plain != with_lane).any(axis=2))
     left = theme.sidebar_left(2) + theme.PADDING
     assert rows.min() == theme.LANE_TOP
@@ -197,12 +195,12 @@ def test_the_lane_has_its_place_on_the_card_and_leaves_the_rest_as_it_is():
     assert columns.max() < left + theme.SIDEBAR_TEXT
 
 
-def test_memories_take_the_lanes_place_only_where_there_is_none():
+def test_memory_uses_the_timelines_space_if_there_is_none():
     many = dataclasses.replace(CAPTION, memory=tuple(f"memory number {n}" for n in range(40)))
     below = (slice(theme.LANE_TOP - theme.PADDING, theme.BOTTOM), slice(theme.sidebar_left(2) + 1, None))
     assert (compose(cameras(), many)[below] == theme.TEXT).all(axis=2).any()
     lanes = [
-        compose(cameras(), dataclasses.replace(each, lane=ThinkingLane()))[below] for each in (many, CAPTION)
+        compose(cameras(), dataclasses.replace(each, lane=QueryTimeline()))[below] for each in (many, CAPTION)
     ]
     assert (lanes[0] == lanes[1]).all()
 
@@ -224,7 +222,7 @@ def luminance(colour):
     return np.dot([0.2126, 0.7152, 0.0722], linear)
 
 
-def test_held_steps_stand_out_and_can_be_told_from_every_mode():
+def test_the_colour_of_held_steps_differs_from_every_mode():
     assert (luminance(theme.HELD) + 0.05) / (luminance(theme.CARD) + 0.05) > 7
     for colour in (*theme.MODE_COLOURS.values(), theme.CONTINUED):
         assert (luminance(theme.HELD) + 0.05) / (luminance(colour) + 0.05) > 2.5
@@ -233,6 +231,6 @@ def test_held_steps_stand_out_and_can_be_told_from_every_mode():
 @pytest.mark.parametrize(
     ("issued_s", "actions_s", "free_s"), [(1.0, 0.0, 2.0), (0.0, 2.0, 1.0), (0.0, math.nan, 1.0)]
 )
-def test_a_query_is_issued_before_its_actions_come_and_over_after(issued_s, actions_s, free_s):
-    with pytest.raises(ValueError, match="in this order"):
+def test_a_querys_times_must_be_in_order(issued_s, actions_s, free_s):
+    with pytest.raises(ValueError, match="in the order"):
         QuerySpan(issued_s=issued_s, actions_s=actions_s, free_s=free_s)

@@ -1,4 +1,4 @@
-"""What can be said of a moment: the phase the robot is in, where things are, what has been done so far."""
+"""Ground truth of a control step: the robot's phase, completed actions, and the state of objects."""
 
 import dataclasses
 import enum
@@ -9,7 +9,7 @@ from sim_envs.truth.places import HOUSEHOLD
 
 
 class Phase(enum.StrEnum):
-    """What the robot is busy with, in words that a person would use."""
+    """The robot's current activity."""
 
     APPROACH = "approach"
     GRASP = "grasp"
@@ -29,13 +29,13 @@ _WITH_TARGET = frozenset({Phase.CARRY, Phase.PLACE, Phase.PUSH})
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Narration:
-    """What the robot is doing now.
+    """What the robot is doing.
 
     Attributes:
-        phase: Kind of thing it does.
-        object: Noun of what it does it to; None exactly if all is done.
-        target: Noun of where that is to go; only while it is carried, pushed or placed, and never lacking
-            while it is placed.
+        phase: Its activity.
+        object: Noun of the object it acts on; None if and only if the task is done.
+        target: Noun of the place where the object goes: required while placing, optional while carrying or
+            pushing, None otherwise.
     """
 
     phase: Phase
@@ -48,11 +48,11 @@ class Narration:
         if self.target is not None and self.phase not in _WITH_TARGET:
             raise ValueError(f"phase {self.phase.value!r} has no target, but was given {self.target!r}")
         if self.phase is Phase.PLACE and self.target is None:
-            raise ValueError("nothing is placed without a target")
+            raise ValueError("phase 'place' needs a target")
 
 
 class Verb(enum.StrEnum):
-    """What can have been done."""
+    """The verb of a completed action."""
 
     PUT = "put"
     PUSHED = "pushed"
@@ -63,7 +63,7 @@ class Verb(enum.StrEnum):
 
     @property
     def moves(self) -> bool:
-        """Whether it brings a thing to a place, rather than changing a fixture."""
+        """Whether it moves an object to a place, rather than changing a fixture."""
         return self in (Verb.PUT, Verb.PUSHED)
 
 
@@ -76,16 +76,16 @@ _STATE_AFTER = {
     Verb.TURNED_OFF: "off",
 }
 STATES = (HELD, ELSEWHERE, "half open", *_STATE_AFTER.values())
-"""Every state but that of being at a place, which reads as `Nouns.phrase` has it."""
+"""Every state except being at a place, which is written as by `Nouns.phrase`."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, order=True)
 class Fact:
-    """How one thing is now.
+    """The current state of one object.
 
     Attributes:
-        subject: Noun of a thing, or of a part of a fixture.
-        state: One of `STATES`, or where it is ("on the plate").
+        subject: Noun of an object, or of a part of a fixture.
+        state: One of `STATES`, or its place ("on the plate").
     """
 
     subject: str
@@ -93,13 +93,13 @@ class Fact:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Deed:
-    """One thing that has been done.
+class CompletedAction:
+    """One completed action.
 
     Attributes:
-        verb: What was done.
-        subject: To what.
-        place: Noun of the place it was brought to; exactly with verbs that move.
+        verb: The action.
+        subject: Noun of the object.
+        place: Noun of the place it was moved to; None for verbs that do not move.
     """
 
     verb: Verb
@@ -110,43 +110,43 @@ class Deed:
         if (self.place is not None) != self.verb.moves:
             raise ValueError(f"{self.verb.value!r} with place {self.place!r}: verbs that move have one")
 
-    def outcome(self, nouns: Nouns = HOUSEHOLD) -> Fact:
-        """What is the case right after it."""
+    def resulting_fact(self, nouns: Nouns = HOUSEHOLD) -> Fact:
+        """The state of the subject right after the action."""
         state = _STATE_AFTER[self.verb] if self.place is None else nouns.phrase(self.place)
         return Fact(subject=self.subject, state=state)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Memory:
-    """What is to be remembered.
+    """Completed actions and current facts.
 
     Attributes:
-        done: What has been done so far, in the order in which it was last done.
-        facts: How things are now, one fact per thing; every thing that something was done to has one.
+        done: Completed actions, ordered by when each was last completed.
+        facts: One fact per object; every subject of a completed action has one.
     """
 
-    done: tuple[Deed, ...] = ()
+    done: tuple[CompletedAction, ...] = ()
     facts: frozenset[Fact] = frozenset()
 
     def __post_init__(self) -> None:
         subjects = [fact.subject for fact in self.facts]
         if len(set(subjects)) < len(subjects):
-            raise ValueError(f"two facts about one thing: {sorted(self.facts)}")
-        untold = {deed.subject for deed in self.done} - set(subjects)
+            raise ValueError(f"two facts about one object: {sorted(self.facts)}")
+        untold = {action.subject for action in self.done} - set(subjects)
         if untold:
-            raise ValueError(f"something was done to {sorted(untold)}, and no fact says how they are now")
+            raise ValueError(f"no facts about {sorted(untold)}, which completed actions have changed")
         if len(set(self.done)) < len(self.done):
-            raise ValueError(f"something was done twice: {self.done}; the last time counts")
+            raise ValueError(f"duplicate completed actions: {self.done}; keep the last of each")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Truth:
-    """The account of a moment. Never shown to a policy that is graded.
+    """Ground truth for language at a control step. Never given to a policy that is graded.
 
     Attributes:
         narration: What the robot is doing.
-        memory: What has been done, and how things are.
-        nouns: What texts about this world may name; None for `places.HOUSEHOLD`.
+        memory: Completed actions and current facts.
+        nouns: Vocabulary of the world; None for `places.HOUSEHOLD`.
     """
 
     narration: Narration
@@ -154,6 +154,6 @@ class Truth:
     nouns: Nouns | None = None
 
 
-def outcomes(done: Iterable[Deed], nouns: Nouns = HOUSEHOLD) -> dict[str, Fact]:
-    """Subject to how it would be now, had nothing happened since it was last touched."""
-    return {deed.subject: deed.outcome(nouns) for deed in done}
+def resulting_facts(done: Iterable[CompletedAction], nouns: Nouns = HOUSEHOLD) -> dict[str, Fact]:
+    """Maps each subject to the fact that results from its last action."""
+    return {action.subject: action.resulting_fact(nouns) for action in done}
