@@ -32,17 +32,12 @@ STILL_DOUBLED: frozenset[str] = frozenset(
         "Console",
         "Episode",
         "Joint",
-        "Memory",
         "Motion",
         "Outcome",
         "Phase",
-        "Query",
         "Recording",
         "Scene",
-        "Setting",
         "Stage",
-        "Turns",
-        "Work",
     ]
 )
 """Names that several public classes share."""

@@ -78,7 +78,7 @@ def test_operations_are_those_that_xla_counts(programs):
         (siglip + trunk, counted(compiled.prefill[32])),
         (costs.denoise(config, prefix=prefix, robots=2), counted(compiled.denoise[32])),
         (costs.decode(config, context=slot, rows=1), counted(compiled.decode[1])),
-        (costs.fork(config, prefix=prefix, suffix=4, births=1), counted(compiled.fork[32, 1])),
+        (costs.fork(config, prefix=prefix, suffix=4, requests=1), counted(compiled.fork[32, 1])),
     ]:
         assert 1 < theirs / ours.flops < 1.06
 

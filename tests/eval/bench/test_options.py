@@ -23,7 +23,7 @@ from eval.bench.options import read
     ],
 )
 def test_an_axis_reads_the_same_however_it_is_written(arguments):
-    assert read(arguments).axes.tokens_per_frame == (1, 5)
+    assert read(arguments).grid.tokens_per_frame == (1, 5)
 
 
 def test_quick_changes_only_what_was_not_given():

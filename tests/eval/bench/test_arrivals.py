@@ -3,7 +3,7 @@
 import pytest
 
 from configs.errors import UsageError
-from eval.bench.spelling import parse
+from eval.bench.arrivals import parse_arrivals
 from oxygen.serving.arrivals import Burst, EveryN, Poisson, RandomLength
 
 
@@ -19,7 +19,7 @@ from oxygen.serving.arrivals import Burst, EveryN, Poisson, RandomLength
     ],
 )
 def test_what_is_written_is_what_arrives(text, arrivals):
-    assert parse(text) == arrivals
+    assert parse_arrivals(text) == arrivals
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_what_is_written_is_what_arrives(text, arrivals):
 )
 def test_what_makes_no_sense_is_refused_with_the_way_to_write_it(text, said):
     with pytest.raises(UsageError) as refused:
-        parse(text)
+        parse_arrivals(text)
     assert repr(text) in str(refused.value)
     assert said in str(refused.value)
     assert "\n" not in str(refused.value)
