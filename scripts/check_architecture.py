@@ -29,7 +29,6 @@ LIBERO_STILL_IN: frozenset[str] = frozenset(
 STILL_DOUBLED: frozenset[str] = frozenset(
     [
         "Arm",
-        "Console",
         "Episode",
         "Joint",
         "Motion",

@@ -25,7 +25,7 @@ from oxygen.weights.loading import SINGLE_FILE
 from sim_envs.fake import FakeWorld
 from sim_envs.suite import Task
 from sim_envs.world import Advance
-from tests.eval.collect.collecting import FakeSetting, collect
+from tests.eval.collect.collecting import FakeDemonstrationSource, collect
 from tests.eval.doubles import without_physics
 from tests.oxygen.compiling import compile_soon
 from tests.oxygen.training.conftest import MODEL as SMALL
@@ -90,7 +90,7 @@ class Command:
 def command(tmp_path_factory) -> Command:
     """The command line on a handful of demonstrations."""
     demonstrations, side = tmp_path_factory.mktemp("demonstrations"), MODEL.image_size
-    assert collect(demonstrations, setting=FakeSetting(image_size=side), image_size=side) == 0
+    assert collect(demonstrations, source=FakeDemonstrationSource(image_size=side), image_size=side) == 0
     always = (
         f"--data {demonstrations} --model {MODEL.name} --language-tasks narration --steps {STEPS} --batch 8 "
         "--save-every 2 --log-every 1"
@@ -228,7 +228,7 @@ def test_ctrl_c_in_a_rollout_ends_it_with_the_checkpoint_that_was_rolled_out(
 
 
 @pytest.mark.slow
-def test_rollouts_of_the_last_checkpoint_that_were_cut_short_are_played_when_it_is_resumed(
+def test_resuming_plays_the_interrupted_rollouts_of_the_last_checkpoint(
     command, tmp_path, capsys, monkeypatch
 ):
     assert command(tmp_path) == 0
