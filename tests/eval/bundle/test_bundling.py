@@ -16,7 +16,7 @@ from eval.bundle import bundling
 from eval.bundle.__main__ import app
 from eval.bundle.bundling import bundle
 from eval.bundle.card import CARD_FILE
-from eval.bundle.manifest import read_contents
+from eval.bundle.manifest import read_bundle_manifest
 from eval.policies.checkpoints import read_record
 from eval.policies.names import read_policy
 from oxygen.model import params
@@ -42,13 +42,13 @@ def test_what_is_served_is_bundled_and_the_optimisers_state_is_not(shipped, chec
 
 
 def test_the_manifest_says_what_every_file_is(shipped):
-    contents = read_contents(shipped)
-    assert set(contents.files) == files(shipped) - {"manifest.json", "results.json", CARD_FILE}
-    for path, facts in contents.files.items():
+    manifest = read_bundle_manifest(shipped)
+    assert set(manifest.files) == files(shipped) - {"manifest.json", "results.json", CARD_FILE}
+    for path, facts in manifest.files.items():
         content = (shipped / path).read_bytes()
         assert (facts.sha256, facts.bytes) == (hashlib.sha256(content).hexdigest(), len(content))
-    assert contents.parameters == sum(math.prod(shape) for shape in params.shapes(TINY).values())
-    assert contents.step == STEP
+    assert manifest.parameters == sum(math.prod(shape) for shape in params.shapes(TINY).values())
+    assert manifest.step == STEP
 
 
 @pytest.mark.slow
@@ -121,7 +121,7 @@ def test_a_kill_while_it_is_put_in_place_loses_nothing(shipped, checkpoint, eval
 
         return acted
 
-    contents, put_in_place = read_contents(shipped), bundling._put_in_place
+    manifest, put_in_place = read_bundle_manifest(shipped), bundling._put_in_place
     with monkeypatch.context() as dies:
 
         def killed(*folders):
@@ -132,8 +132,8 @@ def test_a_kill_while_it_is_put_in_place_loses_nothing(shipped, checkpoint, eval
         dies.setattr(bundling, "_put_in_place", killed)
         with pytest.raises(Killed):
             bundle(None, [run], shipped, data=[])
-    made = bundle(None, [], shipped, data=[])
-    assert made.contents == contents
+    summary = bundle(None, [], shipped, data=[])
+    assert summary.manifest == manifest
     assert sorted(path.name for path in shipped.parent.iterdir()) == ["tiny"]
 
 
@@ -150,7 +150,7 @@ def test_the_command_says_what_is_bundled_now(tmp_path, checkpoint, capsys):
     target = tmp_path / "tiny"
     app([str(checkpoint), "--output", str(target)], result_action="return_value")
     printed = capsys.readouterr().out
-    assert f"tiny: {read_contents(target).parameters:,} parameters after {STEP} steps" in printed
+    assert f"tiny: {read_bundle_manifest(target).parameters:,} parameters after {STEP} steps" in printed
     assert str(target / CARD_FILE) in printed
 
 
@@ -161,12 +161,12 @@ def test_the_last_checkpoint_of_a_pipeline_is_bundled_by_its_name(tmp_path, chec
     )
     shutil.copytree(checkpoint, tmp_path / "out" / "one" / "checkpoints" / f"step_{STEP:07d}")
     app(["--pipeline", "mine.yaml", "--output", "tiny"], result_action="return_value")
-    assert read_contents(tmp_path / "tiny").step == STEP
+    assert read_bundle_manifest(tmp_path / "tiny").step == STEP
 
 
 def test_demonstrations_of_no_checkpoint_are_refused_and_nothing_is_touched(shipped):
     before = {path: (shipped / path).read_bytes() for path in files(shipped)}
-    with pytest.raises(UsageError, match="--data demos is for a checkpoint that is bundled anew"):
+    with pytest.raises(UsageError, match="--data demos has no effect without a new checkpoint"):
         app(
             ["--data", "demos", "--output", str(shipped)],
             exit_on_error=False,

@@ -5,7 +5,7 @@ import json
 
 from eval.bundle.bundling import bundle
 from eval.bundle.card import CARD_FILE, render
-from eval.bundle.manifest import read_contents
+from eval.bundle.manifest import read_bundle_manifest
 from eval.bundle.results import TEST_STATES, merged, read_results
 from eval.policies.checkpoints import read_record
 from tests.eval.bundle.conftest import STEP, write_checkpoint
@@ -17,10 +17,10 @@ WORDS = ("--wordings", "held_out")
 
 def test_the_card_of_a_policy_without_results(shipped):
     card = (shipped / CARD_FILE).read_text()
-    contents = read_contents(shipped)
+    manifest = read_bundle_manifest(shipped)
     for told in (
-        contents.weights_sha256,
-        f"{contents.parameters:,} parameters",
+        manifest.weights_sha256,
+        f"{manifest.parameters:,} parameters",
         "It acts in simulation (libero_goal, libero_object) and produces text while it acts (narration).",
         "None yet for these weights.",
         f"1 training: {STEP} steps in all.",
@@ -42,7 +42,7 @@ def test_a_policy_that_learned_from_another_is_not_called_taught_by_the_expert(t
     write_checkpoint(tmp_path / "step_0000007", tmp_path / "said", seed=0)
     bundle(tmp_path / "step_0000007", [], tmp_path / "box", data=[])
     card = (tmp_path / "box" / CARD_FILE).read_text()
-    (said,) = read_contents(tmp_path / "box").data
+    (said,) = read_bundle_manifest(tmp_path / "box").data
     assert said.frames > 0
     assert f"| tiny, for texts alone (failures are kept) | said | 8 | 4 | {said.frames} |" in card
     assert "scripted expert alone" not in card
@@ -85,8 +85,8 @@ def test_states_that_demonstrations_begin_in_are_no_test(shipped, evaluate):
 
 
 def test_suites_that_were_played_alike_share_a_command(shipped, evaluate):
-    made = bundle(None, [evaluate(shipped, *WORDS, init_ids=str(FIRST))], shipped, data=[])
-    (result,) = made.results
+    summary = bundle(None, [evaluate(shipped, *WORDS, init_ids=str(FIRST))], shipped, data=[])
+    (result,) = summary.results
     other = {**dataclasses.asdict(result), "suite": "libero_goal"}
     (shipped / "results.json").write_text(json.dumps({"results": [other, dataclasses.asdict(result)]}))
     assert "--suite libero_goal libero_object --assets" in render(shipped)

@@ -9,7 +9,7 @@ from configs.errors import UsageError
 from eval.bundle.__main__ import app
 from eval.bundle.bundling import bundle
 from eval.bundle.card import render
-from eval.bundle.manifest import read_contents
+from eval.bundle.manifest import read_bundle_manifest
 from eval.bundle.provenance import trainings_of
 from eval.policies.checkpoints import read_record
 from oxygen.training import layout
@@ -36,7 +36,7 @@ def second(tmp_path, checkpoint, corrections):
 
 
 def names_of(folder):
-    return sorted(each.name for each in read_contents(folder).data)
+    return sorted(each.name for each in read_bundle_manifest(folder).data)
 
 
 def test_both_trainings_are_kept_and_counted(second):

@@ -16,8 +16,8 @@ def test_results_are_added_and_those_of_other_weights_go(shipped, evaluate, demo
     assert (len(again.results), again.dropped) == (2, 0)
     other = tmp_path / "step_0000009"
     write_checkpoint(other, demonstrations, seed=1)
-    made = bundle(other, [], shipped, data=[])
-    assert (made.results, made.dropped) == ((), 2)
+    summary = bundle(other, [], shipped, data=[])
+    assert (summary.results, summary.dropped) == ((), 2)
 
 
 def test_what_its_mode_does_not_heed_is_no_option_of_a_result(shipped, evaluate, tmp_path):
