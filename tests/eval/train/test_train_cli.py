@@ -142,7 +142,7 @@ def test_time_that_is_up_leaves_a_checkpoint_and_resume_ends_where_the_whole_tra
     command, whole, tmp_path, capsys
 ):
     assert command(tmp_path, "--minutes", "1e-9") == 0
-    assert f"Stopped at step 1 of {STEPS}; go on with {resuming(tmp_path)}" in capsys.readouterr().out
+    assert f"Stopped at step 1 of {STEPS}; resume with {resuming(tmp_path)}" in capsys.readouterr().out
     assert [place.name for place in (tmp_path / "checkpoints").iterdir()] == ["step_0000001"]
     assert resume(tmp_path) == 0
     assert_same_weights(tmp_path, whole.folder)
@@ -198,7 +198,7 @@ def test_ctrl_c_ends_it_after_the_step_without_rollouts(command, whole, tmp_path
     with monkeypatch.context() as patch:
         patch.setattr(training, "_line", interrupting)
         assert command(tmp_path, *ROLLOUTS) == INTERRUPTED
-    assert f"Stopped at step 2 of {STEPS}; go on with {resuming(tmp_path)}" in capsys.readouterr().out
+    assert f"Stopped at step 2 of {STEPS}; resume with {resuming(tmp_path)}" in capsys.readouterr().out
     assert not (tmp_path / "rollouts").exists()
     assert resume(tmp_path) == 0
     assert_same_weights(tmp_path, whole.folder)
@@ -219,7 +219,7 @@ def test_ctrl_c_in_a_rollout_ends_it_with_the_checkpoint_that_was_rolled_out(
 ):
     without_physics(monkeypatch, lambda task: Interrupted(image_size=MODEL.image_size))
     assert command(tmp_path, *ROLLOUTS) == INTERRUPTED
-    assert f"Stopped at step 2 of {STEPS}; go on with {resuming(tmp_path)}" in capsys.readouterr().out
+    assert f"Stopped at step 2 of {STEPS}; resume with {resuming(tmp_path)}" in capsys.readouterr().out
     (run,) = (tmp_path / "rollouts").iterdir()
     assert RunFolder(run).read_manifest()["status"] == "interrupted"
     without_physics(monkeypatch, solved_in_seven_steps)
@@ -234,7 +234,7 @@ def test_resuming_plays_the_interrupted_rollouts_of_the_last_checkpoint(
     assert command(tmp_path) == 0
     without_physics(monkeypatch, lambda task: Interrupted(image_size=MODEL.image_size))
     assert command(tmp_path, *ROLLOUTS, "--resume") == INTERRUPTED
-    assert f"Its rollouts were cut short; play them with {resuming(tmp_path)}" in capsys.readouterr().out
+    assert f"Its rollouts were interrupted; finish them with {resuming(tmp_path)}" in capsys.readouterr().out
     without_physics(monkeypatch, solved_in_seven_steps)
     assert command(tmp_path, *ROLLOUTS, "--resume") == 0
     assert solved_at(tmp_path) == {STEPS: 100.0}

@@ -31,10 +31,13 @@ from sim_envs.libero.wordings import wordings
         (["--wordings", "held_out"], "unknown wordings 'held_out'.*training, benchmark"),
         (["--eval-suite", "libero_goal", "--eval-wordings", "heldout"], "'heldout'.*did you mean 'held_out'"),
         (["--resume"], "nothing to resume"),
-        (["--texts-only", "--draws", "2"], "`draws` is 2, but where only texts are learnt"),
+        (["--texts-only", "--draws", "2"], "`draws` is 2, but it has no effect with `texts_only`"),
         (["--texts-only", "--norm-stats", "measured"], "`norm_stats` is 'measured', but .* it is from-start"),
         (["--texts-only", "--text-rows", "8"], "text_rows is 8 of a batch of 64"),
-        (["--eval-task-ids", "0-4"], "--eval-task-ids 0 1 2 3 4 is for rollouts.* with --eval-suite"),
+        (
+            ["--eval-task-ids", "0-4"],
+            "--eval-task-ids 0 1 2 3 4 has no effect without rollouts.* with --eval-suite",
+        ),
         (["--log-every", "0"], "log_every is '0': .*greater than 0"),
     ],
 )
@@ -97,7 +100,7 @@ def test_every_number_of_the_recipe_is_the_option_of_its_name(asked):
         (["--model", "pi05_libero", "--tokenizer", "mine.model"], ["mine.model"]),
     ],
 )
-def test_the_vocabulary_is_the_one_given_else_that_of_the_policy_called_as_the_model(
+def test_the_default_vocabulary_is_that_of_the_policy_named_like_the_model(
     options, loaded, tmp_path, monkeypatch
 ):
     asked: list[str] = []
@@ -107,17 +110,15 @@ def test_the_vocabulary_is_the_one_given_else_that_of_the_policy_called_as_the_m
     assert asked == loaded
 
 
-def test_a_folder_begun_before_options_were_kept_needs_them_again(tmp_path, asked):
+def test_resuming_a_folder_without_recorded_options_needs_them_again(tmp_path, asked):
     (tmp_path / RUN_FILE).write_text("{}")
-    with pytest.raises(
-        UsageError, match="begun before its options were kept, so all are to be given again: give folders"
-    ):
+    with pytest.raises(UsageError, match="give folders of demonstrations with --data"):
         run(["--resume", "--output-dir", str(tmp_path)])
     run(["--resume", "--output-dir", str(tmp_path), "--data", "demos", "--steps", "7"])
     assert (asked[0].data, asked[0].steps) == (("demos",), 7)
 
 
-def test_a_training_is_not_begun_twice_in_one_folder(tmp_path):
+def test_a_folder_holds_one_training(tmp_path):
     (tmp_path / RUN_FILE).write_text("{}")
     with pytest.raises(UsageError, match="--resume"):
         run(["--data", "nowhere", "--output-dir", str(tmp_path)])
@@ -161,7 +162,7 @@ def test_a_policy_may_be_begun_with_by_its_name_and_its_statistics_kept():
     ("changes", "message"),
     [
         ({"start_from": "noop"}, "policy 'noop' has no weights"),
-        ({"norm_stats": "from-start"}, "nothing to start from"),
+        ({"norm_stats": "from-start"}, "needs a policy to start from"),
     ],
 )
 def test_nothing_to_begin_with_is_refused(changes, message):
@@ -179,7 +180,7 @@ def test_where_only_texts_are_learnt_all_learn_them_and_statistics_stay(asked):
 
 @pytest.mark.parametrize(
     ("changes", "message"),
-    [({}, "nothing that acts already"), ({"start_from": "tiny", "language_tasks": ()}, "name some")],
+    [({}, "needs a trained policy"), ({"start_from": "tiny", "language_tasks": ()}, "name some")],
 )
 def test_only_texts_need_a_policy_that_acts_and_some_texts(changes, message):
     only = having(OPTIONS, texts_only=True, **changes)
