@@ -22,7 +22,7 @@ def test_well_known_gpus_have_published_peaks(device, tera, giga):
     assert (found.flops_per_s, found.bytes_per_s) == (1e12 * tera, 1e9 * giga)
 
 
-def test_nothing_is_published_of_other_devices_or_of_float32():
+def test_other_devices_and_float32_have_no_published_peaks():
     assert peaks.published("cpu", "bfloat16") is None
     assert peaks.published("NVIDIA H200", "float32") is None
     with pytest.raises(UsageError, match=r"'cpu'.*--peaks measured"):

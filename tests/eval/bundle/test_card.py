@@ -37,7 +37,7 @@ def test_the_card_of_a_policy_without_results(shipped):
     assert "wordings." not in render(shipped).partition("## Training")[2]
 
 
-def test_a_policy_that_learned_from_another_is_not_called_taught_by_the_expert(tmp_path):
+def test_a_policy_trained_on_another_is_not_trained_on_the_expert_alone(tmp_path):
     assert collect(tmp_path / "said", init_ids=(0, NEVER), policy="tiny", keep_failures=True) == 0
     write_checkpoint(tmp_path / "step_0000007", tmp_path / "said", seed=0)
     bundle(tmp_path / "step_0000007", [], tmp_path / "box", data=[])
@@ -75,7 +75,7 @@ def test_reserved_states_are_the_test_and_other_runs_are_counted(shipped, evalua
     assert f"python -m eval.run --policy tiny {command} --language-tasks narration --task-ids 0 1" in card
 
 
-def test_states_that_demonstrations_begin_in_are_no_test(shipped, evaluate):
+def test_states_of_demonstrations_are_not_tests(shipped, evaluate):
     bundle(None, [evaluate(shipped, *WORDS, init_ids=str(FIRST))], shipped, data=[])
     assert "1 of 1" in render(shipped)
     manifest = json.loads((shipped / "manifest.json").read_text())
@@ -84,7 +84,7 @@ def test_states_that_demonstrations_begin_in_are_no_test(shipped, evaluate):
     assert "None yet for these weights." in render(shipped)
 
 
-def test_suites_that_were_played_alike_share_a_command(shipped, evaluate):
+def test_suites_with_equal_options_share_a_command(shipped, evaluate):
     summary = bundle(None, [evaluate(shipped, *WORDS, init_ids=str(FIRST))], shipped, data=[])
     (result,) = summary.results
     other = {**dataclasses.asdict(result), "suite": "libero_goal"}
@@ -92,13 +92,13 @@ def test_suites_that_were_played_alike_share_a_command(shipped, evaluate):
     assert "--suite libero_goal libero_object --assets" in render(shipped)
 
 
-def test_a_policy_that_said_nothing_has_no_scores_of_texts(shipped, evaluate):
+def test_a_policy_without_texts_has_no_text_scores(shipped, evaluate):
     run = evaluate(shipped, *WORDS, "--language-tasks", "none", init_ids=str(FIRST))
     bundle(None, [run], shipped, data=[])
     assert "| narration |" not in (shipped / CARD_FILE).read_text()
 
 
-def test_runs_of_one_name_on_other_episodes_are_results_of_their_own(shipped, evaluate):
+def test_runs_of_one_name_on_other_episodes_are_separate_results(shipped, evaluate):
     """Two evaluations that begin in one second, in folders of their own, are called the same."""
     (result,) = bundle(None, [evaluate(shipped)], shipped, data=[]).results
     namesake = dataclasses.replace(result, init_ids=(8, 9))
