@@ -14,7 +14,7 @@ _SEED = 7
 class _Form:
     """One kind of arrivals: its syntax, the types of its numbers, and its constructor."""
 
-    written: str
+    syntax: str
     numbers: tuple[Callable[[str], float], ...]
     make: Callable[..., Arrivals]
 
@@ -43,12 +43,12 @@ def parse_arrivals(text: str) -> Arrivals:
     """
     kind, _, rest = text.partition(":")
     if kind not in _FORMS:
-        raise unknown("arrivals", text, [form.written for form in _FORMS.values()])
+        raise unknown("arrivals", text, [form.syntax for form in _FORMS.values()])
     form = _FORMS[kind]
     body, _, lengths = rest.partition("@")
     parts = body.split(":")
     if len(parts) != len(form.numbers):
-        raise UsageError(f"arrivals {text!r}: write {form.written}, or {form.written}@LEAST-MOST")
+        raise UsageError(f"arrivals {text!r}: write {form.syntax}, or {form.syntax}@LEAST-MOST")
     try:
         arrivals = form.make(*(number(part) for number, part in zip(form.numbers, parts, strict=True)))
         return _with_lengths(arrivals, lengths) if "@" in rest else arrivals
@@ -56,7 +56,7 @@ def parse_arrivals(text: str) -> Arrivals:
         raise UsageError(f"arrivals {text!r}: {error}") from None
     except ValueError:
         raise UsageError(
-            f"arrivals {text!r}: {body!r} has something that is no number of its kind; write {form.written}"
+            f"arrivals {text!r}: {body!r} has something that is no number of its kind; write {form.syntax}"
         ) from None
 
 
