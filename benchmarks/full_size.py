@@ -1,7 +1,7 @@
 """`python -m benchmarks.full_size`: the published π0.5 at full size in bfloat16, with random weights.
 
-One query: prefill, ten denoising steps, three decode steps. Shows that the real configuration runs, in how
-much memory, and how slowly without an accelerator.
+One query: prefill, ten denoising steps, three decode steps. Measures its memory, and its time without an
+accelerator.
 """
 
 import argparse

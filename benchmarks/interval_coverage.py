@@ -1,7 +1,7 @@
-"""How often every interval in use covers the truth, and how often verdicts are wrong, by simulation.
+"""Simulated coverage of every interval in use, and error rates of verdicts.
 
-`python -m benchmarks.interval_coverage` takes a few minutes on one core. The draws are the same every
-time. A coverage is of the intervals that there are: where all episodes agree, a bootstrap has none.
+`python -m benchmarks.interval_coverage` takes a few minutes on one core. Random numbers are seeded. Coverage
+is of existing intervals: if all episodes agree, a bootstrap has none.
 """
 
 import dataclasses
@@ -36,15 +36,15 @@ app = App(name="python -m benchmarks.interval_coverage", version_flags=[])
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Rate:
-    """How often something happened in a simulation.
+    """A simulated rate.
 
     Attributes:
         what: The interval, or the verdict.
-        of: The truth that was simulated.
-        episodes: In each repetition; for ratios of a benchmark, its repetitions.
-        percent: Of the repetitions: intervals that covered the truth, or verdicts of that kind.
-        repetitions: Those that had an interval.
-        without: Those that had none.
+        of: The simulated truth.
+        episodes: Episodes per repetition; for ratios of a benchmark, its repetitions.
+        percent: Percentage of repetitions whose interval covers the truth, or with that verdict.
+        repetitions: Repetitions with an interval.
+        without: Repetitions without one.
     """
 
     what: str
@@ -65,7 +65,7 @@ def main(
 
     Args:
         output: The file.
-        scale: Of the number of repetitions; below 1 to try it.
+        scale: Factor of the number of repetitions; below 1 for a trial.
     """
     begun = time.monotonic()
     rates = list(simulate(scale))
@@ -142,12 +142,11 @@ def times(scale: float, rng: np.random.Generator) -> Iterator[Rate]:
 
 
 def bench_ratios(scale: float, rng: np.random.Generator) -> Iterator[Rate]:
-    """Both intervals of a benchmark's ratio: a common drift, and noise of 2 % with long tails."""
+    """Intervals of a benchmark's ratio, under common drift and long-tailed noise of 2 %."""
     for n in (6, 10, 20, 50):
         found = [_drifting(rng, n) for _ in range(_times(500, scale))]
-        ratios = [paired_ratio(*each) for each in found]
-        yield _coverage("bench ratio (order statistics)", "ratio 3", n, (each.ci95 for each in ratios), 3)
-        yield _coverage("bench ratio (bootstrap)", "ratio 3", n, (each.bootstrap95 for each in ratios), 3)
+        intervals = (paired_ratio(*each).ci95 for each in found)
+        yield _coverage("bench ratio (order statistics)", "ratio 3", n, intervals, 3)
 
 
 def curves(scale: float, rng: np.random.Generator) -> Iterator[Rate]:
@@ -162,7 +161,7 @@ def curves(scale: float, rng: np.random.Generator) -> Iterator[Rate]:
 
 
 def verdicts(scale: float, rng: np.random.Generator) -> Iterator[Rate]:
-    """How often identical runs are told apart, and runs at the margin are called non-inferior."""
+    """Rates at which identical runs are told apart, and runs at the margin are called non-inferior."""
     kinds = {0.0: (Verdict.INFERIOR, Verdict.SUPERIOR), -MARGIN: (Verdict.NON_INFERIOR, Verdict.SUPERIOR)}
     for gap, discordant in _pair_truths(kinds):
         for n in SIZES:
@@ -172,7 +171,7 @@ def verdicts(scale: float, rng: np.random.Generator) -> Iterator[Rate]:
 
 
 def holm_verdicts(scale: float, rng: np.random.Generator) -> Iterator[Rate]:
-    """How often any of several suites has a wrong verdict, each with as many episodes."""
+    """Rates at which any of several suites of equal size has a wrong verdict."""
     kinds = {0.0: (Verdict.INFERIOR, Verdict.SUPERIOR), -MARGIN: (Verdict.NON_INFERIOR, Verdict.SUPERIOR)}
     for gap, wrong in kinds.items():
         for n in SIZES:
@@ -243,7 +242,7 @@ def _interval(only_a: int, only_b: int, pairs: int) -> Interval:
 
 
 def _episodes(rng: np.random.Generator, n: int, rate: float) -> tuple[np.ndarray, np.ndarray]:
-    """How many texts each episode has, and how often they are right in it."""
+    """The number of texts of each episode, and the rate at which they are right."""
     return rng.integers(8, 31, n), rng.beta(8 * rate, 8 * (1 - rate), n)
 
 
@@ -262,7 +261,7 @@ def _ends(row: dict | None) -> Interval | None:
 
 
 def _episode(seconds: float | None) -> EpisodeResult:
-    """One that was solved after so many simulated seconds, or not within 30."""
+    """An episode solved after `seconds` of simulated time, or not within 30 if None."""
     return EpisodeResult(
         key=EpisodeKey(suite="simulated", task_id=0, init_id=0, seed=0),
         task="",

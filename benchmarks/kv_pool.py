@@ -1,10 +1,9 @@
-"""`python -m benchmarks.kv_pool`: what the KV pool costs beside itself, and whether its size slows decoding.
+"""`python -m benchmarks.kv_pool`: memory overhead of the KV pool, and how its size affects decoding time.
 
-Pools of several sizes are written by the same programs in turns, at equal occupancy. Prints what each
-compiled program holds beside its input, and the ratios of their times with intervals. On a CPU a decode step
-has two ways: with half of the slots or more at work it reads the pool where it lies, with fewer it reads slot
-by slot. So the sizes are the smallest and the largest pool that is read either way; the ratios are within
-each way, and from end to end.
+The same programs write pools of several sizes in turns, at equal occupancy. Prints the memory of each
+compiled program beside its input, and the ratios of their times with intervals. On a CPU a decode step reads
+the pool in place if at least half of the slots are occupied, else slot by slot. So the sizes are the smallest
+and the largest pool that is read either way; the ratios are within each way, and end to end.
 """
 
 import argparse
@@ -75,18 +74,18 @@ class Pool:
 
 
 def pool_sizes(requests: int) -> tuple[int, int, int, int]:
-    """Slots for so many requests: as many, twice as many but one, twice, and four times as many.
+    """Pool sizes in slots: n, 2n - 1, 2n and 4n, for n requests.
 
-    Half of the second are at work, since the pool has a spare slot, and less than half of the third.
+    Half of the second are occupied, since the pool has a spare slot, and less than half of the third.
     """
     return requests, 2 * requests - 1, 2 * requests, 4 * requests
 
 
 def growth(taken: Mapping[int, Sequence[float]], requests: int) -> dict[str, Any]:
-    """How many times longer a step takes in a larger pool: read where it lies, slot by slot, and end to end.
+    """Ratio of a step's time in a larger pool to that in a smaller one: in place, slot by slot, end to end.
 
     Args:
-        taken: Of every size of pool, a step's time in each turn.
+        taken: Time of a step in each turn, by pool size.
         requests: Texts decoded in a step.
     """
     least, crowded, sparse, most = pool_sizes(requests)

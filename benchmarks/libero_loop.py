@@ -1,9 +1,9 @@
-"""`python -m benchmarks.libero_loop`: our LIBERO loop against the usual one, same episode, same pictures.
+"""`python -m benchmarks.libero_loop`: our LIBERO loop against the usual one, same episode, same images.
 
-The usual loop steps LIBERO's `OffScreenRenderEnv`, which renders both cameras at every control step, and
-looks at the pictures of every fifth. Ours renders at queries alone. Both run in this process, one chunk of
-actions after the other, and at every query the pictures and states of both must be equal byte by byte.
-Ratios are also given of a control step without, and of the pictures of one observation.
+The usual loop steps LIBERO's `OffScreenRenderEnv`, which renders both cameras at every control step, and uses
+the images of every fifth. Ours renders at queries only. Both run in this process, chunk by chunk in turns,
+and at every query the images and states of both must be equal, byte by byte. Also gives the ratios of a
+control step without rendering, and of rendering one observation.
 
 On one core: `taskset -c 0 python -m benchmarks.libero_loop`.
 """

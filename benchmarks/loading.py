@@ -1,8 +1,8 @@
 """`python -m benchmarks.loading`: time and host memory of loading a checkpoint, each way in its own process.
 
-The checkpoint is written first, in a scratch folder: random float32 parameters, one chunk for each array,
-as Orbax writes what one process holds. `--size pi05_libero` does it with π0.5's own 3.35 B parameters, which
-takes 20 GB of disk and 10 GB of memory; Orbax itself, which would take 15 GB, is left out there.
+Writes the checkpoint first, in a scratch folder: random float32 parameters, one chunk per array, as Orbax
+does on one process. `--size pi05_libero` has π0.5's 3.35 B parameters, and takes 20 GB of disk and 10 GB of
+memory; it skips Orbax itself, which would take 15 GB.
 """
 
 import argparse
@@ -101,14 +101,14 @@ def _compare(options: argparse.Namespace, scratch: Path) -> dict[str, Any]:
 
 
 def _apart(*arguments: str) -> str:
-    """What this benchmark prints in a process of its own."""
+    """The output of this benchmark in its own process."""
     command = [sys.executable, "-m", "benchmarks.loading", *arguments]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     return done.stdout
 
 
 def _measure(way: str, source: Path, config: Pi05Config) -> dict[str, Any]:
-    """Seconds, and how far this process's resident memory rose above what the libraries take."""
+    """Seconds, and the peak of this process's resident memory above that of the libraries."""
     for library in ("orbax.checkpoint", "tensorstore"):
         importlib.import_module(library)
     load = _ways(source, config)[way]
@@ -190,7 +190,7 @@ def _write(folder: Path, config: Pi05Config) -> None:
 
 
 def _convert(source: Path, target: Path, config: Pi05Config) -> None:
-    """Safetensors of any configuration, known or not."""
+    """Convert to safetensors, for any configuration."""
     from oxygen.weights.checkpoint import Stored
     from oxygen.weights.loading import open_checkpoint
     from oxygen.weights.safetensors import write_safetensors

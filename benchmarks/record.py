@@ -1,4 +1,4 @@
-"""How a benchmark's figures are kept: with the commit, hardware, versions and command they came from."""
+"""Writes a benchmark's figures with their commit, hardware, versions and command."""
 
 import json
 import shlex
@@ -15,7 +15,7 @@ def record(benchmark: str, row: dict[str, Any], output: Path) -> None:
 
 
 def write_record(benchmark: str, row: dict[str, Any], output: Path) -> dict[str, Any]:
-    """Write the figures of `python -m benchmarks.<benchmark>` to a JSON file; returns all that it says."""
+    """Write the figures of `python -m benchmarks.<benchmark>` to a JSON file; returns its content."""
     row = {
         **row,
         **provenance.git_state(),

@@ -1,8 +1,7 @@
-"""`python -m benchmarks.second_start`: how much sooner a command is done whose programs are compiled already.
+"""`python -m benchmarks.second_start`: speed-up of a command by the compilation cache.
 
-A small run of `python -m eval.bench`, in processes of its own: with an empty folder for compiled programs,
-then with what that start has left there, and again with another empty folder, in turns. A start that does not
-count comes first, so that what is read from disk is in memory on both sides.
+Runs a small `python -m eval.bench` in processes, in turns: with an empty cache, then with the cache that this
+run left. An uncounted run comes first, so that files are in the page cache for both.
 """
 
 import argparse
@@ -23,7 +22,7 @@ from oxygen.model.compile_cache import CACHE_VARIABLE
 
 
 def command(policy: str, output: Path) -> list[str]:
-    """The smallest run that compiles all of an engine's programs and runs each of them."""
+    """The smallest run that compiles and runs all of an engine's programs."""
     what = ["--policy", policy, "--random-weights", "--modes", "unified"]
     least = ["--text-tokens", "2", "--tokens-per-frame", "1", "--repetitions", "1", "--queries", "1"]
     return [sys.executable, "-m", "eval.bench", *what, *least, "--output", str(output)]
@@ -34,7 +33,7 @@ def measure(start: Sequence[str], scratch: Path, *, turns: int) -> dict[str, Any
 
     Raises:
         subprocess.CalledProcessError: The command failed.
-        RuntimeError: It has kept no compiled programs, so that there is no second start to measure.
+        RuntimeError: The command left no compiled programs in the cache.
     """
     _seconds(start, scratch / "uncounted")
     first, second, kept = [], [], []
@@ -57,11 +56,11 @@ def measure(start: Sequence[str], scratch: Path, *, turns: int) -> dict[str, Any
 
 
 def _seconds(start: Sequence[str], cache: Path) -> float:
-    """Wall time of a process from its start to its end, with its compiled programs in `cache`."""
-    surroundings = {**os.environ, CACHE_VARIABLE: str(cache)}
-    surroundings.pop("JAX_COMPILATION_CACHE_DIR", None)  # would take the place of ours
+    """Wall time of a process, with its compiled programs in `cache`."""
+    environment = {**os.environ, CACHE_VARIABLE: str(cache)}
+    environment.pop("JAX_COMPILATION_CACHE_DIR", None)  # would override ours
     began = time.perf_counter()
-    subprocess.run(start, check=True, env=surroundings, stdout=subprocess.DEVNULL)
+    subprocess.run(start, check=True, env=environment, stdout=subprocess.DEVNULL)
     return time.perf_counter() - began
 
 

@@ -1,4 +1,4 @@
-"""The options of a collection: what demonstrations are played, and how they are written down."""
+"""The options of a collection of demonstrations."""
 
 from typing import Annotated, Self
 
@@ -24,26 +24,24 @@ class CollectConfig(Preset):
         init_ids: Which initial states, instead of the first `num_trials_per_task` stored ones. A suite may
             have drawn ones beyond those.
         seeds: Every task and initial state is played once with each. Default: 7.
-        policy: Who acts: expert, tiny, pi05_libero, …; a checkpoint's folder; or a YAML file.
+        policy: The policy that acts: expert, tiny, pi05_libero, …; a checkpoint's folder; or a YAML file.
         random_weights: Random weights instead of the policy's checkpoint.
-        dtype: What the policy computes in. Default: the policy's own.
-        expert_noise: How much pace and path of the expert vary and how often something goes wrong, 0 to 1.
-            The actions written down are those it meant.
-        learner: A policy that takes turns with the expert (DAgger): it leads into mistakes of its own, the
-            expert out of them, and actions are learnt from the expert's turns alone. Default: none.
-        assets: Where the suites' assets come from: a folder, or the name of a source (auto, standins,
-            download).
+        dtype: The policy's compute type. Default: its own.
+        expert_noise: Variation of the expert's pace and path, and frequency of its mistakes, 0 to 1. The
+            recorded actions are the intended ones, without noise.
+        learner: A policy that acts in turns with the expert (DAgger); only the expert's actions are training
+            targets. Default: none.
+        assets: The suites' assets: a folder, or the name of a source (auto, standins, download).
         replan_steps: Control steps between two queries, 1 to 10; every query is a frame. Default: 5.
         num_steps_wait: Settle steps before the first query. Default: 10.
         max_steps: Step limit of an episode. Default: the suite's published limit.
-        variation: How much scenes vary between episodes, from 0 (not at all) to 1, where a suite has such
-            variation. Default: the suite's.
+        variation: Variation of scenes between episodes, 0 (none) to 1, if the suite has it. Default: the
+            suite's.
         motion: How what is to be grasped moves until it is touched: none, shuttle:SPEED[,PERIOD] (to and fro)
             or drift:SPEED (along a line), in cm/s and s, such as shuttle:3. Default: the suite's, none.
-        keep_failures: Keep episodes that fail, too, to learn from them what there is to say; none of their
-            actions is to be learnt.
+        keep_failures: Also keep failed episodes, for their texts; their actions are not training targets.
         image_size: Height of the images, pixels. Default: the suite's own.
-        images: How they are stored: png (lossless) or video (smaller).
+        images: Image storage: png (lossless) or video (smaller).
         horizon: Control steps in an action chunk.
     """
 

@@ -1,4 +1,4 @@
-"""The schema of a pipeline: stages that collect demonstrations and train on them, one after the other."""
+"""The schema of a pipeline: stages that collect demonstrations and train on them."""
 
 import os
 import re
@@ -14,7 +14,7 @@ _VARIABLE = re.compile(r"\$\{(\w+):-([^}]*)\}")
 
 
 def _expanded(value: Any) -> Any:
-    """A value in which `${NAME:-default}` is that environment variable, as in a shell."""
+    """Replaces `${NAME:-default}` by the environment variable, as a shell does."""
     if not isinstance(value, str):
         return value
     return _VARIABLE.sub(lambda found: os.environ.get(found[1]) or found[2], value)
@@ -23,10 +23,10 @@ def _expanded(value: Any) -> Any:
 class CollectStep(CollectConfig):
     """One call of `python -m eval.collect`.
 
-    As `policy` or `learner`, the name of an earlier stage stands for its checkpoint.
+    `policy` and `learner` may be the name of an earlier stage, for its checkpoint.
 
     Attributes:
-        output: The dataset, by the name of its folder in the pipeline's. Several steps may add to one.
+        output: Name of the dataset's folder. Several steps may add to one dataset.
     """
 
     assets: Annotated[str, BeforeValidator(_expanded)] = "auto"
@@ -34,14 +34,14 @@ class CollectStep(CollectConfig):
 
 
 class PipelineStage(Preset):
-    """Collections, and one call of `python -m eval.train` on what has been collected so far.
+    """Collections, followed by one call of `python -m eval.train`.
 
     Attributes:
-        name: Of the stage, and of the training's folder in the pipeline's.
-        collect: What is collected first.
-        train: The training. Its `data` are names of datasets; an earlier stage's name as `start_from` stands
-            for that stage's checkpoint. Anything with a slash is a path.
-        checkpoint: The step whose checkpoint is the stage's; the last one if None.
+        name: Name of the stage, and of the training's folder.
+        collect: The collections.
+        train: The training. Its `data` are names of datasets; `start_from` may be an earlier stage, for its
+            checkpoint. Names with a slash are paths.
+        checkpoint: Step of the stage's checkpoint; None for the last one.
     """
 
     name: Name
@@ -66,13 +66,13 @@ class PipelineStage(Preset):
 
 
 class PipelineConfig(Preset):
-    """How a policy is trained in stages.
+    """The stages in which a policy is trained.
 
     Attributes:
-        output_dir: The pipeline's folder: datasets and trainings, each in one of its own.
+        output_dir: Folder of datasets and trainings, each in its own subfolder.
         environment: Environment variables of the trainings.
-        defaults: Holds YAML anchors for what several steps share; ignored itself.
-        stages: In order.
+        defaults: Place for YAML anchors; otherwise ignored.
+        stages: The stages, in order.
     """
 
     output_dir: str
@@ -85,5 +85,5 @@ class PipelineConfig(Preset):
         names = [stage.name for stage in self.stages]
         for name in names:
             if names.count(name) > 1:
-                raise ValueError(f"`stages` has {name!r} twice; give every stage a name of its own")
+                raise ValueError(f"`stages` has {name!r} twice; give each stage its own name")
         return self

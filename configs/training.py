@@ -1,4 +1,4 @@
-"""The options of a training: what is learnt from what, and how."""
+"""The options of a training."""
 
 from typing import Annotated, Literal
 
@@ -9,7 +9,7 @@ from configs.cli import Names, Numbers
 from configs.schema import Mode, Preset, Wordings
 
 WHAT = Parameter(group=Group("What to train", sort_key=1))
-HOW = Parameter(group=Group("How (changes what comes out)", sort_key=2))
+HOW = Parameter(group=Group("How (changes the result)", sort_key=2))
 ROLLOUTS = Parameter(group=Group("Rollouts at every checkpoint", sort_key=3))
 OUTPUT = Parameter(group=Group("Output", sort_key=4))
 
@@ -21,51 +21,49 @@ def _unless_none(names: tuple[str, ...]) -> tuple[str, ...]:
 class TrainConfig(Preset):
     """The options of `python -m eval.train`, on its command line or in a YAML file.
 
-    Options that are None are left to `oxygen.training.recipe.Recipe`, or to the model.
+    Options that are None take the defaults of `oxygen.training.recipe.Recipe`, or of the model.
 
     Attributes:
         data: Folders of demonstrations; several are mixed, each by its number of frames.
         model: The model configuration: tiny, tiny_droid, small, pi05_libero, pi05_base, ….
-        embodiment: The robot: what it sees and does (libero, libero_state, libero_compact, droid,
+        embodiment: The robot: its observations and actions (libero, libero_state, libero_compact, droid,
             droid_compact). Default: libero_compact and droid_compact for tiny and tiny_droid, which read
             their state in the prompt; droid for pi05_droid; libero for others.
-        language_tasks: Texts to learn beside actions, or `none`. Default: narration and memory.
-        start_from: What to begin with: a policy's name (tiny, pi05_base) or a checkpoint. Default: parameters
-            drawn from the seed.
-        texts_only: Of what it begins with (--start-from), train only what texts alone pass through: what it
-            does stays as it is, bit for bit.
-        norm_stats: How states and actions are scaled: measured (by these demonstrations), from-start (as what
-            it begins with has learnt them), or another checkpoint or norm_stats.json. Default: measured; with
+        language_tasks: Texts to train beside actions, or `none`. Default: narration and memory.
+        start_from: Initial weights: a policy's name (tiny, pi05_base) or a checkpoint. Default: random ones.
+        texts_only: Train only weights of --start-from that do not affect actions, which stay the same, bit
+            for bit.
+        norm_stats: Normalisation of states and actions: measured (from these demonstrations), from-start (of
+            the initial weights), or another checkpoint or norm_stats.json. Default: measured; with
             --texts-only always from-start.
-        wordings: In which words instructions are given: training (where a suite has several, every sample in
-            one of them, drawn anew in every batch) or benchmark (as they are).
-        tokenizer: A SentencePiece model. Default: the one of the policy preset named as the model.
-        steps: Batches until the learning rate has run out.
+        wordings: Wordings of instructions: training (if a suite has several, drawn for each sample of a
+            batch) or benchmark (the original ones).
+        tokenizer: A SentencePiece model. Default: the one of the policy preset named like the model.
+        steps: Batches until the end of the learning rate schedule.
         batch: Samples in a batch.
-        seed: Of everything random: parameters, order, augmentation, noise. Default: 0.
-        draws: Noises and flow times per sample; they share the reading of its images. Default: 4; none with
-            --texts-only.
-        text_rows: Samples of a batch whose texts are learnt. Default: a quarter; all where only texts are.
-        text_weight: Of a language task's loss, where the flow's is 1.
+        seed: Seed of parameters, order, augmentation and noise. Default: 0.
+        draws: Noises and flow times per sample, which share one prefix. Default: 4; none with --texts-only.
+        text_rows: Samples of a batch whose texts are trained. Default: a quarter; all with --texts-only.
+        text_weight: Loss weight of a language task, relative to the flow's.
         optimiser: muon (default) or adamw.
-        learning_rate: The highest; it rises to it at first and then falls along a cosine. Default: 0.002.
-        last_rate: What it falls to, as a share of the highest.
-        warm_up: Batches in which it rises. Default: 200.
-        weight_decay: On matrices.
-        clip: The gradient's global norm is cut to this.
-        ema: Decay of the average of parameters that is served. Default: 0.998.
-        image_shift: Images are moved by up to this share of their side, each way. Default: 0.01.
-        brightness: Added to all pixels, up to this share of the range.
-        contrast: Distance from the image's mean, scaled by 1 ± up to this.
-        saturation: Distance from grey, scaled likewise.
-        state_noise: Standard deviation of the noise on a normalised state.
-        eval_suite: Suites to roll out in at every checkpoint. Default: none.
+        learning_rate: Peak of the learning rate: linear warm-up, then cosine decay. Default: 0.002.
+        last_rate: Final learning rate, relative to the peak.
+        warm_up: Warm-up, in batches. Default: 200.
+        weight_decay: Weight decay of matrices.
+        clip: Global norm that gradients are clipped to.
+        ema: Decay of the parameters' moving average, which is served. Default: 0.998.
+        image_shift: Maximum shift of images, relative to their side. Default: 0.01.
+        brightness: Maximum change of brightness, relative to the range.
+        contrast: Maximum relative change of contrast.
+        saturation: Maximum relative change of saturation.
+        state_noise: Standard deviation of the noise on normalised states.
+        eval_suite: Suites of rollouts at every checkpoint. Default: none.
         eval_task_ids: Tasks of those suites. Default: all.
         eval_init_ids: Initial states; keep them out of the demonstrations. Default: 49.
-        eval_mode: The mode of those rollouts.
-        eval_wordings: In which words the policy is told its tasks there.
-        eval_assets: Their asset tree: a folder, or the name of a source (auto, standins, download).
-        eval_num_envs: Worlds that are rolled out in at once, each in a process of its own.
+        eval_mode: Scheduling mode of the rollouts.
+        eval_wordings: Wordings of the rollouts' instructions.
+        eval_assets: Assets of the suites: a folder, or the name of a source (auto, standins, download).
+        eval_num_envs: Parallel worlds of the rollouts, each in its own process.
         save_every: Steps between two checkpoints.
         log_every: Steps between two lines of the log.
     """
@@ -108,11 +106,9 @@ class TrainConfig(Preset):
     log_every: Annotated[int, OUTPUT, Field(gt=0)] = 50
 
     @model_validator(mode="after")
-    def _heeds_what_it_names(self) -> "TrainConfig":
+    def _check_texts_only(self) -> "TrainConfig":
         if self.texts_only and self.draws is not None:
-            raise ValueError(f"`draws` is {self.draws}, but where only texts are learnt no flow is drawn")
+            raise ValueError(f"`draws` is {self.draws}, but it has no effect with `texts_only`; leave it out")
         if self.texts_only and self.norm_stats not in (None, "from-start"):
-            raise ValueError(
-                f"`norm_stats` is {self.norm_stats!r}, but where only texts are learnt it is from-start"
-            )
+            raise ValueError(f"`norm_stats` is {self.norm_stats!r}, but with `texts_only` it is from-start")
         return self

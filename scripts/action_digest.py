@@ -1,4 +1,4 @@
-"""`python scripts/action_digest.py RUN…`: a digest of all actions of a run, to see if any has changed."""
+"""`python scripts/action_digest.py RUN…`: prints a digest of all actions of each run, to detect changes."""
 
 import hashlib
 import json

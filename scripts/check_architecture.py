@@ -1,6 +1,6 @@
-"""Two rules that no linter has: only its own rooms name LIBERO, and no two public classes share a name.
+"""Checks two rules: only LIBERO's own modules name it, and no two public classes share a name.
 
-Lists say what still breaks them. They can only shrink: an entry that nobody needs any more is an error, too.
+Exceptions to the first are listed below. An exception that is no longer needed is an error, too.
 """
 
 import io
@@ -24,33 +24,23 @@ LIBERO_STILL_IN: frozenset[str] = frozenset(
         "eval/train/training.py",
     ]
 )
-"""Files outside of LIBERO's rooms whose code names it."""
-
-STILL_DOUBLED: frozenset[str] = frozenset(
-    [
-        "Memory",
-        "Query",
-        "Setting",
-        "Work",
-    ]
-)
-"""Names that several public classes share."""
+"""Other files whose code names LIBERO."""
 
 _LIBERO = re.compile("libero", re.IGNORECASE)
 _PUBLIC_CLASS = re.compile(r"^class ([A-Za-z]\w*)", re.MULTILINE)
 _LAYOUT = {tokenize.NL, tokenize.COMMENT, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING}
 
 
-def check(root: Path, *, libero_still_in: Set[str], still_doubled: Set[str]) -> list[str]:
-    """What breaks the rules in a source tree, one line each."""
+def check(root: Path, *, libero_still_in: Set[str]) -> list[str]:
+    """Violations in a source tree, one line each."""
     return [
         *_differences("code that names LIBERO", libero_lines(root), libero_still_in),
-        *_differences("public classes of one name", public_classes(root), still_doubled),
+        *_differences("public classes of one name", public_classes(root), frozenset()),
     ]
 
 
 def libero_lines(root: Path) -> dict[str, list[str]]:
-    """Where code outside of LIBERO's rooms names it, by file. Docstrings and comments may."""
+    """Lines of code outside LIBERO's modules that name it, by file. Docstrings and comments may."""
     found = {}
     for path, text in _sources(root, LIBERO_FREE):
         if not path.startswith(LIBERO_ROOMS) and _LIBERO.search(text):
@@ -61,7 +51,7 @@ def libero_lines(root: Path) -> dict[str, list[str]]:
 
 
 def public_classes(root: Path) -> dict[str, list[str]]:
-    """The files of every name that more than one public class has."""
+    """The files of public classes, by name, for names that more than one has."""
     found = defaultdict(list)
     for path, text in _sources(root, PACKAGES):
         for name in _PUBLIC_CLASS.findall(text):
@@ -83,7 +73,7 @@ def _sources(root: Path, packages: tuple[str, ...]) -> Iterator[tuple[str, str]]
 
 
 def _code(text: str) -> Iterator[tokenize.TokenInfo]:
-    """The tokens of a module but for comments and docstrings."""
+    """The tokens of a module without comments and docstrings."""
     fresh = True
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type in _LAYOUT:
@@ -94,7 +84,5 @@ def _code(text: str) -> Iterator[tokenize.TokenInfo]:
 
 
 if __name__ == "__main__":
-    complaints = check(
-        Path(__file__).resolve().parents[1], libero_still_in=LIBERO_STILL_IN, still_doubled=STILL_DOUBLED
-    )
+    complaints = check(Path(__file__).resolve().parents[1], libero_still_in=LIBERO_STILL_IN)
     sys.exit("\n".join(complaints) or None)

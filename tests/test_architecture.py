@@ -12,17 +12,14 @@ _SPEC.loader.exec_module(architecture)
 
 
 def test_only_its_own_rooms_name_libero_and_no_two_public_classes_share_a_name():
-    complaints = architecture.check(
-        ROOT, libero_still_in=architecture.LIBERO_STILL_IN, still_doubled=architecture.STILL_DOUBLED
-    )
-    assert complaints == []
+    assert architecture.check(ROOT, libero_still_in=architecture.LIBERO_STILL_IN) == []
 
 
-def complaints(tmp_path, files, *, libero=(), doubled=()):
+def complaints(tmp_path, files, *, libero=()):
     for path, text in files.items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text)
-    return architecture.check(tmp_path, libero_still_in=frozenset(libero), still_doubled=frozenset(doubled))
+    return architecture.check(tmp_path, libero_still_in=frozenset(libero))
 
 
 @pytest.mark.parametrize(
@@ -43,11 +40,10 @@ def test_two_public_classes_of_one_name_are_found(tmp_path):
     files = {"eval/a.py": "class Plan:\n    pass\n", "oxygen/b.py": "class Plan(dict):\n    pass\n"}
     found = ["Plan: public classes of one name: eval/a.py, oxygen/b.py"]
     assert complaints(tmp_path, files) == found
-    assert complaints(tmp_path, files, doubled=["Plan"]) == []
     private = {"oxygen/b.py": "class _Plan(dict):\n    class Plan:\n        pass\n"}
     assert complaints(tmp_path, private) == []
 
 
-def test_what_is_allowed_and_not_needed_any_more_is_found(tmp_path):
-    left = complaints(tmp_path, {"eval/a.py": "x = 1\n"}, libero=["eval/a.py"], doubled=["Plan"])
-    assert [line.split(":")[0] for line in left] == ["eval/a.py", "Plan"]
+def test_an_exception_that_is_no_longer_needed_is_found(tmp_path):
+    left = complaints(tmp_path, {"eval/a.py": "x = 1\n"}, libero=["eval/a.py"])
+    assert [line.split(":")[0] for line in left] == ["eval/a.py"]

@@ -1,1 +1,1 @@
-"""The engine's benchmark: the same work in every mode, no simulator. Needs what `oxygen` needs, no more."""
+"""The engine's benchmark: the same work in every mode, no simulator. Needs only `oxygen`'s packages."""

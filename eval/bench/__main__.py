@@ -1,4 +1,4 @@
-"""`python -m eval.bench`: OxyGen's experiment on any policy, and the floors of its stages."""
+"""`python -m eval.bench`: OxyGen's experiment on any policy, and the roofline of its stages."""
 
 import os
 import sys
@@ -13,16 +13,16 @@ _INPUT_ERROR, _INTERRUPTED = 2, 130
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure, and return the exit code.
+    """Run the benchmark; returns the exit code.
 
-    It is 0, 1 where modes differ in their actions, 2 for bad input (one line), 130 for Ctrl-C.
+    0; 1 if modes differ in their actions; 2 for bad input (one line); 130 for Ctrl-C.
     """
     began = time.perf_counter()
     try:
         with ends_at_once():
             options = read(arguments)
-            # Two processes share the device's memory in `parallel`, so neither may take all of it when it
-            # starts. Whether that mode is asked for or not: how memory is had must not differ.
+            # Two processes share the device's memory in `parallel`, so neither may preallocate all of it. All
+            # runs allocate alike, with or without that mode.
             os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
             return _run(options, began)
     except UsageError as error:
@@ -33,10 +33,10 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _run(options: Options, began: float) -> int:
-    from eval.bench.subject import find  # takes JAX, which --help does not need
+    from eval.bench.model_under_test import find_model  # imports JAX, which --help does not need
     from oxygen.model.compile_cache import use_compile_cache
 
-    subject = find(
+    model = find_model(
         options.policy,
         random_weights=options.random_weights,
         dtype=options.dtype,
@@ -44,12 +44,12 @@ def _run(options: Options, began: float) -> int:
     )
     use_compile_cache()
     if options.roofline:
-        from eval.bench.floors import report_floors
+        from eval.bench.roofline_report import report_roofline
 
-        return report_floors(options, subject)
+        return report_roofline(options, model)
     from eval.bench.experiment import run_experiment
 
-    return run_experiment(options, subject, began=began)
+    return run_experiment(options, model, began=began)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""How much arithmetic and memory traffic each stage of a π0.5 needs at least, by formula from its sizes.
+"""Minimum arithmetic and memory traffic of each stage of a π0.5, by formula from its sizes.
 
-Counted are matrix products (two operations per multiplication and addition), attention among them, and the
-bytes that must pass between memory and processor: every weight once per program (once per step in loops,
-since a step's weights do not stay in a cache), and the keys and values that are read and written. Left out
-is what is small beside that: norms, rotary embeddings, softmax, activations.
+Counts matrix products, attention included, at two operations per multiply-add, and the bytes that must pass
+between memory and processor: every weight once per program (once per step in loops, since a step's weights do
+not stay in a cache), and the keys and values that are read and written. Does not count norms, rotary
+embeddings, softmax and activations, which are small beside these.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ BYTES = {"float32": 4, "bfloat16": 2}
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Cost:
-    """What a stage needs: operations and bytes."""
+    """Operations and bytes of a stage."""
 
     flops: float
     bytes: float
@@ -29,12 +29,12 @@ class Cost:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Peaks:
-    """The most a device can do.
+    """Peak arithmetic and bandwidth of a device.
 
     Attributes:
         flops_per_s: Dense matrix products in the compute type, operations per second.
         bytes_per_s: Memory traffic, reads and writes together.
-        source: Where the two come from.
+        source: The source of both.
     """
 
     flops_per_s: float
@@ -42,12 +42,12 @@ class Peaks:
     source: str
 
     def floor_ms(self, cost: Cost) -> float:
-        """The least time for a stage: arithmetic and traffic overlap at best, so the longer of the two."""
+        """Minimum milliseconds of a stage: the longer of arithmetic and traffic, which overlap at best."""
         return 1e3 * max(cost.flops / self.flops_per_s, cost.bytes / self.bytes_per_s)
 
 
 def siglip(config: Pi05Config, *, images: int) -> Cost:
-    """The vision tower over `images` images, its head included."""
+    """The vision tower on `images` images, its head included."""
     size, tokens = config.siglip, config.tokens_per_image
     block = 4 * size.width**2 + 2 * size.width * size.mlp_dim
     matrices = size.depth * block + size.width * config.trunk.width
@@ -61,7 +61,7 @@ def siglip(config: Pi05Config, *, images: int) -> Cost:
 
 
 def _patch_embeddings(config: Pi05Config) -> list[tuple[int, int]]:
-    """Weights of every stage that makes patches of pixels, and the squares of an image it is applied to."""
+    """Weights of each stage of the patch embedding, and the patches of an image it is applied to."""
     size, stages = config.siglip, []
     patch, channels, side = size.patch >> len(size.stem), 3, config.image_size
     for width in (*size.stem, size.width):
@@ -72,14 +72,14 @@ def _patch_embeddings(config: Pi05Config) -> list[tuple[int, int]]:
 
 
 def trunk_pass(config: Pi05Config, *, tokens: int, robots: int) -> Cost:
-    """The trunk from one end to the other over `tokens` tokens of each robot, which all see each other."""
+    """A whole pass of the trunk over `tokens` tokens of each robot, which all attend to each other."""
     return _trunk(config, _layers(config.trunk), config.trunk.depth, tokens, robots)
 
 
 def trunk_prefill(config: Pi05Config, *, tokens: int, robots: int) -> Cost:
-    """What of such a pass a prefix needs: of the last layer nothing but keys and values."""
+    """The part of such a pass that a prefix needs: of the last layer, only keys and values."""
     gemma = config.trunk
-    weights = _layers(gemma) - _unread(gemma)
+    weights = _layers(gemma) - _unused_by_prefix(gemma)
     return _trunk(config, weights, gemma.depth - 1, tokens, robots)
 
 
@@ -93,7 +93,7 @@ def _trunk(config: Pi05Config, weights: int, attending: int, tokens: int, robots
 
 
 def denoise(config: Pi05Config, *, prefix: int, robots: int) -> Cost:
-    """All steps of the flow, with the adaRMS vectors worked out at load."""
+    """All steps of the flow, with the adaRMS vectors precomputed at load."""
     gemma, tokens = config.expert, config.horizon
     attention = 4 * tokens * (prefix + tokens) * gemma.num_heads * gemma.head_dim * gemma.depth
     ends = 2 * config.action_dim * gemma.width
@@ -105,9 +105,9 @@ def denoise(config: Pi05Config, *, prefix: int, robots: int) -> Cost:
 
 
 def guided_denoise(config: Pi05Config, *, prefix: int, robots: int) -> Cost:
-    """The same, guided: the backward pass of each step has as many products as the forward pass.
+    """All steps of guided denoising: the backward pass of a step has as many products as its forward pass.
 
-    It has them with the same weights, keys and values; gradients of these are not wanted.
+    It needs no gradients of weights, keys and values.
     """
     return denoise(config, prefix=prefix, robots=robots) * 2
 
@@ -123,14 +123,14 @@ def decode(config: Pi05Config, *, context: int, rows: int) -> Cost:
     )
 
 
-def fork(config: Pi05Config, *, prefix: int, suffix: int, births: int) -> Cost:
-    """Reading a suffix of `suffix` tokens after the prefix, and the prefix's way into `births` slots."""
+def fork(config: Pi05Config, *, prefix: int, suffix: int, requests: int) -> Cost:
+    """Prefill of `suffix` tokens after the prefix, and the prefix's copy into `requests` slots."""
     gemma = config.trunk
     attention = 4 * suffix * (prefix + suffix) * gemma.num_heads * gemma.head_dim * (gemma.depth - 1)
-    copied = births * (2 * prefix + suffix) * _kv(gemma)
-    weights = _layers(gemma) - _unread(gemma) if suffix else 0
+    copied = requests * (2 * prefix + suffix) * _kv(gemma)
+    weights = _layers(gemma) - _unused_by_prefix(gemma) if suffix else 0
     return Cost(
-        flops=births * (2 * weights * suffix + attention),
+        flops=requests * (2 * weights * suffix + attention),
         bytes=BYTES[config.dtype] * (weights + copied),
     )
 
@@ -141,8 +141,8 @@ def _layers(gemma: GemmaConfig) -> int:
     return gemma.depth * (attention + 3 * gemma.width * gemma.mlp_dim)
 
 
-def _unread(gemma: GemmaConfig) -> int:
-    """Weights of the last layer that only its output needs, which a prefix has no use for."""
+def _unused_by_prefix(gemma: GemmaConfig) -> int:
+    """Weights of the last layer beside those of keys and values."""
     keys_and_values = 2 * gemma.width * gemma.num_kv_heads * gemma.head_dim
     return _layers(gemma) // gemma.depth - keys_and_values
 

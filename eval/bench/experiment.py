@@ -1,4 +1,4 @@
-"""The whole experiment: workload after workload, rows as they come, then tables and plots."""
+"""Runs the experiment: measures each workload, appends its rows to a file, then shows tables and plots."""
 
 import dataclasses
 import datetime as dt
@@ -11,67 +11,68 @@ from typing import Any
 
 import jax
 
-from eval.bench import memory, multi_process_service
-from eval.bench.measurement import Turns, measure
+from eval.bench import multi_process_service
+from eval.bench.measurement import Repetitions, measure
+from eval.bench.memory import memory_use
+from eval.bench.model_under_test import ModelUnderTest
 from eval.bench.options import Options, command, default_output
 from eval.bench.profile import save_profile
-from eval.bench.row import Row, Setting, identity
+from eval.bench.row import Row, WorkloadInfo, identity
 from eval.bench.row_file import RowFile
-from eval.bench.rows import Afterwards, rows
-from eval.bench.schedule import longest_life
+from eval.bench.rows import RunInfo, rows
+from eval.bench.schedule import max_queries_per_text
 from eval.bench.serving import Bench
-from eval.bench.subject import Subject
 from eval.bench.terminal import Terminal
-from eval.bench.workloads import Contender, Workload
+from eval.bench.workloads import BenchConfiguration, Workload
 from eval.records import provenance
 from eval.rollout.interrupts import Interrupts
 from oxygen.serving.scheduler import Mode
 
 
-def run_experiment(options: Options, subject: Subject, *, began: float | None = None) -> int:
-    """Measure everything that `options` names, and show it; returns the exit code.
+def run_experiment(options: Options, model: ModelUnderTest, *, began: float | None = None) -> int:
+    """Measure the workloads of `options` and show them; returns the exit code.
 
-    That is 1 where what must give the same actions does not, since its times then compare different things.
+    It is 1 if configurations of a workload differ in their actions: their times are not comparable then.
 
     Args:
         options: What to measure.
-        subject: On which policy.
-        began: When the command did, in seconds of `time.perf_counter`; now, if None.
+        model: The policy.
+        began: Start of the command by `time.perf_counter`, in seconds; None for now.
 
     Raises:
-        UsageError: The file of rows is none, or cannot be written.
+        UsageError: The output file cannot be written, or does not hold rows.
         KeyboardInterrupt: Ctrl-C; the rows of finished workloads are in the file.
     """
     began = time.perf_counter() if began is None else began
-    experiment = _Experiment(options, subject, began)
-    planned = options.axes.workloads()
-    asked = [experiment.identities(*group) for group in planned]
+    experiment = _Experiment(options, model, began)
+    workloads = options.grid.workloads()
+    identities = [experiment.identities(*group) for group in workloads]
     file = RowFile(options.output or default_output(options.policy))
     before = len(file.rows)
-    wanted = [
+    pending = [
         group
-        for group, identities in zip(planned, asked, strict=True)
-        if not (options.resume and file.has(identities))
+        for group, of_workload in zip(workloads, identities, strict=True)
+        if not (options.resume and file.has(of_workload))
     ]
-    with Terminal(experiment.setting, file.path) as terminal, Interrupts() as signals:
-        terminal.announce(_count(wanted), skipped=_count(planned) - _count(wanted), there=before)
+    with Terminal(experiment.info, file.path) as terminal, Interrupts() as signals:
+        terminal.announce(_count(pending), skipped=_count(workloads) - _count(pending), existing=before)
         if options.resume:
-            there = file.of(itertools.chain.from_iterable(asked))
-            terminal.compare_commits(there, experiment.provenance["commit"])
-        terminal.expect(_count(wanted) * (options.repetitions + 1))
+            existing = file.of(itertools.chain.from_iterable(identities))
+            terminal.compare_commits(existing, experiment.provenance["commit"])
+        terminal.start(_count(pending) * (options.repetitions + 1))
 
         def advance() -> None:
-            terminal.turn()
+            terminal.advance()
             signals.check()
 
         try:
-            for workload, contenders in wanted:
+            for workload, configurations in pending:
                 terminal.workload(str(workload))
-                file.append(experiment.measured(workload, contenders, advance))
+                file.append(experiment.measure(workload, configurations, advance))
         except KeyboardInterrupt:
             terminal.interrupted(len(file.rows) - before)
             raise
-        shown = file.of(itertools.chain.from_iterable(asked))
+        shown = file.of(itertools.chain.from_iterable(identities))
         terminal.report(shown, _plots(shown, file.path), took_s=time.perf_counter() - began)
         if options.save_profile is not None:
             save_profile(options.save_profile, shown)
@@ -80,84 +81,89 @@ def run_experiment(options: Options, subject: Subject, *, began: float | None = 
 
 
 class _Experiment:
-    """Workloads of one policy, measured as the options say."""
+    """Measures workloads of one policy."""
 
-    def __init__(self, options: Options, subject: Subject, began: float) -> None:
-        self.setting = _setting(subject)
-        self._subject = subject
+    def __init__(self, options: Options, model: ModelUnderTest, began: float) -> None:
+        self.info = _info(model)
+        self._model = model
         self._options = options
         self._began = began
-        self._bench = Bench(subject)
+        self._bench = Bench(model)
         self.provenance = _provenance()
         on_gpu = jax.devices()[0].platform == "gpu"
         self._multi_process_service = multi_process_service.is_active(os.environ) if on_gpu else None
 
-    def identities(self, workload: Workload, contenders: Sequence[Contender]) -> list[tuple[Any, ...]]:
+    def identities(
+        self, workload: Workload, configurations: Sequence[BenchConfiguration]
+    ) -> list[tuple[Any, ...]]:
         """The identities of a workload's rows, before it is measured."""
         common = {
-            **dataclasses.asdict(self._setting_of(workload)),
+            **dataclasses.asdict(self._info_of(workload)),
             "denoise_steps": workload.denoise_steps,
             "text_tokens": workload.text_tokens,
             "robots": workload.robots,
-            "arrivals": workload.spelled,
+            "arrivals": workload.arrivals_text,
             "slots": workload.slots,
             "rows": workload.rows,
             "repetitions": self._options.repetitions,
             "queries": self._options.queries,
             **self.provenance,
         }
-        every = [
-            {
-                **common,
-                "mode": contender.mode.value,
-                "tokens_per_frame": contender.tokens_per_frame,
-                "deadline_ms": contender.deadline_ms,
-            }
-            for contender in contenders
+        return [
+            identity(
+                {
+                    **common,
+                    "mode": configuration.mode.value,
+                    "tokens_per_frame": configuration.tokens_per_frame,
+                    "deadline_ms": configuration.deadline_ms,
+                }
+            )
+            for configuration in configurations
         ]
-        return [identity(one) for one in every]
 
-    def measured(
-        self, workload: Workload, contenders: Sequence[Contender], advance: Callable[[], None]
+    def measure(
+        self, workload: Workload, configurations: Sequence[BenchConfiguration], advance: Callable[[], None]
     ) -> list[Row]:
-        """The rows of a workload."""
-        life = max(longest_life(workload, contender) for contender in contenders)
-        turns = Turns(repetitions=self._options.repetitions, queries=self._options.queries, warm_up=life + 1)
-        with self._bench.open(workload, contenders, turns.total) as opened:
-            measured = measure(opened.lanes, opened.stages.times, turns, advance)
-            compiles = {lane.contender: lane.compiles_after_warm_up for lane in opened.lanes}
-            taken = {
-                contender: memory.in_use(programs, in_two_processes=contender.mode is Mode.PARALLEL)
-                for contender, programs in opened.program_bytes.items()
+        """Measure a workload; returns its rows."""
+        fill = max(max_queries_per_text(workload, configuration) for configuration in configurations)
+        repetitions = Repetitions(
+            count=self._options.repetitions, queries=self._options.queries, warm_up=fill + 1
+        )
+        with self._bench.prepare(workload, configurations, repetitions.total_queries) as prepared:
+            measured = measure(prepared.runners, prepared.stages.times, repetitions, advance)
+            compiles = {runner.configuration: runner.compiles_after_warm_up for runner in prepared.runners}
+            memory = {
+                configuration: memory_use(programs, in_two_processes=configuration.mode is Mode.PARALLEL)
+                for configuration, programs in prepared.program_bytes.items()
             }
-        afterwards = Afterwards(
-            batches=opened.batches,
+        run_info = RunInfo(
+            batches=prepared.batches,
             compiles_after_warmup=compiles,
-            memory=taken,
+            memory=memory,
             multi_process_service=self._multi_process_service,
             took_s=time.perf_counter() - self._began,
             provenance={"written_at": _now(), **self.provenance},
         )
-        return rows(self._setting_of(workload), workload, turns, measured, afterwards)
+        return rows(self._info_of(workload), workload, repetitions, measured, run_info)
 
-    def _setting_of(self, workload: Workload) -> Setting:
-        return _setting(self._subject.with_cameras(workload.cameras))
-
-
-def _count(workloads: Sequence[tuple[Workload, Sequence[Contender]]]) -> int:
-    return sum(len(contenders) for _, contenders in workloads)
+    def _info_of(self, workload: Workload) -> WorkloadInfo:
+        return _info(self._model.with_cameras(workload.cameras))
 
 
-def _setting(subject: Subject) -> Setting:
-    config = subject.config
-    return Setting(
-        policy=subject.name,
-        weights=subject.weights_from,
+def _count(workloads: Sequence[tuple[Workload, Sequence[BenchConfiguration]]]) -> int:
+    return sum(len(configurations) for _, configurations in workloads)
+
+
+def _info(model: ModelUnderTest) -> WorkloadInfo:
+    config = model.config
+    return WorkloadInfo(
+        policy=model.name,
+        weights=model.weights_from,
         dtype=config.dtype,
         device=jax.devices()[0].device_kind,
         cameras=len(config.cameras),
-        prompt_tokens=subject.bucket,
-        prefix_tokens=config.image_tokens + subject.bucket,
+        prompt_tokens=model.bucket,
+        prefix_tokens=config.image_tokens + model.bucket,
         horizon=config.horizon,
     )
 
@@ -176,7 +182,7 @@ def _provenance() -> dict[str, Any]:
 
 
 def _plots(shown: Sequence[Row], path: Path) -> list[Path]:
-    """The figures beside the file of rows; none where matplotlib is not installed."""
+    """Draw the figures beside the file of rows; none if matplotlib is not installed."""
     try:
         from eval.bench.plots import draw
 

@@ -1,15 +1,14 @@
-"""Runs the contenders of a workload in turns: A B C D, then D C B A, and so on, so that drift cancels.
+"""Measures the configurations of a workload in turns, A B C D, then D C B A, …, so that drift cancels.
 
-Clocks, the same in every mode. The loop has no world in it: a query follows the one before at once.
+Latencies, the same in every mode. The loop has no simulator: each query follows the previous one at once.
 
-- *Action latency*: from the query's start until its actions are on the host.
-- *Frame latency*: from the query's start until the next query's start, which is when all language that
-  belongs to the query has been decoded and read back. It is the period of the control loop in its steady
-  state, and so counts whatever the host does. In `isolated`, `shared` and `parallel` a query's language is
-  its texts to their ends; in `unified` it is k tokens of every text under way. A turn begins with one query
-  that does not count.
-- *First token*, *whole request*: from the start of the query a text is born in until the host knows its
-  first, or its last, token. The turns of other contenders in between are not counted.
+- *Action latency*: from the start of a query until its actions are on the host.
+- *Frame latency*: from the start of a query until the start of the next one, when all language of the query
+  has been decoded and read back. It is the period of the control loop in its steady state, host time
+  included. In `isolated`, `shared` and `parallel` the language of a query is its whole texts; in `unified` it
+  is k tokens of every running text. The first query of each run is not counted.
+- *First token*, *whole request*: from the start of the query that requests a text until the host knows its
+  first, or its last, token. Runs of other configurations in between are not counted.
 """
 
 import dataclasses
@@ -17,23 +16,30 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from eval.bench.schedule import StageTimes
-from eval.bench.workloads import Contender
+from eval.bench.workloads import BenchConfiguration
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Text:
-    """A finished text: milliseconds from its birth to its first token and to its end."""
+class TextLatency:
+    """Latencies of a finished text since its request, in milliseconds: its first token, and its last."""
 
     first_token_ms: float
     request_ms: float
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Query:
-    """What one query took, in milliseconds, and brought, over all robots.
+class QueryTimes:
+    """Latencies, in milliseconds, and results of one query of all robots.
 
-    `actions_sha256` is of the bytes of all robots' actions: whoever is asked the same must answer the same.
-    `decode_steps` are those that the frame was given; 0 where texts run to their end.
+    Attributes:
+        actions_sha256: Digest of the actions of all robots.
+        action_ms: Action latency.
+        frame_ms: Frame latency.
+        tokens: Tokens decoded, of all robots.
+        decode_steps: Decode steps of the frame in mode `unified`; 0 in the other modes.
+        submitted: Texts requested in this query.
+        dropped: Texts dropped in this query.
+        finished: Texts finished in this query.
     """
 
     actions_sha256: str
@@ -41,110 +47,110 @@ class Query:
     frame_ms: float
     tokens: int
     decode_steps: int
-    born: int
+    submitted: int
     dropped: int
-    finished: Sequence[Text]
+    finished: Sequence[TextLatency]
 
 
-Run = Sequence[Query]
-"""Queries of one contender, back to back."""
+Run = Sequence[QueryTimes]
+"""Queries of one configuration, back to back."""
 
 
-class Lane(Protocol):
-    """One contender, ready to run. Its stream of queries goes on from run to run."""
+class BenchRunner(Protocol):
+    """Runs one configuration. Its stream of queries continues from run to run."""
 
     @property
-    def contender(self) -> Contender:
-        """What runs here."""
+    def configuration(self) -> BenchConfiguration:
+        """The configuration it runs."""
 
     def run(self, queries: int) -> Run:
-        """Answer as many queries, back to back; the device is idle before and after."""
+        """Answer `queries` queries back to back; the device is idle before and after."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Turns:
-    """How often everything is measured.
+class Repetitions:
+    """How often each configuration is measured.
 
     Attributes:
-        repetitions: Turns of each contender.
-        queries: Queries in a turn that count; one more goes before them.
-        warm_up: Queries of each contender before anything counts: as many as fill the longest pipeline.
+        count: Runs of each configuration.
+        queries: Queries counted in a run; one more precedes them.
+        warm_up: Queries of each configuration before the first run: enough to fill the longest pipeline.
     """
 
-    repetitions: int
+    count: int
     queries: int
     warm_up: int
 
     @property
-    def total(self) -> int:
-        """Queries of a contender's stream."""
-        return self.warm_up + self.repetitions * self.turn
+    def total_queries(self) -> int:
+        """Queries of one configuration, warm-up included."""
+        return self.warm_up + self.count * self.queries_per_run
 
     @property
-    def turn(self) -> int:
-        """Queries in a turn, the first one included."""
+    def queries_per_run(self) -> int:
+        """Queries in a run, the uncounted first one included."""
         return 1 + self.queries
 
-    def window(self, repetition: int) -> slice:
-        """The queries of one repetition that count, within the stream."""
-        start = self.warm_up + repetition * self.turn + 1
+    def counted(self, repetition: int) -> slice:
+        """The counted queries of one repetition, within all queries of a configuration."""
+        start = self.warm_up + repetition * self.queries_per_run + 1
         return slice(start, start + self.queries)
 
 
-StagesOf = Mapping[Contender, StageTimes]
-"""Times of each contender's programs by themselves, in one repetition."""
+StageTimesByConfiguration = Mapping[BenchConfiguration, StageTimes]
+"""Times of each configuration's programs by themselves, in one repetition."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Measured:
-    """What came of it.
+class Measurements:
+    """Measured times of one workload.
 
     Attributes:
-        runs: Of every contender, one for each repetition.
-        stages: Times of every contender's programs by themselves, one for each repetition.
-        actions: Of every contender, the digest of each query's actions, from the first of the warm-up on.
+        runs: Of each configuration, one per repetition.
+        stages: Times of each configuration's programs by themselves, one per repetition.
+        actions: Of each configuration, the digest of every query's actions, warm-up included.
     """
 
-    runs: Mapping[Contender, Sequence[Run]]
-    stages: Sequence[StagesOf]
-    actions: Mapping[Contender, Sequence[str]]
+    runs: Mapping[BenchConfiguration, Sequence[Run]]
+    stages: Sequence[StageTimesByConfiguration]
+    actions: Mapping[BenchConfiguration, Sequence[str]]
 
 
-def order(lanes: int, repetition: int) -> list[int]:
-    """Whose turn it is: forwards in even repetitions, backwards in odd ones."""
-    forwards = list(range(lanes))
+def run_order(runners: int, repetition: int) -> list[int]:
+    """Indices of the runners in the order they run: forwards in even repetitions, backwards in odd ones."""
+    forwards = list(range(runners))
     return forwards if repetition % 2 == 0 else forwards[::-1]
 
 
 def measure(
-    lanes: Sequence[Lane],
-    stages: Callable[[], StagesOf],
-    turns: Turns,
+    runners: Sequence[BenchRunner],
+    stages: Callable[[], StageTimesByConfiguration],
+    repetitions: Repetitions,
     advance: Callable[[], None] = lambda: None,
-) -> Measured:
-    """Warm every lane up, then run all of them in turns, with the stages by themselves between repetitions.
+) -> Measurements:
+    """Warm all runners up, then run them in turns, and time the stages by themselves after each repetition.
 
     Args:
-        lanes: The contenders.
+        runners: One per configuration.
         stages: Times every program by itself.
-        turns: How often.
-        advance: Called after each turn, warm-up included; what it raises ends the measurement.
+        repetitions: How often.
+        advance: Called after each run and each warm-up; an exception from it ends the measurement.
     """
-    actions: dict[Contender, list[str]] = {}
-    for lane in lanes:
-        actions[lane.contender] = _digests(lane.run(turns.warm_up))
+    actions: dict[BenchConfiguration, list[str]] = {}
+    for runner in runners:
+        actions[runner.configuration] = _digests(runner.run(repetitions.warm_up))
         advance()
-    runs: dict[Contender, list[Run]] = {lane.contender: [] for lane in lanes}
+    runs: dict[BenchConfiguration, list[Run]] = {runner.configuration: [] for runner in runners}
     times = []
-    for repetition in range(turns.repetitions):
-        for index in order(len(lanes), repetition):
-            lane = lanes[index]
-            run = lane.run(turns.turn)
-            runs[lane.contender].append(run[1:])
-            actions[lane.contender] += _digests(run)
+    for repetition in range(repetitions.count):
+        for index in run_order(len(runners), repetition):
+            runner = runners[index]
+            run = runner.run(repetitions.queries_per_run)
+            runs[runner.configuration].append(run[1:])
+            actions[runner.configuration] += _digests(run)
             advance()
         times.append(stages())
-    return Measured(runs=runs, stages=times, actions=actions)
+    return Measurements(runs=runs, stages=times, actions=actions)
 
 
 def _digests(run: Run) -> list[str]:

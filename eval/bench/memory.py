@@ -1,4 +1,4 @@
-"""How much memory a configuration takes: by its compiled programs, and by what was in use."""
+"""Memory use of a configuration: by its compiled programs, and as measured."""
 
 import dataclasses
 import multiprocessing
@@ -14,11 +14,11 @@ from jax.stages import Compiled
 from oxygen.serving.runner import Runner
 
 _LANGUAGE = ("prefill", "fork", "decode")
-"""What the second process of mode `parallel` runs, by the beginning of a program's name."""
+"""Name prefixes of the programs that the second process of mode `parallel` runs."""
 
 
 class MemoryAnalysis(Protocol):
-    """What XLA says a compiled program holds, in bytes; of an alias, an argument and a result share them."""
+    """XLA's account of a compiled program's memory, in bytes. Arguments and results share aliased bytes."""
 
     argument_size_in_bytes: int
     output_size_in_bytes: int
@@ -27,17 +27,16 @@ class MemoryAnalysis(Protocol):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Memory:
-    """What is known of the memory of one configuration, in bytes.
+class MemoryUse:
+    """Memory use of one configuration, in bytes.
 
     Attributes:
-        by_program: What each program that it runs holds at once: arguments, weights and pool among them,
-            results, and temporary arrays; what a result shares with an argument counts once. None where the
-            backend does not tell.
-        second_process: The most that the second process of mode `parallel` had in the host's memory; None
-            without one, and where the system does not tell.
-        peak: The most in use up to now: the device's, where its backend tells, else this process's and
-            `second_process`. All configurations measured in this process share it.
+        by_program: Arguments (weights and pool included), results and temporary arrays of each program;
+            bytes that a result shares with an argument count once. None if the backend does not report them.
+        second_process: Peak resident memory of the second process of mode `parallel`; None without one, and
+            where the system does not report it.
+        peak: Peak use since this process began, by any configuration: of the device if its backend reports
+            it, else of this process plus `second_process`.
         peak_of: `device` or `process`.
     """
 
@@ -47,13 +46,13 @@ class Memory:
     peak_of: str
 
 
-def needed(by_program: Mapping[str, int] | None, *, in_two_processes: bool) -> int | None:
-    """What the largest program takes, as they run one after the other.
+def required_bytes(by_program: Mapping[str, int] | None, *, in_two_processes: bool) -> int | None:
+    """Bytes of the largest program, since programs run one after the other.
 
     Args:
-        by_program: What each takes; None where that is unknown.
-        in_two_processes: Whether prefill, fork and decode run beside prefill and denoise, each process with
-            weights of its own: then the largest of both count.
+        by_program: Bytes of each program; None if unknown.
+        in_two_processes: Whether one process runs prefill, fork and decode beside another that runs prefill
+            and denoise, each with its own weights: then the largest of either are added.
     """
     if by_program is None:
         return None
@@ -64,39 +63,41 @@ def needed(by_program: Mapping[str, int] | None, *, in_two_processes: bool) -> i
     return max(language) + max(actions)
 
 
-def by_program(runner: Runner, *, bucket: int, births: int, batch: int | None) -> dict[str, int] | None:
-    """What each program of a configuration takes, in bytes; see `Memory`.
+def bytes_by_program(
+    runner: Runner, *, bucket: int, new_requests: int, batch: int | None
+) -> dict[str, int] | None:
+    """Bytes of each program of a configuration; see `MemoryUse.by_program`.
 
     Args:
         runner: Holds the programs.
-        bucket: Tokens that the prompt is padded to.
-        births: Texts begun in one fork.
+        bucket: Length of the padded prompt, in tokens.
+        new_requests: Texts started in one fork.
         batch: Texts decoded in one step; None if none are.
     """
     compiled = runner.programs
     programs = {"prefill": compiled.prefill[bucket], "denoise": compiled.denoise[bucket]}
     if batch is not None:
-        programs |= {"fork": compiled.fork[bucket, births], f"decode_{batch}": compiled.decode[batch]}
-    held = {name: _held(analysis_of(program)) for name, program in programs.items()}
-    known = {name: size for name, size in held.items() if size is not None}
-    return known if len(known) == len(held) else None
+        programs |= {"fork": compiled.fork[bucket, new_requests], f"decode_{batch}": compiled.decode[batch]}
+    sizes = {name: _total_bytes(analysis_of(program)) for name, program in programs.items()}
+    known = {name: size for name, size in sizes.items() if size is not None}
+    return known if len(known) == len(sizes) else None
 
 
 def analysis_of(program: Compiled) -> MemoryAnalysis | None:
-    """What a compiled program holds; None where the backend does not tell."""
+    """Memory of a compiled program; None if the backend does not report it."""
     analysis: MemoryAnalysis | None = program.memory_analysis()
     return analysis
 
 
-def in_use(by_program: Mapping[str, int] | None, *, in_two_processes: bool) -> Memory:
-    """What a configuration takes, while its processes are still there."""
-    second = _second_process() if in_two_processes else None
+def memory_use(by_program: Mapping[str, int] | None, *, in_two_processes: bool) -> MemoryUse:
+    """Memory use of a configuration whose processes are still running."""
+    second = _peak_of_children() if in_two_processes else None
     peak, peak_of = _peak()
-    beside = second if second is not None and peak_of == "process" else 0
-    return Memory(by_program=by_program, second_process=second, peak=peak + beside, peak_of=peak_of)
+    added = second if second is not None and peak_of == "process" else 0
+    return MemoryUse(by_program=by_program, second_process=second, peak=peak + added, peak_of=peak_of)
 
 
-def _held(analysis: MemoryAnalysis | None) -> int | None:
+def _total_bytes(analysis: MemoryAnalysis | None) -> int | None:
     if analysis is None:
         return None
     results = analysis.output_size_in_bytes - analysis.alias_size_in_bytes
@@ -104,7 +105,7 @@ def _held(analysis: MemoryAnalysis | None) -> int | None:
 
 
 def _peak() -> tuple[int, str]:
-    """Bytes, and of what."""
+    """Peak bytes in use, and whether of the `device` or of the `process`."""
     statistics = jax.local_devices()[0].memory_stats() or {}
     if "peak_bytes_in_use" in statistics:
         return int(statistics["peak_bytes_in_use"]), "device"
@@ -112,8 +113,9 @@ def _peak() -> tuple[int, str]:
     return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, "process"
 
 
-def _second_process() -> int | None:
-    """The most resident memory of this process's children, as Linux keeps it in `VmHWM`."""
+def _peak_of_children() -> int | None:
+    """Peak resident memory of this process's children, from Linux's `VmHWM`."""
+
     peaks = []
     for child in multiprocessing.active_children():
         try:

@@ -1,4 +1,4 @@
-"""The options of `python -m eval.bench`; by argparse, so that it needs no more packages than the policy."""
+"""The options of `python -m eval.bench`. Uses argparse, to need no more packages than the policy does."""
 
 import argparse
 import dataclasses
@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 from configs.errors import UsageError, unknown
-from eval.bench import spelling
+from eval.bench.arrivals import parse_arrivals
 from eval.bench.profile import check_profile
-from eval.bench.workloads import Axes
+from eval.bench.workloads import WorkloadGrid
 from oxygen.serving.scheduler import Mode
 
 T = TypeVar("T")
@@ -52,27 +52,28 @@ _QUICK: dict[str, Any] = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """What was asked for.
+    """The options of a benchmark.
 
     Attributes:
         policy: Name of a policy preset, a YAML file, or the folder of a checkpoint.
         random_weights: Random weights instead of its checkpoint.
-        dtype: What it computes in; its own if None.
-        axes: What is varied.
-        repetitions: Turns of every configuration.
-        queries: Queries in a turn.
+        dtype: The compute type; None for the policy's own.
+        grid: The workloads and configurations.
+        repetitions: Runs of each configuration.
+        queries: Queries in a run.
         prompt_tokens: Tokens in the prompt, before it is padded to one of the policy's lengths.
-        output: The file of rows; plots stand beside it. For a roofline, its JSON file; None writes none.
-        resume: Whether workloads that the file has already are left out.
-        roofline: Whether stages are held against their floors, and no mode is run.
-        peaks: What the device can do at most: `published`, `measured` or `auto`.
-        save_profile: Where to write a latency profile of the device; nowhere if None.
+        output: The file of rows, with plots beside it; None for a new one. For a roofline, its JSON file;
+            None for no file.
+        resume: Whether to skip workloads that the file already has.
+        roofline: Whether to compare stages with their minimum times instead of running modes.
+        peaks: Source of the device's peaks: `published`, `measured` or `auto`.
+        save_profile: File for a latency profile of the device; None for no file.
     """
 
     policy: str
     random_weights: bool
     dtype: str | None
-    axes: Axes
+    grid: WorkloadGrid
     repetitions: int
     queries: int
     prompt_tokens: int
@@ -84,7 +85,7 @@ class Options:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line, as every command line here does."""
+    """Reports errors in one line."""
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message}. See --help.")
@@ -94,51 +95,51 @@ def read(arguments: Sequence[str]) -> Options:
     """The options in `arguments`.
 
     Raises:
-        UsageError: They make no sense.
+        UsageError: An option is unknown, invalid, or would have no effect.
     """
     parser = _parser()
-    given, stray = parser.parse_known_args(arguments)
-    if stray:
+    given, unrecognised = parser.parse_known_args(arguments)
+    if unrecognised:
         flags = [flag for action in parser._actions for flag in action.option_strings]
-        raise unknown("option", stray[0].split("=")[0], flags, remedy="See --help.")
-    _refuse_what_is_ignored(given)
+        raise unknown("option", unrecognised[0].split("=")[0], flags, remedy="See --help.")
+    _refuse_ignored_options(given)
     chosen = _QUICK if given.quick else _DEFAULTS
     chosen = chosen | {name: value for name, value in vars(given).items() if value is not None}
     if given.deadline_ms and given.tokens_per_frame:
-        raise UsageError("--deadline-ms decides the tokens of a frame; leave out --tokens-per-frame")
-    axes = Axes(
+        raise UsageError("--deadline-ms sets the tokens of a frame; leave out --tokens-per-frame")
+    grid = WorkloadGrid(
         modes=_once(chosen["modes"], "mode", str),
         denoise_steps=_once(chosen["denoise_steps"], "denoise steps", int),
         text_tokens=_once(chosen["text_tokens"], "text tokens", int),
         tokens_per_frame=_once(chosen["tokens_per_frame"], "tokens per frame", int),
         robots=_once(chosen["robots"], "robots", int),
-        arrivals=tuple((text, spelling.parse(text)) for text in _once(chosen["arrivals"], "arrivals", str)),
+        arrivals=tuple((text, parse_arrivals(text)) for text in _once(chosen["arrivals"], "arrivals", str)),
         deadline_ms=_once(chosen.get("deadline_ms", ()), "deadline ms", float),
         cameras=_once(chosen.get("cameras", ()), "cameras", int),
         slots=given.slots,
         rows=given.rows,
     )
-    _refuse_frames_without_unified(given, axes.modes)
+    _refuse_frames_without_unified(given, grid.modes)
     if given.save_profile is not None:
-        check_profile(given.save_profile, axes)
+        check_profile(given.save_profile, grid)
     for name in ("repetitions", "queries", "prompt_tokens"):
         if chosen[name] < 1:
             raise UsageError(f"--{name.replace('_', '-')} {chosen[name]}: at least 1")
-    names = {field.name for field in dataclasses.fields(Options)} - {"axes"}
+    names = {field.name for field in dataclasses.fields(Options)} - {"grid"}
     values: dict[str, Any] = {name: chosen.get(name) for name in names}
-    return Options(axes=axes, **values)
+    return Options(grid=grid, **values)
 
 
-def _refuse_what_is_ignored(given: argparse.Namespace) -> None:
-    """What a roofline has no use for, and what nothing else has; and to go on with a file that is new."""
+def _refuse_ignored_options(given: argparse.Namespace) -> None:
+    """Refuse options that have no effect with, or without, --roofline, and --resume without a file."""
     ignored = [name for name in _NOT_FOR_ROOFLINE if getattr(given, name)]
     if given.roofline and ignored:
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in ignored)
-        raise UsageError(f"--roofline times every stage and runs no mode; leave out {flags}")
+        raise UsageError(f"--roofline times stages and runs no mode; leave out {flags}")
     if given.peaks and not given.roofline:
-        raise UsageError(f"--peaks {given.peaks} is for --roofline, which was not asked for")
+        raise UsageError(f"--peaks {given.peaks} has no effect without --roofline; leave it out, or add that")
     if given.resume and not given.output:
-        raise UsageError("--resume goes on with a file of rows; name it with --output FILE")
+        raise UsageError("--resume continues a file of rows; name it with --output FILE")
 
 
 def _refuse_frames_without_unified(given: argparse.Namespace, modes: Sequence[str]) -> None:
@@ -152,28 +153,28 @@ def _refuse_frames_without_unified(given: argparse.Namespace, modes: Sequence[st
 
 
 def command() -> str:
-    """What was typed, for the record."""
+    """The command line, for the record."""
     return shlex.join(["python", "-m", "eval.bench", *sys.argv[1:]])
 
 
 def default_output(policy: str) -> Path:
-    """A new file under `runs/bench`, by policy and time."""
+    """A new file under `runs/bench`, named after policy and time."""
     now = dt.datetime.now(dt.UTC)
     return Path("runs/bench") / f"{Path(policy).stem}_{now:%Y%m%d_%H%M%S}.jsonl"
 
 
 def _once(values: Sequence[Any], what: str, kind: Callable[[str], T]) -> tuple[T, ...]:
-    """A list given as several values, several options, with commas, or any mix; doubles count once."""
+    """The distinct values of an option that was given several times, with several values, or with commas."""
     pieces = [piece.strip() for value in values for piece in str(value).split(",")]
-    return tuple(dict.fromkeys(_one(piece, what, kind) for piece in pieces))
+    return tuple(dict.fromkeys(_converted(piece, what, kind) for piece in pieces))
 
 
-def _one(piece: str, what: str, kind: Callable[[str], T]) -> T:
+def _converted(piece: str, what: str, kind: Callable[[str], T]) -> T:
     try:
         return kind(piece)
     except ValueError:
         number = "whole number" if kind is int else "number"
-        raise UsageError(f"{what}: {piece!r} is no {number}") from None
+        raise UsageError(f"{what}: {piece!r} is not a {number}") from None
 
 
 def _parser() -> _Parser:
@@ -202,19 +203,19 @@ def _parser() -> _Parser:
         nargs="+",
         action="extend",
         metavar="N",
-        help="images in an observation, to twice as many as the policy has; default: as many as it has",
+        help="images in an observation, at most twice as many as the policy has; default: its own number",
     )
     what.add_argument(
         "--slots",
         type=int,
         metavar="N",
-        help="texts alive at once; one too many drops another; default: as many as are asked for",
+        help="unfinished texts at once; one more drops another; default: as many as are requested",
     )
     what.add_argument(
         "--rows",
         type=int,
         metavar="N",
-        help="texts decoded in one batch, the others wait in their slots; default: all that are alive",
+        help="texts decoded in one batch, the others wait in their slots; default: all unfinished ones",
     )
     what.add_argument(
         "--prompt-tokens",
@@ -224,30 +225,34 @@ def _parser() -> _Parser:
         help="tokens in the prompt, padded to one of the policy's lengths; default: 24",
     )
     how = parser.add_argument_group("how")
-    how.add_argument("--repetitions", type=int, metavar="N", help=_help("turns of each", "repetitions"))
-    how.add_argument("--queries", type=int, metavar="N", help=_help("queries in a turn", "queries"))
+    how.add_argument(
+        "--repetitions", type=int, metavar="N", help=_help("runs of each configuration", "repetitions")
+    )
+    how.add_argument("--queries", type=int, metavar="N", help=_help("queries in a run", "queries"))
     how.add_argument(
         "--quick", action="store_true", help="`tiny`, and less of everything: two minutes on a CPU"
     )
-    how.add_argument("--roofline", action="store_true", help="each stage against its floor, instead of modes")
+    how.add_argument(
+        "--roofline", action="store_true", help="compare stages with their minimum times instead of modes"
+    )
     how.add_argument(
         "--peaks",
         choices=("auto", "published", "measured"),
-        help="where the device's come from; default: auto, published ones where there are any",
+        help="source of the device's peaks; default: auto, published if known, else measured",
     )
-    where = parser.add_argument_group("where to")
+    where = parser.add_argument_group("output")
     where.add_argument(
         "--output",
         type=Path,
         metavar="FILE",
-        help="rows, plots beside it; default: runs/bench/…; with --roofline a JSON file; default: none",
+        help="rows, plots beside it; default: in runs/bench; with --roofline a JSON file; default: none",
     )
-    where.add_argument("--resume", action="store_true", help="leave out workloads that FILE has already")
+    where.add_argument("--resume", action="store_true", help="skip workloads that FILE already has")
     where.add_argument(
         "--save-profile",
         type=Path,
         metavar="NAME.yaml",
-        help="write the stage times as a latency profile, which `--clock profile:` takes",
+        help="write the stage times as a latency profile for `--clock profile:`",
     )
     return parser
 
@@ -260,7 +265,7 @@ def _add_lists(group: argparse._ArgumentGroup) -> None:
         "text_tokens": ("N", "tokens of a text"),
         "tokens_per_frame": ("K", "tokens a frame decodes in mode unified"),
         "robots": ("N", "robots served at once"),
-        "arrivals": ("WHEN", "when texts are born: every:1, burst:4:8, poisson:0.5, any with @8-30"),
+        "arrivals": ("WHEN", "when texts are requested: every:1, burst:4:8, poisson:0.5, any with @8-30"),
     }
     for name, (metavar, text) in axes.items():
         flag = f"--{name.replace('_', '-')}"

@@ -1,4 +1,4 @@
-"""The most a device can do: published for well-known GPUs, measured for every other device."""
+"""Peak arithmetic and bandwidth of devices: published for well-known GPUs, measured for others."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -12,8 +12,8 @@ from eval.bench.costs import BYTES, Peaks
 _NVIDIA = "NVIDIA's data sheet"
 _ADA = "NVIDIA's Ada white paper"
 _PUBLISHED: Mapping[str, tuple[float, float, str]] = {
-    # As JAX names the device: dense bfloat16 with float32 sums in TFLOP/s, memory in GB/s. The first name
-    # that the device's own begins with counts, so longer ones stand first.
+    # By JAX's device name: dense bfloat16 with float32 sums in TFLOP/s, memory in GB/s. The first entry that
+    # is a prefix of the device's name counts, so longer ones come first.
     "NVIDIA B200": (2250.0, 8000.0, _NVIDIA),
     "NVIDIA H200": (989.4, 4800.0, _NVIDIA),
     "NVIDIA GH200": (989.4, 4000.0, _NVIDIA),
@@ -31,9 +31,9 @@ _PUBLISHED: Mapping[str, tuple[float, float, str]] = {
 
 
 def published(device_kind: str, dtype: str) -> Peaks | None:
-    """The peaks of a device that JAX names `device_kind`; None if it is not in the table, or not in bfloat16.
+    """The published peaks of a device by its JAX name; None if it is not in the table, or not in bfloat16.
 
-    What float32 products do on a GPU depends on the precision asked for, so that is measured instead.
+    The speed of float32 products on a GPU depends on the requested precision, so it is measured instead.
     """
     if dtype != "bfloat16":
         return None
@@ -44,19 +44,19 @@ def published(device_kind: str, dtype: str) -> Peaks | None:
 
 
 def measured(dtype: str) -> Peaks:
-    """The peaks of JAX's default device, by a square matrix product and by whatever moves the most bytes.
+    """Measured peaks of JAX's default device.
 
-    That is the better of a copy, which reads and writes, and a matrix by a vector, which reads alone.
+    Arithmetic by a square matrix product; bandwidth by the better of a copy and a matrix-vector product.
     """
     on_cpu = jax.devices()[0].platform == "cpu"
     side, long = (1536, 8192) if on_cpu else (8192, 32_768)
     square = jnp.ones((side, side), dtype)
-    sheet = jnp.ones((long, long // 2), dtype)
-    row = jnp.ones((long // 2,), dtype)
+    matrix = jnp.ones((long, long // 2), dtype)
+    vector = jnp.ones((long // 2,), dtype)
     product = _best_s(jax.jit(jnp.matmul), square, square)
-    copy = _best_s(jax.jit(lambda x: -x), sheet)
-    reading = _best_s(jax.jit(jnp.matmul), sheet, row)
-    size = BYTES[dtype] * sheet.size
+    copy = _best_s(jax.jit(lambda x: -x), matrix)
+    reading = _best_s(jax.jit(jnp.matmul), matrix, vector)
+    size = BYTES[dtype] * matrix.size
     return Peaks(
         flops_per_s=2 * side**3 / product,
         bytes_per_s=max(2 * size / copy, size / reading),
@@ -64,11 +64,11 @@ def measured(dtype: str) -> Peaks:
     )
 
 
-def peaks(choice: str, dtype: str) -> Peaks:
-    """The peaks of JAX's default device: `published`, `measured`, or `auto`: published where known.
+def find_peaks(choice: str, dtype: str) -> Peaks:
+    """The peaks of JAX's default device: `published`, `measured`, or `auto` (published if known).
 
     Raises:
-        UsageError: Nothing is published of this device in `dtype`.
+        UsageError: There are no published peaks of this device in `dtype`.
     """
     kind = jax.devices()[0].device_kind
     known = None if choice == "measured" else published(kind, dtype)
@@ -78,7 +78,7 @@ def peaks(choice: str, dtype: str) -> Peaks:
 
 
 def _best_s(program: Callable[..., jax.Array], *arguments: jax.Array) -> float:
-    """The shortest of a few runs, in seconds; what disturbs a run only makes it longer."""
+    """The shortest of a few runs, in seconds; disturbances only make a run longer."""
     jax.block_until_ready(program(*arguments))
     seconds = []
     for _ in range(8):

@@ -1,4 +1,4 @@
-"""Two figures of a benchmark's rows: speed-up over `isolated`, and rate of actions against rate of tokens."""
+"""Figures of a benchmark's rows: speed-up over `isolated`, and actions against tokens per second."""
 
 import itertools
 import math
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eval.bench.row import Row
-from eval.bench.table import contender, heading, workload_of
+from eval.bench.table import heading, row_label, workload_of
 from eval.report.figures import COLOURS, STYLE, new_figure
 
 if TYPE_CHECKING:
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 def draw(rows: Sequence[Row], stem: Path) -> list[Path]:
-    """Draw the figures beside `stem`, each as PNG and SVG; returns what was written.
+    """Draw the figures beside `stem`, each as PNG and SVG; returns their paths.
 
-    Without `isolated` among the modes there is no speed-up to draw.
+    Without `isolated` among the modes there is no speed-up figure.
     """
     import matplotlib as mpl
 
@@ -36,15 +36,15 @@ def draw(rows: Sequence[Row], stem: Path) -> list[Path]:
 
 
 def _speedup(workloads: Sequence[Sequence[Row]]) -> "Figure":
-    """A panel per workload, a bar per contender, its interval, and what the stages predict as a mark."""
-    contenders = [[row for row in group if row.mode != "actions"] for group in workloads]
-    heights = [0.42 * len(group) + 0.75 for group in contenders]
+    """A panel per workload, a bar with its interval per configuration, and a mark for the prediction."""
+    panel_rows = [[row for row in group if row.mode != "actions"] for group in workloads]
+    heights = [0.42 * len(group) + 0.75 for group in panel_rows]
     figure = new_figure(8.4, sum(heights) + 0.9)
-    panels = figure.subplots(len(contenders), 1, squeeze=False, sharex=True, height_ratios=heights)[:, 0]
-    for panel, group in zip(panels, contenders, strict=True):
+    panels = figure.subplots(len(panel_rows), 1, squeeze=False, sharex=True, height_ratios=heights)[:, 0]
+    for panel, group in zip(panels, panel_rows, strict=True):
         _bars(panel, group)
     panels[-1].set_xlabel("times faster than isolated, mean frame")
-    _title(figure, workloads[0][0], "Speed-up of a frame; the black mark is what the stage times predict")
+    _title(figure, workloads[0][0], "Speed-up of a frame; black mark: predicted from stage times")
     return figure
 
 
@@ -64,7 +64,7 @@ def _bars(panel: "Axes", rows: Sequence[Row]) -> None:
         end = max(value, high, row.predicted_speedup or 0.0)
         most = max(most, end)
         panel.annotate(f"{value:.2f}×", (end, place), xytext=(7, 0), textcoords="offset points", va="center")
-    panel.set_yticks(range(len(rows)), [contender(row) for row in rows])
+    panel.set_yticks(range(len(rows)), [row_label(row) for row in rows])
     panel.set_ylim(len(rows) - 0.5, -0.5)
     panel.set_xlim(0, 1.14 * most)
     panel.tick_params(axis="y", length=0)
@@ -72,10 +72,9 @@ def _bars(panel: "Axes", rows: Sequence[Row]) -> None:
 
 
 def _tradeoff(rows: Sequence[Row]) -> "Figure":
-    """Up is more actions, right is more words; a contender's workloads are joined by a line.
+    """Actions per second against tokens per second; a line joins the workloads of a configuration.
 
-    Within one workload every query brings the same words, so its points lie on a ray from the origin: what
-    trades one rate for the other is longer or more texts.
+    Within one workload each query requests the same texts, so its points lie on a ray from the origin.
     """
     figure = new_figure(8.4, 5.2)
     panel = figure.subplots()
@@ -88,20 +87,20 @@ def _tradeoff(rows: Sequence[Row]) -> "Figure":
     panel.set_xlabel("tokens per second")
     panel.set_ylabel("actions per second (horizon × chunks)")
     _name_curves(panel, curves)
-    _title(figure, rows[0], "Actions against words: up and to the right is better")
+    _title(figure, rows[0], "Actions against tokens: up and to the right is better")
     return figure
 
 
 def _curves(rows: Sequence[Row]) -> list[list[Row]]:
-    """The rows of each contender; where only texts' length differs, from the shortest on."""
+    """The rows of each configuration, by tokens per second."""
     curves: dict[str, list[Row]] = {}
     for row in rows:
-        curves.setdefault(contender(row), []).append(row)
+        curves.setdefault(row_label(row), []).append(row)
     return [sorted(curve, key=lambda row: row.tokens_per_s) for curve in curves.values()]
 
 
 def _name_curves(panel: "Axes", curves: Sequence[Sequence[Row]]) -> None:
-    """Names at the right margin, spread so that none covers another, each led to its curve's last point."""
+    """Labels at the right margin without overlap, each with a line to its curve's last point."""
     low, high = panel.get_ylim()
     right = panel.get_xlim()[1]
     gap, place = (high - low) / 17, math.inf
@@ -109,7 +108,7 @@ def _name_curves(panel: "Axes", curves: Sequence[Sequence[Row]]) -> None:
         last = curve[-1]
         place = min(last.actions_per_s, place - gap)
         panel.annotate(
-            contender(last),
+            row_label(last),
             (last.tokens_per_s, last.actions_per_s),
             xytext=(1.03 * right, place),
             va="center",

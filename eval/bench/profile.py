@@ -1,4 +1,4 @@
-"""`--save-profile`: a latency profile from what the benchmark has measured."""
+"""`--save-profile`: makes a latency profile of measured rows."""
 
 import os
 import re
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from configs.errors import UsageError
 from eval.bench.row import Row
-from eval.bench.workloads import Axes
+from eval.bench.workloads import WorkloadGrid
 from oxygen.serving.scheduler import Mode
 
 if TYPE_CHECKING:
@@ -20,11 +20,11 @@ _NEEDED = (Mode.ISOLATED, Mode.UNIFIED)
 _ARRIVALS = "every:1"
 
 
-def check_profile(path: Path, axes: Axes) -> None:
-    """Refuse a file that cannot be written, and a benchmark that no profile comes of, before it is run.
+def check_profile(path: Path, grid: WorkloadGrid) -> None:
+    """Check before the benchmark runs that a profile can be made of it and written to `path`.
 
     Raises:
-        UsageError: Names which.
+        UsageError: It cannot.
     """
     flag = f"--save-profile {path}"
     if re.fullmatch(r"[A-Za-z0-9_.-]+\.yaml", path.name) is None:
@@ -33,16 +33,18 @@ def check_profile(path: Path, axes: Axes) -> None:
         raise UsageError(f"{flag}: {str(path.parent)!r} is no folder to write in; make it, or name another")
     if path.exists():
         raise UsageError(f"{flag}: the file exists and is not replaced; name another")
-    if missing := [mode.value for mode in _NEEDED if mode not in axes.modes]:
+    if missing := [mode.value for mode in _NEEDED if mode not in grid.modes]:
         raise UsageError(f"{flag}: a profile needs mode {' and '.join(missing)}; add it to --modes")
-    workloads = axes.workloads()
+    workloads = grid.workloads()
     if len(workloads) > 1:
-        raise UsageError(f"{flag}: a profile is of one workload, not {len(workloads)}; give one of each axis")
+        raise UsageError(
+            f"{flag}: a profile is of one workload, not {len(workloads)}; give one value of each option"
+        )
     ((workload, _),) = workloads
-    if workload.robots > 1 or workload.spelled != _ARRIVALS:
+    if workload.robots > 1 or workload.arrivals_text != _ARRIVALS:
         raise UsageError(
             f"{flag}: a profile is of 1 robot and a text per query, not of {workload.robots} and "
-            f"{workload.spelled}; leave out --robots and --arrivals"
+            f"{workload.arrivals_text}; leave out --robots and --arrivals"
         )
     try:
         import configs.profile  # noqa: F401
@@ -51,7 +53,7 @@ def check_profile(path: Path, axes: Axes) -> None:
 
 
 def save_profile(path: Path, rows: Sequence[Row]) -> None:
-    """Write the profile of a workload's rows, named like the file.
+    """Write the profile of a workload's rows, named after the file.
 
     Raises:
         UsageError: The file cannot be written.
@@ -67,10 +69,10 @@ def save_profile(path: Path, rows: Sequence[Row]) -> None:
 
 
 def profile(name: str, rows: Sequence[Row]) -> "ProfileConfig":
-    """The profile of a workload's rows, mode `isolated` among them.
+    """The profile of a workload's rows, which include mode `isolated`.
 
-    A stage takes the median of what its rows have measured. The host takes what a query of `isolated` takes
-    until its actions beyond prefill and denoising. `isolated` has no other prefill for its texts.
+    A stage time is the median over rows. Host time is the action latency of `isolated` without prefill and
+    denoising.
     """
     from configs.load import check
     from configs.profile import ProfileConfig
@@ -83,7 +85,7 @@ def profile(name: str, rows: Sequence[Row]) -> "ProfileConfig":
     }
     host_ms = max(0.0, isolated.action_ms_p50 - ms["prefill"] - ms["denoise"])
     decode = {int(stage.removeprefix("decode_")): ms[stage] for stage in ms if stage.startswith("decode_")}
-    guided_ms = ms.get("guided_denoise")  # None in rows of before it was measured
+    guided_ms = ms.get("guided_denoise")  # the recorded rows of `small` do not have it
     itself = f"by itself, median of {isolated.repetitions} repetitions"
     language_ms = ms["prefill"] + ms["fork"] + isolated.text_tokens * decode[1]
     content = {
@@ -104,7 +106,7 @@ def profile(name: str, rows: Sequence[Row]) -> "ProfileConfig":
 
 
 def _parallel(rows: Sequence[Row], isolated: Row, language_ms: float) -> dict[str, Any] | None:
-    """What mode `parallel` costs, if it was measured; `language_ms` is what a text takes by itself."""
+    """Slowdown in mode `parallel`, if measured; `language_ms` is the time of a text alone."""
     parallel = next((row for row in rows if row.mode == Mode.PARALLEL), None)
     if parallel is None or parallel.request_ms_p50 is None:
         return None

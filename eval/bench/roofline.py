@@ -1,4 +1,4 @@
-"""Every stage by itself against its floor: the time its arithmetic or its memory traffic takes at least."""
+"""Roofline of each stage: minimum time by arithmetic and memory traffic (floor), and measured time."""
 
 import dataclasses
 import functools
@@ -18,16 +18,16 @@ from oxygen.serving.runner import ProgramSizes
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Stage:
-    """A stage's cost, its floor and its time.
+class StageCost:
+    """A stage's cost, minimum time and measured time.
 
     Attributes:
         name: `siglip` and `trunk` make up `prefill`; `decode N` is one token for each of N texts.
-        flops: Operations it needs.
-        bytes: Bytes that it must move.
-        floor_ms: The least time it can take.
-        bound: What sets the floor: `compute` or `memory`.
-        measured_ms: What it took; None for a part that is no program by itself.
+        flops: Operations.
+        bytes: Memory traffic.
+        floor_ms: Minimum time.
+        bound: What determines it: `compute` or `memory`.
+        measured_ms: Measured time; None for a part that is not a program by itself.
     """
 
     name: str
@@ -39,12 +39,12 @@ class Stage:
 
     @property
     def over_floor(self) -> float | None:
-        """How many times its floor it took."""
+        """Measured by minimum time."""
         return None if self.measured_ms is None else self.measured_ms / self.floor_ms
 
 
-def needed(config: Pi05Config, sizes: ProgramSizes, prompt: int) -> dict[str, Cost]:
-    """What each stage needs, for prompts padded to `prompt` tokens and texts half written."""
+def stage_costs(config: Pi05Config, sizes: ProgramSizes, prompt: int) -> dict[str, Cost]:
+    """The cost of each stage, for prompts padded to `prompt` tokens and half-decoded texts."""
     robots, prefix = sizes.robots, config.image_tokens + prompt
     context = prefix + sizes.suffix + sizes.limit // 2
     siglip = costs.siglip(config, images=robots * len(config.cameras))
@@ -55,13 +55,13 @@ def needed(config: Pi05Config, sizes: ProgramSizes, prompt: int) -> dict[str, Co
         "prefill": siglip + trunk,
         "denoise": costs.denoise(config, prefix=prefix, robots=robots),
         "guided denoise": costs.guided_denoise(config, prefix=prefix, robots=robots),
-        "fork": costs.fork(config, prefix=prefix, suffix=sizes.suffix - 1, births=sizes.forks[-1]),
+        "fork": costs.fork(config, prefix=prefix, suffix=sizes.suffix - 1, requests=sizes.forks[-1]),
         **{f"decode {rows}": costs.decode(config, context=context, rows=rows) for rows in sizes.rows},
     }
 
 
-def stages(needs: Mapping[str, Cost], peaks: Peaks, times: StageTimes, siglip_ms: float) -> list[Stage]:
-    """Each stage's need beside its time."""
+def stages(costs: Mapping[str, Cost], peaks: Peaks, times: StageTimes, siglip_ms: float) -> list[StageCost]:
+    """Each stage's cost beside its time."""
     measured = {
         "siglip": siglip_ms,
         "prefill": times.prefill,
@@ -70,12 +70,12 @@ def stages(needs: Mapping[str, Cost], peaks: Peaks, times: StageTimes, siglip_ms
         "fork": times.fork,
         **{f"decode {rows}": ms for rows, ms in times.decode.items()},
     }
-    return [_stage(name, cost, peaks, measured.get(name)) for name, cost in needs.items()]
+    return [_stage(name, cost, peaks, measured.get(name)) for name, cost in costs.items()]
 
 
-def _stage(name: str, cost: Cost, peaks: Peaks, measured_ms: float | None) -> Stage:
+def _stage(name: str, cost: Cost, peaks: Peaks, measured_ms: float | None) -> StageCost:
     compute = cost.flops / peaks.flops_per_s >= cost.bytes / peaks.bytes_per_s
-    return Stage(
+    return StageCost(
         name=name,
         flops=cost.flops,
         bytes=cost.bytes,

@@ -1,4 +1,4 @@
-"""The file of rows: grows by a workload at a time, and can be read back."""
+"""The benchmark's file of rows, in JSON lines."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,13 +11,13 @@ from eval.records.json_files import append_json_line, read_json_lines
 
 
 class RowFile:
-    """Rows in JSON lines at a path."""
+    """A file of rows, appended to workload by workload."""
 
     def __init__(self, path: Path) -> None:
-        """Open the file, or make it.
+        """Open the file, or create it.
 
         Raises:
-            UsageError: It cannot be written, or holds something else than this version's rows.
+            UsageError: It cannot be written, or does not hold rows of this version.
         """
         self.path = path
         try:
@@ -28,8 +28,7 @@ class RowFile:
             raise UsageError(f"cannot write {str(path)!r}: {error.strerror}; give --output another") from None
         except (AttributeError, TypeError, ValueError):
             raise UsageError(
-                f"{str(path)!r} holds something else than rows as this version writes them; "
-                "give --output another"
+                f"{str(path)!r} does not hold rows as this version writes them; give --output another"
             ) from None
 
     @property
@@ -38,7 +37,7 @@ class RowFile:
         return self._rows
 
     def of(self, identities: Iterable[tuple[Any, ...]]) -> Sequence[Row]:
-        """The rows of these configurations, in their order; of several the one that was written last."""
+        """The latest row of each of these configurations, in their order."""
         latest = {row.identity: row for row in self._rows}
         return [latest[identity] for identity in identities if identity in latest]
 
@@ -49,12 +48,12 @@ class RowFile:
             self._rows.append(row)
 
     def has(self, identities: Iterable[tuple[Any, ...]]) -> bool:
-        """Whether every one of these configurations has a row."""
+        """Whether each of these configurations has a row."""
         return set(identities) <= {row.identity for row in self._rows}
 
 
 def _row(record: Mapping[str, Any]) -> Row:
-    """A row as it was before it was written; JSON has no tuples."""
+    """The row of a JSON object, whose lists are tuples in a row."""
     values: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value for name, value in record.items()
     }

@@ -1,18 +1,18 @@
-"""Makes a workload ready: compiles its programs once, then serves them in every mode that contends."""
+"""Prepares a workload: compiles its programs once, and serves them in each of its configurations."""
 
 import contextlib
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from eval.bench import memory
-from eval.bench.lanes import PolicyLane, random_observations
-from eval.bench.rows import Batch
-from eval.bench.schedule import Work, most_births, work
-from eval.bench.stages import EveryStage
-from eval.bench.subject import Subject
-from eval.bench.unending import Unending, instruction
-from eval.bench.workloads import Contender, Workload
+from eval.bench.byte_tokenizer import ByteTokenizer, instruction
+from eval.bench.memory import bytes_by_program
+from eval.bench.model_under_test import ModelUnderTest
+from eval.bench.policy_runner import PolicyRunner, random_observations
+from eval.bench.rows import DecodeBatchSize
+from eval.bench.schedule import QueryPrograms, max_new_requests, programs_by_query
+from eval.bench.stages import ConfigurationStageTimer
+from eval.bench.workloads import BenchConfiguration, Workload
 from oxygen.model.config import Pi05Config
 from oxygen.model.pi05 import Weights
 from oxygen.policy.vector_policy import PolicyParts, VectorPolicy
@@ -25,183 +25,184 @@ from oxygen.serving.runner import ProgramSizes, Runner
 from oxygen.serving.scheduler import Mode
 from oxygen.weights.weights_source import load_weights
 
-_ASKS = "Say: "
-SUFFIX = tuple(Unending().encode(_ASKS))
-"""The tokens that ask for every text."""
+_TEXT_PROMPT = "Say: "
+SUFFIX = tuple(ByteTokenizer().encode(_TEXT_PROMPT))
+"""Tokens of the prompt of every text, after the shared prefix."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Opened:
-    """A workload, compiled and ready to be measured.
+class PreparedWorkload:
+    """A compiled workload, ready to be measured.
 
     Attributes:
-        lanes: Its contenders.
-        stages: Its programs by themselves.
-        batches: Which decode program the work of a query takes, by contender.
-        program_bytes: What each of a contender's programs takes of memory; None where nobody tells.
+        runners: One per configuration.
+        stages: Times its programs by themselves.
+        batches: The decode batch size of a query, by configuration.
+        program_bytes: Memory of each program, by configuration; None if the backend does not report it.
     """
 
-    lanes: Sequence[PolicyLane]
-    stages: EveryStage
-    batches: Mapping[Contender, Batch]
-    program_bytes: Mapping[Contender, Mapping[str, int] | None]
+    runners: Sequence[PolicyRunner]
+    stages: ConfigurationStageTimer
+    batches: Mapping[BenchConfiguration, DecodeBatchSize]
+    program_bytes: Mapping[BenchConfiguration, Mapping[str, int] | None]
 
 
 class Bench:
-    """Opens workloads of one policy. Weights are loaded anew only for another number of denoising steps."""
+    """Prepares workloads of one policy. Reloads weights only for another number of denoising steps."""
 
-    def __init__(self, subject: Subject) -> None:
-        self._subject = subject
+    def __init__(self, model: ModelUnderTest) -> None:
+        self._model = model
         self._loaded: tuple[int, Weights] | None = None
         self._compiled: dict[ProgramSizes, Runner] = {}
 
     @contextlib.contextmanager
-    def open(self, workload: Workload, contenders: Sequence[Contender], queries: int) -> Iterator[Opened]:
-        """Compile a workload's programs and serve them in every way.
+    def prepare(
+        self, workload: Workload, configurations: Sequence[BenchConfiguration], queries: int
+    ) -> Iterator[PreparedWorkload]:
+        """Compile a workload's programs, and serve them in each configuration.
 
-        Every contender has a pool of its own size, and the programs that write it, as if it were alone; what
-        reads observations and what draws actions are the same programs for all.
+        Each configuration has a KV pool of the size it needs by itself, and its own fork and decode programs;
+        all share prefill and denoise.
 
         Args:
-            workload: What is asked of all contenders.
-            contenders: The ways.
-            queries: How many each will answer, warm-up included; there is room for the texts of these.
+            workload: The work.
+            configurations: Modes and token budgets.
+            queries: Queries that each will answer, warm-up included; the pools have room for their texts.
         """
-        sizes = {contender: sizes_of(workload, contender, queries) for contender in contenders}
+        sizes = {
+            configuration: sizes_of(workload, configuration, queries) for configuration in configurations
+        }
         by_size = self.runners(workload.denoise_steps, list(sizes.values()), cameras=workload.cameras)
-        runners = {contender: by_size[size] for contender, size in sizes.items()}
+        runners = {configuration: by_size[size] for configuration, size in sizes.items()}
         with contextlib.ExitStack() as stack:
-            lanes = []
-            for contender, runner in runners.items():
+            policy_runners = []
+            for configuration, runner in runners.items():
                 policy = VectorPolicy(
-                    self._parts(workload, runner), _engine(workload, contender, runner.sizes)
+                    self._parts(workload, runner), _engine(workload, configuration, runner.sizes)
                 )
                 stack.callback(policy.close)
-                lanes.append(PolicyLane(contender, policy, self._observations(policy)))
-            inputs = next(iter(runners.values())).blank(self._subject.bucket)
-            yield Opened(
-                lanes=lanes,
-                stages=EveryStage(runners, inputs, SUFFIX),
-                batches={contender: _batch(contender, size) for contender, size in sizes.items()},
+                policy_runners.append(PolicyRunner(configuration, policy, self._observations(policy)))
+            inputs = next(iter(runners.values())).blank(self._model.bucket)
+            yield PreparedWorkload(
+                runners=policy_runners,
+                stages=ConfigurationStageTimer(runners, inputs, SUFFIX),
+                batches={configuration: _batch(configuration, size) for configuration, size in sizes.items()},
                 program_bytes={
-                    contender: self._program_bytes(contender, runner) for contender, runner in runners.items()
+                    configuration: self._program_bytes(configuration, runner)
+                    for configuration, runner in runners.items()
                 },
             )
 
     def runners(
         self, denoise_steps: int, every: Sequence[ProgramSizes], *, cameras: int | None = None
     ) -> Mapping[ProgramSizes, Runner]:
-        """The policy's programs for each of those sizes, all for as many robots.
+        """The policy's programs for each of the sizes, which have the same number of robots.
 
-        Those of the last call are kept where they serve again, since workloads often share them.
+        Reuses those of the previous call, since workloads often share them.
         """
-        seen = self._subject.with_cameras(cameras).config
-        config = dataclasses.replace(seen, denoise_steps=denoise_steps)
-        wanted = dict.fromkeys(every)
-        robots = next(iter(wanted)).robots
-        there = {
+        config = dataclasses.replace(self._model.with_cameras(cameras).config, denoise_steps=denoise_steps)
+        robots = every[0].robots
+        compiled = {
             sizes: runner
             for sizes, runner in self._compiled.items()
             if (runner.config, sizes.robots) == (config, robots)
         }
-        self._compiled = {}  # the other ones' programs go before new ones come
-        like = next(iter(there.values()), None)
-        for sizes in wanted:
-            if sizes not in there:
-                there[sizes] = (
-                    like.resized(sizes) if like else Runner(config, self.weights(denoise_steps), sizes)
+        self._compiled = {}  # frees the other programs before new ones are compiled
+        first = next(iter(compiled.values()), None)
+        for sizes in every:
+            if sizes not in compiled:
+                compiled[sizes] = (
+                    first.resized(sizes) if first else Runner(config, self.weights(denoise_steps), sizes)
                 )
-            like = like or there[sizes]
-        self._compiled = {sizes: there[sizes] for sizes in wanted}
+            first = first or compiled[sizes]
+        self._compiled = {sizes: compiled[sizes] for sizes in every}
         return self._compiled
 
     def weights(self, denoise_steps: int) -> Weights:
-        """What the programs read."""
+        """The weights, prepared for a number of denoising steps."""
         if self._loaded is None or self._loaded[0] != denoise_steps:
-            self._loaded = None  # the old ones go before the new ones come
-            config = dataclasses.replace(self._subject.config, denoise_steps=denoise_steps)
-            self._loaded = denoise_steps, load_weights(self._subject.weights, config)
+            self._loaded = None  # frees the old weights before the new ones are loaded
+            config = dataclasses.replace(self._model.config, denoise_steps=denoise_steps)
+            self._loaded = denoise_steps, load_weights(self._model.weights, config)
         return self._loaded[1]
 
     def _parts(self, workload: Workload, runner: Runner) -> PolicyParts:
         task = LanguageTask(
-            name="text", prompt=_ASKS, arrivals=workload.arrivals, max_tokens=workload.text_tokens
+            name="text", prompt=_TEXT_PROMPT, arrivals=workload.arrivals, max_tokens=workload.text_tokens
         )
         return PolicyParts(
             runner=runner,
-            tokenizer=Unending(),
+            tokenizer=ByteTokenizer(),
             tasks=(task,),
-            transform=_transform(self._subject.config),
-            weights=self._subject.weights,
+            transform=_transform(self._model.config),
+            weights=self._model.weights,
         )
 
-    def _program_bytes(self, contender: Contender, runner: Runner) -> dict[str, int] | None:
-        batch = None if contender.mode is Mode.ACTIONS else runner.sizes.rows[-1]
-        return memory.by_program(
-            runner, bucket=self._subject.bucket, births=runner.sizes.forks[-1], batch=batch
+    def _program_bytes(self, configuration: BenchConfiguration, runner: Runner) -> dict[str, int] | None:
+        batch = None if configuration.mode is Mode.ACTIONS else runner.sizes.rows[-1]
+        return bytes_by_program(
+            runner, bucket=self._model.bucket, new_requests=runner.sizes.forks[-1], batch=batch
         )
 
     def _observations(self, policy: VectorPolicy) -> Iterator[Sequence[Mapping[str, Any]]]:
         state_size = policy.transform.embodiment.interface.observation.state_size
-        prompt = instruction(self._subject.prompt_tokens)
+        prompt = instruction(self._model.prompt_tokens)
         return random_observations(policy.runner.config, policy.engine.robots, state_size, prompt)
 
 
-def sizes_of(workload: Workload, contender: Contender, queries: int) -> ProgramSizes:
-    """The shapes that a contender needs by itself: no more slots, rows and births than it can fill."""
-    widest = max(workload.robots, *(query.texts for query in work(workload, contender, queries)))
-    slots = workload.slots or max(widest, _born_at_once(workload, contender, queries))
-    births = max(1, min(most_births(workload, queries), slots))
+def sizes_of(workload: Workload, configuration: BenchConfiguration, queries: int) -> ProgramSizes:
+    """The shapes that a configuration needs by itself: no more slots, rows and forks than it can fill."""
+    programs = programs_by_query(workload, configuration, queries)
+    widest = max(workload.robots, *(query.texts for query in programs))
+    new_requests = max_new_requests(workload, queries)
+    # Texts of one query wait in slots, even where a batch holds fewer of them; mode `actions` has none.
+    slots = workload.slots or max(widest, 0 if configuration.mode is Mode.ACTIONS else new_requests)
+    forks = max(1, min(new_requests, slots))
     rows = min(widest, slots, workload.rows or widest)
-    match contender.mode:
+    match configuration.mode:
         case Mode.UNIFIED:
-            batches, at_once = {rows}, births
+            batches = {rows}
         case Mode.SHARED:
-            batches, at_once = {min(workload.robots, rows), rows}, births
+            batches = {min(workload.robots, rows), rows}
         case _:
-            batches, at_once = {workload.robots}, min(births, workload.robots)
+            batches, forks = {workload.robots}, min(forks, workload.robots)
     return ProgramSizes(
         robots=workload.robots,
         slots=slots,
         rows=tuple(sorted(batches)),
-        forks=(at_once,),
+        forks=(forks,),
         suffix=len(SUFFIX),
         limit=workload.text_tokens,
-        guided=True,  # timed by itself, though no mode needs it
+        guided=True,  # for its stage time; no mode runs it
     )
 
 
-def _born_at_once(workload: Workload, contender: Contender, queries: int) -> int:
-    """Slots for the texts of one query, though a batch may hold fewer of them; none where none is begun."""
-    return 0 if contender.mode is Mode.ACTIONS else most_births(workload, queries)
-
-
-def _engine(workload: Workload, contender: Contender, sizes: ProgramSizes) -> EngineConfig:
-    deadline = contender.deadline_ms
+def _engine(workload: Workload, configuration: BenchConfiguration, sizes: ProgramSizes) -> EngineConfig:
+    deadline = configuration.deadline_ms
     return EngineConfig(
-        mode=contender.mode,
-        budget=FixedTokens(contender.least_tokens) if deadline is None else Deadline(deadline),
+        mode=configuration.mode,
+        budget=FixedTokens(configuration.min_decode_steps) if deadline is None else Deadline(deadline),
         slots=sizes.slots,
         rows=sizes.rows[-1],
         robots=workload.robots,
     )
 
 
-def _batch(contender: Contender, sizes: ProgramSizes) -> Batch:
-    """The engine's own choice: `unified` always takes its widest, the others what the query needs."""
+def _batch(configuration: BenchConfiguration, sizes: ProgramSizes) -> DecodeBatchSize:
+    """The engine's choice: `shared` takes the smallest batch that holds the texts, the others the largest."""
     widest = sizes.rows[-1]
 
-    def of_query(query: Work) -> int | None:
+    def of_query(query: QueryPrograms) -> int | None:
         if not query.decode_steps:
             return None
-        wanted = min(query.texts, widest) if contender.mode is Mode.SHARED else widest
+        wanted = min(query.texts, widest) if configuration.mode is Mode.SHARED else widest
         return next(size for size in sizes.rows if size >= wanted)
 
     return of_query
 
 
 def _transform(config: Pi05Config) -> Transform:
-    """The robot that has the policy's cameras; no statistics, and prompts of the length asked for."""
+    """The robot that has the policy's cameras, without statistics; the prompt is the instruction alone."""
     robot = next(
         robot
         for robot in EMBODIMENTS.values()

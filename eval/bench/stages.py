@@ -1,4 +1,4 @@
-"""Times every compiled program by itself, on the same device and with the same inputs as the modes."""
+"""Times each compiled program by itself, on the same device and with the same inputs as the modes."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -7,7 +7,7 @@ from typing import Any
 import jax
 
 from eval.bench.schedule import StageTimes
-from eval.bench.workloads import Contender
+from eval.bench.workloads import BenchConfiguration
 from oxygen.model.inputs import ModelInput
 from oxygen.serving.requests import Request
 from oxygen.serving.runner import Runner
@@ -15,8 +15,8 @@ from oxygen.serving.runner import Runner
 _CALLS = 3
 
 
-class Stages:
-    """The programs of a runner, with a pool of its own to write in."""
+class StageTimer:
+    """Times the programs of a runner, with a KV pool of its own."""
 
     def __init__(self, runner: Runner, inputs: ModelInput, suffix: Sequence[int]) -> None:
         self._runner = runner
@@ -26,7 +26,7 @@ class Stages:
         self._prefix = runner.prefill(inputs)
 
     def times(self) -> StageTimes:
-        """Milliseconds of each; the device is idle before and after."""
+        """Milliseconds of each program; the device is idle before and after."""
         runner, zeros = self._runner, [0] * self._runner.sizes.robots
         return self.language(
             prefill=_mean_ms(lambda: runner.prefill(self._inputs)),
@@ -37,7 +37,7 @@ class Stages:
         )
 
     def language(self, *, prefill: float, denoise: float, guided_denoise: float) -> StageTimes:
-        """Milliseconds of what writes the pool, beside those three."""
+        """Milliseconds of each program; the three given ones are not measured again."""
         runner = self._runner
         return StageTimes(
             prefill=prefill,
@@ -48,7 +48,7 @@ class Stages:
         )
 
     def _fork(self, texts: int) -> Any:
-        """Begin texts in the first slots, a fork's fill at a time."""
+        """Start texts in the first slots, as many per fork as it takes."""
         most = self._runner.sizes.forks[-1]
         for start in range(0, texts, most):
             slots = range(start, min(start + most, texts))
@@ -61,7 +61,7 @@ class Stages:
         return Request(slot=slot, robot=robot, suffix=self._suffix, query=0, task=0)
 
     def _decode_ms(self, batch: int) -> float:
-        """One step out of as many as a text has, queued at once, over a full batch of forked texts."""
+        """Mean time of one decode step, over all steps of a full batch of texts, queued at once."""
         size = self._runner.sizes
         slots = range(min(batch, size.slots))
         jax.block_until_ready(self._fork(len(slots)))
@@ -72,30 +72,30 @@ class Stages:
         return 1e3 * (time.perf_counter() - began) / size.limit
 
 
-class EveryStage:
-    """The programs of several contenders: those that act are the same ones, the others each runner's."""
+class ConfigurationStageTimer:
+    """Times the programs of several configurations, which share prefill and denoise."""
 
     def __init__(
-        self, runners: Mapping[Contender, Runner], inputs: ModelInput, suffix: Sequence[int]
+        self, runners: Mapping[BenchConfiguration, Runner], inputs: ModelInput, suffix: Sequence[int]
     ) -> None:
         self._runners = runners
-        self._stages = {runner: Stages(runner, inputs, suffix) for runner in runners.values()}
+        self._timers = {runner: StageTimer(runner, inputs, suffix) for runner in runners.values()}
 
-    def times(self) -> Mapping[Contender, StageTimes]:
-        """Milliseconds of each contender's programs."""
-        first, *others = self._stages
-        once = self._stages[first].times()
-        of_each = {first: once} | {
-            runner: self._stages[runner].language(
-                prefill=once.prefill, denoise=once.denoise, guided_denoise=once.guided_denoise
+    def times(self) -> Mapping[BenchConfiguration, StageTimes]:
+        """Milliseconds of each configuration's programs."""
+        first, *others = self._timers
+        shared = self._timers[first].times()
+        by_runner = {first: shared} | {
+            runner: self._timers[runner].language(
+                prefill=shared.prefill, denoise=shared.denoise, guided_denoise=shared.guided_denoise
             )
             for runner in others
         }
-        return {contender: of_each[runner] for contender, runner in self._runners.items()}
+        return {configuration: by_runner[runner] for configuration, runner in self._runners.items()}
 
 
 def _mean_ms(program: Callable[[], Any]) -> float:
-    """Each call is waited for, as a query waits for its actions."""
+    """Mean milliseconds of a call, each waited for."""
     began = time.perf_counter()
     for _ in range(_CALLS):
         jax.block_until_ready(program())

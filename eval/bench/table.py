@@ -1,4 +1,4 @@
-"""What the terminal shows: two tables per workload, and the roofline; made for 110 columns."""
+"""Tables for the terminal: two per workload, and the roofline; 110 columns wide."""
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
@@ -9,19 +9,18 @@ from rich.table import Table
 
 from eval.bench.costs import Peaks
 from eval.bench.ratios import Ratio
-from eval.bench.roofline import Stage
+from eval.bench.roofline import StageCost
 from eval.bench.row import Row
-from eval.bench.workloads import contender_in_words, robots_in_words, room_in_words
+from eval.bench.workloads import capacity_label, configuration_label, robots_label
 
 WIDTH = 110
-"""Columns of the tables where there is no terminal to ask."""
+"""Width of the tables outside a terminal, in columns."""
 
 _LEGEND = (
-    "action: until the actions are there. frame: until the next query can begin, all language of this one "
-    "done. times isolated: how often its frame fits into that of isolated; predicted: by the times of the "
-    "stages alone; stage share: their part of the frame. actions: horizon × chunks. first token, whole text: "
-    "from the start of the query that a text is born in. memory: what its largest program holds at once. "
-    "Times are milliseconds."
+    "action: latency of the actions. frame: until the next query can start, all language of this one "
+    "decoded. times isolated: mean frame of isolated / this one; predicted: from stage times alone; stage "
+    "share: their part of the frame. actions: horizon × chunks. first token, whole text: from the start of "
+    "the query that requests the text. memory: of the largest program. Times are milliseconds."
 )
 
 
@@ -34,7 +33,7 @@ def _percent(value: float | None) -> str:
 
 
 def _k(row: Row) -> str:
-    """Tokens of a frame, or the deadline that decides on them."""
+    """Tokens per frame, or the deadline."""
     return _number(row.tokens_per_frame, "d") if row.deadline_ms is None else f"{row.deadline_ms:g} ms"
 
 
@@ -51,7 +50,7 @@ def _gib(size: int | None) -> str:
 
 
 def _ms(value: float) -> str:
-    """Three digits that matter."""
+    """Three significant digits."""
     return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
@@ -86,7 +85,7 @@ _WIDE_ONLY = ("action\np95", "frame\np95", "95 %\ninterval", "stage\nshare")
 
 
 def print_rows(rows: Sequence[Row], console: Console) -> None:
-    """A table for every workload among `rows`, in the order they stand, and what spoils them if anything."""
+    """Print the tables of each workload among `rows`, in order, and warnings."""
     for _, group in itertools.groupby(rows, key=workload_of):
         workload = list(group)
         console.print(_workload_table(workload, console.width))
@@ -99,21 +98,21 @@ def print_rows(rows: Sequence[Row], console: Console) -> None:
 
 
 def workload_of(row: Row) -> tuple[object, ...]:
-    """What rows of the same table have in common."""
+    """Equal for rows of the same table."""
     model = (row.policy, row.dtype, row.device)
     served = (row.robots, row.cameras, row.slots, row.rows)
     return (*model, row.denoise_steps, row.text_tokens, row.arrivals, *served)
 
 
 def heading(row: Row) -> str:
-    """A workload in words."""
-    robots = robots_in_words(row.robots, row.cameras)
-    most = room_in_words(row.slots, row.rows)
+    """Describes a row's workload."""
+    robots = robots_label(row.robots, row.cameras)
+    most = capacity_label(row.slots, row.rows)
     return f"N = {row.text_tokens}, {row.arrivals}, {row.denoise_steps} denoise steps, {robots}{most}"
 
 
 def _workload_table(rows: Sequence[Row], width: int) -> Table:
-    """One workload's contenders, a line each; a narrow terminal gets the medians alone."""
+    """The first table of a workload; on a narrow terminal without intervals and tails."""
     first = rows[0]
     title = f"{first.policy}, {first.dtype}, {first.device}: {heading(first)}"
     columns = {name: cell for name, cell in _COLUMNS.items() if width >= WIDTH or name not in _WIDE_ONLY}
@@ -123,7 +122,7 @@ def _workload_table(rows: Sequence[Row], width: int) -> Table:
 def _table(
     rows: Sequence[Row], columns: Mapping[str, Callable[[Row], str]], title: str | None = None
 ) -> Table:
-    """A line for each of `rows`."""
+    """A table with a line for each row."""
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for name in columns:
         table.add_column(name, justify="left" if name == "mode" else "right", no_wrap=True)
@@ -137,18 +136,18 @@ def _unequal(rows: Sequence[Row]) -> list[Row]:
     return [row for row in rows if row.actions_equal is False]
 
 
-def contender(row: Row) -> str:
-    """A way of serving in words."""
-    return contender_in_words(row.mode, row.tokens_per_frame, row.deadline_ms)
+def row_label(row: Row) -> str:
+    """The mode and token budget of a row."""
+    return configuration_label(row.mode, row.tokens_per_frame, row.deadline_ms)
 
 
 def _warnings(rows: Sequence[Row]) -> list[str]:
-    """What spoils a measurement is said, never left to a column."""
+    """Reasons not to trust the measurements."""
     found = []
     if unequal := _unequal(rows):
         found.append(
             f"{len(unequal)} configurations gave other actions than the rest of their workload, so their "
-            f"times are of something else: {', '.join(contender(row) for row in unequal)}."
+            f"times are not comparable: {', '.join(row_label(row) for row in unequal)}."
         )
     if any(row.multi_process_service is False for row in rows):
         found.append(
@@ -158,18 +157,18 @@ def _warnings(rows: Sequence[Row]) -> list[str]:
         found.append(f"{compiled} configurations compiled something while they were measured.")
     if dropped := [row for row in rows if row.requests_dropped]:
         each = ", ".join(
-            f"{row.requests_dropped} of {row.requests_born} by {contender(row)}" for row in dropped
+            f"{row.requests_dropped} of {row.requests_submitted} by {row_label(row)}" for row in dropped
         )
-        found.append(f"Texts were dropped for want of a slot: {each}.")
+        found.append(f"Texts were dropped for lack of slots: {each}.")
     busiest = max(rows, key=lambda row: row.hardware["load_average"][0])
     load, cores = busiest.hardware["load_average"][0], busiest.hardware["cores"]
     if busiest.device == "cpu" and load > 0.5 * cores:
-        found.append(f"The machine was busy before this began: load {load} on {cores} cores.")
+        found.append(f"The machine was busy before the benchmark began: load {load} on {cores} cores.")
     return found
 
 
-def print_roofline(stages: Sequence[Stage], peaks: Peaks, title: str, console: Console) -> None:
-    """Every stage's floor and time."""
+def print_roofline(stages: Sequence[StageCost], peaks: Peaks, title: str, console: Console) -> None:
+    """Print each stage's floor and time."""
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("stage")
     for name in ("GFLOP", "MB", "bound by", "floor, ms", "measured, ms", "measured / floor"):
@@ -190,7 +189,7 @@ def print_roofline(stages: Sequence[Stage], peaks: Peaks, title: str, console: C
 
 
 def print_growth(rows: Sequence[int], growth: Ratio, console: Console) -> None:
-    """How much longer a decode step for many texts is than one for few."""
+    """Print how a decode step grows from the smallest batch to the largest."""
     least, *_, most = rows
     bounds = growth.ci95
     interval = "" if bounds is None else f" (95 %: {bounds.low:.2f}–{bounds.high:.2f})"

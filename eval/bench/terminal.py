@@ -1,4 +1,4 @@
-"""What a person sees while the benchmark runs: what there is to do, a bar, the tables."""
+"""The benchmark's terminal output: what will be measured, a progress bar, the tables."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,22 +7,22 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from eval.bench.row import Row, Setting
+from eval.bench.row import Row, WorkloadInfo
 from eval.bench.table import WIDTH, print_rows
 
 
 def open_console() -> Console:
-    """The terminal; where there is none, as wide as the tables are."""
+    """A console for the terminal, or else as wide as the tables."""
     console = Console(highlight=False)
     return console if console.is_terminal else Console(highlight=False, width=WIDTH)
 
 
 class Terminal:
-    """One run's terminal. Its bar counts turns: of every configuration its repetitions, and the warm-up."""
+    """Terminal output of one benchmark. The bar counts runs: each configuration's repetitions and warm-up."""
 
-    def __init__(self, setting: Setting, path: Path, *, console: Console | None = None) -> None:
+    def __init__(self, info: WorkloadInfo, path: Path, *, console: Console | None = None) -> None:
         self._console = console or open_console()
-        self._setting = setting
+        self._info = info
         self._path = path
         self._progress = Progress(
             TextColumn("{task.description}"),
@@ -33,58 +33,58 @@ class Terminal:
         )
         self._bar = self._progress.add_task("", total=None)
 
-    def announce(self, configurations: int, *, skipped: int, there: int) -> None:
-        """Say what will be done, before it takes its time."""
-        what = self._setting
-        self._say(
-            f"[bold]{what.policy}[/], {what.dtype}, weights {what.weights}, on {what.device}: "
+    def announce(self, configurations: int, *, skipped: int, existing: int) -> None:
+        """Print what will be measured."""
+        info = self._info
+        self._print(
+            f"[bold]{info.policy}[/], {info.dtype}, weights {info.weights}, on {info.device}: "
             f"{_counted(configurations, 'configuration')} → {self._path}"
         )
         if skipped:
-            self._say(f"{_counted(skipped, 'configuration')} of the same settings are there and left out.")
-        elif there:
-            self._say(f"{_counted(there, 'row')} are there already; new ones are appended.")
+            self._print(f"Skipping {_counted(skipped, 'configuration')} that the file already has.")
+        elif existing:
+            self._print(f"The file already has {_counted(existing, 'row')}; new ones are appended.")
 
-    def compare_commits(self, there: Sequence[Row], commit: str | None) -> None:
-        """Say if rows that are there already are of other code than this."""
-        if others := [row for row in there if row.commit != commit]:
-            which = ", ".join(sorted({_short(row.commit) for row in others}))
-            self._say(
-                f"[red]Of other code ({which}; this is {_short(commit)}): {_counted(len(others), 'row')}; "
-                "without --resume all are measured anew.[/]"
+    def compare_commits(self, existing: Sequence[Row], commit: str | None) -> None:
+        """Warn of existing rows that were measured on another commit."""
+        if others := [row for row in existing if row.commit != commit]:
+            commits = ", ".join(sorted({_short(row.commit) for row in others}))
+            self._print(
+                f"[red]{_counted(len(others), 'row')} from other code ({commits}; this is {_short(commit)}); "
+                "without --resume everything is measured again.[/]"
             )
 
-    def expect(self, turns: int) -> None:
-        """How many turns there are altogether."""
-        self._progress.update(self._bar, total=turns)
+    def start(self, runs: int) -> None:
+        """Set the length of the bar."""
+        self._progress.update(self._bar, total=runs)
 
     def workload(self, description: str) -> None:
-        """What is under way."""
+        """Show the current workload."""
         self._progress.update(self._bar, description=description)
 
-    def turn(self) -> None:
-        """One turn is over."""
+    def advance(self) -> None:
+        """Count one finished run."""
         self._progress.advance(self._bar)
 
     def interrupted(self, rows: int) -> None:
-        """Say what is safe and how to go on."""
-        self._say(f"Interrupted: {_counted(rows, 'row')} of this run are in {self._path}.")
-        self._say("The same command with --output and --resume measures the rest.")
+        """Print what is saved, and how to resume."""
+        self._print(f"Interrupted: {_counted(rows, 'row')} of this run are in {self._path}.")
+        self._print("The same command with --output and --resume measures the rest.")
 
-    def report(self, rows: Sequence[Row], written: Sequence[Path], *, took_s: float) -> None:
-        """The tables, where everything is, and how many seconds it took."""
+    def report(self, rows: Sequence[Row], plots: Sequence[Path], *, took_s: float) -> None:
+        """Print the tables, the files written, and the seconds taken."""
         self._progress.stop()
         print_rows(rows, self._console)
-        self._say(f"Rows: {self._path}")
-        if written:
-            self._say(f"Plots: {', '.join(str(path) for path in written)}")
+        self._print(f"Rows: {self._path}")
+        if plots:
+            self._print(f"Plots: {', '.join(str(path) for path in plots)}")
         else:
-            self._say("No plots: that takes matplotlib, which is not installed.")
-        self._say(f"It took {took_s:.0f} s.")
+            self._print("No plots: matplotlib is not installed.")
+        self._print(f"It took {took_s:.0f} s.")
 
     def saved(self, profile: Path) -> None:
-        """Where the latency profile is, and what it is for."""
-        self._say(f"Profile: {profile}; `--clock profile:{profile}` charges its latencies.")
+        """Print the path of the latency profile, and how to use it."""
+        self._print(f"Profile: {profile}; `--clock profile:{profile}` charges its latencies.")
 
     def __enter__(self) -> Self:
         self._progress.start()
@@ -93,7 +93,7 @@ class Terminal:
     def __exit__(self, *_: object) -> None:
         self._progress.stop()
 
-    def _say(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         self._console.print(text, soft_wrap=True)
 
 

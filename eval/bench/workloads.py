@@ -1,4 +1,4 @@
-"""What is measured: workloads, and for each the contenders that do the same work in different ways."""
+"""Workloads, and the configurations that do each of them."""
 
 import dataclasses
 import itertools
@@ -11,17 +11,17 @@ from oxygen.serving.scheduler import Mode
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Workload:
-    """What is asked of every contender alike.
+    """The work that all configurations do alike.
 
     Attributes:
         denoise_steps: Euler steps of the flow.
-        text_tokens: Tokens of a text, or of the longest one where lengths are drawn.
+        text_tokens: Tokens of a text, or of the longest one if lengths are random.
         robots: Observations in a query.
-        arrivals: When texts are born, for every robot.
-        spelled: The arrivals as they were written.
-        slots: Texts that can be alive at once, of all robots; None for as many as are asked for, so that none
-            is dropped.
-        rows: Texts that `unified` and `shared` decode in one batch; None for all that are alive.
+        arrivals: When texts are requested, for every robot.
+        arrivals_text: The arrivals as written on the command line.
+        slots: Unfinished texts at once, of all robots; None for as many as are requested, so that none is
+            dropped.
+        rows: Texts that `unified` and `shared` decode in one batch; None for all unfinished ones.
         cameras: Images in an observation; None for as many as the policy has.
     """
 
@@ -29,7 +29,7 @@ class Workload:
     text_tokens: int
     robots: int
     arrivals: Arrivals
-    spelled: str
+    arrivals_text: str
     slots: int | None = None
     rows: int | None = None
     cameras: int | None = None
@@ -41,7 +41,8 @@ class Workload:
         longest = self.arrivals.longest or 0
         if longest > self.text_tokens:
             raise UsageError(
-                f"arrivals {self.spelled!r} ask for up to {longest} tokens; text tokens: {self.text_tokens}"
+                f"arrivals {self.arrivals_text!r} request up to {longest} tokens; "
+                f"text tokens: {self.text_tokens}"
             )
         if self.slots is not None and self.slots < self.robots:
             raise UsageError(f"slots: {self.slots}; at least one for each robot, {self.robots}")
@@ -51,37 +52,38 @@ class Workload:
                 raise UsageError(f"{field}: {value}; at least 1")
 
     def lengths(self, robot: int, query: int) -> list[int]:
-        """Tokens of each text that is born for a robot in a query."""
+        """Tokens of each text requested for a robot in a query."""
         return [self.text_tokens if n is None else n for n in self.arrivals.due(robot, query)]
 
     def __str__(self) -> str:
-        robots = robots_in_words(self.robots, self.cameras)
-        most = room_in_words(self.slots, self.rows)
-        return f"N = {self.text_tokens}, {self.spelled}, {self.denoise_steps} denoise steps, {robots}{most}"
+        robots = robots_label(self.robots, self.cameras)
+        most = capacity_label(self.slots, self.rows)
+        work = f"N = {self.text_tokens}, {self.arrivals_text}, {self.denoise_steps} denoise steps"
+        return f"{work}, {robots}{most}"
 
 
-def robots_in_words(robots: int, cameras: int | None) -> str:
-    """How many robots, and through how many cameras each sees if that was said."""
+def robots_label(robots: int, cameras: int | None) -> str:
+    """The number of robots, and of cameras of each if given."""
     served = "1 robot" if robots == 1 else f"{robots} robots"
     if cameras is None:
         return served
     return f"{served} of 1 camera" if cameras == 1 else f"{served} of {cameras} cameras"
 
 
-def room_in_words(slots: int | None, rows: int | None) -> str:
-    """What was said about the room for texts, to go on a sentence with; nothing if nothing was."""
-    said = [(slots, "slot"), (rows, "row")]
-    return "".join(f", {n} {what}{'' if n == 1 else 's'}" for n, what in said if n is not None)
+def capacity_label(slots: int | None, rows: int | None) -> str:
+    """The numbers of slots and rows, as far as they are given, each after a comma."""
+    given = [(slots, "slot"), (rows, "row")]
+    return "".join(f", {n} {what}{'' if n == 1 else 's'}" for n, what in given if n is not None)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Contender:
-    """A way of doing a workload.
+class BenchConfiguration:
+    """A mode and its token budget.
 
     Attributes:
         mode: How language is scheduled.
-        tokens_per_frame: Decode steps in a frame of mode `unified`; None in the others, which have no such.
-        deadline_ms: In mode `unified`, what decides on the steps of a frame instead, milliseconds.
+        tokens_per_frame: Decode steps in a frame of mode `unified`; None in other modes, and by deadline.
+        deadline_ms: Deadline of a frame in mode `unified`, instead of `tokens_per_frame`; milliseconds.
     """
 
     mode: Mode
@@ -89,27 +91,27 @@ class Contender:
     deadline_ms: float | None = None
 
     @property
-    def least_tokens(self) -> int:
-        """Decode steps of a frame of mode `unified` in any case: a deadline promises one."""
+    def min_decode_steps(self) -> int:
+        """The fewest decode steps of a frame in mode `unified`; a deadline guarantees one."""
         return self.tokens_per_frame or 1
 
     def __str__(self) -> str:
-        return contender_in_words(self.mode.value, self.tokens_per_frame, self.deadline_ms)
+        return configuration_label(self.mode.value, self.tokens_per_frame, self.deadline_ms)
 
 
-def contender_in_words(mode: str, tokens_per_frame: int | None, deadline_ms: float | None) -> str:
-    """A mode, and of `unified` what decides on the tokens of a frame."""
+def configuration_label(mode: str, tokens_per_frame: int | None, deadline_ms: float | None) -> str:
+    """The mode, and the token budget of `unified`."""
     if deadline_ms is not None:
         return f"{mode}, {deadline_ms:g} ms"
     return mode if tokens_per_frame is None else f"{mode}, k = {tokens_per_frame}"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Axes:
-    """Every choice on every axis; what is measured is their product.
+class WorkloadGrid:
+    """The values of each axis; all combinations are measured.
 
-    Deadlines, where there are any, take the place of the tokens per frame. Without `cameras` there are as
-    many as the policy has. `slots` and `rows` are no axes: they are the same in all workloads.
+    Deadlines, if any, replace tokens per frame. Without `cameras` there are as many as the policy has.
+    `slots` and `rows` are the same in all workloads.
     """
 
     modes: tuple[str, ...]
@@ -134,23 +136,20 @@ class Axes:
             Deadline(milliseconds)  # checks itself
         self.workloads()  # each checks itself
 
-    def contenders(self, text_tokens: int) -> list[Contender]:
-        """The modes in their order; `unified` once for each deadline, or for each k.
-
-        More than a text's length is no other k.
-        """
+    def configurations(self, text_tokens: int) -> list[BenchConfiguration]:
+        """The modes in order; `unified` once for each deadline, or else each k of at most `text_tokens`."""
         ks = sorted({min(k, text_tokens) for k in self.tokens_per_frame})
-        unified = [Contender(mode=Mode.UNIFIED, deadline_ms=ms) for ms in self.deadline_ms] or [
-            Contender(mode=Mode.UNIFIED, tokens_per_frame=k) for k in ks
+        unified = [BenchConfiguration(mode=Mode.UNIFIED, deadline_ms=ms) for ms in self.deadline_ms] or [
+            BenchConfiguration(mode=Mode.UNIFIED, tokens_per_frame=k) for k in ks
         ]
         return [
-            contender
+            configuration
             for mode in self.modes
-            for contender in (unified if mode == Mode.UNIFIED else [Contender(mode=Mode(mode))])
+            for configuration in (unified if mode == Mode.UNIFIED else [BenchConfiguration(mode=Mode(mode))])
         ]
 
-    def workloads(self) -> list[tuple[Workload, list[Contender]]]:
-        """Every workload with its contenders."""
+    def workloads(self) -> list[tuple[Workload, list[BenchConfiguration]]]:
+        """All workloads with their configurations."""
         product = itertools.product(
             self.denoise_steps, self.text_tokens, self.cameras or (None,), self.robots, self.arrivals
         )
@@ -161,12 +160,12 @@ class Axes:
                     text_tokens=n,
                     robots=robots,
                     arrivals=arrivals,
-                    spelled=spelled,
+                    arrivals_text=arrivals_text,
                     slots=self.slots,
                     rows=self.rows,
                     cameras=cameras,
                 ),
-                self.contenders(n),
+                self.configurations(n),
             )
-            for steps, n, cameras, robots, (spelled, arrivals) in product
+            for steps, n, cameras, robots, (arrivals_text, arrivals) in product
         ]

@@ -1,1 +1,1 @@
-"""Ships a trained checkpoint with the package: what is served, what it reached, and a card that says both."""
+"""Puts a trained checkpoint into the package, with its test results and a model card."""

@@ -1,4 +1,4 @@
-"""Bundles a checkpoint, or adds results to the one that is bundled; either way the card is rendered anew."""
+"""Bundles a checkpoint, or adds results to the bundled one, and renders the model card."""
 
 import dataclasses
 import hashlib
@@ -9,9 +9,9 @@ from pathlib import Path
 
 from configs.errors import UsageError
 from eval.bundle.card import CARD_FILE, render
-from eval.bundle.manifest import MANIFEST, Contents, FileFacts, read_contents
+from eval.bundle.manifest import MANIFEST, BundleManifest, FileDigest, read_bundle_manifest
 from eval.bundle.provenance import provenance
-from eval.bundle.results import Result, merged, of_runs, read_results, write_results
+from eval.bundle.results import BundledResult, merged, of_runs, read_results, write_results
 from eval.policies.checkpoints import no_checkpoint
 from eval.policies.names import read_policy
 from eval.records.json_files import write_json
@@ -24,106 +24,108 @@ from oxygen.weights.loading import SINGLE_FILE
 from oxygen.weights.safetensors import open_safetensors
 
 MOST_BYTES = 16_000_000
-"""What may be bundled at most: everybody who installs the package carries it."""
+"""Size limit, since every installation of the package downloads it."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Bundled:
-    """What is bundled now.
+class BundleSummary:
+    """The bundled checkpoint.
 
     Attributes:
-        contents: Its manifest.
-        results: Of its runs.
-        dropped: Results that were there before, of other weights.
+        manifest: Its manifest.
+        results: Its results.
+        dropped: Number of earlier results dropped, which were of other weights.
     """
 
-    contents: Contents
-    results: tuple[Result, ...]
+    manifest: BundleManifest
+    results: tuple[BundledResult, ...]
     dropped: int
 
 
-def bundle(checkpoint: Path | None, runs: Sequence[Path], target: Path, *, data: Sequence[Path]) -> Bundled:
-    """Make `target` the bundled checkpoint with the results of `runs`, whole or not at all.
+def bundle(
+    checkpoint: Path | None, runs: Sequence[Path], target: Path, *, data: Sequence[Path]
+) -> BundleSummary:
+    """Write a bundle with a checkpoint and the results of `runs`, atomically.
 
-    Results that are there already stay if they are of the same weights.
+    Existing results of the same weights are kept.
 
     Args:
-        checkpoint: A folder that training wrote; what is bundled already if None.
-        runs: Folders of runs, or of single runs.
-        target: The folder in the package.
-        data: Folders of demonstrations that are not where they were in training.
+        checkpoint: The folder of a checkpoint; None for the bundled one.
+        runs: Runs, or folders of runs.
+        target: The folder of the bundle.
+        data: Datasets that have moved since training.
 
     Raises:
-        UsageError: The checkpoint is not whole, of another model than this code has by that name, or too
-            large; its demonstrations are not to be found; or a run is not complete, or of other weights.
+        UsageError: The checkpoint is incomplete, too large, or does not fit its model; a dataset is missing;
+            or a run is not complete, or of other weights.
     """
     _put_back(target)
-    before, kept = read_contents(target), read_results(target)
+    before, kept = read_bundle_manifest(target), read_results(target)
     draft = target.with_name(f".{target.name}.partial")
     shutil.rmtree(draft, ignore_errors=True)
     try:
         if checkpoint is not None:
-            contents = _take(checkpoint, data, draft, name=target.name)
+            manifest = _take(checkpoint, data, draft, name=target.name)
         elif before is not None:
-            contents = before
+            manifest = before
             shutil.copytree(target, draft)
         else:
-            raise UsageError(f"nothing is bundled at {target}; give the checkpoint of a training")
-        same = before is not None and before.weights_sha256 == contents.weights_sha256
-        results = merged(kept if same else (), of_runs(runs, weights=contents.weights_sha256))
+            raise UsageError(f"nothing is bundled at {target}; give a checkpoint")
+        same = before is not None and before.weights_sha256 == manifest.weights_sha256
+        results = merged(kept if same else (), of_runs(runs, weights=manifest.weights_sha256))
         write_results(draft, results)
         (draft / CARD_FILE).write_text(render(draft), encoding="utf-8")
         _put_in_place(draft, target)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
-    return Bundled(contents=contents, results=results, dropped=0 if same else len(kept))
+    return BundleSummary(manifest=manifest, results=results, dropped=0 if same else len(kept))
 
 
-def _take(checkpoint: Path, data: Sequence[Path], target: Path, *, name: str) -> Contents:
-    """Copy what is served of a checkpoint, not the optimiser's state, and write its manifest."""
+def _take(checkpoint: Path, data: Sequence[Path], target: Path, *, name: str) -> BundleManifest:
+    """Copy the files needed for serving, not the optimiser's state, and write the manifest."""
     if not checkpoint.is_dir():
         raise no_checkpoint(str(checkpoint), checkpoint)
     served = _served(checkpoint)
     for path in served:
         if not (checkpoint / path).is_file():
-            raise UsageError(f"{checkpoint} is no whole checkpoint of a training: it has no {path}")
+            raise UsageError(f"{checkpoint} is not a complete checkpoint: it has no {path}; give another")
     tensors = open_safetensors(checkpoint / SINGLE_FILE).tensors
     layout.check(tensors, preset(str(read_policy(str(checkpoint)).model)), str(checkpoint))
-    record, demonstrated = provenance(checkpoint, data)
+    record, datasets = provenance(checkpoint, data)
     target.mkdir(parents=True)
     for path in served:
         (target / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(checkpoint / path, target / path)
     write_json(target / RECORD, record)
-    contents = Contents(
+    manifest = BundleManifest(
         name=name,
         step=record["step"],
         parameters=sum(math.prod(tensor.shape) for tensor in tensors.values()),
         files={path: _facts(target / path) for path in [*served, RECORD]},
-        data=demonstrated,
+        data=datasets,
     )
-    if contents.bytes > MOST_BYTES:
+    if manifest.bytes > MOST_BYTES:
         raise UsageError(
-            f"{checkpoint} has {contents.bytes} bytes to serve; at most {MOST_BYTES} are bundled"
+            f"{checkpoint} has {manifest.bytes} bytes to serve; at most {MOST_BYTES} are bundled"
         )
-    write_json(target / MANIFEST, dataclasses.asdict(contents))
-    return contents
+    write_json(target / MANIFEST, dataclasses.asdict(manifest))
+    return manifest
 
 
 def _served(checkpoint: Path) -> tuple[str, ...]:
-    """The files that a policy is made of, by their paths in the folder."""
+    """The files needed for serving, by their paths in the folder."""
     robot = embodiment(str(read_policy(str(checkpoint)).embodiment))
     norms = checkpoint_norms(checkpoint, robot.asset_id).relative_to(checkpoint)
     return (SINGLE_FILE, norms.as_posix(), TOKENIZER, CARD)
 
 
-def _facts(file: Path) -> FileFacts:
+def _facts(file: Path) -> FileDigest:
     content = file.read_bytes()
-    return FileFacts(sha256=hashlib.sha256(content).hexdigest(), bytes=len(content))
+    return FileDigest(sha256=hashlib.sha256(content).hexdigest(), bytes=len(content))
 
 
 def _put_in_place(draft: Path, target: Path) -> None:
-    """Replace the target by the draft. Killed on the way, the next bundling finds what was there."""
+    """Replace the target by the draft. After a kill, the next bundling restores the old target."""
     aside = _aside(target)
     if target.exists():
         target.rename(aside)
@@ -132,7 +134,7 @@ def _put_in_place(draft: Path, target: Path) -> None:
 
 
 def _put_back(target: Path) -> None:
-    """Undo what a kill left half done: the target is set aside and not yet replaced, or not yet removed."""
+    """Restore the target after a kill between the two renames, and remove what else was set aside."""
     aside = _aside(target)
     if aside.exists() and not target.exists():
         aside.rename(target)

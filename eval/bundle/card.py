@@ -1,4 +1,4 @@
-"""The model card: a template filled in with what a bundled checkpoint's files say."""
+"""Renders the model card of a bundled checkpoint from its files."""
 
 import importlib.resources
 from collections import defaultdict
@@ -12,9 +12,9 @@ from configs.cli import counted, ranges, spelt
 from configs.errors import UsageError
 from configs.load import load, names
 from configs.pipeline import PipelineConfig
-from eval.bundle.manifest import Contents, Demonstrated, read_contents
+from eval.bundle.manifest import BundleManifest, DatasetFacts, read_bundle_manifest
 from eval.bundle.provenance import trainings_of, unknowns
-from eval.bundle.results import TEST_STATES, Result, read_results
+from eval.bundle.results import TEST_STATES, BundledResult, read_results
 from eval.metrics.statistics import wilson_95
 from eval.policies.checkpoints import read_record
 from oxygen.weights.loading import SINGLE_FILE
@@ -23,54 +23,54 @@ CARD_FILE = "MODEL_CARD.md"
 
 _TEMPLATE = importlib.resources.files("eval") / "bundle" / "model_card.md.j2"
 _MEASURES = {"narration": ("phase", "object", "target"), "memory": ("f1",)}
-"""What the card shows of a graded language task; `results.json` has the other measures."""
+"""Measures of graded language tasks on the card; `results.json` has the others."""
 _NAMES = {"f1": "F1"}
 
 
 def render(folder: Path) -> str:
-    """The card of the checkpoint bundled in a folder, in Markdown.
+    """The model card of the checkpoint bundled in a folder, in Markdown.
 
     Raises:
         UsageError: Nothing is bundled there.
     """
-    contents, record = read_contents(folder), read_record(folder)
-    if contents is None:
-        raise UsageError(f"nothing is bundled at {folder}; give the checkpoint of a training")
+    manifest, record = read_bundle_manifest(folder), read_record(folder)
+    if manifest is None:
+        raise UsageError(f"nothing is bundled at {folder}; give a checkpoint")
     results, trainings = read_results(folder), trainings_of(record)
-    test = [result for result in results if _is_unseen(result, contents)]
+    test = [result for result in results if _is_unseen(result, manifest)]
     environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     return environment.from_string(_TEMPLATE.read_text(encoding="utf-8")).render(
-        contents=contents,
-        suites=_suites(contents, record["data"]),
+        manifest=manifest,
+        suites=_suites(manifest, record["data"]),
         tasks=[task["name"] for task in record["tasks"]],
         weights_file=SINGLE_FILE,
         test_states=TEST_STATES,
         test=[_row(result) for result in test],
         options=any(map(_options, test)),
         graded=[task for task in _MEASURES if any(task in result.texts for result in test)],
-        commands=_commands(test, contents.name),
+        commands=_commands(test, manifest.name),
         development=counted(len(results) - len(test), "run") if len(results) > len(test) else "",
         trainings=trainings,
-        pipeline=_stages(contents.name),
+        pipeline=_stages(manifest.name),
         wordings=", ".join(ranges(map(len, record["wordings"].values()))),
-        data=_by_demonstrator(contents.data),
-        begun={suite: ranges(contents.begun_in(suite)) for suite in _suites(contents)},
-        unknowns=unknowns(record, contents),
-        scripted=_is_taught_by_scripts(contents, trainings),
+        data=_by_demonstrator(manifest.data),
+        init_ids={suite: ranges(manifest.init_ids_of(suite)) for suite in _suites(manifest)},
+        unknowns=unknowns(record, manifest),
+        scripted=_has_only_scripted_actions(manifest, trainings),
     )
 
 
-def _is_unseen(result: Result, contents: Contents) -> bool:
-    return result.is_test and not contents.begun_in(result.suite) & set(result.init_ids)
+def _is_unseen(result: BundledResult, manifest: BundleManifest) -> bool:
+    return result.is_test and not manifest.init_ids_of(result.suite) & set(result.init_ids)
 
 
-def _suites(contents: Contents, datasets: Sequence[str] | None = None) -> list[str]:
-    """The suites of these datasets, or of all."""
-    of = [each for each in contents.data if datasets is None or each.name in datasets]
+def _suites(manifest: BundleManifest, datasets: Sequence[str] | None = None) -> list[str]:
+    """The suites of these datasets; of all, if None."""
+    of = [each for each in manifest.data if datasets is None or each.name in datasets]
     return sorted({suite for each in of for suite in each.suites})
 
 
-def _row(result: Result) -> dict[str, Any]:
+def _row(result: BundledResult) -> dict[str, Any]:
     """A result as the template shows it."""
     return {
         "result": result,
@@ -82,7 +82,7 @@ def _row(result: Result) -> dict[str, Any]:
     }
 
 
-def _success(result: Result) -> str:
+def _success(result: BundledResult) -> str:
     interval = wilson_95(result.n_success, result.n_episodes)
     if interval is None:
         return "–"
@@ -91,8 +91,8 @@ def _success(result: Result) -> str:
     return f"{result.n_success} of {result.n_episodes}: {rate:.1f} % ({bounds})"
 
 
-def _weakest(result: Result) -> str:
-    """The tasks that were solved least often, by their ids."""
+def _weakest(result: BundledResult) -> str:
+    """The ids of the tasks with the lowest success rate, and that rate."""
     rates = {task: task.n_success / task.n_episodes for task in result.tasks if task.n_episodes}
     least = [task for task, rate in rates.items() if rate == min(rates.values())]
     if not least:
@@ -102,7 +102,7 @@ def _weakest(result: Result) -> str:
     )
 
 
-def _scores(result: Result, task: str) -> str:
+def _scores(result: BundledResult, task: str) -> str:
     scores = result.texts[task].at_request if task in result.texts else {}
     shown = [
         f"{_NAMES.get(name, name)} {scores[name]['pc']:.1f}" for name in _MEASURES[task] if name in scores
@@ -110,14 +110,14 @@ def _scores(result: Result, task: str) -> str:
     return ", ".join(shown) or "–"
 
 
-def _options(result: Result) -> str:
-    """Options beyond the test's own, as the command line takes them."""
+def _options(result: BundledResult) -> str:
+    """Options beyond the test's own, as on the command line."""
     given = {name: value for name, value in result.options.items() if name != "wordings"}
     return " ".join(spelt(name, value) for name, value in sorted(given.items()))
 
 
-def _commands(results: Iterable[Result], policy: str) -> list[str]:
-    """What measures these results again, those of several suites at once."""
+def _commands(results: Iterable[BundledResult], policy: str) -> list[str]:
+    """Commands that repeat these results, one for several suites where possible."""
     suites = defaultdict[str, list[str]](list)
     for result in results:
         assets = "standins" if result.assets.name == "standins" else "FOLDER"
@@ -138,8 +138,8 @@ def _stages(name: str) -> int:
     return len(load(PipelineConfig, name).stages) if name in names(PipelineConfig) else 0
 
 
-def _by_demonstrator(data: Iterable[Demonstrated]) -> list[dict[str, Any]]:
-    groups = defaultdict[str, list[Demonstrated]](list)
+def _by_demonstrator(data: Iterable[DatasetFacts]) -> list[dict[str, Any]]:
+    groups = defaultdict[str, list[DatasetFacts]](list)
     for each in data:
         groups[_demonstrator(each)].append(each)
     return [
@@ -154,13 +154,15 @@ def _by_demonstrator(data: Iterable[Demonstrated]) -> list[dict[str, Any]]:
     ]
 
 
-def _demonstrator(data: Demonstrated) -> str:
+def _demonstrator(data: DatasetFacts) -> str:
     if data.learner is not None:
         return f"{data.policy}, correcting an earlier checkpoint"
     return f"{data.policy}, for texts alone (failures are kept)" if data.keeps_failures else data.policy
 
 
-def _is_taught_by_scripts(contents: Contents, trainings: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether whatever taught it actions, as far as is known, was the scripted expert."""
-    taught = {name for each in trainings if not each["recipe"].get("texts_only") for name in each["data"]}
-    return {each.policy for each in contents.data if each.name in taught} == {"expert"}
+def _has_only_scripted_actions(manifest: BundleManifest, trainings: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether all known demonstrations with target actions are the scripted expert's."""
+    action_data = {
+        name for each in trainings if not each["recipe"].get("texts_only") for name in each["data"]
+    }
+    return {each.policy for each in manifest.data if each.name in action_data} == {"expert"}

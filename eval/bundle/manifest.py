@@ -1,4 +1,4 @@
-"""The manifest of a bundled checkpoint: its files, and the demonstrations it was trained on."""
+"""The manifest of a bundled checkpoint: its files, and the datasets it was trained on."""
 
 import dataclasses
 import json
@@ -17,7 +17,7 @@ MANIFEST = "manifest.json"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class FileFacts:
+class FileDigest:
     """Digest and size of a file."""
 
     sha256: str
@@ -25,31 +25,31 @@ class FileFacts:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Shown:
-    """Tasks and initial states of one suite's demonstrations; drawn states are those from 1000 on."""
+class SuiteCoverage:
+    """Tasks and initial states of a dataset's episodes in one suite; states from 1000 on are drawn."""
 
     tasks: tuple[int, ...]
     init_ids: tuple[int, ...]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Demonstrated:
+class DatasetFacts:
     """A dataset of demonstrations.
 
     Attributes:
         name: Name of its folder.
-        policy: Who demonstrated.
+        policy: The demonstrator.
         demonstrations: Episodes in it.
-        failures: Episodes that failed; they are not in it, unless failures were kept.
+        failures: Failed episodes; they are in it only if failures were kept.
         frames: Rows.
-        noise: How much the demonstrator was disturbed, every level once.
+        noise: The demonstrator's noise levels.
         assets: Asset sets, name to digest.
-        replan_steps: Control steps between two frames; the suite's own number if None.
-        suites: What its episodes began in, failed ones too.
-        commit: Of the code that collected it.
-        learner: `policy` and `weights_sha256` of whom the demonstrator corrected; None where it acted alone.
-        policy_sha256: SHA-256 of the demonstrator's weights; None if it has none, or they are not known.
-        keeps_failures: Whether the episodes that failed are in it, for their texts alone.
+        replan_steps: Control steps between two frames; None for the suite's own number.
+        suites: Tasks and initial states by suite, failed episodes included.
+        commit: Commit of the code that collected it.
+        learner: `policy` and `weights_sha256` of the corrected learner; None without one.
+        policy_sha256: SHA-256 of the demonstrator's weights; None if it has none, or they are unknown.
+        keeps_failures: Whether failed episodes are in it, for their texts.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Demonstrated:
     noise: tuple[float, ...]
     assets: Mapping[str, str]
     replan_steps: int | None
-    suites: Mapping[str, Shown]
+    suites: Mapping[str, SuiteCoverage]
     commit: str | None
     learner: Mapping[str, str | None] | None = None
     policy_sha256: str | None = None
@@ -68,26 +68,26 @@ class Demonstrated:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Contents:
+class BundleManifest:
     """The `manifest.json` of a bundled checkpoint.
 
     Attributes:
         name: The policy's name, which is the folder's.
-        step: Training steps of the last training.
-        parameters: Numbers in `model.safetensors`.
-        files: Path in the folder to what the file there must be.
-        data: The demonstrations it was trained on.
+        step: Steps of the last training.
+        parameters: Number of parameters in `model.safetensors`.
+        files: Digest and size of each file, by its path in the folder.
+        data: The datasets it was trained on.
     """
 
     name: str
     step: int
     parameters: int
-    files: Mapping[str, FileFacts]
-    data: tuple[Demonstrated, ...]
+    files: Mapping[str, FileDigest]
+    data: tuple[DatasetFacts, ...]
 
     @property
     def bytes(self) -> int:
-        """Of all files together."""
+        """Total size of the files."""
         return sum(file.bytes for file in self.files.values())
 
     @property
@@ -95,17 +95,17 @@ class Contents:
         """SHA-256 of the weights."""
         return self.files[SINGLE_FILE].sha256
 
-    def begun_in(self, suite: str) -> set[int]:
-        """The initial states of a suite that demonstrations began in."""
+    def init_ids_of(self, suite: str) -> set[int]:
+        """The initial states of a suite that demonstrations start in."""
         return {
             init_id for each in self.data if suite in each.suites for init_id in each.suites[suite].init_ids
         }
 
 
-_CONTENTS = TypeAdapter(Contents)
+_MANIFEST = TypeAdapter(BundleManifest)
 
 
-def read_contents(folder: Path) -> Contents | None:
+def read_bundle_manifest(folder: Path) -> BundleManifest | None:
     """The manifest of a bundled checkpoint; None if nothing is bundled there.
 
     Raises:
@@ -115,27 +115,27 @@ def read_contents(folder: Path) -> Contents | None:
     if not file.is_file():
         return None
     try:
-        return _CONTENTS.validate_json(file.read_bytes())
+        return _MANIFEST.validate_json(file.read_bytes())
     except ValidationError as error:
-        raise UsageError(f"{file} is not what bundling writes: {error.errors()[0]['msg']}") from None
+        raise UsageError(f"{file} is not a bundle's manifest: {error.errors()[0]['msg']}") from None
 
 
-def read_demonstrated(folder: Path) -> Demonstrated:
+def read_dataset_facts(folder: Path) -> DatasetFacts:
     """The facts about the dataset in a folder.
 
     Raises:
-        UsageError: There is none that `python -m eval.collect` wrote.
+        UsageError: There is no dataset of `python -m eval.collect`.
     """
     try:
         manifest = json.loads((folder / layout.MANIFEST).read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(
-            f"no demonstrations at {folder} ({layout.MANIFEST}: {error.strerror}); say with --data where "
-            "those are that the policy was trained on"
+            f"no demonstrations at {folder} ({layout.MANIFEST}: {error.strerror}); name the folder of those "
+            "that the policy was trained on with --data"
         ) from None
     # A key is suite, task, initial state, seed, digest of the assets, and the noise, which may have a dot.
     played = [key.split(".", 5) for key in [*manifest["demonstrations"], *manifest["failed"]]]
-    return Demonstrated(
+    return DatasetFacts(
         name=folder.name,
         policy=Path(manifest["policy"]).name,
         **manifest["counts"],
@@ -150,12 +150,12 @@ def read_demonstrated(folder: Path) -> Demonstrated:
     )
 
 
-def _suites(played: Iterable[list[Any]]) -> dict[str, Shown]:
+def _suites(played: Iterable[list[Any]]) -> dict[str, SuiteCoverage]:
     tasks, init_ids = defaultdict[str, set[int]](set), defaultdict[str, set[int]](set)
     for suite, task_id, init_id, *_ in played:
         tasks[suite].add(int(task_id))
         init_ids[suite].add(int(init_id))
     return {
-        suite: Shown(tasks=tuple(sorted(tasks[suite])), init_ids=tuple(sorted(init_ids[suite])))
+        suite: SuiteCoverage(tasks=tuple(sorted(tasks[suite])), init_ids=tuple(sorted(init_ids[suite])))
         for suite in sorted(tasks)
     }

@@ -1,4 +1,4 @@
-"""What a bundled policy reached: recorded runs in compact form, which must be runs of its very weights."""
+"""Results of a bundled policy: recorded runs of its weights, in compact form."""
 
 import dataclasses
 import json
@@ -19,10 +19,10 @@ from eval.records.reader import AssetsUsed, find_runs, read_episodes, read_ident
 from eval.records.schema import RunFolder
 
 TEST_STATES = range(500_000, 500_050)
-"""Drawn initial states of every task that are reserved for tests: nobody collects demonstrations there."""
+"""Drawn initial states of every task that are reserved for tests; no demonstrations start in them."""
 
 _FILE = "results.json"
-_TOLD_ELSEWHERE = {
+_NOT_OPTIONS = {
     "mode",
     "suites",
     "num_trials_per_task",
@@ -32,12 +32,12 @@ _TOLD_ELSEWHERE = {
     "assets",
     "video",
 }
-"""Options that a result says in words of its own, or that change nothing in it."""
+"""Options that a result has fields for, or that do not change it."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TaskResult:
-    """How often one task was solved; `task` is the benchmark's name of it."""
+    """Successes of one task; `task` is its name in the benchmark."""
 
     task_id: int
     task: str
@@ -46,26 +46,26 @@ class TaskResult:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Result:
-    """One run on one suite.
+class BundledResult:
+    """The result of one run on one suite.
 
     Attributes:
         run_id: The run.
         suite: The suite.
-        mode: How the policy was served.
+        mode: Scheduling mode.
         assets: The asset set.
         protocol: Hash of the suite's protocol.
-        n_episodes: Episodes that were graded.
-        n_success: Those that were solved.
-        n_errors: Those that ended in an error of the program.
-        init_ids: The initial states they began in; drawn ones from 1000 on.
-        options: All other options that were not the published protocol's, by their names in `RunConfig`.
+        n_episodes: Graded episodes.
+        n_success: Successful episodes.
+        n_errors: Episodes with errors, which are not graded.
+        init_ids: Their initial states; those from 1000 on are drawn.
+        options: Other options that differ from the published protocol's, by their names in `RunConfig`.
         latency_ms: Stage to quantiles over all queries, milliseconds.
-        texts: Language task to how its texts were graded.
-        tasks: Task by task.
+        texts: Language task to the grades of its texts.
+        tasks: Successes by task.
         machine: Processor, cores and accelerators.
-        commit: Of the code that ran.
-        finished: When.
+        commit: Commit of the code that ran.
+        finished: Time it finished.
     """
 
     run_id: str
@@ -87,16 +87,16 @@ class Result:
 
     @property
     def is_test(self) -> bool:
-        """Whether it is of reserved states alone, in wordings that training never saw."""
+        """Whether it has only reserved initial states, and held-out wordings."""
         return self.options.get("wordings") == "held_out" and set(self.init_ids) <= set(TEST_STATES)
 
 
-_RESULTS = TypeAdapter(tuple[Result, ...])
+_RESULTS = TypeAdapter(tuple[BundledResult, ...])
 _TEXTS = TypeAdapter(Mapping[str, LanguageRow])
 
 
-def read_results(folder: Path) -> tuple[Result, ...]:
-    """The results beside a bundled checkpoint; none if there is no such file.
+def read_results(folder: Path) -> tuple[BundledResult, ...]:
+    """The results of a bundled checkpoint; none if there is no such file.
 
     Raises:
         UsageError: It is damaged.
@@ -107,16 +107,16 @@ def read_results(folder: Path) -> tuple[Result, ...]:
     try:
         return _RESULTS.validate_python(json.loads(file.read_text(encoding="utf-8"))["results"])
     except (ValueError, KeyError, ValidationError) as error:
-        raise UsageError(f"{file} is not what bundling writes: {error}") from None
+        raise UsageError(f"{file} does not hold a bundle's results: {error}") from None
 
 
-def write_results(folder: Path, results: Iterable[Result]) -> None:
-    """Write them beside a bundled checkpoint."""
+def write_results(folder: Path, results: Iterable[BundledResult]) -> None:
+    """Write the results of a bundled checkpoint."""
     write_json(folder / _FILE, {"results": [dataclasses.asdict(result) for result in results]})
 
 
-def merged(*groups: Iterable[Result]) -> tuple[Result, ...]:
-    """All results in the card's order; of the same run on the same suite the last one counts."""
+def merged(*groups: Iterable[BundledResult]) -> tuple[BundledResult, ...]:
+    """All results in the card's order; of the same run and suite, the last one."""
     by_run = {
         (result.suite, result.assets, result.init_ids, result.run_id): result
         for group in groups
@@ -127,15 +127,15 @@ def merged(*groups: Iterable[Result]) -> tuple[Result, ...]:
     )
 
 
-def of_runs(paths: Sequence[Path], *, weights: str) -> tuple[Result, ...]:
+def of_runs(paths: Sequence[Path], *, weights: str) -> tuple[BundledResult, ...]:
     """The results of recorded runs.
 
     Args:
-        paths: Folders of runs, or of single runs.
-        weights: SHA-256 of the weights that must have acted.
+        paths: Runs, or folders of runs.
+        weights: SHA-256 of the weights that they must have used.
 
     Raises:
-        UsageError: A path holds no run, or one that is not complete, or one of other weights.
+        UsageError: A path has no run, or a run is incomplete, or of other weights.
     """
     folders = []
     for path in paths:
@@ -149,23 +149,22 @@ def of_runs(paths: Sequence[Path], *, weights: str) -> tuple[Result, ...]:
 
 
 def _check(folder: RunFolder, weights: str) -> None:
-    identity, said = read_identity(folder), folder.read_manifest().get("weights_sha256")
+    identity, used = read_identity(folder), folder.read_manifest().get("weights_sha256")
     if identity.status != "complete":
         raise UsageError(f"{folder.path} is {identity.status}; complete it with --resume, or leave it out")
-    if said != weights:
+    if used != weights:
         raise UsageError(
             f"{folder.path} is a run of {identity.policy} with other weights than {weights[:12]} "
-            f"({said[:12] if said else 'random'}); leave it out, or run it again with the checkpoint that is "
-            "bundled"
+            f"({used[:12] if used else 'random'}); leave it out, or repeat it with the bundled checkpoint"
         )
 
 
-def _of_run(folder: RunFolder) -> list[Result]:
+def _of_run(folder: RunFolder) -> list[BundledResult]:
     identity, manifest = read_identity(folder), folder.read_manifest()
     results = summarize(folder.path)
     episodes = read_episodes(folder)
     return [
-        Result(
+        BundledResult(
             run_id=identity.run_id,
             suite=suite,
             mode=identity.mode,
@@ -186,17 +185,14 @@ def _of_run(folder: RunFolder) -> list[Result]:
 
 
 def _options(config: Mapping[str, Any]) -> dict[str, Any]:
-    """What the run was told beyond the defaults, and heeded in its mode.
-
-    That all texts there are were wanted goes without saying.
-    """
-    usual = RunConfig().model_dump(mode="json")
+    """Options that differ from the defaults and have an effect; all language tasks count as the default."""
+    defaults = RunConfig().model_dump(mode="json")
     if set(config["language_tasks"] or ()) == set(names(LanguageTaskConfig)):
-        config = {**config, "language_tasks": usual["language_tasks"]}
+        config = {**config, "language_tasks": defaults["language_tasks"]}
     return {
         name: value
         for name, value in config.items()
-        if name not in _TOLD_ELSEWHERE | unused_in(config["mode"]) and value != usual.get(name)
+        if name not in _NOT_OPTIONS | unused_in(config["mode"]) and value != defaults.get(name)
     }
 
 

@@ -15,8 +15,8 @@ app = App(
     name="python -m eval.collect",
     help="Collect demonstrations: play episodes in several processes, keep those that succeed, and write "
     "them as a dataset in LeRobot's layout (v3.0).\n\n"
-    "Interrupted or killed, the same command completes the rest. More tasks, initial states, seeds or noise "
-    "levels may be added to a dataset by naming its folder again.",
+    "After an interruption, the same command resumes. Name a dataset's folder again to add tasks, initial "
+    "states, seeds or noise levels.",
     default_parameter=Parameter(negative=""),
 )
 
@@ -29,7 +29,7 @@ def collect(
     output: Annotated[Path, OUTPUT] = Path("demonstrations"),
     workers: Annotated[int | None, OUTPUT] = None,
 ) -> int:
-    """Play, keep, write.
+    """Collect demonstrations.
 
     Args:
         options: What to play and how to write it.

@@ -1,4 +1,4 @@
-"""Puts the episodes together into a dataset, in the order of their keys, whoever played them and when."""
+"""Assembles stored episodes into a dataset, in the order of their keys."""
 
 import json
 import shutil
@@ -14,7 +14,7 @@ from configs.collection import CollectConfig
 from configs.interface import Interface
 from eval.collect import statistics
 from eval.collect.statistics import Histogram, Statistics
-from eval.collect.store import Kept
+from eval.collect.store import StoredEpisode
 from eval.collect.tables import PLACED, arrow_schema, frame_features
 from eval.collect.video_files import VideoFiles
 from oxygen.training import layout
@@ -22,18 +22,18 @@ from oxygen.training.layout import Feature
 from oxygen.training.tables import as_array
 
 _PARTS = ("data", "videos", "meta")
-"""What a dataset consists of. `meta` is put in place last, and nothing is a dataset without it."""
+"""The folders of a dataset. `meta` is put in place last; a folder without it is not a dataset."""
 
 
 def assemble(
-    kept: Sequence[Kept], dataset: Path, config: CollectConfig, *, interface: Interface, fps: float
+    kept: Sequence[StoredEpisode], dataset: Path, config: CollectConfig, *, interface: Interface, fps: float
 ) -> None:
-    """Write the dataset anew, in place of what is there.
+    """Write the dataset, replacing the existing one.
 
     Args:
         kept: The demonstrations, in order; at least one.
         dataset: Its folder.
-        config: How it is written.
+        config: Image storage and horizon.
         interface: The cameras, the state and the actions of its episodes.
         fps: Frames per second of simulated time.
     """
@@ -52,8 +52,8 @@ def assemble(
     shutil.rmtree(draft)
 
 
-def _tasks(kept: Sequence[Kept]) -> dict[str, int]:
-    """The instructions, numbered in the order in which they first occur."""
+def _tasks(kept: Sequence[StoredEpisode]) -> dict[str, int]:
+    """The instructions, numbered in order of first occurrence."""
     return {language: number for number, language in enumerate(dict.fromkeys(each.language for each in kept))}
 
 
@@ -62,7 +62,7 @@ def _has_videos(features: Mapping[str, Feature]) -> bool:
 
 
 class _Writer:
-    """A dataset under construction; `add` takes the episodes in order, `describe` sums them up."""
+    """Writes a dataset: `add` for each episode in order, then `describe` for its metadata."""
 
     def __init__(
         self, root: Path, features: Mapping[str, Feature], *, tasks: Mapping[str, int], fps: float
@@ -80,7 +80,7 @@ class _Writer:
         self._histograms: list[Mapping[str, Histogram]] = []
         self._frames = 0
 
-    def add(self, episode: Kept) -> None:
+    def add(self, episode: StoredEpisode) -> None:
         rows = episode.rows()
         count, number = rows.num_rows, len(self._episodes)
         placed = self._placed(rows, episode.language)
@@ -123,7 +123,7 @@ class _Writer:
         self._write_json(layout.INFO, self._info())
 
     def _placed(self, rows: pa.Table, language: str) -> pa.Table:
-        """The rows with the columns that depend on the place, as the dataset stores them."""
+        """The rows as the dataset stores them, with the columns that depend on the episode's position."""
         count = rows.num_rows
         index = {
             "episode_index": np.full(count, len(self._episodes)),
@@ -136,7 +136,7 @@ class _Writer:
         return pa.Table.from_arrays(columns, schema=self._schema)
 
     def _numbers_of(self, placed: pa.Table) -> pa.Table:
-        """The columns that statistics are of: numbers, those of our own apart."""
+        """The numeric columns that get statistics; our own ones do not."""
         texts = ("string", "image", "video")
         names = [name for name in placed.schema.names if self._features[name]["dtype"] not in texts]
         return placed.select([name for name in names if not name.startswith(layout.OWN)])
@@ -160,7 +160,7 @@ class _Writer:
         }
 
     def _described(self) -> dict[str, Any]:
-        """The features, with what LeRobot wants to know of a video beside."""
+        """The features, with LeRobot's description of videos."""
         if self._videos is None:
             return self._features
         return {
@@ -192,7 +192,7 @@ class _DataTables:
         self._writer: pq.ParquetWriter | None = None
 
     def add(self, rows: pa.Table) -> dict[str, int]:
-        """Append an episode; where it went, as the episodes' table says it."""
+        """Append an episode; returns its file indices, as columns of the episodes' table."""
         if self._bytes and self._bytes + rows.nbytes > layout.DATA_FILE_MB * 2**20:
             self.close()
             self._number += 1
@@ -218,10 +218,10 @@ class _DataTables:
 def _statistics(
     numbers: pa.Table, histograms: Mapping[str, Histogram], features: Mapping[str, layout.Feature]
 ) -> dict[str, Statistics]:
-    """Statistics by feature. Those of actions are per channel, of what is to be learnt.
+    """Statistics by feature. Those of actions are per channel, over actions that are not padded.
 
-    An episode that a learner solved alone, or that failed, has no such actions; its texts are learnt all the
-    same, and readers expect numbers: those of what stands there.
+    An episode that a learner solved alone, or that failed, has only padded actions. Readers expect numbers,
+    so it gets those of all its actions.
     """
     count = numbers.num_rows
     found = {
@@ -239,7 +239,7 @@ def _statistics(
 
 
 def _task_table(tasks: Mapping[str, int]) -> pa.Table:
-    """Instruction to number, with the instructions as pandas' index, which is how LeRobot looks them up."""
+    """Instruction to number, with the instructions as pandas' index, as LeRobot expects."""
     columns = {"task_index": list(tasks.values()), "task": list(tasks)}
     pandas = {
         "index_columns": ["task"],

@@ -1,4 +1,4 @@
-"""Collects demonstrations from beginning to end, or what an earlier command left over."""
+"""Collects demonstrations into a dataset; resumes what an earlier command left over."""
 
 import datetime as dt
 import json
@@ -16,11 +16,18 @@ from configs.collection import CollectConfig
 from configs.errors import UsageError
 from configs.schema import RunConfig
 from eval.collect.assemble import assemble
-from eval.collect.console import Console
+from eval.collect.console import CollectionConsole
 from eval.collect.contact_sheet import write_contact_sheet
 from eval.collect.plan import Job, frame_rate, learner_config, make_jobs, run_config
-from eval.collect.playing import Report, Setting, Simulation, Work, play_beside, play_here
-from eval.collect.store import EpisodeStore, Kept
+from eval.collect.playing import (
+    CollectionContext,
+    DemonstrationSource,
+    EpisodeReport,
+    Simulation,
+    play_in_process,
+    play_in_processes,
+)
+from eval.collect.store import EpisodeStore, StoredEpisode
 from eval.policies.names import weights_sha256
 from eval.policies.opening import open_policies
 from eval.policies.resolved import resolve_policy
@@ -37,7 +44,7 @@ INCOMPLETE = 1
 
 
 def worker_count(given: int | None) -> int:
-    """The number of processes: as given, else one per core that may be used.
+    """The number of worker processes; by default one per available core.
 
     Raises:
         UsageError: Fewer than one was given.
@@ -54,9 +61,9 @@ def collect_demonstrations(config: CollectConfig, dataset: Path, *, workers: int
         The exit code: 0, or 1 if an episode was an error or none was kept.
 
     Raises:
-        UsageError: Before anything is written: something named does not exist, the assets lack what a task
-            needs, or the folder holds a dataset of other options, or another process is at it.
-        KeyboardInterrupt: After what was played is safe on disk.
+        UsageError: Something named does not exist, the assets lack what a task needs, the folder holds a
+            dataset of other options, or another process uses it. Nothing is written then.
+        KeyboardInterrupt: Ctrl-C; finished episodes are on disk.
     """
     _check_policies(config)
     _check_playable(config)
@@ -64,7 +71,7 @@ def collect_demonstrations(config: CollectConfig, dataset: Path, *, workers: int
 
 
 def _simulation(config: CollectConfig) -> Simulation:
-    """The suites' worlds, the configured policy, and the learner, if there is one."""
+    """The suites' worlds, the configured policy, and the learner if there is one."""
     run = run_config(config, config.seeds[0])
     kind = resolve_policy(run).policy.kind
     model = run if kind == "oxygen" else learner_config(config)
@@ -78,7 +85,7 @@ def _check_policies(config: CollectConfig) -> None:
         if value and resolved.policy.kind != "expert":
             raise UsageError(f"{option} {value} is for --policy expert, not {config.policy}")
     if learner and resolve_policy(learner).policy.kind != "oxygen":
-        raise UsageError(f"--learner is {config.learner}, which learns nothing; give a policy with weights")
+        raise UsageError(f"--learner is {config.learner}, which has no weights; give a policy that has")
 
 
 def _check_playable(config: CollectConfig) -> None:
@@ -95,28 +102,30 @@ def _check_playable(config: CollectConfig) -> None:
             )
 
 
-def collect_from(setting: Setting, config: CollectConfig, dataset: Path, *, workers: int) -> int:
-    """Collect demonstrations in any setting. See `collect_demonstrations`."""
+def collect_from(source: DemonstrationSource, config: CollectConfig, dataset: Path, *, workers: int) -> int:
+    """Collect demonstrations from any source. See `collect_demonstrations`."""
     jobs = make_jobs(config)
     store = EpisodeStore(dataset)
     store.check(config)
     with RunFolder(dataset).claimed():
         store.begin(config)
-        work = Work(setting=setting, store=store, config=config)
-        console = Console(config, jobs, dataset)
-        reports = _play(work, jobs, console, workers)
-        return _conclude(work, jobs, reports, console)
+        context = CollectionContext(source=source, store=store, config=config)
+        console = CollectionConsole(config, jobs, dataset)
+        reports = _play(context, jobs, console, workers)
+        return _conclude(context, jobs, reports, console)
 
 
-def _play(work: Work, jobs: Sequence[Job], console: Console, workers: int) -> list[Report]:
-    pending = [job for job in jobs if not work.store.has(job.key)]
-    reports: list[Report] = []
-    console.begin(pending, there=len(jobs) - len(pending), workers=min(workers, len(pending)))
+def _play(
+    context: CollectionContext, jobs: Sequence[Job], console: CollectionConsole, workers: int
+) -> list[EpisodeReport]:
+    pending = [job for job in jobs if not context.store.has(job.key)]
+    reports: list[EpisodeReport] = []
+    console.begin(pending, done=len(jobs) - len(pending), workers=min(workers, len(pending)))
     if not pending:
         return reports
     try:
         with Interrupts() as interrupts, console:
-            for report in _reports(work, pending, workers, interrupts):
+            for report in _reports(context, pending, workers, interrupts):
                 reports.append(report)
                 console.add(report)
     except KeyboardInterrupt:
@@ -125,36 +134,43 @@ def _play(work: Work, jobs: Sequence[Job], console: Console, workers: int) -> li
     return reports
 
 
-def _reports(work: Work, jobs: Sequence[Job], workers: int, interrupts: Interrupts) -> Iterator[Report]:
-    workers, run = min(workers, len(jobs)), work.setting.model
+def _reports(
+    context: CollectionContext, jobs: Sequence[Job], workers: int, interrupts: Interrupts
+) -> Iterator[EpisodeReport]:
+    workers, run = min(workers, len(jobs)), context.source.model
     opened = [] if run is None else open_policies(resolve_policy(run), [run], worlds=workers)
     model = next(iter(opened), None)
     if workers == 1:
-        return play_here(work, jobs, model, interrupts=interrupts)
-    return play_beside(work, jobs, model, workers=workers, interrupts=interrupts)
+        return play_in_process(context, jobs, model, interrupts=interrupts)
+    return play_in_processes(context, jobs, model, workers=workers, interrupts=interrupts)
 
 
-def _conclude(work: Work, jobs: Sequence[Job], reports: Sequence[Report], console: Console) -> int:
+def _conclude(
+    context: CollectionContext,
+    jobs: Sequence[Job],
+    reports: Sequence[EpisodeReport],
+    console: CollectionConsole,
+) -> int:
     errors = sum(report.outcome is Outcome.ERROR for report in reports)
-    kept = work.store.demonstrations()
+    kept = context.store.demonstrations()
     if not kept:
-        console.nothing()
+        console.nothing_kept()
         return INCOMPLETE
-    dataset = work.store.dataset
+    dataset = context.store.dataset
     sheet = dataset / "contact_sheet.png"
     if not _is_of(dataset, kept):
         console.assembling(len(kept))
         plan = jobs[0].plan
-        assemble(kept, dataset, work.config, interface=plan.suite.interface, fps=frame_rate(plan))
+        assemble(kept, dataset, context.config, interface=plan.suite.interface, fps=frame_rate(plan))
         write_contact_sheet(Demonstrations(dataset), sheet)
-    manifest = _manifest(work, jobs, kept)
+    manifest = _manifest(context, jobs, kept)
     write_json(dataset / layout.MANIFEST, {**manifest, "errors": errors})
     console.conclude(manifest["counts"], errors, sheet)
     return INCOMPLETE if errors else 0
 
 
-def _is_of(dataset: Path, kept: Sequence[Kept]) -> bool:
-    """Whether the dataset is there already, and of just these demonstrations."""
+def _is_of(dataset: Path, kept: Sequence[StoredEpisode]) -> bool:
+    """Whether the dataset exists already with exactly these demonstrations."""
     try:
         manifest = json.loads((dataset / layout.MANIFEST).read_text(encoding="utf-8"))
     except OSError:
@@ -162,16 +178,18 @@ def _is_of(dataset: Path, kept: Sequence[Kept]) -> bool:
     return bool(manifest["demonstrations"] == [str(each.key) for each in kept])
 
 
-def _manifest(work: Work, jobs: Sequence[Job], kept: Sequence[Kept]) -> dict[str, Any]:
-    """Where the demonstrations came from. The options are those of the last command."""
+def _manifest(
+    context: CollectionContext, jobs: Sequence[Job], kept: Sequence[StoredEpisode]
+) -> dict[str, Any]:
+    """Provenance of the demonstrations. The options are those of the last command."""
     suites = {job.key.suite: job.plan.protocol for job in jobs}
-    failed = work.store.failures()
+    failed = context.store.failures()
     frames = sum(pq.read_metadata(each.path).num_rows for each in kept)
     return {
-        "policy": work.config.policy,
-        "policy_weights_sha256": _digest(run_config(work.config, work.config.seeds[0])),
-        "learner": _learner(work.config),
-        "config": work.config.model_dump(mode="json"),
+        "policy": context.config.policy,
+        "policy_weights_sha256": _digest(run_config(context.config, context.config.seeds[0])),
+        "learner": _learner(context.config),
+        "config": context.config.model_dump(mode="json"),
         "command": shlex.join(["python", "-m", "eval.collect", *sys.argv[1:]]),
         "finished": dt.datetime.now().astimezone().isoformat(timespec="seconds"),
         "assets": [list(each) for each in sorted({(each.key.assets, each.key.digest) for each in kept})],
@@ -186,12 +204,12 @@ def _manifest(work: Work, jobs: Sequence[Job], kept: Sequence[Kept]) -> dict[str
 
 
 def _learner(config: CollectConfig) -> Mapping[str, str | None] | None:
-    """Who took turns with the demonstrator: by name, and by what tells its weights from all others."""
+    """Name and weights digest of the learner, if there is one."""
     run = learner_config(config)
     return None if run is None else {"policy": Path(run.policy).name, "weights_sha256": _digest(run)}
 
 
 def _digest(run: RunConfig) -> str | None:
-    """What tells the weights that act from all others; None where there are none, or random ones."""
+    """SHA-256 of the policy's weights; None if it has none, or random ones."""
     policy = resolve_policy(run).policy
     return weights_sha256(policy) if policy.kind == "oxygen" and not run.random_weights else None

@@ -1,4 +1,4 @@
-"""What a person sees while demonstrations are collected: one bar, the errors, and what came of it."""
+"""Terminal output of a collection: a progress bar, errors, and a summary."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -13,15 +13,15 @@ from configs.cli import counted
 from configs.collection import CollectConfig
 from configs.motion import NONE
 from eval.collect.plan import Job
-from eval.collect.playing import Report
+from eval.collect.playing import EpisodeReport
 from eval.records.schema import Outcome
 
 _MEGABYTE = 1e6
-_TELL_EVERY_S = 60.0
+_LOG_INTERVAL_S = 60.0
 
 
-class Console:
-    """The terminal of one collection."""
+class CollectionConsole:
+    """Prints the progress of one collection."""
 
     def __init__(self, config: CollectConfig, jobs: Sequence[Job], dataset: Path) -> None:
         self._rich = RichConsole(highlight=False)
@@ -36,7 +36,7 @@ class Console:
             soft_wrap=True,
             emoji=False,
         )
-        self._reports: list[Report] = []
+        self._reports: list[EpisodeReport] = []
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
@@ -44,14 +44,14 @@ class Console:
             TextColumn("{task.fields[status]}"),
             TimeRemainingColumn(),
             console=self._rich,
-            disable=not self._rich.is_terminal,  # in a file there is a line a minute instead
+            disable=not self._rich.is_terminal,  # without a terminal, a line per minute instead
         )
-        self._told = time.monotonic()
+        self._logged = time.monotonic()
 
-    def begin(self, jobs: Sequence[Job], *, there: int, workers: int) -> None:
-        """Say what is to be done, and show the bar."""
-        if there:
-            self._rich.print(f"Played before: {there} of {counted(there + len(jobs), 'episode')}.")
+    def begin(self, jobs: Sequence[Job], *, done: int, workers: int) -> None:
+        """Print how many episodes are done already, and show the bar for the others."""
+        if done:
+            self._rich.print(f"Played before: {done} of {counted(done + len(jobs), 'episode')}.")
         if not jobs:
             return
         self._began = time.perf_counter()
@@ -64,55 +64,55 @@ class Console:
     def __exit__(self, *_: object) -> None:
         self._progress.stop()
 
-    def add(self, report: Report) -> None:
-        """Move the bar, or say once a minute how far it is; an error is told at once, in one line."""
+    def add(self, report: EpisodeReport) -> None:
+        """Update the bar, or print a line per minute without a terminal; print an error at once."""
         self._reports.append(report)
         self._progress.update(self._bar, advance=1, status=self._status())
         if report.error is not None:
             reason = report.error.strip().splitlines()[-1]
             self._rich.print(f"error in {report.job.key.episode}: {reason}", style="red", markup=False)
-        if not self._rich.is_terminal and time.monotonic() - self._told >= _TELL_EVERY_S:
-            self._told = time.monotonic()
+        if not self._rich.is_terminal and time.monotonic() - self._logged >= _LOG_INTERVAL_S:
+            self._logged = time.monotonic()
             (bar,) = self._progress.tasks
             count = f"{len(self._reports)} of {counted(int(bar.total or 0), 'episode')}"
             self._rich.print(f"{count}, {self._status()}", soft_wrap=True)
 
     def interrupted(self) -> None:
-        """Say how to go on."""
+        """Print how to resume."""
         self._rich.print(
             f"Interrupted: {counted(len(self._reports), 'more episode')} kept. "
             "The same command completes the rest."
         )
 
-    def nothing(self) -> None:
-        """Say that there is nothing to write."""
+    def nothing_kept(self) -> None:
+        """Print that there is no dataset."""
         self._rich.print("No episode succeeded, so there is no dataset.")
 
     def assembling(self, count: int) -> None:
-        """Say what takes a moment now."""
+        """Print that the dataset is being written."""
         self._rich.print(f"Writing {counted(count, 'demonstration')} …")
 
     def conclude(self, counts: Mapping[str, int], errors: int, sheet: Path) -> None:
-        """Say what there is now."""
+        """Print a summary of the dataset."""
         kept = counts["demonstrations"]
         size = sum(file.stat().st_size for file in _files(self._dataset)) / kept / _MEGABYTE
-        said = [
+        summary = [
             f"[bold]{counted(kept, 'demonstration')}[/]",
             counted(counts["frames"], "frame"),
             f"{size:.2f} MB each",
         ]
-        said.append(f"{counted(counts['failures'], 'episode')} failed{self._kept}")
+        summary.append(f"{counted(counts['failures'], 'episode')} failed{self._kept}")
         if errors:
-            said.append(f"[red]{counted(errors, 'error')}[/], which the same command tries again")
-        self._rich.print(", ".join(said))
-        self._rich.print(f"A look at them: {sheet}", soft_wrap=True, markup=False, emoji=False)
+            summary.append(f"[red]{counted(errors, 'error')}[/], which the same command tries again")
+        self._rich.print(", ".join(summary))
+        self._rich.print(f"Contact sheet: {sheet}", soft_wrap=True, markup=False, emoji=False)
 
     def _status(self) -> str:
         graded = [report for report in self._reports if report.outcome is not Outcome.ERROR]
         solved = sum(report.outcome is Outcome.SUCCESS for report in graded)
         frames = sum(report.frames for report in self._reports) / (time.perf_counter() - self._began)
         parts = [
-            f"{100 * solved / len(graded):.0f} % success" if graded else "none played to its end",
+            f"{100 * solved / len(graded):.0f} % success" if graded else "no episode finished",
             f"{frames:.1f} frames/s",
         ]
         if len(graded) < len(self._reports):

@@ -1,4 +1,4 @@
-"""A picture of a dataset: the first, the middle and the last image of some episodes, with what was said."""
+"""A picture of a dataset: first, middle and last image of some episodes, with their narrations."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,14 +14,14 @@ _SIDE = 224
 _GAP = 8
 _TEXT = 13
 _LINE = 17
-_TITLE_LINES, _SAID_LINES = 2, 3
+_TITLE_LINES, _CAPTION_LINES = 2, 3
 _WIDTH = 3 * _SIDE + 2 * _GAP
-_ROW = _TITLE_LINES * _LINE + _SIDE + _SAID_LINES * _LINE + 2 * _GAP
-_PAPER, _INK, _FAINT = "white", "black", "#767676"
+_ROW = _TITLE_LINES * _LINE + _SIDE + _CAPTION_LINES * _LINE + 2 * _GAP
+_PAPER, _INK, _GREY = "white", "black", "#767676"
 
 
 def write_contact_sheet(demonstrations: Demonstrations, path: Path) -> None:
-    """Draw up to eight episodes, evenly spread over the dataset, one below the other."""
+    """Draw up to eight episodes, evenly spread over the dataset."""
     chosen = _spread(demonstrations.episodes)
     sheet = Image.new("RGB", (_WIDTH + 2 * _GAP, len(chosen) * _ROW + _GAP), _PAPER)
     for number, episode in enumerate(chosen):
@@ -49,12 +49,12 @@ def _draw(sheet: Image.Image, demonstrations: Demonstrations, episode: EpisodeSp
         image = Image.fromarray(resize_with_pad(frame.images[demonstrations.cameras[0]], _SIDE))
         sheet.paste(image, (left, top + _TITLE_LINES * _LINE))
         below = top + _TITLE_LINES * _LINE + _SIDE + 2
-        _write(sheet, _said(frame), (left, below), width=_SIDE, lines=_SAID_LINES, ink=_FAINT)
+        _write(sheet, _caption(frame), (left, below), width=_SIDE, lines=_CAPTION_LINES, ink=_GREY)
 
 
-def _said(frame: Frame) -> str:
-    said = f": {frame.narration}" if frame.narration else ""
-    return f"step {frame.step}{said}"
+def _caption(frame: Frame) -> str:
+    narration = f": {frame.narration}" if frame.narration else ""
+    return f"step {frame.step}{narration}"
 
 
 def _write(sheet: Image.Image, text: str, at: tuple[int, int], *, width: int, lines: int, ink: str) -> None:

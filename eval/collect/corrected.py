@@ -1,8 +1,8 @@
-"""A learner that an expert takes over from, again and again: only the expert's actions are to be learnt.
+"""A learner and an expert that act in turns; only the expert's actions are training targets.
 
-So demonstrations begin where the learner's own mistakes lead, which no other disturbance of an expert finds
-(DAgger, Ross et al., 2011, arXiv 1011.0686; in turns as HG-DAgger has them, Kelly et al., 2019, arXiv
-1810.02890; in place of the person there are a clock, and an eye for a robot that stands still).
+Demonstrations then start in states that the learner's own mistakes lead to (DAgger, Ross et al., 2011, arXiv
+1011.0686; in turns as in HG-DAgger, Kelly et al., 2019, arXiv 1810.02890). Instead of a person, a random
+number of queries ends a turn, and so does a learner that stands still.
 """
 
 from collections import deque
@@ -18,30 +18,27 @@ from sim_envs.world import EpisodeKey, Observation
 
 _LEARNER_TURN = (3, 96)
 _EXPERT_TURN = (6, 14)
-"""Queries that a turn lasts, at least and at most.
+"""The fewest and the most queries of a turn. Some of the learner's are long, since it may get stuck late."""
 
-The learner's are long now and then: where it hangs, it hangs after a while.
-"""
-
-_STILL = 8
-_STILL_WITHIN = 0.01
-"""A learner that has moved by no more than this (m, rad) in so many queries hangs: its turn ends."""
+_STUCK_QUERIES = 8
+_STUCK_WITHIN = 0.01
+"""A learner that moved by no more than this (m, rad) in that many queries is stuck, which ends its turn."""
 
 
-class Corrected:
-    """Two policies by turns, the learner first. How long each turn lasts is a function of the episode."""
+class CorrectedLearner:
+    """Two policies in turns, the learner first. The lengths of turns are a function of the episode key."""
 
     def __init__(self, learner: Policy, expert: Demonstrator) -> None:
-        """Bring the two together.
+        """Let the two act in turns.
 
         Args:
-            learner: Who leads into trouble.
-            expert: Who leads out of it; at each of its turns it begins anew in the state it finds.
+            learner: The policy to correct.
+            expert: The demonstrator; reset at the start of each of its turns.
         """
         self._learner, self._expert = learner, expert
         self._draws = np.random.default_rng(0)
         self._learning, self._left = True, 0
-        self._states: deque[Float64[np.ndarray, " state"]] = deque(maxlen=_STILL)
+        self._states: deque[Float64[np.ndarray, " state"]] = deque(maxlen=_STUCK_QUERIES)
 
     @property
     def interface(self) -> Interface:
@@ -50,7 +47,7 @@ class Corrected:
 
     @property
     def intended(self) -> Float64[np.ndarray, "horizon action"] | None:
-        """What the expert held right at the last query; None if that was the learner's."""
+        """The expert's intended actions of the last query; None if the learner acted."""
         return None if self._learning else self._expert.intended
 
     def reset(self, key: EpisodeKey) -> None:
@@ -62,8 +59,8 @@ class Corrected:
         self._states.clear()
 
     def act(self, observation: Observation) -> np.ndarray:
-        """Answer one query: whose turn it is does."""
-        if self._left == 0 or (self._learning and self._hangs()):
+        """Answer one query with the policy whose turn it is."""
+        if self._left == 0 or (self._learning and self._is_stuck()):
             self._change_turns()
         self._states.append(observation.state)
         self._left -= 1
@@ -89,11 +86,12 @@ class Corrected:
         if not self._learning:
             self._expert.reset(self._key)
 
-    def _hangs(self) -> bool:
-        """Whether nothing has moved for some queries of this turn: neither hand nor fingers."""
-        return len(self._states) == _STILL and bool(np.ptp(self._states, axis=0).max() <= _STILL_WITHIN)
+    def _is_stuck(self) -> bool:
+        """Whether neither hand nor fingers have moved for some queries of this turn."""
+        still = len(self._states) == _STUCK_QUERIES
+        return still and bool(np.ptp(self._states, axis=0).max() <= _STUCK_WITHIN)
 
     def _length(self, turn: tuple[int, int]) -> int:
-        """Queries of the next turn: its logarithm is drawn evenly, so that long turns are the rarer ones."""
+        """Queries of the next turn, drawn log-uniformly."""
         least, most = turn
         return int(np.exp(self._draws.uniform(np.log(least), np.log(most + 1))))

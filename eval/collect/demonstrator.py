@@ -1,4 +1,4 @@
-"""Who demonstrates: a policy that can say what it held right, beside what it did."""
+"""Demonstrators: policies that tell their intended actions from those disturbed by noise."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -16,15 +16,15 @@ from sim_envs.world import EpisodeKey, Observation, World
 
 
 class Demonstrator(Policy, Protocol):
-    """A policy whose noise, if it has any, can be told from what it means."""
+    """A policy with intended actions beside those it executes with noise."""
 
     @property
     def intended(self) -> Float64[np.ndarray, "horizon action"] | None:
-        """What it held right in the state of the last query; None where nothing is to be learnt from it."""
+        """Actions of the last query without noise; None if they are not training targets."""
 
 
-class MeansWhatItDoes:
-    """Any policy as a demonstrator: nothing disturbs it."""
+class NoiseFreeDemonstrator:
+    """Any policy as a demonstrator: its intended actions are those it executes."""
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
@@ -37,7 +37,7 @@ class MeansWhatItDoes:
 
     @property
     def intended(self) -> Float64[np.ndarray, "horizon action"]:
-        """What it answered last."""
+        """The actions of the last query."""
         return self._answered
 
     def reset(self, key: EpisodeKey) -> None:
@@ -59,11 +59,11 @@ class MeansWhatItDoes:
 
 
 OpenDemonstrator = Callable[[Suite, World], Demonstrator]
-"""A demonstrator that has been loaded, as it is in one world."""
+"""Opens a demonstrator in a world."""
 
 
 def scripted_demonstrator(kind: str, noise: float) -> OpenDemonstrator:
-    """A scripted policy that says nothing."""
+    """A scripted policy without texts."""
 
     def in_world(suite: Suite, world: World) -> Demonstrator:
         return Scripted(

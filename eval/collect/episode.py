@@ -1,4 +1,4 @@
-"""Plays one episode and turns it into the rows of a table, one per query."""
+"""Plays one episode and makes a table of it, one row per query."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from configs.collection import CollectConfig
 from eval.collect.demonstrator import Demonstrator
-from eval.collect.labels import stitched, taught
+from eval.collect.labels import action_labels, learnable
 from eval.collect.plan import Job
 from eval.collect.statistics import Histogram, histogram
 from eval.collect.tables import arrow_schema, png_cells, row_features
@@ -25,11 +25,11 @@ class Demonstration:
     """An episode as a table.
 
     Attributes:
-        job: What was played.
-        solved: Whether it succeeded; if not, none of its actions is to be learnt.
+        job: The episode that was played.
+        solved: Whether it succeeded; if not, none of its actions is a training target.
         language: The instruction.
-        rows: A row per query, without the columns that depend on its place in the dataset.
-        histograms: Camera to how often each level of each channel occurs in the episode's images.
+        rows: A row per query, without the columns that depend on its position in the dataset.
+        histograms: Camera to the histogram of its images, per channel.
     """
 
     job: Job
@@ -41,7 +41,7 @@ class Demonstration:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Failure:
-    """An episode that failed, and is not kept."""
+    """A failed episode that is not kept."""
 
     job: Job
 
@@ -53,16 +53,16 @@ def demonstrate(
 
     Args:
         world: A world with the episode's task loaded.
-        policy: Who acts.
+        policy: The demonstrator.
         job: The episode.
-        config: How it is written down.
-        interrupts: Who may stop it.
+        config: What is kept, and how.
+        interrupts: Checked after each query.
     """
     queries: list[Query] = []
-    meant: list[np.ndarray | None] = []
+    intended: list[np.ndarray | None] = []
     for query in rollout(world, policy, job.key.episode, job.plan.suite):
         queries.append(query)
-        meant.append(policy.intended)
+        intended.append(policy.intended)
         interrupts.check()
     policy.finish()
     solved = queries[-1].success
@@ -71,9 +71,9 @@ def demonstrate(
     columns = {
         **_images(queries),
         **_numbers(job, queries),
-        **_labels(queries, meant if solved else [None] * len(meant), config.horizon),
+        **_labels(queries, intended if solved else [None] * len(intended), config.horizon),
         **_identity(job, len(queries)),
-        **_words(queries),
+        **_language(queries),
     }
     return Demonstration(
         job=job,
@@ -109,15 +109,15 @@ def _numbers(job: Job, queries: Sequence[Query]) -> dict[str, Any]:
     }
 
 
-def _labels(queries: Sequence[Query], meant: Sequence[np.ndarray | None], horizon: int) -> dict[str, Any]:
-    """What was meant; where nothing was, what was done, as something that is not to be learnt."""
+def _labels(queries: Sequence[Query], intended: Sequence[np.ndarray | None], horizon: int) -> dict[str, Any]:
+    """Chunks of intended actions; without intended ones, the executed ones, marked as padding."""
     steps = [query.steps for query in queries]
     chunks = [
         np.asarray(query.actions, np.float64) if chunk is None else chunk
-        for query, chunk in zip(queries, meant, strict=True)
+        for query, chunk in zip(queries, intended, strict=True)
     ]
-    actions, padded = stitched(chunks, steps, horizon=horizon)
-    padded |= ~taught([chunk is not None for chunk in meant], steps, horizon=horizon)
+    actions, padded = action_labels(chunks, steps, horizon=horizon)
+    padded |= ~learnable([chunk is not None for chunk in intended], steps, horizon=horizon)
     return {layout.ACTION: actions.astype(np.float32).tolist(), layout.PADDED: padded.tolist()}
 
 
@@ -134,6 +134,6 @@ def _identity(job: Job, count: int) -> dict[str, Any]:
     return {name: [value] * count for name, value in same.items()}
 
 
-def _words(queries: Sequence[Query]) -> dict[str, Any]:
-    told = [columns_of(query.truth) for query in queries]
-    return {name: [each[name] for each in told] for name in told[0]}
+def _language(queries: Sequence[Query]) -> dict[str, Any]:
+    rows = [columns_of(query.truth) for query in queries]
+    return {name: [row[name] for row in rows] for name in rows[0]}

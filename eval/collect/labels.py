@@ -1,14 +1,13 @@
-"""From what was meant at every query to what each frame's action chunk should be.
+"""Makes each frame's action chunk of the intended actions of consecutive queries.
 
-The label of a frame is what the demonstrator meant at each of the next `horizon` control steps, at the states
-that it then was in. It is put together from consecutive queries, for two reasons. An expert plans its chunk
-within one motion and stands still at its end, so the far half of a chunk is often not what it then does.
-And where noise is added to what is carried out, the disturbed steps lead to states off the path; what was
-meant there leads back, and is what a policy must learn (DART, Laskey et al. 2017). The noise itself is never
-in a label. The first `replan_steps` of a chunk are exactly what was meant at the frame's own state; what
-comes after also answers to disturbances that could not be foreseen, whose mean is zero.
+The label of a frame has the actions intended at each of the next `horizon` control steps, in the states then
+reached, for two reasons. An expert plans a chunk within one motion and stands still at its end, so the far
+half of a chunk is often not what it then does. And noise on executed actions leads to states off the path;
+the actions intended there lead back, and a policy must learn them (DART, Laskey et al. 2017). Labels have no
+noise. The first `replan_steps` actions of a chunk are those intended at the frame's own state; later ones
+also respond to disturbances that could not be foreseen, with mean zero.
 
-Where a learner has turns between the demonstrator's, only what was meant within one turn is taught.
+If a learner acts in turns with the demonstrator, a label ends with the demonstrator's turn.
 """
 
 from collections.abc import Sequence
@@ -17,39 +16,39 @@ import numpy as np
 from jaxtyping import Bool, Float64
 
 
-def stitched(
-    meant: Sequence[Float64[np.ndarray, "_ 7"]], steps: Sequence[int], *, horizon: int
+def action_labels(
+    intended: Sequence[Float64[np.ndarray, "_ 7"]], steps: Sequence[int], *, horizon: int
 ) -> tuple[Float64[np.ndarray, "query horizon 7"], Bool[np.ndarray, "query horizon"]]:
-    """Every query's action chunk, and where it reaches beyond the episode's end.
+    """The action chunk of each query, and a mask of its actions beyond the episode's end.
 
-    Beyond the end the robot is told to stay where it is, with its gripper as it was.
+    Beyond the end the robot holds still, with the gripper's last command.
 
     Args:
-        meant: What was meant at every query: at least as many actions as were carried out.
-        steps: How many control steps of each were carried out.
+        intended: Intended actions of each query; at least as many as were executed.
+        steps: Executed control steps of each query.
         horizon: Control steps in a chunk.
     """
-    done = np.concatenate([chunk[:count] for chunk, count in zip(meant, steps, strict=True)])
-    hold = np.zeros_like(done[-1:])
-    hold[:, -1] = done[-1, -1]
-    endless = np.concatenate([done, np.repeat(hold, horizon, axis=0)])
+    executed = np.concatenate([chunk[:count] for chunk, count in zip(intended, steps, strict=True)])
+    hold = np.zeros_like(executed[-1:])
+    hold[:, -1] = executed[-1, -1]
+    extended = np.concatenate([executed, np.repeat(hold, horizon, axis=0)])
     starts = np.cumsum([0, *steps[:-1]])
     index = starts[:, None] + np.arange(horizon)
-    return endless[index.clip(max=len(done))], index >= len(done)
+    return extended[index.clip(max=len(executed))], index >= len(executed)
 
 
-def taught(
-    teaching: Sequence[bool], steps: Sequence[int], *, horizon: int
+def learnable(
+    by_expert: Sequence[bool], steps: Sequence[int], *, horizon: int
 ) -> Bool[np.ndarray, "query horizon"]:
-    """Which actions of every query's chunk lie in the turn of a demonstrator who teaches, without a break.
+    """A mask of the actions of each query's chunk that lie within the demonstrator's current turn.
 
     Args:
-        teaching: Whether it was the demonstrator's turn, query by query.
-        steps: How many control steps of each query were carried out.
+        by_expert: Whether the demonstrator acted, by query.
+        steps: Executed control steps of each query.
         horizon: Control steps in a chunk.
     """
-    whose = np.repeat(teaching, steps)
-    ends = np.flatnonzero(np.diff(whose, append=~whose[-1:])) + 1
+    by_step = np.repeat(by_expert, steps)
+    ends = np.flatnonzero(np.diff(by_step, append=~by_step[-1:])) + 1
     starts = np.cumsum([0, *steps[:-1]])
     left = ends[np.searchsorted(ends, starts, side="right")] - starts
-    return np.asarray(teaching)[:, None] & (np.arange(horizon) < left[:, None])
+    return np.asarray(by_expert)[:, None] & (np.arange(horizon) < left[:, None])

@@ -1,4 +1,4 @@
-"""Which episodes are to be played for demonstrations, and what tells one of them from all others."""
+"""The episodes to play for demonstrations, and their identity."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -31,16 +31,16 @@ _AS_IN_A_RUN = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True, order=True)
 class DemonstrationKey:
-    """The identity of a demonstration within a dataset; their order is the dataset's.
+    """The identity of a demonstration. Datasets are ordered by it.
 
     Attributes:
         suite: Name of the task suite.
         task_id: Index of the task in it.
         init_id: Index of the stored initial state, or the number of a drawn one.
-        seed: What the environment is seeded with, and the root of all noise.
+        seed: Seed of the environment and of all noise.
         assets: Name of the asset set.
         digest: Digest of its files.
-        noise: How much noise disturbed the expert.
+        noise: Noise of the expert, 0 to 1.
     """
 
     suite: str
@@ -69,11 +69,11 @@ class Job:
 
 
 def make_jobs(config: CollectConfig) -> tuple[Job, ...]:
-    """Every episode that the configuration asks for, in the order of the keys.
+    """The episodes of a configuration, in the order of their keys.
 
     Raises:
-        UsageError: A suite, a task or an initial state that does not exist, or one that is kept for tests; or
-            suites at different rates.
+        UsageError: A suite, a task or an initial state does not exist, or is reserved for tests; or suites
+            have different rates.
     """
     size = {} if config.image_size is None else {"camera_size": config.image_size}
     jobs = [
@@ -87,19 +87,19 @@ def make_jobs(config: CollectConfig) -> tuple[Job, ...]:
     rates = {job.key.suite: frame_rate(job.plan) for job in jobs}
     if len(set(rates.values())) > 1:
         raise UsageError(
-            f"the suites have different frames per second ({rates}): collect them into datasets of their own"
+            f"the suites have different frames per second ({rates}): collect them into separate datasets"
         )
     return tuple(sorted(jobs, key=lambda job: job.key))
 
 
 def run_config(config: CollectConfig, seed: int) -> RunConfig:
-    """The run that plays the same episodes, with actions alone."""
+    """The run that plays the same episodes in mode `actions`."""
     shared: Mapping[str, Any] = {name: getattr(config, name) for name in _AS_IN_A_RUN}
     return RunConfig(mode="actions", language_tasks=(), seed=seed, video="none", **shared)
 
 
 def learner_config(config: CollectConfig) -> RunConfig | None:
-    """The run in which the learner would play the same episodes by itself; None if there is no learner."""
+    """The run in which the learner plays the same episodes by itself; None if there is no learner."""
     run = run_config(config, config.seeds[0])
     return run.model_copy(update={"policy": config.learner}) if config.learner else None
 
@@ -113,8 +113,8 @@ def _refuse_test_states(job: Job) -> None:
     kept, init_id = job.plan.protocol.test_init_ids, job.key.init_id
     if kept is not None and kept[0] <= init_id <= kept[1]:
         raise UsageError(
-            f"init id {init_id}: {job.key.suite} keeps {kept[0]} to {kept[1]} for measuring policies, so no "
-            f"demonstration of them is collected; give others, such as {kept[1] + 1}"
+            f"init id {init_id}: {job.key.suite} reserves {kept[0]} to {kept[1]} for tests of policies; give "
+            f"others, such as {kept[1] + 1}"
         )
 
 

@@ -1,4 +1,4 @@
-"""Plays the episodes of demonstrations: here, or in worker processes that share the policy's model."""
+"""Plays the episodes of demonstrations in this process, or in workers that share the policy's model."""
 
 import contextlib
 import dataclasses
@@ -10,8 +10,8 @@ from typing import Protocol
 
 from configs.collection import CollectConfig
 from configs.schema import RunConfig
-from eval.collect.corrected import Corrected
-from eval.collect.demonstrator import MeansWhatItDoes, OpenDemonstrator, scripted_demonstrator
+from eval.collect.corrected import CorrectedLearner
+from eval.collect.demonstrator import NoiseFreeDemonstrator, OpenDemonstrator, scripted_demonstrator
 from eval.collect.episode import Demonstration, Failure, demonstrate
 from eval.collect.plan import Job
 from eval.collect.store import EpisodeStore
@@ -38,18 +38,18 @@ class Worlds(Protocol):
         """Close what is open."""
 
 
-class Setting(Protocol):
-    """Where a player gets its world and its demonstrator from. It is sent to every worker."""
+class DemonstrationSource(Protocol):
+    """Opens worlds and demonstrators. It is sent to every worker."""
 
     @property
     def model(self) -> RunConfig | None:
-        """The run whose policy has a model and acts, or takes turns; None if there is none."""
+        """The run of the policy or learner that has a model; None if there is none."""
 
     def worlds(self) -> AbstractContextManager[Worlds]:
         """Opens worlds."""
 
     def demonstrator(self, model: OpenPolicy | None) -> OpenDemonstrator:
-        """Who acts, given the policy with a model, if there is one."""
+        """Opens demonstrators, given the policy with a model, if there is one."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -57,9 +57,9 @@ class Simulation:
     """The suites' worlds and the configured policy.
 
     Attributes:
-        kind: Of the policy.
-        noise: How much an expert varies and errs, from 0 to 1.
-        model: The run of a policy with a model: the policy itself, or a learner.
+        kind: Kind of the policy.
+        noise: Noise of an expert, 0 to 1.
+        model: The run of the policy or learner that has a model.
     """
 
     kind: str
@@ -67,28 +67,28 @@ class Simulation:
     model: RunConfig | None
 
     def worlds(self) -> WorldHolder:
-        """One simulator at a time."""
+        """Holds one simulator at a time."""
         return WorldHolder()
 
     def demonstrator(self, model: OpenPolicy | None) -> OpenDemonstrator:
-        """The policy, or it and a learner by turns, ready to act in any of the worlds."""
+        """Opens the policy, or the learner and the policy in turns."""
         scripted = scripted_demonstrator(self.kind, self.noise)
         if model is None:
             return scripted
         if self.kind == "oxygen":
-            return lambda suite, world: MeansWhatItDoes(model.in_world(suite, world))
-        return lambda suite, world: Corrected(model.in_world(suite, world), scripted(suite, world))
+            return lambda suite, world: NoiseFreeDemonstrator(model.in_world(suite, world))
+        return lambda suite, world: CorrectedLearner(model.in_world(suite, world), scripted(suite, world))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Report:
-    """How an episode went.
+class EpisodeReport:
+    """The outcome of an episode.
 
     Attributes:
-        job: Which.
-        outcome: A success is in the store as a demonstration, a timeout as a failure unless failures are
-            kept, an invalid action as a failure; an error is nowhere.
-        frames: Frames of what is kept.
+        job: The episode.
+        outcome: The store has a demonstration of a success, and of a timeout if failures are kept; else a
+            failure. It has nothing of an error.
+        frames: Frames kept.
         error: The traceback of an error.
     """
 
@@ -99,94 +99,103 @@ class Report:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Work:
-    """What every player is told.
+class CollectionContext:
+    """What all workers share.
 
     Attributes:
-        setting: Where its world and its demonstrator come from.
-        store: Where its episodes go.
-        config: How they are written down.
+        source: Opens worlds and demonstrators.
+        store: Keeps the episodes.
+        config: The options.
     """
 
-    setting: Setting
+    source: DemonstrationSource
     store: EpisodeStore
     config: CollectConfig
 
 
-def play_here(
-    work: Work, jobs: Sequence[Job], model: OpenPolicy | None, *, interrupts: Interrupts
-) -> Iterator[Report]:
+def play_in_process(
+    context: CollectionContext, jobs: Sequence[Job], model: OpenPolicy | None, *, interrupts: Interrupts
+) -> Iterator[EpisodeReport]:
     """Play the episodes in this process, one after the other.
 
     Raises:
-        KeyboardInterrupt: The episode that was being played is lost.
+        KeyboardInterrupt: Ctrl-C; the current episode is lost.
     """
-    demonstrator = work.setting.demonstrator(model)
-    with work.setting.worlds() as worlds:
+    demonstrator = context.source.demonstrator(model)
+    with context.source.worlds() as worlds:
         for job in jobs:
-            yield _played(work, job, worlds, demonstrator, interrupts)
+            yield _play_episode(context, job, worlds, demonstrator, interrupts)
 
 
-def play_beside(
-    work: Work, jobs: Sequence[Job], model: OpenPolicy | None, *, workers: int, interrupts: Interrupts
-) -> Iterator[Report]:
-    """Play the episodes in as many processes, yielding them as they end, in no order.
+def play_in_processes(
+    context: CollectionContext,
+    jobs: Sequence[Job],
+    model: OpenPolicy | None,
+    *,
+    workers: int,
+    interrupts: Interrupts,
+) -> Iterator[EpisodeReport]:
+    """Play the episodes in `workers` processes, yielding reports as they finish.
 
     Raises:
-        UsageError: A worker cannot begin. What has been played to its end is kept.
-        KeyboardInterrupt: The episodes that were being played are lost.
+        UsageError: A worker cannot start. Finished episodes are kept.
+        KeyboardInterrupt: Ctrl-C; the current episodes are lost.
     """
     queue = JobQueue(jobs, task=lambda job: (job.key.suite, job.key.task_id), episode=lambda job: job.key)
     interfaces = [job.plan.suite.interface for job in jobs]
     with served([model] if model else [], interfaces, worlds=workers) as (server, sources):
-        player = DemonstrationPlayer(work=work, source=sources[0] if sources else None)
+        player = DemonstrationPlayer(context=context, source=sources[0] if sources else None)
         ended = run_in_workers(player, queue, workers=workers, check=interrupts.check, handler=server)
         with contextlib.closing(ended):
             for job, report in ended:
                 lost = isinstance(report, LostJob)
-                yield Report(job=job, outcome=Outcome.ERROR, error=report.reason) if lost else report
+                yield EpisodeReport(job=job, outcome=Outcome.ERROR, error=report.reason) if lost else report
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DemonstrationPlayer:
-    """Plays demonstrations in a worker and puts them into the store.
+    """Plays demonstrations in a worker and stores them.
 
     Attributes:
-        work: What there is to know.
-        source: Where the policy with a model is from, if there is one.
+        context: What all workers share.
+        source: Connects to the policy with a model, if there is one.
     """
 
-    work: Work
+    context: CollectionContext
     source: PolicySource | None
 
     @contextlib.contextmanager
-    def open(self, connection: WorkerConnection) -> Iterator[Callable[[Job], Report]]:
+    def open(self, connection: WorkerConnection) -> Iterator[Callable[[Job], EpisodeReport]]:
         """See `sim_envs.worker_process.JobRunner`."""
-        work, source = self.work, self.source
-        with work.setting.worlds() as worlds, Interrupts() as interrupts:
+        context, source = self.context, self.source
+        with context.source.worlds() as worlds, Interrupts() as interrupts:
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started this one
-            demonstrator = work.setting.demonstrator(None if source is None else source.open(connection))
-            yield lambda job: _played(work, job, worlds, demonstrator, interrupts)
+            demonstrator = context.source.demonstrator(None if source is None else source.open(connection))
+            yield lambda job: _play_episode(context, job, worlds, demonstrator, interrupts)
 
 
-def _played(
-    work: Work, job: Job, worlds: Worlds, demonstrator: OpenDemonstrator, interrupts: Interrupts
-) -> Report:
-    """Play one episode. Whatever goes wrong in it becomes the report."""
+def _play_episode(
+    context: CollectionContext,
+    job: Job,
+    worlds: Worlds,
+    demonstrator: OpenDemonstrator,
+    interrupts: Interrupts,
+) -> EpisodeReport:
+    """Play one episode; an exception becomes its report."""
     try:
         world = worlds.of(job.plan)
         policy = demonstrator(job.plan.suite, world)
-        played = demonstrate(world, policy, job, work.config, interrupts)
+        played = demonstrate(world, policy, job, context.config, interrupts)
         if isinstance(played, Demonstration):
-            work.store.keep(played)
+            context.store.add(played)
             outcome = Outcome.SUCCESS if played.solved else Outcome.TIMEOUT
-            return Report(job=job, outcome=outcome, frames=played.rows.num_rows)
-        work.store.note(played)
-        return Report(job=job, outcome=Outcome.TIMEOUT)
+            return EpisodeReport(job=job, outcome=outcome, frames=played.rows.num_rows)
+        context.store.add_failure(played)
+        return EpisodeReport(job=job, outcome=Outcome.TIMEOUT)
     except (ActionError, PhysicsError):
         worlds.discard()
-        work.store.note(Failure(job=job))
-        return Report(job=job, outcome=Outcome.INVALID_ACTION)
+        context.store.add_failure(Failure(job=job))
+        return EpisodeReport(job=job, outcome=Outcome.INVALID_ACTION)
     except Exception:  # noqa: BLE001 - the boundary around an episode
         worlds.discard()
-        return Report(job=job, outcome=Outcome.ERROR, error=traceback.format_exc())
+        return EpisodeReport(job=job, outcome=Outcome.ERROR, error=traceback.format_exc())

@@ -1,4 +1,4 @@
-"""Statistics of a dataset's columns, under LeRobot's names: of an episode, and exact over all of them."""
+"""Statistics of a dataset's columns under LeRobot's names, per episode and over all of them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,11 +10,11 @@ QUANTILES = {"q01": 0.01, "q10": 0.10, "q50": 0.50, "q90": 0.90, "q99": 0.99}
 
 Histogram = Int64[np.ndarray, "channel 256"]
 Statistics = dict[str, Any]
-"""Name of a statistic to a (nested) list of numbers."""
+"""Statistic to a (nested) list of numbers."""
 
 
 def of_numbers(values: Float64[np.ndarray, "row channel"], *, count: int) -> Statistics:
-    """Statistics of every channel over the rows; `count` is the number of frames they are from."""
+    """Statistics of each channel over the rows; `count` is the number of frames."""
     found = {
         "min": values.min(axis=0),
         "max": values.max(axis=0),
@@ -26,7 +26,7 @@ def of_numbers(values: Float64[np.ndarray, "row channel"], *, count: int) -> Sta
 
 
 def of_images(histogram: Histogram, *, count: int) -> Statistics:
-    """Statistics of every channel, as [channel, 1, 1] and in shares of full brightness."""
+    """Statistics of each channel, as [channel, 1, 1] in units of full brightness."""
     weights = histogram / histogram.sum(axis=1, keepdims=True)
     levels = np.arange(256) / 255
     mean = weights @ levels
@@ -43,7 +43,7 @@ def of_images(histogram: Histogram, *, count: int) -> Statistics:
 
 
 def histogram(images: UInt8[np.ndarray, "frame height width 3"]) -> Histogram:
-    """How often each of the 256 levels occurs in each channel."""
+    """Counts of the 256 levels in each channel."""
     return np.stack([np.bincount(images[..., channel].ravel(), minlength=256) for channel in range(3)])
 
 
@@ -57,10 +57,10 @@ def flattened(statistics: Mapping[str, Statistics]) -> dict[str, Any]:
 
 
 def summed(histograms: Sequence[Histogram]) -> Histogram:
-    """The histogram of all the images together."""
+    """The sum of histograms."""
     return np.sum(histograms, axis=0)
 
 
 def _first_at_least(below: Float64[np.ndarray, "channel 256"], share: float) -> Int64[np.ndarray, " channel"]:
-    # Rounding may leave the last sum a hair below 1.
+    # Rounding may leave the last sum just below 1.
     return (below >= share - 1e-12).argmax(axis=1)

@@ -1,4 +1,4 @@
-"""What has been collected so far: a file per episode, each whole or absent."""
+"""Stores collected episodes: one file per episode, written atomically."""
 
 import dataclasses
 import json
@@ -28,15 +28,15 @@ _MAY_DIFFER = {
     "assets",
     "expert_noise",
 }
-"""Options that say which episodes, not what an episode is: later commands may name others."""
+"""Options that select episodes, so that a later command may change them."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Kept:
+class StoredEpisode:
     """A demonstration on disk.
 
     Attributes:
-        key: Which.
+        key: Its identity.
         solved: Whether the episode succeeded.
         language: The instruction.
         histograms: Camera to the histogram of its images.
@@ -50,13 +50,13 @@ class Kept:
     path: Path
 
     def rows(self) -> pa.Table:
-        """A row per frame, without the columns that depend on the place in the dataset."""
+        """A row per frame, without the columns that depend on the position in the dataset."""
         return pq.read_table(self.path).replace_schema_metadata(None)
 
 
 @dataclasses.dataclass(frozen=True)
 class EpisodeStore:
-    """The folder `.episodes` in a dataset's folder. What is in it need not be played again.
+    """The folder `.episodes` of a dataset. Episodes in it are not played again.
 
     Attributes:
         dataset: The dataset's folder.
@@ -66,11 +66,11 @@ class EpisodeStore:
 
     @property
     def folder(self) -> Path:
-        """Where the episodes are."""
+        """The folder of the episodes."""
         return self.dataset / ".episodes"
 
     def check(self, config: CollectConfig) -> None:
-        """See that demonstrations of this configuration may be added. Writes nothing.
+        """Check that demonstrations of this configuration may be added. Writes nothing.
 
         Raises:
             UsageError: The dataset was begun with other options, or its episodes have been deleted.
@@ -85,17 +85,17 @@ class EpisodeStore:
             )
 
     def begin(self, config: CollectConfig) -> None:
-        """Make the folder ready for episodes, and clear away what a kill has left half written."""
+        """Create the folder, and remove partial files of a killed command."""
         write_json(self._options_path, _options(config))
         for draft in self.folder.glob("*.partial"):
             draft.unlink()
 
     def has(self, key: DemonstrationKey) -> bool:
-        """Whether the episode was played to its end, well or not."""
+        """Whether the episode was finished, successfully or not."""
         return self._success(key).exists() or self._failure(key).exists()
 
-    def keep(self, demonstration: Demonstration) -> None:
-        """Write a demonstration, whole or not at all."""
+    def add(self, demonstration: Demonstration) -> None:
+        """Write a demonstration atomically."""
         about = {
             "key": dataclasses.asdict(demonstration.job.key),
             "solved": demonstration.solved,
@@ -107,21 +107,22 @@ class EpisodeStore:
         pq.write_table(demonstration.rows.replace_schema_metadata({"about": json.dumps(about)}), draft)
         draft.replace(path)
 
-    def note(self, failure: Failure) -> None:
-        """Remember that an episode failed and is not kept, so that it is not tried again."""
+    def add_failure(self, failure: Failure) -> None:
+        """Record a failed episode that is not kept, so that it is not tried again."""
         key = failure.job.key
         write_json(self._failure(key), {"key": dataclasses.asdict(key)})
 
-    def demonstrations(self) -> list[Kept]:
-        """All that are kept, in the order of their keys."""
-        found = (_kept(path) for path in self.folder.glob("*.parquet"))
-        return sorted(found, key=lambda kept: kept.key)
+    def demonstrations(self) -> list[StoredEpisode]:
+        """All demonstrations, in the order of their keys."""
+        found = (_read(path) for path in self.folder.glob("*.parquet"))
+        return sorted(found, key=lambda episode: episode.key)
 
     def failures(self) -> list[DemonstrationKey]:
-        """All that failed, kept or not, in the order of their keys."""
-        return sorted([*self._noted(), *(kept.key for kept in self.demonstrations() if not kept.solved)])
+        """All failed episodes, kept or not, in the order of their keys."""
+        kept = (episode.key for episode in self.demonstrations() if not episode.solved)
+        return sorted([*self._not_kept(), *kept])
 
-    def _noted(self) -> Iterator[DemonstrationKey]:
+    def _not_kept(self) -> Iterator[DemonstrationKey]:
         for path in self.folder.glob("*.failed.json"):
             yield DemonstrationKey(**json.loads(path.read_text(encoding="utf-8"))["key"])
 
@@ -137,15 +138,15 @@ class EpisodeStore:
 
 
 def _options(config: CollectConfig) -> dict[str, Any]:
-    """What all episodes of a dataset share."""
+    """The options that all episodes of a dataset share."""
     return config.model_dump(mode="json", exclude=_MAY_DIFFER)
 
 
-def _kept(path: Path) -> Kept:
+def _read(path: Path) -> StoredEpisode:
     about = json.loads(pq.read_schema(path).metadata[b"about"])
-    return Kept(
+    return StoredEpisode(
         key=DemonstrationKey(**about["key"]),
-        solved=about.get("solved", True),  # before failures could be kept, all were
+        solved=about.get("solved", True),  # absent in collections older than --keep-failures
         language=about["language"],
         histograms={name: np.array(values) for name, values in about["histograms"].items()},
         path=path,
@@ -153,10 +154,10 @@ def _kept(path: Path) -> Kept:
 
 
 def _refuse_others(dataset: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    begun = {**_options(CollectConfig()), **before}  # an option that did not exist then was not used
+    used = {**_options(CollectConfig()), **before}  # newer options had their defaults
     for name, value in now.items():
-        if begun[name] != value:
+        if used[name] != value:
             raise UsageError(
-                f"{str(dataset)!r} was begun with {name} {begun[name]!r}, not {value!r}: give "
+                f"{str(dataset)!r} was begun with {name} {used[name]!r}, not {value!r}: give "
                 "the same, or another folder with --output"
             )

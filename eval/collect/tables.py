@@ -1,4 +1,4 @@
-"""The Parquet side of the layout: what a frame's columns are, for Arrow and for Hugging Face's `datasets`."""
+"""The columns of a frame in Parquet, for Arrow and for Hugging Face's `datasets`."""
 
 import io
 import json
@@ -16,13 +16,13 @@ from oxygen.training import layout
 from oxygen.training.layout import Feature
 
 PLACED = ("episode_index", "index", "task_index")
-"""Columns that depend on an episode's place in the dataset."""
+"""Columns that depend on an episode's position in the dataset."""
 
 _IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 
 
 def frame_features(config: CollectConfig, spec: Interface) -> dict[str, Feature]:
-    """The columns of the dataset, as `info.json` lists them."""
+    """The columns of the dataset, as in `info.json`."""
     return layout.features(
         _image_sizes(spec),
         images="video" if config.images == "video" else "image",
@@ -32,13 +32,13 @@ def frame_features(config: CollectConfig, spec: Interface) -> dict[str, Feature]
 
 
 def row_features(config: CollectConfig, spec: Interface) -> dict[str, Feature]:
-    """The columns of an episode that has no place in the dataset yet; its images are always in it."""
+    """The columns of a stored episode: images as PNG, without columns that depend on its position."""
     features = frame_features(config.model_copy(update={"images": "png"}), spec)
     return {name: feature for name, feature in features.items() if name not in PLACED}
 
 
 def arrow_schema(features: Mapping[str, Feature]) -> pa.Schema:
-    """The features that a table holds, with what `datasets` wants to know about them in the metadata."""
+    """The schema of a table of features, with the metadata that `datasets` reads."""
     stored = {name: feature for name, feature in features.items() if feature["dtype"] != "video"}
     described = {name: _hugging_face(feature) for name, feature in stored.items()}
     metadata = {"huggingface": json.dumps({"info": {"features": described}})}

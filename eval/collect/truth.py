@@ -1,4 +1,4 @@
-"""What the world itself says is going on, as texts and as data."""
+"""Ground truth of language as columns: texts and JSON."""
 
 import dataclasses
 import json
@@ -10,7 +10,7 @@ from sim_envs.truth.wording import narrate, remember
 
 
 def columns_of(truth: Truth | None) -> dict[str, str]:
-    """The columns of language truth of one frame, in the first of the wordings; empty if there is none."""
+    """The language columns of one frame, in the first wording; empty without ground truth."""
     if truth is None:
         return dict.fromkeys((layout.NARRATION, layout.MEMORY, layout.TRUTH), "")
     structure = {"narration": dataclasses.asdict(truth.narration), "memory": _memory(truth.memory)}
@@ -22,7 +22,7 @@ def columns_of(truth: Truth | None) -> dict[str, str]:
 
 
 def _memory(memory: Memory) -> dict[str, Any]:
-    """What was done, in order; what is the case, sorted, since a set has no order."""
+    """Completed actions in order, and facts, sorted since a set has no order."""
     return {
         "done": [dataclasses.asdict(deed) for deed in memory.done],
         "facts": [dataclasses.asdict(fact) for fact in sorted(memory.facts)],

@@ -1,4 +1,4 @@
-"""The cameras as videos: episodes one after the other, a new file when one is full."""
+"""Writes cameras as videos: episodes one after the other, a new file when one is full."""
 
 import io
 from collections.abc import Sequence
@@ -13,19 +13,19 @@ from oxygen.training import layout
 from videos.mp4 import Mp4Writer
 
 _SHRINKS = 8
-"""How much smaller a video is than its PNG files at least (measured: 30 times). Its own size while it is
-written depends on how far the encoder has come, and an episode's place must not."""
+"""Minimum ratio of PNG to video size (measured: 30). The size of the video being written depends on the state
+of the encoder, and an episode's position must not."""
 
 
 class VideoFiles:
-    """A video per camera. All are filled in step, so that they begin new files at the same episodes."""
+    """A video per camera. All start new files at the same episodes."""
 
     def __init__(self, root: Path, cameras: Sequence[str], fps: float) -> None:
         self._files = {camera: _VideoFile(root, layout.IMAGES + camera, fps) for camera in cameras}
         self._fps = fps
 
     def add(self, rows: pa.Table) -> dict[str, Any]:
-        """Append an episode's images; where they went, as the episodes' table says it."""
+        """Append an episode's images; returns their positions, as columns of the episodes' table."""
         found: dict[str, Any] = {}
         for camera, file in self._files.items():
             found |= file.add(rows[layout.IMAGES + camera])
@@ -37,7 +37,7 @@ class VideoFiles:
             file.close()
 
     def describe(self, shape: Sequence[int]) -> dict[str, Any]:
-        """What `info.json` says of a video of images of that shape."""
+        """The description in `info.json` of a video with images of this shape."""
         return {
             "video.height": shape[0],
             "video.width": shape[1],

@@ -23,7 +23,7 @@ app = App(
     name="python -m eval.pipeline",
     help="Train a policy in stages, each of which collects demonstrations (`python -m eval.collect`) and "
     "trains on them (`python -m eval.train`).\n\n"
-    "Stages that are done are skipped. Interrupted or killed, the same command goes on.",
+    "Finished stages are skipped. After an interruption, the same command resumes.",
 )
 
 
@@ -35,12 +35,12 @@ def main(
     output_dir: Path | None = None,
     dry_run: Annotated[bool, Parameter(negative="")] = False,
 ) -> int:
-    """Run what is left of a pipeline.
+    """Run the remaining stages of a pipeline.
 
     Args:
         pipeline: A pipeline's name (tiny, tiny_droid), or a YAML file.
-        output_dir: Its folder, with datasets and trainings. Default: as the pipeline says.
-        dry_run: Print the commands that are left instead of running them.
+        output_dir: Folder for datasets and trainings. Default: the pipeline's own.
+        dry_run: Print the remaining commands instead of running them.
     """
     config = load(PipelineConfig, pipeline)
     folder = usable_folder(output_dir or Path(config.output_dir), "--output-dir")
@@ -61,32 +61,32 @@ def main(
 
 
 def _shown(command: Sequence[str], environment: Mapping[str, str]) -> str:
-    """A command as a shell takes it."""
+    """A command line for a shell."""
     variables = [f"{name}={shlex.quote(value)}" for name, value in environment.items()]
     return " ".join([*variables, "python", "-m", shlex.join(command)])
 
 
 def _run(command: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Run a command in a process group of its own, and pass SIGINT and SIGTERM on to it.
+    """Run a command in its own process group, and forward SIGINT and SIGTERM to it.
 
     Returns:
         Its exit code; 128 plus the number of the signal that ended it.
     """
-    noted: list[int] = []
+    received: list[int] = []
     children: list[subprocess.Popen[bytes]] = []
 
-    def pass_on(number: int, _: FrameType | None) -> None:
-        noted.append(number)
+    def forward(number: int, _: FrameType | None) -> None:
+        received.append(number)
         for child in children:
             child.send_signal(number)
 
-    descriptor = signal.set_wakeup_fd(-1)  # which `configs.signals` would end this process by
-    before = {number: signal.signal(number, pass_on) for number in SIGNALS}
+    descriptor = signal.set_wakeup_fd(-1)  # `configs.signals` would use it to end this process
+    before = {number: signal.signal(number, forward) for number in SIGNALS}
     try:
         child = subprocess.Popen(
             [sys.executable, "-m", *command], env={**os.environ, **environment}, process_group=0
         )
-        for number in noted:
+        for number in received:
             child.send_signal(number)
         children.append(child)
         code = child.wait()
@@ -96,7 +96,7 @@ def _run(command: Sequence[str], environment: Mapping[str, str]) -> int:
         signal.set_wakeup_fd(descriptor, warn_on_full_buffer=False)
     if code < 0:
         return 128 - code
-    return code or (128 + noted[0] if noted else 0)
+    return code or (128 + received[0] if received else 0)
 
 
 if __name__ == "__main__":

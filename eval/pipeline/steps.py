@@ -1,4 +1,4 @@
-"""The commands of a pipeline: names of stages and datasets become the folders that they stand for."""
+"""The commands of a pipeline, with names of stages and datasets replaced by folders."""
 
 import dataclasses
 import os
@@ -16,14 +16,14 @@ from oxygen.training.recipe import CHECKPOINTS, RUN_FILE
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StageCommands:
-    """A stage as it is run.
+    """The commands of a stage.
 
     Attributes:
-        name: Of the stage.
-        checkpoint: The folder that it is done with.
-        collect: Command lines that collect, each from the module on.
-        train: The one that trains.
-        training: Its folder.
+        name: The stage's name.
+        checkpoint: Folder of its checkpoint; the stage is done when it exists.
+        collect: Command lines of the collections, each from the module on.
+        train: Command line of the training.
+        training: Folder of the training.
     """
 
     name: str
@@ -33,7 +33,7 @@ class StageCommands:
     training: Path
 
     def commands(self) -> Iterator[tuple[str, ...]]:
-        """What is to be run, in order; a training that was begun is resumed."""
+        """The command lines in order; resumes a training that was started."""
         yield from self.collect
         resume = ("--resume",) if (self.training / RUN_FILE).is_file() else ()
         yield (*self.train, *resume)
@@ -49,18 +49,18 @@ def stage_commands(pipeline: PipelineConfig, folder: Path) -> list[StageCommands
 
     Args:
         pipeline: The stages.
-        folder: For datasets and trainings.
+        folder: Folder of datasets and trainings.
 
     Raises:
-        UsageError: A stage names a dataset, a policy or a stage that does not come before it.
+        UsageError: A stage names an unknown dataset or policy, or a stage that does not precede it.
     """
-    made: list[StageCommands] = []
+    commands: list[StageCommands] = []
     datasets: dict[str, None] = {}
     for stage in pipeline.stages:
-        stages = {each.name: str(each.checkpoint) for each in made}
+        stages = {each.name: str(each.checkpoint) for each in commands}
         datasets |= {step.output: None for step in stage.collect}
         training = folder / stage.name
-        made.append(
+        commands.append(
             StageCommands(
                 name=stage.name,
                 checkpoint=_checkpoint(folder, stage),
@@ -69,7 +69,7 @@ def stage_commands(pipeline: PipelineConfig, folder: Path) -> list[StageCommands
                 training=training,
             )
         )
-    return made
+    return commands
 
 
 def _checkpoint(folder: Path, stage: PipelineStage) -> Path:
@@ -96,33 +96,33 @@ def _training(
 
 
 def _policy(name: str, stages: Mapping[str, str]) -> str:
-    """The checkpoint of an earlier stage, or the policy as it is named."""
+    """The checkpoint of an earlier stage, or the policy of that name."""
     known = names(PolicyConfig)
-    if name not in stages and name not in known and not _is_a_place(name):
+    if name not in stages and name not in known and not _is_path(name):
         raise unknown("policy or earlier stage", name, [*stages, *known], remedy="Or give a path.")
     return stages.get(name, name)
 
 
 def _dataset(name: str, datasets: Iterable[str], folder: Path) -> str:
-    if _is_a_place(name):
+    if _is_path(name):
         return name
     if name not in datasets:
         raise unknown("dataset of this stage or an earlier one", name, datasets, remedy="Or give a path.")
     return str(folder / name)
 
 
-def _is_a_place(name: str) -> bool:
+def _is_path(name: str) -> bool:
     return os.sep in name or ":" in name
 
 
 def _options(asked: Mapping[str, Any]) -> tuple[str, ...]:
-    """Options as words; what is off or empty is left out."""
+    """Options as command-line words, without those that are off or None."""
     given = {option: value for option, value in asked.items() if value is not None and value is not False}
     return tuple(word for option, value in given.items() for word in words(option, _short(value)))
 
 
 def _short(value: Any) -> Any:
-    """Whole numbers as ranges."""
+    """Integers as ranges."""
     if isinstance(value, tuple) and value and all(isinstance(item, int) for item in value):
         return ranges(value)
     return value

@@ -1,4 +1,4 @@
-"""`python -m eval.train`: train a policy on demonstrations; see on the way how often it solves its tasks."""
+"""`python -m eval.train`: train a policy on demonstrations, with rollouts at every checkpoint."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,8 +16,8 @@ from sim_envs.gl import require_backend
 
 app = App(
     name="python -m eval.train",
-    help="Train a π0.5-shaped policy on demonstrations (`python -m eval.collect`), and see on the way how "
-    "often it solves its tasks. Every checkpoint is a policy: `python -m eval.libero --policy FOLDER`.",
+    help="Train a π0.5-shaped policy on demonstrations (`python -m eval.collect`), with rollouts at every "
+    "checkpoint. Every checkpoint is a policy: `python -m eval.libero --policy FOLDER`.",
     default_parameter=Parameter(negative=""),
 )
 
@@ -31,15 +31,15 @@ def train(
     minutes: Annotated[float | None, OUTPUT] = None,
     resume: Annotated[bool, OUTPUT] = False,
 ) -> int:
-    """Train until the last step, the time limit or Ctrl-C; each leaves a checkpoint to go on from.
+    """Train until the last step, the time limit or Ctrl-C; each saves a checkpoint to resume from.
 
     Args:
         options: What to train and how.
         config: A YAML file with these options, or a preset's name (smoke). Flags override it.
         output_dir: The training's folder.
-        minutes: Stop after so long, with a checkpoint.
-        resume: Go on with the training in the output folder, as it was asked for; what is given besides and
-            changes what comes out must be the same.
+        minutes: Time limit; saves a checkpoint.
+        resume: Resume the training in the output folder with its options. Options that change the result may
+            not differ.
     """
     if minutes is not None and not minutes > 0:
         raise UsageError(f"--minutes is {minutes}; give more than 0")
@@ -50,7 +50,7 @@ def train(
     before = read_options(output_dir) if resume else {}
     options = check(TrainConfig, {**before, **preset, **flags}, source="the command line")
     if not options.data:
-        raise UsageError(f"{_early(output_dir) if resume else ''}give folders of demonstrations with --data")
+        raise UsageError("give folders of demonstrations with --data")
     _refuse_idle(flags, options)
     if options.eval_suite:
         require_backend()  # before anything imports MuJoCo, which answers a wrong MUJOCO_GL with a traceback
@@ -60,23 +60,21 @@ def train(
 
 
 def _refuse_idle(flags: Mapping[str, Any], options: TrainConfig) -> None:
-    """Refuse to be told how to roll out where nothing is to be rolled out."""
+    """Refuse options of rollouts without rollouts."""
     idle = [option for option in flags if option.startswith("eval_") and option != "eval_suite"]
     if idle and not options.eval_suite:
         raise UsageError(
-            f"{spelt(idle[0], flags[idle[0]])} is for rollouts, and none were asked for; leave it out, or "
-            "say in which suites with --eval-suite"
+            f"{spelt(idle[0], flags[idle[0]])} has no effect without rollouts; leave it out, or name suites "
+            "with --eval-suite"
         )
-
-
-def _early(folder: Path) -> str:
-    return f"{folder} was begun before its options were kept, so all are to be given again: "
 
 
 def _check_folder(folder: Path, *, resume: bool) -> None:
     begun = (usable_folder(folder, "--output-dir") / RUN_FILE).is_file()
     if begun and not resume:
-        raise UsageError(f"{folder} holds a training; go on with --resume, or give another --output-dir")
+        raise UsageError(
+            f"{folder} holds a training; continue it with --resume, or give another --output-dir"
+        )
     if resume and not begun:
         raise UsageError(f"nothing to resume: {folder} holds no training; start one without --resume")
 

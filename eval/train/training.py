@@ -1,4 +1,4 @@
-"""What `python -m eval.train` does: demonstrations to a trained policy, with rollouts at every checkpoint."""
+"""Trains a policy on demonstrations, with rollouts at every checkpoint."""
 
 import dataclasses
 import datetime as dt
@@ -38,30 +38,29 @@ from oxygen.training.trainer import Schedule
 from sim_envs.suite import Suite, load_object, open_suite, suite_names
 
 _EMBODIMENTS = {"tiny": "libero_compact", "tiny_droid": "droid_compact", "pi05_droid": "droid"}
-"""The robots of models that are not served as `libero`."""
+"""Default robots of models; `libero` for all others."""
 
 
 def run_training(options: TrainConfig, folder: Path, *, minutes: float | None = None) -> int:
-    """Train, and say how it goes and how to go on.
+    """Train, and print progress and how to resume.
 
     Args:
         options: What to train and how.
-        folder: For checkpoints, logs and the rollouts' records.
-        minutes: Time limit, rollouts included; None for none.
+        folder: Folder for checkpoints, logs and the rollouts' records.
+        minutes: Time limit, rollouts included; None for no limit.
 
     Returns:
-        The exit code: 0 also when time was up, 130 after Ctrl-C.
+        The exit code: 0, also after the time limit; 130 after Ctrl-C.
 
     Raises:
-        UsageError: Demonstrations, model, robot, rollouts and options do not go together; before anything
-            is trained.
+        UsageError: Demonstrations, model, robot, rollouts and options do not fit. Nothing is trained then.
     """
     began = time.monotonic()
     rollouts = rollouts_of(options)
     use_compile_cache()
     training, tokenizer = training_of(options), _tokenizer(options)
     if options.texts_only:
-        _check_acts_as_before(options, training, tokenizer)
+        _check_same_policy(options, training, tokenizer)
     _check_rollouts(options, training, rollouts)
     mixture = Mixture(tuple(samples_of(Demonstrations(data), training.model) for data in options.data))
     console = RichConsole(highlight=False)
@@ -73,7 +72,8 @@ def run_training(options: TrainConfig, folder: Path, *, minutes: float | None = 
     def roll_out(_: int, saved: Path) -> Mapping[str, float]:
         if rollouts is None or interrupts.noted:
             return {}
-        return _rolled_out(rollouts.model_copy(update={"policy": str(saved)}), folder, options.eval_num_envs)
+        config = rollouts.model_copy(update={"policy": str(saved)})
+        return _success_rates(config, folder, options.eval_num_envs)
 
     with Interrupts() as interrupts:
         schedule = Schedule(
@@ -85,17 +85,17 @@ def run_training(options: TrainConfig, folder: Path, *, minutes: float | None = 
         try:
             train(folder, training, mixture, tokenizer, schedule=schedule, on_checkpoint=roll_out)
             interrupted = interrupts.noted
-        except KeyboardInterrupt:  # in a rollout: its checkpoint is safe
+        except KeyboardInterrupt:  # in a rollout, after its checkpoint was saved
             interrupted = True
-    _say_how_to_go_on(console, folder, options, interrupted=interrupted)
+    _print_how_to_resume(console, folder, options, interrupted=interrupted)
     return INTERRUPTED if interrupted else 0
 
 
 def training_of(options: TrainConfig) -> TrainingConfig:
-    """What is trained on what, with the presets that the names stand for.
+    """The training of these options, with presets resolved.
 
     Raises:
-        UsageError: A number is out of its range, or there is nothing of a name.
+        UsageError: A number is out of range, or a name is unknown.
     """
     recipe = recipe_of(options)
     tasks = [load(LanguageTaskConfig, name) for name in options.language_tasks]
@@ -115,10 +115,10 @@ def training_of(options: TrainConfig) -> TrainingConfig:
 
 
 def recipe_of(options: TrainConfig) -> Recipe:
-    """The recipe that options ask for; those that are None keep its defaults.
+    """The recipe of these options; None keeps a default.
 
     Raises:
-        UsageError: A number is out of its range.
+        UsageError: A number is out of range.
     """
     fields = [field.name for field in dataclasses.fields(Recipe) if field.name in TrainConfig.model_fields]
     given: dict[str, Any] = {name: getattr(options, name) for name in fields}
@@ -131,11 +131,11 @@ def rollouts_of(options: TrainConfig) -> RunConfig | None:
     """The evaluation at every checkpoint; None if no suite is named.
 
     Raises:
-        UsageError: Its options do not go together.
+        UsageError: Its options do not fit.
     """
     if not options.eval_suite:
         return None
-    asked = {
+    values = {
         "suites": options.eval_suite,
         "task_ids": options.eval_task_ids,
         "init_ids": options.eval_init_ids,
@@ -145,21 +145,21 @@ def rollouts_of(options: TrainConfig) -> RunConfig | None:
         "language_tasks": options.language_tasks,
         "video": "none",
     }
-    return check(RunConfig, asked, source="the command line")
+    return check(RunConfig, values, source="the command line")
 
 
 def _training_wordings(data: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """The wordings of every instruction of the suites that the demonstrations are of, as far as they say."""
+    """The training wordings of each instruction, of the suites that the demonstrations name."""
     suites = {name: protocol for folder in data for name, protocol in _suites_of(Path(folder)).items()}
     return {
-        instruction: tuple(said)
+        instruction: tuple(wordings)
         for name, protocol in suites.items()
-        for instruction, said in _open_recorded(name, protocol).training_wordings().items()
+        for instruction, wordings in _open_recorded(name, protocol).training_wordings().items()
     }
 
 
 def _suites_of(demonstrations: Path) -> Mapping[str, Mapping[str, Any]]:
-    """The suites that demonstrations were collected in, by name; none where somebody else recorded them."""
+    """Protocols of the suites of a dataset, by name; empty if `eval.collect` did not write it."""
     manifest = demonstrations / layout.MANIFEST
     if not manifest.is_file():
         return {}
@@ -168,7 +168,7 @@ def _suites_of(demonstrations: Path) -> Mapping[str, Mapping[str, Any]]:
 
 
 def _open_recorded(name: str, protocol: Mapping[str, Any]) -> Suite:
-    """The suite of that name, or, of one from a YAML file, the class that its protocol names."""
+    """The suite of that name, or, for one from a YAML file, of the class that its protocol names."""
     if name in suite_names():
         return open_suite(name)
     recorded = check(SuiteConfig, protocol, source=f"suite {name} of the demonstrations")
@@ -177,41 +177,41 @@ def _open_recorded(name: str, protocol: Mapping[str, Any]) -> Suite:
 
 
 def _check_texts_only(options: TrainConfig) -> None:
-    """Where only texts are learnt there must be a policy that acts already, and texts.
+    """Check that --texts-only has a policy to start from, and language tasks.
 
     Raises:
-        UsageError: One of the two is missing.
+        UsageError: One of them is missing.
     """
     if not options.texts_only:
         return
     if options.start_from is None:
-        raise UsageError("--texts-only, but nothing that acts already: give --start-from, such as tiny")
+        raise UsageError("--texts-only needs a trained policy: give --start-from, such as tiny")
     if not options.language_tasks:
         raise UsageError("--texts-only, but --language-tasks none: name some, or leave it out")
 
 
-def _check_acts_as_before(
+def _check_same_policy(
     options: TrainConfig, training: TrainingConfig, tokenizer: tokenizers.SentencePieceTokenizer
 ) -> None:
-    """Where only texts are learnt, all else that a policy acts by must be what it begins with.
+    """Check that --texts-only keeps the model, robot and vocabulary of the policy it starts from.
 
     Raises:
-        UsageError: Its model, robot or vocabulary would be another.
+        UsageError: One of them differs.
     """
     assert options.start_from is not None
     policy = policy_of(options.start_from)
-    if policy is None:  # somebody else's checkpoint, which does not say
+    if policy is None:  # another project's checkpoint, which does not name them
         return
-    theirs = {"model": policy.model or policy.name, "embodiment": policy.embodiment}
-    for option, value in theirs.items():
-        ours = {"model": options.model, "embodiment": training.embodiment}[option]
-        if ours != value:
+    chosen = {"model": options.model, "embodiment": training.embodiment}
+    start = {"model": policy.model or policy.name, "embodiment": policy.embodiment}
+    for option, value in start.items():
+        if chosen[option] != value:
             raise UsageError(
-                f"--texts-only, but {options.start_from} has {option} {value}, not {ours}: give "
+                f"--texts-only, but {options.start_from} has {option} {value}, not {chosen[option]}: give "
                 f"{spelt(option, value)}"
             )
-    learnt = tokenizers.load(policy.tokenizer) if policy.tokenizer else tokenizers.tiny()
-    if learnt.serialized != tokenizer.serialized:
+    start_tokenizer = tokenizers.load(policy.tokenizer) if policy.tokenizer else tokenizers.tiny()
+    if start_tokenizer.serialized != tokenizer.serialized:
         raise UsageError(
             f"--texts-only, but {options.start_from} has another vocabulary: give "
             f"{spelt('tokenizer', policy.tokenizer or 'tiny')}"
@@ -219,14 +219,14 @@ def _check_acts_as_before(
 
 
 def _norm_stats(options: TrainConfig, start: Start | None) -> str | None:
-    """Where the robot's statistics are; None if they are to be measured."""
+    """The source of the robot's statistics; None to measure them."""
     choice = options.norm_stats or ("from-start" if options.texts_only else "measured")
     if choice == "measured":
         return None
     if choice != "from-start":
         return choice
     if start is None:
-        raise UsageError("--norm-stats from-start, but nothing to start from: give --start-from")
+        raise UsageError("--norm-stats from-start needs a policy to start from: give --start-from")
     return start.norm_stats
 
 
@@ -238,7 +238,7 @@ def _tokenizer(options: TrainConfig) -> tokenizers.SentencePieceTokenizer:
 
 
 def _check_rollouts(options: TrainConfig, training: TrainingConfig, rollouts: RunConfig | None) -> None:
-    """Refuse now what would be refused at the first checkpoint: a robot, or rollouts, that cannot be."""
+    """Check the robot and the rollouts now rather than at the first checkpoint."""
     interface = embodiment(training.embodiment).interface
     if rollouts is None:
         return
@@ -253,8 +253,8 @@ def _time_is_up(minutes: float | None, began: float) -> bool:
     return minutes is not None and time.monotonic() - began > 60 * minutes
 
 
-def _rolled_out(config: RunConfig, folder: Path, num_envs: int) -> Mapping[str, float]:
-    """How often the policy of a checkpoint solves its tasks, suite by suite."""
+def _success_rates(config: RunConfig, folder: Path, num_envs: int) -> Mapping[str, float]:
+    """Success rates of a checkpoint's rollouts, in percent, by suite."""
     run = new_run(folder / "rollouts", config)
     (results,) = run_evaluation(run, monitor=EvaluationConsole, executor=choose_executor(num_envs=num_envs))
     rates = {suite: row["pc_success"] for suite, row in results["per_suite"].items()}
@@ -262,26 +262,28 @@ def _rolled_out(config: RunConfig, folder: Path, num_envs: int) -> Mapping[str, 
 
 
 def _line(step: int, recipe: Recipe, numbers: Mapping[str, float]) -> str:
-    told = [f"{name.replace('_', ' ')} {number:.4g}" for name, number in sorted(numbers.items())]
-    return f"{step:>7}/{recipe.steps}  {_time_left(step, recipe, numbers):>12}  {', '.join(told)}"
+    shown = [f"{name.replace('_', ' ')} {number:.4g}" for name, number in sorted(numbers.items())]
+    return f"{step:>7}/{recipe.steps}  {_time_left(step, recipe, numbers):>12}  {', '.join(shown)}"
 
 
 def _time_left(step: int, recipe: Recipe, numbers: Mapping[str, float]) -> str:
-    """How long the rest takes at the rate of the last steps, rollouts apart; of a rollout's line, nothing."""
+    """The remaining time at the current rate, without rollouts; empty in a rollout's line."""
     rate = numbers.get("samples_per_s")
     if rate is None or step == recipe.steps:
         return ""
     return f"{dt.timedelta(seconds=round((recipe.steps - step) * recipe.batch / rate))} left"
 
 
-def _say_how_to_go_on(console: RichConsole, folder: Path, options: TrainConfig, *, interrupted: bool) -> None:
+def _print_how_to_resume(
+    console: RichConsole, folder: Path, options: TrainConfig, *, interrupted: bool
+) -> None:
     saved = checkpoint.newest(folder / CHECKPOINTS)
     if saved is None:
         return
     step = checkpoint.step_of(saved)
     resuming = shlex.join(["python", "-m", "eval.train", "--resume", "--output-dir", str(folder)])
     if step < options.steps:
-        console.print(f"Stopped at step {step} of {options.steps}; go on with {resuming}", soft_wrap=True)
+        console.print(f"Stopped at step {step} of {options.steps}; resume with {resuming}", soft_wrap=True)
     elif interrupted and options.eval_suite:
-        console.print(f"Its rollouts were cut short; play them with {resuming}", soft_wrap=True)
+        console.print(f"Its rollouts were interrupted; finish them with {resuming}", soft_wrap=True)
     console.print(f"The policy: python -m eval.libero --policy {saved}", soft_wrap=True)

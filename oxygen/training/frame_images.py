@@ -16,7 +16,7 @@ import numpy as np
 from configs.errors import UsageError
 from oxygen.robots.images import squared
 from oxygen.training import layout
-from oxygen.training.tables import Info, StoredEpisode, arrow_errors, open_table
+from oxygen.training.tables import EpisodeLocation, Info, arrow_errors, open_table
 from oxygen.typing import UInt8
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _DECODING_ERRORS = (OSError, SyntaxError, ValueError, TypeError, zlib.error)
 class FrameImages(abc.ABC):
     """The images of a dataset."""
 
-    def __init__(self, episodes: Sequence[StoredEpisode], cameras: Sequence[str]) -> None:
+    def __init__(self, episodes: Sequence[EpisodeLocation], cameras: Sequence[str]) -> None:
         self._episodes = episodes
         self._cameras = cameras
 
@@ -57,7 +57,7 @@ class FrameImages(abc.ABC):
 class PngImages(FrameImages):
     """Images stored in the tables as PNG files."""
 
-    def __init__(self, episodes: Sequence[StoredEpisode], cameras: Sequence[str]) -> None:
+    def __init__(self, episodes: Sequence[EpisodeLocation], cameras: Sequence[str]) -> None:
         super().__init__(episodes, cameras)
         self._columns = [layout.IMAGES + camera for camera in cameras]
         self._rows = functools.lru_cache(maxsize=_EPISODES_KEPT)(self._read)
@@ -97,7 +97,7 @@ class PngImages(FrameImages):
 class VideoImages(FrameImages):
     """Images stored in videos. Reading one frame decodes its episode; use `cached_pixels` for many."""
 
-    def __init__(self, episodes: Sequence[StoredEpisode], info: Info) -> None:
+    def __init__(self, episodes: Sequence[EpisodeLocation], info: Info) -> None:
         super().__init__(episodes, layout.cameras_of(info.features))
         self._info = info
         self._decoded = functools.lru_cache(maxsize=1)(self._decode)
@@ -114,7 +114,7 @@ class VideoImages(FrameImages):
         stored = self._episodes[episode]
         return np.stack([self._camera(stored, camera) for camera in self._cameras], axis=1)
 
-    def _camera(self, stored: StoredEpisode, camera: str) -> UInt8[np.ndarray, "frame height width 3"]:
+    def _camera(self, stored: EpisodeLocation, camera: str) -> UInt8[np.ndarray, "frame height width 3"]:
         height, width, channels = self._info.features[layout.IMAGES + camera]["shape"]
         path, start_s = stored.videos[camera]
         shape = (stored.stop - stored.start, height, width, channels)

@@ -99,7 +99,7 @@ def _check_features(path: Path, features: Mapping[str, Mapping[str, Any]]) -> No
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class StoredEpisode:
+class EpisodeLocation:
     """Location of an episode in the dataset's files.
 
     Attributes:
@@ -117,13 +117,13 @@ class StoredEpisode:
     videos: Mapping[str, tuple[Path, float]]
 
 
-def read_episodes(root: Path, info: Info) -> tuple[StoredEpisode, ...]:
+def read_episodes(root: Path, info: Info) -> tuple[EpisodeLocation, ...]:
     """Locate all episodes, in order.
 
     Raises:
         UsageError: The episodes are not contiguous, or their totals differ from `info.json`.
     """
-    episodes: list[StoredEpisode] = []
+    episodes: list[EpisodeLocation] = []
     rows: dict[Path, int] = {}
     for path in _files(root, layout.EPISODES):
         for entry in read_columns(path, _episode_columns(info)).to_pylist():
@@ -155,11 +155,11 @@ def _episode_columns(info: Info) -> list[str]:
 
 def _stored_episode(
     root: Path, info: Info, entry: Mapping[str, Any], rows: Mapping[Path, int]
-) -> StoredEpisode:
+) -> EpisodeLocation:
     file = root / info.data_path.format(
         chunk_index=entry["data/chunk_index"], file_index=entry["data/file_index"]
     )
-    return StoredEpisode(
+    return EpisodeLocation(
         start=entry["dataset_from_index"],
         stop=entry["dataset_to_index"],
         file=file,

@@ -9,18 +9,18 @@ KEPT = json.loads((Path(__file__).parents[2] / "benchmarks/results/interval_cove
 RATES = KEPT["coverage"]
 
 
-def test_the_kept_rates_are_those_that_are_simulated():
+def test_recorded_rates_are_those_that_are_simulated():
     simulated = [(rate.what, rate.of, rate.episodes) for rate in simulate(0.0)]
     assert simulated == [(rate["what"], rate["of"], rate["episodes"]) for rate in RATES]
 
 
-def test_intervals_hold_the_truth_about_as_often_as_they_say():
+def test_intervals_have_about_nominal_coverage():
     intervals = [rate for rate in RATES if rate["what"].endswith(")")]
     assert len(intervals) > 80
     assert all(rate["percent"] >= (89 if rate["episodes"] < 50 else 92) for rate in intervals)
 
 
-def test_wrong_verdicts_are_as_rare_as_they_should_be():
+def test_wrong_verdicts_are_rare():
     called = [rate for rate in RATES if not rate["what"].endswith(")") and rate["episodes"] >= 50]
     apart = [rate for rate in called if "inferior or superior" in rate["what"] and "non-" not in rate["what"]]
     at_margin = [rate for rate in called if "non-inferior" in rate["what"]]

@@ -6,7 +6,7 @@ from benchmarks.kv_pool import growth, pool_sizes
 
 
 @pytest.mark.parametrize("requests", [2, 8, 30])
-def test_the_middle_sizes_are_where_the_way_of_reading_changes(requests):
+def test_pool_sizes_cover_the_change_of_reading(requests):
     """Half of the slots, the spare one among them."""
     least, crowded, sparse, most = pool_sizes(requests)
     assert 2 * requests >= crowded + 1
@@ -14,7 +14,7 @@ def test_the_middle_sizes_are_where_the_way_of_reading_changes(requests):
     assert least < crowded < sparse < most == 4 * least
 
 
-def test_growth_is_told_for_each_way_and_from_end_to_end():
+def test_growth_is_reported_for_each_way_and_end_to_end():
     """A pool that costs a step as much as it is large, read where it lies, and nothing, read slot by slot."""
     drift = (1.0, 3.0, 2.0)
     taken = {8: drift, 15: [15 / 8 * d for d in drift], 16: drift, 32: drift}

@@ -6,7 +6,7 @@ from benchmarks.record import record
 from eval.records import provenance
 
 
-def test_figures_are_kept_with_the_code_the_machine_and_the_command(tmp_path, capsys):
+def test_records_have_code_machine_and_command(tmp_path, capsys):
     path = tmp_path / "deep" / "figures.json"
     record("kv_pool", {"figure": 7}, path)
     kept = json.loads(path.read_text())

@@ -23,7 +23,7 @@ with open(sys.argv[1], "a") as log:
 """
 
 
-def test_a_second_start_finds_what_the_first_has_compiled_and_no_other(tmp_path, monkeypatch):
+def test_only_a_second_start_finds_compiled_programs(tmp_path, monkeypatch):
     monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "/elsewhere")
     log = tmp_path / "log"
     start = [sys.executable, "-S", "-c", _COMPILES_FOR_HALF_A_SECOND, str(log)]
@@ -35,14 +35,14 @@ def test_a_second_start_finds_what_the_first_has_compiled_and_no_other(tmp_path,
     assert (measured["files_kept"], measured["bytes_kept"]) == (1, len("compiled"))
 
 
-def test_a_start_that_fails_or_keeps_nothing_is_no_measurement(tmp_path):
+def test_a_start_that_fails_or_caches_nothing_is_an_error(tmp_path):
     with pytest.raises(subprocess.CalledProcessError):
         measure([sys.executable, "-S", "-c", "raise SystemExit(3)"], tmp_path, turns=1)
     with pytest.raises(RuntimeError, match="kept no compiled programs"):
         measure([sys.executable, "-S", "-c", "pass"], tmp_path, turns=1)
 
 
-def test_what_is_started_is_a_command_line_that_there_is(tmp_path):
+def test_the_command_line_is_valid(tmp_path):
     _, _, module, *arguments = command("tiny", tmp_path / "rows.jsonl")
     assert module == "eval.bench"
     assert read(arguments).axes.modes == ("unified",)

@@ -6,32 +6,32 @@ from typing import Any
 
 import pytest
 
-from eval.bench.measurement import Measured, Query, Text, Turns
-from eval.bench.memory import Memory
-from eval.bench.row import Row, Setting
-from eval.bench.rows import Afterwards, rows
+from eval.bench.arrivals import parse_arrivals
+from eval.bench.measurement import Measurements, QueryTimes, Repetitions, TextLatency
+from eval.bench.memory import MemoryUse
+from eval.bench.row import Row, WorkloadInfo
+from eval.bench.rows import RunInfo, rows
 from eval.bench.schedule import StageTimes
-from eval.bench.spelling import parse
-from eval.bench.workloads import Contender, Workload
+from eval.bench.workloads import BenchConfiguration, Workload
 from oxygen.serving.scheduler import Mode
 
 STAGES = StageTimes(prefill=100.0, denoise=30.0, guided_denoise=70.0, fork=5.0, decode={1: 4.0, 30: 10.0})
 
 
-def workload(spelled="every:1", *, text_tokens=30, robots=1, **room) -> Workload:
+def workload(arrivals_text="every:1", *, text_tokens=30, robots=1, **room) -> Workload:
     """Ten denoising steps, and what a test says of the rest."""
     return Workload(
         denoise_steps=10,
         text_tokens=text_tokens,
         robots=robots,
-        arrivals=parse(spelled),
-        spelled=spelled,
+        arrivals=parse_arrivals(arrivals_text),
+        arrivals_text=arrivals_text,
         **room,
     )
 
 
 WORKLOAD = workload()
-SETTING = Setting(
+INFO = WorkloadInfo(
     policy="small",
     weights="random",
     dtype="float32",
@@ -42,10 +42,10 @@ SETTING = Setting(
     horizon=10,
 )
 BATCHES = {
-    Contender(mode=Mode.ACTIONS): None,
-    Contender(mode=Mode.ISOLATED): 1,
-    Contender(mode=Mode.UNIFIED, tokens_per_frame=1): 30,
-    Contender(mode=Mode.PARALLEL): 1,
+    BenchConfiguration(mode=Mode.ACTIONS): None,
+    BenchConfiguration(mode=Mode.ISOLATED): 1,
+    BenchConfiguration(mode=Mode.UNIFIED, tokens_per_frame=1): 30,
+    BenchConfiguration(mode=Mode.PARALLEL): 1,
 }
 FRAMES_MS = dict(zip(BATCHES, (130.0, 350.0, 140.0, 300.0), strict=True))
 PROVENANCE = {
@@ -56,7 +56,7 @@ PROVENANCE = {
     "versions": {"python": "3.12", "mujoco": None, "jax": "0.0"},
     "hardware": {"processor": "an abacus", "cores": 2, "load_average": [0.1, 0.1, 0.1]},
 }
-MEMORY = Memory(
+MEMORY = MemoryUse(
     by_program={"prefill": 300, "denoise": 200, "fork": 350, "decode_30": 400},
     second_process=None,
     peak=2**30,
@@ -65,34 +65,36 @@ MEMORY = Memory(
 DRIFT = (1.0, 2.0, 1.5)
 
 
-def query(frame_ms: float, *, tokens: int, actions: str = "the same") -> Query:
-    texts = [Text(first_token_ms=frame_ms, request_ms=30 * frame_ms)] if tokens else []
-    return Query(
+def query(frame_ms: float, *, tokens: int, actions: str = "the same") -> QueryTimes:
+    texts = [TextLatency(first_token_ms=frame_ms, request_ms=30 * frame_ms)] if tokens else []
+    return QueryTimes(
         actions_sha256=actions,
         action_ms=0.9 * frame_ms,
         frame_ms=frame_ms,
         tokens=tokens,
         decode_steps=1 if tokens else 0,
-        born=len(texts),
+        submitted=len(texts),
         dropped=0,
         finished=texts,
     )
 
 
-def measured() -> Measured:
+def measured() -> Measurements:
     """Three repetitions on a machine that is slower in the second and third, in everything alike."""
     runs = {
-        contender: [
-            [query(slow * ms, tokens=0 if contender.mode is Mode.ACTIONS else 30)] * 4 for slow in DRIFT
+        configuration: [
+            [query(slow * ms, tokens=0 if configuration.mode is Mode.ACTIONS else 30)] * 4 for slow in DRIFT
         ]
-        for contender, ms in FRAMES_MS.items()
+        for configuration, ms in FRAMES_MS.items()
     }
-    stages = [{contender: _slower(slow, batch) for contender, batch in BATCHES.items()} for slow in DRIFT]
-    return Measured(runs=runs, stages=stages, actions=dict.fromkeys(BATCHES, ["the same"] * 46))
+    stages = [
+        {configuration: _slower(slow, batch) for configuration, batch in BATCHES.items()} for slow in DRIFT
+    ]
+    return Measurements(runs=runs, stages=stages, actions=dict.fromkeys(BATCHES, ["the same"] * 46))
 
 
 def _slower(slow: float, batch: int | None) -> StageTimes:
-    """A contender's programs; what decodes nothing is served with the smallest batch."""
+    """A configuration's programs; what decodes nothing is served with the smallest batch."""
     return StageTimes(
         prefill=slow * STAGES.prefill,
         denoise=slow * STAGES.denoise,
@@ -107,15 +109,15 @@ def made_up() -> Callable[..., Sequence[Row]]:
     """Rows of one workload, the same figures in every one of them."""
 
     def rows_of(workload: Workload = WORKLOAD, **changes: Any) -> Sequence[Row]:
-        afterwards = Afterwards(
-            batches={contender: lambda _, batch=batch: batch for contender, batch in BATCHES.items()},
+        run_info = RunInfo(
+            batches={configuration: lambda _, batch=batch: batch for configuration, batch in BATCHES.items()},
             compiles_after_warmup=dict.fromkeys(BATCHES, 0),
             memory=dict.fromkeys(BATCHES, MEMORY),
             multi_process_service=False,
             took_s=12.5,
             provenance=PROVENANCE,
         )
-        turns = Turns(repetitions=3, queries=4, warm_up=31)
-        return rows(SETTING, workload, turns, dataclasses.replace(measured(), **changes), afterwards)
+        repetitions = Repetitions(count=3, queries=4, warm_up=31)
+        return rows(INFO, workload, repetitions, dataclasses.replace(measured(), **changes), run_info)
 
     return rows_of

@@ -36,7 +36,7 @@ def test_the_floors_of_the_published_size_are_those_worked_out_by_hand(cost, rtx
     assert H200.floor_ms(cost) == pytest.approx(h200, rel=0.01)
 
 
-def test_a_floor_is_set_by_whichever_takes_longer():
+def test_a_floor_is_the_longer_of_arithmetic_and_traffic():
     peaks = Peaks(flops_per_s=1e9, bytes_per_s=1e6, source="")
     assert peaks.floor_ms(Cost(flops=2e9, bytes=1e6)) == pytest.approx(2000)
     assert peaks.floor_ms(Cost(flops=2e9, bytes=3e6)) == pytest.approx(3000)
@@ -78,13 +78,13 @@ def test_operations_are_those_that_xla_counts(programs):
         (siglip + trunk, counted(compiled.prefill[32])),
         (costs.denoise(config, prefix=prefix, robots=2), counted(compiled.denoise[32])),
         (costs.decode(config, context=slot, rows=1), counted(compiled.decode[1])),
-        (costs.fork(config, prefix=prefix, suffix=4, births=1), counted(compiled.fork[32, 1])),
+        (costs.fork(config, prefix=prefix, suffix=4, requests=1), counted(compiled.fork[32, 1])),
     ]:
         assert 1 < theirs / ours.flops < 1.06
 
 
 @pytest.mark.slow
-def test_what_xla_adds_to_guidance_are_gradients_of_the_prefix_that_nobody_wants(programs):
+def test_xla_adds_unused_gradients_of_the_prefix_to_guidance(programs):
     """Of keys and values it works out all, and keeps the actions' own: as many products as attention has."""
     config, compiled, _ = programs
     prefix = config.image_tokens + 32
@@ -100,13 +100,13 @@ def test_every_row_costs_as_much_arithmetic_and_the_weights_are_read_once():
     assert three.bytes - two.bytes == two.bytes - one.bytes < one.bytes / 10
 
 
-def test_a_prefix_needs_almost_a_whole_pass_of_the_published_size():
+def test_a_prefix_of_the_published_size_needs_almost_a_whole_pass():
     prefix = costs.trunk_prefill(PI05_LIBERO, tokens=PREFIX, robots=1)
     whole = costs.trunk_pass(PI05_LIBERO, tokens=PREFIX, robots=1)
     assert 17 / 18 < prefix.flops / whole.flops < 0.95
 
 
-def test_bytes_hold_every_weight_that_a_stage_reads_once():
+def test_bytes_count_every_weight_once():
     """The matrices' sizes, summed up from the parameters themselves."""
     from oxygen.model.params import shapes
 

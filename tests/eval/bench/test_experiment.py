@@ -1,4 +1,4 @@
-"""The benchmark measures for real: a policy of a few thousand parameters, every mode, one file of rows."""
+"""Runs the benchmark on a policy of a few thousand parameters, in every mode."""
 
 import dataclasses
 import itertools
@@ -14,16 +14,15 @@ import numpy as np
 import pytest
 
 from configs.errors import UsageError
+from eval.bench.arrivals import parse_arrivals
 from eval.bench.experiment import run_experiment
 from eval.bench.options import read
 from eval.bench.row_file import RowFile
 from eval.bench.serving import Bench
-from eval.bench.spelling import parse
-from eval.bench.subject import find
-from eval.bench.workloads import Contender, Workload
+from eval.bench.workloads import BenchConfiguration, Workload
 from eval.records.json_files import read_json_lines
 from oxygen.serving.scheduler import Mode
-from tests.eval.bench.small import SUBJECT, options
+from tests.eval.bench.small import MODEL, options
 from tests.oxygen.conftest import SMALL
 
 
@@ -31,7 +30,7 @@ from tests.oxygen.conftest import SMALL
 def rows(tmp_path_factory):
     """Every mode, one robot, a text in every query."""
     path = tmp_path_factory.mktemp("bench") / "rows.jsonl"
-    assert run_experiment(options(path), SUBJECT) == 0
+    assert run_experiment(options(path), MODEL) == 0
     return RowFile(path).rows
 
 
@@ -48,46 +47,48 @@ def test_every_mode_has_a_row_and_every_k_of_unified(rows):
 
 
 @pytest.mark.slow
-def test_whoever_compiles_something_is_flagged_and_nobody_else(tmp_path, monkeypatch):
-    """As if `shared` met a shape it was not compiled for, in its last query but one."""
+def test_only_the_configuration_that_compiles_is_flagged(tmp_path, monkeypatch):
+    """`shared` compiles something in its last query but one."""
     ordinary = Bench._observations
 
     def with_a_new_shape(self, policy):
-        for number, seen in enumerate(ordinary(self, policy)):
-            if policy.engine.mode is Mode.SHARED and number == 9:
+        for query, observations in enumerate(ordinary(self, policy)):
+            if policy.engine.mode is Mode.SHARED and query == 9:
                 jax.jit(lambda x: x + 1)(np.zeros(9)).block_until_ready()
-            yield seen
+            yield observations
 
     monkeypatch.setattr(Bench, "_observations", with_a_new_shape)
     path = tmp_path / "rows.jsonl"
-    run_experiment(options(path, "--modes", "actions", "shared", "unified"), SUBJECT)
+    run_experiment(options(path, "--modes", "actions", "shared", "unified"), MODEL)
     actions, shared, *unified = RowFile(path).rows
     assert shared.compiles_after_warmup > 0
     assert [row.compiles_after_warmup for row in (actions, *unified)] == [0] * 3
 
 
 @pytest.mark.slow
-def test_texts_have_exactly_as_many_tokens_as_asked_for(rows):
-    """Once it is warm, `unified` finishes as many as are born, and decodes a token of each at k = 1."""
+def test_texts_have_exactly_the_requested_number_of_tokens(rows):
+    """Once warm, `unified` finishes as many texts as are requested."""
     for row in rows[1:]:
-        assert row.requests_born == row.requests_finished == row.repetitions * row.queries
+        assert row.requests_submitted == row.requests_finished == row.repetitions * row.queries
         seconds = 1e-3 * row.frame_ms_mean * row.repetitions * row.queries
-        assert row.tokens_per_s * seconds == pytest.approx(6 * row.requests_born)
+        assert row.tokens_per_s * seconds == pytest.approx(6 * row.requests_submitted)
         assert row.requests_dropped == 0
 
 
 @pytest.mark.slow
-def test_every_mode_gives_the_same_actions_bit_for_bit_and_another_in_every_query(rows):
+def test_all_modes_give_the_same_actions_bit_for_bit_and_each_query_others(rows):
     assert [row.actions_equal for row in rows] == [True] * len(rows)
     assert len({row.actions_sha256 for row in rows}) == 1
-    asked = Workload(denoise_steps=1, text_tokens=6, robots=2, arrivals=parse("every:1"), spelled="every:1")
-    with Bench(SUBJECT).open(asked, [Contender(mode=Mode.ACTIONS)], 5) as opened:
-        (lane,) = opened.lanes
-        assert len({query.actions_sha256 for query in lane.run(5)}) == 5
+    asked = Workload(
+        denoise_steps=1, text_tokens=6, robots=2, arrivals=parse_arrivals("every:1"), arrivals_text="every:1"
+    )
+    with Bench(MODEL).prepare(asked, [BenchConfiguration(mode=Mode.ACTIONS)], 5) as prepared:
+        (runner,) = prepared.runners
+        assert len({query.actions_sha256 for query in runner.run(5)}) == 5
 
 
 def test_modes_that_differ_in_their_actions_are_flagged_and_fail_the_run(tmp_path, capsys, monkeypatch):
-    """As if a device reckoned otherwise beside language: `shared` looks one query ahead of the others."""
+    """`shared` gets the observations of the other modes' next queries."""
     ordinary = Bench._observations
 
     def ahead(self, policy):
@@ -95,14 +96,14 @@ def test_modes_that_differ_in_their_actions_are_flagged_and_fail_the_run(tmp_pat
 
     monkeypatch.setattr(Bench, "_observations", ahead)
     path = tmp_path / "rows.jsonl"
-    assert run_experiment(options(path, "--modes", "actions", "shared", "unified"), SUBJECT) == 1
+    assert run_experiment(options(path, "--modes", "actions", "shared", "unified"), MODEL) == 1
     assert [row.actions_equal for row in RowFile(path).rows] == [True, False, True, True]
     assert "gave other actions" in capsys.readouterr().out
 
 
 @pytest.mark.slow
-def test_memory_is_told_for_each_configuration_by_itself(rows):
-    """A word on the weights, which every program reads, and on the process beside in `parallel`."""
+def test_memory_is_reported_for_each_configuration_by_itself(rows):
+    """Every program counts the weights, and `parallel` its second process."""
     actions, isolated, shared, unified, _, parallel = rows
     assert set(actions.program_bytes) == {"prefill", "denoise"}
     assert set(isolated.program_bytes) == {"prefill", "denoise", "fork", "decode_1"}
@@ -122,7 +123,7 @@ def test_nothing_compiles_while_it_is_measured(rows):
 
 
 @pytest.mark.slow
-def test_times_are_in_the_order_they_must_be(rows):
+def test_latencies_are_ordered(rows):
     for row in rows:
         assert 0 < row.action_ms_p50 <= row.frame_ms_p99
         assert row.action_ms_p50 <= row.action_ms_p95 <= row.action_ms_p99
@@ -136,16 +137,16 @@ def test_times_are_in_the_order_they_must_be(rows):
 
 
 @pytest.mark.slow
-def test_a_text_does_not_age_while_others_have_their_turns():
+def test_text_latencies_do_not_count_the_runs_of_other_configurations():
     workload = Workload(
-        denoise_steps=1, text_tokens=6, robots=1, arrivals=parse("every:1"), spelled="every:1"
+        denoise_steps=1, text_tokens=6, robots=1, arrivals=parse_arrivals("every:1"), arrivals_text="every:1"
     )
-    unified = Contender(mode=Mode.UNIFIED, tokens_per_frame=1)
-    with Bench(SUBJECT).open(workload, [unified], 12) as opened:
-        (lane,) = opened.lanes
-        before = lane.run(8)
+    unified = BenchConfiguration(mode=Mode.UNIFIED, tokens_per_frame=1)
+    with Bench(MODEL).prepare(workload, [unified], 12) as prepared:
+        (runner,) = prepared.runners
+        before = runner.run(8)
         time.sleep(1 + 2e-3 * sum(query.frame_ms for query in before))
-        after = lane.run(4)
+        after = runner.run(4)
     ran_ms = sum(query.frame_ms for query in [*before, *after])
     texts = [text for query in after for text in query.finished]
     assert len(texts) == 4
@@ -153,36 +154,38 @@ def test_a_text_does_not_age_while_others_have_their_turns():
 
 
 @pytest.mark.slow
-def test_robots_and_bursts_are_served_and_a_resumed_run_leaves_out_what_is_there(tmp_path, capsys):
+def test_robots_and_bursts_are_served_and_resuming_skips_existing_rows(tmp_path, capsys):
     path = tmp_path / "rows.jsonl"
     asked = ("--robots", "2", "--arrivals", "burst:2:2", "--modes", "isolated", "unified")
-    run_experiment(options(path, *asked), SUBJECT)
+    run_experiment(options(path, *asked), MODEL)
     first = RowFile(path).rows
-    assert [row.requests_born for row in first] == [16] * 3, "two robots, two texts in two of three queries"
+    assert [row.requests_submitted for row in first] == [16] * 3, (
+        "two robots, two texts in two of three queries"
+    )
     assert [row.requests_dropped for row in first] == [0] * 3
     capsys.readouterr()
-    run_experiment(options(path, *asked, "--resume"), SUBJECT)
+    run_experiment(options(path, *asked, "--resume"), MODEL)
     assert RowFile(path).rows == first
     out = capsys.readouterr().out
-    assert "left out" in out
+    assert "Skipping 3 configurations" in out
     assert "other code" not in out
     older = tmp_path / "older.jsonl"
     RowFile(older).append(dataclasses.replace(row, commit="0123456789abcdef") for row in first)
-    run_experiment(options(older, *asked, "--resume"), SUBJECT)
-    assert "Of other code (0123456789; this is" in capsys.readouterr().out
+    run_experiment(options(older, *asked, "--resume"), MODEL)
+    assert "from other code (0123456789; this is" in capsys.readouterr().out
 
 
 @pytest.mark.slow
 def test_too_few_slots_drop_texts_and_the_row_counts_them(tmp_path, capsys):
     path = tmp_path / "rows.jsonl"
     few = ("--slots", "2", "--rows", "1", "--modes", "unified")
-    assert run_experiment(options(path, *few), SUBJECT) == 0
+    assert run_experiment(options(path, *few), MODEL) == 0
     row = RowFile(path).rows[0]
     assert (row.tokens_per_frame, row.slots, row.rows, row.decode_batch) == (1, 2, 1, 1)
-    assert row.requests_born == 6, "one in every query"
+    assert row.requests_submitted == 6, "one in every query"
     assert row.requests_dropped >= 4, "one row finishes one text in six queries"
     seconds = 1e-3 * row.frame_ms_mean * 6
-    assert row.tokens_per_s * seconds == pytest.approx(6), "and is never idle"
+    assert row.tokens_per_s * seconds == pytest.approx(6), "it is never idle"
     assert "were dropped" in capsys.readouterr().out
 
 
@@ -190,7 +193,7 @@ def test_too_few_slots_drop_texts_and_the_row_counts_them(tmp_path, capsys):
 def test_more_cameras_are_a_longer_prefix_of_the_same_policy(tmp_path, capsys):
     path = tmp_path / "rows.jsonl"
     asked = ("--modes", "actions", "unified", "--cameras", "1", "3")
-    assert run_experiment(options(path, *asked), SUBJECT) == 0
+    assert run_experiment(options(path, *asked), MODEL) == 0
     assert [(row.cameras, row.prefix_tokens, row.actions_equal) for row in RowFile(path).rows] == [
         (cameras, 4 * cameras + 24, True) for cameras in (1, 1, 1, 3, 3, 3)
     ]
@@ -201,22 +204,22 @@ def test_more_cameras_are_a_longer_prefix_of_the_same_policy(tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_the_policys_own_cameras_are_what_is_measured_if_none_are_said(rows, tmp_path):
+def test_the_default_cameras_are_the_policys_own(rows, tmp_path):
     identities = {row.identity for row in rows}
     path = tmp_path / "rows.jsonl"
     RowFile(path).append(rows)
-    assert run_experiment(options(path, "--cameras", "2", "--resume"), SUBJECT) == 0
+    assert run_experiment(options(path, "--cameras", "2", "--resume"), MODEL) == 0
     assert {row.identity for row in RowFile(path).rows} == identities
 
 
 def test_more_than_two_robots_cameras_are_refused_before_a_file_is_made(tmp_path):
     path = tmp_path / "rows.jsonl"
     with pytest.raises(UsageError, match=r"cameras: 5; small-for-tests has 2.* 4"):
-        run_experiment(options(path, "--cameras", "1", "5"), SUBJECT)
+        run_experiment(options(path, "--cameras", "1", "5"), MODEL)
     assert not path.exists()
 
 
-def test_a_deadline_decides_how_much_a_frame_decodes(tmp_path):
+def test_a_deadline_sets_the_tokens_per_frame(tmp_path):
     path = tmp_path / "rows.jsonl"
     arguments = (
         "--modes",
@@ -229,7 +232,7 @@ def test_a_deadline_decides_how_much_a_frame_decodes(tmp_path):
         "--queries",
         "3",
     )
-    run_experiment(read([*arguments, "--text-tokens", "6", "--output", str(path)]), SUBJECT)
+    run_experiment(read([*arguments, "--text-tokens", "6", "--output", str(path)]), MODEL)
     hurried, leisurely = RowFile(path).rows
     assert (hurried.deadline_ms, hurried.decode_steps_per_frame) == (0.001, 1)
     assert (leisurely.deadline_ms, leisurely.decode_steps_per_frame) == (60000, 6)
@@ -237,10 +240,10 @@ def test_a_deadline_decides_how_much_a_frame_decodes(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_chunks_of_all_robots_count_and_what_the_run_took(tmp_path, capsys):
+def test_chunks_of_all_robots_and_the_time_of_the_whole_command_are_counted(tmp_path, capsys):
     path = tmp_path / "rows.jsonl"
     an_hour_ago = time.perf_counter() - 3600
-    run_experiment(options(path, "--robots", "3", "--modes", "actions"), SUBJECT, began=an_hour_ago)
+    run_experiment(options(path, "--robots", "3", "--modes", "actions"), MODEL, began=an_hour_ago)
     (row,) = RowFile(path).rows
     assert row.chunks_per_s == pytest.approx(3e3 / row.frame_ms_mean)
     assert row.actions_per_s == pytest.approx(SMALL.horizon * row.chunks_per_s)
@@ -261,15 +264,15 @@ def test_ctrl_c_keeps_the_rows_that_are_there_and_says_so(tmp_path, capsys):
     watcher.start()
     asked = options(path, "--modes", "actions", "--arrivals", "every:1", "every:2", "every:3", "every:4")
     with pytest.raises(KeyboardInterrupt):
-        run_experiment(asked, SUBJECT)
+        run_experiment(asked, MODEL)
     watcher.join()
     assert 1 <= len(list(read_json_lines(path))) < 4
     assert "--resume" in capsys.readouterr().out
 
 
 def test_random_weights_need_no_preset_file():
-    subject = find("pi05_libero", random_weights=True, dtype=None, prompt_tokens=200)
-    assert (subject.weights_from, subject.config.dtype, subject.bucket) == ("random", "bfloat16", 200)
-    other = find("pi05_libero", random_weights=True, dtype="float32", prompt_tokens=24)
+    model = find_model("pi05_libero", random_weights=True, dtype=None, prompt_tokens=200)
+    assert (model.weights_from, model.config.dtype, model.bucket) == ("random", "bfloat16", 200)
+    other = find_model("pi05_libero", random_weights=True, dtype="float32", prompt_tokens=24)
     assert (other.config.dtype, other.config.prompt_buckets) == ("float32", (32,))
     assert other.config.image_tokens == 512

@@ -20,11 +20,11 @@ def named(tmp_path):
     return is_said
 
 
-def test_a_daemon_that_runs_is_active(named):
+def test_a_running_daemon_is_active(named):
     assert named(f"{os.getpid()}\n")
 
 
-def test_one_that_has_ended_or_never_began_is_not(named, tmp_path):
+def test_an_ended_or_missing_daemon_is_not_active(named, tmp_path):
     ended = subprocess.Popen([sys.executable, "-S", "-c", ""])
     ended.wait()
     assert not named(str(ended.pid))

@@ -22,11 +22,11 @@ from eval.bench.options import read
         ["--tokens-per-frame=1, 5", "--tokens-per-frame", "1"],
     ],
 )
-def test_an_axis_reads_the_same_however_it_is_written(arguments):
-    assert read(arguments).axes.tokens_per_frame == (1, 5)
+def test_all_spellings_of_a_list_are_equal(arguments):
+    assert read(arguments).grid.tokens_per_frame == (1, 5)
 
 
-def test_quick_changes_only_what_was_not_given():
+def test_quick_changes_defaults_only():
     quick = read(["--quick", "--policy", "small", "--queries", "3"])
     assert (quick.policy, quick.queries) == ("small", 3)
     assert quick.repetitions < read([]).repetitions
@@ -85,7 +85,7 @@ def test_bad_input_is_one_line_and_exit_code_2(arguments, said, capsys):
 
 
 @pytest.mark.parametrize("modes", [[], ["--modes", "unified"]])
-def test_memory_is_had_in_the_same_way_whatever_is_measured(modes, monkeypatch, capsys):
+def test_memory_is_allocated_alike_in_all_modes(modes, monkeypatch, capsys):
     monkeypatch.setenv("XLA_PYTHON_CLIENT_PREALLOCATE", "true")  # so that it is put back afterwards
     monkeypatch.delenv("XLA_PYTHON_CLIENT_PREALLOCATE")
     assert main(["--policy", "smal", *modes]) == 2
@@ -130,7 +130,7 @@ sys.exit(main(["--policy", "tiny"]))
 """
 
 
-def test_every_module_imports_on_a_machine_that_has_the_policys_packages_alone():
+def test_every_module_imports_with_only_the_policys_packages():
     """And a preset that takes one more is refused with the way around it."""
     modules = [module.name for module in pkgutil.walk_packages(eval.bench.__path__, "eval.bench.")]
     assert "eval.bench.experiment" in modules

@@ -22,16 +22,16 @@ def test_well_known_gpus_have_published_peaks(device, tera, giga):
     assert (found.flops_per_s, found.bytes_per_s) == (1e12 * tera, 1e9 * giga)
 
 
-def test_nothing_is_published_of_other_devices_or_of_float32():
+def test_other_devices_and_float32_have_no_published_peaks():
     assert peaks.published("cpu", "bfloat16") is None
     assert peaks.published("NVIDIA H200", "float32") is None
     with pytest.raises(UsageError, match=r"'cpu'.*--peaks measured"):
-        peaks.peaks("published", "float32")
+        peaks.find_peaks("published", "float32")
 
 
 def test_the_measured_peaks_of_this_machine_are_within_reason():
     assert jax.devices()[0].platform == "cpu"
-    found = peaks.peaks("auto", "float32")
+    found = peaks.find_peaks("auto", "float32")
     assert found.source.startswith("measured")
     assert 1e8 < found.flops_per_s < 1e14
     assert 1e8 < found.bytes_per_s < 1e13

@@ -1,4 +1,4 @@
-"""A saved profile holds what the rows have measured, and prices the frames that they saw."""
+"""A saved profile holds the measured stage times, and predicts the measured frames."""
 
 import dataclasses
 
@@ -12,7 +12,7 @@ from eval.bench.row import Row
 from eval.bench.row_file import RowFile
 from eval.rollout.latency_model import LatencyModel
 from oxygen.serving.requests import DecodeWork
-from tests.eval.bench.small import SUBJECT, options
+from tests.eval.bench.small import MODEL, options
 
 _ROW = {
     "policy": "small",
@@ -46,7 +46,7 @@ def _rows():
     ]
 
 
-def test_a_profile_holds_what_was_measured():
+def test_a_profile_holds_the_medians_of_rows():
     found = profile("abacus", _rows())
     assert (found.host.ms, found.prefill.ms, found.denoise.ms, found.fork.ms) == (7, 100, 20, 4)
     assert found.guided_denoise.ms == 45
@@ -57,30 +57,30 @@ def test_a_profile_holds_what_was_measured():
         assert said in found.source
 
 
-def test_parallel_is_held_against_isolated_and_against_the_stages_of_a_text():
+def test_the_slowdown_of_parallel_is_relative_to_isolated_and_to_the_stages_of_a_text():
     parallel = _row("parallel", {}, action_ms_p50=254.0, request_ms_p50=3 * (100 + 4 + 30 * 6))
     found = profile("abacus", [*_rows(), parallel])
     assert (found.parallel.action, found.parallel.decode) == (2, 3)
 
 
-def test_noise_makes_no_negative_host_and_no_speedup_beside_another_process():
+def test_noise_gives_no_negative_host_time_and_no_speedup_in_parallel():
     quick = _row("parallel", {}, action_ms_p50=1.0, request_ms_p50=1.0)
     isolated, *others = _rows()
     found = profile("abacus", [dataclasses.replace(isolated, action_ms_p50=100.0), *others, quick])
     assert (found.host.ms, found.parallel.action, found.parallel.decode) == (0, 1, 1)
 
 
-def test_what_is_saved_is_what_is_loaded(tmp_path):
+def test_a_saved_profile_can_be_loaded(tmp_path):
     path = tmp_path / "abacus.yaml"
     save_profile(path, _rows())
     assert load(ProfileConfig, str(path)) == profile("abacus", _rows())
 
 
 @pytest.mark.slow
-def test_a_measured_profile_prices_the_frames_that_were_measured(tmp_path, capsys):
+def test_a_measured_profile_predicts_the_measured_frames(tmp_path, capsys):
     rows, path = tmp_path / "rows.jsonl", tmp_path / "mine.yaml"
     asked = options(rows, "--modes", "isolated", "unified", "parallel", "--save-profile", str(path))
-    assert run_experiment(asked, SUBJECT) == 0
+    assert run_experiment(asked, MODEL) == 0
     assert f"Profile: {path}" in capsys.readouterr().out
     found = load(ProfileConfig, str(path))
     assert sorted(found.decode) == [1, 2, 6]
@@ -88,5 +88,5 @@ def test_a_measured_profile_prices_the_frames_that_were_measured(tmp_path, capsy
     isolated = RowFile(rows).rows[0]
     text = DecodeWork(prefills=1, forks=1, steps=6, batch=1)
     assert LatencyModel(found, "isolated").action_ms == pytest.approx(isolated.action_ms_p50, rel=0.01)
-    # The stages by themselves are most of a frame, and the rest is what holds them together.
+    # The stages by themselves are most of a frame.
     assert 0.2 < LatencyModel(found, "isolated").busy_ms([text]) / isolated.frame_ms_p50 < 2

@@ -1,4 +1,4 @@
-"""What a person sees: tables that hold every configuration at any width, warnings, and figures."""
+"""Tables hold every configuration at any width; warnings and figures are complete."""
 
 import dataclasses
 import io
@@ -8,7 +8,7 @@ from rich.console import Console
 
 from eval.bench.costs import Peaks
 from eval.bench.plots import draw
-from eval.bench.roofline import Stage
+from eval.bench.roofline import StageCost
 from eval.bench.table import print_roofline, print_rows
 from tests.eval.bench.conftest import WORKLOAD
 
@@ -55,13 +55,13 @@ def test_the_second_table_has_the_tails_the_texts_and_the_memory(made_up):
     assert unified == ["unified", "100", "ms", *figures]
 
 
-def test_every_workload_has_a_table_of_its_own(made_up):
+def test_every_workload_has_its_own_table(made_up):
     text = printed([*made_up(), *made_up(dataclasses.replace(WORKLOAD, robots=2))])
     assert "N = 30, every:1, 10 denoise steps, 1 robot of 2 cameras" in text
     assert "N = 30, every:1, 10 denoise steps, 2 robots of 2 cameras" in text
 
 
-def test_what_spoils_a_measurement_is_said(made_up):
+def test_untrustworthy_measurements_are_warned_of(made_up):
     rows = list(made_up())
     assert "compiled" not in printed(rows)
     assert "dropped" not in printed(rows)
@@ -75,7 +75,7 @@ def test_what_spoils_a_measurement_is_said(made_up):
     assert "service did not run" in printed(rows)
     assert "service did not run" not in printed(rows[:3])
     assert "equal, bit for bit" not in printed(rows)
-    assert "Texts were dropped for want of a slot: 3 of 12 by unified, k = 1." in printed(rows)
+    assert "Texts were dropped for lack of slots: 3 of 12 by unified, k = 1." in printed(rows)
     assert "load 7.0 on 2 cores" in printed(rows)
 
 
@@ -94,15 +94,15 @@ def test_figures_are_drawn_in_both_formats(made_up, tmp_path):
         assert path.stat().st_size > 5000
 
 
-def test_without_the_baseline_there_is_no_speedup_to_draw(made_up, tmp_path):
+def test_without_the_baseline_there_is_no_speedup_figure(made_up, tmp_path):
     rows = [dataclasses.replace(row, speedup_over_isolated=None) for row in made_up()]
     assert [path.name for path in draw(rows, tmp_path / "rows")] == ["rows_tradeoff.png", "rows_tradeoff.svg"]
 
 
-def test_a_roofline_says_how_many_times_its_floor_a_stage_took():
+def test_a_roofline_shows_measured_by_minimum_time():
     stages = [
-        Stage(name="prefill", flops=2e9, bytes=1e6, floor_ms=2.0, bound="compute", measured_ms=3.0),
-        Stage(name="trunk", flops=1e9, bytes=1e6, floor_ms=1.0, bound="compute", measured_ms=None),
+        StageCost(name="prefill", flops=2e9, bytes=1e6, floor_ms=2.0, bound="compute", measured_ms=3.0),
+        StageCost(name="trunk", flops=1e9, bytes=1e6, floor_ms=1.0, bound="compute", measured_ms=None),
     ]
     console = Console(file=io.StringIO(), width=110)
     print_roofline(stages, Peaks(flops_per_s=1e12, bytes_per_s=1e9, source="a guess"), "tiny", console)

@@ -1,4 +1,4 @@
-"""What a workload should run in each mode, and what the stages alone predict of it."""
+"""The programs that a workload should run in each mode, and the time predicted from them."""
 
 import dataclasses
 
@@ -8,21 +8,21 @@ from hypothesis import strategies as st
 
 from configs.errors import UsageError
 from eval.bench import schedule
-from eval.bench.schedule import StageTimes, Work, work
-from eval.bench.spelling import parse
-from eval.bench.workloads import Axes, Contender
+from eval.bench.arrivals import parse_arrivals
+from eval.bench.schedule import QueryPrograms, StageTimes
+from eval.bench.workloads import BenchConfiguration, WorkloadGrid
 from oxygen.serving.arrivals import Arrivals
 from oxygen.serving.scheduler import Mode
 from tests.eval.bench.conftest import workload
 
 
-def contender(mode, k=None):
-    return Contender(mode=Mode(mode), tokens_per_frame=k)
+def configuration(mode, k=None):
+    return BenchConfiguration(mode=Mode(mode), tokens_per_frame=k)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Until:
-    """Other arrivals, which stop."""
+    """Arrivals that stop at a query."""
 
     arrivals: Arrivals
     query: int
@@ -46,56 +46,56 @@ STAGES = StageTimes(
 @pytest.mark.parametrize(("k", "batch"), [(1, 30), (5, 6)])
 def test_the_prediction_is_the_sum_of_the_stages(k, batch):
     """(2·prefill + denoise + N·decode₁) by (prefill + denoise + k·decode_B), at one text of N per query."""
-    isolated = work(workload(), contender("isolated"), 100)[50:]
-    unified = work(workload(), contender("unified", k), 100)[50:]
+    isolated = programs_by_query(workload(), configuration("isolated"), 100)[50:]
+    unified = programs_by_query(workload(), configuration("unified", k), 100)[50:]
     assert STAGES.predicted([(query, 1) for query in isolated]) == 2 * 100 + 30 + 30 * 4
     assert STAGES.predicted([(query, batch) for query in unified]) == 100 + 30 + k * STAGES.decode[batch]
     assert {query.texts for query in unified} == {batch}
 
 
 def test_actions_run_no_language_and_shared_no_second_prefill():
-    (alone,) = work(workload(), contender("actions"), 1)
-    assert alone == Work(prefills=1, decode_steps=0, texts=0)
-    (shared,) = work(workload("burst:3:1"), contender("shared"), 1)
-    assert shared == Work(prefills=1, decode_steps=30, texts=3)
+    (alone,) = programs_by_query(workload(), configuration("actions"), 1)
+    assert alone == QueryPrograms(prefills=1, decode_steps=0, texts=0)
+    (shared,) = programs_by_query(workload("burst:3:1"), configuration("shared"), 1)
+    assert shared == QueryPrograms(prefills=1, decode_steps=30, texts=3)
 
 
 def test_isolated_prefills_for_every_text_and_takes_robots_side_by_side():
-    (query,) = work(workload("burst:3:1", robots=2), contender("isolated"), 1)
-    assert query == Work(prefills=4, decode_steps=90, texts=2)
+    (query,) = programs_by_query(workload("burst:3:1", robots=2), configuration("isolated"), 1)
+    assert query == QueryPrograms(prefills=4, decode_steps=90, texts=2)
 
 
 @settings(max_examples=40)
 @given(
-    spelled=st.sampled_from(["every:1", "every:3", "burst:4:8", "poisson:0.7", "poisson:1.2@2-17"]),
+    arrivals_text=st.sampled_from(["every:1", "every:3", "burst:4:8", "poisson:0.7", "poisson:1.2@2-17"]),
     robots=st.integers(1, 3),
     k=st.integers(1, 17),
 )
-def test_every_mode_decodes_every_token_that_is_born(spelled, robots, k):
-    """Births stop after some queries, so that `unified` finishes all texts, each in ceil(length / k) frames.
+def test_every_mode_decodes_every_requested_token(arrivals_text, robots, k):
+    """Requests stop after some queries, so that `unified` finishes all texts, in ceil(length / k) frames.
 
-    Robot by robot for `isolated`, which otherwise shares its steps among them.
+    `isolated` is checked with one robot, since robots share its steps.
     """
     queries = 60
-    asked = workload(spelled, text_tokens=17, robots=robots)
+    asked = workload(arrivals_text, text_tokens=17, robots=robots)
     asked = dataclasses.replace(asked, arrivals=Until(arrivals=asked.arrivals, query=queries))
     lengths = [asked.lengths(robot, query) for robot in range(robots) for query in range(queries)]
-    texts = [length for born in lengths for length in born]
-    unified = work(asked, contender("unified", k), queries + 17)
+    texts = [length for by_query in lengths for length in by_query]
+    unified = programs_by_query(asked, configuration("unified", k), queries + 17)
     longest = max(texts, default=0)
     assert all(query.decode_steps <= k for query in unified)
     assert sum(query.texts for query in unified) == sum(-(-length // k) for length in texts)
-    assert unified[-1] == Work(prefills=1, decode_steps=0, texts=0)
+    assert unified[-1] == QueryPrograms(prefills=1, decode_steps=0, texts=0)
     if robots == 1:
-        isolated = work(asked, contender("isolated"), queries)
+        isolated = programs_by_query(asked, configuration("isolated"), queries)
         assert sum(query.decode_steps for query in isolated) == sum(texts)
         assert sum(query.prefills for query in isolated) == queries + len(texts)
-    assert schedule.longest_life(asked, contender("unified", k)) >= -(-longest // k)
-    assert schedule.most_births(asked, queries) <= len(texts)
+    assert schedule.max_queries_per_text(asked, configuration("unified", k)) >= -(-longest // k)
+    assert schedule.max_new_requests(asked, queries) <= len(texts)
 
 
 @pytest.mark.parametrize(
-    ("room", "mode", "k", "foreseen"),
+    ("room", "mode", "k", "predictable"),
     [
         ({}, "unified", 1, True),
         ({"slots": 30, "rows": 30}, "unified", 1, True),
@@ -106,62 +106,64 @@ def test_every_mode_decodes_every_token_that_is_born(spelled, robots, k):
         ({"slots": 1, "rows": 1}, "actions", None, True),
     ],
 )
-def test_what_is_run_is_foreseen_where_every_text_finds_room(room, mode, k, foreseen):
-    assert schedule.is_foreseen(workload(**room), contender(mode, k), 100) == foreseen
+def test_programs_are_predictable_if_every_text_finds_a_slot_and_a_row(room, mode, k, predictable):
+    assert schedule.is_predictable(workload(**room), configuration(mode, k), 100) == predictable
 
 
 def test_a_burst_needs_as_many_slots_and_in_one_batch_as_many_rows():
-    for mode, room, foreseen in [
+    for mode, room, predictable in [
         ("isolated", {"slots": 3}, False),
         ("isolated", {"slots": 4, "rows": 1}, True),
         ("shared", {"slots": 4, "rows": 3}, False),
         ("shared", {"slots": 4, "rows": 4}, True),
     ]:
-        assert schedule.is_foreseen(workload("burst:4:8", **room), contender(mode), 100) == foreseen
+        assert schedule.is_predictable(workload("burst:4:8", **room), configuration(mode), 100) == predictable
 
 
-def test_nobody_foresees_what_a_deadline_affords():
-    assert not schedule.is_foreseen(workload(), Contender(mode=Mode.UNIFIED, deadline_ms=1e6), 100)
+def test_programs_are_not_predictable_with_a_deadline():
+    assert not schedule.is_predictable(
+        workload(), BenchConfiguration(mode=Mode.UNIFIED, deadline_ms=1e6), 100
+    )
 
 
-def test_where_rows_are_few_a_text_may_wait_for_those_in_all_other_slots():
-    """A text has a row for six frames, and the five others by twos: fifteen frames before it, at most."""
+def test_with_few_rows_a_text_may_wait_for_those_in_all_other_slots():
+    """A text has a row for six frames; the five others, two at a time, take at most fifteen before it."""
     few = workload(text_tokens=6, slots=6, rows=2)
-    assert schedule.longest_life(few, contender("unified", 1)) == 6 + 15
-    assert schedule.longest_life(workload(text_tokens=6), contender("unified", 1)) == 6
-    assert schedule.longest_life(few, contender("shared")) == 1
+    assert schedule.max_queries_per_text(few, configuration("unified", 1)) == 6 + 15
+    assert schedule.max_queries_per_text(workload(text_tokens=6), configuration("unified", 1)) == 6
+    assert schedule.max_queries_per_text(few, configuration("shared")) == 1
 
 
-def test_deadlines_take_the_place_of_k():
-    axes = Axes(
+def test_deadlines_replace_k():
+    grid = WorkloadGrid(
         modes=("actions", "unified"),
         denoise_steps=(10,),
         text_tokens=(30,),
         tokens_per_frame=(1, 5),
         robots=(1,),
-        arrivals=(("every:1", parse("every:1")),),
+        arrivals=(("every:1", parse_arrivals("every:1")),),
         deadline_ms=(50.0, 100.5),
     )
-    assert [str(one) for one in axes.contenders(30)] == ["actions", "unified, 50 ms", "unified, 100.5 ms"]
+    assert [str(one) for one in grid.configurations(30)] == ["actions", "unified, 50 ms", "unified, 100.5 ms"]
 
 
-def test_the_axes_multiply_and_k_is_an_axis_of_unified_alone():
-    axes = Axes(
+def test_the_grid_has_all_combinations_and_k_is_an_axis_of_unified_only():
+    grid = WorkloadGrid(
         modes=("actions", "isolated", "unified"),
         denoise_steps=(5, 10),
         text_tokens=(4, 30),
         tokens_per_frame=(1, 5, 40),
         robots=(1,),
-        arrivals=(("every:1", parse("every:1")),),
+        arrivals=(("every:1", parse_arrivals("every:1")),),
     )
-    found = axes.workloads()
+    found = grid.workloads()
     assert [(one.denoise_steps, one.text_tokens) for one, _ in found] == [(5, 4), (5, 30), (10, 4), (10, 30)]
     assert [str(one) for one in found[0][1]] == ["actions", "isolated", "unified, k = 1", "unified, k = 4"]
     assert [one.tokens_per_frame for one in found[1][1]] == [None, None, 1, 5, 30]
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"modes": ("unifed",)}, "'unified'"),
         ({"tokens_per_frame": (0,)}, "at least 1"),
@@ -172,14 +174,14 @@ def test_the_axes_multiply_and_k_is_an_axis_of_unified_alone():
         ({"deadline_ms": (-1.0,)}, "above 0"),
     ],
 )
-def test_axes_that_make_no_sense_are_refused(change, said):
-    sound = {
+def test_an_invalid_grid_is_refused(change, message):
+    valid = {
         "modes": ("unified",),
         "denoise_steps": (10,),
         "text_tokens": (30,),
         "tokens_per_frame": (1,),
         "robots": (1,),
-        "arrivals": (("every:1", parse("every:1")),),
+        "arrivals": (("every:1", parse_arrivals("every:1")),),
     }
-    with pytest.raises(UsageError, match=said):
-        Axes(**{**sound, **change}).workloads()
+    with pytest.raises(UsageError, match=message):
+        WorkloadGrid(**{**valid, **change}).workloads()

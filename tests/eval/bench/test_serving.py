@@ -1,12 +1,12 @@
-"""The shapes a contender is served with: its own, whoever else is measured, and none that it cannot fill."""
+"""A configuration is served with the shapes it needs by itself."""
 
 import dataclasses
 
 import pytest
 
+from eval.bench.model_under_test import ModelUnderTest
 from eval.bench.serving import Bench, sizes_of
-from eval.bench.subject import Subject
-from eval.bench.workloads import Contender
+from eval.bench.workloads import BenchConfiguration
 from oxygen.serving.runner import ProgramSizes
 from oxygen.serving.scheduler import Mode
 from tests.eval.bench.conftest import workload
@@ -14,21 +14,23 @@ from tests.oxygen.conftest import SMALL
 
 pytestmark = pytest.mark.usefixtures("compiled_soon")
 
-SUBJECT = Subject(name="small-for-tests", config=SMALL, weights=0, weights_from="random", prompt_tokens=20)
+MODEL = ModelUnderTest(
+    name="small-for-tests", config=SMALL, weights=0, weights_from="random", prompt_tokens=20
+)
 QUERIES = 40
 
 
 def sizes(asked, mode, k=None) -> ProgramSizes:
-    return sizes_of(asked, Contender(mode=Mode(mode), tokens_per_frame=k), QUERIES)
+    return sizes_of(asked, BenchConfiguration(mode=Mode(mode), tokens_per_frame=k), QUERIES)
 
 
-@pytest.mark.parametrize(("k", "alive"), [(1, 30), (2, 15), (5, 6), (30, 1)])
-def test_the_pool_of_unified_holds_the_texts_that_are_under_way_and_a_step_decodes_them_all(k, alive):
+@pytest.mark.parametrize(("k", "texts"), [(1, 30), (2, 15), (5, 6), (30, 1)])
+def test_the_pool_and_the_batch_of_unified_hold_all_unfinished_texts(k, texts):
     size = sizes(workload(), "unified", k)
-    assert (size.slots, size.rows, size.forks) == (alive, (alive,), (1,))
+    assert (size.slots, size.rows, size.forks) == (texts, (texts,), (1,))
 
 
-def test_the_modes_that_take_text_by_text_need_the_same_and_share_their_programs():
+def test_modes_that_decode_one_text_at_a_time_have_the_same_shapes():
     assert len({sizes(workload(), mode) for mode in ("actions", "isolated", "shared", "parallel")}) == 1
     assert sizes(workload(), "isolated") == sizes(workload(), "unified", 30)
 
@@ -43,12 +45,12 @@ def test_the_modes_that_take_text_by_text_need_the_same_and_share_their_programs
         ({"rows": 4}, 30, 4),
     ],
 )
-def test_no_row_is_decoded_that_no_text_can_be_in(room, slots, rows):
+def test_a_batch_has_no_more_rows_than_slots_and_texts(room, slots, rows):
     size = sizes(workload(**room), "unified", 1)
     assert (size.slots, size.rows) == (slots, (rows,))
 
 
-def test_texts_born_together_have_a_slot_each_though_they_are_decoded_one_by_one():
+def test_texts_requested_together_have_a_slot_each_even_if_they_are_decoded_one_by_one():
     burst = workload("burst:4:8", robots=2)
     assert sizes(burst, "isolated").slots == sizes(burst, "shared").slots == 8
     assert (sizes(burst, "isolated").rows, sizes(burst, "shared").rows) == ((2,), (2, 8))
@@ -58,18 +60,18 @@ def test_texts_born_together_have_a_slot_each_though_they_are_decoded_one_by_one
     assert (sizes(few, "shared").rows, sizes(few, "shared").forks) == ((1,), (3,))
 
 
-def test_isolated_drops_nothing_where_nobody_else_is_measured():
+def test_isolated_alone_drops_no_texts():
     burst = workload("burst:3:2", text_tokens=4)
-    with Bench(SUBJECT).open(burst, [Contender(mode=Mode.ISOLATED)], 4) as opened:
-        (lane,) = opened.lanes
-        run = lane.run(4)
+    with Bench(MODEL).prepare(burst, [BenchConfiguration(mode=Mode.ISOLATED)], 4) as prepared:
+        (runner,) = prepared.runners
+        run = runner.run(4)
     assert [len(query.finished) for query in run] == [3, 0, 3, 0]
     assert sum(query.dropped for query in run) == 0
 
 
 @pytest.mark.slow
-def test_pools_of_several_sizes_are_written_behind_the_same_prefill_and_denoise():
-    bench = Bench(SUBJECT)
+def test_pools_of_several_sizes_share_prefill_and_denoise():
+    bench = Bench(MODEL)
     small = sizes(workload(text_tokens=4), "unified", 4)
     large = dataclasses.replace(small, slots=3, rows=(3,))
     runners = bench.runners(1, [small, large])

@@ -16,7 +16,7 @@ from eval.bundle import bundling
 from eval.bundle.__main__ import app
 from eval.bundle.bundling import bundle
 from eval.bundle.card import CARD_FILE
-from eval.bundle.manifest import read_contents
+from eval.bundle.manifest import read_bundle_manifest
 from eval.policies.checkpoints import read_record
 from eval.policies.names import read_policy
 from oxygen.model import params
@@ -29,7 +29,7 @@ def files(folder: Path) -> set[str]:
     return {file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()}
 
 
-def test_what_is_served_is_bundled_and_the_optimisers_state_is_not(shipped, checkpoint):
+def test_served_files_are_bundled_without_the_optimisers_state(shipped, checkpoint):
     served = {
         "model.safetensors",
         "tokenizer.model",
@@ -41,18 +41,18 @@ def test_what_is_served_is_bundled_and_the_optimisers_state_is_not(shipped, chec
         assert (shipped / path).read_bytes() == (checkpoint / path).read_bytes()
 
 
-def test_the_manifest_says_what_every_file_is(shipped):
-    contents = read_contents(shipped)
-    assert set(contents.files) == files(shipped) - {"manifest.json", "results.json", CARD_FILE}
-    for path, facts in contents.files.items():
+def test_the_manifest_describes_every_file(shipped):
+    manifest = read_bundle_manifest(shipped)
+    assert set(manifest.files) == files(shipped) - {"manifest.json", "results.json", CARD_FILE}
+    for path, facts in manifest.files.items():
         content = (shipped / path).read_bytes()
         assert (facts.sha256, facts.bytes) == (hashlib.sha256(content).hexdigest(), len(content))
-    assert contents.parameters == sum(math.prod(shape) for shape in params.shapes(TINY).values())
-    assert contents.step == STEP
+    assert manifest.parameters == sum(math.prod(shape) for shape in params.shapes(TINY).values())
+    assert manifest.step == STEP
 
 
 @pytest.mark.slow
-def test_it_acts_as_the_checkpoint_does_under_the_name_of_its_preset(shipped, checkpoint, tmp_path):
+def test_the_bundled_policy_acts_as_the_checkpoint(shipped, checkpoint, tmp_path):
     preset = tmp_path / "mine.yaml"
     content = {"name": "mine", "kind": "oxygen", "description": "Mine.", "checkpoint": str(shipped)}
     preset.write_text(yaml.safe_dump(content))
@@ -63,7 +63,7 @@ def test_it_acts_as_the_checkpoint_does_under_the_name_of_its_preset(shipped, ch
     assert (ours == actions_of(RunConfig(policy=str(checkpoint), **options))).all()
 
 
-def test_a_preset_of_a_checkpoint_says_nothing_that_the_checkpoint_says(shipped, tmp_path):
+def test_a_preset_does_not_repeat_the_checkpoint(shipped, tmp_path):
     content = {"name": "mine", "kind": "oxygen", "description": "x", "checkpoint": str(shipped)}
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump({**content, "model": "small"}))
     with pytest.raises(UsageError, match="card that says `model`"):
@@ -73,7 +73,7 @@ def test_a_preset_of_a_checkpoint_says_nothing_that_the_checkpoint_says(shipped,
         read_policy(str(tmp_path / "gone.yaml"))
 
 
-def test_no_place_on_this_machine_is_bundled(shipped, demonstrations, evaluate, checkpoint):
+def test_no_local_path_is_bundled(shipped, demonstrations, evaluate, checkpoint):
     assert read_record(shipped)["data"] == ["demos"]
     bundle(None, [evaluate(checkpoint)], shipped, data=[])
     for file in ("training.json", "manifest.json", "results.json", CARD_FILE):
@@ -81,7 +81,7 @@ def test_no_place_on_this_machine_is_bundled(shipped, demonstrations, evaluate, 
         assert str(checkpoint.parent) not in (shipped / file).read_text()
 
 
-def test_what_cannot_be_bundled_is_refused_and_changes_nothing(tmp_path, checkpoint, monkeypatch):
+def test_refused_checkpoints_change_nothing(tmp_path, checkpoint, monkeypatch):
     target = tmp_path / "tiny"
     with pytest.raises(UsageError, match="nothing is bundled"):
         bundle(None, [], target, data=[])
@@ -109,7 +109,7 @@ class Killed(BaseException):
 
 
 @pytest.mark.parametrize("change", range(4))
-def test_a_kill_while_it_is_put_in_place_loses_nothing(shipped, checkpoint, evaluate, monkeypatch, change):
+def test_a_kill_during_the_replacement_loses_nothing(shipped, checkpoint, evaluate, monkeypatch, change):
     """What is bundled is whole where it was, or the next bundling puts it back."""
     run, count = evaluate(shipped), itertools.count()
 
@@ -121,7 +121,7 @@ def test_a_kill_while_it_is_put_in_place_loses_nothing(shipped, checkpoint, eval
 
         return acted
 
-    contents, put_in_place = read_contents(shipped), bundling._put_in_place
+    manifest, put_in_place = read_bundle_manifest(shipped), bundling._put_in_place
     with monkeypatch.context() as dies:
 
         def killed(*folders):
@@ -132,13 +132,13 @@ def test_a_kill_while_it_is_put_in_place_loses_nothing(shipped, checkpoint, eval
         dies.setattr(bundling, "_put_in_place", killed)
         with pytest.raises(Killed):
             bundle(None, [run], shipped, data=[])
-    made = bundle(None, [], shipped, data=[])
-    assert made.contents == contents
+    summary = bundle(None, [], shipped, data=[])
+    assert summary.manifest == manifest
     assert sorted(path.name for path in shipped.parent.iterdir()) == ["tiny"]
 
 
 @pytest.mark.parametrize("part", ["training.json", "model.safetensors", "tokenizer.model"])
-def test_a_folder_that_lacks_a_part_is_refused_in_one_line(tmp_path, checkpoint, part):
+def test_an_incomplete_checkpoint_is_refused_in_one_line(tmp_path, checkpoint, part):
     other = tmp_path / "other"
     shutil.copytree(checkpoint, other)
     (other / part).unlink()
@@ -146,11 +146,11 @@ def test_a_folder_that_lacks_a_part_is_refused_in_one_line(tmp_path, checkpoint,
         bundle(other, [], tmp_path / "tiny", data=[])
 
 
-def test_the_command_says_what_is_bundled_now(tmp_path, checkpoint, capsys):
+def test_the_command_prints_a_summary(tmp_path, checkpoint, capsys):
     target = tmp_path / "tiny"
     app([str(checkpoint), "--output", str(target)], result_action="return_value")
     printed = capsys.readouterr().out
-    assert f"tiny: {read_contents(target).parameters:,} parameters after {STEP} steps" in printed
+    assert f"tiny: {read_bundle_manifest(target).parameters:,} parameters after {STEP} steps" in printed
     assert str(target / CARD_FILE) in printed
 
 
@@ -161,12 +161,12 @@ def test_the_last_checkpoint_of_a_pipeline_is_bundled_by_its_name(tmp_path, chec
     )
     shutil.copytree(checkpoint, tmp_path / "out" / "one" / "checkpoints" / f"step_{STEP:07d}")
     app(["--pipeline", "mine.yaml", "--output", "tiny"], result_action="return_value")
-    assert read_contents(tmp_path / "tiny").step == STEP
+    assert read_bundle_manifest(tmp_path / "tiny").step == STEP
 
 
-def test_demonstrations_of_no_checkpoint_are_refused_and_nothing_is_touched(shipped):
+def test_data_without_a_checkpoint_is_refused_and_nothing_changes(shipped):
     before = {path: (shipped / path).read_bytes() for path in files(shipped)}
-    with pytest.raises(UsageError, match="--data demos is for a checkpoint that is bundled anew"):
+    with pytest.raises(UsageError, match="--data demos has no effect without a new checkpoint"):
         app(
             ["--data", "demos", "--output", str(shipped)],
             exit_on_error=False,

@@ -5,7 +5,7 @@ import json
 
 from eval.bundle.bundling import bundle
 from eval.bundle.card import CARD_FILE, render
-from eval.bundle.manifest import read_contents
+from eval.bundle.manifest import read_bundle_manifest
 from eval.bundle.results import TEST_STATES, merged, read_results
 from eval.policies.checkpoints import read_record
 from tests.eval.bundle.conftest import STEP, write_checkpoint
@@ -17,10 +17,10 @@ WORDS = ("--wordings", "held_out")
 
 def test_the_card_of_a_policy_without_results(shipped):
     card = (shipped / CARD_FILE).read_text()
-    contents = read_contents(shipped)
+    manifest = read_bundle_manifest(shipped)
     for told in (
-        contents.weights_sha256,
-        f"{contents.parameters:,} parameters",
+        manifest.weights_sha256,
+        f"{manifest.parameters:,} parameters",
         "It acts in simulation (libero_goal, libero_object) and produces text while it acts (narration).",
         "None yet for these weights.",
         f"1 training: {STEP} steps in all.",
@@ -37,12 +37,12 @@ def test_the_card_of_a_policy_without_results(shipped):
     assert "wordings." not in render(shipped).partition("## Training")[2]
 
 
-def test_a_policy_that_learned_from_another_is_not_called_taught_by_the_expert(tmp_path):
+def test_a_policy_trained_on_another_is_not_trained_on_the_expert_alone(tmp_path):
     assert collect(tmp_path / "said", init_ids=(0, NEVER), policy="tiny", keep_failures=True) == 0
     write_checkpoint(tmp_path / "step_0000007", tmp_path / "said", seed=0)
     bundle(tmp_path / "step_0000007", [], tmp_path / "box", data=[])
     card = (tmp_path / "box" / CARD_FILE).read_text()
-    (said,) = read_contents(tmp_path / "box").data
+    (said,) = read_bundle_manifest(tmp_path / "box").data
     assert said.frames > 0
     assert f"| tiny, for texts alone (failures are kept) | said | 8 | 4 | {said.frames} |" in card
     assert "scripted expert alone" not in card
@@ -75,7 +75,7 @@ def test_reserved_states_are_the_test_and_other_runs_are_counted(shipped, evalua
     assert f"python -m eval.run --policy tiny {command} --language-tasks narration --task-ids 0 1" in card
 
 
-def test_states_that_demonstrations_begin_in_are_no_test(shipped, evaluate):
+def test_states_of_demonstrations_are_not_tests(shipped, evaluate):
     bundle(None, [evaluate(shipped, *WORDS, init_ids=str(FIRST))], shipped, data=[])
     assert "1 of 1" in render(shipped)
     manifest = json.loads((shipped / "manifest.json").read_text())
@@ -84,21 +84,21 @@ def test_states_that_demonstrations_begin_in_are_no_test(shipped, evaluate):
     assert "None yet for these weights." in render(shipped)
 
 
-def test_suites_that_were_played_alike_share_a_command(shipped, evaluate):
-    made = bundle(None, [evaluate(shipped, *WORDS, init_ids=str(FIRST))], shipped, data=[])
-    (result,) = made.results
+def test_suites_with_equal_options_share_a_command(shipped, evaluate):
+    summary = bundle(None, [evaluate(shipped, *WORDS, init_ids=str(FIRST))], shipped, data=[])
+    (result,) = summary.results
     other = {**dataclasses.asdict(result), "suite": "libero_goal"}
     (shipped / "results.json").write_text(json.dumps({"results": [other, dataclasses.asdict(result)]}))
     assert "--suite libero_goal libero_object --assets" in render(shipped)
 
 
-def test_a_policy_that_said_nothing_has_no_scores_of_texts(shipped, evaluate):
+def test_a_policy_without_texts_has_no_text_scores(shipped, evaluate):
     run = evaluate(shipped, *WORDS, "--language-tasks", "none", init_ids=str(FIRST))
     bundle(None, [run], shipped, data=[])
     assert "| narration |" not in (shipped / CARD_FILE).read_text()
 
 
-def test_runs_of_one_name_on_other_episodes_are_results_of_their_own(shipped, evaluate):
+def test_runs_of_one_name_on_other_episodes_are_separate_results(shipped, evaluate):
     """Two evaluations that begin in one second, in folders of their own, are called the same."""
     (result,) = bundle(None, [evaluate(shipped)], shipped, data=[]).results
     namesake = dataclasses.replace(result, init_ids=(8, 9))

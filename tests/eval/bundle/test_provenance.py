@@ -9,7 +9,7 @@ from configs.errors import UsageError
 from eval.bundle.__main__ import app
 from eval.bundle.bundling import bundle
 from eval.bundle.card import render
-from eval.bundle.manifest import read_contents
+from eval.bundle.manifest import read_bundle_manifest
 from eval.bundle.provenance import trainings_of
 from eval.policies.checkpoints import read_record
 from oxygen.training import layout
@@ -36,7 +36,7 @@ def second(tmp_path, checkpoint, corrections):
 
 
 def names_of(folder):
-    return sorted(each.name for each in read_contents(folder).data)
+    return sorted(each.name for each in read_bundle_manifest(folder).data)
 
 
 def test_both_trainings_are_kept_and_counted(second):
@@ -51,7 +51,7 @@ def test_both_trainings_are_kept_and_counted(second):
     assert "Not known" not in card
 
 
-def test_no_place_of_the_machine_is_shipped_and_no_words_twice(tmp_path, checkpoint, corrections):
+def test_no_local_path_and_no_wordings_are_bundled_twice(tmp_path, checkpoint, corrections):
     write_checkpoint(tmp_path / "second", corrections, seed=1, start=checkpoint)
     record = read_record(tmp_path / "second")
     (tmp_path / "second" / "training.json").write_text(json.dumps({**record, "norm_stats": str(checkpoint)}))
@@ -62,7 +62,7 @@ def test_no_place_of_the_machine_is_shipped_and_no_words_twice(tmp_path, checkpo
     assert str(tmp_path.parent.parent) not in json.dumps(record)
 
 
-def test_a_training_that_began_from_a_bundled_checkpoint_tells_what_that_tells(
+def test_a_training_from_a_bundled_checkpoint_has_its_provenance(
     tmp_path, second, demonstrations, monkeypatch
 ):
     monkeypatch.setattr("oxygen.weights.source.bundled", {"tiny": second}.__getitem__)
@@ -75,9 +75,7 @@ def test_a_training_that_began_from_a_bundled_checkpoint_tells_what_that_tells(
         assert names_of(tmp_path / "next") == ["corrections", "demos"]
 
 
-def test_a_dataset_that_is_gone_is_asked_for_and_may_be_left_unknown(
-    tmp_path, checkpoint, corrections, capsys
-):
+def test_a_missing_dataset_is_required_unless_others_are_given(tmp_path, checkpoint, corrections, capsys):
     write_checkpoint(tmp_path / "second", corrections, seed=1, start=checkpoint)
     moved = corrections.rename(tmp_path / "moved")
     with pytest.raises(UsageError, match=r"no demonstrations at .*corrections .*--data"):
@@ -88,7 +86,7 @@ def test_a_dataset_that_is_gone_is_asked_for_and_may_be_left_unknown(
     assert names_of(tmp_path / "tiny") == ["corrections", "demos"]
 
 
-def test_what_is_not_known_is_said(tmp_path, checkpoint, demonstrations, corrections, capsys):
+def test_unknown_provenance_is_reported(tmp_path, checkpoint, demonstrations, corrections, capsys):
     gone = tmp_path / "step_0000007"
     shutil.copytree(checkpoint, gone)
     write_checkpoint(tmp_path / "orphan", corrections, seed=1, start=gone)
@@ -107,14 +105,12 @@ def test_what_is_not_known_is_said(tmp_path, checkpoint, demonstrations, correct
         assert f"- {unknown}\n" in card
 
 
-def test_a_dataset_that_no_training_names_is_refused(tmp_path, checkpoint, corrections):
+def test_a_dataset_of_no_training_is_refused(tmp_path, checkpoint, corrections):
     with pytest.raises(UsageError, match=r"unknown dataset of this checkpoint 'corrections'; .*'demos'"):
         bundle(checkpoint, [], tmp_path / "tiny", data=[corrections])
 
 
-def test_a_checkpoint_that_took_the_place_of_the_one_it_began_from_is_not_its_own_beginning(
-    tmp_path, demonstrations
-):
+def test_a_checkpoint_that_replaced_its_start_is_not_its_own_start(tmp_path, demonstrations):
     place = tmp_path / "place"
     write_checkpoint(place, demonstrations, seed=1, start=place)
     bundle(place, [], tmp_path / "tiny", data=[])

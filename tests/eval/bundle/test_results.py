@@ -8,7 +8,7 @@ from eval.bundle.card import CARD_FILE
 from tests.eval.bundle.conftest import write_checkpoint
 
 
-def test_results_are_added_and_those_of_other_weights_go(shipped, evaluate, demonstrations, tmp_path):
+def test_results_are_added_and_those_of_other_weights_dropped(shipped, evaluate, demonstrations, tmp_path):
     first, second = evaluate(shipped), evaluate(shipped, "--mode", "shared")
     bundle(None, [first], shipped, data=[])
     assert len(bundle(None, [second, first], shipped, data=[]).results) == 2
@@ -16,12 +16,12 @@ def test_results_are_added_and_those_of_other_weights_go(shipped, evaluate, demo
     assert (len(again.results), again.dropped) == (2, 0)
     other = tmp_path / "step_0000009"
     write_checkpoint(other, demonstrations, seed=1)
-    made = bundle(other, [], shipped, data=[])
-    assert (made.results, made.dropped) == ((), 2)
+    summary = bundle(other, [], shipped, data=[])
+    assert (summary.results, summary.dropped) == ((), 2)
 
 
-def test_what_its_mode_does_not_heed_is_no_option_of_a_result(shipped, evaluate, tmp_path):
-    """A variant shares all options with the others; alone, it would be refused what only another can heed."""
+def test_options_without_effect_in_a_mode_are_not_part_of_a_result(shipped, evaluate, tmp_path):
+    """An arm shares all options with the others; alone, it would be refused what only another can heed."""
     several = tmp_path / "several.yaml"
     several.write_text("tokens_per_frame: 2\n")
     shared, unified = (

@@ -1,4 +1,4 @@
-"""Demonstrations without physics: worlds, a policy and a setting that workers can be sent."""
+"""Doubles of a collection without physics: worlds, a policy and a picklable source."""
 
 import dataclasses
 import os
@@ -14,7 +14,7 @@ from configs.collection import CollectConfig
 from configs.errors import UsageError
 from configs.schema import RunConfig
 from eval.collect.collection import collect_from
-from eval.collect.corrected import Corrected
+from eval.collect.corrected import CorrectedLearner
 from eval.collect.demonstrator import OpenDemonstrator
 from eval.policies.base import OpenPolicy
 from eval.rollout.plan import TaskPlan
@@ -55,11 +55,11 @@ class Errand(FakeWorld):
 
 
 NOISE = 0.5
-"""What `Counting` does on top of what it means, along the first axis."""
+"""Noise of `Counting`, along the first axis."""
 
 
 class Counting:
-    """It means, at row `j` of query `i`, `i` hundredths and `j` ten-thousandths; the gripper closes."""
+    """Intends i / 100 + j / 10,000 at row j of query i; the gripper closes."""
 
     interface = LIBERO_INTERFACE
 
@@ -99,7 +99,7 @@ class FakeWorlds:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class FakeSetting:
+class FakeDemonstrationSource:
     pause_s: float = 0.0
     mended: bool = False
     image_size: int = 8
@@ -116,11 +116,11 @@ class FakeSetting:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class FakeCorrections(FakeSetting):
-    """An expert corrects a learner, whose turn is first: short episodes are the learner's alone."""
+class FakeCorrections(FakeDemonstrationSource):
+    """An expert corrects a learner, by_step turn is first: short episodes are the learner's alone."""
 
     def demonstrator(self, model: OpenPolicy | None) -> OpenDemonstrator:
-        return lambda suite, world: Corrected(Counting(), Counting())
+        return lambda suite, world: CorrectedLearner(Counting(), Counting())
 
 
 def config(**changes: Any) -> CollectConfig:
@@ -138,15 +138,15 @@ def config(**changes: Any) -> CollectConfig:
 def collect(
     dataset: Path,
     *,
-    setting: FakeSetting = FakeSetting(),
+    source: FakeDemonstrationSource = FakeDemonstrationSource(),
     workers: int = 1,
     assets: str = "a",
     **changes: Any,
 ) -> int:
-    """Collect into a folder; the exit code."""
+    """Collect into a folder; returns the exit code."""
     with pytest.MonkeyPatch.context() as patch:
         without_physics(patch, find_assets=_named)
-        return collect_from(setting, config(assets=assets, **changes), dataset, workers=workers)
+        return collect_from(source, config(assets=assets, **changes), dataset, workers=workers)
 
 
 def _named(source: str) -> FakeAssets:
@@ -155,7 +155,7 @@ def _named(source: str) -> FakeAssets:
 
 
 def contents(dataset: Path) -> dict[str, bytes]:
-    """Every file of a dataset but the one that says when and where it was made."""
+    """Every file of a dataset but its provenance."""
     parts = ("data", "videos", "meta")
     files = [file for part in parts for file in (dataset / part).rglob("*") if file.is_file()]
     return {

@@ -1,4 +1,4 @@
-"""Collecting demonstrations: what is kept, what a kill leaves, and that nobody can tell how many played."""
+"""Collecting demonstrations: what is kept, resuming, and independence of the number of workers."""
 
 import dataclasses
 import json
@@ -14,7 +14,7 @@ import pytest
 
 from configs.errors import UsageError
 from eval.collect.collection import INCOMPLETE
-from eval.collect.playing import DemonstrationPlayer, Work
+from eval.collect.playing import CollectionContext, DemonstrationPlayer
 from eval.collect.store import EpisodeStore
 from oxygen.training.demonstrations import Demonstrations
 from sim_envs.truth.ground_truth import Fact
@@ -27,7 +27,7 @@ from tests.eval.collect.collecting import (
     NEVER,
     NOISE,
     Errand,
-    FakeSetting,
+    FakeDemonstrationSource,
     collect,
     config,
     contents,
@@ -67,14 +67,14 @@ def test_the_dataset_does_not_depend_on_the_number_of_workers(tmp_path):
 
 _IN_A_PROCESS = """
 from pathlib import Path
-from tests.eval.collect.collecting import FakeSetting, collect
+from tests.eval.collect.collecting import FakeDemonstrationSource, collect
 if __name__ == "__main__":
-    collect(Path({path!r}), setting=FakeSetting(pause_s=0.5), workers=2)
+    collect(Path({path!r}), source=FakeDemonstrationSource(pause_s=0.5), workers=2)
 """
 
 
 @pytest.mark.slow
-def test_what_a_kill_interrupts_the_same_command_completes(tmp_path):
+def test_the_same_command_completes_a_killed_collection(tmp_path):
     killed, whole = tmp_path / "killed", tmp_path / "whole"
     process = subprocess.Popen(
         [sys.executable, "-c", _IN_A_PROCESS.format(path=str(killed))], stdout=subprocess.DEVNULL
@@ -95,7 +95,7 @@ def test_what_a_kill_interrupts_the_same_command_completes(tmp_path):
     assert contents(killed) == contents(whole)
 
 
-def test_more_is_added_and_nothing_twice(tmp_path):
+def test_demonstrations_are_added_but_never_twice(tmp_path):
     grown, whole = tmp_path / "grown", tmp_path / "whole"
     collect(grown, init_ids=(0,))
     collect(grown, init_ids=(0, 1), seeds=(7, 8))
@@ -109,16 +109,16 @@ def test_more_is_added_and_nothing_twice(tmp_path):
     assert contents(whole) == before
 
 
-def test_errors_are_told_and_tried_again(tmp_path, capsys):
+def test_errors_are_reported_and_retried(tmp_path, capsys):
     assert collect(tmp_path, init_ids=(0, BROKEN)) == INCOMPLETE
     assert len(Demonstrations(tmp_path).episodes) == 4
     assert manifest(tmp_path)["errors"] == 4
     assert "the fake simulator fails" in " ".join(capsys.readouterr().out.split())
-    assert collect(tmp_path, init_ids=(0, BROKEN), setting=FakeSetting(mended=True)) == 0
+    assert collect(tmp_path, init_ids=(0, BROKEN), source=FakeDemonstrationSource(mended=True)) == 0
     assert len(Demonstrations(tmp_path).episodes) == 8
 
 
-def test_physics_that_diverge_are_a_failure_and_not_tried_again(tmp_path, capsys):
+def test_diverging_physics_is_a_failure_and_not_retried(tmp_path, capsys):
     assert collect(tmp_path, init_ids=(0, DIVERGING)) == 0
     assert manifest(tmp_path)["counts"]["failures"] == 4
     capsys.readouterr()
@@ -126,8 +126,8 @@ def test_physics_that_diverge_are_a_failure_and_not_tried_again(tmp_path, capsys
     assert "Played before: 8 of 8 episodes" in capsys.readouterr().out
 
 
-def test_a_redirected_collection_says_once_a_minute_how_far_it_is(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("eval.collect.console._TELL_EVERY_S", 0.0)
+def test_without_a_terminal_progress_is_printed_once_a_minute(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("eval.collect.console._LOG_INTERVAL_S", 0.0)
     assert collect(tmp_path, init_ids=(0,)) == 0
     assert "3 of 4 episodes, 100 % success" in capsys.readouterr().out
 
@@ -138,17 +138,17 @@ def test_a_worker_that_dies_is_an_error_and_the_others_go_on(tmp_path, capsys):
     assert manifest(tmp_path)["errors"] == 4
     assert "it exited with code 3" in " ".join(capsys.readouterr().out.split())
     assert len(Demonstrations(tmp_path).episodes) == 4
-    assert collect(tmp_path, init_ids=(0, FATAL), setting=FakeSetting(mended=True)) == 0
+    assert collect(tmp_path, init_ids=(0, FATAL), source=FakeDemonstrationSource(mended=True)) == 0
 
 
 def test_a_policy_that_cannot_be_opened_is_the_users_error(tmp_path):
-    setting = FakeSetting(no_policy="no such weights")
+    source = FakeDemonstrationSource(no_policy="no such weights")
     with pytest.raises(UsageError, match="no such weights"):
-        collect(tmp_path, setting=setting)
-    work = Work(setting=setting, store=EpisodeStore(tmp_path), config=config())
+        collect(tmp_path, source=source)
+    context = CollectionContext(source=source, store=EpisodeStore(tmp_path), config=config())
     _, theirs = multiprocessing.Pipe()
     with pytest.raises(UsageError, match="no such weights"):
-        serve(DemonstrationPlayer(work=work, source=None), PipeConnection(0, theirs))
+        serve(DemonstrationPlayer(context=context, source=None), PipeConnection(0, theirs))
 
 
 def test_without_a_success_there_is_no_dataset(tmp_path, capsys):
@@ -157,7 +157,7 @@ def test_without_a_success_there_is_no_dataset(tmp_path, capsys):
     assert "No episode succeeded" in capsys.readouterr().out
 
 
-def test_failures_are_kept_if_asked_for_and_teach_no_action(tmp_path, capsys):
+def test_kept_failures_have_no_target_actions(tmp_path, capsys):
     both = {"init_ids": (0, NEVER), "suites": ("libero_goal",), "task_ids": (0,), "keep_failures": True}
     assert collect(tmp_path, **both) == 0
     found = Demonstrations(tmp_path)
@@ -177,7 +177,7 @@ def test_failures_are_kept_if_asked_for_and_teach_no_action(tmp_path, capsys):
         collect(tmp_path, **{**both, "keep_failures": False})
 
 
-def test_a_dataset_from_before_an_option_was_there_may_grow(tmp_path):
+def test_a_dataset_without_a_newer_option_can_be_extended(tmp_path):
     collect(tmp_path, init_ids=(0,))
     options = tmp_path / ".episodes" / "options.json"
     before = json.loads(options.read_text())
@@ -191,7 +191,7 @@ def test_a_dataset_from_before_an_option_was_there_may_grow(tmp_path):
     ("changes", "said"),
     [({"replan_steps": 2}, "replan_steps None, not 2"), ({"image_size": 16}, "image_size 8, not 16")],
 )
-def test_a_dataset_of_other_options_is_refused_and_left_alone(tmp_path, changes, said):
+def test_a_dataset_with_other_options_is_refused_and_unchanged(tmp_path, changes, said):
     collect(tmp_path, suites=("libero_goal",))
     before = contents(tmp_path)
     with pytest.raises(UsageError, match=said):
@@ -209,7 +209,7 @@ def test_a_dataset_whose_episodes_were_deleted_is_not_touched(tmp_path):
     assert contents(tmp_path) == before
 
 
-def test_what_was_meant_is_the_label_and_what_was_done_is_not(tmp_path):
+def test_labels_are_intended_and_not_executed_actions(tmp_path):
     collect(tmp_path, suites=("libero_goal",), task_ids=(0,), init_ids=(1,), replan_steps=1)
     columns = Demonstrations(tmp_path).columns
     moved = columns.state[1] - columns.state[0]
@@ -217,7 +217,7 @@ def test_what_was_meant_is_the_label_and_what_was_done_is_not(tmp_path):
     assert moved[1:6] == pytest.approx(columns.action[0, 0, 1:6])
 
 
-def test_what_the_world_says_of_a_frame_is_beside_it(tmp_path):
+def test_frames_have_ground_truth_texts(tmp_path):
     collect(tmp_path, suites=("libero_goal",), task_ids=(0,), init_ids=(2,), replan_steps=4)
     first, _, last = Demonstrations(tmp_path)
     for frame, world in ((first, Errand(steps=0)), (last, Errand(steps=8))):

@@ -27,7 +27,7 @@ def started(monkeypatch) -> list:
     return calls
 
 
-def test_every_option_arrives(started):
+def test_every_option_is_passed_on(started):
     line = (
         "--policy expert --suite libero_object libero_spatial --task-ids 0-2 --init-ids 4 6 --seeds 7,8 "
         "--assets standins --expert-noise 0.3 --workers 3 --output here --image-size 128 --replan-steps 2 "
@@ -58,7 +58,7 @@ def test_every_option_arrives(started):
     assert started == [(expected, "here", 3)]
 
 
-def test_initial_states_take_the_place_of_a_presets_trials(started):
+def test_initial_states_replace_a_presets_trials(started):
     assert call("--config", "smoke", "--init-ids", "3") == 0
     assert (started[0][0].num_trials_per_task, started[0][0].init_ids) == (None, (3,))
 

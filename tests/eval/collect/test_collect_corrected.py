@@ -1,10 +1,10 @@
-"""A learner and an expert by turns: who acts when, and what of it is to be learnt."""
+"""A learner and an expert in turns."""
 
 import dataclasses
 
 import numpy as np
 
-from eval.collect.corrected import Corrected
+from eval.collect.corrected import CorrectedLearner
 from oxygen.policy.reply import Reply, Tail
 from sim_envs.libero.conventions import LIBERO_INTERFACE
 from sim_envs.world import EpisodeKey, Observation
@@ -24,7 +24,7 @@ def key(init_id: int) -> EpisodeKey:
 
 @dataclasses.dataclass
 class Constant:
-    """Always the same action; remembers how often it was told to begin and to end."""
+    """Always the same action; counts its resets and finishes."""
 
     action: float
     begun: int = 0
@@ -53,16 +53,18 @@ class Constant:
         return Tail()
 
 
-def turns(policy: Corrected, queries: int, init_id: int = 0, speed: float = 0.01) -> list[tuple[float, int]]:
+def turns(
+    policy: CorrectedLearner, queries: int, init_id: int = 0, speed: float = 0.01
+) -> list[tuple[float, int]]:
     """Who acted, and for how many queries, turn after turn."""
     policy.reset(key(init_id))
     found: list[tuple[float, int]] = []
     for query in range(queries):
         acted = float(policy.act(seen(query, speed))[0, 0])
         policy.settle()
-        meant = policy.intended
-        assert (meant is None) == (acted == LEARNER)
-        assert meant is None or (meant == EXPERT).all()
+        intended = policy.intended
+        assert (intended is None) == (acted == LEARNER)
+        assert intended is None or (intended == EXPERT).all()
         if found and found[-1][0] == acted:
             found[-1] = acted, found[-1][1] + 1
         else:
@@ -70,8 +72,8 @@ def turns(policy: Corrected, queries: int, init_id: int = 0, speed: float = 0.01
     return found
 
 
-def test_the_learner_leads_and_they_take_turns():
-    found = turns(Corrected(Constant(LEARNER), Constant(EXPERT)), queries=2000)
+def test_the_learner_acts_first_and_both_act_in_turns():
+    found = turns(CorrectedLearner(Constant(LEARNER), Constant(EXPERT)), queries=2000)
     assert [who for who, _ in found] == [(LEARNER, EXPERT)[index % 2] for index in range(len(found))]
     whole = found[:-1]  # the last turn was cut short
     learners = [n for who, n in whole if who == LEARNER]
@@ -81,8 +83,8 @@ def test_the_learner_leads_and_they_take_turns():
     assert max(learners) > 48, "and long ones"
 
 
-def test_a_learner_that_hangs_is_relieved():
-    policy = Corrected(Constant(LEARNER), Constant(EXPERT))
+def test_a_stuck_learner_ends_its_turn():
+    policy = CorrectedLearner(Constant(LEARNER), Constant(EXPERT))
     assert max(n for who, n in turns(policy, 2000, speed=0.002) if who == LEARNER) > 48, "slow is not still"
     hung = [n for who, n in turns(policy, 2000, speed=0.001) if who == LEARNER]
     assert max(hung) == 8, "eight queries showed that nothing moves"
@@ -90,32 +92,34 @@ def test_a_learner_that_hangs_is_relieved():
     assert max(n for who, n in turns(policy, 2000, speed=0.0) if who == EXPERT) == 14, "an expert may wait"
 
 
-def test_the_expert_begins_anew_at_each_of_its_turns_and_the_learner_once():
+def test_the_expert_is_reset_at_each_of_its_turns_and_the_learner_once():
     learner, expert = Constant(LEARNER), Constant(EXPERT)
-    found = turns(Corrected(learner, expert), queries=100)
+    found = turns(CorrectedLearner(learner, expert), queries=100)
     assert learner.begun == 1
     assert expert.begun == sum(who == EXPERT for who, _ in found)
 
 
-def test_turns_are_a_function_of_the_episode():
-    policy = Corrected(Constant(LEARNER), Constant(EXPERT))
+def test_turns_are_a_function_of_the_episode_key():
+    policy = CorrectedLearner(Constant(LEARNER), Constant(EXPERT))
     assert (
-        turns(policy, 100) == turns(policy, 100) == turns(Corrected(Constant(LEARNER), Constant(EXPERT)), 100)
+        turns(policy, 100)
+        == turns(policy, 100)
+        == turns(CorrectedLearner(Constant(LEARNER), Constant(EXPERT)), 100)
     )
     assert turns(policy, 100, init_id=1) != turns(policy, 100, init_id=2)
 
 
-def test_a_query_is_settled_by_the_one_who_acted_in_it():
+def test_the_policy_that_acted_settles_the_query():
     learner, expert = Constant(LEARNER), Constant(EXPERT)
-    turns(Corrected(learner, expert), queries=100)
+    turns(CorrectedLearner(learner, expert), queries=100)
     assert (learner.settled, expert.settled) == (learner.acted, expert.acted)
     assert learner.acted + expert.acted == 100
     assert min(learner.acted, expert.acted) > 0
 
 
-def test_both_are_told_the_end():
+def test_both_policies_finish():
     learner, expert = Constant(LEARNER), Constant(EXPERT)
-    policy = Corrected(learner, expert)
+    policy = CorrectedLearner(learner, expert)
     turns(policy, 5)
     policy.finish()
     assert (learner.ended, expert.ended) == (1, 1)

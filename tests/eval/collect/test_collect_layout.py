@@ -18,7 +18,7 @@ from PIL import Image
 
 from oxygen.training import layout
 from oxygen.training.demonstrations import Demonstrations
-from tests.eval.collect.collecting import FakeCorrections, FakeSetting, collect
+from tests.eval.collect.collecting import FakeCorrections, FakeDemonstrationSource, collect
 
 CAMERAS = ("observation.images.image", "observation.images.wrist_image")
 STATISTICS = {"min", "max", "mean", "std", "count", "q01", "q10", "q50", "q90", "q99"}
@@ -36,7 +36,9 @@ def dataset(tmp_path_factory) -> Path:
 def videos(tmp_path_factory) -> Path:
     """The same as video, at a frame per control step."""
     path = tmp_path_factory.mktemp("video")
-    collect(path, images="video", image_size=32, replan_steps=1, setting=FakeSetting(image_size=32))
+    collect(
+        path, images="video", image_size=32, replan_steps=1, source=FakeDemonstrationSource(image_size=32)
+    )
     return path
 
 
@@ -44,7 +46,7 @@ def info(dataset: Path) -> dict:
     return json.loads((dataset / "meta/info.json").read_text())
 
 
-def test_the_files_are_where_the_layout_has_them(dataset, videos):
+def test_files_are_where_the_layout_puts_them(dataset, videos):
     tables = {
         "meta/info.json",
         "meta/stats.json",
@@ -135,7 +137,7 @@ def test_the_frames_are_numbered_and_timed(dataset):
     assert (picture.format, picture.size, picture.mode) == ("PNG", (8, 8), "RGB")
 
 
-def test_the_tasks_are_looked_up_by_their_words(dataset):
+def test_tasks_are_looked_up_by_instruction(dataset):
     tasks = pq.read_table(dataset / "meta/tasks.parquet")
     assert tasks.schema.names == ["task_index", "task"]
     assert tasks["task_index"].to_pylist() == [0, 1, 2, 3]
@@ -143,7 +145,7 @@ def test_the_tasks_are_looked_up_by_their_words(dataset):
     assert json.loads(tasks.schema.metadata[b"pandas"])["index_columns"] == ["task"]
 
 
-def test_the_episodes_say_where_their_frames_are_and_what_is_in_them(dataset):
+def test_episode_metadata_locates_and_describes_frames(dataset):
     episodes = pq.read_table(dataset / "meta/episodes/chunk-000/file-000.parquet")
     plain = [name for name in episodes.schema.names if not name.startswith("stats/")]
     assert plain == [
@@ -192,7 +194,7 @@ def test_the_statistics_are_of_all_frames(dataset):
 
 
 def test_an_episode_that_a_learner_solved_alone_is_kept_for_its_texts(tmp_path):
-    assert collect(tmp_path, setting=FakeCorrections(), suites=("libero_goal",), task_ids=(0,)) == 0
+    assert collect(tmp_path, source=FakeCorrections(), suites=("libero_goal",), task_ids=(0,)) == 0
     columns = Demonstrations(tmp_path).columns
     assert columns.padded.all()
     assert all(columns.narration)
@@ -223,11 +225,11 @@ def test_videos_hold_the_episodes_one_after_the_other(videos):
         assert seconds == pytest.approx(end, abs=0.01)
 
 
-def test_tables_and_videos_begin_anew_when_they_are_full(tmp_path, monkeypatch):
+def test_full_tables_and_videos_start_new_files(tmp_path, monkeypatch):
     monkeypatch.setattr(layout, "DATA_FILE_MB", 0.002)
     monkeypatch.setattr(layout, "VIDEO_FILE_MB", 0.00002)
     monkeypatch.setattr(layout, "FILES_PER_CHUNK", 2)
-    collect(tmp_path, images="video", image_size=32, setting=FakeSetting(image_size=32))
+    collect(tmp_path, images="video", image_size=32, source=FakeDemonstrationSource(image_size=32))
     tables = sorted(str(file.relative_to(tmp_path / "data")) for file in tmp_path.glob("data/*/*"))
     assert tables[:3] == [
         "chunk-000/file-000.parquet",

@@ -14,7 +14,7 @@ from sim_envs.truth.wording import parse_memory, parse_narration
 
 
 @pytest.mark.slow
-def test_an_expert_corrects_a_learner_and_only_its_own_turns_are_taught(tmp_path):
+def test_an_expert_corrects_a_learner_and_only_its_own_turns_are_learnable(tmp_path):
     config = CollectConfig(
         suites=("libero_object",),
         task_ids=(3,),
@@ -34,7 +34,7 @@ def test_an_expert_corrects_a_learner_and_only_its_own_turns_are_taught(tmp_path
     assert all(parse_narration(text) for text in columns.narration)  # what to say is known in both
 
 
-def test_an_expert_catches_what_moves_and_the_world_says_what_it_does(tmp_path):
+def test_an_expert_catches_a_moving_object_and_ground_truth_narrates_it(tmp_path):
     config = CollectConfig(
         suites=("libero_spatial",),
         task_ids=(2,),

@@ -20,7 +20,7 @@ COLLECTED = [(stage.name, step) for stage in TINY.stages for step in stage.colle
 
 
 @pytest.mark.parametrize("name", ["tiny", "tiny_droid"])
-def test_its_commands_ask_for_what_its_stages_say(name, tmp_path, monkeypatch):
+def test_commands_have_the_options_of_the_stages(name, tmp_path, monkeypatch):
     collected, trained = [], []
     monkeypatch.setattr(
         "eval.collect.collection.collect_demonstrations",
@@ -53,7 +53,7 @@ def test_its_commands_ask_for_what_its_stages_say(name, tmp_path, monkeypatch):
         assert folder == tmp_path / stage.name
 
 
-def test_a_stage_that_was_begun_is_resumed(tmp_path):
+def test_a_started_stage_is_resumed(tmp_path):
     first = stage_commands(TINY, tmp_path)[0]
     *collecting, training = first.commands()
     first.training.mkdir()
@@ -61,13 +61,13 @@ def test_a_stage_that_was_begun_is_resumed(tmp_path):
     assert list(first.commands()) == [*collecting, (*training, "--resume")]
 
 
-def test_no_stage_of_tiny_is_shown_the_initial_states_of_development_and_test():
+def test_no_stage_of_tiny_uses_initial_states_of_development_and_test():
     assert len(COLLECTED) > len(TINY.stages)
     kept = {*range(30, 50), *range(500_000, 500_050)}
     assert not {init_id for _, step in COLLECTED for init_id in step.init_ids} & kept
 
 
-def test_a_stage_of_tiny_learns_texts_alone_from_episodes_of_the_stage_before():
+def test_a_stage_of_tiny_trains_texts_only_on_episodes_of_the_previous_stage():
     (number,) = [number for number, stage in enumerate(TINY.stages) if stage.train.texts_only]
     said = [step for _, step in COLLECTED if step.policy != "expert"]
     assert {step.output for step in said} == set(TINY.stages[number].train.data)
@@ -107,7 +107,7 @@ def changed(**changes) -> dict:
         (changed(train={"eval_init_ids": "3-1"}), "stages.0.train.eval_init_ids: .*runs backwards"),
     ],
 )
-def test_a_pipeline_that_cannot_be_is_refused_in_one_line(content, said, tmp_path):
+def test_an_invalid_pipeline_is_refused_in_one_line(content, said, tmp_path):
     file = tmp_path / "mine.yaml"
     file.write_text(yaml.safe_dump(content))
     with pytest.raises(UsageError, match=said):
@@ -163,7 +163,7 @@ SECOND = "eval.train --data out/demos --start-from out/one/checkpoints/step_0020
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_is_passed_on_and_the_same_command_goes_on(run, number, monkeypatch, capfd):
+def test_a_signal_is_forwarded_and_the_same_command_resumes(run, number, monkeypatch, capfd):
     with monkeypatch.context() as patch:
         patch.setenv("STOP", str(int(number)))
         assert run() == (130, [COLLECTING, FIRST])

@@ -13,7 +13,7 @@ from configs.load import load
 from configs.schema import LanguageTaskConfig, RunConfig
 from eval.bundle.bundling import MOST_BYTES
 from eval.bundle.card import CARD_FILE, render
-from eval.bundle.manifest import read_contents
+from eval.bundle.manifest import read_bundle_manifest
 from eval.bundle.provenance import trainings_of, unknowns
 from eval.libero import app
 from eval.policies.checkpoints import check_sizes, read_record
@@ -27,7 +27,7 @@ from sim_envs.world import EpisodeKey
 from tests.eval.policies.test_policies import actions_of
 
 FOLDER = bundled("tiny")
-CONTENTS = read_contents(FOLDER)
+MANIFEST = read_bundle_manifest(FOLDER)
 EPISODES = tuple(
     EpisodeKey(suite="libero_object", task_id=task_id, init_id=40, seed=7) for task_id in (9, 3, 0)
 )
@@ -40,11 +40,11 @@ BUNDLED = pytest.mark.parametrize("folder", [FOLDER, bundled("tiny_droid")], ids
 
 @BUNDLED
 def test_the_files_are_those_of_the_manifest_and_no_more_than_may_be_shipped(folder):
-    contents = read_contents(folder)
+    manifest = read_bundle_manifest(folder)
     there = {file.relative_to(folder).as_posix(): file for file in folder.rglob("*") if file.is_file()}
-    assert set(there) == set(contents.files) | {"manifest.json", "results.json", CARD_FILE}
+    assert set(there) == set(manifest.files) | {"manifest.json", "results.json", CARD_FILE}
     assert sum(file.stat().st_size for file in there.values()) <= MOST_BYTES
-    for path, facts in contents.files.items():
+    for path, facts in manifest.files.items():
         content = there[path].read_bytes()
         assert (len(content), hashlib.sha256(content).hexdigest()) == (facts.bytes, facts.sha256)
 
@@ -64,16 +64,16 @@ def test_the_card_is_what_the_files_say_on_one_screen(folder):
 
 @BUNDLED
 def test_every_dataset_of_every_training_is_known(folder):
-    record, contents = read_record(folder), read_contents(folder)
+    record, manifest = read_record(folder), read_bundle_manifest(folder)
     assert {name for each in trainings_of(record) for name in each["data"]} == {
-        each.name for each in contents.data
+        each.name for each in manifest.data
     }
-    assert unknowns(record, contents) == []
+    assert unknowns(record, manifest) == []
 
 
 def test_it_was_trained_at_the_sizes_that_tiny_has():
     check_sizes(FOLDER, "tiny")
-    assert CONTENTS.parameters == sum(math.prod(shape) for shape in params.shapes(TINY).values())
+    assert MANIFEST.parameters == sum(math.prod(shape) for shape in params.shapes(TINY).values())
     assert (FOLDER / "tokenizer.model").read_bytes() == tokenizer.tiny().serialized
 
 
@@ -99,7 +99,7 @@ def test_it_refuses_texts_in_words_that_it_has_not_learnt():
 def test_it_solves_a_task_from_an_initial_state_that_training_never_saw(tmp_path):
     """While it narrates and remembers, in physics, on the stand-ins: the first, or else the next."""
     for episode in EPISODES:
-        assert episode.init_id not in CONTENTS.begun_in(episode.suite)
+        assert episode.init_id not in MANIFEST.init_ids_of(episode.suite)
         played = play(episode, tmp_path / str(episode.task_id))
         assert set(played.texts) == {"narration", "memory"}
         if played.outcome is Outcome.SUCCESS:
@@ -115,5 +115,5 @@ def play(key: EpisodeKey, folder: Path) -> EpisodeResult:
     (run,) = map(RunFolder, folder.iterdir())
     (episode,) = run.episodes().values()
     assert episode.key == key
-    assert run.read_manifest()["weights_sha256"] == CONTENTS.weights_sha256
+    assert run.read_manifest()["weights_sha256"] == MANIFEST.weights_sha256
     return episode

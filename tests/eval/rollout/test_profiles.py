@@ -34,7 +34,7 @@ _FRAME = DecodeWork(prefills=0, forks=1, steps=1, batch=30)
 def _needed():
     """One robot, two cameras, 200 tokens of prompt, texts of 30, one begun in every query."""
     sizes = ProgramSizes(slots=30, rows=(1, 30), forks=(1,), suffix=len(SUFFIX), limit=30)
-    return roofline.needed(PI05_LIBERO, sizes, 200)
+    return roofline.stage_costs(PI05_LIBERO, sizes, 200)
 
 
 @pytest.mark.parametrize("name", names(ProfileConfig))

@@ -44,13 +44,13 @@ def folder(tmp_path_factory):
     return folder
 
 
-def test_a_checkpoint_of_training_is_a_policy_by_its_folder(folder, tmp_path):
+def test_a_checkpoint_is_a_policy(folder, tmp_path):
     random = actions_of(RunConfig(mode="actions", policy=untrained(tmp_path), language_tasks=()))
     trained = actions_of(RunConfig(mode="actions", policy=str(folder), language_tasks=()))
     np.testing.assert_allclose(trained, random / 2, rtol=0, atol=1e-5)
 
 
-def test_it_speaks_of_what_it_has_learnt(folder):
+def test_a_policy_answers_its_trained_language_tasks(folder):
     config = RunConfig(mode="isolated", policy=str(folder), language_tasks=("narration",))
     policy, world = policy_of(config), FakeWorld(image_size=64)
     world.reset(init_id=0, seed=7, settle_steps=0)
@@ -61,13 +61,13 @@ def test_it_speaks_of_what_it_has_learnt(folder):
     assert reply.tokens > 0
 
 
-def test_a_language_task_it_has_not_learnt_is_refused(folder):
+def test_an_untrained_language_task_is_refused(folder):
     with pytest.raises(UsageError, match=r"not learnt language task 'memory'.*it has learnt narration"):
         resolve_policy(RunConfig(policy=str(folder), language_tasks=("narration", "memory")))
 
 
 @pytest.mark.parametrize("mode", ["actions", "unified"])
-def test_it_is_asked_for_what_it_has_learnt_unless_told_otherwise(folder, mode):
+def test_its_trained_language_tasks_are_the_default(folder, mode):
     resolved = resolve_policy(RunConfig(mode=mode, policy=str(folder)))
     assert [task.name for task in resolved.tasks] == ["narration"]
     assert resolved.texts.remark is None
@@ -81,14 +81,14 @@ def rewritten(folder, target, **changes):
     return str(target)
 
 
-def test_a_text_that_no_preset_asks_for_is_left_to_whoever_has_its_file(folder, tmp_path):
+def test_a_task_without_a_preset_is_not_a_default(folder, tmp_path):
     learnt = {"narration": "Tell: ", "poem": "Rhyme: "}
     resolved = resolve_policy(RunConfig(policy=rewritten(folder, tmp_path, language_tasks=learnt)))
     assert resolved.tasks == ()
     assert "narration, poem: name its file with --language-tasks" in resolved.texts.remark
 
 
-def test_one_that_has_learnt_no_texts_is_asked_for_none_but_as_a_load(folder, tmp_path):
+def test_a_policy_without_texts_decodes_them_only_as_a_load(folder, tmp_path):
     silent = rewritten(folder, tmp_path, language_tasks={})
     resolved = resolve_policy(RunConfig(policy=silent))
     assert resolved.tasks == ()
@@ -99,7 +99,7 @@ def test_one_that_has_learnt_no_texts_is_asked_for_none_but_as_a_load(folder, tm
     assert resolve_policy(RunConfig(policy=silent, language_tasks=())).texts.remark is None
 
 
-def test_the_same_task_in_other_words_is_refused(folder, tmp_path):
+def test_a_task_with_another_prompt_is_refused(folder, tmp_path):
     other = rewritten(folder, tmp_path, language_tasks={"narration": "Say: "})
     with pytest.raises(UsageError, match=r"with prompt 'Narrate: '.*'Say: '"):
         resolve_policy(RunConfig(policy=other, language_tasks=("narration",)))
@@ -120,13 +120,13 @@ def test_a_checkpoint_of_a_model_that_has_changed_since_is_refused(folder, monke
         resolve_policy(RunConfig(policy=str(folder), language_tasks=()))
 
 
-def test_what_training_makes_no_use_of_may_be_another_in_serving(folder, monkeypatch):
+def test_settings_that_training_does_not_use_may_change_in_serving(folder, monkeypatch):
     monkeypatch.setitem(PRESETS, "tiny", dataclasses.replace(TINY, noise_scale=0.5))
     assert resolve_policy(RunConfig(policy=str(folder), language_tasks=())).policy.model == "tiny"
 
 
 @pytest.mark.parametrize(("content", "message"), [(None, "has no"), ("{", "not what training writes")])
-def test_a_checkpoint_that_does_not_say_its_sizes_is_refused(folder, tmp_path, content, message):
+def test_a_checkpoint_without_sizes_is_refused(folder, tmp_path, content, message):
     shutil.copyfile(folder / CARD, tmp_path / CARD)
     if content is not None:
         (tmp_path / RECORD).write_text(content)
@@ -134,7 +134,7 @@ def test_a_checkpoint_that_does_not_say_its_sizes_is_refused(folder, tmp_path, c
         resolve_policy(RunConfig(policy=str(tmp_path), language_tasks=()))
 
 
-def test_a_folder_without_a_policy_is_told_in_one_line(tmp_path):
+def test_a_folder_without_a_policy_is_refused_in_one_line(tmp_path):
     with pytest.raises(UsageError, match=r"policy\.yaml"):
         resolve_policy(RunConfig(policy=str(tmp_path)))
 
@@ -158,18 +158,18 @@ def trained(tmp_path):
         ("rums/mine/checkpoints/step_0001000", "mine/checkpoints/step_0001000, "),
     ],
 )
-def test_a_wrong_path_is_told_the_nearest_checkpoints(trained, tmp_path, place, nearest):
+def test_a_wrong_path_names_the_nearest_checkpoints(trained, tmp_path, place, nearest):
     with pytest.raises(UsageError, match=f"no checkpoint at .*{place}. Nearest: .*{nearest}"):
         resolve_policy(RunConfig(policy=str(tmp_path / place)))
 
 
 @pytest.mark.parametrize("inside", [".", "checkpoints"])
-def test_a_trainings_folder_is_told_its_newest_checkpoint(trained, inside):
+def test_a_trainings_folder_names_its_newest_checkpoint(trained, inside):
     with pytest.raises(UsageError, match=r"is the folder of a training; .*checkpoints/step_0001000$"):
         resolve_policy(RunConfig(policy=str(trained / inside)))
 
 
-def test_a_file_that_is_no_preset_is_told_so(trained):
+def test_a_file_that_is_not_a_preset_is_refused(trained):
     (trained / "model.safetensors").touch()
     with pytest.raises(UsageError, match="is a file; give the folder"):
         resolve_policy(RunConfig(policy=str(trained / "model.safetensors")))

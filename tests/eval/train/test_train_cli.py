@@ -25,7 +25,7 @@ from oxygen.weights.loading import SINGLE_FILE
 from sim_envs.fake import FakeWorld
 from sim_envs.suite import Task
 from sim_envs.world import AdvanceResult
-from tests.eval.collect.collecting import FakeSetting, collect
+from tests.eval.collect.collecting import FakeDemonstrationSource, collect
 from tests.eval.doubles import without_physics
 from tests.oxygen.compiling import compile_soon
 from tests.oxygen.training.conftest import MODEL as SMALL
@@ -90,7 +90,7 @@ class Command:
 def command(tmp_path_factory) -> Command:
     """The command line on a handful of demonstrations."""
     demonstrations, side = tmp_path_factory.mktemp("demonstrations"), MODEL.image_size
-    assert collect(demonstrations, setting=FakeSetting(image_size=side), image_size=side) == 0
+    assert collect(demonstrations, source=FakeDemonstrationSource(image_size=side), image_size=side) == 0
     always = (
         f"--data {demonstrations} --model {MODEL.name} --language-tasks narration --steps {STEPS} --batch 8 "
         "--save-every 2 --log-every 1"
@@ -138,17 +138,15 @@ def test_every_checkpoint_is_rolled_out_and_the_last_line_names_the_policy(whole
     assert f"The policy: python -m eval.libero --policy {saved[-1]}" in whole.printed
 
 
-def test_time_that_is_up_leaves_a_checkpoint_and_resume_ends_where_the_whole_training_does(
-    command, whole, tmp_path, capsys
-):
+def test_resuming_after_the_time_limit_equals_an_uninterrupted_training(command, whole, tmp_path, capsys):
     assert command(tmp_path, "--minutes", "1e-9") == 0
-    assert f"Stopped at step 1 of {STEPS}; go on with {resuming(tmp_path)}" in capsys.readouterr().out
+    assert f"Stopped at step 1 of {STEPS}; resume with {resuming(tmp_path)}" in capsys.readouterr().out
     assert [place.name for place in (tmp_path / "checkpoints").iterdir()] == ["step_0000001"]
     assert resume(tmp_path) == 0
     assert_same_weights(tmp_path, whole.folder)
 
 
-def test_what_is_asked_for_besides_must_agree_where_it_changes_what_comes_out(command, tmp_path):
+def test_resuming_with_options_that_change_the_result_is_refused(command, tmp_path):
     assert command(tmp_path, "--minutes", "1e-9") == 0
     with pytest.raises(UsageError, match=r"recipe\.seed = 0, not 1"):
         resume(tmp_path, "--seed", "1")
@@ -157,7 +155,7 @@ def test_what_is_asked_for_besides_must_agree_where_it_changes_what_comes_out(co
 
 
 @pytest.mark.slow
-def test_a_training_that_was_killed_and_resumed_equals_the_one_that_was_not(command, whole, tmp_path):
+def test_resuming_after_a_kill_equals_an_uninterrupted_training(command, whole, tmp_path):
     """Killed after the note of step 3: what was saved at step 2 is gone on from."""
     folder = tmp_path / "killed"
     arguments = [*command.always, "--output-dir", str(folder), *ROLLOUTS]
@@ -187,7 +185,7 @@ with here.in_a_world_without_physics():
 """A process that trains until somebody kills it."""
 
 
-def test_ctrl_c_ends_it_after_the_step_without_rollouts(command, whole, tmp_path, capsys, monkeypatch):
+def test_ctrl_c_ends_training_after_the_step_without_rollouts(command, whole, tmp_path, capsys, monkeypatch):
     line = training._line
 
     def interrupting(step, recipe, numbers):
@@ -198,7 +196,7 @@ def test_ctrl_c_ends_it_after_the_step_without_rollouts(command, whole, tmp_path
     with monkeypatch.context() as patch:
         patch.setattr(training, "_line", interrupting)
         assert command(tmp_path, *ROLLOUTS) == INTERRUPTED
-    assert f"Stopped at step 2 of {STEPS}; go on with {resuming(tmp_path)}" in capsys.readouterr().out
+    assert f"Stopped at step 2 of {STEPS}; resume with {resuming(tmp_path)}" in capsys.readouterr().out
     assert not (tmp_path / "rollouts").exists()
     assert resume(tmp_path) == 0
     assert_same_weights(tmp_path, whole.folder)
@@ -214,12 +212,10 @@ class Interrupted(FakeWorld):
 
 
 @pytest.mark.slow
-def test_ctrl_c_in_a_rollout_ends_it_with_the_checkpoint_that_was_rolled_out(
-    command, tmp_path, capsys, monkeypatch
-):
+def test_ctrl_c_in_a_rollout_keeps_its_checkpoint(command, tmp_path, capsys, monkeypatch):
     without_physics(monkeypatch, lambda task: Interrupted(image_size=MODEL.image_size))
     assert command(tmp_path, *ROLLOUTS) == INTERRUPTED
-    assert f"Stopped at step 2 of {STEPS}; go on with {resuming(tmp_path)}" in capsys.readouterr().out
+    assert f"Stopped at step 2 of {STEPS}; resume with {resuming(tmp_path)}" in capsys.readouterr().out
     (run,) = (tmp_path / "rollouts").iterdir()
     assert RunFolder(run).read_manifest()["status"] == "interrupted"
     without_physics(monkeypatch, solved_in_seven_steps)
@@ -228,13 +224,13 @@ def test_ctrl_c_in_a_rollout_ends_it_with_the_checkpoint_that_was_rolled_out(
 
 
 @pytest.mark.slow
-def test_rollouts_of_the_last_checkpoint_that_were_cut_short_are_played_when_it_is_resumed(
+def test_resuming_plays_the_interrupted_rollouts_of_the_last_checkpoint(
     command, tmp_path, capsys, monkeypatch
 ):
     assert command(tmp_path) == 0
     without_physics(monkeypatch, lambda task: Interrupted(image_size=MODEL.image_size))
     assert command(tmp_path, *ROLLOUTS, "--resume") == INTERRUPTED
-    assert f"Its rollouts were cut short; play them with {resuming(tmp_path)}" in capsys.readouterr().out
+    assert f"Its rollouts were interrupted; finish them with {resuming(tmp_path)}" in capsys.readouterr().out
     without_physics(monkeypatch, solved_in_seven_steps)
     assert command(tmp_path, *ROLLOUTS, "--resume") == 0
     assert solved_at(tmp_path) == {STEPS: 100.0}

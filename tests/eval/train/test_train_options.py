@@ -31,14 +31,17 @@ from sim_envs.libero.wordings import wordings
         (["--wordings", "held_out"], "unknown wordings 'held_out'.*training, benchmark"),
         (["--eval-suite", "libero_goal", "--eval-wordings", "heldout"], "'heldout'.*did you mean 'held_out'"),
         (["--resume"], "nothing to resume"),
-        (["--texts-only", "--draws", "2"], "`draws` is 2, but where only texts are learnt"),
+        (["--texts-only", "--draws", "2"], "`draws` is 2, but it has no effect with `texts_only`"),
         (["--texts-only", "--norm-stats", "measured"], "`norm_stats` is 'measured', but .* it is from-start"),
         (["--texts-only", "--text-rows", "8"], "text_rows is 8 of a batch of 64"),
-        (["--eval-task-ids", "0-4"], "--eval-task-ids 0 1 2 3 4 is for rollouts.* with --eval-suite"),
+        (
+            ["--eval-task-ids", "0-4"],
+            "--eval-task-ids 0 1 2 3 4 has no effect without rollouts.* with --eval-suite",
+        ),
         (["--log-every", "0"], "log_every is '0': .*greater than 0"),
     ],
 )
-def test_nonsense_is_refused_before_anything_is_loaded(options, message, tmp_path):
+def test_bad_options_are_refused_before_anything_is_loaded(options, message, tmp_path):
     with pytest.raises(UsageError, match=message):
         run(["--data", "nowhere", "--output-dir", str(tmp_path), *options])
 
@@ -59,7 +62,7 @@ def test_nonsense_is_refused_before_anything_is_loaded(options, message, tmp_pat
         (["--eval-suite", "libero_goal", "--embodiment", "droid"], "policy 'tiny'.*environment 'LIBERO'"),
     ],
 )
-def test_what_rollouts_would_refuse_is_refused_before_demonstrations_are_read(options, message, tmp_path):
+def test_bad_rollouts_are_refused_before_demonstrations_are_read(options, message, tmp_path):
     with pytest.raises(UsageError, match=message):
         run(["--data", "nowhere", "--output-dir", str(tmp_path / "out"), *options])
     assert not (tmp_path / "out").exists()
@@ -68,14 +71,14 @@ def test_what_rollouts_would_refuse_is_refused_before_demonstrations_are_read(op
 @pytest.mark.parametrize(
     ("options", "wordings"), [([], "benchmark"), (["--eval-wordings", "held_out"], "held_out")]
 )
-def test_rollouts_are_told_their_tasks_in_the_words_asked_for(options, wordings, asked):
+def test_rollouts_use_the_given_wordings(options, wordings, asked):
     run(["--data", "demos", "--eval-suite", "libero_goal", *options])
     (options,) = asked
     assert rollouts_of(options).wordings == wordings
     assert options.wordings == "training"
 
 
-def test_every_number_of_the_recipe_is_the_option_of_its_name(asked):
+def test_every_field_of_the_recipe_is_an_option(asked):
     named = {field.name for field in dataclasses.fields(Recipe)} & TrainConfig.model_fields.keys()
     numbers = {name: 0.25 for name in named if isinstance(getattr(Recipe(steps=1), name), float)}
     assert len(numbers) > 8
@@ -97,7 +100,7 @@ def test_every_number_of_the_recipe_is_the_option_of_its_name(asked):
         (["--model", "pi05_libero", "--tokenizer", "mine.model"], ["mine.model"]),
     ],
 )
-def test_the_vocabulary_is_the_one_given_else_that_of_the_policy_called_as_the_model(
+def test_the_default_vocabulary_is_that_of_the_policy_named_like_the_model(
     options, loaded, tmp_path, monkeypatch
 ):
     asked: list[str] = []
@@ -107,17 +110,15 @@ def test_the_vocabulary_is_the_one_given_else_that_of_the_policy_called_as_the_m
     assert asked == loaded
 
 
-def test_a_folder_begun_before_options_were_kept_needs_them_again(tmp_path, asked):
+def test_resuming_a_folder_without_recorded_options_needs_them_again(tmp_path, asked):
     (tmp_path / RUN_FILE).write_text("{}")
-    with pytest.raises(
-        UsageError, match="begun before its options were kept, so all are to be given again: give folders"
-    ):
+    with pytest.raises(UsageError, match="give folders of demonstrations with --data"):
         run(["--resume", "--output-dir", str(tmp_path)])
     run(["--resume", "--output-dir", str(tmp_path), "--data", "demos", "--steps", "7"])
     assert (asked[0].data, asked[0].steps) == (("demos",), 7)
 
 
-def test_a_training_is_not_begun_twice_in_one_folder(tmp_path):
+def test_a_folder_holds_one_training(tmp_path):
     (tmp_path / RUN_FILE).write_text("{}")
     with pytest.raises(UsageError, match="--resume"):
         run(["--data", "nowhere", "--output-dir", str(tmp_path)])
@@ -146,7 +147,7 @@ def having(options: TrainConfig, **changes) -> TrainConfig:
     return options.model_copy(update=changes)
 
 
-def test_a_policy_may_be_begun_with_by_its_name_and_its_statistics_kept():
+def test_training_starts_from_a_named_policy_with_its_statistics():
     named = having(OPTIONS, start_from="tiny", norm_stats="from-start")
     assert training_of(named).start_from == training_of(named).norm_stats == "bundled://tiny"
     base = training_of(having(named, start_from="pi05_base"))
@@ -161,15 +162,15 @@ def test_a_policy_may_be_begun_with_by_its_name_and_its_statistics_kept():
     ("changes", "message"),
     [
         ({"start_from": "noop"}, "policy 'noop' has no weights"),
-        ({"norm_stats": "from-start"}, "nothing to start from"),
+        ({"norm_stats": "from-start"}, "needs a policy to start from"),
     ],
 )
-def test_nothing_to_begin_with_is_refused(changes, message):
+def test_options_that_need_a_start_are_refused_without_one(changes, message):
     with pytest.raises(UsageError, match=message):
         training_of(having(OPTIONS, **changes))
 
 
-def test_where_only_texts_are_learnt_all_learn_them_and_statistics_stay(asked):
+def test_texts_only_trains_all_rows_and_keeps_statistics(asked):
     run(["--data", "demos", "--texts-only", "--start-from", "tiny"])
     training = training_of(*asked)
     assert training.recipe.texts_only
@@ -179,9 +180,9 @@ def test_where_only_texts_are_learnt_all_learn_them_and_statistics_stay(asked):
 
 @pytest.mark.parametrize(
     ("changes", "message"),
-    [({}, "nothing that acts already"), ({"start_from": "tiny", "language_tasks": ()}, "name some")],
+    [({}, "needs a trained policy"), ({"start_from": "tiny", "language_tasks": ()}, "name some")],
 )
-def test_only_texts_need_a_policy_that_acts_and_some_texts(changes, message):
+def test_texts_only_needs_a_policy_and_language_tasks(changes, message):
     only = having(OPTIONS, texts_only=True, **changes)
     with pytest.raises(UsageError, match=message):
         training_of(only)
@@ -199,7 +200,7 @@ def test_only_texts_need_a_policy_that_acts_and_some_texts(changes, message):
         ([], "nowhere"),
     ],
 )
-def test_only_texts_are_learnt_for_the_policy_as_it_was(options, message, tmp_path, monkeypatch):
+def test_texts_only_keeps_model_robot_and_vocabulary(options, message, tmp_path, monkeypatch):
     monkeypatch.setattr(train_tokenizer, "VOCAB_SIZE", 700)
     other = tmp_path / "other.model"
     other.write_bytes(train_tokenizer.train())
@@ -212,12 +213,12 @@ def test_only_texts_are_learnt_for_the_policy_as_it_was(options, message, tmp_pa
     ("options", "robot"),
     [([], "libero_compact"), (["--model", "small"], "libero"), (["--embodiment", "libero"], "libero")],
 )
-def test_the_robot_suits_the_model_unless_told_otherwise(options, robot, asked):
+def test_the_default_robot_is_the_models(options, robot, asked):
     run(["--data", "demos", *options])
     assert training_of(*asked).embodiment == robot
 
 
-def test_options_may_stand_in_a_file_which_flags_override(tmp_path, asked):
+def test_options_from_a_file_are_overridden_by_flags(tmp_path, asked):
     file = tmp_path / "mine.yaml"
     file.write_text(
         "data: [demos]\ntext_weight: 0.3\nweight_decay: 0\nstate_noise: 0.1\nsteps: 7\nema: 0.5\n"
@@ -232,7 +233,7 @@ def test_options_may_stand_in_a_file_which_flags_override(tmp_path, asked):
         run(["--config", str(file)])
 
 
-def test_the_texts_to_learn_are_those_that_are_served():
+def test_trained_language_tasks_are_those_that_are_served():
     served = tuple(language_task(load(LanguageTaskConfig, name)) for name in OPTIONS.language_tasks)
     assert training_of(OPTIONS).tasks == served
     assert TrainConfig(language_tasks="none").language_tasks == ()
@@ -249,7 +250,7 @@ def collected(tmp_path) -> TrainConfig:
     return having(OPTIONS, data=(str(tmp_path / "collected"), str(tmp_path / "recorded")))
 
 
-def test_a_training_says_in_which_words_it_is_told_its_tasks(collected):
+def test_a_training_records_its_wordings(collected):
     identity = training_of(collected).identity()
     for task in (get_task("libero_object", 7), get_task("libero_goal", 3)):
         assert identity["wordings"][task.language] == list(wordings(task.language, "training"))
@@ -258,6 +259,6 @@ def test_a_training_says_in_which_words_it_is_told_its_tasks(collected):
     assert training_of(plain).identity()["wordings"] == {}
 
 
-def test_demonstrations_of_somebody_elses_have_one_wording(tmp_path):
+def test_other_datasets_have_one_wording(tmp_path):
     recorded = having(OPTIONS, data=(str(tmp_path),))
     assert training_of(recorded).identity()["wordings"] == {}

@@ -15,7 +15,7 @@ from PIL import Image
 from configs.errors import UsageError
 from oxygen.robots.images import resize_with_pad
 from oxygen.training.demonstrations import Demonstrations, Origin
-from tests.eval.collect.collecting import FakeSetting, collect
+from tests.eval.collect.collecting import FakeDemonstrationSource, collect
 
 TABLE = "data/chunk-000/file-000.parquet"
 PNG = io.BytesIO()
@@ -28,8 +28,8 @@ EPISODES = "meta/episodes/chunk-000/file-000.parquet"
 def png(tmp_path_factory) -> Path:
     """Four episodes of six and nine frames, images 12 pixels a side."""
     path = tmp_path_factory.mktemp("png")
-    setting = FakeSetting(image_size=12)
-    collect(path, setting=setting, image_size=12, replan_steps=1, suites=("libero_goal",))
+    source = FakeDemonstrationSource(image_size=12)
+    collect(path, source=source, image_size=12, replan_steps=1, suites=("libero_goal",))
     return path
 
 
@@ -37,8 +37,8 @@ def png(tmp_path_factory) -> Path:
 def video(tmp_path_factory) -> Path:
     """The same as video, in larger images."""
     path = tmp_path_factory.mktemp("video")
-    setting = FakeSetting(image_size=48)
-    collect(path, setting=setting, image_size=48, replan_steps=1, suites=("libero_goal",), images="video")
+    source = FakeDemonstrationSource(image_size=48)
+    collect(path, source=source, image_size=48, replan_steps=1, suites=("libero_goal",), images="video")
     return path
 
 
@@ -125,8 +125,8 @@ def test_pixels_are_decoded_once_and_mapped_from_then_on(png, tmp_path):
 
 def test_pixels_of_a_dataset_that_has_grown_are_decoded_anew(copy, tmp_path):
     assert len(Demonstrations(copy).pixels(8, cache=tmp_path)) == 30
-    setting = FakeSetting(image_size=12)
-    collect(copy, setting=setting, image_size=12, replan_steps=1, suites=("libero_goal",), seeds=(8,))
+    source = FakeDemonstrationSource(image_size=12)
+    collect(copy, source=source, image_size=12, replan_steps=1, suites=("libero_goal",), seeds=(8,))
     assert len(Demonstrations(copy).pixels(8, cache=tmp_path)) == 60
 
 

@@ -1,19 +1,19 @@
-"""Stages are held against their floors for real, on a policy of a few thousand parameters."""
+"""StageTimer are held against their floors for real, on a policy of a few thousand parameters."""
 
 import json
 
 import pytest
 
 from configs.errors import UsageError
-from eval.bench.floors import report_floors
 from eval.bench.options import read
-from tests.eval.bench.small import SUBJECT, options
+from eval.bench.roofline_report import report_roofline
+from tests.eval.bench.small import MODEL, options
 
 
 @pytest.mark.slow
-def test_every_stage_is_held_against_its_floor(tmp_path, capsys):
+def test_every_stage_is_compared_with_its_floor(tmp_path, capsys):
     path = tmp_path / "roofline.json"
-    assert report_floors(options(path), SUBJECT) == 0
+    assert report_roofline(options(path), MODEL) == 0
     out = capsys.readouterr().out
     for stage in ("siglip", "prefill", "denoise", "guided denoise", "fork", "decode 1", "decode 6"):
         assert stage in out
@@ -22,25 +22,25 @@ def test_every_stage_is_held_against_its_floor(tmp_path, capsys):
     assert record["decode_growth"]["rows"] == [1, 6]
     assert record["decode_growth"]["value"] > 0
     assert "decode 6 takes" in out
-    assert report_floors(options(path), SUBJECT) == 0, "a roofline may take the place of another"
+    assert report_roofline(options(path), MODEL) == 0, "a roofline may replace another"
 
 
 @pytest.mark.parametrize(
     "content", ['{"mode": "unified"}\n{"mode": "shared"}\n', "[]", '{"mode": "unified"}\n']
 )
-def test_a_roofline_does_not_take_the_place_of_something_else(content, tmp_path):
+def test_a_roofline_does_not_replace_another_kind_of_file(content, tmp_path):
     path = tmp_path / "rows.jsonl"
     path.write_text(content)
-    with pytest.raises(UsageError, match=r"rows\.jsonl.* else than a roofline"):
-        report_floors(options(path), SUBJECT)
+    with pytest.raises(UsageError, match=r"rows\.jsonl.* is not a roofline"):
+        report_roofline(options(path), MODEL)
     assert path.read_text() == content
 
 
-def test_peaks_that_nobody_has_published_are_refused(tmp_path):
+def test_unknown_published_peaks_are_refused():
     with pytest.raises(UsageError, match="--peaks measured"):
-        report_floors(read(["--roofline", "--peaks", "published"]), SUBJECT)
+        report_roofline(read(["--roofline", "--peaks", "published"]), MODEL)
 
 
 def test_more_than_two_robots_cameras_are_refused():
     with pytest.raises(UsageError, match="cameras: 5"):
-        report_floors(read(["--roofline", "--cameras", "5"]), SUBJECT)
+        report_roofline(read(["--roofline", "--cameras", "5"]), MODEL)

@@ -3,7 +3,7 @@
 import pytest
 
 from configs.errors import UsageError
-from eval.bench.spelling import parse
+from eval.bench.arrivals import parse_arrivals
 from oxygen.serving.arrivals import Burst, EveryN, Poisson, RandomLength
 
 
@@ -18,8 +18,8 @@ from oxygen.serving.arrivals import Burst, EveryN, Poisson, RandomLength
         ("poisson:2@3-3", RandomLength(arrivals=Poisson(rate=2.0, seed=7), least=3, most=3, seed=7)),
     ],
 )
-def test_what_is_written_is_what_arrives(text, arrivals):
-    assert parse(text) == arrivals
+def test_arrivals_are_parsed(text, arrivals):
+    assert parse_arrivals(text) == arrivals
 
 
 @pytest.mark.parametrize(
@@ -44,9 +44,9 @@ def test_what_is_written_is_what_arrives(text, arrivals):
         ("every:__import__('os').getpid()", "number"),
     ],
 )
-def test_what_makes_no_sense_is_refused_with_the_way_to_write_it(text, said):
+def test_invalid_arrivals_are_refused_with_their_syntax(text, said):
     with pytest.raises(UsageError) as refused:
-        parse(text)
+        parse_arrivals(text)
     assert repr(text) in str(refused.value)
     assert said in str(refused.value)
     assert "\n" not in str(refused.value)

@@ -1,4 +1,4 @@
-"""`--roofline`: times every stage of a policy by itself, and holds it against its floor."""
+"""`--roofline`: times each stage of a policy by itself, and compares it with its minimum time (floor)."""
 
 import dataclasses
 import json
@@ -12,46 +12,46 @@ import jax
 from configs.errors import UsageError
 from eval.bench import roofline
 from eval.bench.costs import Peaks
+from eval.bench.model_under_test import ModelUnderTest
 from eval.bench.options import Options, command
-from eval.bench.peaks import peaks
+from eval.bench.peaks import find_peaks
 from eval.bench.ratios import Ratio, decode_growth
-from eval.bench.roofline import Stage
+from eval.bench.roofline import StageCost
 from eval.bench.schedule import StageTimes
 from eval.bench.serving import SUFFIX, Bench
-from eval.bench.stages import Stages
-from eval.bench.subject import Subject
+from eval.bench.stages import StageTimer
 from eval.bench.table import print_growth, print_roofline
 from eval.bench.terminal import open_console
-from eval.bench.workloads import Workload, robots_in_words
+from eval.bench.workloads import Workload, robots_label
 from eval.records import provenance
 from eval.records.json_files import write_json
 from oxygen.serving.runner import ProgramSizes
 
 
-def report_floors(options: Options, subject: Subject) -> int:
-    """Print every stage's time and floor; returns the exit code.
+def report_roofline(options: Options, model: ModelUnderTest) -> int:
+    """Print the time and floor of each stage; returns the exit code.
 
-    Decoding is timed for one text of each robot, and for N of each: as many as are under way when a text of N
-    tokens is born in every query, and a frame brings one token of each.
+    Decoding is timed for one text of each robot, and for N of each: the number of unfinished texts if each
+    query requests a text of N tokens, and a frame decodes one token of each.
 
     Raises:
-        UsageError: The options ask for what cannot be had.
+        UsageError: The output file holds something else, peaks are unknown, or there are too many cameras.
     """
     if options.output is not None:
         _check_output(options.output)
-    asked = [(one, subject.with_cameras(one.cameras)) for one, _ in options.axes.workloads()]
-    most = peaks(options.peaks, subject.config.dtype)
-    bench, console, records = Bench(subject), open_console(), []
-    for workload, seen in asked:
+    workloads = [(one, model.with_cameras(one.cameras)) for one, _ in options.grid.workloads()]
+    device_peaks = find_peaks(options.peaks, model.config.dtype)
+    bench, console, records = Bench(model), open_console(), []
+    for workload, served in workloads:
         sizes = _sizes(workload.robots, workload.text_tokens)
-        stages, growth = _measured(bench, seen, workload, sizes, most, options.repetitions)
-        print_roofline(stages, most, _title(workload, seen), console)
+        stages, growth = _measured(bench, served, workload, sizes, device_peaks, options.repetitions)
+        print_roofline(stages, device_peaks, _title(workload, served), console)
         record: dict[str, Any] = {
             "denoise_steps": workload.denoise_steps,
             "text_tokens": workload.text_tokens,
             "robots": workload.robots,
-            "cameras": len(seen.config.cameras),
-            "prefix_tokens": seen.config.image_tokens + seen.bucket,
+            "cameras": len(served.config.cameras),
+            "prefix_tokens": served.config.image_tokens + served.bucket,
             "stages": _records(stages),
         }
         if growth is not None:
@@ -59,7 +59,7 @@ def report_floors(options: Options, subject: Subject) -> int:
             record["decode_growth"] = {"rows": sizes.rows, **dataclasses.asdict(growth)}
         records.append(record)
     if options.output is not None:
-        _write(options.output, {**_about(subject, most), "rooflines": records})
+        _write(options.output, {**_about(model, device_peaks), "rooflines": records})
     return 0
 
 
@@ -76,25 +76,30 @@ def _sizes(robots: int, text_tokens: int) -> ProgramSizes:
     )
 
 
-def _title(workload: Workload, subject: Subject) -> str:
-    robots = robots_in_words(workload.robots, len(subject.config.cameras))
+def _title(workload: Workload, model: ModelUnderTest) -> str:
+    robots = robots_label(workload.robots, len(model.config.cameras))
     what = f"{workload.denoise_steps} denoise steps, N = {workload.text_tokens}, {robots}"
-    return f"{subject.name}, {subject.config.dtype}: {what}"
+    return f"{model.name}, {model.config.dtype}: {what}"
 
 
 def _measured(
-    bench: Bench, subject: Subject, workload: Workload, sizes: ProgramSizes, most: Peaks, repetitions: int
-) -> tuple[list[Stage], Ratio | None]:
-    """Every stage by itself, and how a decode step grows from a text of each robot to N of each."""
+    bench: Bench,
+    model: ModelUnderTest,
+    workload: Workload,
+    sizes: ProgramSizes,
+    peaks: Peaks,
+    repetitions: int,
+) -> tuple[list[StageCost], Ratio | None]:
+    """The stages, and how a decode step grows from one text of each robot to N of each."""
     steps = workload.denoise_steps
     runner = bench.runners(steps, [sizes], cameras=workload.cameras)[sizes]
-    inputs = runner.blank(subject.bucket)
-    programs = Stages(runner, inputs, SUFFIX)
+    inputs = runner.blank(model.bucket)
+    programs = StageTimer(runner, inputs, SUFFIX)
     programs.times()  # the first calls are slower
     each = [programs.times() for _ in range(repetitions)]
     siglip_ms = roofline.siglip_ms(runner.config, bench.weights(steps), inputs, calls=repetitions)
-    needs = roofline.needed(runner.config, sizes, subject.bucket)
-    return roofline.stages(needs, most, _median(each), siglip_ms), decode_growth(
+    costs = roofline.stage_costs(runner.config, sizes, model.bucket)
+    return roofline.stages(costs, peaks, _median(each), siglip_ms), decode_growth(
         [times.decode for times in each]
     )
 
@@ -109,17 +114,17 @@ def _median(times: Sequence[StageTimes]) -> StageTimes:
     )
 
 
-def _records(stages: Sequence[Stage]) -> list[dict[str, Any]]:
+def _records(stages: Sequence[StageCost]) -> list[dict[str, Any]]:
     return [{**dataclasses.asdict(stage), "measured_over_floor": stage.over_floor} for stage in stages]
 
 
-def _about(subject: Subject, most: Peaks) -> dict[str, Any]:
+def _about(model: ModelUnderTest, peaks: Peaks) -> dict[str, Any]:
     return {
-        "policy": subject.name,
-        "weights": subject.weights_from,
-        "dtype": subject.config.dtype,
+        "policy": model.name,
+        "weights": model.weights_from,
+        "dtype": model.config.dtype,
         "device": jax.devices()[0].device_kind,
-        "peaks": dataclasses.asdict(most),
+        "peaks": dataclasses.asdict(peaks),
         "command": command(),
         **provenance.git_state(),
         "versions": provenance.versions(),
@@ -128,7 +133,7 @@ def _about(subject: Subject, most: Peaks) -> dict[str, Any]:
 
 
 def _check_output(path: Path) -> None:
-    """Refuse to replace what is no roofline, before anything is measured."""
+    """Refuse to replace a file that is not a roofline, before anything is measured."""
     try:
         written = path.read_text(encoding="utf-8") if path.exists() else ""
     except OSError as error:
@@ -136,9 +141,7 @@ def _check_output(path: Path) -> None:
     except UnicodeDecodeError:
         written = "something else"
     if written and not _is_roofline(written):
-        raise UsageError(
-            f"{str(path)!r} holds something else than a roofline and is not replaced; give --output another"
-        )
+        raise UsageError(f"{str(path)!r} is not a roofline and is not replaced; give --output another")
 
 
 def _is_roofline(written: str) -> bool:

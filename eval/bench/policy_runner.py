@@ -1,4 +1,4 @@
-"""A contender on the engine: asks a policy query after query, and notes what each took and brought."""
+"""Runs one configuration on the engine and measures each query."""
 
 import hashlib
 import itertools
@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from eval.bench.measurement import Query, Run, Text
-from eval.bench.workloads import Contender
+from eval.bench.measurement import QueryTimes, Run, TextLatency
+from eval.bench.workloads import BenchConfiguration
 from oxygen.model.config import Pi05Config
 from oxygen.policy.reply import Reply, TextTimes
 from oxygen.policy.vector_policy import VectorPolicy
@@ -17,35 +17,38 @@ from oxygen.typing import Float64
 
 Actions = Float64[np.ndarray, "horizon action"]
 
-_DIFFERENT = 4  # observations that follow each other in turn
+_DISTINCT_OBSERVATIONS = 4
 
 
-class PolicyLane:
-    """Queries without end, of robots that see random images."""
+class PolicyRunner:
+    """Queries a policy with random observations."""
 
     def __init__(
-        self, contender: Contender, policy: VectorPolicy, observations: Iterator[Sequence[Mapping[str, Any]]]
+        self,
+        configuration: BenchConfiguration,
+        policy: VectorPolicy,
+        observations: Iterator[Sequence[Mapping[str, Any]]],
     ) -> None:
-        self._contender = contender
+        self._configuration = configuration
         self._policy = policy
         self._observations = observations
-        self._turns: list[tuple[float, float]] = []
+        self._run_intervals: list[tuple[float, float]] = []
         self._compiles = 0
         for robot in range(policy.engine.robots):
             policy.reset(robot, robot)
 
     @property
-    def contender(self) -> Contender:
-        """What runs here."""
-        return self._contender
+    def configuration(self) -> BenchConfiguration:
+        """The configuration it runs."""
+        return self._configuration
 
     @property
     def compiles_after_warm_up(self) -> int:
-        """Compilations while it ran, in all its processes; others' while they ran are not among them."""
+        """Compilations during its own runs, in all its processes."""
         return self._compiles
 
     def run(self, queries: int) -> Run:
-        """Answer as many queries, each as soon as the one before is settled."""
+        """Answer `queries` queries, each as soon as the previous one is complete."""
         compiled_before = self._policy.compiles_after_warm_up
         answers: list[tuple[float, Sequence[Actions], Sequence[Reply]]] = []
         first = began = time.perf_counter()
@@ -55,39 +58,39 @@ class PolicyLane:
             now = time.perf_counter()
             answers.append((1e3 * (now - began), actions, replies))
             began = now
-        self._turns.append((first, began))
+        self._run_intervals.append((first, began))
         self._compiles += self._policy.compiles_after_warm_up - compiled_before
         return [self._query(*answer) for answer in answers]
 
-    def _query(self, frame_ms: float, actions: Sequence[Actions], replies: Sequence[Reply]) -> Query:
-        """One query of all robots, who share its times."""
+    def _query(self, frame_ms: float, actions: Sequence[Actions], replies: Sequence[Reply]) -> QueryTimes:
+        """One query of all robots, which share its times."""
         finished = [text for reply in replies for text in reply.finished]
-        return Query(
+        return QueryTimes(
             actions_sha256=hashlib.sha256(b"".join(chunk.tobytes() for chunk in actions)).hexdigest(),
             action_ms=replies[0].timings_ms["action"],
             frame_ms=frame_ms,
             tokens=sum(reply.tokens for reply in replies),
             decode_steps=max(reply.tokens_per_frame for reply in replies),
-            born=sum(len(reply.requested) for reply in replies),
+            submitted=sum(len(reply.requested) for reply in replies),
             dropped=sum(len(reply.dropped) for reply in replies),
             finished=[self._text(text.times) for text in finished if text.times is not None],
         )
 
-    def _text(self, times: TextTimes) -> Text:
-        return Text(
-            first_token_ms=1e3 * self._ran_s(times.requested_s, times.first_token_s),
-            request_ms=1e3 * self._ran_s(times.requested_s, times.finished_s),
+    def _text(self, times: TextTimes) -> TextLatency:
+        return TextLatency(
+            first_token_ms=1e3 * self._running_s(times.requested_s, times.first_token_s),
+            request_ms=1e3 * self._running_s(times.requested_s, times.finished_s),
         )
 
-    def _ran_s(self, since: float, until: float) -> float:
-        """How much of a stretch of time this contender ran in: a text may live through others' turns."""
-        return sum(max(0.0, min(until, end) - max(since, start)) for start, end in self._turns)
+    def _running_s(self, since: float, until: float) -> float:
+        """Seconds between the two times in which this configuration ran, and no other."""
+        return sum(max(0.0, min(until, end) - max(since, start)) for start, end in self._run_intervals)
 
 
 def random_observations(
     config: Pi05Config, robots: int, state_size: int, prompt: str
 ) -> Iterator[Sequence[Mapping[str, Any]]]:
-    """What the robots see, in turn and without end; images of the model's size, so that none is resized."""
+    """Endless observations of the robots; images have the model's size, so that none is resized."""
     random = np.random.default_rng(0)
     shape = (config.image_size, config.image_size, 3)
     queries = [
@@ -101,6 +104,6 @@ def random_observations(
             }
             for _ in range(robots)
         ]
-        for _ in range(_DIFFERENT)
+        for _ in range(_DISTINCT_OBSERVATIONS)
     ]
     return itertools.cycle(queries)

@@ -1,4 +1,4 @@
-"""Arrivals as they are written on a command line: `every:1`, `burst:4:8`, `poisson:0.5@8-30`."""
+"""Parses arrivals from the command line: `every:1`, `burst:4:8`, `poisson:0.5@8-30`."""
 
 import dataclasses
 import re
@@ -12,43 +12,43 @@ _SEED = 7
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Form:
-    """One kind of arrivals: how it is written, and what makes it of its numbers."""
+    """One kind of arrivals: its syntax, the types of its numbers, and its constructor."""
 
-    written: str
+    syntax: str
     numbers: tuple[Callable[[str], float], ...]
     make: Callable[..., Arrivals]
 
 
 _FORMS: Mapping[str, _Form] = {
-    "every": _Form(written="every:QUERIES", numbers=(int,), make=EveryN),
+    "every": _Form(syntax="every:QUERIES", numbers=(int,), make=EveryN),
     "burst": _Form(
-        written="burst:TEXTS:QUERIES", numbers=(int, int), make=lambda n, every: Burst(n=n, every=every)
+        syntax="burst:TEXTS:QUERIES", numbers=(int, int), make=lambda n, every: Burst(n=n, every=every)
     ),
     "poisson": _Form(
-        written="poisson:TEXTS_PER_QUERY",
+        syntax="poisson:TEXTS_PER_QUERY",
         numbers=(float,),
         make=lambda rate: Poisson(rate=rate, seed=_SEED),
     ),
 }
 
 
-def parse(text: str) -> Arrivals:
+def parse_arrivals(text: str) -> Arrivals:
     """The arrivals that `text` describes.
 
     `every:2` is a text in every second query, `burst:4:8` four texts in every eighth, `poisson:0.5` one in
     two queries on average. `@8-30` after any of them draws each text's length from 8 to 30 tokens.
 
     Raises:
-        UsageError: It describes none.
+        UsageError: It does not describe arrivals.
     """
     kind, _, rest = text.partition(":")
     if kind not in _FORMS:
-        raise unknown("arrivals", text, [form.written for form in _FORMS.values()])
+        raise unknown("arrivals", text, [form.syntax for form in _FORMS.values()])
     form = _FORMS[kind]
     body, _, lengths = rest.partition("@")
     parts = body.split(":")
     if len(parts) != len(form.numbers):
-        raise UsageError(f"arrivals {text!r}: write {form.written}, or {form.written}@LEAST-MOST")
+        raise UsageError(f"arrivals {text!r}: write {form.syntax}, or {form.syntax}@LEAST-MOST")
     try:
         arrivals = form.make(*(number(part) for number, part in zip(form.numbers, parts, strict=True)))
         return _with_lengths(arrivals, lengths) if "@" in rest else arrivals
@@ -56,7 +56,7 @@ def parse(text: str) -> Arrivals:
         raise UsageError(f"arrivals {text!r}: {error}") from None
     except ValueError:
         raise UsageError(
-            f"arrivals {text!r}: {body!r} has something that is no number of its kind; write {form.written}"
+            f"arrivals {text!r}: {body!r} has something that is no number of its kind; write {form.syntax}"
         ) from None
 
 

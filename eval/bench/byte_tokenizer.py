@@ -1,0 +1,32 @@
+"""A tokenizer without an end token, so that every text has exactly the requested number of tokens."""
+
+from collections.abc import Sequence
+
+SPECIAL_TOKENS = 2
+"""Tokens of a prompt beside its instruction: the first and the line break."""
+
+
+class ByteTokenizer:
+    """One token per byte, and no end token. Decoding returns nothing: nobody reads the texts."""
+
+    vocab_size = 256
+    bos = 1
+    eos = -1
+
+    def byte(self, value: int) -> int:
+        """The token of a byte: its value."""
+        return value
+
+    def encode(self, text: str) -> list[int]:
+        """The bytes of `text`."""
+        return list(text.encode())
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """The empty string."""
+        del tokens
+        return ""
+
+
+def instruction(prompt_tokens: int) -> str:
+    """An instruction whose prompt has `prompt_tokens` tokens."""
+    return "x" * (prompt_tokens - SPECIAL_TOKENS)

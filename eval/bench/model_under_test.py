@@ -1,0 +1,104 @@
+"""The policy under test: its sizes, and the source of its weights."""
+
+import dataclasses
+import functools
+
+from configs.errors import UsageError
+from eval.bench.byte_tokenizer import SPECIAL_TOKENS
+from oxygen.model import config as model_configs
+from oxygen.model.config import Pi05Config
+from oxygen.weights import load as load_checkpoint
+from oxygen.weights.weights_source import Loadable
+
+_SEED = 0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ModelUnderTest:
+    """The measured policy.
+
+    Attributes:
+        name: Its preset.
+        config: Its sizes, with the one prompt length in use, so that no other is compiled.
+        weights: The seed of random weights, or a function that loads them.
+        weights_from: `random`, or their source.
+        prompt_tokens: Tokens in the prompt, before padding.
+    """
+
+    name: str
+    config: Pi05Config
+    weights: Loadable
+    weights_from: str
+    prompt_tokens: int
+
+    @property
+    def bucket(self) -> int:
+        """Length of the padded prompt, in tokens."""
+        return self.config.bucket(self.prompt_tokens)
+
+    def with_cameras(self, cameras: int | None) -> "ModelUnderTest":
+        """The same policy and weights with another number of cameras.
+
+        Args:
+            cameras: How many: the first of its own, then those of a second robot. None: its own.
+
+        Raises:
+            UsageError: More than twice its own.
+        """
+        own = self.config.cameras
+        if cameras is None:
+            return self
+        available = (*own, *(f"second_{camera}" for camera in own))
+        if cameras > len(available):
+            raise UsageError(
+                f"cameras: {cameras}; {self.name} has {len(own)}; at most twice as many, {len(available)}"
+            )
+        return dataclasses.replace(self, config=dataclasses.replace(self.config, cameras=available[:cameras]))
+
+
+def find_model(name: str, *, random_weights: bool, dtype: str | None, prompt_tokens: int) -> ModelUnderTest:
+    """The policy `name`, with random weights or those of its preset.
+
+    Raises:
+        UsageError: There is no such policy, or its longest prompt is shorter than `prompt_tokens`.
+    """
+    if prompt_tokens <= SPECIAL_TOKENS:
+        raise UsageError(f"--prompt-tokens {prompt_tokens}: at least {SPECIAL_TOKENS + 1}")
+    source = _from_model_preset if random_weights and name in model_configs.PRESETS else _from_policy_preset
+    config, weights, weights_from = source(name, dtype)
+    if random_weights:
+        weights, weights_from = _SEED, "random"
+    used = config.bucket(prompt_tokens)
+    return ModelUnderTest(
+        name=name,
+        config=dataclasses.replace(config, prompt_buckets=(used,)),
+        weights=weights,
+        weights_from=weights_from,
+        prompt_tokens=prompt_tokens,
+    )
+
+
+def _from_model_preset(name: str, dtype: str | None) -> tuple[Pi05Config, Loadable, str]:
+    return _with_dtype(model_configs.preset(name), dtype), _SEED, "random"
+
+
+def _from_policy_preset(name: str, dtype: str | None) -> tuple[Pi05Config, Loadable, str]:
+    """Sizes and weights of a YAML preset. Reading YAML needs a package that random weights do not."""
+    try:
+        from eval.policies.names import read_policy
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"reading preset {name!r} needs {error.name}; install it, or measure "
+            f"{', '.join(model_configs.PRESETS)} with --random-weights"
+        ) from None
+    preset = read_policy(name)
+    if preset.model is None:
+        raise UsageError(f"policy {name!r} is no model, so there is nothing to measure; name one that is")
+    config = _with_dtype(model_configs.preset(preset.model), dtype)
+    if preset.weights is None:
+        return config, preset.weights_seed, "random"
+    return config, functools.partial(load_checkpoint, preset.weights, config), preset.weights
+
+
+def _with_dtype(config: Pi05Config, dtype: str | None) -> Pi05Config:
+    return dataclasses.replace(config, dtype=dtype or config.dtype)
