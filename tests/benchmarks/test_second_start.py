@@ -45,4 +45,4 @@ def test_a_start_that_fails_or_caches_nothing_is_an_error(tmp_path):
 def test_the_command_line_is_valid(tmp_path):
     _, _, module, *arguments = command("tiny", tmp_path / "rows.jsonl")
     assert module == "eval.bench"
-    assert read(arguments).axes.modes == ("unified",)
+    assert read(arguments).grid.modes == ("unified",)

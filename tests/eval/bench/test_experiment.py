@@ -16,6 +16,7 @@ import pytest
 from configs.errors import UsageError
 from eval.bench.arrivals import parse_arrivals
 from eval.bench.experiment import run_experiment
+from eval.bench.model_under_test import find_model
 from eval.bench.options import read
 from eval.bench.row_file import RowFile
 from eval.bench.serving import Bench

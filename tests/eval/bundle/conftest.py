@@ -14,7 +14,7 @@ from oxygen.robots import tokenizer
 from oxygen.serving.language import LanguageTask
 from oxygen.training import checkpoint as checkpoints
 from oxygen.training.recipe import Recipe
-from oxygen.training.run import Training
+from oxygen.training.run import TrainingConfig
 from sim_envs.fake import FakeWorld
 from sim_envs.truth.ground_truth import Narration, Phase
 from sim_envs.truth.wording import narrate
@@ -44,7 +44,7 @@ def checkpoint(tmp_path_factory, demonstrations) -> Path:
 def write_checkpoint(
     folder: Path, demonstrations: Path, *, seed: int, start: Path | str | None = None
 ) -> None:
-    training = Training(
+    training = TrainingConfig(
         model=TINY,
         embodiment="libero",
         tasks=(LanguageTask(name="narration", prompt="Narrate: ", max_tokens=8),),
@@ -60,7 +60,7 @@ def write_checkpoint(
         statistics={"state": moments(8, 1.0), "actions": moments(7, 0.5)},
         tokenizer=tokenizer.tiny().serialized,
         tasks=training.tasks,
-        record={**training.described(), "frames": 12_345},
+        record={**training.identity(), "frames": 12_345},
     )
     checkpoints.write_policy(folder, params.random_params(TINY, seed), served, step=STEP)
     (folder / checkpoints.STATE_FILE).write_bytes(b"the moments of the optimiser")
