@@ -29,6 +29,7 @@ from eval.rollout.executors.serial import SERIAL
 from eval.rollout.interrupts import Interrupts
 from eval.rollout.monitor import MAX_ERRORS, ErrorLimit, Monitor, MonitorFactory, RepeatedErrorsError
 from eval.rollout.plan import EpisodePlan, check_overlap, check_playable, make_plans
+from eval.rollout.preflight import require_quick_checks
 from sim_envs.blas import KERNELS, pin_kernels
 
 NOTHING_GRADED = 1
@@ -89,6 +90,7 @@ def run_evaluation(
     if max_errors < 1:
         raise UsageError(f"--max-errors is {max_errors}: give 1 or more")
     config = runs[0].config
+    require_quick_checks(runs[0].folder.path.parent, num_envs=executor.num_envs, notify=_say)
     _refuse_shared_time([run.config for run in runs], executor)
     plans = make_plans([run.config for run in runs])
     resolved = resolve_policy(config)
