@@ -14,7 +14,6 @@ from configs.schema import (
     Preset,
     ReplanSteps,
     WhileWaiting,
-    refuse_doubles,
 )
 
 ValueT = TypeVar("ValueT")
@@ -54,7 +53,10 @@ class GridConfig(Preset):
 
     @model_validator(mode="after")
     def _has_each_value_once(self) -> Self:
-        refuse_doubles(self, *AXES)
+        for axis in AXES:
+            values = getattr(self, axis) or ()
+            if len(set(values)) != len(values):
+                raise ValueError(f"`{axis}` names something twice: {list(values)}")
         return self
 
     def combinations(self) -> Iterator[dict[str, Any]]:

@@ -99,7 +99,7 @@ def sweep(  # noqa: PLR0913 - one parameter per option of the command line
         "mode": mode,
         "text_every": text_every,
         "tokens_per_frame": tokens_per_frame,
-        "replan_steps": replan_steps and tuple(int(n) if n.isdecimal() else n for n in replan_steps),
+        "replan_steps": replan_steps,
         "while_waiting": while_waiting,
         "overlap": overlap,
     }
