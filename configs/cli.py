@@ -60,7 +60,7 @@ def usage_error(error: CycloptsError) -> UsageError:
     if isinstance(error.__cause__, pydantic.ValidationError):
         return invalid(error.__cause__, "the command line")
     if isinstance(error, UnknownOptionError):
-        names = {name for argument in error.argument_collection for name in argument.names}
+        names = {name for argument in error.argument_collection if argument.parse for name in argument.names}
         given = error.token.keyword or error.token.value
         return unknown("option", given.split("=")[0], names, remedy=remedy)
     said = " ".join(str(error).split()).removesuffix(".")

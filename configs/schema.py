@@ -18,10 +18,10 @@ ImageStorage = Literal["png", "video"]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$")]
 
 WHAT = Parameter(group=Group("What to run", sort_key=1))
-SERVING = Parameter(group=Group("How it is served (the demo, too)", sort_key=2))
+SERVING = Parameter(group=Group("How it is served", sort_key=2))
 PROTOCOL = Parameter(group=Group("Protocol (changes what may be compared)", sort_key=3))
-SCALE = Parameter(group=Group("How many at once (of the demo, too)", sort_key=4))
-OUTPUT = Parameter(group=Group("Output (of the demo, too)", sort_key=5))
+SCALE = Parameter(group=Group("How many at once", sort_key=4))
+OUTPUT = Parameter(group=Group("Output", sort_key=5))
 
 
 def _whole_or_asap(value: Any) -> Any:
@@ -209,7 +209,7 @@ class PolicyConfig(Preset):
 
 
 class EpisodesConfig(Preset):
-    """The options of an evaluation without its mode. The defaults are the published protocol.
+    """The options that all runs of an evaluation or a sweep share. The defaults are the published protocol.
 
     Attributes:
         suites: Task suites, by name or as YAML files.
@@ -225,28 +225,15 @@ class EpisodesConfig(Preset):
         random_weights: Use random weights: measures latency without a download.
         dtype: Data type of the policy's computation. Default: the policy's.
         language_tasks: Texts to generate beside actions, or `none`. Default: those the policy was trained on.
-        text_every: Request a text of each language task at every N-th query. Default: as in its preset.
-        tokens_per_frame: In mode unified, tokens decoded per query for each running text.
         deadline_ms: In mode unified, latency budget of a query: decode as many tokens as fit, by measured
             costs. The batch is sized for tokens_per_frame. Default: none.
         margin: Non-inferiority margin of the success rate against the reference, percentage points.
         time_margin: Non-inferiority margin of the time to success, percent.
-        clock: How simulated time passes while the policy computes: paused (not at all), fixed:A,B
-            (milliseconds until the actions, until the next query), profile:NAME or profile:FILE.yaml (a
-            device profile), measured (this machine), or replay:RUN (a recorded run).
-        while_waiting: Until new actions are available, continue the previous chunk, or hold still.
-        overlap: How a new chunk replaces the previous one. All skip as many of its actions as old ones were
-            executed: skip does only that; blend also averages it with the rest of the old chunk; rtc guides
-            denoising towards that (real-time chunking).
-        replan_steps: Control steps between two queries, or asap: as soon as the policy is free. Default: the
-            suite's.
         assets: Source of the suite's assets: a folder, or auto, standins or download.
         num_steps_wait: Settle steps before the first query. Default: the suite's.
         max_steps: Step limit of an episode. Default: the suite's published limit.
         variation: Variation of scenes between episodes, from 0 to 1, for suites that support it. Default: the
             suite's.
-        motion: Motion of the object to grasp until it is touched: none, shuttle:SPEED[,PERIOD] (to and fro)
-            or drift:SPEED (along a line), in cm/s and s, such as shuttle:3. Default: the suite's.
         wordings: Wording of instructions: benchmark, training (as used by `eval.train`), or held_out (never
             used in training).
         seed: Seed of the environment in every episode, and of action noise.
@@ -265,20 +252,13 @@ class EpisodesConfig(Preset):
     random_weights: Annotated[bool, WHAT, Parameter(show_default=False)] = False
     dtype: Annotated[Dtype | None, WHAT] = None
     language_tasks: Annotated[NamesOrNone | None, SERVING] = None
-    text_every: Annotated[int | None, SERVING, Field(gt=0)] = None
-    tokens_per_frame: Annotated[int, SERVING, Field(gt=0)] = 5
     deadline_ms: Annotated[float | None, SERVING, Field(gt=0, allow_inf_nan=False)] = None
     margin: Annotated[float, SERVING, Field(gt=0, lt=100)] = 5.0
     time_margin: Annotated[float, SERVING, Field(gt=0, lt=1000)] = 10.0
-    clock: Annotated[str, PROTOCOL] = "paused"
-    while_waiting: Annotated[WhileWaiting, PROTOCOL] = "continue"
-    overlap: Annotated[OverlapRule, PROTOCOL] = "skip"
-    replan_steps: Annotated[ReplanSteps | None, PROTOCOL] = None
     assets: Annotated[str, PROTOCOL] = "auto"
     num_steps_wait: Annotated[int | None, PROTOCOL, Field(ge=0)] = None
     max_steps: Annotated[int | None, PROTOCOL, Field(gt=0)] = None
     variation: Annotated[float | None, PROTOCOL, Field(ge=0, le=1)] = None
-    motion: Annotated[MotionText | None, PROTOCOL] = None
     wordings: Annotated[Wordings, PROTOCOL] = "benchmark"
     seed: Annotated[int, PROTOCOL, Field(ge=0, lt=2**32)] = 7
     batch_size: Annotated[int, SCALE, Parameter(show_default=False), Field(gt=0)] = 1
@@ -286,7 +266,35 @@ class EpisodesConfig(Preset):
     video: Annotated[VideoChoice, OUTPUT] = "failures"
 
 
-class RunConfig(EpisodesConfig):
+class ScheduledConfig(EpisodesConfig):
+    """The options that a sweep can vary, but for the mode.
+
+    Attributes:
+        text_every: Request a text of each language task at every N-th query. Default: as in its preset.
+        tokens_per_frame: In mode unified, tokens decoded per query for each running text.
+        clock: How simulated time passes while the policy computes: paused (not at all), fixed:A,B
+            (milliseconds until the actions, until the next query), profile:NAME or profile:FILE.yaml (a
+            device profile), measured (this machine), or replay:RUN (a recorded run).
+        while_waiting: Until new actions are available, continue the previous chunk, or hold still.
+        overlap: How a new chunk replaces the previous one. All skip as many of its actions as old ones were
+            executed: skip does only that; blend also averages it with the rest of the old chunk; rtc guides
+            denoising towards that (real-time chunking).
+        replan_steps: Control steps between two queries, or asap: as soon as the policy is free. Default: the
+            suite's.
+        motion: Motion of the object to grasp until it is touched: none, shuttle:SPEED[,PERIOD] (to and fro)
+            or drift:SPEED (along a line), in cm/s and s, such as shuttle:3. Default: the suite's.
+    """
+
+    text_every: Annotated[int | None, SERVING, Field(gt=0)] = None
+    tokens_per_frame: Annotated[int, SERVING, Field(gt=0)] = 5
+    clock: Annotated[str, PROTOCOL] = "paused"
+    while_waiting: Annotated[WhileWaiting, PROTOCOL] = "continue"
+    overlap: Annotated[OverlapRule, PROTOCOL] = "skip"
+    replan_steps: Annotated[ReplanSteps | None, PROTOCOL] = None
+    motion: Annotated[MotionText | None, PROTOCOL] = None
+
+
+class RunConfig(ScheduledConfig):
     """Configuration of a run.
 
     Attributes:

@@ -6,11 +6,11 @@ from typing import Annotated, Any, Self
 from pydantic import Field, ValidationError
 
 from configs.cli import Several
-from configs.schema import SERVING, EpisodesConfig, Mode, RunConfig
+from configs.schema import SERVING, Mode, RunConfig, ScheduledConfig
 from configs.validation import invalid
 
 
-class VariantsConfig(EpisodesConfig):
+class VariantsConfig(ScheduledConfig):
     """The options of `python -m eval.run`, on its command line or in a YAML file: one run per mode.
 
     Attributes:
