@@ -18,7 +18,7 @@ from configs.validation import invalid
 ValueT = TypeVar("ValueT")
 
 INPUT_ERROR = 2
-"""Exit code for input that a person can mend."""
+"""Exit code for invalid input."""
 INTERRUPTED = 130
 """Exit code after Ctrl-C: 128 + SIGINT, as shells have it."""
 MOST_NUMBERS = 100_000
@@ -28,7 +28,7 @@ MOST_NUMBERS = 100_000
 def run_app(app: App, arguments: Sequence[str] | None = None) -> NoReturn:
     """Run a command line and exit: 0 or what the command returns, 2 for bad input (one line), 130 for Ctrl-C.
 
-    Until the command itself heeds them, Ctrl-C and SIGTERM (143) end it at once.
+    Until the command handles them itself, Ctrl-C and SIGTERM (143) end it at once.
 
     Args:
         app: The commands. What they return is the exit code; None counts as 0.

@@ -172,7 +172,7 @@ class PolicyConfig(Preset):
         norm_stats: Statistics of its robot, where the checkpoint has none: a `norm_stats.json` or its URL.
         tokenizer: The SentencePiece model its checkpoint was trained with: a file or a URL.
         language_tasks: The language tasks it has learnt, by name, with the suffix that asked for each; empty
-            if none; None where nobody says.
+            if none; None if unknown.
     """
 
     name: Name
