@@ -3,19 +3,15 @@
 from typing import Annotated, Literal
 
 from cyclopts import Group, Parameter
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
-from configs.cli import Names, Numbers
+from configs.cli import Names, NamesOrNone, Numbers
 from configs.schema import Mode, Preset, Wordings
 
 WHAT = Parameter(group=Group("What to train", sort_key=1))
 HOW = Parameter(group=Group("How (changes the result)", sort_key=2))
 ROLLOUTS = Parameter(group=Group("Rollouts at every checkpoint", sort_key=3))
 OUTPUT = Parameter(group=Group("Output", sort_key=4))
-
-
-def _unless_none(names: tuple[str, ...]) -> tuple[str, ...]:
-    return () if names == ("none",) else names
 
 
 class TrainConfig(Preset):
@@ -71,7 +67,7 @@ class TrainConfig(Preset):
     data: Annotated[Names, WHAT] = ()
     model: Annotated[str, WHAT] = "tiny"
     embodiment: Annotated[str | None, WHAT] = None
-    language_tasks: Annotated[Names, WHAT, AfterValidator(_unless_none)] = ("narration", "memory")
+    language_tasks: Annotated[NamesOrNone, WHAT] = ("narration", "memory")
     start_from: Annotated[str | None, WHAT] = None
     texts_only: Annotated[bool, WHAT] = False
     norm_stats: Annotated[str | None, WHAT] = None

@@ -264,7 +264,7 @@ def _truth(record: Mapping[str, Any] | None) -> Truth | None:
     if record is None:
         return None
     said = record["narration"]
-    done = [CompletedAction(**{**deed, "verb": Verb(deed["verb"])}) for deed in record["done"]]
+    done = [CompletedAction(**{**action, "verb": Verb(action["verb"])}) for action in record["done"]]
     return Truth(
         narration=Narration(**{**said, "phase": Phase(said["phase"])}),
         memory=Memory(done=tuple(done), facts=frozenset(Fact(**fact) for fact in record["facts"])),
