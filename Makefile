@@ -9,7 +9,7 @@ endif
 # Always cache bytecode: every process imports two thousand modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test test-all check bench lock train-tiny bundle-tiny train-tiny-droid bundle-tiny-droid
+.PHONY: setup demo test test-all check bench bench-gpu lock train-tiny bundle-tiny train-tiny-droid bundle-tiny-droid
 .DEFAULT_GOAL := check
 
 setup: .venv/.synced
@@ -53,6 +53,11 @@ bench: setup
 	$(PYTHON) -m benchmarks.loading --size small
 	$(PYTHON) -m benchmarks.kv_pool
 	$(PYTHON) -m eval.bench --quick
+
+# What only a GPU can show; docs/gpu.md. Needs jax[cuda], flax and numpy alone, so it sets nothing up.
+bench-gpu: PYTHON := $(if $(wildcard .venv/bin/python),.venv/bin/python,python3)
+bench-gpu:
+	PYTHON=$(PYTHON) bash benchmarks/gpu.sh
 
 lock:
 	uv pip compile --universal --generate-hashes --no-annotate --upgrade pyproject.toml --group dev -o requirements.lock

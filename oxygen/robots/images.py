@@ -15,11 +15,11 @@ def resize_with_pad(
     image: UInt8[np.ndarray, "height width 3"], side: int
 ) -> UInt8[np.ndarray, "side side 3"]:
     """Resize with black padding, keeping the aspect ratio, by Pillow's bilinear filter (as openpi-client)."""
-    from PIL import Image
-
     height, width = image.shape[:2]
     if (height, width) == (side, side):
         return image
+    from PIL import Image
+
     ratio = max(width, height) / side
     size = max(1, int(width / ratio)), max(1, int(height / ratio))
     square = np.zeros((side, side, 3), np.uint8)
@@ -31,6 +31,8 @@ def resize_with_pad(
 
 def stretched(image: UInt8[np.ndarray, "height width 3"], side: int) -> UInt8[np.ndarray, "side side 3"]:
     """Resize to a square without keeping the aspect ratio, by Pillow's bilinear filter."""
+    if image.shape[:2] == (side, side):
+        return image
     from PIL import Image
 
     return np.asarray(Image.fromarray(image).resize((side, side), resample=Image.Resampling.BILINEAR))
