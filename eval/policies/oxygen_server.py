@@ -16,13 +16,13 @@ from configs.schema import Mode
 from configs.validation import invalid
 from eval.policies.openpi import EMBODIMENTS, BadAnswerError, OpenpiKeys, keys_for
 from eval.policies.remote import PolicyClient, RemotePolicy
-from oxygen.policy.reply import Reply, TextFinished
+from oxygen.policy.reply import Reply, Tail, TextFinished, TextRequest
 from sim_envs.world import EpisodeKey, Observation
 
 EXTENSION = "oxygen_eval"
 VERSION = 1
 
-_ENGINE_STAGES = {"prefill", "denoise", "guided_denoise"}
+_ENGINE_STAGES = {"queue", "prefill", "denoise", "guided_denoise"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -109,12 +109,14 @@ class OxygenServerPolicy(RemotePolicy):
         self._declared = declared
         self._episode: dict[str, Any] = {}
         self._query = -1
+        self._unfinished: dict[int, TextRequest] = {}
 
     def reset(self, key: EpisodeKey) -> None:
         """Connect if necessary. The server is told with the first query."""
         super().reset(key)
         self._episode = dataclasses.asdict(key)
         self._query = -1
+        self._unfinished = {}
 
     def query(self, observation: Observation) -> dict[str, Any]:
         """The observation, with its place in the episode."""
@@ -124,7 +126,7 @@ class OxygenServerPolicy(RemotePolicy):
     def stages(self, answer: Mapping[str, Any], answer_ms: float) -> Mapping[str, float]:
         """As `RemotePolicy`, and the engine's stages until the actions, milliseconds."""
         timing = _timing(answer)
-        total = timing.get("action", timing.get("infer_ms"))
+        total = timing.get("infer_ms", timing.get("action"))
         if total is None:
             return {}
         server_ms = min(max(0.0, total), answer_ms)
@@ -145,13 +147,29 @@ class OxygenServerPolicy(RemotePolicy):
             timings_ms |= {} if decode is None else {"decode": decode}
         timings_ms["frame"] = timings_ms["action"] + timings_ms.get("decode", 0.0)
         wire_ms = timings_ms.get("wire", 0.0)
-        finished = tuple(self._finished(text, wire_ms) for answer in answers for text in _texts(answer))
-        return Reply(timings_ms=timings_ms, finished=finished, tokens=sum(text.tokens for text in finished))
+        replies = [_language(answer) for answer in answers]
+        finished = tuple(self._received(text, wire_ms) for reply in replies for text in reply.texts)
+        requested = tuple(each for reply in replies for each in reply.requested)
+        dropped = tuple(each for reply in replies for each in reply.dropped)
+        self._unfinished |= {each.request_id: each for each in requested}
+        for ended in (*finished, *dropped):
+            self._unfinished.pop(ended.request_id, None)
+        return Reply(
+            timings_ms=timings_ms,
+            requested=requested,
+            finished=finished,
+            dropped=dropped,
+            tokens=sum(reply.tokens for reply in replies),
+        )
+
+    def finish(self) -> Tail:
+        """End the episode. The server cancels its texts when the next one starts."""
+        return Tail(cancelled=len(self._unfinished), requests=tuple(self._unfinished.values()))
 
     def _about_query(self, **flags: bool) -> dict[str, Any]:
         return {EXTENSION: {"episode": self._episode, "query": self._query, **flags}}
 
-    def _finished(self, text: TextFinished, wire_ms: float) -> TextFinished:
+    def _received(self, text: TextFinished, wire_ms: float) -> TextFinished:
         """The text as it arrived here, later than in the server by the time on the wire."""
         if not 0 <= text.requested_query <= self._query:
             raise BadAnswerError(
@@ -160,16 +178,25 @@ class OxygenServerPolicy(RemotePolicy):
         return text if text.after_ms is None else dataclasses.replace(text, after_ms=text.after_ms + wire_ms)
 
 
-def _texts(answer: Mapping[str, Any]) -> list[TextFinished]:
-    """The texts of an answer; `query` is the one whose observation they describe."""
-    given = answer.get("texts", ())
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Language:
+    """The language part of an answer."""
+
+    texts: tuple[TextFinished, ...] = ()
+    requested: tuple[TextRequest, ...] = ()
+    dropped: tuple[TextRequest, ...] = ()
+    tokens: int = 0
+
+
+_LANGUAGE = TypeAdapter(_Language)
+
+
+def _language(answer: Mapping[str, Any]) -> _Language:
     try:
-        return _TEXTS.validate_python([{**text, "requested_query": text["query"]} for text in given])
+        texts = [{**text, "requested_query": text["query"]} for text in answer.get("texts", ())]
+        return _LANGUAGE.validate_python({**answer.get(EXTENSION, {}), "texts": texts})
     except (TypeError, KeyError, ValidationError) as error:
         raise BadAnswerError(f"the policy server sent texts that cannot be read: {error}") from error
-
-
-_TEXTS = TypeAdapter(list[TextFinished])
 
 
 def _timing(answer: Mapping[str, Any]) -> dict[str, float]:

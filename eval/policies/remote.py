@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any
 
+import numpy as np
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
@@ -90,7 +91,9 @@ class PolicyClient:
             answer = self._exchanged(pack(obs))
             if isinstance(answer, str):
                 raise self._failed(answer)
-            return _content(answer)
+            content = _unpacked(answer)
+            # Older RoboArena servers send the actions alone.
+            return _mapping({"actions": content} if isinstance(content, np.ndarray) else content)
         except BaseException:
             self.close()
             raise
@@ -201,7 +204,7 @@ class PolicyClient:
         if isinstance(greeting, str):
             raise self._lost(f"begins with a text, not with metadata: {greeting[-200:]}")
         try:
-            return _content(greeting)
+            return _mapping(_unpacked(greeting))
         except BadAnswerError as error:
             raise self._lost(f"begins with something else than metadata: {error}") from error
 
@@ -246,11 +249,14 @@ def _declared(metadata: Mapping[str, Any]) -> dict[str, Any]:
     return flat
 
 
-def _content(message: bytes) -> Mapping[str, Any]:
+def _unpacked(message: bytes) -> Any:
     try:
-        content = unpack(message)
+        return unpack(message)
     except MessageError as error:
         raise BadAnswerError(f"the policy server sent {error}") from error
+
+
+def _mapping(content: Any) -> Mapping[str, Any]:
     if not isinstance(content, dict):
         raise BadAnswerError(f"the policy server sent {type(content).__name__}, not a map")
     return content
