@@ -4,6 +4,7 @@ The server sends its metadata first, then one answer per observation. A failure 
 text frame. Arrays travel as raw bytes with dtype and shape; nothing is pickled.
 """
 
+import time
 import traceback
 from collections.abc import Callable, Mapping
 from threading import Lock
@@ -34,8 +35,10 @@ def policy_server(
             while True:
                 observation = unpack(connection.recv())
                 with lock:
+                    began = time.perf_counter()
                     actions = np.asarray(infer(observation), np.float32)
-                connection.send(pack({"actions": actions}))
+                    infer_ms = 1e3 * (time.perf_counter() - began)
+                connection.send(pack({"actions": actions, "server_timing": {"infer_ms": infer_ms}}))
         except ConnectionClosed:
             pass
         except Exception:  # noqa: BLE001 - sent to the client
