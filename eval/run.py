@@ -1,5 +1,6 @@
 """`python -m eval.run`: run a policy on a suite and leave records, videos and a success table behind."""
 
+import functools
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -98,6 +99,7 @@ def build_app(
         output_dir: Annotated[Path, Parameter(group=_OUTPUT)] = Path("runs"),
         video: Annotated[str | None, Parameter(group=_OUTPUT)] = None,
         max_errors: Annotated[int, Parameter(group=_OUTPUT)] = 5,
+        report: Annotated[bool, Parameter(group=_OUTPUT)] = True,
         resume: Annotated[bool, Parameter(group=_OUTPUT, negative="")] = False,
     ) -> int:
         """Run the episodes and print the results.
@@ -165,6 +167,7 @@ def build_app(
             output_dir: Parent of the run's folder.
             video: Episodes to record: none, failures (default) or all (default of the demo).
             max_errors: Stop after this many consecutive errors.
+            report: Write a page of the results into the first run's folder (docs/reports.md).
             resume: Complete the newest unfinished run with these options, and retry its errors.
         """
         given: dict[str, Any] = {
@@ -213,7 +216,8 @@ def build_app(
             episode_timeout=episode_timeout,
             ray_address=ray_address,
         )
-        how: Any = {"monitor": EvaluationConsole, "max_errors": max_errors, "executor": playing}
+        monitor = functools.partial(EvaluationConsole, report=report)
+        how: Any = {"monitor": monitor, "max_errors": max_errors, "executor": playing}
         if resume:
             unfinished = find_unfinished(output_dir, overlay(VariantsConfig, preset, flags))
             return exit_code(run_evaluation(*unfinished, **how))

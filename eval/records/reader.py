@@ -250,9 +250,10 @@ def _first_problem(error: ValidationError) -> str:
 
 
 def _query(record: Mapping[str, Any]) -> QueryRecord:
+    actions = np.atleast_2d(np.array(record["actions"], dtype=np.float64))
     step = int(record.get("step", 0))
     return QueryRecord(
-        actions=np.atleast_2d(np.array(record["actions"], dtype=np.float64)),
+        actions=actions,
         timings_ms=dict(record["timings_ms"]),
         step=step,
         steps=int(record.get("steps", 0)),

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
-from markupsafe import Markup
 
 from configs.errors import UsageError
+from eval.report.plain_text import visible
 
 _FILES = importlib.resources.files("eval.report.pages")
 _SHARED = (
@@ -28,22 +28,6 @@ _SHARED = (
     "vendor/uPlot.min.css",
     "vendor/uPlot.LICENSE",
 )
-_CONTROL = {code: 0x2400 + code for code in range(32) if code not in (9, 10)} | {127: 0x2421}
-"""Control characters to the symbols of Unicode for them."""
-
-
-def visible(value: Any) -> Any:
-    """The value with control characters in text, such as terminal colours, as visible symbols."""
-    match value:
-        case Markup():
-            return value
-        case str():
-            return value.translate(_CONTROL)
-        case Mapping():
-            return {visible(key): visible(each) for key, each in value.items()}
-        case list() | tuple():
-            return [visible(each) for each in value]
-    return value
 
 
 @functools.cache

@@ -2,11 +2,14 @@
 // Theme, the state kept in the page's address, and tables that sort, filter, group and page.
 
 const address = {
+  all() {
+    return new URLSearchParams(location.hash.slice(1));
+  },
   get(name) {
-    return new URLSearchParams(location.hash.slice(1)).get(name);
+    return this.all().get(name);
   },
   set(values) {
-    const state = new URLSearchParams(location.hash.slice(1));
+    const state = this.all();
     for (const [name, value] of Object.entries(values)) {
       if (value === null || value === "") state.delete(name);
       else state.set(name, value);
@@ -51,11 +54,14 @@ class SortedTable {
     this.name = table.dataset.table;
     this.size = Number(table.dataset.page);
     this.heads = [...table.tHead.rows[0].cells];
-    this.rows = [...table.tBodies[0].rows].map((row, place) => ({
+    const rows = [...table.tBodies[0].rows];
+    table.tBodies[0].replaceChildren(); // a page of rows is laid out, not all
+    this.rows = rows.map((row, place) => ({
       row, place,
       values: [...row.cells].map((cell, column) => this.value(cell, column)),
       text: row.textContent.toLowerCase(),
     }));
+    for (const row of rows) row.hidden = false;
     this.controls = element("div", { class: "controls" });
     this.addControls();
     const frame = table.closest(".scroll") || table;
@@ -119,20 +125,18 @@ class SortedTable {
   }
 
   chosen() {
-    const words = (address.get(this.key("filter")) ?? "").toLowerCase().split(/\s+/).filter(Boolean);
-    const kept = this.rows.filter(({ text, values }) =>
-      words.every((word) => text.includes(word)) &&
-      this.heads.every((_, column) => {
-        const wanted = address.get(this.key(`is-${column}`));
-        return wanted === null || String(values[column]) === wanted;
-      }));
-    const sort = address.get(this.key("sort"));
-    const column = sort === null ? -1 : Math.abs(Number(sort.replace("-", "")));
+    const state = address.all(), get = (part) => state.get(this.key(part));
+    const words = (get("filter") ?? "").toLowerCase().split(/\s+/).filter(Boolean);
+    const wanted = this.heads.map((_, column) => [column, get(`is-${column}`)]).filter(([, value]) => value !== null);
+    const kept = this.rows.filter(({ text, values }) => words.every((word) => text.includes(word))
+      && wanted.every(([column, value]) => String(values[column]) === value));
+    const sort = get("sort");
+    const column = sort === null ? -1 : Number(sort.replace("-", ""));
     const descending = sort !== null && sort.startsWith("-");
     this.heads.forEach((head, place) => {
       if (head.dataset.kind) head.setAttribute("aria-sort", place !== column ? "none" : descending ? "descending" : "ascending");
     });
-    const group = this.heads.findIndex((head) => head.textContent === address.get(this.key("group")));
+    const group = this.heads.findIndex((head) => head.textContent === get("group"));
     return { group, rows: kept.sort((a, b) => (group < 0 ? 0 : compare(a.values[group], b.values[group]))
       || (column < 0 ? 0 : compare(a.values[column], b.values[column], descending)) || a.place - b.place) };
   }

@@ -154,11 +154,11 @@ const viewer = (() => {
     if (content !== side.said) { side.list.replaceChildren(...items); side.said = content; }
   }
 
-  function lanes(texts) {
+  function lanes(texts, steps) {
     const placed = [];
     for (const text of texts) {
       const lane = placed.findIndex((ends) => ends <= text.requested);
-      const end = text.until ?? open.steps;
+      const end = text.until ?? steps;
       if (lane < 0) { text.lane = placed.length; placed.push(end); } else { text.lane = lane; placed[lane] = end; }
     }
     return Math.max(1, placed.length);
@@ -175,8 +175,8 @@ const viewer = (() => {
       parts.push(svg("rect", { x: x(from), y, width: Math.max(1, x(to) - x(from) - 0.5), height, fill, opacity }, svg("title", {}, title)));
     name("queries", 13);
     for (const query of side.queries) {
-      bar(query.actions, query.free, top + 3, 7, side.colour, `until ${time(query.free / open.hz)} the next query could not start`, 0.4);
-      bar(query.issued, query.actions, top, 13, side.colour, `query at ${time(query.issued / open.hz)}, actions at ${time(query.actions / open.hz)}`);
+      bar(Math.min(query.actions, side.steps), Math.min(query.free, side.steps), top + 3, 7, side.colour, `until ${time(query.free / open.hz)} the next query could not start`, 0.4);
+      bar(query.issued, Math.min(query.actions, side.steps), top, 13, side.colour, `query at ${time(query.issued / open.hz)}, actions at ${time(query.actions / open.hz)}`);
       if (query.late) parts.push(svg("path", { d: `M${x(query.issued)} ${top - 1} l-4 -7 h8 z`, fill: "var(--wrong)" }, svg("title", {}, "deadline missed")));
     }
     top += 17;
@@ -185,16 +185,16 @@ const viewer = (() => {
     const words = { new: "new chunk", continued: "previous chunk continued", held: "held still" };
     for (const [kind, start, end] of side.spans) bar(start, end, top, kind === "continued" ? 6 : 11, fills[kind] ?? side.colour, `${words[kind]}, ${end - start} control steps`, kind === "new" ? 0.7 : 1);
     for (const query of side.queries) {
-      if (query.skipped) parts.push(svg("rect", { x: x(query.actions) - 1, y: top - 2, width: 2, height: 15, fill: "var(--text)" }, svg("title", {}, `${query.skipped} actions of the new chunk skipped`)));
+      if (query.skipped) parts.push(svg("rect", { x: x(query.actions) - 1, y: top - 3, width: 2, height: 6, fill: "var(--text)" }, svg("title", {}, `${query.skipped} actions of the new chunk skipped`)));
     }
     top += 16;
     for (const task of new Set(side.texts.map((text) => text.task))) {
-      const texts = side.texts.filter((text) => text.task === task), count = lanes(texts), height = count > 4 ? 4 : 8;
+      const texts = side.texts.filter((text) => text.task === task), count = lanes(texts, side.steps), height = count > 4 ? 4 : 8;
       name(task.length > 11 ? `${task.slice(0, 10)}…` : task, 10);
       for (const text of texts) {
         const { name: right, words: said } = verdict(text.on_delivery);
         const fill = text.state !== "finished" ? "var(--continued)" : right ? `var(--${right})` : "var(--accent)";
-        bar(text.requested, text.until ?? open.steps, top + text.lane * (height + 1), height, fill, `${task}: ${text.state === "finished" ? `“${text.text}”, ${said}` : text.state}`);
+        bar(text.requested, text.until ?? side.steps, top + text.lane * (height + 1), height, fill, `${task}: ${text.state === "finished" ? `“${text.text}”, ${said}` : text.state}`);
       }
       top += Math.max(12, count * (height + 1)) + 4;
     }
