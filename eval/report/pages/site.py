@@ -9,7 +9,7 @@ import importlib.resources
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +87,7 @@ def link_or_copy(source: Path, target: Path) -> bool:
 
 
 @contextlib.contextmanager
-def writing(folder: Path) -> Any:
+def writing(folder: Path) -> Iterator[None]:
     """Turn failures to write to a folder into one line.
 
     Raises:
