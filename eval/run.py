@@ -1,5 +1,6 @@
 """`python -m eval.run`: run a policy on a suite and leave records, videos and a success table behind."""
 
+import functools
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -63,6 +64,7 @@ def build_app(
         episode_timeout: Annotated[float | None, SCALE] = None,
         ray_address: Annotated[str | None, SCALE] = None,
         output_dir: Annotated[Path, OUTPUT] = Path("runs"),
+        report: Annotated[bool, OUTPUT, Parameter(negative=("--no-",))] = True,
         max_errors: Annotated[int, OUTPUT] = 5,
         resume: Annotated[bool, OUTPUT, Parameter(show_default=False)] = False,
     ) -> int:
@@ -82,6 +84,7 @@ def build_app(
             ray_address: Cluster of executor ray: auto (default; the one of this machine), local (started
                 for this run), or host:port.
             output_dir: Parent of the run's folder.
+            report: Write a page of the results into the first run's folder.
             max_errors: Stop after this many consecutive errors.
             resume: Complete the newest unfinished run with these options, and retry its errors.
         """
@@ -101,7 +104,8 @@ def build_app(
             episode_timeout=episode_timeout,
             ray_address=ray_address,
         )
-        how: Any = {"monitor": EvaluationConsole, "max_errors": max_errors, "executor": playing}
+        monitor = functools.partial(EvaluationConsole, report=report)
+        how: Any = {"monitor": monitor, "max_errors": max_errors, "executor": playing}
         if resume:
             unfinished = find_unfinished(output_dir, overlay(VariantsConfig, preset, flags))
             return exit_code(run_evaluation(*unfinished, **how))
