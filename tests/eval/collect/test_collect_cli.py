@@ -77,7 +77,7 @@ def test_flags_override_a_preset(started):
         ("--suite libero_objct", ["'libero_objct'", "did you mean 'libero_object'"]),
         ("--suite libero_goal --task-ids 12", ["12", "0 to 9"]),
         ("--suite libero_goal --init-ids 50", ["init id 50", "0 to 49"]),
-        ("--suite libero_goal --init-ids 9,500007", ["init id 500007", "500000 to 599999", "measuring"]),
+        ("--suite libero_goal --init-ids 9,500007", ["init id 500007", "500000 to 599999", "for tests"]),
         ("--images jpg", ["'jpg'", "png, video"]),
         ("--images video --image-size 225", ["225", "even"]),
         ("--replan-steps 11", ["replan_steps", "11"]),
