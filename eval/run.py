@@ -64,7 +64,7 @@ def build_app(
         episode_timeout: Annotated[float | None, SCALE] = None,
         ray_address: Annotated[str | None, SCALE] = None,
         output_dir: Annotated[Path, OUTPUT] = Path("runs"),
-        report: Annotated[bool, OUTPUT, Parameter(negative=("--no-",))] = True,
+        report: Annotated[bool, OUTPUT, Parameter(negative="--no-report")] = True,
         max_errors: Annotated[int, OUTPUT] = 5,
         resume: Annotated[bool, OUTPUT, Parameter(show_default=False)] = False,
     ) -> int:

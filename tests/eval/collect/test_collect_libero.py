@@ -22,6 +22,7 @@ def test_an_expert_corrects_a_learner_and_only_its_own_turns_are_learnable(tmp_p
         assets="standins",
         learner="tiny",
         max_steps=500,
+        replan_steps=5,
         image_size=64,
     )
     assert collect_demonstrations(config, tmp_path, workers=1) == 0
@@ -42,6 +43,7 @@ def test_an_expert_catches_a_moving_object_and_ground_truth_narrates_it(tmp_path
         assets="standins",
         motion="shuttle:3",
         expert_noise=0.2,
+        replan_steps=5,
         image_size=64,
     )
     assert collect_demonstrations(config, tmp_path, workers=1) == 0
