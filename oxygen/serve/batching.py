@@ -5,7 +5,7 @@ import contextlib
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -14,7 +14,11 @@ from oxygen.policy.reply import Reply, Tail
 
 Result = TypeVar("Result")
 
+_PATIENCE_S = 1.0
+"""For the row of a client that has just gone, and maybe come back."""
 
+
+@runtime_checkable
 class BatchedPolicy(Protocol):
     """What is served: the methods of `VectorPolicy` that the server calls, from one thread."""
 
@@ -72,29 +76,33 @@ class Batcher:
         self._policy = policy
         self._robots = robots
         self._window_s = window_s
-        self._free = list(reversed(range(robots)))
+        self._free: asyncio.Queue[int] = asyncio.Queue()
+        for robot in range(robots):
+            self._free.put_nowait(robot)
         self._active: set[int] = set()
         self._waiting: dict[int, _Query] = {}
         self._changed = asyncio.Event()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="inference")
 
-    def take_robot(self) -> int:
-        """A row of the batch that no connection has.
+    async def take_robot(self) -> int:
+        """A row of the batch that no connection has, or that one gives back in this moment.
 
         Raises:
             NoFreeRobotError: There is none.
         """
-        if not self._free:
+        try:
+            return await asyncio.wait_for(self._free.get(), _PATIENCE_S)
+        except TimeoutError:
             taken = f"all {self._robots} robots are" if self._robots > 1 else "the only robot is"
-            raise NoFreeRobotError(f"{taken} taken; try later, or start the server with more --robots")
-        return self._free.pop()
+            said = f"{taken} taken; try later, or start the server with more --robots"
+            raise NoFreeRobotError(said) from None
 
     async def give_back(self, robot: int) -> None:
         """End a robot's episode; another connection may have its row."""
         self._rest(robot)
         with contextlib.suppress(Exception):  # told to the connection whose query failed
             await self._run(self._policy.finish, robot)
-        self._free.append(robot)
+        self._free.put_nowait(robot)
 
     async def start_episode(self, robot: int, seed: int, first_query: int = 0) -> Tail:
         """End a robot's episode and start another one; returns what was outstanding."""

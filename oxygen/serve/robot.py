@@ -35,13 +35,8 @@ class ConnectedRobot:
         self._row: int | None = None
         self._seed = 0
         self._query = 0
-        self._starts = True
+        self._starts, self._has_acted = True, False
         self._unsent: list[asyncio.Future[Reply | None]] = []
-
-    @property
-    def query(self) -> int:
-        """Number of the last query."""
-        return self._query - 1
 
     async def act(self, observation: dict[str, Any], place: Place) -> Acted:
         """Answer a query.
@@ -50,19 +45,20 @@ class ConnectedRobot:
             NoFreeRobotError: All rows of the batch are taken.
         """
         if self._row is None:
-            self._row = self._batcher.take_robot()
+            self._row = await self._batcher.take_robot()
         seed = self._seed if place.seed is None else place.seed
         query = self._query if place.query is None else place.query
         if self._starts or place.restart or (seed, query) != (self._seed, self._query):
             await self._start(seed, place.query or 0)
         acted = await self._batcher.act(self._row, observation)
         self._query += 1
+        self._has_acted = True
         self._unsent.append(acted.settled)
         return acted
 
     async def end_episode(self) -> Tail:
         """End the episode; the next query starts another. Returns what was outstanding."""
-        if self._row is None or self._starts:
+        if self._row is None or not self._has_acted:
             return Tail()
         await self.settle()
         return await self._start(self._seed + 1, 0)
@@ -91,7 +87,8 @@ class ConnectedRobot:
     async def _start(self, seed: int, query: int) -> Tail:
         assert self._row is not None, "it has a row"
         tail = await self._batcher.start_episode(self._row, seed, query)
-        self._seed, self._query, self._starts, self._unsent = seed, query, False, []
+        self._seed, self._query, self._unsent = seed, query, []
+        self._starts = self._has_acted = False
         return tail
 
 

@@ -189,7 +189,10 @@ class Mischief:
         ({"__ndarray__": True, "data": bytes(8), "dtype": "<f4", "shape": [3]}, "8 bytes"),
         ({"__image__": True, "format": "png", "data": b"no picture", "shape": [1, 1, 3]}, "no png image"),
         ({"__image__": True, "format": "tiff", "data": b"", "shape": [1, 1, 3]}, "'tiff'"),
-        ({"__image__": True, "format": "raw", "data": bytes(2), "dtype": "|u1", "shape": [1, 1, 3]}, "2 bytes"),
+        (
+            {"__image__": True, "format": "raw", "data": bytes(2), "dtype": "|u1", "shape": [1, 1, 3]},
+            "2 bytes",
+        ),
         ({"__image__": True, "format": "png", "data": png(64, 64), "shape": [64, 64, 3]}, "64 × 64 pixels"),
     ],
 )
