@@ -13,7 +13,6 @@ from configs.errors import UsageError
 from configs.schema import RunConfig
 from eval.metrics.success import Results, summarize
 from eval.policies.base import OpenPolicy, PolicyLostError
-from eval.policies.names import weights_sha256
 from eval.policies.resolved import ResolvedPolicy, resolve_policy
 from eval.records import provenance
 from eval.records.attempts import Attempt, attempt_record, past_attempts
@@ -30,6 +29,7 @@ from eval.rollout.interrupts import Interrupts
 from eval.rollout.monitor import MAX_ERRORS, ErrorLimit, Monitor, MonitorFactory, RepeatedErrorsError
 from eval.rollout.plan import EpisodePlan, check_overlap, check_playable, make_plans
 from eval.rollout.preflight import require_quick_checks
+from oxygen.presets.policies import weights_sha256
 from sim_envs.blas import KERNELS, pin_kernels
 
 NOTHING_GRADED = 1

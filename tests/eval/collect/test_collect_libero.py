@@ -7,7 +7,8 @@ import pytest
 
 from configs.collection import CollectConfig
 from eval.collect.collection import collect_demonstrations
-from eval.policies.names import read_policy, weights_sha256
+from eval.policies.names import read_policy
+from oxygen.presets.policies import weights_sha256
 from oxygen.training import layout
 from oxygen.training.demonstrations import Demonstrations
 from sim_envs.truth.wording import parse_memory, parse_narration
