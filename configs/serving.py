@@ -22,7 +22,7 @@ class ServeConfig(Preset):
         mode: How actions and language are scheduled.
         language_tasks: Texts to generate beside the actions; those that the policy has learnt if not given;
             none for no texts.
-        text_every: A text of each language task at every so many-th query; as its preset says if not given.
+        text_every: Request a text of each language task at every N-th query. Default: as in its preset.
         tokens_per_frame: In mode unified, language tokens decoded per query and text.
         replan_steps: Actions of a chunk that vla-eval's clients execute (5 as in openpi's LIBERO).
         dtype: Data type of the computation; the policy's own if not given.

@@ -10,7 +10,7 @@ from eval.metrics.statistics import Interval, holm, paired_score, paired_varianc
 _ONE_SIDED = 0.025
 _POWER = 0.8
 _MOST_EPISODES = 1_000_000
-"""More than anybody plays: then no number of episodes is told."""
+"""Above this, no number of episodes is reported."""
 
 
 class Verdict(enum.StrEnum):

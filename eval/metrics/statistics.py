@@ -95,7 +95,7 @@ def cluster_bootstrap_95(
 
 
 def _expanded_level(clusters: int) -> float:
-    """The nominal level at which a bootstrap over so many clusters covers 95 %, as far as resamples tell."""
+    """The nominal level at which a bootstrap over this many clusters covers 95 %, within the resamples."""
     from scipy.stats import norm, t
 
     wider = math.sqrt(clusters / (clusters - 1)) * t.ppf(0.975, clusters - 1)

@@ -68,7 +68,7 @@ class _Served:
         self._made: dict[EngineConfig, list[EnginePolicy]] = {}
 
     def by(self, engine: EngineConfig) -> "list[EnginePolicy]":
-        """A group for so many worlds as there are rows; one world is in one variant at a time, and shares."""
+        """A group of as many worlds as there are rows. Variants share it: a world plays one at a time."""
         if self._worlds == 1 and engine in self._made:
             return self._made[engine]
         count = math.ceil(self._worlds / engine.robots)

@@ -172,7 +172,7 @@ class OpenpiPolicy:
         return self.keys.interface
 
     def reset(self, key: EpisodeKey) -> None:
-        """Start an episode. openpi's policies are told nothing about it, not even a seed."""
+        """Start an episode. openpi's policies get neither its key nor a seed."""
         del key
         self._policy.reset()
 

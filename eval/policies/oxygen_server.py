@@ -102,7 +102,7 @@ def read_declared(metadata: Mapping[str, Any], url: str) -> DeclaredPolicy:
 
 
 class OxygenServerPolicy(RemotePolicy):
-    """A policy behind our server, which is told the episode and the query, and generates texts."""
+    """A policy behind our server. Sends episode and query; receives texts."""
 
     def __init__(self, client: PolicyClient, keys: OpenpiKeys, declared: DeclaredPolicy) -> None:
         super().__init__(client, keys)
@@ -112,7 +112,7 @@ class OxygenServerPolicy(RemotePolicy):
         self._unfinished: dict[int, TextRequest] = {}
 
     def reset(self, key: EpisodeKey) -> None:
-        """Connect if necessary. The server is told with the first query."""
+        """Connect if necessary. The first query tells the server."""
         super().reset(key)
         self._episode = dataclasses.asdict(key)
         self._query = -1

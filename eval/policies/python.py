@@ -40,7 +40,7 @@ def open_python(target: str, kwargs: Mapping[str, Any], *, worlds: int = 1) -> O
     Args:
         target: `package.module:Class`, or `path/to/file.py:Class`.
         kwargs: What the class is called with.
-        worlds: How many episodes it is in at once: so many objects are made of the class.
+        worlds: Number of parallel episodes; the class is instantiated once for each.
 
     Raises:
         UsageError: There is no such class, it cannot be made with these arguments, or is no policy.

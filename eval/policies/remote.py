@@ -118,7 +118,7 @@ class PolicyClient:
         self._resources.close()
 
     def _is_idle(self) -> bool:
-        """Whether there is a connection, and nothing on it that nobody has asked for."""
+        """Whether there is a connection without unrequested messages."""
         if self._connection is None:
             return False
         try:

@@ -92,7 +92,7 @@ def read_roboarena(metadata: Mapping[str, Any], url: str) -> RoboArenaMetadata:
 
 
 class RoboArenaPolicy(RemotePolicy):
-    """A policy behind a RoboArena server. It is told when an episode starts, and its name if it needs one."""
+    """A policy behind a RoboArena server. Sends a reset with every episode, and session ids if needed."""
 
     def __init__(self, client: PolicyClient, keys: OpenpiKeys, metadata: RoboArenaMetadata) -> None:
         super().__init__(client, keys)

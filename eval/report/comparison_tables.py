@@ -156,7 +156,7 @@ def _say_pairs(texts: TextPairs) -> str:
 
 
 def _say_alone(name: str, other: str, texts: Mapping[Fate, int]) -> str:
-    """The texts that one run alone has, by what became of them in the other."""
+    """Texts that only one run has, by the reason why the other has none."""
     fates = ", ".join(f"{n} {fate}" for fate, n in sorted(texts.items()))
     return f"only in {name} {sum(texts.values())} (in {other} {fates})" if texts else ""
 

@@ -19,9 +19,9 @@ class Fate(enum.StrEnum):
 
     NOT_GRADED = "not readable"
     CUT_OFF = "cut off by the episode's end"
-    DROPPED = "dropped for want of a slot"
-    NEVER = "never asked for"
-    OTHER_MOMENT = "of other moments"
+    DROPPED = "dropped for lack of a slot"
+    NEVER = "never requested"
+    OTHER_MOMENT = "at other times"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -44,12 +44,12 @@ class TextDifference:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextPairs:
-    """The texts of one language task, paired by episode and by the query they were asked for in.
+    """The texts of one language task, paired by episode and by the query that requested them.
 
     Attributes:
         pairs: Graded in both runs: the texts that scores are of. 0 where all texts of each run are compared.
-        only_a: Graded in A alone, by what became of them in B; `only_b` likewise.
-        oracle_a: Whether A's were read aloud from the truth; `oracle_b` likewise.
+        only_a: Graded in A alone, by the reason why B has no graded text; `only_b` likewise.
+        oracle_a: Whether A's were generated from the ground truth; `oracle_b` likewise.
         differences: At request and on delivery; empty if there is no pair, or nothing to grade.
     """
 
@@ -63,27 +63,27 @@ class TextPairs:
 
 
 def pair_texts(episodes: Sequence[EpisodeQueries]) -> list[TextPairs]:
-    """The graded language tasks of which either run has a graded text, the same texts in both.
+    """Pair the texts of both runs, for each language task with a graded text in either.
 
-    Texts are the same if they were requested in queries of one number: on a clock that is paused, these are
-    of one moment.
+    Texts are pairs if they were requested in the same query of the same episode. Holds on clock `paused`,
+    where both runs issue that query at the same time.
     """
     found = (_pair_task(task, episodes) for task in HEADLINES)
     return [texts for texts in found if texts.pairs or texts.only_a or texts.only_b]
 
 
 def all_texts(episodes: Sequence[EpisodeQueries]) -> list[TextPairs]:
-    """The language tasks of which both runs have graded texts, all of them in each run.
+    """Compare all texts of both runs, for each language task with graded texts in both.
 
-    For clocks on which time passes: there the queries of one number are of different moments in two runs, and
-    only the episodes are pairs.
+    For clocks on which time passes: queries with the same number are issued at different times, so only
+    episodes are paired.
     """
     return [texts for texts in (_all_of_task(task, episodes) for task in HEADLINES) if texts.differences]
 
 
 _NOTHING = Share()
 _When = tuple[int, int]
-"""The query a text was asked for in, and its place among the texts of its task that were."""
+"""The query that requested a text, and its index among the texts of its task requested there."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -58,7 +58,7 @@ def to_markdown(board: Leaderboard) -> str:
 
 
 def to_csv(board: Leaderboard) -> str:
-    """One line per run and suite, in the columns of all tables; tables are told apart by their number."""
+    """One line per run and suite, in the columns of all tables; a column has the number of the table."""
     records = []
     for suite, number, table, row in _rows(board):
         columns = [*table.columns, *_apart(table)]

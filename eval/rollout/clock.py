@@ -190,7 +190,7 @@ class ReplayClock:
         self._described = described
         self.knows_latency_in_advance = (
             described.get("kind") != "measured"
-        )  # when it was recorded, nobody knew either
+        )  # unknown when it was recorded, too
         self._recorded = functools.lru_cache(maxsize=1)(functools.partial(_latencies, folder))
 
     def describe(self) -> Mapping[str, Any]:

@@ -57,7 +57,7 @@ def check_sizes(folder: Path, model: str) -> None:
         UsageError: Names the first size that differs.
     """
     if not (folder / RECORD).is_file() and (folder / CONFIG_FILE).is_file():
-        return  # converted: nobody knows more than its shapes, which are compared when it is read
+        return  # converted: only its shapes are known, and compared when it is read
     ours = _flattened(json.loads(json.dumps(dataclasses.asdict(preset(model)))))
     theirs = _flattened(read_record(folder)["model"])
     for size in (size for size in ours if size in theirs and size not in _SERVED_ONLY):

@@ -209,7 +209,7 @@ class ConnectionServer:
 
 
 def _told(error: Exception, client: str) -> tuple[str, int]:
-    """What a client is told of an error, in one line, and the code its connection is closed with."""
+    """The one-line message for a client about an error, and the close code of its connection."""
     if isinstance(error, UsageError | MessageError):
         line = str(error)[:_LONGEST_LINE]
         _log.warning("%s: %s", client, line)
@@ -225,7 +225,7 @@ def _name(connection: ServerConnection) -> str:
 
 
 def _keep_alive(connection: ServerConnection) -> None:
-    """Notice within minutes that a client's machine has gone, although nobody pings."""
+    """Detect within minutes that a client's machine has gone, without pings."""
     connected: socket.socket = connection.transport.get_extra_info("socket")
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4)):

@@ -116,7 +116,7 @@ def _copy_beside(local: Path, draft: Path) -> None:
 
 
 def _whose(fits: Sequence[Pi05Config], draft: Path) -> str | None:
-    """The policy whose parameters these are, as far as their sizes and the norm stats beside them tell."""
+    """The policy of these parameters, guessed from their sizes and the norm stats beside them."""
     if len(fits) == 1:
         return fits[0].name
     presets = [_preset(config.name) for config in fits]
@@ -145,7 +145,7 @@ def _stats(draft: Path, robot: str) -> bool:
 def _write_card(
     draft: Path, model: str | None, robot: str | None, tokenizer: str | None, *, name: str
 ) -> None:
-    """Write the card, unless training has written one, or nobody knows the policy or its vocabulary."""
+    """Write the card, unless training has written one, or the policy or its vocabulary is unknown."""
     if model is None or (draft / CARD).is_file():
         return
     preset = _preset(model)

@@ -226,7 +226,7 @@ def continuation(
 def _sampled_error(
     fixture: Fixture, ours: Array, name: str, *, every: int, layer: int | None = None
 ) -> float:
-    """The error at every so many-th position of the full layout, where that position is valid."""
+    """The error at every n-th position of the full layout, where that position is valid."""
     theirs = fixture.arrays[name] if layer is None else fixture.arrays[name][layer]
     place = {int(position): index for index, position in enumerate(fixture.kept_positions)}
     mask = fixture.arrays["prefix_mask"]

@@ -135,7 +135,7 @@ def _quiet() -> Iterator[None]:
 def _silence_robosuite() -> None:
     """Load robosuite's settings ahead of robosuite, which otherwise opens /tmp/robosuite.log first.
 
-    (That file belongs to whoever came first on the machine; for everybody else the import fails.)
+    (That file belongs to the first user on the machine; the import fails for all others.)
     """
     if "robosuite" in sys.modules:
         return

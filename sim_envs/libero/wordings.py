@@ -186,7 +186,7 @@ def wordings(instruction: str, name: Wordings) -> tuple[str, ...]:
 
 
 def wording_of(key: EpisodeKey, instruction: str, name: Wordings) -> str:
-    """What an episode is told: a function of its key, so that every policy and mode is told the same.
+    """The wording of an episode: a function of its key, so that all policies and modes get the same.
 
     The wordings take turns from one initial state to the next, and each task begins with another one.
     """

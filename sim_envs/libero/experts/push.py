@@ -16,13 +16,13 @@ _FLAT = 0.035
 """A thing lower than this (m) has no wall to be taken by."""
 
 _PRESS = 0.008
-"""How far (m) below the thing's inside the fingertips are told to go, for it to come along."""
+"""Commanded depth (m) of the fingertips below the inside of the object, so that it moves along."""
 
 _CLOSE_ENOUGH = 0.008
 """How near the middle of its spot (m) a thing is left."""
 
 _AHEAD = 0.025
-"""How far (m) ahead the fingers are told to go: slowly enough for a rim not to be climbed."""
+"""Commanded lead (m) of the fingers: small enough that they do not climb a rim."""
 
 _SLIPPED = 0.07
 """Farther than this (m) from its middle the fingers no longer move a thing."""

@@ -39,7 +39,7 @@ class Names:
 
         Args:
             problem: As LIBERO's `robosuite_parse_problem` returns it.
-            instruction: What the task asks for; it decides how alike things are told apart.
+            instruction: The instruction; decides how similar objects are distinguished.
 
         Raises:
             KeyError: The problem holds a thing whose category has no noun.

@@ -64,7 +64,7 @@ def test_no_line_is_longer_than_a_terminal_is_wide(printed):
         "action, p50 1234.5 1234.5 1.00",
         "frame, p95 12345.6 12345.6 1.00",
         "narrations wholly right, on delivery 15.8 89.5 +73.7 –",
-        "narration: 1520 texts graded in both; only in A 80 (in B 80 never asked for).",
+        "narration: 1520 texts graded in both; only in A 80 (in B 80 never requested).",
     ],
 )
 def test_every_row_is_one_line(printed, row):
@@ -79,7 +79,7 @@ def test_where_one_run_was_silent_there_is_no_table_of_language(tmp_path):
     file = io.StringIO()
     show(compare(speaks.folder, silent.folder), Console(file=file, width=80, highlight=False))
     assert "language (%)" not in file.getvalue()
-    assert "only in A 1 (in B 1 never asked for)" in file.getvalue()
+    assert "only in A 1 (in B 1 never requested)" in file.getvalue()
 
 
 def test_what_the_columns_are_is_said_with_the_correction_for_several_suites(printed):
