@@ -17,8 +17,6 @@ HERE = Path(__file__).parent
 QUERIES = 12
 INSTALL_S = 60
 
-pytestmark = pytest.mark.slow
-
 
 def environment(folder, package):
     """The Python of a new environment with a package; skips where that takes more than a minute."""
