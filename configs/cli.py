@@ -1,8 +1,8 @@
 """What every command line here shares: one-line errors with exit code 2, lists, and how options are spelt."""
 
-import os
 import re
 import sys
+import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn, get_args
@@ -11,44 +11,32 @@ import pydantic
 from cyclopts import App, ArgumentCollection, CycloptsError, Parameter, Token, UnknownOptionError
 
 from configs.errors import UsageError, unknown
-from configs.signals import ends_at_once
+from configs.exits import exit_code_of
 from configs.validation import invalid
 
-INPUT_ERROR = 2
-"""Exit code for input that a person can mend."""
-INTERRUPTED = 130
-"""Exit code after Ctrl-C: 128 + SIGINT, as shells have it."""
 MOST_NUMBERS = 100_000
 """What a range may hold: more than any suite has states, and few enough to be written down."""
 
 
 def run_app(app: App, arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run a command line and exit: 0 or what the command returns, 2 for bad input (one line), 130 for Ctrl-C.
-
-    Until the command itself heeds them, Ctrl-C and SIGTERM (143) end it at once.
+    """Run a command line and exit as `configs.exits.exit_code_of` says.
 
     Args:
         app: The commands. What they return is the exit code; None counts as 0.
         arguments: What to parse instead of the process's own arguments.
     """
-    app.config = (_refuse_fractions,)
-    try:
-        with ends_at_once():
-            code = app(
+    app.config = (_check_tokens,)
+
+    def command() -> int | None:
+        try:
+            code: int | None = app(
                 arguments, exit_on_error=False, print_error=False, verbose=False, result_action="return_value"
             )
-    except CycloptsError as error:
-        _refuse(str(usage_error(error)))
-    except UsageError as error:
-        _refuse(str(error))
-    except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
-    sys.exit(code or 0)
+        except CycloptsError as error:
+            raise usage_error(error) from None
+        return code
 
-
-def _refuse(message: str) -> NoReturn:
-    sys.stderr.write(f"error: {message}\n")
-    sys.exit(INPUT_ERROR)
+    sys.exit(exit_code_of(command))
 
 
 def usage_error(error: CycloptsError) -> UsageError:
@@ -64,13 +52,29 @@ def usage_error(error: CycloptsError) -> UsageError:
     return UsageError(f"{said}. {remedy}")
 
 
-def _refuse_fractions(_app: App, _commands: Sequence[str], arguments: ArgumentCollection) -> None:
-    """Whole numbers are whole: cyclopts would round 10.7 to 11."""
+def _check_tokens(_app: App, _commands: Sequence[str], arguments: ArgumentCollection) -> None:
+    """Refuse empty values, homes that do not exist, and fractions, which cyclopts would round."""
     for argument in arguments:
-        if argument.parameter.converter is None and int in (argument.hint, *get_args(argument.hint)):
-            for token in argument.tokens:
-                if re.fullmatch(r"[+-]?\d+", token.value) is None:
-                    raise UsageError(f"{argument.name} {token.value!r}: give a whole number, such as 10")
+        kinds = (argument.hint, *get_args(argument.hint))
+        is_whole = argument.parameter.converter is None and int in kinds
+        for token in argument.tokens:
+            given = f"{argument.name} {token.value!r}"
+            if not token.value.strip() and not token.implicit_value:
+                raise UsageError(f"{given}: give a value, or leave the option out")
+            if token.value.startswith("~"):
+                _refuse_home(given, token.value, literal=Path in kinds)
+            if is_whole and re.fullmatch(r"[+-]?[0-9]{1,18}", token.value) is None:
+                raise UsageError(f"{given}: give a whole number, such as 10")
+
+
+def _refuse_home(given: str, value: str, *, literal: bool) -> None:
+    """Refuse `~name` without such a home, and where it would be taken `literal`ly any `~`."""
+    try:
+        home = Path(value).expanduser()
+    except RuntimeError:
+        raise UsageError(f"{given}: there is no such home; give a whole path, or ./{value}") from None
+    if literal:
+        raise UsageError(f"{given}: the shell did not expand it; write {str(home)!r}")
 
 
 def _pieces(given: Iterable[str]) -> list[str]:
@@ -117,15 +121,57 @@ def usable_folder(path: Path, option: str) -> Path:
     """The path, if there is a folder that can be written, or one can be made.
 
     Raises:
-        UsageError: What is there, or above it, is a file, a link to nothing, or not writable.
+        UsageError: What is there, or above it, is a file, a link to nothing, or not writable; or a name is
+            too long.
     """
-    nearest = next(each for each in (path, *path.absolute().parents) if os.path.lexists(each))
-    if not nearest.is_dir():
-        what = "a link to nothing" if nearest.is_symlink() else "no folder"
-        raise UsageError(f"{option} {str(path)!r}: {nearest} is {what}; give another")
-    if not os.access(nearest, os.W_OK | os.X_OK):
-        raise UsageError(f"{option} {str(path)!r}: {nearest} cannot be written; give another")
+    try:
+        nearest = next(each for each in (path, *path.absolute().parents) if _exists(each))
+        for part in path.absolute().relative_to(nearest.absolute()).parts:
+            _exists(nearest / part)  # refuses names that are too long
+        if not nearest.is_dir():
+            what = "a link to nothing" if nearest.is_symlink() else "no folder"
+            raise UsageError(f"{option} {str(path)!r}: {nearest} is {what}; give another")
+        Path(tempfile.mkdtemp(prefix=".", dir=nearest)).rmdir()
+    except (OSError, ValueError) as error:
+        if isinstance(error, UsageError):
+            raise
+        raise UsageError(f"{option} {str(path)!r}: {_reason(error)}; give another") from None
     return path
+
+
+def usable_file(path: Path, option: str) -> Path:
+    """The path, if a file can be written there.
+
+    Raises:
+        UsageError: It is a folder, or its folder cannot be used.
+    """
+    if path.is_dir() or not path.name:
+        raise UsageError(f"{option} {str(path)!r} is a folder; give a file")
+    if path.is_symlink() and not path.exists():
+        raise UsageError(f"{option} {str(path)!r} is a link to nothing; give another")
+    usable_folder(path.parent, option)
+    try:
+        _exists(path)
+    except OSError as error:
+        raise UsageError(f"{option} {str(path)!r}: {_reason(error)}; give another") from None
+    return path
+
+
+def _exists(path: Path) -> bool:
+    """Whether something is there, be it a link to nothing.
+
+    Raises:
+        OSError: The name is too long.
+    """
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
+def _reason(error: OSError | ValueError) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
 def words(option: str, value: Any) -> list[str]:

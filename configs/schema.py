@@ -17,9 +17,9 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$")]
 
 
 def _whole_or_asap(value: Any) -> Any:
-    if value == "asap" or (type(value) is int and value > 0):
+    if value == "asap" or (type(value) is int and 0 < value <= 1_000_000):
         return value
-    raise ValueError(f"`replan_steps` is {value!r}: give a whole number above 0, or asap")
+    raise ValueError(f"`replan_steps` is {value!r}: give a whole number from 1 to 1000000, or asap")
 
 
 ReplanSteps = Annotated[int | Literal["asap"], BeforeValidator(_whole_or_asap)]
@@ -35,6 +35,28 @@ def _in_its_bounds(value: Any) -> Any:
 
 Shard = Annotated[str, BeforeValidator(_in_its_bounds)]
 """A share of a run's episodes: `3/16` is the third of sixteen."""
+
+
+def _no_truth_value(value: Any) -> Any:
+    if value is True or value is False:
+        raise ValueError(f"{str(value).lower()} is no number")
+    return value
+
+
+Whole = Annotated[int, BeforeValidator(_no_truth_value)]
+"""A whole number, which `true` is not."""
+Count = Annotated[Whole, Field(gt=0, le=1_000_000)]
+"""Episodes, queries, steps: from 1 to a million."""
+Tokens = Annotated[Whole, Field(gt=0, le=8192)]
+"""Tokens of a text, or decoded in a query."""
+Robots = Annotated[Whole, Field(gt=0, le=4096)]
+"""Robots, worlds or worker processes at once."""
+Pixels = Annotated[Whole, Field(gt=0, le=4096)]
+"""The height of an image."""
+Seed = Annotated[Whole, Field(ge=0, lt=2**32)]
+"""The seed of a random number generator."""
+SettleSteps = Annotated[Whole, Field(ge=0, le=1_000_000)]
+"""Control steps before the first query."""
 
 
 class Preset(BaseModel):
@@ -66,12 +88,12 @@ class SuiteConfig(Preset):
 
     name: Name
     world: str
-    max_steps: int = Field(gt=0)
-    settle_steps: int = Field(ge=0)
-    trials_per_task: int = Field(gt=0)
-    control_hz: float = Field(gt=0)
-    camera_size: int = Field(gt=0)
-    replan_steps: int = Field(gt=0)
+    max_steps: Count
+    settle_steps: SettleSteps
+    trials_per_task: Count
+    control_hz: float = Field(gt=0, le=10_000)
+    camera_size: Pixels
+    replan_steps: Count
     variation: float | None = Field(default=None, ge=0, le=1)
     motion: MotionText | None = None
     test_init_ids: tuple[int, int] | None = None
@@ -82,23 +104,23 @@ class EveryNConfig(Preset):
     """One text at every n-th query."""
 
     kind: Literal["every_n"] = "every_n"
-    n: int = Field(gt=0)
+    n: Count
 
 
 class BurstConfig(Preset):
     """`n` texts at every `every`-th query."""
 
     kind: Literal["burst"]
-    n: int = Field(gt=0)
-    every: int = Field(gt=0)
+    n: Count
+    every: Count
 
 
 class PoissonConfig(Preset):
     """A Poisson number of texts per query, with mean `rate`."""
 
     kind: Literal["poisson"]
-    rate: float = Field(gt=0)
-    seed: int = Field(default=0, ge=0)
+    rate: float = Field(gt=0, le=1000)
+    seed: Seed = 0
 
 
 class RandomLengthConfig(Preset):
@@ -106,9 +128,9 @@ class RandomLengthConfig(Preset):
 
     kind: Literal["random_length"]
     arrivals: EveryNConfig | BurstConfig | PoissonConfig = Field(discriminator="kind")
-    least: int = Field(gt=0)
-    most: int = Field(gt=0)
-    seed: int = Field(default=0, ge=0)
+    least: Tokens
+    most: Tokens
+    seed: Seed = 0
 
 
 ArrivalsConfig = EveryNConfig | BurstConfig | PoissonConfig | RandomLengthConfig
@@ -136,10 +158,10 @@ class LanguageTaskConfig(Preset):
     """
 
     name: Name
-    prompt: str = Field(min_length=1)
+    prompt: str = Field(min_length=1, max_length=10_000)
     arrivals: ArrivalsConfig = Field(default=EveryNConfig(n=1), discriminator="kind")
-    max_tokens: int = Field(gt=0)
-    priority: int = 0
+    max_tokens: Tokens
+    priority: Whole = Field(default=0, ge=-1_000_000, le=1_000_000)
     sampling: SamplingConfig = SamplingConfig()
     stop: str | None = Field(default=None, min_length=1)
 
@@ -176,7 +198,7 @@ class PolicyConfig(Preset):
     model: Name | None = None
     embodiment: Name | None = None
     weights: str | None = None
-    weights_seed: int = 0
+    weights_seed: Seed = 0
     norm_stats: str | None = None
     tokenizer: str | None = None
     language_tasks: dict[Name, str] | None = None
@@ -249,7 +271,7 @@ class EpisodesConfig(Preset):
 
     suites: tuple[str, ...] = ()
     task_ids: tuple[int, ...] = ()
-    num_trials_per_task: int | None = Field(default=None, gt=0)
+    num_trials_per_task: Count | None = None
     init_ids: tuple[Annotated[int, Field(ge=0)], ...] = ()
     shard: Shard | None = None
     policy: str = "tiny"
@@ -258,20 +280,20 @@ class EpisodesConfig(Preset):
     dtype: Dtype | None = None
     assets: str = "auto"
     language_tasks: tuple[str, ...] | None = None
-    text_every: int | None = Field(default=None, gt=0)
-    tokens_per_frame: int = Field(default=5, gt=0)
-    deadline_ms: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    batch_size: int = Field(default=1, gt=0)
+    text_every: Count | None = None
+    tokens_per_frame: Tokens = 5
+    deadline_ms: float | None = Field(default=None, gt=0, le=3_600_000)
+    batch_size: Robots = 1
     clock: str = "paused"
     while_waiting: WhileWaiting = "continue"
     overlap: OverlapRule = "skip"
     replan_steps: ReplanSteps | None = None
-    num_steps_wait: int | None = Field(default=None, ge=0)
-    max_steps: int | None = Field(default=None, gt=0)
+    num_steps_wait: SettleSteps | None = None
+    max_steps: Count | None = None
     variation: float | None = Field(default=None, ge=0, le=1)
     motion: MotionText | None = None
     wordings: Wordings = "benchmark"
-    seed: int = Field(default=7, ge=0, lt=2**32)
+    seed: Seed = 7
     margin: float = Field(default=5.0, gt=0, lt=100)
     time_margin: float = Field(default=10.0, gt=0, lt=1000)
     video: VideoChoice = "failures"

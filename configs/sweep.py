@@ -8,11 +8,13 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from configs.motion import MotionText
 from configs.schema import (
+    Count,
     EpisodesConfig,
     Mode,
     OverlapRule,
     Preset,
     ReplanSteps,
+    Tokens,
     WhileWaiting,
     refuse_doubles,
 )
@@ -46,8 +48,8 @@ class GridConfig(Preset):
     clock: _Several[str] = None
     motion: _Several[MotionText] = None
     mode: _Several[Mode] = None
-    text_every: _Several[int] = None
-    tokens_per_frame: _Several[int] = None
+    text_every: _Several[Count] = None
+    tokens_per_frame: _Several[Tokens] = None
     replan_steps: _Several[ReplanSteps] = None
     while_waiting: _Several[WhileWaiting] = None
     overlap: _Several[OverlapRule] = None

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 from rich.console import Console
 
-from configs.cli import run_app
+from configs.cli import run_app, usable_file
 from configs.errors import UsageError
 from eval.records.json_files import write_json
 from eval.records.schema import RunFolder
@@ -44,7 +44,9 @@ def main(  # noqa: PLR0913 - one parameter per option of the command line
         json: Also write the comparison and the runs' provenance to this file.
         plot: Also draw success over time to this PNG file.
     """
-    picture = None if plot is None else png_path(plot)
+    if json is not None:
+        usable_file(json, "--json")
+    picture = None if plot is None else png_path(usable_file(plot, "--plot"))
     folders = RunFolder(run_a), RunFolder(run_b)
     comparison = compare_common(*folders) if partial else compare(*folders)
     margin = comparison.a.margin if margin is None else margin

@@ -12,7 +12,7 @@ from cyclopts import App, Parameter
 from jinja2 import Environment, StrictUndefined
 from pydantic import TypeAdapter
 
-from configs.cli import run_app
+from configs.cli import run_app, usable_file
 from configs.errors import UsageError
 from eval.metrics.error_budget import ERROR_BUDGET, exceeds
 from eval.metrics.success import summarize
@@ -82,6 +82,8 @@ def main(
             given. Default: runs.
         error_budget: Maximum percentage of errors of a ranked run.
     """
+    if output is not None:
+        usable_file(output, "--output")
     text = leaderboard(paths or (Path("runs"),), error_budget=error_budget)
     if output is None:
         sys.stdout.write(text)

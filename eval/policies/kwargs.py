@@ -4,9 +4,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-import yaml
-
 from configs.errors import UsageError
+from configs.reading import parse_yaml
 
 _EXPONENT = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+")
 """Numbers such as 1e-3, which YAML 1.1 reads as strings."""
@@ -33,8 +32,8 @@ def _scalar(key: str, text: str) -> str | int | float | bool | None:
     if _EXPONENT.fullmatch(text):
         return float(text)
     try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError:
+        value = parse_yaml(text, key)
+    except UsageError:
         value = ...
     if isinstance(value, str | int | float | bool | None):
         return value

@@ -31,6 +31,7 @@ from eval.rollout.monitor import MAX_ERRORS, ErrorLimit, Monitor, MonitorFactory
 from eval.rollout.plan import EpisodePlan, check_overlap, check_playable, make_plans
 from sim_envs.blas import KERNELS, pin_kernels
 
+_MOST_ERRORS = 1_000_000
 NOTHING_GRADED = 1
 """Exit code of a run in which every episode was an error."""
 
@@ -86,8 +87,8 @@ def run_evaluation(
             consecutive errors.
         KeyboardInterrupt: All records are on disk.
     """
-    if max_errors < 1:
-        raise UsageError(f"--max-errors is {max_errors}: give 1 or more")
+    if not 1 <= max_errors <= _MOST_ERRORS:
+        raise UsageError(f"--max-errors is {max_errors}: give 1 to {_MOST_ERRORS}")
     config = runs[0].config
     _refuse_shared_time([run.config for run in runs], executor)
     plans = make_plans([run.config for run in runs])

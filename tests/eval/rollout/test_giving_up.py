@@ -2,8 +2,9 @@
 
 import pytest
 
-from configs.cli import INPUT_ERROR, run_app
+from configs.cli import run_app
 from configs.errors import UsageError
+from configs.exits import INPUT_ERROR
 from eval import libero
 from eval.policies.base import PolicyLostError
 from eval.records.run_folders import find_unfinished, new_run
