@@ -16,7 +16,7 @@ def _id(option, value):
 
 
 @pytest.mark.parametrize(("option", "value"), thinned(CASES, keep=23), ids=[_id(*case) for case in CASES])
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(60, func_only=True)
 def test_a_bad_option_is_refused(option, value, place):
     assert not call(option.command, option.line(value), place).broken_rules(refused=True)
 
@@ -40,7 +40,7 @@ PRESETS = [
 
 
 @pytest.mark.parametrize(("line", "text"), thinned(PRESETS, keep=7))
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(60, func_only=True)
 def test_a_bad_preset_is_refused(line, text, place):
     content = YAML_TEXTS[text]
     (place / "bad.yaml").write_bytes(content if isinstance(content, bytes) else content.encode())
@@ -50,13 +50,13 @@ def test_a_bad_preset_is_refused(line, text, place):
 
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("line", ["--nonsense", "--nonsense=1", "{base} \x1b[31m", "{base} --"])
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(60, func_only=True)
 def test_strange_words_break_nothing(command, line, place):
     assert not call(command, line.format(base=BASE[command]).split(), place).broken_rules()
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=[f"help-{command}" for command in COMMANDS])
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(60, func_only=True)
 def test_help_is_help(command, place):
     answer = call(command, ["--help"], place)
     assert not answer.broken_rules(refused=False)

@@ -66,7 +66,7 @@ def damaged(run: Path, name: str) -> Path:
 @pytest.mark.parametrize(
     ("line", "name", "content"), thinned([*itertools.product(READERS, RUN_FILES, WHOLE_FILES)], keep=9)
 )
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(60, func_only=True)
 def test_a_damaged_file_of_a_run_is_told_in_one_line(line, name, content, place):
     damaged(place / "runs/run_a", name).write_bytes(WHOLE_FILES[content])
     command, *arguments = line.split()
@@ -76,7 +76,7 @@ def test_a_damaged_file_of_a_run_is_told_in_one_line(line, name, content, place)
 @pytest.mark.parametrize(
     ("name", "content"), thinned([*itertools.product(RUN_FILES[:2], WHOLE_FILES)], keep=5)
 )
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(60, func_only=True)
 def test_a_damaged_run_beside_others_changes_nothing_of_them(name, content, place):
     before = call("eval.leaderboard", ["runs/run_b", "runs/shard_1"], place)
     shutil.copytree(place / "runs/run_a", place / "runs/other")
@@ -183,7 +183,7 @@ def change(file: Path, path: tuple[str, ...], value: object) -> None:
 @pytest.mark.parametrize("value", VALUES)
 @pytest.mark.parametrize(("name", "path"), fields(), ids=[f"{n}-{'.'.join(p)}" for n, p in fields()])
 @pytest.mark.parametrize("line", READERS[:4])
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(60, func_only=True)
 @pytest.mark.slow
 def test_a_damaged_field_of_a_run_is_told_in_one_line(line, name, path, value, place):
     change(damaged(place / "runs/run_a", name), path, VALUES[value])
@@ -216,7 +216,7 @@ OTHERS = {
         [(file, *rest) for file in OTHERS for rest in itertools.product(OTHERS[file], WHOLE_FILES)], keep=9
     ),
 )
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(60, func_only=True)
 def test_any_other_damaged_file_is_refused(file, line, content, place):
     if file.startswith("checkpoint/"):
         shutil.copytree(bundled("tiny"), place / "checkpoint")
