@@ -166,7 +166,7 @@ def _of_bench() -> Iterator[Option]:
         elif action.metavar in ("N", "K"):
             kind, values = "numbers", INTEGERS
         elif action.metavar == "MS":
-            kind, values = "numbers", FLOATS
+            kind, values = "numbers", tuple(value for value in FLOATS if "," not in value)  # a list
         else:
             kind, values = "names", NAMES
         yield Option(command="eval.bench", flag=flag, values=values, kind=kind)
