@@ -1,15 +1,15 @@
-# The same commands everywhere: CI and people call these targets and nothing else.
+# The commands of this project; CI runs `check` and `test`.
 PYTHON := .venv/bin/python
-# LIBERO's real asset tree, where it lies beside the project. Override with LIBERO_ASSETS=/path.
+# LIBERO's own assets, if they are beside the checkout. Override with LIBERO_ASSETS=/path.
 LIBERO_ASSETS ?= $(wildcard ../shared/libero-assets)
 ifneq ($(LIBERO_ASSETS),)
 export OXYGEN_LIBERO_ASSETS := $(abspath $(LIBERO_ASSETS))
 endif
 
-# Python keeps bytecode, whatever the environment says: two thousand modules are imported by every process.
+# Always cache bytecode: every process imports two thousand modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test test-all check bench lock train-tiny bundle-tiny train-tiny-droid bundle-tiny-droid
+.PHONY: setup demo test test-all check bench bench-gpu lock train-tiny bundle-tiny train-tiny-droid bundle-tiny-droid
 .DEFAULT_GOAL := check
 
 setup: .venv/.synced
@@ -21,7 +21,7 @@ setup: .venv/.synced
 demo: setup
 	$(PYTHON) -m eval.libero --mode unified
 
-# Modules stay on one worker, so that their fixtures are built once; `slow` tests are for `test-all`.
+# All tests of a module run on one worker, so that its fixtures are built once.
 PYTEST = $(PYTHON) -m pytest -n logical --dist loadfile --no-loadscope-reorder
 
 test: setup
@@ -38,11 +38,11 @@ check: setup
 	.venv/bin/vulture
 	$(PYTHON) scripts/check_architecture.py
 
-# The bundled policies, each in the stages of configs/pipelines; hours on two cores. Interrupted, the same command goes on.
+# Trains a bundled policy in the stages of configs/pipelines, in hours on two cores. The same command resumes.
 train-tiny train-tiny-droid: train-%: setup
 	$(PYTHON) -m eval.pipeline $(subst -,_,$*)
 
-# Into the package: the last checkpoint of that training, with what these runs say it reached, and its model card.
+# Copies its last checkpoint into the package, with a model card from these runs (RESULTS="runs/A runs/B").
 RESULTS ?=
 
 bundle-tiny bundle-tiny-droid: bundle-%: train-%
@@ -53,6 +53,11 @@ bench: setup
 	$(PYTHON) -m benchmarks.loading --size small
 	$(PYTHON) -m benchmarks.kv_pool
 	$(PYTHON) -m eval.bench --quick
+
+# What only a GPU can show; docs/gpu.md. Needs jax[cuda], flax and numpy alone, so it sets nothing up.
+bench-gpu: PYTHON := $(if $(wildcard .venv/bin/python),.venv/bin/python,python3)
+bench-gpu:
+	PYTHON=$(PYTHON) bash benchmarks/gpu.sh
 
 lock:
 	uv pip compile --universal --generate-hashes --no-annotate --upgrade pyproject.toml --group dev -o requirements.lock

@@ -14,8 +14,9 @@ import numpy as np
 
 from benchmarks.record import record
 from oxygen.model.config import preset
-from oxygen.policy.policy import EngineConfig, create_policy
+from oxygen.policy.factory import create_vector_policy
 from oxygen.robots import tokenizer
+from oxygen.serving.engine_config import EngineConfig
 from oxygen.serving.language import LanguageTask
 from oxygen.serving.scheduler import Mode
 
@@ -27,7 +28,7 @@ def measure(name: str) -> dict[str, Any]:
     config = preset(name)
     task = LanguageTask(name="narration", prompt="Narrate: ", max_tokens=DECODE_STEPS)
     began = time.perf_counter()
-    policy = create_policy(
+    policy = create_vector_policy(
         config,
         weights=0,
         tokenizer=tokenizer.tiny(),
@@ -38,9 +39,12 @@ def measure(name: str) -> dict[str, Any]:
     images = {
         camera: np.full((config.image_size, config.image_size, 3), 128, np.uint8) for camera in config.cameras
     }
-    actions = policy.act({"images": images, "state": np.zeros(8), "prompt": "put the bowl on the plate"})
+    observation = {"images": images, "state": np.zeros(8), "prompt": "put the bowl on the plate"}
+    (actions,) = policy.act([observation])
+    assert actions is not None
     assert np.isfinite(actions).all()
-    reply = policy.settle()
+    (reply,) = policy.settle()
+    assert reply is not None
     return {
         "policy": name,
         "dtype": config.dtype,

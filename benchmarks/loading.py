@@ -42,6 +42,8 @@ MID = dataclasses.replace(
 """A sixth of π0.5, with about its proportions: the largest stack of layers holds a third of everything."""
 
 _BY_ORBAX = "orbax float32 to bfloat16, by Orbax itself"
+_OPENED = "safetensors bfloat16, prepared for serving"
+_DRAWN = "random weights, prepared for serving"
 
 SIZES: Mapping[str, Pi05Config] = {"mid": MID, **PRESETS}
 
@@ -78,6 +80,8 @@ def _compare(options: argparse.Namespace, scratch: Path) -> dict[str, Any]:
         _BY_ORBAX: published,
         "safetensors bfloat16": ours,
         "safetensors bfloat16, onto the device": ours,
+        _OPENED: ours,
+        _DRAWN: ours,
     }
     if config == PI05_LIBERO:
         del sources[_BY_ORBAX]
@@ -133,6 +137,7 @@ def _memory(name: str) -> int:
 
 def _ways(source: Path, config: Pi05Config) -> Mapping[str, Callable[[], Any]]:
     from oxygen.weights import load
+    from oxygen.weights.weights_source import load_weights
 
     def by_orbax() -> Any:
         import orbax.checkpoint as ocp
@@ -150,12 +155,17 @@ def _ways(source: Path, config: Pi05Config) -> Mapping[str, Callable[[], Any]]:
     def onto_device() -> Any:
         return ours(jax.devices()[0])
 
+    def opened() -> Any:
+        return load_weights(ours, config)
+
     return {
         "orbax float32 to bfloat16": ours,
         "orbax float32 to bfloat16, onto the device": onto_device,
         _BY_ORBAX: by_orbax,
         "safetensors bfloat16": ours,
         "safetensors bfloat16, onto the device": onto_device,
+        _OPENED: opened,
+        _DRAWN: lambda: load_weights(0, dataclasses.replace(config, dtype=DTYPE)),
     }
 
 

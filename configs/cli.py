@@ -5,14 +5,18 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn, get_args
+from types import UnionType
+from typing import Annotated, Any, NoReturn, TypeVar, Union, get_args, get_origin
 
 import pydantic
 from cyclopts import App, ArgumentCollection, CycloptsError, Parameter, Token, UnknownOptionError
 
 from configs.errors import UsageError, unknown
 from configs.exits import exit_code_of
+from configs.reading import parse_yaml
 from configs.validation import invalid
+
+ValueT = TypeVar("ValueT")
 
 MOST_NUMBERS = 100_000
 """What a range may hold: more than any suite has states, and few enough to be written down."""
@@ -45,7 +49,7 @@ def usage_error(error: CycloptsError) -> UsageError:
     if isinstance(error.__cause__, pydantic.ValidationError):
         return invalid(error.__cause__, "the command line")
     if isinstance(error, UnknownOptionError):
-        names = {name for argument in error.argument_collection for name in argument.names}
+        names = {name for argument in error.argument_collection if argument.parse for name in argument.names}
         given = error.token.keyword or error.token.value
         return unknown("option", given.split("=")[0], names, remedy=remedy)
     said = " ".join(str(error).split()).removesuffix(".")
@@ -55,8 +59,8 @@ def usage_error(error: CycloptsError) -> UsageError:
 def _check_tokens(_app: App, _commands: Sequence[str], arguments: ArgumentCollection) -> None:
     """Refuse empty values, homes that do not exist, and fractions, which cyclopts would round."""
     for argument in arguments:
-        kinds = (argument.hint, *get_args(argument.hint))
-        is_whole = argument.parameter.converter is None and int in kinds
+        kinds = _kinds(argument.hint)
+        is_whole = argument.parameter.converter is None and kinds == {int}
         for token in argument.tokens:
             given = f"{argument.name} {token.value!r}"
             if not token.value.strip() and not token.implicit_value:
@@ -67,6 +71,15 @@ def _check_tokens(_app: App, _commands: Sequence[str], arguments: ArgumentCollec
                 _refuse_home(given, token.value, literal=Path in kinds)
             if is_whole and re.fullmatch(r"[+-]?[0-9]{1,18}", token.value) is None:
                 raise UsageError(f"{given}: give a whole number, such as 10")
+
+
+def _kinds(hint: Any) -> set[Any]:
+    """The types of an option's values, without None."""
+    if get_origin(hint) is Annotated:
+        return _kinds(get_args(hint)[0])
+    if get_origin(hint) in (Union, UnionType):
+        return {kind for each in get_args(hint) for kind in _kinds(each)} - {type(None)}
+    return {hint}
 
 
 def _refuse_home(given: str, value: str, *, literal: bool) -> None:
@@ -85,15 +98,6 @@ def _pieces(given: Iterable[str]) -> list[str]:
     if not all(pieces):
         raise UsageError(f"{' '.join(given)!r} has an empty item: write a,b or a b")
     return pieces
-
-
-def _steps(_: type, tokens: Sequence[Token]) -> int | str:
-    value = tokens[0].value
-    if value == "asap":
-        return value
-    if re.fullmatch(r"[+-]?\d+", value) is None:
-        raise UsageError(f"{value!r} is neither a whole number (5) nor asap")
-    return int(value)
 
 
 def _names(given: Sequence[str]) -> tuple[str, ...]:
@@ -207,6 +211,41 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun if number == 1 else several}"
 
 
+def read_kwargs(pairs: Sequence[str]) -> dict[str, Any]:
+    """Parse keyword arguments, each value a YAML scalar: `scale=0.5 name=mine fast=true`.
+
+    Raises:
+        UsageError: A pair is malformed, its key is not an identifier, or it is given twice.
+    """
+    kwargs: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key.isidentifier():
+            raise UsageError(f"policy argument {pair!r} is no pair; write key=value, such as scale=0.5")
+        if key in kwargs:
+            raise UsageError(f"policy argument {key!r} is given twice; give it once")
+        kwargs[key] = _scalar(key, value)
+    return kwargs
+
+
+def _scalar(key: str, text: str) -> str | int | float | bool | None:
+    if re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+", text):  # YAML 1.1 reads 1e-3 as a string
+        return float(text)
+    try:
+        value = parse_yaml(text, key)
+    except UsageError:
+        value = ...
+    if isinstance(value, str | int | float | bool | None):
+        return value
+    raise UsageError(
+        f"policy argument {key!r} is {text!r}; give a number, true, false, null or a (quoted) word"
+    )
+
+
+def _unless_none(names: tuple[str, ...]) -> tuple[str, ...]:
+    return () if names == ("none",) else names
+
+
 def _list_option(read: Callable[[Sequence[str]], Any]) -> tuple[Parameter, pydantic.BeforeValidator]:
     """How a list is read on a command line, and where it is a field of a model also from YAML."""
 
@@ -218,19 +257,26 @@ def _list_option(read: Callable[[Sequence[str]], Any]) -> tuple[Parameter, pydan
         return read([str(item) for item in items]) if isinstance(items, list | tuple) else value
 
     parameter = Parameter(
-        converter=convert, consume_multiple=(1, None), negative_iterable=(), show_default=False
+        converter=convert,
+        consume_multiple=(1, None),
+        negative_iterable=(),
+        show_default=False,
     )
     return parameter, pydantic.BeforeValidator(validate)
 
 
-Words = Annotated[tuple[str, ...], Parameter(consume_multiple=(1, None), negative_iterable=())]
+Words = Annotated[
+    tuple[str, ...], Parameter(consume_multiple=(1, None), negative_iterable=(), show_default=False)
+]
 """A list of words as they are given: `--policy-kwargs a=1 b=2`."""
 
-Names = Annotated[tuple[str, ...], *_list_option(_names)]
-"""A list of words: `--suite a b`, `--suite a --suite b` and `--suite a,b` are one; doubles count once."""
+Several = Annotated[tuple[ValueT, ...], *_list_option(_names)]
+"""A list: `--mode a b`, `--mode a --mode b` and `--mode a,b` are one; doubles count once."""
+
+Names = Several[str]
+
+NamesOrNone = Annotated[Names, pydantic.AfterValidator(_unless_none)]
+"""A list of words; `none` is the empty one."""
 
 Numbers = Annotated[tuple[int, ...], *_list_option(_numbers)]
 """A list of whole numbers from 0 on, likewise, with ranges that include both ends: `--task-ids 0-3,7`."""
-
-Steps = Annotated[int | Literal["asap"], Parameter(converter=_steps)]
-"""Control steps between two queries: a whole number, or `asap`."""

@@ -32,7 +32,8 @@ class CollectConfig(Preset):
         learner: A policy that acts in turns with the expert (DAgger); only the expert's actions are training
             targets. Default: none.
         assets: The suites' assets: a folder, or the name of a source (auto, standins, download).
-        replan_steps: Control steps between two queries, 1 to 10; every query is a frame. Default: 5.
+        replan_steps: Control steps between two queries, 1 to 10. Every query is a frame with the action
+            intended there; the default, 1, is what LeRobot's trainers expect.
         num_steps_wait: Settle steps before the first query. Default: 10.
         max_steps: Step limit of an episode. Default: the suite's published limit.
         variation: Variation of scenes between episodes, 0 (none) to 1, if the suite has it. Default: the
@@ -42,7 +43,7 @@ class CollectConfig(Preset):
         keep_failures: Also keep failed episodes, for their texts; their actions are not training targets.
         image_size: Height of the images, pixels. Default: the suite's own.
         images: Image storage: png (lossless) or video (smaller).
-        horizon: Control steps in an action chunk.
+        horizon: Control steps in an action chunk, of which our own training needs as many as the model has.
     """
 
     suites: Annotated[Names, WHAT, Parameter(name="--suite")] = ()
@@ -56,7 +57,7 @@ class CollectConfig(Preset):
     expert_noise: Annotated[float, WHAT, Field(ge=0, le=1)] = 0.0
     learner: Annotated[str | None, WHAT] = None
     assets: Annotated[str, PROTOCOL] = "auto"
-    replan_steps: Annotated[int | None, PROTOCOL, Field(gt=0, le=10)] = None
+    replan_steps: Annotated[int, PROTOCOL, Field(gt=0, le=10)] = 1
     num_steps_wait: Annotated[SettleSteps | None, PROTOCOL] = None
     max_steps: Annotated[Count | None, PROTOCOL] = None
     variation: Annotated[float | None, PROTOCOL, Field(ge=0, le=1)] = None

@@ -56,11 +56,11 @@ class ProfileConfig(Preset):
         host: Preprocessing and copies; part of the action latency.
         prefill: The prefix of an observation, images included.
         denoise: All steps of the flow.
-        guided_denoise: The same, guided towards actions under way (`--overlap rtc`); None where nobody knows.
+        guided_denoise: The same, guided towards actions under way (`--overlap rtc`); None if unknown.
         fork: Beginning new requests in their slots, as many as one program takes.
         text_prefill: A prefill of the language's own, as in mode `isolated`; that of the actions if None.
         decode: A decode step, by the size of its batch.
-        parallel: What mode `parallel` costs; None where nobody knows.
+        parallel: What mode `parallel` costs; None if unknown.
         jitter: Standard deviation of the logarithm of the factor that a query's times are multiplied by.
     """
 

@@ -1,9 +1,12 @@
 """Schemas of presets: suites, policies, language tasks, runs. Unknown keys are errors."""
 
+import re
 from typing import Annotated, Any, Literal, Self
 
+from cyclopts import Group, Parameter
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from configs.cli import Names, NamesOrNone, Numbers
 from configs.motion import MotionText
 
 Mode = Literal["actions", "isolated", "shared", "unified", "parallel"]
@@ -15,10 +18,17 @@ Dtype = Literal["float32", "bfloat16"]
 ImageStorage = Literal["png", "video"]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$")]
 
+WHAT = Parameter(group=Group("What to run", sort_key=1))
+SERVING = Parameter(group=Group("How it is served", sort_key=2))
+PROTOCOL = Parameter(group=Group("Protocol (changes what may be compared)", sort_key=3))
+SCALE = Parameter(group=Group("How many at once", sort_key=4))
+OUTPUT = Parameter(group=Group("Output", sort_key=5))
+
 
 def _whole_or_asap(value: Any) -> Any:
-    if value == "asap" or (type(value) is int and 0 < value <= 1_000_000):
-        return value
+    steps = int(value) if isinstance(value, str) and re.fullmatch("[0-9]{1,18}", value) else value
+    if steps == "asap" or (type(steps) is int and 0 < steps <= 1_000_000):
+        return steps
     raise ValueError(f"`replan_steps` is {value!r}: give a whole number from 1 to 1000000, or asap")
 
 
@@ -185,7 +195,7 @@ class PolicyConfig(Preset):
         norm_stats: Statistics of its robot, where the checkpoint has none: a `norm_stats.json` or its URL.
         tokenizer: The SentencePiece model its checkpoint was trained with: a file or a URL.
         language_tasks: The language tasks it has learnt, by name, with the suffix that asked for each; empty
-            if none; None where nobody says.
+            if none; None if unknown.
     """
 
     name: Name
@@ -222,86 +232,99 @@ class PolicyConfig(Preset):
 
 
 class EpisodesConfig(Preset):
-    """Configuration of a run without its mode. The defaults are the published protocol.
+    """The options that all runs of an evaluation or a sweep share. The defaults are the published protocol.
 
     Attributes:
-        suites: Task suites, in the order they are run.
-        task_ids: Tasks of every suite; all of them when empty.
-        num_trials_per_task: Episodes per task, first stored states first; the suite's own number if None.
-        init_ids: Which initial states, instead of the first `num_trials_per_task` stored ones; a suite may
-            have drawn ones beyond those.
-        shard: Share of these episodes, such as `3/16`; all if None.
-        policy: A policy: the name of a preset or an entry point, a YAML file, a checkpoint's folder, a class,
-            or a server's URL.
+        suites: Task suites, by name or as YAML files.
+        task_ids: Tasks of each suite, as `0 3 7`, `0,3,7` or `0-4`. Default: all.
+        num_trials_per_task: Episodes per task, one per stored initial state. Default: the suite's published
+            number.
+        init_ids: Initial states, instead of the first `num_trials_per_task` stored ones. A suite may offer
+            drawn states beyond the stored ones.
+        policy: tiny (default; for eval.droid tiny_droid), expert, noop, random or another preset; a YAML
+            file; the folder of a checkpoint written by `eval.train`; a class, as package.module:Class or
+            file.py:Class; or a server, ws://host:port.
         policy_kwargs: Keyword arguments of a class or a server.
-        random_weights: Use random weights instead of the policy's checkpoint, to measure latency.
-        dtype: Data type of the policy's computation; the policy's own if None.
-        assets: Source of the suites' assets: a folder, or the name of a source.
-        language_tasks: Names of the language tasks wanted beside actions; those that the policy has learnt if
-            None.
-        text_every: A text of each language task is asked for at every so many-th query; as its preset says if
-            None.
-        tokens_per_frame: In mode `unified`, language tokens decoded per frame and request; with a deadline,
-            the number that the batch is made large enough for.
-        deadline_ms: In mode `unified`, decode what fits between the actions and so many milliseconds after
-            the query, by measured costs, instead of `tokens_per_frame`.
-        batch_size: Robots in one batch of the model, padded. Their number changes the last bits of what it
-            computes; how many worlds are played at once does not.
-        clock: How simulated time passes while the policy computes: `paused`, `fixed:A,B`, `profile:NAME`,
-            `measured` or `replay:RUN`.
-        while_waiting: What the robot does until the actions of a query come: it goes on with the chunk
-            before, or is held still.
-        overlap: Where the chunk before goes on, a new one begins after as many of its actions (`skip`), is
-            besides averaged with what is left of the old one (`blend`), or is guided towards that as it is
-            computed (`rtc`).
-        replan_steps: Control steps between queries; the suite's own number if None; `asap`: none but those
-            that the policy computes for.
-        num_steps_wait: Settle steps; the suite's own number if None.
-        max_steps: Step limit; the suite's own number if None.
-        variation: How much the suites' scenes vary between episodes, 0 to 1; as the suites say if None.
-        motion: How what is to be grasped moves until it is touched: `none`, `shuttle:SPEED[,PERIOD]` or
-            `drift:SPEED`, in cm/s and s; as the suites say if None.
-        wordings: Wording of instructions: the benchmark's, those of training, or held-out ones.
-        seed: Seed of the environment in every episode, and of the policy's noise.
-        margin: Percentage points of success that a mode may lose against the first one and still count as
-            non-inferior: declared before anything is run.
+        random_weights: Use random weights: measures latency without a download.
+        dtype: Data type of the policy's computation. Default: the policy's.
+        language_tasks: Texts to generate beside actions, or `none`. Default: those the policy was trained on.
+        deadline_ms: In mode unified, latency budget of a query: decode as many tokens as fit, by measured
+            costs. The batch is sized for tokens_per_frame. Default: none.
+        margin: Non-inferiority margin of the success rate against the reference, percentage points.
         time_margin: Non-inferiority margin of the time to success, percent.
-        video: Which episodes are recorded as videos.
+        assets: Source of the suite's assets: a folder, or auto, standins or download.
+        num_steps_wait: Settle steps before the first query. Default: the suite's.
+        max_steps: Step limit of an episode. Default: the suite's published limit.
+        variation: Variation of scenes between episodes, from 0 to 1, for suites that support it. Default: the
+            suite's.
+        wordings: Wording of instructions: benchmark, training (as used by `eval.train`), or held_out (never
+            used in training).
+        seed: Seed of the environment in every episode, and of action noise.
+        batch_size: Robots per batch of the model, padded; affects the last bits of its results. Default: half
+            of num_envs, rounded up, so that two groups of worlds alternate.
+        shard: Play a share of the episodes, such as 3/16; eval.merge joins the shares.
+        video: Episodes to record: none, failures or all (default of the demo).
     """
 
-    suites: tuple[str, ...] = ()
-    task_ids: tuple[int, ...] = ()
-    num_trials_per_task: Count | None = None
-    init_ids: tuple[Annotated[int, Field(ge=0)], ...] = ()
-    shard: Shard | None = None
-    policy: str = "tiny"
-    policy_kwargs: dict[str, Any] = Field(default_factory=dict)
-    random_weights: bool = False
-    dtype: Dtype | None = None
-    assets: str = "auto"
-    language_tasks: tuple[str, ...] | None = None
-    text_every: Count | None = None
-    tokens_per_frame: Tokens = 5
-    deadline_ms: float | None = Field(default=None, gt=0, le=3_600_000)
-    batch_size: Robots = 1
-    clock: str = "paused"
-    while_waiting: WhileWaiting = "continue"
-    overlap: OverlapRule = "skip"
-    replan_steps: ReplanSteps | None = None
-    num_steps_wait: SettleSteps | None = None
-    max_steps: Count | None = None
-    variation: float | None = Field(default=None, ge=0, le=1)
-    motion: MotionText | None = None
-    wordings: Wordings = "benchmark"
-    seed: Seed = 7
-    margin: float = Field(default=5.0, gt=0, lt=100)
-    time_margin: float = Field(default=10.0, gt=0, lt=1000)
-    video: VideoChoice = "failures"
+    suites: Annotated[Names, WHAT, Parameter(name="--suite")] = ()
+    task_ids: Annotated[Numbers, WHAT] = ()
+    num_trials_per_task: Annotated[Count | None, WHAT] = None
+    init_ids: Annotated[Numbers, WHAT] = ()
+    policy: Annotated[str, WHAT, Parameter(show_default=False)] = "tiny"
+    policy_kwargs: Annotated[dict[str, Any], Parameter(parse=False)] = Field(default_factory=dict)
+    random_weights: Annotated[bool, WHAT, Parameter(show_default=False)] = False
+    dtype: Annotated[Dtype | None, WHAT] = None
+    language_tasks: Annotated[NamesOrNone | None, SERVING] = None
+    deadline_ms: Annotated[float | None, SERVING, Field(gt=0, le=3_600_000)] = None
+    margin: Annotated[float, SERVING, Field(gt=0, lt=100)] = 5.0
+    time_margin: Annotated[float, SERVING, Field(gt=0, lt=1000)] = 10.0
+    assets: Annotated[str, PROTOCOL] = "auto"
+    num_steps_wait: Annotated[SettleSteps | None, PROTOCOL] = None
+    max_steps: Annotated[Count | None, PROTOCOL] = None
+    variation: Annotated[float | None, PROTOCOL, Field(ge=0, le=1)] = None
+    wordings: Annotated[Wordings, PROTOCOL] = "benchmark"
+    seed: Annotated[Seed, PROTOCOL] = 7
+    batch_size: Annotated[Robots, SCALE, Parameter(show_default=False)] = 1
+    shard: Annotated[Shard | None, SCALE] = None
+    video: Annotated[VideoChoice, OUTPUT] = "failures"
 
-    @model_validator(mode="after")
-    def _names_each_thing_once(self) -> Self:
-        refuse_doubles(self, "suites", "task_ids", "init_ids", "language_tasks")
-        return self
+
+class ScheduledConfig(EpisodesConfig):
+    """The options that a sweep can vary, but for the mode.
+
+    Attributes:
+        text_every: Request a text of each language task at every N-th query. Default: as in its preset.
+        tokens_per_frame: In mode unified, tokens decoded per query for each running text.
+        clock: How simulated time passes while the policy computes: paused (not at all), fixed:A,B
+            (milliseconds until the actions, until the next query), profile:NAME or profile:FILE.yaml (a
+            device profile), measured (this machine), or replay:RUN (a recorded run).
+        while_waiting: Until new actions are available, continue the previous chunk, or hold still.
+        overlap: How a new chunk replaces the previous one. All skip as many of its actions as old ones were
+            executed: skip does only that; blend also averages it with the rest of the old chunk; rtc guides
+            denoising towards that (real-time chunking).
+        replan_steps: Control steps between two queries, or asap: as soon as the policy is free. Default: the
+            suite's.
+        motion: Motion of the object to grasp until it is touched: none, shuttle:SPEED[,PERIOD] (to and fro)
+            or drift:SPEED (along a line), in cm/s and s, such as shuttle:3. Default: the suite's.
+    """
+
+    text_every: Annotated[Count | None, SERVING] = None
+    tokens_per_frame: Annotated[Tokens, SERVING] = 5
+    clock: Annotated[str, PROTOCOL] = "paused"
+    while_waiting: Annotated[WhileWaiting, PROTOCOL] = "continue"
+    overlap: Annotated[OverlapRule, PROTOCOL] = "skip"
+    replan_steps: Annotated[ReplanSteps | None, PROTOCOL] = None
+    motion: Annotated[MotionText | None, PROTOCOL] = None
+
+
+class RunConfig(ScheduledConfig):
+    """Configuration of a run.
+
+    Attributes:
+        mode: How actions and language are scheduled.
+    """
+
+    mode: Mode = "unified"
 
     @model_validator(mode="after")
     def _waits_only_where_time_passes(self) -> Self:
@@ -318,22 +341,7 @@ class EpisodesConfig(Preset):
             )
         if self.clock == "paused" and self.replan_steps == "asap":
             raise ValueError("`replan_steps` is asap, but no time passes on clock paused; choose a clock")
-        if self.deadline_ms is not None and self.clock not in ("paused", "measured"):
-            raise ValueError(
-                f"`deadline_ms` is {self.deadline_ms:g} on clock {self.clock}, but a deadline is kept by "
-                "what this machine takes; use `tokens_per_frame`, or clock measured"
-            )
         return self
-
-
-class RunConfig(EpisodesConfig):
-    """Configuration of a run.
-
-    Attributes:
-        mode: How actions and language are scheduled.
-    """
-
-    mode: Mode = "unified"
 
     @model_validator(mode="after")
     def _has_a_deadline_only_where_one_can_be_kept(self) -> Self:
@@ -342,16 +350,9 @@ class RunConfig(EpisodesConfig):
                 f"`deadline_ms` is {self.deadline_ms:g} in mode {self.mode}, which decodes no tokens by the "
                 "frame; use it with mode unified"
             )
+        if self.deadline_ms is not None and self.clock not in ("paused", "measured"):
+            raise ValueError(
+                f"`deadline_ms` is {self.deadline_ms:g} on clock {self.clock}, but a deadline is kept by "
+                "what this machine takes; use `tokens_per_frame`, or clock measured"
+            )
         return self
-
-
-def refuse_doubles(config: Preset, *fields: str) -> None:
-    """Reject a list with duplicates.
-
-    Raises:
-        ValueError: Names the field and what it holds.
-    """
-    for field in fields:
-        values = getattr(config, field) or ()
-        if len(set(values)) != len(values):
-            raise ValueError(f"`{field}` names something twice: {list(values)}")

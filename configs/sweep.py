@@ -2,61 +2,70 @@
 
 import itertools
 from collections.abc import Iterator
-from typing import Annotated, Any, Self, TypeVar
+from typing import Annotated, Any, Self
 
+from cyclopts import Group, Parameter
 from pydantic import BeforeValidator, Field, model_validator
 
+from configs.cli import Numbers, Several
 from configs.motion import MotionText
 from configs.schema import (
-    Count,
+    OUTPUT,
     EpisodesConfig,
     Mode,
     OverlapRule,
     Preset,
     ReplanSteps,
-    Tokens,
+    VideoChoice,
     WhileWaiting,
-    refuse_doubles,
 )
 
-ValueT = TypeVar("ValueT")
+_AXIS = Parameter(group=Group("What varies (several values make several cells)", sort_key=0))
 
 
 def _one_or_several(value: object) -> object:
     return value if isinstance(value, list | tuple) or value is None else (value,)
 
 
-_Several = Annotated[
-    Annotated[tuple[ValueT, ...], Field(min_length=1)] | None, BeforeValidator(_one_or_several)
-]
+_AS_GIVEN = (
+    Parameter(consume_multiple=(1, None), negative_iterable=()),
+    BeforeValidator(_one_or_several),
+)
+"""Values that may have a comma, such as `fixed:50,90`."""
 
 
 class GridConfig(Preset):
     """All combinations of values of some options. Each field is an axis; None keeps the default.
 
     Attributes:
-        clock: How simulated time passes (the device).
-        motion: Motion of the object to grasp.
-        mode: How actions and language are scheduled.
-        text_every: Queries between text requests.
-        tokens_per_frame: In mode `unified`, tokens decoded per query for each running text.
-        replan_steps: Control steps between two queries.
-        while_waiting: What the robot does until new actions are available.
-        overlap: How a new chunk replaces the previous one.
+        clock: How simulated time passes: paused, fixed:A,B (milliseconds), profile:NAME, measured.
+        motion: none, shuttle:SPEED[,PERIOD] or drift:SPEED (cm/s, s). Default: none.
+        mode: How actions and language are scheduled. Default: unified.
+        text_every: Request a text of each language task at every N-th query. For no texts use mode actions.
+            Default: as in its preset.
+        tokens_per_frame: In mode unified, tokens decoded per query for each running text. Default: 5.
+        replan_steps: Control steps between two queries, or asap. Default: the suite's.
+        while_waiting: What the robot does until new actions are available. Default: continue.
+        overlap: How a new chunk replaces the previous one. Default: skip.
     """
 
-    clock: _Several[str] = None
-    motion: _Several[MotionText] = None
-    mode: _Several[Mode] = None
-    text_every: _Several[Count] = None
-    tokens_per_frame: _Several[Tokens] = None
-    replan_steps: _Several[ReplanSteps] = None
-    while_waiting: _Several[WhileWaiting] = None
-    overlap: _Several[OverlapRule] = None
+    clock: Annotated[tuple[str, ...] | None, _AXIS, *_AS_GIVEN] = None
+    motion: Annotated[tuple[MotionText, ...] | None, _AXIS, *_AS_GIVEN] = None
+    mode: Annotated[Several[Mode] | None, _AXIS] = None
+    text_every: Annotated[Numbers | None, _AXIS] = None
+    tokens_per_frame: Annotated[Numbers | None, _AXIS] = None
+    replan_steps: Annotated[Several[ReplanSteps] | None, _AXIS] = None
+    while_waiting: Annotated[Several[WhileWaiting] | None, _AXIS] = None
+    overlap: Annotated[Several[OverlapRule] | None, _AXIS] = None
 
     @model_validator(mode="after")
     def _has_each_value_once(self) -> Self:
-        refuse_doubles(self, *AXES)
+        for axis in AXES:
+            values = getattr(self, axis)
+            if values == ():
+                raise ValueError(f"`{axis}` has no value; leave it out for the default")
+            if values is not None and len(set(values)) != len(values):
+                raise ValueError(f"`{axis}` names something twice: {list(values)}")
         return self
 
     def combinations(self) -> Iterator[dict[str, Any]]:
@@ -77,12 +86,23 @@ SCHEDULE = tuple(axis for axis in AXES if axis not in (*CONDITIONS, "mode", "tex
 
 
 class SweepConfig(EpisodesConfig):
-    """Configuration of a sweep. Options outside the grids are the same in every cell.
+    """The options of a sweep that are the same in every cell, and its grids.
 
     Attributes:
-        grids: Grids whose cells form the sweep.
+        video: Episodes to record.
+        grids: Grids whose cells form the sweep. An axis given beside them holds in those that do not have it.
         chosen_on: The sweep whose results selected these cells; None if there was none.
     """
 
-    grids: tuple[GridConfig, ...] = Field(default=(GridConfig(),), min_length=1)
-    chosen_on: str | None = None
+    video: Annotated[VideoChoice, OUTPUT] = "none"
+    grids: Annotated[tuple[GridConfig, ...], Parameter(parse=False), Field(min_length=1)] = (GridConfig(),)
+    chosen_on: Annotated[str | None, Parameter(parse=False)] = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_axes_in_grids(cls, content: Any) -> Any:
+        shared = {axis: content[axis] for axis in AXES if axis in content}
+        if not shared:
+            return content
+        others = {name: value for name, value in content.items() if name not in shared}
+        return {**others, "grids": [{**shared, **dict(grid)} for grid in content.get("grids", [{}])]}

@@ -3,9 +3,9 @@
 from typing import Annotated, Literal
 
 from cyclopts import Group, Parameter
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
-from configs.cli import Names, Numbers
+from configs.cli import Names, NamesOrNone, Numbers
 from configs.schema import Count, Mode, Preset, Robots, Seed, Whole, Wordings
 
 WHAT = Parameter(group=Group("What to train", sort_key=1))
@@ -18,10 +18,6 @@ WarmUp = Annotated[Whole, Field(ge=0, le=100_000_000)]
 Draws = Annotated[Whole, Field(gt=0, le=1024)]
 Rate = Annotated[float, Field(ge=0, le=1_000_000)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
-
-
-def _unless_none(names: tuple[str, ...]) -> tuple[str, ...]:
-    return () if names == ("none",) else names
 
 
 class TrainConfig(Preset):
@@ -77,7 +73,7 @@ class TrainConfig(Preset):
     data: Annotated[Names, WHAT] = ()
     model: Annotated[str, WHAT] = "tiny"
     embodiment: Annotated[str | None, WHAT] = None
-    language_tasks: Annotated[Names, WHAT, AfterValidator(_unless_none)] = ("narration", "memory")
+    language_tasks: Annotated[NamesOrNone, WHAT] = ("narration", "memory")
     start_from: Annotated[str | None, WHAT] = None
     texts_only: Annotated[bool, WHAT] = False
     norm_stats: Annotated[str | None, WHAT] = None

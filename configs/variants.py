@@ -1,34 +1,27 @@
 """The schema of an evaluation: the same episodes in one mode, or in several that are compared."""
 
 from collections.abc import Sequence
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, ValidationError
 
-from configs.schema import EpisodesConfig, Mode, RunConfig, refuse_doubles
-
-
-def _one_or_several(value: object) -> object:
-    return (value,) if isinstance(value, str) else value
+from configs.cli import Several
+from configs.schema import SERVING, Mode, RunConfig, ScheduledConfig
+from configs.validation import invalid
 
 
-class VariantsConfig(EpisodesConfig):
-    """Configuration of an evaluation: one run per mode, its variants.
+class VariantsConfig(ScheduledConfig):
+    """The options of `python -m eval.run`, on its command line or in a YAML file: one run per mode.
 
     Attributes:
-        mode: How actions and language are scheduled; one or several.
-        against: Mode of the reference variant; the first in `mode` if None.
+        mode: How actions and language are scheduled. Each of several modes is a variant: a run of its own.
+            All variants play each episode before the next, and are compared. Default: unified.
+        against: Another variant, the reference of the comparison. Default: the first in `mode`; in the demo,
+            isolated.
     """
 
-    mode: Annotated[tuple[Mode, ...], BeforeValidator(_one_or_several), Field(min_length=1)] = ("unified",)
-    against: Mode | None = None
-
-    @model_validator(mode="after")
-    def _has_a_variant_that_keeps_the_deadline(self) -> Self:
-        refuse_doubles(self, "mode")
-        if "unified" not in self.modes:
-            self._variant(self.modes[0], self.deadline_ms)
-        return self
+    mode: Annotated[Several[Mode], SERVING, Field(min_length=1)] = ("unified",)
+    against: Annotated[Mode | None, SERVING] = None
 
     @property
     def modes(self) -> tuple[Mode, ...]:
@@ -36,9 +29,16 @@ class VariantsConfig(EpisodesConfig):
         return tuple(dict.fromkeys(self.mode if self.against is None else (self.against, *self.mode)))
 
     def variants(self) -> tuple[RunConfig, ...]:
-        """One run per mode. A deadline applies to mode `unified` only."""
+        """One run per mode. A deadline applies to mode `unified` only, if that is among them.
+
+        Raises:
+            UsageError: Options contradict each other.
+        """
+        shared = self.model_dump(exclude={"mode", "against", "deadline_ms"})
         return tuple(
-            self._variant(mode, self.deadline_ms if mode == "unified" else None) for mode in self.modes
+            _run({**shared, "mode": mode, "deadline_ms": self.deadline_ms if keeps else None})
+            for mode in self.modes
+            for keeps in [mode == "unified" or "unified" not in self.modes]
         )
 
     @classmethod
@@ -50,6 +50,9 @@ class VariantsConfig(EpisodesConfig):
         modes = {"mode": tuple(variant.mode for variant in variants), "deadline_ms": deadline_ms}
         return cls.model_validate({**variants[0].model_dump(), **modes})
 
-    def _variant(self, mode: Mode, deadline_ms: float | None) -> RunConfig:
-        shared = self.model_dump(exclude={"mode", "against", "deadline_ms"})
-        return RunConfig.model_validate({**shared, "mode": mode, "deadline_ms": deadline_ms})
+
+def _run(options: dict[str, Any]) -> RunConfig:
+    try:
+        return RunConfig.model_validate(options)
+    except ValidationError as error:
+        raise invalid(error, "the command line", RunConfig) from error

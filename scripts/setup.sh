@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Sets up everything the two commands need: uv, the system GL library, the locked environment. Idempotent.
+# Installs uv, the system GL library and the locked environment. Idempotent.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,7 +1,6 @@
 """The world contract: episode keys, observations, and the methods of a simulator."""
 
 import dataclasses
-import hashlib
 from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
@@ -9,6 +8,7 @@ import numpy as np
 from jaxtyping import Float64, UInt8
 
 from configs.action_prefix import ActionPrefix
+from configs.episode_seed import episode_seed
 from sim_envs.truth.ground_truth import Truth
 
 
@@ -33,7 +33,7 @@ class EpisodeKey:
 
     def digest(self) -> int:
         """A 64-bit hash of the key, the same on every machine and in every process."""
-        return int.from_bytes(hashlib.sha256(str(self).encode()).digest()[:8], "big")
+        return episode_seed(str(self))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

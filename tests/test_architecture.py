@@ -1,4 +1,4 @@
-"""The rules that `scripts/check_architecture.py` checks hold, and it finds what breaks them."""
+"""The rules of `scripts/check_architecture.py` hold, and it finds violations."""
 
 import importlib.util
 from pathlib import Path
@@ -11,39 +11,39 @@ architecture = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(architecture)
 
 
-def test_only_its_own_rooms_name_libero_and_no_two_public_classes_share_a_name():
-    assert architecture.check(ROOT, libero_still_in=architecture.LIBERO_STILL_IN) == []
+def test_only_its_own_modules_name_libero_and_no_two_public_classes_share_a_name():
+    assert architecture.check(ROOT, libero_exceptions=architecture.LIBERO_EXCEPTIONS) == []
 
 
-def complaints(tmp_path, files, *, libero=()):
+def violations(tmp_path, files, *, libero=()):
     for path, text in files.items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text)
-    return architecture.check(tmp_path, libero_still_in=frozenset(libero))
+    return architecture.check(tmp_path, libero_exceptions=frozenset(libero))
 
 
 @pytest.mark.parametrize(
     "code", ["from sim_envs.libero import sim\n", 'x = "libero"\n', "def f(libero):\n    pass\n"]
 )
 def test_code_that_names_libero_is_found(tmp_path, code):
-    assert complaints(tmp_path, {"eval/a.py": code}) == ["eval/a.py: code that names LIBERO: eval/a.py:1"]
-    assert complaints(tmp_path, {}, libero=["eval/a.py"]) == []
+    assert violations(tmp_path, {"eval/a.py": code}) == ["eval/a.py: code that names LIBERO: eval/a.py:1"]
+    assert violations(tmp_path, {}, libero=["eval/a.py"]) == []
 
 
-def test_its_own_rooms_docstrings_and_comments_may_name_it(tmp_path):
+def test_its_own_modules_docstrings_and_comments_may_name_it(tmp_path):
     said = '"""About LIBERO."""\n\nx = 1  # as LIBERO has it\n"""LIBERO again."""\n'
     files = {"eval/a.py": said, "sim_envs/libero/b.py": "libero = 1\n", "eval/libero.py": "libero = 1\n"}
-    assert complaints(tmp_path, files) == []
+    assert violations(tmp_path, files) == []
 
 
 def test_two_public_classes_of_one_name_are_found(tmp_path):
     files = {"eval/a.py": "class Plan:\n    pass\n", "oxygen/b.py": "class Plan(dict):\n    pass\n"}
     found = ["Plan: public classes of one name: eval/a.py, oxygen/b.py"]
-    assert complaints(tmp_path, files) == found
+    assert violations(tmp_path, files) == found
     private = {"oxygen/b.py": "class _Plan(dict):\n    class Plan:\n        pass\n"}
-    assert complaints(tmp_path, private) == []
+    assert violations(tmp_path, private) == []
 
 
 def test_an_exception_that_is_no_longer_needed_is_found(tmp_path):
-    left = complaints(tmp_path, {"eval/a.py": "x = 1\n"}, libero=["eval/a.py"])
+    left = violations(tmp_path, {"eval/a.py": "x = 1\n"}, libero=["eval/a.py"])
     assert [line.split(":")[0] for line in left] == ["eval/a.py"]

@@ -28,7 +28,7 @@ class Caption:
         narration: The latest narration; empty if there is none.
         memory: The policy's memory, oldest first.
         clock: The latency profile that is charged, e.g. `jetson-thor`; empty if none.
-        lane: The timeline; None if simulated time does not pass during queries.
+        timeline: The timeline; None if simulated time does not pass during queries.
     """
 
     task: str
@@ -39,7 +39,7 @@ class Caption:
     narration: str = ""
     memory: tuple[str, ...] = ()
     clock: str = ""
-    lane: QueryTimeline | None = None
+    timeline: QueryTimeline | None = None
 
 
 def compose(
@@ -59,7 +59,7 @@ def compose(
     canvas = _backdrop(caption.task, caption.episode, caption.mode, cameras).copy()
     for index, (name, pixels) in enumerate(images.items()):
         canvas.paste(_camera(name, pixels), _camera_corner(index), _camera_mask())
-    height = theme.MEMORY_HEIGHT if caption.lane is None else theme.MEMORY_HEIGHT_ABOVE_LANE
+    height = theme.MEMORY_HEIGHT if caption.timeline is None else theme.MEMORY_HEIGHT_ABOVE_TIMELINE
     memory = _memory_block(caption.memory, caption.mode, height)
     canvas.paste(memory, (_text_left(canvas.width), theme.MEMORY_TOP))
     narration = _narration_block(caption.narration, theme.cameras_width(cameras))
@@ -79,8 +79,10 @@ def draw_moment(picture: UInt8[np.ndarray, "height width 3"], caption: Caption) 
         caption: The caption with the time to show.
     """
     _replace(picture, theme.NUMBERS_TOP, _numbers_block(caption))
-    if caption.lane is not None:
-        _replace(picture, theme.LANE_TOP, draw_timeline(caption.lane, caption.mode, time_s=caption.time_s))
+    if caption.timeline is not None:
+        _replace(
+            picture, theme.TIMELINE_TOP, draw_timeline(caption.timeline, caption.mode, time_s=caption.time_s)
+        )
 
 
 def _replace(picture: UInt8[np.ndarray, "height width 3"], top: int, block: Image.Image) -> None:

@@ -147,7 +147,7 @@ def _draw(writer: Mp4Writer, scene: _Scene, control_hz: float, outcome: str | No
     least = 0 if outcome is None else math.ceil(_OUTCOME_S * control_hz)
     extra = max(0, least - scene.steps)
     picture = compose(scene.images, scene.caption, outcome=outcome)
-    if scene.caption.lane is None:
+    if scene.caption.timeline is None:
         writer.write(picture, times=scene.steps + extra)
         return
     for step in range(scene.steps):

@@ -44,7 +44,7 @@ class QueryTimeline:
     """The content of the timeline. What lies after the displayed time is not drawn.
 
     Attributes:
-        queries: The queries of at least the last `theme.LANE_S` seconds, including the current one.
+        queries: The queries of at least the last `theme.TIMELINE_S` seconds, including the current one.
         held: When the robot was held still.
         continued: When it continued the previous chunk during a query.
     """
@@ -73,23 +73,23 @@ _SAME_MOMENT_S = 1e-6
 """Tolerance of times, which are sums of control steps' durations."""
 
 
-def draw_timeline(lane: QueryTimeline, mode: str, *, time_s: float) -> Image.Image:
+def draw_timeline(timeline: QueryTimeline, mode: str, *, time_s: float) -> Image.Image:
     """Draw the timeline at one time.
 
     Args:
-        lane: Its content.
+        timeline: Its content.
         mode: The scheduling mode, which determines the colour of the bars.
         time_s: Time at the right edge, simulated seconds.
 
     Returns:
-        An image as wide as the card's text and `theme.LANE_HEIGHT` high.
+        An image as wide as the card's text and `theme.TIMELINE_HEIGHT` high.
     """
-    thinking = any(_is_within(query.issued_s, query.free_s, time_s) for query in lane.queries)
-    held = any(_is_within(interval.start_s, interval.end_s, time_s) for interval in lane.held)
+    thinking = any(_is_within(query.issued_s, query.free_s, time_s) for query in timeline.queries)
+    held = any(_is_within(interval.start_s, interval.end_s, time_s) for interval in timeline.held)
     block = _base(mode, thinking=thinking, held=held).copy()
     draw = ImageDraw.Draw(block)
     colour = theme.MODE_COLOURS.get(mode, theme.TEXT)
-    for query in lane.queries:
+    for query in timeline.queries:
         actions, free = min(query.actions_s, time_s), min(query.free_s, time_s)
         language = (BAR_TOP + LANGUAGE_INSET, BAR_HEIGHT - 2 * LANGUAGE_INSET)
         _draw_bar(draw, actions - time_s, free - time_s, language, theme.language_colour(colour))
@@ -97,8 +97,8 @@ def draw_timeline(lane: QueryTimeline, mode: str, *, time_s: float) -> Image.Ima
         _draw_bar(draw, query.issued_s - time_s, actions - time_s, (BAR_TOP, BAR_HEIGHT), colour, gap=1)
     quiet = (HELD_TOP + CONTINUED_INSET, HELD_HEIGHT - 2 * CONTINUED_INSET)
     for intervals, rows, fill in (
-        (lane.continued, quiet, theme.CONTINUED),
-        (lane.held, (HELD_TOP, HELD_HEIGHT), theme.HELD),
+        (timeline.continued, quiet, theme.CONTINUED),
+        (timeline.held, (HELD_TOP, HELD_HEIGHT), theme.HELD),
     ):
         for interval in intervals:
             end = min(interval.end_s, time_s)
@@ -108,7 +108,7 @@ def draw_timeline(lane: QueryTimeline, mode: str, *, time_s: float) -> Image.Ima
 
 def column_at(seconds: float) -> int:
     """The column of a time relative to the displayed one, in seconds; negative is past."""
-    return theme.SIDEBAR_TEXT - _CURSOR + round(seconds * theme.LANE_PIXELS_PER_S)
+    return theme.SIDEBAR_TEXT - _CURSOR + round(seconds * theme.TIMELINE_PIXELS_PER_S)
 
 
 def _is_within(start_s: float, end_s: float, time_s: float) -> bool:
@@ -125,7 +125,7 @@ def _draw_bar(
     gap: int = 0,
 ) -> None:
     """Draw a bar between two times relative to the displayed one; `rows` are its top and height."""
-    if end * theme.LANE_PIXELS_PER_S < -theme.SIDEBAR_TEXT:
+    if end * theme.TIMELINE_PIXELS_PER_S < -theme.SIDEBAR_TEXT:
         return
     left, right = max(column_at(start) + gap, 0), column_at(end)
     if left < right:
@@ -136,7 +136,7 @@ def _draw_bar(
 @functools.lru_cache(maxsize=8)
 def _base(mode: str, *, thinking: bool, held: bool) -> Image.Image:
     """Everything except the bars."""
-    block = Image.new("RGB", (theme.SIDEBAR_TEXT, theme.LANE_HEIGHT), theme.CARD)
+    block = Image.new("RGB", (theme.SIDEBAR_TEXT, theme.TIMELINE_HEIGHT), theme.CARD)
     draw = ImageDraw.Draw(block)
     draw.line((0, 0, theme.SIDEBAR_TEXT, 0), theme.LINE)
     colour = theme.MODE_COLOURS.get(mode, theme.TEXT)
@@ -144,7 +144,7 @@ def _base(mode: str, *, thinking: bool, held: bool) -> Image.Image:
     _draw_pill(block, right + 8, "held", theme.HELD if held else None)
     for top, bottom in ((BAR_TOP, HELD_TOP - 3), (HELD_TOP, _TRACK_BOTTOM)):
         draw.rectangle((0, top, theme.SIDEBAR_TEXT - 1, bottom - 1), theme.BACKGROUND)
-    for seconds in range(1, math.floor(theme.LANE_S) + 1):
+    for seconds in range(1, math.floor(theme.TIMELINE_S) + 1):
         x = column_at(-float(seconds))
         draw.line((x, BAR_TOP, x, _TRACK_BOTTOM - 1), theme.LINE)
         draw.text((x, _AXIS_TOP), f"−{seconds} s", theme.MUTED, load_font(11), anchor="ma")

@@ -7,7 +7,7 @@ SPECIAL_TOKENS = 2
 
 
 class ByteTokenizer:
-    """One token per byte, and no end token. Decoding returns nothing: nobody reads the texts."""
+    """One token per byte, and no end token. Decoding returns nothing, since the texts are not used."""
 
     vocab_size = 256
     bos = 1

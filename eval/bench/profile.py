@@ -5,15 +5,12 @@ import re
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from configs.errors import UsageError
 from eval.bench.row import Row
 from eval.bench.workloads import WorkloadGrid
 from oxygen.serving.scheduler import Mode
-
-if TYPE_CHECKING:
-    from configs.profile import ProfileConfig
 
 _NEEDED = (Mode.ISOLATED, Mode.UNIFIED)
 """The modes with a decode step for one text, and for many."""
@@ -46,10 +43,6 @@ def check_profile(path: Path, grid: WorkloadGrid) -> None:
             f"{flag}: a profile is of 1 robot and a text per query, not of {workload.robots} and "
             f"{workload.arrivals_text}; leave out --robots and --arrivals"
         )
-    try:
-        import configs.profile  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise UsageError(f"{flag} needs {error.name}; install it, or leave this out") from None
 
 
 def save_profile(path: Path, rows: Sequence[Row]) -> None:
@@ -60,7 +53,7 @@ def save_profile(path: Path, rows: Sequence[Row]) -> None:
     """
     import yaml
 
-    content = profile(path.stem, rows).model_dump(exclude_none=True)
+    content = profile(path.stem, rows)
     written = yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=120)
     try:
         path.write_text(written, encoding="utf-8")
@@ -68,15 +61,12 @@ def save_profile(path: Path, rows: Sequence[Row]) -> None:
         raise UsageError(f"--save-profile {path}: {error.strerror}; name another file") from None
 
 
-def profile(name: str, rows: Sequence[Row]) -> "ProfileConfig":
-    """The profile of a workload's rows, which include mode `isolated`.
+def profile(name: str, rows: Sequence[Row]) -> dict[str, Any]:
+    """The fields of a `configs.profile.ProfileConfig`, from a workload's rows, which include `isolated`.
 
     A stage time is the median over rows. Host time is the action latency of `isolated` without prefill and
     denoising.
     """
-    from configs.load import check
-    from configs.profile import ProfileConfig
-
     isolated = next(row for row in rows if row.mode == Mode.ISOLATED)
     stages = dict.fromkeys(stage for row in rows for stage in row.stage_ms)
     ms = {
@@ -102,7 +92,7 @@ def profile(name: str, rows: Sequence[Row]) -> "ProfileConfig":
         "decode": {batch: _measured(decode[batch], itself) for batch in sorted(decode)},
         "parallel": _parallel(rows, isolated, language_ms),
     }
-    return check(ProfileConfig, content, source=f"profile {name!r}")
+    return {field: value for field, value in content.items() if value is not None}
 
 
 def _parallel(rows: Sequence[Row], isolated: Row, language_ms: float) -> dict[str, Any] | None:

@@ -14,8 +14,8 @@ from eval.bundle.bundling import MOST_BYTES, BundleSummary, bundle
 from eval.bundle.card import CARD_FILE
 from eval.bundle.provenance import unknowns
 from eval.pipeline.steps import last_checkpoint
-from eval.policies.checkpoints import read_record
 from eval.policies.names import read_policy
+from oxygen.presets.checkpoints import read_record
 from oxygen.weights.source import bundled
 
 app = App(

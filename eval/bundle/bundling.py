@@ -12,10 +12,10 @@ from eval.bundle.card import CARD_FILE, render
 from eval.bundle.manifest import MANIFEST, BundleManifest, FileDigest, read_bundle_manifest
 from eval.bundle.provenance import provenance
 from eval.bundle.results import BundledResult, merged, of_runs, read_results, write_results
-from eval.policies.checkpoints import no_checkpoint
 from eval.policies.names import read_policy
 from eval.records.json_files import write_json
 from oxygen.model.config import preset
+from oxygen.presets.checkpoints import no_checkpoint
 from oxygen.robots.norms import checkpoint_norms
 from oxygen.robots.transforms import embodiment
 from oxygen.weights import layout

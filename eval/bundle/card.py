@@ -16,7 +16,7 @@ from eval.bundle.manifest import BundleManifest, DatasetFacts, read_bundle_manif
 from eval.bundle.provenance import trainings_of, unknowns
 from eval.bundle.results import TEST_STATES, BundledResult, read_results
 from eval.metrics.statistics import wilson_95
-from eval.policies.checkpoints import read_record
+from oxygen.presets.checkpoints import read_record
 from oxygen.weights.loading import SINGLE_FILE
 
 CARD_FILE = "MODEL_CARD.md"

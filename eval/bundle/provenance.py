@@ -7,7 +7,7 @@ from typing import Any
 
 from configs.errors import UsageError, unknown
 from eval.bundle.manifest import BundleManifest, DatasetFacts, read_bundle_manifest, read_dataset_facts
-from eval.policies.checkpoints import read_record
+from oxygen.presets.checkpoints import read_record
 from oxygen.weights import fetch
 from oxygen.weights.card import RECORD
 from oxygen.weights.loading import SINGLE_FILE

@@ -136,10 +136,12 @@ class _Writer:
         return pa.Table.from_arrays(columns, schema=self._schema)
 
     def _numbers_of(self, placed: pa.Table) -> pa.Table:
-        """The numeric columns that get statistics; our own ones do not."""
+        """The numeric columns that get statistics (our own ones do not), and which actions are padded."""
         texts = ("string", "image", "video")
         names = [name for name in placed.schema.names if self._features[name]["dtype"] not in texts]
-        return placed.select([name for name in names if not name.startswith(layout.OWN)])
+        return placed.select(
+            [name for name in names if name == layout.PADDED or not name.startswith(layout.OWN)]
+        )
 
     def _info(self) -> dict[str, Any]:
         whole = self._fps == int(self._fps)
@@ -218,10 +220,10 @@ class _DataTables:
 def _statistics(
     numbers: pa.Table, histograms: Mapping[str, Histogram], features: Mapping[str, layout.Feature]
 ) -> dict[str, Statistics]:
-    """Statistics by feature. Those of actions are per channel, over actions that are not padded.
+    """Statistics by feature. Those of actions are over frames whose action is a training target.
 
-    An episode that a learner solved alone, or that failed, has only padded actions. Readers expect numbers,
-    so it gets those of all its actions.
+    An episode that a learner solved alone, or that failed, has none. Readers expect numbers, so it gets those
+    of all its actions.
     """
     count = numbers.num_rows
     found = {
@@ -230,10 +232,9 @@ def _statistics(
     }
     shapes = {name: tuple(features[name]["shape"]) for name in numbers.schema.names}
     columns = {name: as_array(numbers[name], shape) for name, shape in shapes.items()}
-    padded = columns[layout.PADDED]
-    real = ~padded if not padded.all() else padded
+    targets = ~columns.pop(layout.PADDED)[:, 0]
     for name, values in columns.items():
-        rows = values[real] if name == layout.ACTION else values
+        rows = values[targets] if name == layout.ACTION and targets.any() else values
         found[name] = statistics.of_numbers(rows.astype(np.float64), count=count)
     return found
 

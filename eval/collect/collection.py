@@ -28,7 +28,6 @@ from eval.collect.playing import (
     play_in_processes,
 )
 from eval.collect.store import EpisodeStore, StoredEpisode
-from eval.policies.names import weights_sha256
 from eval.policies.opening import open_policies
 from eval.policies.resolved import resolve_policy
 from eval.records import provenance
@@ -36,6 +35,7 @@ from eval.records.json_files import write_json
 from eval.records.schema import Outcome, RunFolder
 from eval.rollout.interrupts import Interrupts
 from eval.rollout.plan import check_playable, make_plan
+from oxygen.presets.policies import weights_sha256
 from oxygen.training import layout
 from oxygen.training.demonstrations import Demonstrations
 

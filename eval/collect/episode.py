@@ -110,7 +110,7 @@ def _numbers(job: Job, queries: Sequence[Query]) -> dict[str, Any]:
 
 
 def _labels(queries: Sequence[Query], intended: Sequence[np.ndarray | None], horizon: int) -> dict[str, Any]:
-    """Chunks of intended actions; without intended ones, the executed ones, marked as padding."""
+    """Intended actions, singly and in chunks; without intended ones, the executed ones, marked as padding."""
     steps = [query.steps for query in queries]
     chunks = [
         np.asarray(query.actions, np.float64) if chunk is None else chunk
@@ -118,7 +118,12 @@ def _labels(queries: Sequence[Query], intended: Sequence[np.ndarray | None], hor
     ]
     actions, padded = action_labels(chunks, steps, horizon=horizon)
     padded |= ~learnable([chunk is not None for chunk in intended], steps, horizon=horizon)
-    return {layout.ACTION: actions.astype(np.float32).tolist(), layout.PADDED: padded.tolist()}
+    actions = actions.astype(np.float32)
+    return {
+        layout.ACTION: actions[:, 0].tolist(),
+        layout.CHUNK: actions.tolist(),
+        layout.PADDED: padded.tolist(),
+    }
 
 
 def _identity(job: Job, count: int) -> dict[str, Any]:

@@ -31,6 +31,9 @@ _MAY_DIFFER = {
 }
 """Options that select episodes, so that a later command may change them."""
 
+_COLUMNS = 2
+"""Version of the columns of stored episodes. Version 1, which was not recorded, had chunks as `action`."""
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StoredEpisode:
@@ -142,7 +145,7 @@ class EpisodeStore:
 
 def _options(config: CollectConfig) -> dict[str, Any]:
     """The options that all episodes of a dataset share."""
-    return config.model_dump(mode="json", exclude=_MAY_DIFFER)
+    return {**config.model_dump(mode="json", exclude=_MAY_DIFFER), "columns": _COLUMNS}
 
 
 def _read(path: Path) -> StoredEpisode:
@@ -157,6 +160,10 @@ def _read(path: Path) -> StoredEpisode:
 
 
 def _refuse_others(dataset: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    if before.get("columns", 1) != _COLUMNS:
+        raise UsageError(
+            f"{str(dataset)!r} has the columns of an older version: give another folder with --output"
+        )
     used = {**_options(CollectConfig()), **before}  # newer options had their defaults
     for name, value in now.items():
         if used[name] != value:

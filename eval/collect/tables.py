@@ -27,7 +27,8 @@ def frame_features(config: CollectConfig, spec: Interface) -> dict[str, Feature]
         _image_sizes(spec),
         images="video" if config.images == "video" else "image",
         state_names=_names(spec.observation.state),
-        action=layout.action_feature(config.horizon, _names(spec.action.channels)),
+        action_names=_names(spec.action.channels),
+        horizon=config.horizon,
     )
 
 

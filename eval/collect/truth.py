@@ -24,6 +24,6 @@ def columns_of(truth: Truth | None) -> dict[str, str]:
 def _memory(memory: Memory) -> dict[str, Any]:
     """Completed actions in order, and facts, sorted since a set has no order."""
     return {
-        "done": [dataclasses.asdict(deed) for deed in memory.done],
+        "done": [dataclasses.asdict(action) for action in memory.done],
         "facts": [dataclasses.asdict(fact) for fact in sorted(memory.facts)],
     }

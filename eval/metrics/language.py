@@ -139,6 +139,6 @@ def _items(memory: Memory) -> frozenset[Any]:
 
 
 def _order(told: Sequence[CompletedAction], true: Sequence[CompletedAction]) -> Share:
-    both = [true.index(deed) for deed in told if deed in true]
+    both = [true.index(action) for action in told if action in true]
     pairs = list(combinations(both, 2))
     return Share(hits=sum(first < second for first, second in pairs), of=len(pairs))

@@ -21,7 +21,7 @@ _NO_WIDTH = 1e-9
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Interval:
-    """A confidence interval, in whatever unit it was asked for."""
+    """A confidence interval, in the unit of its values."""
 
     low: float
     high: float

@@ -8,7 +8,7 @@ benchmark's instruction, `wordings` those given to the policy.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from eval.metrics.language_results import mean_staleness_ms, summarize_language
 from eval.metrics.progress import summarize_progress
 from eval.metrics.simulated_time import summarize_time
 from eval.metrics.statistics import quantiles, wilson_95
-from eval.records.reader import read_episodes, read_identity, read_queries
+from eval.records.reader import QueryRecord, read_episodes, read_identity, read_queries
 from eval.records.schema import EpisodeResult, Outcome, RunFolder
 from sim_envs.world import EpisodeKey
 
@@ -41,7 +41,7 @@ def summarize(run: Path) -> dict[str, Any]:
     folder = RunFolder(run)
     identity = read_identity(folder)
     episodes = list(read_episodes(folder).values())
-    timings = {episode.key: _timings(folder, episode.key) for episode in episodes}
+    timings = {episode.key: timings_of(read_queries(folder, episode.key)) for episode in episodes}
     suites = _grouped(episodes, lambda key: key.suite)
     tasks = _grouped(sorted(episodes, key=lambda episode: episode.key), lambda key: (key.suite, key.task_id))
     return {
@@ -84,9 +84,10 @@ def aggregate(episodes: Sequence[EpisodeResult], timings: Timings) -> dict[str, 
     }
 
 
-def _timings(folder: RunFolder, key: EpisodeKey) -> dict[str, list[float]]:
+def timings_of(queries: Iterable[QueryRecord]) -> dict[str, list[float]]:
+    """The latencies of an episode that `aggregate` summarizes, by stage, milliseconds."""
     timings: defaultdict[str, list[float]] = defaultdict(list)
-    for query in read_queries(folder, key):
+    for query in queries:
         for stage in LATENCY_STAGES:
             if stage in query.timings_ms:
                 timings[stage].append(query.timings_ms[stage])

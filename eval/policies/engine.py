@@ -1,7 +1,6 @@
 """A vision-language-action model behind the serving engine, as the rollout sees it."""
 
 import dataclasses
-import functools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,22 +8,18 @@ from typing import Any
 import numpy as np
 
 from configs.interface import Interface
-from configs.schema import PolicyConfig, RunConfig
+from configs.schema import RunConfig
 from eval.policies.base import OpenPolicy, PolicyRow
-from eval.policies.language_tasks import language_task
 from eval.policies.resolved import ResolvedPolicy
 from oxygen.model.compile_cache import use_compile_cache
-from oxygen.policy.factory import create_vector_policy
 from oxygen.policy.reply import Reply, Tail
 from oxygen.policy.vector_policy import VectorPolicy
-from oxygen.robots import tokenizer as tokenizers
-from oxygen.robots.transforms import Transform, embodiment, of_checkpoint, untrained
+from oxygen.presets.language_tasks import language_task
+from oxygen.presets.loading import load_policy
 from oxygen.serving.budget import Budget, Deadline, FixedTokens
-from oxygen.serving.engine_config import EngineConfig, ample_slots
+from oxygen.serving.engine_config import EngineConfig, ample_slots, texts_in_progress
 from oxygen.serving.language import LanguageTask
 from oxygen.serving.scheduler import Mode
-from oxygen.weights import fetch
-from oxygen.weights import load as load_weights
 from sim_envs.world import EpisodeKey, Observation
 
 
@@ -47,7 +42,6 @@ def open_engine(
     use_compile_cache()
     interface = resolved.interface
     assert interface is not None, "only a policy with a model is served"
-    transform = _transform(resolved.policy, variants[0])
     first: VectorPolicy | None = None
     opened: dict[int, OpenPolicy] = {}
     for sharing in _sharing_programs(variants):
@@ -55,12 +49,12 @@ def open_engine(
         speaking = next((variant for variant in group if variant.mode != "actions"), group[0])
         tasks = [language_task(task) for task in resolved.tasks_of(speaking)]
         engine = engine_for(tasks, [speaking, *group])
-        like = first.with_tasks(tasks, engine) if first else _build(resolved, transform, tasks, engine, group)
+        like = first.with_tasks(tasks, engine) if first else _load(resolved, tasks, engine, group[0])
         first = first or like
         served = _Served(like, worlds=worlds)
         for place, variant in zip(sharing, group, strict=True):
             of_this = dataclasses.replace(engine, mode=Mode(variant.mode), budget=_budget(variant))
-            opened[place] = _opened(served.by(of_this), interface, transform.embodiment.prompt.template)
+            opened[place] = _opened(served.by(of_this), interface, like.transform.embodiment.prompt.template)
     return [opened[place] for place in range(len(variants))]
 
 
@@ -163,7 +157,7 @@ def engine_for(tasks: Sequence[LanguageTask], variants: Sequence[RunConfig]) -> 
     """
     first = variants[0]
     robots = first.batch_size
-    rows = _texts_in_progress(tasks, first.tokens_per_frame)
+    rows = texts_in_progress(tasks, first.tokens_per_frame)
     waiting = any(each.deadline_ms is not None for each in variants)
     slots = ample_slots(tasks=len(tasks), rows=rows) if waiting else rows
     return EngineConfig(
@@ -177,46 +171,14 @@ def engine_for(tasks: Sequence[LanguageTask], variants: Sequence[RunConfig]) -> 
     )
 
 
-def _build(
-    resolved: ResolvedPolicy,
-    transform: Transform,
-    tasks: Sequence[LanguageTask],
-    engine: EngineConfig,
-    variants: Sequence[RunConfig],
+def _load(
+    resolved: ResolvedPolicy, tasks: Sequence[LanguageTask], engine: EngineConfig, config: RunConfig
 ) -> VectorPolicy:
-    preset, config = resolved.policy, variants[0]
-    model = dataclasses.replace(resolved.model, dtype=config.dtype or resolved.model.dtype)
-    trained = _is_trained(preset, config)
-    loader = functools.partial(load_weights, str(preset.weights), model)
-    return create_vector_policy(
-        model,
-        weights=loader if trained else preset.weights_seed,
-        tokenizer=tokenizers.load(str(preset.tokenizer)) if trained else tokenizers.tiny(),
-        tasks=tasks,
-        engine=engine,
-        transform=transform,
-    )
-
-
-def _transform(preset: PolicyConfig, config: RunConfig) -> Transform:
-    """The robot's way in and out: with the checkpoint's statistics, or without any for random weights."""
-    robot = embodiment(str(preset.embodiment))
-    if not _is_trained(preset, config):
-        return untrained(robot)
-    return of_checkpoint(robot, fetch(preset.norm_stats or str(preset.weights)))
-
-
-def _is_trained(preset: PolicyConfig, config: RunConfig) -> bool:
-    return preset.weights is not None and not config.random_weights
+    random = config.random_weights
+    return load_policy(resolved.policy, tasks=tasks, engine=engine, dtype=config.dtype, random_weights=random)
 
 
 def _budget(config: RunConfig) -> Budget:
     return (
         FixedTokens(config.tokens_per_frame) if config.deadline_ms is None else Deadline(config.deadline_ms)
     )
-
-
-def _texts_in_progress(tasks: Sequence[LanguageTask], tokens_per_frame: int) -> int:
-    """The most texts that can be under way at once when every frame decodes `tokens_per_frame` of each."""
-    frames = {task.name: math.ceil(task.max_tokens / tokens_per_frame) for task in tasks}
-    return max(1, sum(task.arrivals.within(frames[task.name]) for task in tasks))

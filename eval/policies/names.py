@@ -1,21 +1,17 @@
 """Resolves the name of a policy: preset, entry point, YAML file, checkpoint, class or server."""
 
 import dataclasses
-import hashlib
-import os
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Set
 from importlib.metadata import entry_points
-from pathlib import Path
 from typing import Any
 
 from configs.errors import UsageError, unknown
 from configs.load import load, names
-from configs.schema import LanguageTaskConfig, PolicyConfig, RunConfig
-from eval.policies.checkpoints import check_sizes, no_checkpoint
+from configs.schema import PolicyConfig, RunConfig
 from eval.records.run_folders import policy_name
+from oxygen.presets.policies import completed, is_a_place, learnt_tasks, of_checkpoint
 from oxygen.weights import fetch
 from oxygen.weights.card import CARD
-from oxygen.weights.loading import SINGLE_FILE
 
 ENTRY_POINTS = "oxygen_eval.policies"
 """Entry-point group of policies of other packages: policy name to class."""
@@ -40,14 +36,10 @@ def read_policy(name: str, kwargs: Mapping[str, Any] | None = None) -> PolicyCon
     own = _of_ones_own(name)
     if own is not None:
         return own.model_copy(update={"kwargs": dict(kwargs or {})})
-    is_place = name not in names(PolicyConfig) and _is_a_place(name)
-    preset = _of_checkpoint(name) if is_place else _preset(name)
+    preset = of_checkpoint(name) if is_a_place(name) else _preset(name)
     if kwargs:
         preset = _with_kwargs(preset, kwargs)
-    if preset.checkpoint is None:
-        return preset
-    named = {"name": preset.name, "description": preset.description}
-    return _of_checkpoint(preset.checkpoint).model_copy(update=named)
+    return completed(preset)
 
 
 def _of_ones_own(name: str) -> PolicyConfig | None:
@@ -109,13 +101,8 @@ def requested_texts(policy: PolicyConfig, config: RunConfig) -> RequestedTexts:
     if asked is not None:
         noise = f"{policy.name} has learnt no texts: what it says is noise, and nothing but a load."
         return RequestedTexts(names=asked, remark=noise if asked and not learnt else None)
-    names = tuple(name for name, prompt in learnt.items() if _asks_alike(name, prompt))
+    names = learnt_tasks(policy)
     return RequestedTexts(names=names, remark=_left_out(policy.name, set(learnt) - set(names), learnt))
-
-
-def _asks_alike(name: str, prompt: str) -> bool:
-    """Whether a preset of that name has the prompt that the policy was trained with."""
-    return name in names(LanguageTaskConfig) and load(LanguageTaskConfig, name).prompt == prompt
 
 
 def _left_out(policy: str, missing: Set[str], learnt: Mapping[str, str]) -> str | None:
@@ -127,25 +114,6 @@ def _left_out(policy: str, missing: Set[str], learnt: Mapping[str, str]) -> str 
     if missing:
         return f"{policy} has also learnt {', '.join(sorted(missing))}: name its file with --language-tasks."
     return None
-
-
-def check_learnt(policy: PolicyConfig, tasks: Sequence[LanguageTaskConfig]) -> None:
-    """Reject language tasks and prompts that the policy was not trained on.
-
-    A policy trained on none accepts all: its texts are noise, useful as a load.
-
-    Raises:
-        UsageError: A task or prompt was not in its training.
-    """
-    if not policy.language_tasks:
-        return
-    for task in tasks:
-        if policy.language_tasks.get(task.name) != task.prompt:
-            learnt = [f"{name} ({prompt!r})" for name, prompt in policy.language_tasks.items()]
-            raise UsageError(
-                f"policy {policy.name!r} has not learnt language task {task.name!r} with prompt "
-                f"{task.prompt!r}; it has learnt {', '.join(learnt)}. Choose with --language-tasks"
-            )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -182,37 +150,3 @@ def policy_of(start: str) -> PolicyConfig | None:
 def _is_policy(start: str) -> bool:
     """Whether this names a preset or a YAML file, not a checkpoint."""
     return start in names(PolicyConfig) or start.endswith((".yaml", ".yml"))
-
-
-def weights_sha256(policy: PolicyConfig) -> str | None:
-    """SHA-256 of the weights; None if they are random or not a file in our format."""
-    if policy.weights is None:
-        return None
-    file = fetch(policy.weights) / SINGLE_FILE
-    if not file.is_file():
-        return None
-    with file.open("rb") as weights:
-        return hashlib.file_digest(weights, "sha256").hexdigest()
-
-
-def _is_a_place(name: str) -> bool:
-    """Whether this looks like a folder, existing or not."""
-    of_a_file = name.endswith((".yaml", ".yml"))
-    return Path(name).is_dir() or (os.sep in name and "://" not in name and not of_a_file)
-
-
-def _of_checkpoint(source: str) -> PolicyConfig:
-    folder = fetch(source)
-    card = folder / CARD
-    if not card.is_file():
-        raise no_checkpoint(source, folder)
-    policy = load(PolicyConfig, str(card))
-    check_sizes(folder, policy.model or policy.name)
-    beside = {"tokenizer": policy.tokenizer, "norm_stats": policy.norm_stats}
-    found = {key: _seen_from(folder, place) for key, place in beside.items()}
-    return policy.model_copy(update={"weights": source, **found})
-
-
-def _seen_from(folder: Path, place: str | None) -> str | None:
-    """Resolve a path of a card relative to its folder; URLs are kept."""
-    return place if place is None or "://" in place else str(folder / place)

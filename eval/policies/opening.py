@@ -39,5 +39,7 @@ def open_policies(
     if policy.kind == "websocket":
         from eval.policies.websocket import open_websocket  # imports the protocol's libraries
 
-        return [open_websocket(str(policy.target), policy.kwargs, notify=notify)] * len(variants)
+        modes = [variant.mode for variant in variants]
+        server = open_websocket(str(policy.target), policy.kwargs, notify=notify, modes=modes, worlds=worlds)
+        return [server] * len(variants)
     return [open_scripted(policy, resolved.tasks_of(variant), variant) for variant in variants]

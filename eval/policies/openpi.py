@@ -1,4 +1,4 @@
-"""Policies that take observations in openpi's keys and answer with `{"actions": …}`, in process or remote."""
+"""Policies that take observations in openpi's keys and return `{"actions": …}`, in process or remote."""
 
 import dataclasses
 import importlib
@@ -13,11 +13,8 @@ from configs.interface import Interface
 from eval.policies.base import OpenPolicy
 from oxygen.policy.reply import Reply, Tail
 from oxygen.robots.conventions import DROID, DROID_JOINT_POSITION, LIBERO
-from oxygen.robots.images import camera_images
+from oxygen.robots.images import resize_with_pad, rgb
 from sim_envs.world import EpisodeKey, Observation
-
-IMAGE_SIZE = 224
-"""Height and width of the images, pixels."""
 
 PROMPT = "prompt"
 """The key of the instruction."""
@@ -31,11 +28,15 @@ class OpenpiKeys:
         interface: What the numbers mean.
         images: Key to the camera.
         state: Key to the state channels, joined in this order.
+        image_size: Height and width that images are resized to, with padding; None for the camera's own.
+        clips: Whether the client clips actions to the interface's limits, as openpi's DROID client does.
     """
 
     interface: Interface
     images: Mapping[str, str]
     state: Mapping[str, tuple[str, ...]]
+    image_size: tuple[int, int] | None = (224, 224)
+    clips: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -43,18 +44,24 @@ class OpenpiKeys:
         return (*self.images, *self.state, PROMPT)
 
     def query(self, observation: Observation) -> dict[str, Any]:
-        """An observation as openpi's robots send it: images padded into squares, state, `prompt`."""
-        pixels = camera_images(observation.images, tuple(self.images.values()), IMAGE_SIZE)
+        """An observation as openpi's clients send it: padded images, state, `prompt`."""
+        images = {key: self._resized(observation, camera) for key, camera in self.images.items()}
         read = self.interface.observation.read
         state = {
             key: np.concatenate([read(observation.state, channels) for channels in parts])
             for key, parts in self.state.items()
         }
-        return {**dict(zip(self.images, pixels, strict=True)), **state, PROMPT: observation.language}
+        return {**images, **state, PROMPT: observation.language}
+
+    def _resized(self, observation: Observation, camera: str) -> np.ndarray:
+        if camera not in observation.images:
+            raise unknown("camera", camera, observation.images)
+        image = rgb(observation.images[camera], camera)
+        return image if self.image_size is None else resize_with_pad(image, self.image_size)
 
 
 def _droid(interface: Interface) -> OpenpiKeys:
-    """What is shown is the same, whatever the actions are."""
+    """The same observations for every action space."""
     return OpenpiKeys(
         interface=interface,
         images={
@@ -65,6 +72,7 @@ def _droid(interface: Interface) -> OpenpiKeys:
             "observation/joint_position": ("joint_position",),
             "observation/gripper_position": ("gripper_position",),
         },
+        clips=True,
     )
 
 
@@ -124,13 +132,13 @@ ASSUMED = EMBODIMENTS["libero"]
 
 
 def assumption(name: str, remedy: str) -> str:
-    """What to tell a person of such a policy."""
+    """The line that tells a user of such a policy."""
     keys = ", ".join(ASSUMED.names)
     return f"{name} does not say which robot it is for and is shown LIBERO's keys ({keys}); {remedy}"
 
 
 class BadAnswerError(ValueError):
-    """A policy has answered a query with something else than actions."""
+    """A policy answered a query with something other than actions."""
 
 
 class Infers(Protocol):
@@ -144,60 +152,76 @@ class Infers(Protocol):
 
 
 class OpenpiPolicy:
-    """A policy with openpi's two methods. It writes no texts."""
+    """A policy with openpi's two methods. It writes no texts.
+
+    Attributes:
+        keys: The keys of its observations.
+        answer: What it returned for the last query.
+        timings_ms: The stages of that query until its actions, milliseconds.
+    """
 
     def __init__(self, policy: Infers, keys: OpenpiKeys) -> None:
         self._policy = policy
         self.keys = keys
-        self._timings_ms: Mapping[str, float] = {}
+        self.answer: Mapping[str, Any] = {}
+        self.timings_ms: Mapping[str, float] = {}
 
     @property
     def interface(self) -> Interface:
-        """What it is shown and what actions it gives."""
+        """Its conventions of observations and actions."""
         return self.keys.interface
 
     def reset(self, key: EpisodeKey) -> None:
-        """Begin an episode. openpi's policies are told nothing of it, not even a seed."""
+        """Start an episode. openpi's policies are told nothing about it, not even a seed."""
         del key
         self._policy.reset()
 
     def act(self, observation: Observation) -> np.ndarray:
-        """Answer a query with a chunk of actions.
+        """Return a chunk of actions [horizon, action].
 
         Raises:
-            BadAnswerError: It was not answered with actions.
+            BadAnswerError: The answer has no actions.
         """
         began = time.perf_counter()
-        query = self.keys.query(observation)
+        query = self.query(observation)
         asked = time.perf_counter()
-        answer = self._policy.infer(query)
-        actions = _actions(answer)
+        self.answer = self._policy.infer(query)
+        actions = self._in_limits(_actions(self.answer))
         ended = time.perf_counter()
-        self._timings_ms = {
+        self.timings_ms = {
             "preprocess": 1e3 * (asked - began),
-            **self.stages(answer, 1e3 * (ended - asked)),
+            **self.stages(self.answer, 1e3 * (ended - asked)),
             "action": 1e3 * (ended - began),
         }
         return actions
 
+    def query(self, observation: Observation) -> dict[str, Any]:
+        """The argument of `infer` for an observation."""
+        return self.keys.query(observation)
+
     def stages(self, answer: Mapping[str, Any], answer_ms: float) -> Mapping[str, float]:
-        """What is known of the stages of an answer that took `answer_ms`: nothing, in process."""
+        """Stages of an answer that took `answer_ms`, milliseconds; unknown in process."""
         del answer, answer_ms
         return {}
 
     def settle(self) -> Reply:
         """Complete the query: nothing is left to do once the actions are there."""
-        return _without_texts(self._timings_ms)
+        return Reply(timings_ms={**self.timings_ms, "frame": self.timings_ms["action"]})
 
     def finish(self) -> Tail:
         """End the episode."""
         return Tail()
 
+    def _in_limits(self, actions: np.ndarray) -> np.ndarray:
+        limits = self.interface.action.limits
+        return actions.clip(*limits) if self.keys.clips and limits else actions
+
 
 def opened(policy: OpenpiPolicy, *, remark: str | None, **inputs: Any) -> OpenPolicy:
-    """Such a policy for a run: one for all episodes. `inputs` are kept in its record."""
+    """Such a policy for a run: one object for all episodes. The manifest keeps `inputs`."""
     importlib.import_module("PIL.Image")  # or the first query would be timed with it
-    inputs = {"keys": list(policy.keys.names), "image_size": IMAGE_SIZE, **inputs}
+    size = policy.keys.image_size
+    inputs = {"keys": list(policy.keys.names), "image_size": size and list(size), **inputs}
     return OpenPolicy(
         interface=policy.interface,
         horizon=policy.interface.horizon,
@@ -217,8 +241,3 @@ def _actions(answer: Any) -> np.ndarray:
     except (TypeError, ValueError) as error:  # ragged, or not of real numbers
         what = f"{type(answer['actions']).__name__} ({error})"
         raise BadAnswerError(f"the policy's 'actions' are {what}; give numbers [horizon, action]") from error
-
-
-def _without_texts(timings_ms: Mapping[str, float]) -> Reply:
-    frame = {**timings_ms, "frame": timings_ms["action"]}
-    return Reply(timings_ms=frame)

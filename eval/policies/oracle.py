@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from configs.schema import LanguageTaskConfig
 from eval.metrics.language import ORACLE
-from eval.policies.language_tasks import language_task
 from oxygen.policy.reply import TextFinished, TextRequest
+from oxygen.presets.language_tasks import language_task
 from sim_envs.truth.ground_truth import Truth
 from sim_envs.truth.wording import WORDINGS, narrate, remember
 from sim_envs.world import EpisodeKey, World

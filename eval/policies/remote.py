@@ -1,9 +1,11 @@
-"""The client's side of openpi's WebSocket protocol: the server greets with metadata, then answers queries.
+"""The client of openpi's WebSocket protocol: the server sends its metadata first, then answers queries.
 
-A server that fails sends its traceback as a text frame and hangs up. Nothing marks the begin of an episode.
+A server that fails sends its traceback as a text frame and closes the connection. Nothing marks the start of
+an episode; RoboArena's servers and ours extend the protocol by that.
 """
 
 import itertools
+import numbers
 import socket
 import struct
 import time
@@ -11,16 +13,17 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any
 
+import numpy as np
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 from eval.policies.base import PolicyLostError
-from eval.policies.openpi import BadAnswerError
+from eval.policies.openpi import BadAnswerError, OpenpiKeys, OpenpiPolicy
 from oxygen.serve.msgpack_numpy import MessageError, pack, unpack
 
 MAX_ANSWER_MIB = 64
-DECLARED = ("embodiment", "horizon")
-"""What is heeded in a server's metadata."""
+DECLARED = ("embodiment", "horizon", "oxygen_eval", "action_space", "n_external_cameras", "image_resolution")
+"""The parts of a server's metadata that must not change during a run."""
 
 _TOO_BIG = 1009  # RFC 6455's close code for a message beyond the limit
 _ATTEMPT_S = 10.0
@@ -85,7 +88,26 @@ class PolicyClient:
             BadAnswerError: The server answered with something else than a message of the protocol.
         """
         try:
-            return self._exchanged(pack(obs))
+            answer = self._exchanged(pack(obs))
+            if isinstance(answer, str):
+                raise self._failed(answer)
+            content = _unpacked(answer)
+            # Older RoboArena servers send the actions alone.
+            return _mapping({"actions": content} if isinstance(content, np.ndarray) else content)
+        except BaseException:
+            self.close()
+            raise
+
+    def notify_server(self, message: dict[str, Any]) -> None:
+        """Send a message that the server acknowledges with any text but a traceback, such as a reset.
+
+        Raises:
+            PolicyServerError: As for `infer`.
+        """
+        try:
+            answer = self._exchanged(pack(message))
+            if isinstance(answer, str) and answer.startswith("Traceback"):
+                raise self._failed(answer)
         except BaseException:
             self.close()
             raise
@@ -107,21 +129,21 @@ class PolicyClient:
             return False
         return False
 
-    def _exchanged(self, query: bytes) -> Mapping[str, Any]:
+    def _exchanged(self, query: bytes) -> bytes | str:
         if self._connection is None:
             raise PolicyServerError(f"the connection to {self._url} was lost in this episode")
         try:
             self._connection.send(query)
-            answer = self._connection.recv(timeout=self._answer_s)
+            return self._connection.recv(timeout=self._answer_s)
         except TimeoutError as error:
             raise PolicyServerError(
                 f"{self._url} has not answered a query within {self._answer_s:g} s"
             ) from error
         except ConnectionClosed as error:
             raise PolicyServerError(f"{self._url} {_ending(error)}") from error
-        if isinstance(answer, str):
-            raise PolicyServerError(f"{self._url} failed, with this text:\n{answer}")
-        return _content(answer)
+
+    def _failed(self, text: str) -> PolicyServerError:
+        return PolicyServerError(f"{self._url} failed, with this text:\n{text}")
 
     def _connect(self) -> None:
         """Try until there is a server, with growing pauses."""
@@ -182,28 +204,59 @@ class PolicyClient:
         if isinstance(greeting, str):
             raise self._lost(f"begins with a text, not with metadata: {greeting[-200:]}")
         try:
-            return _content(greeting)
+            return _mapping(_unpacked(greeting))
         except BadAnswerError as error:
             raise self._lost(f"begins with something else than metadata: {error}") from error
 
     def _accept(self, metadata: Mapping[str, Any]) -> None:
-        """Refuse a server that has come back with a policy for another robot."""
-        before = metadata if self._metadata is None else self._metadata
-        for name in DECLARED:
-            then, now = before.get(name), metadata.get(name)
-            if then != now:
-                raise self._lost(f"has come back with {name} {now!r}, not {then!r}")
+        """Reject a server that has come back with another policy."""
+        before = _declared(metadata if self._metadata is None else self._metadata)
+        now = _declared(metadata)
+        for name in [*before, *(name for name in now if name not in before)]:
+            if before.get(name) != now.get(name):
+                raise self._lost(f"has come back with {name} {now.get(name)!r}, not {before.get(name)!r}")
         self._metadata = metadata
 
     def _lost(self, why: str) -> PolicyLostError:
         return PolicyLostError(f"the policy server at {self._url} {why}")
 
 
-def _content(message: bytes) -> Mapping[str, Any]:
+class RemotePolicy(OpenpiPolicy):
+    """A policy behind a server of openpi's protocol."""
+
+    def __init__(self, client: PolicyClient, keys: OpenpiKeys) -> None:
+        super().__init__(client, keys)
+        self.client = client
+
+    def stages(self, answer: Mapping[str, Any], answer_ms: float) -> Mapping[str, float]:
+        """`server` (by its own account) and `wire` (the rest), milliseconds; empty if it reports no time."""
+        for timing in ("server_timing", "policy_timing"):
+            told = answer.get(timing)
+            infer_ms = told.get("infer_ms") if isinstance(told, Mapping) else None
+            if isinstance(infer_ms, numbers.Real):
+                server_ms = min(max(0.0, float(infer_ms)), answer_ms)
+                return {"server": server_ms, "wire": answer_ms - server_ms}
+        return {}
+
+
+def _declared(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """What a server declares; maps by their fields, so that an error names the one that differs."""
+    flat: dict[str, Any] = {}
+    for name in DECLARED:
+        value = metadata.get(name)
+        parts = value if isinstance(value, Mapping) else {"": value}
+        flat |= {f"{name}.{part}".rstrip("."): each for part, each in parts.items()}
+    return flat
+
+
+def _unpacked(message: bytes) -> Any:
     try:
-        content = unpack(message)
+        return unpack(message)
     except MessageError as error:
         raise BadAnswerError(f"the policy server sent {error}") from error
+
+
+def _mapping(content: Any) -> Mapping[str, Any]:
     if not isinstance(content, dict):
         raise BadAnswerError(f"the policy server sent {type(content).__name__}, not a map")
     return content

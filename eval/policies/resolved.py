@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from configs.interface import Interface
 from configs.load import load
 from configs.schema import EveryNConfig, LanguageTaskConfig, PolicyConfig, RunConfig
-from eval.policies.names import RequestedTexts, check_learnt, read_policy, requested_texts
+from eval.policies.names import RequestedTexts, read_policy, requested_texts
 from oxygen.model import config as model_configs
 from oxygen.model.config import Pi05Config
+from oxygen.presets.policies import check_learnt
 from oxygen.robots.transforms import embodiment
 from sim_envs.scripted.policy import HORIZON
 

@@ -1,45 +1,35 @@
-"""A policy behind openpi's WebSocket protocol, by the address of its server: `--policy ws://host:port`."""
+"""Opens the policy of a server, by its address: `--policy ws://host:port`. Openpi's, RoboArena's or ours."""
 
 import dataclasses
 import functools
 import json
-import numbers
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from websockets.exceptions import InvalidURI
 from websockets.uri import parse_uri
 
 from configs.errors import UsageError, unknown
+from configs.schema import Mode
 from eval.policies.base import OpenPolicy, PolicyLostError
-from eval.policies.openpi import (
-    ASSUMED,
-    EMBODIMENTS,
-    OpenpiKeys,
-    OpenpiPolicy,
-    assumption,
-    keys_of,
-    named,
-    opened,
-)
-from eval.policies.remote import PolicyClient
+from eval.policies.openpi import ASSUMED, EMBODIMENTS, OpenpiKeys, assumption, keys_of, named, opened
+from eval.policies.oxygen_server import EXTENSION, OxygenServerPolicy, read_declared
+from eval.policies.remote import PolicyClient, RemotePolicy
+from eval.policies.roboarena import RoboArenaPolicy, is_roboarena, read_roboarena
 
 _DAY_S = 86400
-
-_OF_ROBOARENA = {"action_space", "n_external_cameras"}
-"""What tells the metadata of RoboArena's servers, which speak an extension of the protocol."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ServerOptions:
-    """What can be said of a policy server.
+    """Options of a policy server.
 
     Attributes:
         embodiment: The robot that it is for, if its metadata does not say.
         api_key_env: The environment variable with the key to send as `Authorization: Api-Key …`.
-        timeout_s: How long an answer may take; the first one compiles on many servers.
-        connect_timeout_s: How long to go on trying to connect.
+        timeout_s: Timeout of an answer; the first one compiles on many servers.
+        connect_timeout_s: How long to keep trying to connect.
     """
 
     embodiment: str | None = None
@@ -64,19 +54,30 @@ class ServerOptions:
         return {"Authorization": f"Api-Key {key}"}
 
 
-def open_websocket(url: str, kwargs: Mapping[str, Any], *, notify: Callable[[str], None]) -> OpenPolicy:
+def open_websocket(
+    url: str,
+    kwargs: Mapping[str, Any],
+    *,
+    notify: Callable[[str], None],
+    modes: Sequence[Mode] = (),
+    worlds: int = 1,
+) -> OpenPolicy:
     """The policy that a server serves.
 
-    The server's metadata may name its `embodiment`, one of openpi's, and its `horizon`. So may
-    `embodiment` in `kwargs`; else LIBERO's keys are assumed.
+    Our server declares its interface, a RoboArena server its cameras and actions. The metadata of another
+    may name its `embodiment`, one of openpi's, and its `horizon`. So may `embodiment` in `kwargs`; else
+    LIBERO's keys are assumed.
 
     Args:
         url: `ws://host:port`, or `wss://`, with or without a path.
         kwargs: Fields of `ServerOptions`.
-        notify: Told in one line what is waited for, if the server cannot be reached at once.
+        notify: Called with one line about what is waited for, if the server cannot be reached at once.
+        modes: The modes of the run's variants; our server runs in one.
+        worlds: Number of simultaneous episodes, each with a connection of its own.
 
     Raises:
-        UsageError: It cannot be reached, it speaks another protocol, or an argument is wrong.
+        UsageError: It cannot be reached, it speaks another protocol, it was not started for this run, or an
+            argument is wrong.
     """
     _check(url)
     options = _options(kwargs)
@@ -89,50 +90,48 @@ def open_websocket(url: str, kwargs: Mapping[str, Any], *, notify: Callable[[str
     )
     try:
         client.reset()
-        return _opened(client, url, kwargs)
+        policy, remark = _policy_of(client, url, options, modes, worlds)
     except PolicyLostError as error:
         raise UsageError(str(error)) from error
     except UsageError:
         client.close()
         raise
+    for_run = opened(policy, remark=remark, server_metadata=_plain(client.metadata))
+    opener = functools.partial(open_websocket, url, kwargs, notify=_unheard)
+    return dataclasses.replace(for_run, close=client.close, opener=opener)
 
 
-class RemotePolicy(OpenpiPolicy):
-    """A policy behind a server that may say how long it took."""
-
-    def stages(self, answer: Mapping[str, Any], answer_ms: float) -> Mapping[str, float]:
-        """The time in the server, and the time on the way there and back."""
-        for timing in ("server_timing", "policy_timing"):
-            told = answer.get(timing)
-            infer_ms = told.get("infer_ms") if isinstance(told, Mapping) else None
-            if isinstance(infer_ms, numbers.Real):
-                server_ms = min(max(0.0, float(infer_ms)), answer_ms)
-                return {"server": server_ms, "wire": answer_ms - server_ms}
-        return {}
-
-
-def _opened(client: PolicyClient, url: str, kwargs: Mapping[str, Any]) -> OpenPolicy:
-    metadata, options = client.metadata, _options(kwargs)
-    if metadata.keys() >= _OF_ROBOARENA:
-        raise UsageError(
-            f"{url} is a server of RoboArena's, whose extension of openpi's protocol is not supported yet; "
-            "serve the policy with openpi's own server"
-        )
+def _policy_of(
+    client: PolicyClient, url: str, options: ServerOptions, modes: Sequence[Mode], worlds: int
+) -> tuple[RemotePolicy, str | None]:
+    """The policy, and a remark to print."""
+    metadata = client.metadata
+    if EXTENSION in metadata:
+        _refuse_embodiment(options, f"{url} declares its interface")
+        declared = read_declared(metadata, url)
+        declared.check(url, modes, worlds)
+        return OxygenServerPolicy(client, named(declared.keys, url, declared.horizon), declared), None
+    if is_roboarena(metadata):
+        _refuse_embodiment(options, f"{url} is a RoboArena server, which is for DROID")
+        roboarena = read_roboarena(metadata, url)
+        return RoboArenaPolicy(client, named(roboarena.keys, url, metadata.get("horizon")), roboarena), None
     keys = _keys(url, metadata.get("embodiment"), options.embodiment)
     remark = None if keys else assumption(url, "for another robot, --policy-kwargs embodiment=NAME.")
-    policy = RemotePolicy(client, named(keys or ASSUMED, url, metadata.get("horizon")))
-    policy = opened(policy, remark=remark, server_metadata=_plain(metadata))
-    opener = functools.partial(open_websocket, url, kwargs, notify=_unheard)
-    return dataclasses.replace(policy, close=client.close, opener=opener)
+    return RemotePolicy(client, named(keys or ASSUMED, url, metadata.get("horizon"))), remark
+
+
+def _refuse_embodiment(options: ServerOptions, why: str) -> None:
+    if options.embodiment is not None:
+        raise UsageError(f"{why}; leave out embodiment={options.embodiment}")
 
 
 def _unheard(line: str) -> None:
-    """What every worker waits for has been told once, when the evaluation began."""
+    """In workers: the evaluation has printed it at its start."""
     del line
 
 
 def _keys(url: str, served: object, said: str | None) -> OpenpiKeys | None:
-    """The keys of the robot that the server or the person names; None if neither does."""
+    """The keys of the robot that the server or the user names; None if neither does."""
     if said is not None and served in tuple(EMBODIMENTS) and said != served:
         raise UsageError(f"{url} serves embodiment {served!r}; leave out embodiment={said}")
     name = served if said is None else said
@@ -155,6 +154,6 @@ def _check(url: str) -> None:
 
 
 def _plain(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Metadata as a record keeps it: what JSON has no form for as its text."""
+    """Metadata as plain JSON types; anything else becomes a string."""
     plain: dict[str, Any] = json.loads(json.dumps(metadata, default=str, skipkeys=True))
     return plain

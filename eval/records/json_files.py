@@ -69,15 +69,6 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def flattened(content: Mapping[str, Any], path: str = "") -> dict[str, Any]:
-    """Flatten nested mappings to dotted paths."""
-    leaves: dict[str, Any] = {}
-    for key, value in content.items():
-        whole = f"{path}{key}"
-        leaves |= flattened(value, f"{whole}.") if isinstance(value, Mapping) else {whole: value}
-    return leaves
-
-
 def _drop_torn_line(path: Path) -> None:
     """Truncate an incomplete last line; the file is read only if there is one."""
     if not path.exists():

@@ -104,6 +104,12 @@ class QueryRecord:
         actions: The chunk of actions; NaN where the file holds null.
         timings_ms: Stage to milliseconds.
         step: Control step at which it was issued.
+        steps: Control steps until the next query.
+        actions_step: Control step from which its actions could be executed.
+        free_step: Control step from which the next query could be issued.
+        spans: Query whose chunk was executed (None while the robot was held still), index of the first
+            action, and number of control steps, in order; empty on clock `paused`.
+        skipped: Leading actions of the chunk that were skipped.
         latency: Simulated latency; None on clock `paused`.
         requested: Texts requested in it.
         delivered: Texts finished in it and delivered before the episode ended.
@@ -114,6 +120,11 @@ class QueryRecord:
     actions: Float64[np.ndarray, "horizon action"]
     timings_ms: Mapping[str, float]
     step: int = 0
+    steps: int = 0
+    actions_step: int = 0
+    free_step: int = 0
+    spans: Sequence[tuple[int | None, int, int]] = ()
+    skipped: int = 0
     latency: Latency | None = None
     requested: Sequence[TextRequest] = ()
     delivered: Sequence[Delivery] = ()
@@ -253,10 +264,17 @@ def read_queries(folder: RunFolder, key: EpisodeKey) -> list[QueryRecord]:
 
 
 def _query(record: Mapping[str, Any]) -> QueryRecord:
+    actions = np.atleast_2d(np.array(record["actions"], dtype=np.float64))
+    step = int(record.get("step", 0))
     return QueryRecord(
-        actions=np.atleast_2d(np.array(record["actions"], dtype=np.float64)),
+        actions=actions,
         timings_ms=dict(record["timings_ms"]),
-        step=int(record.get("step", 0)),
+        step=step,
+        steps=int(record.get("steps", 0)),
+        actions_step=int(record.get("actions_step", step)),
+        free_step=int(record.get("free_step", step)),
+        spans=[(chunk, first, steps) for chunk, first, steps in record.get("spans", ())],
+        skipped=int(record.get("skipped", 0)),
         latency=Latency(**record["latency"]) if "latency" in record else None,
         requested=[TextRequest(**text) for text in record.get("requested", ())],
         delivered=[_delivery(text, record) for text in record.get("finished", ())],
@@ -278,7 +296,7 @@ def _truth(record: Mapping[str, Any] | None) -> Truth | None:
     if record is None:
         return None
     said = record["narration"]
-    done = [CompletedAction(**{**deed, "verb": Verb(deed["verb"])}) for deed in record["done"]]
+    done = [CompletedAction(**{**action, "verb": Verb(action["verb"])}) for action in record["done"]]
     return Truth(
         narration=Narration(**{**said, "phase": Phase(said["phase"])}),
         memory=Memory(done=tuple(done), facts=frozenset(Fact(**fact) for fact in record["facts"])),

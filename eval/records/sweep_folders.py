@@ -1,4 +1,4 @@
-"""The folder of a sweep: what was asked for, what came of it, and a run for every cell."""
+"""The folder of a sweep: its configuration, its results, and a run for every cell."""
 
 import contextlib
 import dataclasses
@@ -33,7 +33,7 @@ class _Record(TypedDict):
 
 _RECORD = TypeAdapter(_Record)
 _STATES = {
-    "running": "the sweep has not come to its end",
+    "running": "the sweep is not complete",
     "errors": "the sweep has episodes that were errors",
 }
 
@@ -52,12 +52,12 @@ class SweepFolder:
 
     @classmethod
     def at(cls, path: Path) -> Self:
-        """The sweep in a folder, or the one whose record lies in a file, whatever that is called."""
+        """The sweep in a folder, or the one whose record is the file at `path`."""
         return cls(path.parent, path.name) if path.suffix == ".json" else cls(path)
 
     @property
     def record_path(self) -> Path:
-        """What was asked for and, once it is complete, what came of it."""
+        """The configuration and, once complete, the results."""
         return self.path / self.file
 
     def read(self) -> dict[str, Any]:
@@ -74,7 +74,7 @@ class SweepFolder:
         return record
 
     def read_finished(self) -> dict[str, Any]:
-        """The record of a sweep of which every episode was played.
+        """The record of a complete sweep.
 
         Raises:
             UsageError: There is none, or episodes are left.
@@ -87,7 +87,7 @@ class SweepFolder:
         return record
 
     def asked(self) -> SweepConfig:
-        """What was asked for.
+        """The configuration.
 
         Raises:
             UsageError: The record cannot be read, or is of another version.
@@ -105,10 +105,10 @@ class SweepFolder:
 
     @contextlib.contextmanager
     def claimed(self) -> Iterator[None]:
-        """Keep the folder to this process.
+        """Lock the folder for this process.
 
         Raises:
-            UsageError: Another process is at it.
+            UsageError: Another process has it.
         """
         with RunFolder(self.path).claimed():
             if not self.runs():
@@ -122,7 +122,7 @@ class SweepFolder:
 
 
 def new_sweep(output_dir: Path, asked: SweepConfig) -> SweepFolder:
-    """A new folder for a sweep, with the record of what it was asked for."""
+    """A new folder for a sweep, with its configuration."""
     name = f"{dt.datetime.now().astimezone():%Y%m%d-%H%M%S}-sweep"
     for number in range(1, 1000):
         folder = SweepFolder(output_dir / (name if number == 1 else f"{name}-{number}"))
@@ -167,5 +167,5 @@ def find_unfinished_sweep(output_dir: Path, given: Mapping[str, Any]) -> SweepFo
 def _agrees(asked: SweepConfig, given: Mapping[str, Any]) -> bool:
     try:
         return check(SweepConfig, {**asked.model_dump(), **given}, source="the command line") == asked
-    except UsageError:  # what is given goes with other sweeps, not with this one
+    except UsageError:  # the options fit other sweeps, not this one
         return False

@@ -11,19 +11,18 @@ from eval.report.frontier import Row, group_by, speaks
 
 
 def measure_best(folder: SweepFolder, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What a sweep is asked for that measures the schedules which did best in another one.
+    """The configuration of a sweep that measures the best schedules of another one.
 
-    Of two cells, the one that solved more did better, and of equals the one that was faster in the mean.
-    Under each condition these are the best cell of mode `actions`, and of any other mode all cells beside
-    which no other one said as much per second and did better, in the order of what they said.
+    Cells are ordered by success rate, then by mean time to success. For each condition the best cell of mode
+    `actions` is selected, and of any other mode the Pareto front of text rate and this order, by text rate.
 
     Args:
-        folder: The other one.
-        given: The options on the command line, by their names in `SweepConfig`. They go before its own.
+        folder: The other sweep.
+        given: The options on the command line, by their names in `SweepConfig`. They override its own.
 
     Raises:
-        UsageError: It is not complete, or the initial states to measure on are not named, or are among those
-            that the schedules are chosen on.
+        UsageError: It is not complete, or `init_ids` are not given, or overlap with those of the other
+            sweep.
     """
     record, asked = folder.read_finished(), folder.asked()
     _refuse_the_same_states(folder, asked, given)
@@ -34,7 +33,7 @@ def measure_best(folder: SweepFolder, given: Mapping[str, Any]) -> dict[str, Any
 
 
 def _best(rows: Sequence[Row]) -> list[Row]:
-    """The cells of a mode that no other one beats in both tokens per second and merit, ascending in these."""
+    """The Pareto front of tokens per second and merit among the cells of a mode, ascending."""
     kept: list[Row] = []
     for row in sorted(
         rows, key=lambda row: (-(row["tokens_per_simulated_s"] or 0.0), *_negated(_merit(row)))

@@ -58,7 +58,7 @@ class _Progress:
 
     Attributes:
         lack: Smaller the further it came.
-        last: The last stage that it had not been in before, in words; empty if nobody gave an account.
+        last: The last stage that it had not been in before, in words; empty if unknown.
     """
 
     lack: tuple[int, int]

@@ -19,7 +19,7 @@ _OVERLAP = {
 
 
 def say_clock(clock: str, while_waiting: str, *, overlap: str = "skip", device: str | None = None) -> str:
-    """How long the policy computes in simulated time, and what the robot does meanwhile.
+    """How long the policy computes in simulated time, and what the robot does until then.
 
     Args:
         clock: As `--clock` takes it, other than `paused`: `fixed:A[,B]`, `profile:NAME`, `measured` or

@@ -50,7 +50,7 @@ class TextPairs:
         pairs: Graded in both runs: the texts that scores are of. 0 where all texts of each run are compared.
         only_a: Graded in A alone, by what became of them in B; `only_b` likewise.
         oracle_a: Whether A's were read aloud from the truth; `oracle_b` likewise.
-        differences: At birth and at arrival; empty where there is no pair, or nothing to be right about.
+        differences: At request and on delivery; empty if there is no pair, or nothing to grade.
     """
 
     task: str
@@ -88,7 +88,7 @@ _When = tuple[int, int]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Text:
-    """A text that was asked for: how right it was, or why nobody knows."""
+    """A requested text: its scores, or why it has none."""
 
     fate: Fate | None
     oracle: bool = False

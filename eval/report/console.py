@@ -26,6 +26,8 @@ from eval.report.clock_words import PAUSED, clock_label
 from eval.report.comparison import compare
 from eval.report.comparison_summary import verdict_lines
 from eval.report.comparison_tables import show
+from eval.report.pages.run_report import REPORT, write_report
+from eval.report.plain_text import visible
 from eval.report.tables import (
     run_table,
     say_invalid_actions,
@@ -48,13 +50,20 @@ _MOST_WORLDS = 8
 
 
 class EvaluationConsole:
-    """Shows progress, errors and results of an evaluation."""
+    """Shows progress, errors and results of an evaluation.
 
-    def __init__(self, runs: Sequence[Run], plan: EpisodePlan) -> None:
+    Args:
+        runs: The variants.
+        plan: Their episodes.
+        report: Whether to write a page of the results into the first run's folder.
+    """
+
+    def __init__(self, runs: Sequence[Run], plan: EpisodePlan, *, report: bool = False) -> None:
         self._rich = RichConsole(highlight=False)
         self._runs = runs
         self._policy = escape(policy_name(runs[0].config.policy))
         self._plan = plan
+        self._report = report
         self._results: list[list[EpisodeResult]] = [[] for _ in runs]
         self._verdict_lines: list[str] = []
         self._rich.print(self._heading(), soft_wrap=True, emoji=False)
@@ -107,7 +116,8 @@ class EvaluationConsole:
         if result.error is not None:
             # A policy's message is no markup: `[/INST]` is part of a prompt.
             outcome = result.outcome.value.replace("_", " ")
-            self._rich.print(f"[red]{outcome}[/] in {result.key}: {escape(result.error)}", emoji=False)
+            error = escape(visible(result.error))
+            self._rich.print(f"[red]{outcome}[/] in {result.key}: {error}", emoji=False)
         if not self._rich.is_terminal and time.monotonic() - self._reported >= _REPORT_EVERY_S:
             self._reported = time.monotonic()
             self._say(self._progress_line())
@@ -130,6 +140,7 @@ class EvaluationConsole:
             self._show_variants({run.config.mode: of for run, of in zip(self._runs, results, strict=True)})
         for run in self._runs:
             self._say(f"Records, texts and videos: {run.folder.path}")
+        self._write_report()
         if any(result["overall"]["n_errors"] for result in results):
             self._say("The same command with --resume retries the episodes that were errors.")
         self._name_best_video()
@@ -162,6 +173,15 @@ class EvaluationConsole:
                 self._rich.print(f"Not compared: {error}", markup=False)
         self._rich.print()
 
+    def _write_report(self) -> None:
+        if not self._report:
+            return
+        folders = [run.folder.path for run in self._runs]
+        try:
+            self._say(f"Report: {write_report(folders, folders[0] / REPORT)}")
+        except UsageError as error:  # the records are complete without it
+            self._say(f"No report: {error}")
+
     def _name_best_video(self) -> None:
         """Name the best video, of mode `unified` if it is among the variants."""
         run = next((run for run in self._runs if run.config.mode == "unified"), self._runs[-1])
@@ -172,7 +192,7 @@ class EvaluationConsole:
 
     def _say(self, line: str) -> None:
         """Print without markup or line breaks."""
-        self._rich.print(line, soft_wrap=True, markup=False, emoji=False)
+        self._rich.print(visible(line), soft_wrap=True, markup=False, emoji=False)
 
     def _dim(self, *lines: str) -> None:
         for line in lines:

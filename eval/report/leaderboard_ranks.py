@@ -1,5 +1,6 @@
 """Ranks of runs over the same episodes; statistically tied runs share a rank."""
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 
 from eval.metrics.statistics import mcnemar_exact
@@ -12,13 +13,36 @@ Outcomes = Mapping[EpisodeKey, Outcome]
 """Outcomes of a run's episodes."""
 
 
-def ranks(runs: Sequence[Outcomes]) -> list[int]:
-    """One plus the number of significantly better runs, for each run.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Rank:
+    """The ranks that the data allow for a run.
+
+    Attributes:
+        best: One plus the number of significantly better runs: the rank that is shown.
+        worst: The number of runs minus that of significantly worse ones.
+    """
+
+    best: int
+    worst: int
+
+    def __str__(self) -> str:
+        return str(self.best) if self.best == self.worst else f"{self.best}–{self.worst}"
+
+
+def ranks(runs: Sequence[Outcomes]) -> list[Rank]:
+    """The rank of each run.
 
     The rule of the large public leaderboards (Chatbot Arena's), with the test that pairs deserve: better is
     who solves more of the common episodes, by McNemar's exact test at 5 %.
     """
-    return [1 + sum(_is_better(other, run) for other in runs if other is not run) for run in runs]
+    better = [[_is_better(one, other) for other in runs] for one in runs]
+    return [
+        Rank(
+            best=1 + sum(row[place] for row in better),
+            worst=len(runs) - sum(better[place]),
+        )
+        for place in range(len(runs))
+    ]
 
 
 def _is_better(one: Outcomes, other: Outcomes) -> bool:

@@ -8,8 +8,11 @@ from eval.metrics.language_results import LanguageRow
 from eval.records.protocol import hash_of
 from eval.records.reader import RunIdentity
 from eval.report.clock_words import MEASURED, PAUSED, clock_label
-from eval.report.leaderboard_ranks import Outcomes, ranks
+from eval.report.leaderboard_ranks import Outcomes, Rank, ranks
 from sim_envs.world import EpisodeKey
+
+_CONTROLS = {"noop": "floor", "random": "floor", "expert": "ceiling"}
+"""Policies that bound what a score can mean."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -86,6 +89,7 @@ def columns_of(entries: Sequence[Entry], texts: Sequence[str], *, is_timed: bool
     own_latency = any(entry.run.clock in (PAUSED, MEASURED) for entry in entries)
     return [
         *_WHO,
+        *([_CONTROL] if any(_CONTROL.cell(entry, entries) for entry in entries) else []),
         *_SOLVED,
         *(_TIMED if is_timed else ()),
         *(_LATENCY if own_latency else ()),
@@ -95,15 +99,34 @@ def columns_of(entries: Sequence[Entry], texts: Sequence[str], *, is_timed: bool
     ]
 
 
-def ranked_rows(entries: Sequence[Entry], columns: Sequence[BoardColumn]) -> list[list[str]]:
-    """The cells of comparable runs, by rank and then by success rate."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RankedRow:
+    """A run in a table.
+
+    Attributes:
+        cells: What the columns show, as plain text.
+    """
+
+    rank: Rank
+    entry: Entry
+    cells: Sequence[str]
+
+
+def ranked_rows(entries: Sequence[Entry], columns: Sequence[BoardColumn]) -> list[RankedRow]:
+    """The rows of comparable runs, by rank and then by success rate."""
     placed = zip(ranks([entry.outcomes for entry in entries]), entries, strict=True)
     best_first = sorted(
         placed,
-        key=lambda item: (item[0], -(item[1].row.pc_success or 0), item[1].run.policy, item[1].run.mode),
+        key=lambda item: (
+            item[0].best,
+            -(item[1].row.pc_success or 0),
+            item[1].run.policy,
+            item[1].run.mode,
+        ),
     )
     return [
-        [str(rank), *(plain(column.cell(entry, entries)) for column in columns)] for rank, entry in best_first
+        RankedRow(rank=rank, entry=entry, cells=[column.cell(entry, entries) for column in columns])
+        for rank, entry in best_first
     ]
 
 
@@ -129,11 +152,6 @@ def _mode_label(entry: Entry, entries: Sequence[Entry]) -> str:
     if len({clock_label(other.run) for other in entries}) > 1:
         parts.append(clock_label(run))
     return ", ".join(parts)
-
-
-def plain(cell: str) -> str:
-    """Escape text for a Markdown table."""
-    return " ".join(cell.split()).replace("|", "\\|")
 
 
 def language_cell(entry: Entry, task: str) -> str:
@@ -174,6 +192,9 @@ _WHO = (
     BoardColumn(heading="mode", rule=":--", cell=_mode_label),
     BoardColumn(heading="assets", rule=":--", cell=lambda entry, _: entry.run.assets.name),
 )
+_CONTROL = BoardColumn(
+    heading="control", rule=":--", cell=lambda entry, _: _CONTROLS.get(entry.run.policy, "")
+)
 _SOLVED = (
     BoardColumn(heading="n", cell=lambda entry, _: str(entry.row.n_episodes)),
     BoardColumn(heading="success", cell=lambda entry, _: f"{entry.row.pc_success:.1f} %"),
@@ -192,6 +213,11 @@ _STALENESS = BoardColumn(
     heading="staleness (ms)",
     cell=lambda entry, _: "–" if entry.row.staleness_ms is None else f"{entry.row.staleness_ms:.0f}",
 )
+APART = (
+    BoardColumn(heading="weights", rule=":--", cell=lambda entry, _: entry.run.weights or "not known"),
+    BoardColumn(heading="clock", rule=":--", cell=lambda entry, _: clock_label(entry.run)),
+)
+"""Parts of other columns' labels, to group rows by."""
 _RECORD = (
     BoardColumn(heading="errors", cell=lambda entry, _: str(entry.row.n_errors)),
     BoardColumn(heading="run", rule=":--", cell=lambda entry, _: entry.run.run_id),

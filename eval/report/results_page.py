@@ -15,28 +15,28 @@ Record = Mapping[str, Any]
 _NOTES = f"{NOTE} {JUDGED_NOTE}"
 
 _HEAD = """\
-# How late may a robot act, and how much may it say meanwhile?
+# Latency and text rate: what acting loses
 
 <!-- Written by python -m eval.results from records; edits are lost. -->
 
-Standing things forgive latency: a robot that holds still loses time, not the object. So every table has
-**success** and **time to success**, and what a mode costs is told as a frontier: how many tokens per second a
-robot can say without acting measurably worse.
+Latency costs little success where objects do not move: a robot that holds still loses time. So every table
+has **success** and **time to success**, and the cost of a mode is given as a frontier: the largest text rate,
+in tokens per second, at which actions are non-inferior.
 
 ## Design
 
 - **Paired.** Every cell of a sweep plays the same episodes (task, initial state, seed), one cell after the
   other before the next episode.
-- **Held equal.** All modes call the same compiled prefill and denoise programs on the same weights, with the
-  same noise for the same query of the same episode. They differ in when their actions and texts come.
+- **Equal work.** All modes call the same compiled prefill and denoise programs on the same weights, with the
+  same noise for the same query of the same episode. They differ in when actions and texts are available.
 - **Time passes** in simulation while the policy computes: `fixed` latencies, or those of a device's profile
-  for the work that the engine really did ([clocks](clocks.md)).
-- **Verdicts** are non-inferiority tests in pairs against mode `actions`, with margins declared beforehand:
+  for the work that the engine did ([clocks](clocks.md)).
+- **Verdicts** are paired non-inferiority tests against mode `actions`, with margins set in advance:
   {margins} ([comparing](comparing.md)).
 - **Frontier.** Schedules (text rate, tokens per query, replan steps, waiting rule) are chosen on one block of
-  initial states and measured on another. Rates are tested from the lowest on; the first that is not shown to
-  be non-inferior ends the search.
-- **Limits.** One small policy, simulated scenes, and tasks that were made for standing things.
+  initial states and measured on another. Rates are tested in ascending order, up to the first that is not
+  shown to be non-inferior.
+- **Limits.** One small policy, simulated scenes, and tasks designed for objects at rest.
 
 In the tables: {notes}
 """
@@ -70,7 +70,7 @@ def _section(record: Record, figures: Sequence[str]) -> str:
 
 def _heading(record: Record) -> str:
     if record["frontier"]:
-        return "What can be said without acting measurably worse"
+        return "Text rate without a measurable loss"
     return "Modes" if "mode" in record["varied"] else "Success over latency"
 
 
@@ -87,7 +87,7 @@ def _say_episodes(record: Record) -> str:
 
 
 def _command(record: Record) -> str:
-    """What was typed, without what is of that machine and that moment."""
+    """The command, without options of one machine or attempt."""
     words = [word for word in shlex.split(record["provenance"]["command"]) if word != "--resume"]
     if "--output-dir" in words:
         place = words.index("--output-dir")

@@ -50,19 +50,19 @@ class _Cell:
 
 
 def summarize_sweep(asked: SweepConfig, runs: Sequence[Run], results: Sequence[Results]) -> dict[str, Any]:
-    """What `sweep.json` says beside what was asked for.
+    """Summarize a sweep for `sweep.json`.
 
-    A cell is held against the one in mode `actions` under the same conditions: that with the same schedule,
-    or the only one there is.
+    A cell is compared with the one in mode `actions` under the same conditions: that with the same schedule,
+    or the only one.
 
     Args:
         asked: The sweep.
-        runs: Of its cells, with all their episodes.
-        results: What their `results.json` hold.
+        runs: The runs of its cells.
+        results: Their `results.json`.
 
     Returns:
         `cells`, each with its options, its results, and its verdicts; `varied`, the options in which they
-        differ; `frontier`; and where the records are from.
+        differ; `frontier`; and `provenance`.
     """
     cells = [_cell(run, of) for run, of in zip(runs, results, strict=True)]
     rows = [_row(cell, _reference(cell, cells), asked) for cell in cells]

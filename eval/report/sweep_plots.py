@@ -14,20 +14,20 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _LEAST_LATENCIES = 3
-"""Fewer make no curve."""
+"""Fewer points make no curve."""
 _STYLES = ("-", "--", ":", "-.")
 _APART = 0.006
-"""Lines are drawn so far apart, as a share of the largest latency, that their intervals can be told apart."""
+"""Offset between lines, as a share of the largest latency, so that their intervals do not overlap."""
 _MOST_CELLS = 60
-"""More have no room in a figure."""
+"""Larger sweeps have no figure of cells."""
 
 Record = Mapping[str, Any]
 Value = Callable[[Row], tuple[float, float, float] | None]
-"""From a row to a number and the ends of its interval; None where it has none."""
+"""Maps a row to a value and the bounds of its interval; None if it has none."""
 
 
 def draw_sweep(record: Record, folder: Path, *, stem: str = "sweep") -> list[Path]:
-    """Draw what a finished sweep has the cells for, as PNG files in a folder; returns what was written."""
+    """Draw the figures that a finished sweep has cells for, as PNG files; returns their paths."""
     import matplotlib as mpl
 
     figures: Mapping[str, Callable[[Record], Figure | None]] = {
@@ -70,7 +70,7 @@ def _latency_figure(record: Record) -> "Figure | None":
     above.legend(frameon=False)
     below.set_ylabel("mean time to success (s)")
     below.set_ylim(bottom=0)
-    below.set_xlabel("milliseconds until the actions come")
+    below.set_xlabel("latency until the actions (ms)")
     _title(figure, "Success over latency", record)
     return figure
 
@@ -107,7 +107,7 @@ def _cells_figure(record: Record) -> "Figure | None":
 
 
 def _frontier_figure(record: Record) -> "Figure | None":
-    """A row for every condition: success and time over tokens per second; filled where nothing was lost."""
+    """A row for every condition: success and time over tokens per second; filled where non-inferior."""
     if not record["frontier"]:
         return None
     conditions = [rows for rows in group_by(record["cells"], CONDITIONS) if any(map(speaks, rows))]
@@ -130,7 +130,7 @@ def _frontier_figure(record: Record) -> "Figure | None":
     for panel in panels[-1]:
         panel.set_xlim(left=0)
         panel.set_xlabel("tokens per simulated second")
-    _title(figure, "What can be said: filled where acting is non-inferior to mode actions", record)
+    _title(figure, "Text rate: filled where non-inferior to mode actions", record)
     return figure
 
 

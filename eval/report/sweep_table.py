@@ -54,14 +54,14 @@ def sweep_table(record: Mapping[str, Any]) -> Table:
 
 
 def columns_of(record: Mapping[str, Any]) -> list[str]:
-    """The options that have a column: those that vary; conditions only where they tell most rows apart."""
+    """The options that have a column: those that vary; conditions only if they differ in most rows."""
     varied, rows = record["varied"], record["cells"]
     apart = 2 * len(group_by(rows, CONDITIONS)) > len(rows)
     return [axis for axis in varied if apart or axis not in CONDITIONS] or ["mode"]
 
 
 def numbers_in(record: Mapping[str, Any]) -> list[str]:
-    """The headings of the numbers; that of texts only where there are some."""
+    """The headings of the numbers; the text rate only if there are texts."""
     speaks = any(row["tokens_per_simulated_s"] for row in record["cells"])
     return [*_NUMBERS, *([_RATE] if speaks else [])]
 
@@ -95,7 +95,7 @@ def verdicts_of(row: Row) -> list[str]:
 
 
 def frontier_lines(record: Mapping[str, Any]) -> list[str]:
-    """For every mode and condition, how much can be said without acting measurably worse."""
+    """The frontier in words: for every mode and condition the largest non-inferior text rate."""
     return [_say_frontier(found, record) for found in record["frontier"]]
 
 
@@ -120,7 +120,7 @@ def _number(value: float | None, digits: int) -> str:
 
 
 def markdown_table(record: Mapping[str, Any]) -> str:
-    """The same in Markdown."""
+    """The table in Markdown."""
     axes = [*(axis for axis in CONDITIONS if axis in record["varied"]), *columns_of(record)]
     axes = list(dict.fromkeys(axes))
     told = numbers_in(record)

@@ -13,24 +13,24 @@ HEADINGS = {
     "replan_steps": "replan",
     "while_waiting": "waiting",
 }
-"""What the column of an axis is called; another axis has its own name."""
+"""Column headings of axes; others have their own names."""
 
 
 def say_value(axis: str, options: Mapping[str, Any]) -> str:
-    """The value of an option in a cell; empty where the cell does not heed it."""
+    """The value of an option in a cell; empty if it has no effect in the cell."""
     value, mode = options.get(axis), options["mode"]
     idle = (axis == "tokens_per_frame" and mode != "unified") or (axis == "text_every" and mode == "actions")
     return "" if idle else str("default" if value is None else value).removeprefix("profile:")
 
 
 def say_condition(options: Mapping[str, Any], varied: Sequence[str]) -> str:
-    """The device, and whatever else is given rather than chosen, as far as it varies."""
+    """The condition of a cell: clock and motion, as far as they vary."""
     told = [axis for axis in CONDITIONS if axis in varied] or list(CONDITIONS[:1])
     return ", ".join(filter(None, (say_value(axis, options) for axis in told)))
 
 
 def say_cell(options: Mapping[str, Any], varied: Sequence[str]) -> str:
-    """What is not its condition: the mode, then what else varies, such as `unified k=1 every 4`."""
+    """The mode, then other axes that vary except conditions, such as `unified k=1 every 4`."""
     parts = [str(options["mode"])]
     for axis in varied:
         said = say_value(axis, options)

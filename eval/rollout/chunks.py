@@ -14,7 +14,7 @@ class ActionError(ValueError):
 
 
 class Overlap(enum.StrEnum):
-    """How a new chunk takes over from the one that was executed meanwhile."""
+    """How a new chunk replaces the one that was executed during its computation."""
 
     SKIP = "skip"
     """Skip as many of its actions as old ones were executed since its observation."""

@@ -13,7 +13,6 @@ from configs.errors import UsageError
 from configs.schema import RunConfig
 from eval.metrics.success import Results, summarize
 from eval.policies.base import OpenPolicy, PolicyLostError
-from eval.policies.names import weights_sha256
 from eval.policies.resolved import ResolvedPolicy, resolve_policy
 from eval.records import provenance
 from eval.records.attempts import Attempt, attempt_record, past_attempts
@@ -29,6 +28,8 @@ from eval.rollout.executors.serial import SERIAL
 from eval.rollout.interrupts import Interrupts
 from eval.rollout.monitor import MAX_ERRORS, ErrorLimit, Monitor, MonitorFactory, RepeatedErrorsError
 from eval.rollout.plan import EpisodePlan, check_overlap, check_playable, make_plans
+from eval.rollout.preflight import require_quick_checks
+from oxygen.presets.policies import weights_sha256
 from sim_envs.blas import KERNELS, pin_kernels
 
 _MOST_ERRORS = 1_000_000
@@ -90,6 +91,7 @@ def run_evaluation(
     if not 1 <= max_errors <= _MOST_ERRORS:
         raise UsageError(f"--max-errors is {max_errors}: give 1 to {_MOST_ERRORS}")
     config = runs[0].config
+    require_quick_checks(runs[0].folder.path.parent, num_envs=executor.num_envs, notify=_say)
     _refuse_shared_time([run.config for run in runs], executor)
     plans = make_plans([run.config for run in runs])
     resolved = resolve_policy(config)

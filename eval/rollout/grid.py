@@ -40,11 +40,12 @@ def cells_of(asked: SweepConfig) -> tuple[RunConfig, ...]:
 
 def _effective(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options of a cell that have an effect in it."""
-    mode = options.get("mode", RunConfig.model_fields["mode"].default)
+    fields = RunConfig.model_fields
+    mode, clock = (options.get(axis, fields[axis].default) for axis in ("mode", "clock"))
     unused = set(unused_in(mode) - {"language_tasks"})  # the same in all cells, like the policy
-    if options["clock"] == "paused":
+    if clock == "paused":
         unused |= {"while_waiting", "overlap"}
-    if options["while_waiting"] == "hold":
+    if options.get("while_waiting") == "hold":
         unused |= {"overlap"}
     return {option: value for option, value in options.items() if option not in unused}
 

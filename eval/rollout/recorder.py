@@ -49,7 +49,7 @@ class EpisodeRecorder:
         self._grader = EpisodeGrader(control_hz=plan.protocol.control_hz)
         self._compiles: int | None = None
         self._said: dict[str, str] = {}
-        self._lane = QueryTimeline()
+        self._timeline = QueryTimeline()
         self._video: EpisodeVideo | None = None
         if config.video != "none":
             stem = folder.path / "videos" / key.suite / f"task{key.task_id:02d}_ep{key.init_id:03d}"
@@ -146,7 +146,7 @@ class EpisodeRecorder:
         """Add each picture until the next one, with the texts delivered by then."""
         pictures = [Snapshot(step=query.step, images=query.observation.images), *query.pictures]
         ends = [*(picture.step for picture in pictures[1:]), query.step + query.steps]
-        self._lane = _advanced(self._lane, query, self._plan.protocol.control_hz)
+        self._timeline = _advanced(self._timeline, query, self._plan.protocol.control_hz)
         for picture, end in zip(pictures, ends, strict=True):
             said = [each.text for each in query.deliveries if each.step <= picture.step]
             self._said.update((text.task, text.text) for text in said)
@@ -162,7 +162,7 @@ class EpisodeRecorder:
             time_s=step / self._plan.protocol.control_hz,
             latency_ms=query.latency.actions_ms if self._timed else query.timings_ms.get("action"),
             clock=self._config.clock.removeprefix("profile:") if self._timed else "",
-            lane=self._lane if self._timed else None,
+            timeline=self._timeline if self._timed else None,
             narration=self._said.get("narration", ""),
             memory=tuple(fact.strip() for fact in memory.split(";") if fact.strip()),
         )
@@ -186,7 +186,7 @@ def _query_record(query: Query, *, timed: bool) -> dict[str, Any]:
 
 
 def _timing_record(query: Query) -> dict[str, Any]:
-    """The latency charged, and the actions executed meanwhile."""
+    """The latency charged, and the actions executed during it."""
     prefix = query.observation.action_prefix
     return {
         "latency": dataclasses.asdict(query.latency),
@@ -213,7 +213,7 @@ def _truth_record(truth: Truth | None) -> dict[str, Any] | None:
         return None
     return {
         "narration": dataclasses.asdict(truth.narration),
-        "done": [dataclasses.asdict(deed) for deed in truth.memory.done],
+        "done": [dataclasses.asdict(action) for action in truth.memory.done],
         "facts": [dataclasses.asdict(fact) for fact in sorted(truth.memory.facts)],
         **({} if truth.nouns is None else {"nouns": _nouns_record(truth.nouns)}),
     }
@@ -227,8 +227,8 @@ def _nouns_record(nouns: Nouns) -> dict[str, Any]:
     }
 
 
-def _advanced(lane: QueryTimeline, query: Query, control_hz: float) -> QueryTimeline:
-    """The lane with one more query, without queries that have scrolled out of view."""
+def _advanced(timeline: QueryTimeline, query: Query, control_hz: float) -> QueryTimeline:
+    """The timeline with one more query, without queries that have scrolled out of view."""
     spans: dict[str, list[TimeSpan]] = {"held": [], "continued": []}
     step = query.step
     for span in query.spans:
@@ -236,14 +236,14 @@ def _advanced(lane: QueryTimeline, query: Query, control_hz: float) -> QueryTime
             kind = "held" if span.chunk is None else "continued"
             spans[kind].append(TimeSpan(start_s=step / control_hz, end_s=(step + span.steps) / control_hz))
         step += span.steps
-    since_s = query.step / control_hz - theme.LANE_S
+    since_s = query.step / control_hz - theme.TIMELINE_S
     issued = QuerySpan(
         issued_s=query.step / control_hz,
         actions_s=query.actions_step / control_hz,
         free_s=query.free_step / control_hz,
     )
     return QueryTimeline(
-        queries=(*(each for each in lane.queries if each.free_s > since_s), issued),
-        held=(*(each for each in lane.held if each.end_s > since_s), *spans["held"]),
-        continued=(*(each for each in lane.continued if each.end_s > since_s), *spans["continued"]),
+        queries=(*(each for each in timeline.queries if each.free_s > since_s), issued),
+        held=(*(each for each in timeline.held if each.end_s > since_s), *spans["held"]),
+        continued=(*(each for each in timeline.continued if each.end_s > since_s), *spans["continued"]),
     )

@@ -17,7 +17,6 @@ from configs.load import check, load, names
 from configs.reading import read_json_object
 from configs.schema import LanguageTaskConfig, PolicyConfig, RunConfig, SuiteConfig
 from configs.training import TrainConfig
-from eval.policies.language_tasks import language_task
 from eval.policies.names import Start, policy_of, start_of
 from eval.records.run_folders import new_run
 from eval.report.console import EvaluationConsole
@@ -27,6 +26,7 @@ from eval.rollout.interrupts import Interrupts
 from eval.rollout.plan import check_playable, make_plan
 from oxygen.model.compile_cache import use_compile_cache
 from oxygen.model.config import preset
+from oxygen.presets.language_tasks import language_task
 from oxygen.robots import tokenizer as tokenizers
 from oxygen.robots.transforms import embodiment
 from oxygen.training import checkpoint, layout

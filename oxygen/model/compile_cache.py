@@ -23,14 +23,15 @@ def use_compile_cache(directory: Path | None = None) -> Path:
     configured = jax.config.values["jax_compilation_cache_dir"]
     if directory is None and configured:
         return Path(configured)
-    path = (directory or _folder()) / processor()
+    path = (directory or cache_folder()) / processor()
     jax.config.update("jax_compilation_cache_dir", str(path))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
     return path
 
 
-def _folder() -> Path:
+def cache_folder() -> Path:
+    """The default folder: `OXYGEN_COMPILE_CACHE`, else one in the user's cache."""
     chosen = os.environ.get(CACHE_VARIABLE)
     if chosen:
         return Path(chosen).expanduser()

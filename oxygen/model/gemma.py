@@ -20,6 +20,7 @@ from oxygen.model.rotary import RotaryTables, rope
 from oxygen.typing import Array, Bool, Float, Float32, Int32, Leaf, Params
 
 Attend = Callable[[Array, Array, Array], tuple[Array, Any]]
+Copied = Callable[[np.ndarray], None]
 
 _MASKED = -2.3819763e38  # Gemma's own: close to float32's lowest, yet finite
 
@@ -162,18 +163,19 @@ class Layer:
         )
 
 
-def trunk_layers(llm: dict[str, Any], dtype: str) -> tuple[Layer, ...]:
+def trunk_layers(llm: dict[str, Any], dtype: str, copied: Copied) -> tuple[Layer, ...]:
     """The trunk's layers, unstacked and cast once, so that no program slices weights.
 
-    Removes parameters from `llm` as they are used, so that at most one exists twice.
+    Removes parameters from `llm` as they are used. `copied` is called with each layer of a parameter once it
+    has been copied, and may free it.
     """
     layers = llm["layers"]
     norms = layers.pop("pre_attention_norm")["scale"], layers.pop("pre_ffw_norm")["scale"]
-    return _unstacked(layers, "", norms, dtype)
+    return _unstacked(layers, "", norms, dtype, copied)
 
 
 def expert_layers(
-    llm: dict[str, Any], conditions: Float[Array, "step width"], dtype: str
+    llm: dict[str, Any], conditions: Float[Array, "step width"], dtype: str, copied: Copied
 ) -> tuple[Layer, ...]:
     """The action expert's layers, likewise, with the adaRMS vectors of every time step."""
     layers = llm["layers"]
@@ -181,7 +183,7 @@ def expert_layers(
         _modulations(layers.pop("pre_attention_norm_1")["Dense_0"], conditions, dtype),
         _modulations(layers.pop("pre_ffw_norm_1")["Dense_0"], conditions, dtype),
     )
-    return _unstacked(layers, "_1", norms, dtype)
+    return _unstacked(layers, "_1", norms, dtype, copied)
 
 
 def final_modulation(llm: Params, conditions: Float[Array, "step width"], dtype: str) -> Array:
@@ -197,14 +199,18 @@ def _modulations(dense: Params, conditions: Float[Array, "step width"], dtype: s
 
 
 def _unstacked(
-    layers: dict[str, Any], suffix: str, norms: tuple[Array | np.ndarray, Array | np.ndarray], dtype: str
+    layers: dict[str, Any],
+    suffix: str,
+    norms: tuple[Array | np.ndarray, Array | np.ndarray],
+    dtype: str,
+    copied: Copied,
 ) -> tuple[Layer, ...]:
     attn, mlp = layers["attn"], layers[f"mlp{suffix}"]
     cast = jnp.dtype(dtype)  # NumPy by itself has no bfloat16
-    qkv = _projections(attn, suffix, cast)
-    out = _apart(attn.pop(f"attn_vec_einsum{suffix}")["w"], _rows, cast)
-    gate_up = _apart(mlp.pop("gating_einsum"), lambda pair: _side_by_side([*pair]), cast)
-    down = _apart(mlp.pop("linear"), _rows, cast)
+    qkv = _projections(attn, suffix, cast, copied)
+    out = _apart(attn.pop(f"attn_vec_einsum{suffix}")["w"], _rows, cast, copied)
+    gate_up = _apart(mlp.pop("gating_einsum"), lambda pair: _side_by_side([*pair]), cast, copied)
+    down = _apart(mlp.pop("linear"), _rows, cast, copied)
     return tuple(
         Layer(
             qkv=qkv[i],
@@ -218,11 +224,12 @@ def _unstacked(
     )
 
 
-def _projections(attn: dict[str, Any], suffix: str, dtype: np.dtype[Any]) -> list[Array]:
+def _projections(attn: dict[str, Any], suffix: str, dtype: np.dtype[Any], copied: Copied) -> list[Array]:
     """Queries, keys and values of all heads as one matrix, layer by layer."""
     if f"qkv_einsum{suffix}" in attn:  # openpi fuses the three where every query head has its own KV head
         fused = attn.pop(f"qkv_einsum{suffix}")["w"]
-        return _apart(fused, lambda three: _side_by_side([head for part in three for head in part]), dtype)
+        heads = lambda three: _side_by_side([head for part in three for head in part])  # noqa: E731
+        return _apart(fused, heads, dtype, copied)
     q, kv = attn.pop(f"q_einsum{suffix}")["w"], attn.pop(f"kv_einsum{suffix}")["w"]
     return [
         jax.device_put(_side_by_side([*q[i], *kv[i, 0], *kv[i, 1]]).astype(dtype, copy=False))
@@ -231,12 +238,19 @@ def _projections(attn: dict[str, Any], suffix: str, dtype: np.dtype[Any]) -> lis
 
 
 def _apart(
-    stack: Array | np.ndarray, matrix: Callable[[Any], Array | np.ndarray], dtype: np.dtype[Any]
+    stack: Array | np.ndarray,
+    matrix: Callable[[Any], Array | np.ndarray],
+    dtype: np.dtype[Any],
+    copied: Copied,
 ) -> list[Array]:
-    """The layers of a stack, each as one matrix on the device; waits for the transfer."""
-    return jax.block_until_ready(
-        [jax.device_put(matrix(stack[i]).astype(dtype, copy=False)) for i in range(stack.shape[0])]
-    )
+    """The layers of a stack, each as one matrix on the device; waits for each transfer."""
+    layers = []
+    for i in range(stack.shape[0]):
+        on_host = matrix(stack[i]).astype(dtype, copy=False)
+        layers.append(jax.block_until_ready(jax.device_put(on_host)))
+        if isinstance(stack, np.ndarray) and not np.may_share_memory(on_host, stack):
+            copied(stack[i])
+    return layers
 
 
 def _side_by_side(matrices: Sequence[Array | np.ndarray]) -> Array | np.ndarray:

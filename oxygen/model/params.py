@@ -1,5 +1,6 @@
 """The parameters of π0.5: openpi's paths and shapes, and random parameters for tests and benchmarks."""
 
+import concurrent.futures
 import math
 import zlib
 from collections.abc import Mapping
@@ -10,11 +11,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from oxygen.model import host_memory
 from oxygen.model.config import GemmaConfig, Pi05Config
 from oxygen.model.siglip import Siglip
-from oxygen.typing import Float32, Params
+from oxygen.typing import Float, Float32, Params
 
 Shape = tuple[int, ...]
+
+_DRAWN_AT_ONCE = 1 << 18
+"""Random numbers drawn in one piece (1 MiB)."""
 
 
 def tower(config: Pi05Config) -> Siglip:
@@ -91,25 +96,33 @@ def random_params(config: Pi05Config, seed: int, dtype: str = "float32") -> Para
     are open, so that actions and texts depend on the observation. (openpi initialises the gates to 0, which
     makes an untrained action expert ignore its input.)
     """
-    return nested(
-        {
-            path: _drawn(seed, path, shape).astype(jnp.dtype(dtype), copy=False)
-            for path, shape in shapes(config).items()
-        }
-    )
+    wanted = shapes(config)
+
+    def drawn(path: str) -> Float[np.ndarray, "..."]:
+        return _drawn(seed, path, wanted[path], jnp.dtype(dtype))
+
+    order = sorted(wanted, key=lambda path: -math.prod(wanted[path]))  # the largest takes longest
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        return nested(dict(zip(order, pool.map(drawn, order), strict=True)))
 
 
-def _drawn(seed: int, path: str, shape: Shape) -> Float32[np.ndarray, "..."]:
-    """One parameter, scaled in place: the largest has five gigabytes."""
-    array = standard_normal(seed, path, shape)
-    array *= np.float32(_deviation(path, shape))
+def _drawn(seed: int, path: str, shape: Shape, dtype: np.dtype[Any]) -> Float[np.ndarray, "..."]:
+    """One parameter, drawn and cast piece by piece: in float32 the largest has five gigabytes."""
+    array, rng = host_memory.empty(shape, dtype), _generator(seed, path)
+    flat, deviation = array.reshape(-1), np.float32(_deviation(path, shape))
+    for start in range(0, flat.size, _DRAWN_AT_ONCE):
+        piece = flat[start : start + _DRAWN_AT_ONCE]
+        piece[...] = rng.standard_normal(piece.size, dtype=np.float32) * deviation
     return array
 
 
 def standard_normal(seed: int, path: str, shape: Shape) -> Float32[np.ndarray, "..."]:
     """Standard normal numbers as a function of the seed and a path, equal on every machine."""
-    rng = np.random.Generator(np.random.PCG64([seed, zlib.crc32(path.encode())]))
-    return rng.standard_normal(shape, dtype=np.float32)
+    return _generator(seed, path).standard_normal(shape, dtype=np.float32)
+
+
+def _generator(seed: int, path: str) -> np.random.Generator:
+    return np.random.Generator(np.random.PCG64([seed, zlib.crc32(path.encode())]))
 
 
 def _deviation(path: str, shape: Shape) -> float:

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from oxygen.model import gemma, rotary
+from oxygen.model import gemma, host_memory, rotary
 from oxygen.model.config import Pi05Config
 from oxygen.model.guidance import Guidance, guided
 from oxygen.model.params import tower
@@ -89,23 +89,27 @@ def flow_times(steps: int) -> Float32[np.ndarray, " step"]:
 
 def prepare(params: Params, config: Pi05Config) -> Weights:
     """Convert openpi's parameter tree (NumPy or JAX arrays) for the programs."""
-    return consume(_opened(params), config)
+    return weights_at(params, config, jnp.asarray(flow_times(config.denoise_steps)))
 
 
 def consume(params: dict[str, Any], config: Pi05Config) -> Weights:
-    """The same, but removes every array from the tree once it is used; the tree is left empty.
+    """The same, but frees every array once it is used, which leaves the tree empty.
 
-    Memory peaks at the tree's size plus one parameter, unless its arrays are referenced elsewhere.
+    Host memory peaks at the tree's size plus one layer of a parameter, for arrays that
+    `host_memory.empty` made.
     """
-    return _weights(params, config, jnp.asarray(flow_times(config.denoise_steps)))
+    times = jnp.asarray(flow_times(config.denoise_steps))
+    return _weights(params, config, times, copied=host_memory.release)
 
 
 def weights_at(params: Params, config: Pi05Config, times: Float32[Array, " step"]) -> Weights:
     """Like `prepare`, with given flow times: step `n` is at `times[n]`. Differentiable."""
-    return _weights(_opened(params), config, times)
+    return _weights(_opened(params), config, times, copied=_keep)
 
 
-def _weights(params: dict[str, Any], config: Pi05Config, times: Float32[Array, " step"]) -> Weights:
+def _weights(
+    params: dict[str, Any], config: Pi05Config, times: Float32[Array, " step"], copied: gemma.Copied
+) -> Weights:
     llm = params["PaliGemma"].pop("llm")
     time_mlp = {name: params.pop(name) for name in ("time_mlp_in", "time_mlp_out")}
     conditions = _conditions(time_mlp, time_embedding(times, config.expert.width))
@@ -113,9 +117,9 @@ def _weights(params: dict[str, Any], config: Pi05Config, times: Float32[Array, "
         embedding=jax.device_put(
             llm.pop("embedder")["input_embedding"].astype(jnp.dtype(config.dtype), copy=False)
         ),
-        trunk=gemma.trunk_layers(llm, config.dtype),
+        trunk=gemma.trunk_layers(llm, config.dtype, copied),
         trunk_norm=llm.pop("final_norm")["scale"],
-        expert=gemma.expert_layers(llm, conditions, config.dtype),
+        expert=gemma.expert_layers(llm, conditions, config.dtype, copied),
         expert_norm=gemma.final_modulation(llm, conditions, config.dtype),
         tower=params.pop("PaliGemma")["img"],
         action_in=params.pop("action_in_proj"),
@@ -123,6 +127,10 @@ def _weights(params: dict[str, Any], config: Pi05Config, times: Float32[Array, "
         head_dim=config.trunk.head_dim,
     )
     return jax.device_put(weights)
+
+
+def _keep(layer: np.ndarray) -> None:
+    """Leave a layer as it is."""
 
 
 def _opened(tree: Params) -> dict[str, Any]:

@@ -20,7 +20,13 @@ class Session:
     """The state of one robot's episode."""
 
     def __init__(
-        self, robot: int, tasks: Sequence[str], tokenizer: Tokenizer, *, alone: ProgramSizes | None = None
+        self,
+        robot: int,
+        tasks: Sequence[str],
+        tokenizer: Tokenizer,
+        *,
+        alone: ProgramSizes | None = None,
+        first_query: int = 0,
     ) -> None:
         """Start an episode.
 
@@ -30,14 +36,16 @@ class Session:
             tokenizer: The vocabulary.
             alone: Program shapes for serving the robot alone; its replies then report its own work. If None,
                 they report the work of all robots.
+            first_query: Number of the next query.
         """
         self._alone = alone
         self._robot = robot
         self._tasks = tasks
         self._tokenizer = tokenizer
-        self.queries = 0
+        self.queries = first_query
         self._chunk: Float32[np.ndarray, "horizon action"] | None = None
         self._timings_ms: Mapping[str, float] | None = None
+        self.acted_ms: Mapping[str, float] = {}
         self._reply: Reply | None = None
         self._finished: list[TextFinished] = []
         self._dropped: list[TextRequest] = []
@@ -67,7 +75,7 @@ class Session:
     ) -> None:
         """Record a query's normalised actions and stage times."""
         self._chunk = chunk
-        self._timings_ms = timings_ms
+        self._timings_ms = self.acted_ms = timings_ms
         self.queries += 1
 
     def add(self, texts: CompletedStep) -> None:

@@ -125,14 +125,19 @@ class VectorPolicy:
         runner = self.runner if sizes == self.runner.sizes else self.runner.resized(sizes)
         return VectorPolicy(dataclasses.replace(self._parts, runner=runner, tasks=tuple(tasks)), engine)
 
-    def reset(self, robot: int, episode_seed: int) -> None:
-        """Start an episode of a robot: cancel its requests, count its queries and request ids from 0.
+    def reset(self, robot: int, episode_seed: int, first_query: int = 0) -> None:
+        """Start an episode of a robot: cancel its requests, count its request ids from 0.
 
         The noise of its actions is a function of the lowest 64 bits of the seed and the query's number.
+
+        Args:
+            robot: The robot.
+            episode_seed: The seed.
+            first_query: Number of its next query; above 0 to resume an episode.
         """
         self._settle()
         self._engine.reset(robot, episode_seed % 2**64)
-        self._sessions[robot] = self._new_session(robot)
+        self._sessions[robot] = self._new_session(robot, first_query)
 
     def act(self, observations: Observations) -> tuple[Float64[np.ndarray, "horizon action"] | None, ...]:
         """Return the actions of a query of each robot, in the robot's units, as soon as they are ready.
@@ -167,6 +172,10 @@ class VectorPolicy:
             timings_ms = _timings_ms(step, ready_s, self._delivered_s, guided=guided)
             self._sessions[robot].begin_query(step.actions[robot], timings_ms)
         return chunks
+
+    def acted_ms(self, robot: int) -> Mapping[str, float]:
+        """Stage times of a robot's last query until its actions; see `Reply.timings_ms`."""
+        return self._sessions[robot].acted_ms
 
     def settle(self) -> tuple[Reply | None, ...]:
         """Wait for the texts of the current queries; None for a robot without a query."""
@@ -205,9 +214,10 @@ class VectorPolicy:
             ]
         )
 
-    def _new_session(self, robot: int) -> Session:
+    def _new_session(self, robot: int, first_query: int = 0) -> Session:
         names = [task.name for task in self._parts.tasks]
-        return Session(robot, names, self._parts.tokenizer, alone=self._alone)
+        tokenizer = self._parts.tokenizer
+        return Session(robot, names, tokenizer, alone=self._alone, first_query=first_query)
 
     def _inputs(self, observations: Observations) -> ModelInput:
         if len(observations) != len(self._sessions) or not any(one is not None for one in observations):

@@ -1,4 +1,4 @@
-"""Preprocesses camera images: 8-bit RGB, resized to a square."""
+"""Preprocesses camera images: 8-bit RGB, resized."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,25 +12,33 @@ _ONE_LEVEL = 1 / 255
 
 
 def resize_with_pad(
-    image: UInt8[np.ndarray, "height width 3"], side: int
-) -> UInt8[np.ndarray, "side side 3"]:
-    """Resize with black padding, keeping the aspect ratio, by Pillow's bilinear filter (as openpi-client)."""
+    image: UInt8[np.ndarray, "height width 3"], size: int | tuple[int, int]
+) -> UInt8[np.ndarray, "new_height new_width 3"]:
+    """Resize with black padding, keeping the aspect ratio, by Pillow's bilinear filter (as openpi-client).
+
+    Args:
+        image: The image.
+        size: The new height and width; one number for a square.
+    """
+    size = (size, size) if isinstance(size, int) else size
+    height, width = image.shape[:2]
+    if (height, width) == size:
+        return image
     from PIL import Image
 
-    height, width = image.shape[:2]
-    if (height, width) == (side, side):
-        return image
-    ratio = max(width, height) / side
-    size = max(1, int(width / ratio)), max(1, int(height / ratio))
-    square = np.zeros((side, side, 3), np.uint8)
-    left, top = (side - size[0]) // 2, (side - size[1]) // 2
-    resized = Image.fromarray(image).resize(size, resample=Image.Resampling.BILINEAR)
-    square[top : top + size[1], left : left + size[0]] = np.asarray(resized)
-    return square
+    ratio = max(width / size[1], height / size[0])
+    fitted = max(1, int(width / ratio)), max(1, int(height / ratio))
+    padded = np.zeros((*size, 3), np.uint8)
+    left, top = (size[1] - fitted[0]) // 2, (size[0] - fitted[1]) // 2
+    resized = Image.fromarray(image).resize(fitted, resample=Image.Resampling.BILINEAR)
+    padded[top : top + fitted[1], left : left + fitted[0]] = np.asarray(resized)
+    return padded
 
 
 def stretched(image: UInt8[np.ndarray, "height width 3"], side: int) -> UInt8[np.ndarray, "side side 3"]:
     """Resize to a square without keeping the aspect ratio, by Pillow's bilinear filter."""
+    if image.shape[:2] == (side, side):
+        return image
     from PIL import Image
 
     return np.asarray(Image.fromarray(image).resize((side, side), resample=Image.Resampling.BILINEAR))

@@ -1,5 +1,9 @@
-"""Messages of openpi's WebSocket protocol: msgpack, with NumPy arrays as maps. Nothing is ever unpickled."""
+"""Messages of policy servers: msgpack, with NumPy arrays as maps. Nothing is ever unpickled.
 
+Three forms of arrays are read: openpi's, which is also written; vla-eval's; and the msgpack-numpy package's.
+"""
+
+import io
 import math
 from typing import Any
 
@@ -12,8 +16,12 @@ _DATA, _DTYPE, _SHAPE = b"data", b"dtype", b"shape"
 _REFUSED_KINDS = "OVc"
 """Objects, which would have to be unpickled, structures, and complex numbers: as in openpi."""
 
-_OTHER_FORMS = {b"nd": "the msgpack-numpy package's", "__ndarray__": "vla-eval's"}
-"""How other protocols mark an array, and whose form it is."""
+_VLA_EVAL, _VLA_EVAL_IMAGE, _MSGPACK_NUMPY = "__ndarray__", "__image__", b"nd"
+
+_FORMATS = {"png": "PNG", "jpeg": "JPEG"}
+
+MAX_PIXELS = 4096 * 4096
+"""Of a compressed image, which says how many before it is decompressed."""
 
 
 class MessageError(ValueError):
@@ -59,16 +67,44 @@ def _encoded(value: Any) -> dict[bytes, Any]:
 
 
 def _decoded(content: dict[Any, Any]) -> Any:
-    for key, whose in _OTHER_FORMS.items():
-        if key in content:
-            raise MessageError(f"an array in {whose} form; openpi's has the key {_ARRAY!r}")
     if _ARRAY in content:
-        return _array(content)
-    return _scalar(content) if _SCALAR in content else content
+        return _array(content.get(_DATA), content.get(_SHAPE), _dtype(content.get(_DTYPE)))
+    if _SCALAR in content:
+        return _scalar(content)
+    if _VLA_EVAL in content:
+        return _array(content.get("data"), content.get("shape"), _dtype(content.get("dtype")))
+    if _VLA_EVAL_IMAGE in content:
+        return _image(content)
+    return _of_msgpack_numpy(content) if _MSGPACK_NUMPY in content else content
 
 
-def _array(content: dict[Any, Any]) -> np.ndarray:
-    data, shape, dtype = content.get(_DATA), content.get(_SHAPE), _dtype(content)
+def _of_msgpack_numpy(content: dict[Any, Any]) -> Any:
+    """An array, or a scalar as the bytes of one."""
+    dtype = _dtype(content.get(b"type"))
+    if content[_MSGPACK_NUMPY]:
+        return _array(content.get(_DATA), content.get(_SHAPE), dtype)
+    return _array(content.get(_DATA), [], dtype)[()]
+
+
+def _image(content: dict[Any, Any]) -> np.ndarray:
+    """An image in vla-eval's form: compressed, or the bytes of its pixels."""
+    name, data = content.get("format"), content.get("data")
+    if name == "raw":
+        return _array(data, content.get("shape"), _dtype(content.get("dtype")))
+    if name not in _FORMATS or not isinstance(data, bytes):
+        raise MessageError(f"an image of format {name!r}; raw, png or jpeg are read")
+    from PIL import Image
+
+    try:
+        with Image.open(io.BytesIO(data), formats=[_FORMATS[name]]) as image:
+            if image.width * image.height > MAX_PIXELS:
+                raise MessageError(f"an image of {image.width} × {image.height} pixels")
+            return np.asarray(image)
+    except (OSError, SyntaxError, Image.DecompressionBombError) as error:
+        raise MessageError(f"{len(data)} bytes that are no {name} image: {error}") from error
+
+
+def _array(data: Any, shape: Any, dtype: np.dtype) -> np.ndarray:
     if not isinstance(data, bytes) or not isinstance(shape, list) or not all(map(_is_length, shape)):
         raise MessageError(f"an array of {dtype} and shape {shape!r} with {type(data).__name__} for data")
     if math.prod(shape) * dtype.itemsize != len(data):
@@ -80,7 +116,7 @@ def _array(content: dict[Any, Any]) -> np.ndarray:
 
 
 def _scalar(content: dict[Any, Any]) -> Any:
-    dtype, data = _dtype(content), content.get(_DATA)
+    dtype, data = _dtype(content.get(_DTYPE)), content.get(_DATA)
     if not isinstance(data, bool | int | float | str | bytes):
         raise MessageError(f"a number of {dtype} with {type(data).__name__} for data")
     try:
@@ -89,8 +125,7 @@ def _scalar(content: dict[Any, Any]) -> Any:
         raise MessageError(f"a number of {dtype} that is {data!r}: {error}") from error
 
 
-def _dtype(content: dict[Any, Any]) -> np.dtype:
-    name = content.get(_DTYPE)
+def _dtype(name: Any) -> np.dtype:
     try:
         dtype = np.dtype(name) if isinstance(name, str) else None
     except (TypeError, ValueError, SyntaxError):

@@ -1,11 +1,12 @@
 """Engine configuration (mode, token budget, sizes) and the program shapes it needs."""
 
 import dataclasses
+import math
 from collections.abc import Sequence
 
 from configs.errors import UsageError
 from oxygen.serving.budget import Budget, FixedTokens
-from oxygen.serving.language import TokenizedTask
+from oxygen.serving.language import LanguageTask, TokenizedTask
 from oxygen.serving.runner import ProgramSizes
 from oxygen.serving.scheduler import Mode
 
@@ -75,6 +76,12 @@ def sizes_for(engine: EngineConfig, tasks: Sequence[TokenizedTask]) -> ProgramSi
         top_k=max([0, *(sampling.top_k or 1 for sampling in drawn)]),
         guided=engine.guided,
     )
+
+
+def texts_in_progress(tasks: Sequence[LanguageTask], tokens_per_frame: int) -> int:
+    """The most texts of a robot at once when every query decodes `tokens_per_frame` of each; at least 1."""
+    queries = {task.name: math.ceil(task.max_tokens / tokens_per_frame) for task in tasks}
+    return max(1, sum(task.arrivals.within(queries[task.name]) for task in tasks))
 
 
 def ample_slots(*, tasks: int, rows: int, robots: int = 1) -> int:

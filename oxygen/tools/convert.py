@@ -16,7 +16,7 @@ from oxygen.model.config import PRESETS, Pi05Config
 from oxygen.robots.norms import FILE_NAME
 from oxygen.robots.transforms import embodiment
 from oxygen.weights import layout
-from oxygen.weights.card import CARD, RECORD, TOKENIZER, card_text
+from oxygen.weights.card import CARD, CONFIG_FILE, RECORD, TOKENIZER, card_text
 from oxygen.weights.checkpoint import Checkpoint, Stored
 from oxygen.weights.loading import DTYPES, SINGLE_FILE, open_checkpoint
 from oxygen.weights.safetensors import SUFFIX, write_safetensors
@@ -25,7 +25,6 @@ from oxygen.weights.source import fetch
 if TYPE_CHECKING:
     from configs.schema import PolicyConfig
 
-CONFIG_FILE = "config.json"
 _ASSETS = "assets"
 
 

@@ -1,1 +1,1 @@
-"""Training of π0.5-shaped policies, from demonstrations to checkpoints that `create_policy` serves."""
+"""Training of π0.5-shaped policies, from demonstrations to checkpoints that `create_vector_policy` serves."""

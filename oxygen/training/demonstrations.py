@@ -195,7 +195,7 @@ def _columns(table: Any, features: Mapping[str, Mapping[str, Any]], tasks: Mappi
 
     return Columns(
         state=array(layout.STATE),
-        action=array(layout.ACTION),
+        action=array(layout.CHUNK),
         padded=array(layout.PADDED),
         step=array(layout.STEP),
         frame_index=array("frame_index"),

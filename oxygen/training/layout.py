@@ -25,10 +25,11 @@ IMAGES = "observation.images."
 """Prefix of the camera columns."""
 STATE = "observation.state"
 ACTION = "action"
-PADDED = "action_is_pad"
 
 OWN = "oxygen."
 """Prefix of the additional columns."""
+CHUNK = OWN + "action_chunk"
+PADDED = OWN + "action_is_pad"
 STEP = OWN + "step"
 SUITE = OWN + "suite"
 TASK_ID = OWN + "task_id"
@@ -64,7 +65,12 @@ Feature = dict[str, Any]
 
 
 def features(
-    cameras: Mapping[str, tuple[int, int]], *, images: str, state_names: Sequence[str], action: Feature
+    cameras: Mapping[str, tuple[int, int]],
+    *,
+    images: str,
+    state_names: Sequence[str],
+    action_names: Sequence[str],
+    horizon: int,
 ) -> dict[str, Feature]:
     """The columns of a frame, as listed in `info.json`.
 
@@ -72,7 +78,8 @@ def features(
         cameras: Camera to the height and width of its images, pixels.
         images: `image` if they are stored in the tables, else `video`.
         state_names: Name of every state channel.
-        action: The feature of an action chunk, [horizon, channel].
+        action_names: Name of every action channel.
+        horizon: Control steps in an action chunk.
     """
     return {
         **{
@@ -83,16 +90,12 @@ def features(
             }
             for camera, size in cameras.items()
         },
-        STATE: {"dtype": "float32", "shape": [len(state_names)], "names": list(state_names)},
-        ACTION: action,
-        PADDED: {"dtype": "bool", "shape": action["shape"][:1], "names": None},
+        STATE: _vector(state_names),
+        ACTION: _vector(action_names),
+        CHUNK: {"dtype": "float32", "shape": [horizon, len(action_names)], "names": list(action_names)},
+        PADDED: {"dtype": "bool", "shape": [horizon], "names": None},
         **{name: _scalar(dtype) for name, dtype in (_OWN | _EVERY_DATASET).items()},
     }
-
-
-def action_feature(horizon: int, channels: Sequence[str]) -> Feature:
-    """The feature of a chunk of `horizon` actions."""
-    return {"dtype": "float32", "shape": [horizon, len(channels)], "names": list(channels)}
 
 
 def place(number: int) -> dict[str, int]:
@@ -108,7 +111,11 @@ def cameras_of(features: Iterable[str]) -> tuple[str, ...]:
 
 def expected_dtypes() -> dict[str, str]:
     """Column to dtype, for all columns but the images."""
-    return {STATE: "float32", ACTION: "float32", PADDED: "bool", **_OWN, **_EVERY_DATASET}
+    return {STATE: "float32", ACTION: "float32", CHUNK: "float32", PADDED: "bool", **_OWN, **_EVERY_DATASET}
+
+
+def _vector(names: Sequence[str]) -> Feature:
+    return {"dtype": "float32", "shape": [len(names)], "names": list(names)}
 
 
 def _scalar(dtype: str) -> Feature:

@@ -83,8 +83,8 @@ def _nearest_to(root: Path) -> str:
 
 
 def _check_features(path: Path, features: Mapping[str, Mapping[str, Any]]) -> None:
-    if layout.PADDED not in features:
-        raise UsageError(f"{path}: no column {layout.PADDED!r}, which marks padded actions. {_OTHERS}")
+    if layout.CHUNK not in features:
+        raise UsageError(f"{path}: no column {layout.CHUNK!r} of action chunks; collect again. {_OTHERS}")
     for name, dtype in layout.expected_dtypes().items():
         if name not in features:
             raise UsageError(f"{path}: no column {name!r}; collect again with `python -m eval.collect`")

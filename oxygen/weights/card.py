@@ -7,6 +7,8 @@ from typing import Any
 CARD = "policy.yaml"
 TOKENIZER = "tokenizer.model"
 """The vocabulary's file name in a policy folder."""
+CONFIG_FILE = "config.json"
+"""The description of converted weights in a policy folder."""
 RECORD = "training.json"
 """The training's record in a policy folder."""
 

@@ -33,7 +33,7 @@ def complete(url: str, target: Path) -> None:
         return
     target.parent.mkdir(parents=True, exist_ok=True)
     with _only_one(target):
-        if not _is_complete(target):  # nobody did it while we waited
+        if not _is_complete(target):  # no other process has done it
             _Copy(url, target).make()
 
 

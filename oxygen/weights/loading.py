@@ -10,10 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from configs.errors import UsageError, nearest_first, unknown
-from oxygen.model import params
+from oxygen.model import host_memory, params
 from oxygen.model.config import Pi05Config
-from oxygen.model.params import Shape
-from oxygen.typing import Float, Params
+from oxygen.typing import Params
 from oxygen.weights import layout
 from oxygen.weights.checkpoint import Checkpoint
 from oxygen.weights.orbax import METADATA, open_orbax
@@ -25,8 +24,6 @@ AT_ONCE = 4
 """Tensors read at a time. Most of it is decompression, a gigabyte a second on one core."""
 SINGLE_FILE = f"model{SUFFIX}"
 """What a folder in our format calls its tensors."""
-
-_ALIGNMENT = 64  # bytes
 
 Placement: TypeAlias = jax.Device | jax.sharding.Sharding
 
@@ -98,7 +95,7 @@ def _read(checkpoint: Checkpoint, dtype: np.dtype[Any], device: Placement | None
     """Every tensor, the largest first: what is needed beside it then falls due while little is held."""
 
     def read(path: str) -> Any:
-        array = _aligned(checkpoint.tensors[path].shape, dtype)
+        array = host_memory.empty(checkpoint.tensors[path].shape, dtype)
         checkpoint.read(path, array)
         return array if device is None else jax.block_until_ready(jax.device_put(array, device))
 
@@ -106,11 +103,3 @@ def _read(checkpoint: Checkpoint, dtype: np.dtype[Any], device: Placement | None
     order = sorted(sizes, key=lambda path: -sizes[path])
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
         return dict(zip(order, pool.map(read, order), strict=True))
-
-
-def _aligned(shape: Shape, dtype: np.dtype[Any]) -> Float[np.ndarray, "..."]:
-    """An empty array as XLA wants them, so that a CPU device takes it over instead of copying it."""
-    size = math.prod(shape) * dtype.itemsize
-    room = np.empty(size + _ALIGNMENT, np.uint8)
-    skipped = -room.ctypes.data % _ALIGNMENT
-    return room[skipped : skipped + size].view(dtype).reshape(shape)

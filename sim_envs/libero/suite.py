@@ -3,7 +3,7 @@
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 
@@ -17,6 +17,7 @@ from sim_envs.libero.conventions import LIBERO_INTERFACE
 from sim_envs.libero.tasks import FIRST_DRAWN, LiberoTask, get_task, init_states, list_tasks
 from sim_envs.libero.wordings import wording_of, wordings
 from sim_envs.scripted.policy import ScriptedPolicy
+from sim_envs.self_test import CheckResult
 from sim_envs.suite import Assets, InitIds, Task
 from sim_envs.world import EpisodeKey, World
 
@@ -85,6 +86,12 @@ class LiberoSuite:
         versions = {package: version(package) for package in PINNED_VERSIONS}
         said = {} if wordings == "benchmark" else {"wordings": self._describe_wordings(wordings)}
         return {"versions": versions, **said}
+
+    def self_test(self) -> Iterator[CheckResult]:
+        """Replay reference control steps and let a scene settle."""
+        from sim_envs.libero.self_test import self_test
+
+        yield from self_test(self._asset_set)
 
     def expert(self, world: World, *, noise: float = 0.0) -> ScriptedPolicy:
         """The scripted expert, which reads LIBERO's own environment.

@@ -60,7 +60,7 @@ def test_an_unknown_value_names_the_nearest():
     [
         ({"seed": -1}, "seed is -1"),
         ({"max_steps": 0}, "max_steps is 0"),
-        ({"task_ids": [1, 1]}, "names something twice"),
+        ({"task_ids": "3-1"}, "the range '3-1' runs backwards"),
     ],
 )
 def test_values_out_of_range_are_told_in_one_line(content, complaint):

@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 
 from oxygen.model.config import GemmaConfig, Pi05Config, SiglipConfig
-from oxygen.policy.policy import EngineConfig, OxyGenPolicy, create_policy
+from oxygen.policy.factory import create_vector_policy
 from oxygen.robots import tokenizer
 from oxygen.serving.arrivals import EveryN
 from oxygen.serving.budget import FixedTokens
+from oxygen.serving.engine_config import EngineConfig
 from oxygen.serving.language import LanguageTask
 from oxygen.serving.scheduler import Mode
+from tests.oxygen.one_robot import OneRobot
 
 _EXPERT = GemmaConfig(width=32, depth=2, mlp_dim=64, num_heads=4, num_kv_heads=1, head_dim=8)
 
@@ -36,18 +38,20 @@ TASKS = (
 
 
 @pytest.fixture(scope="session")
-def policy() -> OxyGenPolicy:
+def policy() -> OneRobot:
     """A policy in mode `unified`, 3 tokens a frame. Tests that need another mode ask it for that."""
     engine = EngineConfig(mode=Mode.UNIFIED, budget=FixedTokens(3), slots=10, rows=8)
-    return create_policy(SMALL, weights=0, tokenizer=tokenizer.tiny(), tasks=TASKS, engine=engine)
+    return OneRobot(
+        create_vector_policy(SMALL, weights=0, tokenizer=tokenizer.tiny(), tasks=TASKS, engine=engine)
+    )
 
 
 @pytest.fixture(scope="session")
-def in_mode(policy: OxyGenPolicy) -> Callable[[Mode], OxyGenPolicy]:
+def in_mode(policy: OneRobot) -> Callable[[Mode], OneRobot]:
     """The same policy in any mode, on the same programs; a second process is started once, for `parallel`."""
 
     @functools.cache
-    def served(mode: Mode) -> OxyGenPolicy:
+    def served(mode: Mode) -> OneRobot:
         return policy.with_engine(dataclasses.replace(policy.engine, mode=mode))
 
     return served

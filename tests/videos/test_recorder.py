@@ -84,17 +84,17 @@ def test_only_the_last_image_shows_the_outcome_and_colours_are_preserved(tmp_pat
 
 
 def test_time_advances_with_every_frame_until_the_end(tmp_path):
-    lane = QueryTimeline(
+    timeline = QueryTimeline(
         queries=(QuerySpan(issued_s=0.0, actions_s=3 / 20, free_s=7 / 20),),
         held=(TimeSpan(start_s=0.0, end_s=3 / 20),),
     )
-    captions = [dataclasses.replace(CAPTION, lane=lane, time_s=step / 20) for step in range(10)]
+    captions = [dataclasses.replace(CAPTION, timeline=timeline, time_s=step / 20) for step in range(10)]
     with EpisodeVideo(tmp_path / "task00_ep000", control_hz=20.0) as video:
         video.add(cameras(), 5, caption=captions[0])
         video.add(cameras(), 4, caption=captions[5])
         _, frames = decode(video.close("success"))
     assert len(frames) == 5 + 30
-    place = (slice(theme.LANE_TOP, theme.BOTTOM), slice(theme.sidebar_left(2), None))
+    place = (slice(theme.TIMELINE_TOP, theme.BOTTOM), slice(theme.sidebar_left(2), None))
     moments = np.stack([compose(cameras(), caption)[place] for caption in captions]).astype(int)
     shown = [int(np.abs(moments - frame[place]).mean(axis=(1, 2, 3)).argmin()) for frame in frames]
     assert shown == [*range(9), *[9] * 26]

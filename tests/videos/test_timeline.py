@@ -24,7 +24,7 @@ from videos.timeline import (
 )
 
 HZ = 20
-STEP_PIXELS = theme.LANE_PIXELS_PER_S // HZ
+STEP_PIXELS = theme.TIMELINE_PIXELS_PER_S // HZ
 CAPTION = Caption(
     task="pick up the bowl",
     episode="libero_object · task 0 · init 0",
@@ -64,7 +64,7 @@ robots = st.text("hc.", max_size=300)
 
 
 def lane_of(queries, robot):
-    """The lane, and what the policy did in every control step as letters."""
+    """The timeline, and what the policy did in every control step as letters."""
     policy, spans = "", []
     for idle, acting, speaking in queries:
         policy += "." * idle
@@ -76,9 +76,9 @@ def lane_of(queries, robot):
     ), policy
 
 
-def drawn(lane, step):
-    """The lane after so many control steps, their durations added up as inexactly as floats can."""
-    return np.asarray(draw_timeline(lane, "isolated", time_s=sum([1 / HZ] * step, 0.0)))
+def drawn(timeline, step):
+    """The timeline after so many control steps, their durations added up as inexactly as floats can."""
+    return np.asarray(draw_timeline(timeline, "isolated", time_s=sum([1 / HZ] * step, 0.0)))
 
 
 def lit(block, colour):
@@ -88,8 +88,8 @@ def lit(block, colour):
 @few
 @given(queries=spells, robot=robots, now=st.integers(0, 400))
 def test_every_control_step_has_the_colours_of_its_activity(queries, robot, now):
-    lane, policy = lane_of(queries, robot)
-    block = drawn(lane, now)
+    timeline, policy = lane_of(queries, robot)
+    block = drawn(timeline, now)
     for step in range(now):
         # The last pixel of a control step: the first may be the gap before a query, or a mark of the axis.
         column = column_at((step + 1 - now) / HZ) - 1
@@ -105,16 +105,16 @@ def test_every_control_step_has_the_colours_of_its_activity(queries, robot, now)
 @few
 @given(queries=spells, robot=robots, now=st.integers(0, 400))
 def test_the_pills_are_lit_only_while_the_policy_computes_and_the_robot_is_held(queries, robot, now):
-    lane, policy = lane_of(queries, robot)
-    block = drawn(lane, now)
+    timeline, policy = lane_of(queries, robot)
+    block = drawn(timeline, now)
     assert lit(block, COLOUR) == (policy[now : now + 1] in ("a", "l"))
     assert lit(block, theme.HELD) == (robot[now : now + 1] == "h")
 
 
 def test_rounding_of_summed_control_steps_does_not_matter():
     for step in range(1, 80):
-        lane = QueryTimeline(held=(TimeSpan(start_s=step / HZ, end_s=(step + 1) / HZ),))
-        assert [lit(drawn(lane, now), theme.HELD) for now in (step - 1, step, step + 1)] == [
+        timeline = QueryTimeline(held=(TimeSpan(start_s=step / HZ, end_s=(step + 1) / HZ),))
+        assert [lit(drawn(timeline, now), theme.HELD) for now in (step - 1, step, step + 1)] == [
             False,
             True,
             False,
@@ -124,7 +124,7 @@ def test_rounding_of_summed_control_steps_does_not_matter():
 @few
 @given(queries=spells, robot=robots, now=st.integers(0, 400))
 def test_nothing_of_the_future_is_shown(queries, robot, now):
-    lane, _ = lane_of(queries, robot)
+    timeline, _ = lane_of(queries, robot)
     now /= HZ
 
     def unknown(seconds):
@@ -137,15 +137,17 @@ def test_nothing_of_the_future_is_shown(queries, robot, now):
                 actions_s=unknown(query.actions_s),
                 free_s=unknown(query.free_s),
             )
-            for query in lane.queries
+            for query in timeline.queries
             if query.issued_s <= now
         ),
         held=tuple(
-            dataclasses.replace(each, end_s=unknown(each.end_s)) for each in lane.held if each.start_s <= now
+            dataclasses.replace(each, end_s=unknown(each.end_s))
+            for each in timeline.held
+            if each.start_s <= now
         ),
-        continued=tuple(each for each in lane.continued if each.start_s < now),
+        continued=tuple(each for each in timeline.continued if each.start_s < now),
     )
-    pictures = [np.asarray(draw_timeline(each, "isolated", time_s=now)) for each in (lane, known)]
+    pictures = [np.asarray(draw_timeline(each, "isolated", time_s=now)) for each in (timeline, known)]
     assert (pictures[0] == pictures[1]).all()
 
 
@@ -158,9 +160,9 @@ def test_nothing_of_the_future_is_shown(queries, robot, now):
     count=st.integers(1, 3),
 )
 def test_an_updated_frame_equals_one_drawn_at_the_later_time(queries, robot, before, after, count):
-    lane, _ = lane_of(queries, robot)
+    timeline, _ = lane_of(queries, robot)
     at = [
-        dataclasses.replace(CAPTION, lane=lane, clock="as a test", time_s=step / HZ)
+        dataclasses.replace(CAPTION, timeline=timeline, clock="as a test", time_s=step / HZ)
         for step in (before, after)
     ]
     picture = compose(cameras(count), at[0])
@@ -181,15 +183,15 @@ def test_consecutive_queries_are_a_pixel_apart():
 @pytest.mark.parametrize("control_hz", [10, 15, 20])
 def test_a_control_step_is_a_whole_number_of_pixels(control_hz):
     columns = [column_at(-step / control_hz) for step in range(4 * control_hz)]
-    assert set(np.diff(columns)) == {-theme.LANE_PIXELS_PER_S // control_hz}
+    assert set(np.diff(columns)) == {-theme.TIMELINE_PIXELS_PER_S // control_hz}
 
 
 def test_the_timeline_changes_only_its_part_of_the_card():
     plain = compose(cameras(), CAPTION)
-    with_lane = compose(cameras(), dataclasses.replace(CAPTION, lane=QueryTimeline()))
+    with_lane = compose(cameras(), dataclasses.replace(CAPTION, timeline=QueryTimeline()))
     rows, columns = np.nonzero((plain != with_lane).any(axis=2))
     left = theme.sidebar_left(2) + theme.PADDING
-    assert rows.min() == theme.LANE_TOP
+    assert rows.min() == theme.TIMELINE_TOP
     assert rows.max() < theme.BOTTOM - theme.PADDING
     assert left <= columns.min()
     assert columns.max() < left + theme.SIDEBAR_TEXT
@@ -197,12 +199,13 @@ def test_the_timeline_changes_only_its_part_of_the_card():
 
 def test_memory_uses_the_timelines_space_if_there_is_none():
     many = dataclasses.replace(CAPTION, memory=tuple(f"memory number {n}" for n in range(40)))
-    below = (slice(theme.LANE_TOP - theme.PADDING, theme.BOTTOM), slice(theme.sidebar_left(2) + 1, None))
+    below = (slice(theme.TIMELINE_TOP - theme.PADDING, theme.BOTTOM), slice(theme.sidebar_left(2) + 1, None))
     assert (compose(cameras(), many)[below] == theme.TEXT).all(axis=2).any()
-    lanes = [
-        compose(cameras(), dataclasses.replace(each, lane=QueryTimeline()))[below] for each in (many, CAPTION)
+    timelines = [
+        compose(cameras(), dataclasses.replace(each, timeline=QueryTimeline()))[below]
+        for each in (many, CAPTION)
     ]
-    assert (lanes[0] == lanes[1]).all()
+    assert (timelines[0] == timelines[1]).all()
 
 
 @pytest.mark.parametrize("clock", ["as a jetson-thor", "as " + "a very long name " * 20])

@@ -4,10 +4,11 @@ import dataclasses
 
 import pytest
 
-from configs.load import load
+from configs.load import check, load
 from configs.profile import ProfileConfig
+from eval.bench import profile as profiles
 from eval.bench.experiment import run_experiment
-from eval.bench.profile import profile, save_profile
+from eval.bench.profile import save_profile
 from eval.bench.row import Row
 from eval.bench.row_file import RowFile
 from eval.rollout.latency_model import LatencyModel
@@ -44,6 +45,10 @@ def _rows():
         _row("unified", acting | {"fork": 5.0, "decode_30": 15.0}),
         _row("shared", acting | {"fork": 4.0, "decode_1": 7.0}),
     ]
+
+
+def profile(name, rows):
+    return check(ProfileConfig, profiles.profile(name, rows), source=name)
 
 
 def test_a_profile_holds_the_medians_of_rows():

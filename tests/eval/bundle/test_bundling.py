@@ -17,10 +17,10 @@ from eval.bundle.__main__ import app
 from eval.bundle.bundling import bundle
 from eval.bundle.card import CARD_FILE
 from eval.bundle.manifest import read_bundle_manifest
-from eval.policies.checkpoints import read_record
 from eval.policies.names import read_policy
 from oxygen.model import params
 from oxygen.model.config import TINY
+from oxygen.presets.checkpoints import read_record
 from tests.eval.bundle.conftest import STEP
 from tests.eval.policies.test_policies import actions_of
 

@@ -7,7 +7,7 @@ from eval.bundle.bundling import bundle
 from eval.bundle.card import CARD_FILE, render
 from eval.bundle.manifest import read_bundle_manifest
 from eval.bundle.results import TEST_STATES, merged, read_results
-from eval.policies.checkpoints import read_record
+from oxygen.presets.checkpoints import read_record
 from tests.eval.bundle.conftest import STEP, write_checkpoint
 from tests.eval.collect.collecting import NEVER, collect
 

@@ -11,7 +11,7 @@ from eval.bundle.bundling import bundle
 from eval.bundle.card import render
 from eval.bundle.manifest import read_bundle_manifest
 from eval.bundle.provenance import trainings_of
-from eval.policies.checkpoints import read_record
+from oxygen.presets.checkpoints import read_record
 from oxygen.training import layout
 from tests.eval.bundle.conftest import write_checkpoint
 

@@ -130,6 +130,7 @@ def config(**changes: Any) -> CollectConfig:
         "task_ids": (0, 1),
         "init_ids": (0, 1),
         "max_steps": 40,
+        "replan_steps": 5,
         "image_size": 8,
     }
     return CollectConfig(**{**few, **changes})

@@ -187,9 +187,19 @@ def test_a_dataset_without_a_newer_option_can_be_extended(tmp_path):
     assert len(Demonstrations(tmp_path).episodes) == 8
 
 
+def test_a_dataset_of_an_older_version_is_refused(tmp_path):
+    collect(tmp_path, init_ids=(0,), suites=("libero_goal",))
+    options = tmp_path / ".episodes" / "options.json"
+    before = json.loads(options.read_text())
+    del before["columns"]
+    options.write_text(json.dumps(before))
+    with pytest.raises(UsageError, match=r"columns of an older version.*--output"):
+        collect(tmp_path, suites=("libero_goal",))
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
-    [({"replan_steps": 2}, "replan_steps None, not 2"), ({"image_size": 16}, "image_size 8, not 16")],
+    [({"replan_steps": 2}, "replan_steps 5, not 2"), ({"image_size": 16}, "image_size 8, not 16")],
 )
 def test_a_dataset_with_other_options_is_refused_and_unchanged(tmp_path, changes, said):
     collect(tmp_path, suites=("libero_goal",))

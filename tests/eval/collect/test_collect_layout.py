@@ -89,8 +89,9 @@ def test_the_info_has_every_key_and_no_other(dataset):
     }
     shapes = {name: (feature["dtype"], feature["shape"]) for name, feature in features.items()}
     assert shapes["observation.state"] == ("float32", [8])
-    assert shapes["action"] == ("float32", [10, 7])
-    assert shapes["action_is_pad"] == ("bool", [10])
+    assert shapes["action"] == ("float32", [7])
+    assert shapes["oxygen.action_chunk"] == ("float32", [10, 7])
+    assert shapes["oxygen.action_is_pad"] == ("bool", [10])
     assert len(features["observation.state"]["names"]) == 8
     assert len(features["action"]["names"]) == 7
     assert [
@@ -107,15 +108,16 @@ def test_the_frames_have_the_types_that_the_features_say(dataset):
     assert schema.names == list(info(dataset)["features"])
     assert schema.field(CAMERAS[0]).type == pa.struct([("bytes", pa.binary()), ("path", pa.string())])
     assert schema.field("observation.state").type == pa.list_(pa.float32(), 8)
-    assert schema.field("action").type == pa.list_(pa.list_(pa.float32()))
-    assert schema.field("action_is_pad").type == pa.list_(pa.bool_(), 10)
+    assert schema.field("action").type == pa.list_(pa.float32(), 7)
+    assert schema.field("oxygen.action_chunk").type == pa.list_(pa.list_(pa.float32()))
+    assert schema.field("oxygen.action_is_pad").type == pa.list_(pa.bool_(), 10)
     assert schema.field("timestamp").type == pa.float32()
     assert schema.field("index").type == pa.int64()
     assert schema.field("oxygen.narration").type == pa.string()
     described = json.loads(schema.metadata[b"huggingface"])["info"]["features"]
     assert list(described) == schema.names
     assert described[CAMERAS[1]] == {"_type": "Image"}
-    assert described["action"] == {"shape": [10, 7], "dtype": "float32", "_type": "Array2D"}
+    assert described["oxygen.action_chunk"] == {"shape": [10, 7], "dtype": "float32", "_type": "Array2D"}
     assert described["observation.state"] == {
         "feature": {"dtype": "float32", "_type": "Value"},
         "length": 8,
@@ -181,9 +183,8 @@ def test_the_statistics_are_of_all_frames(dataset):
     state = np.array(frames["observation.state"].to_pylist())
     assert stats["observation.state"]["mean"] == pytest.approx(state.mean(axis=0).tolist())
     assert stats["observation.state"]["q90"] == pytest.approx(np.quantile(state, 0.9, axis=0).tolist())
-    actions, padded = np.array(frames["action"].to_pylist()), np.array(frames["action_is_pad"].to_pylist())
-    assert padded.any()
-    assert stats["action"]["std"] == pytest.approx(actions[~padded].std(axis=0).tolist())
+    actions = np.array(frames["action"].to_pylist())
+    assert stats["action"]["std"] == pytest.approx(actions.std(axis=0).tolist())
     images = np.stack(
         [np.asarray(Image.open(io.BytesIO(cell["bytes"]))) for cell in frames[CAMERAS[1]].to_pylist()]
     )
@@ -191,6 +192,18 @@ def test_the_statistics_are_of_all_frames(dataset):
     assert np.ravel(stats[CAMERAS[1]]["std"]) == pytest.approx((images / 255).std(axis=(0, 1, 2)).tolist())
     assert np.ravel(stats[CAMERAS[1]]["max"]) == pytest.approx(images.max() / 255)
     assert all(set(found) == STATISTICS for found in stats.values())
+
+
+def test_an_action_is_the_first_of_its_chunk_and_only_targets_have_statistics(tmp_path):
+    assert collect(tmp_path, source=FakeCorrections(), init_ids=(7,), replan_steps=1) == 0
+    frames = pq.read_table(tmp_path / "data/chunk-000/file-000.parquet")
+    actions, chunks = (np.array(frames[name].to_pylist()) for name in ("action", "oxygen.action_chunk"))
+    targets = ~np.array(frames["oxygen.action_is_pad"].to_pylist())[:, 0]
+    assert 0 < targets.sum() < len(targets)
+    assert np.array_equal(actions, chunks[:, 0])
+    stats = json.loads((tmp_path / "meta/stats.json").read_text())
+    assert stats["action"]["mean"] == pytest.approx(actions[targets].mean(axis=0).tolist())
+    assert not [name for name in stats if name.startswith(layout.OWN)]
 
 
 def test_an_episode_that_a_learner_solved_alone_is_kept_for_its_texts(tmp_path):

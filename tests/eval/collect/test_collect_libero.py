@@ -7,7 +7,8 @@ import pytest
 
 from configs.collection import CollectConfig
 from eval.collect.collection import collect_demonstrations
-from eval.policies.names import read_policy, weights_sha256
+from eval.policies.names import read_policy
+from oxygen.presets.policies import weights_sha256
 from oxygen.training import layout
 from oxygen.training.demonstrations import Demonstrations
 from sim_envs.truth.wording import parse_memory, parse_narration
@@ -22,6 +23,7 @@ def test_an_expert_corrects_a_learner_and_only_its_own_turns_are_learnable(tmp_p
         assets="standins",
         learner="tiny",
         max_steps=500,
+        replan_steps=5,
         image_size=64,
     )
     assert collect_demonstrations(config, tmp_path, workers=1) == 0
@@ -42,6 +44,7 @@ def test_an_expert_catches_a_moving_object_and_ground_truth_narrates_it(tmp_path
         assets="standins",
         motion="shuttle:3",
         expert_noise=0.2,
+        replan_steps=5,
         image_size=64,
     )
     assert collect_demonstrations(config, tmp_path, workers=1) == 0

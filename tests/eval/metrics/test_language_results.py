@@ -6,12 +6,12 @@ import json
 import numpy as np
 import pytest
 
-from eval.leaderboard import leaderboard
 from eval.metrics.language_results import difference, mean_staleness_ms, percentage, summarize_language
 from eval.metrics.statistics import cluster_bootstrap_95
 from eval.metrics.success import summarize
 from eval.records.schema import Share, TextScores
 from tests.eval.factory import RunBuilder, episode, key, query
+from tests.eval.report.boards import leaderboard
 
 
 def scores(hits: int = 0, of: int = 0, *, later: int | None = None, not_graded: int = 0, oracle: int = 0):

@@ -54,6 +54,10 @@ class OpenpiServer:
     def __enter__(self) -> "OpenpiServer":
         return self
 
+    def stop(self) -> None:
+        """Accept no more connections."""
+        self._server.socket.close()
+
     def __exit__(self, *_: object) -> None:
         self._server.shutdown()
         for connection in self.connections:

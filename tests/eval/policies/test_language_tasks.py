@@ -6,7 +6,7 @@ import yaml
 from configs.errors import UsageError
 from configs.load import load, names
 from configs.schema import LanguageTaskConfig
-from eval.policies.language_tasks import language_task
+from oxygen.presets.language_tasks import language_task
 from oxygen.robots import tokenizer
 from oxygen.serving.arrivals import Burst, EveryN, Poisson, RandomLength
 from oxygen.serving.language import stop_token

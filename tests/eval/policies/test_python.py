@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from configs.cli import read_kwargs
 from configs.errors import UsageError
 from configs.interface import compare
-from eval.policies.kwargs import read_kwargs
 from eval.policies.python import open_python
 from oxygen.robots.conventions import DROID, LIBERO
 from sim_envs.fake import FakeWorld

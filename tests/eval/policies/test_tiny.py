@@ -16,11 +16,12 @@ from eval.bundle.card import CARD_FILE, render
 from eval.bundle.manifest import read_bundle_manifest
 from eval.bundle.provenance import trainings_of, unknowns
 from eval.libero import app
-from eval.policies.checkpoints import check_sizes, read_record
-from eval.policies.names import check_learnt, read_policy
+from eval.policies.names import read_policy
 from eval.records.schema import EpisodeResult, Outcome, RunFolder
 from oxygen.model import params
 from oxygen.model.config import TINY
+from oxygen.presets.checkpoints import check_sizes, read_record
+from oxygen.presets.policies import check_learnt
 from oxygen.robots import tokenizer
 from oxygen.weights.source import bundled
 from sim_envs.world import EpisodeKey

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from configs.load import load
 from configs.schema import LanguageTaskConfig, RunConfig
 from eval.policies.engine import engine_for
-from eval.policies.language_tasks import language_task
 from oxygen.policy.vector_policy import PolicyParts, VectorPolicy
+from oxygen.presets.language_tasks import language_task
 from oxygen.robots import tokenizer
 from oxygen.robots.transforms import LIBERO, untrained
 from oxygen.serving.runner import ProgramSizes

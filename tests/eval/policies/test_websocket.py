@@ -24,7 +24,6 @@ from tests.eval.policies.openpi_server import ACTIONS, OpenpiServer
 
 KEY = EpisodeKey(suite="libero_object", task_id=0, init_id=0, seed=7)
 LIBERO = {"embodiment": "libero"}
-ROBOARENA = {"image_resolution": [224, 224], "n_external_cameras": 1, "action_space": "joint_position"}
 
 
 def silent(line):
@@ -304,7 +303,6 @@ def test_a_server_that_waits_for_its_client_to_begin_is_none_of_this_protocol():
 @pytest.mark.parametrize(
     ("metadata", "why"),
     [
-        (ROBOARENA, "RoboArena"),
         ("Traceback: no checkpoint", "begins with a text, not with metadata: Traceback: no checkpoint"),
         (b"\xc1", "begins with something else than metadata"),
         ([1], "begins with something else than metadata"),

@@ -1,5 +1,13 @@
 """Reads the Markdown of a leaderboard back."""
 
+from eval.report.leaderboard_formats import to_markdown
+from eval.report.leaderboard_tables import read_leaderboard
+
+
+def leaderboard(paths, **options):
+    """The runs in some folders as Markdown."""
+    return to_markdown(read_leaderboard(paths, **options))
+
 
 def tables(markdown):
     """Suite to its tables, each a list of rows, each a mapping from heading to cell."""

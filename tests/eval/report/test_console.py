@@ -1,5 +1,6 @@
 """While a run goes on, a terminal shows one bar, and a file gets a line a minute."""
 
+import functools
 import itertools
 import re
 
@@ -7,6 +8,7 @@ import pytest
 
 from eval.records.run_folders import new_run
 from eval.report import console
+from eval.rollout import evaluation
 from eval.rollout.plan import make_plan
 from tests.eval.conftest import CONFIG, evaluate
 from tests.eval.rollout.test_variants import begin, stage
@@ -95,3 +97,25 @@ def test_one_episode_is_no_plural(tmp_path, policy, capsys):
     printed = capsys.readouterr().out
     assert "1 episode, assets" in printed
     assert "1 episodes" not in printed
+
+
+@pytest.mark.parametrize("report", [True, False])
+def test_a_run_ends_with_a_report_of_all_variants_unless_told_otherwise(tmp_path, stage, capsys, report):
+    runs = begin(tmp_path)
+    monitor = functools.partial(console.EvaluationConsole, report=report)
+    evaluation.run_evaluation(*runs, monitor=monitor)
+    pages = list(tmp_path.rglob("index.html"))
+    said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Report: ")]
+    assert said == [f"Report: {page}" for page in pages]
+    assert len(pages) == int(report)
+    for page in pages:
+        assert all(f"#episode={key}" in page.read_text() for key in make_plan(runs[0].config).keys)
+        assert all(run.config.mode in page.read_text() for run in runs)
+
+
+def test_an_error_cannot_colour_the_terminal(tmp_path, stage, capsys):
+    stage.policy("unified", fails_at=0, fails_with=ValueError("\x1b[31mred [/INST]"))
+    evaluate(*begin(tmp_path))
+    out = capsys.readouterr().out
+    assert "\x1b" not in out
+    assert "␛[31mred [/INST]" in " ".join(out.split())

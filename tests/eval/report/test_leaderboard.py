@@ -5,11 +5,11 @@ import json
 import pytest
 
 from configs.cli import run_app
-from eval.leaderboard import app, leaderboard
+from eval.leaderboard import app
 from eval.metrics.success import summarize
 from eval.records.json_files import write_json
 from tests.eval.factory import RunBuilder, episode, key
-from tests.eval.report.boards import not_ranked, tables
+from tests.eval.report.boards import leaderboard, not_ranked, tables
 
 
 def command(arguments, capsys):
@@ -231,9 +231,9 @@ def test_the_command_prints_or_writes(tmp_path, capsys):
     RunBuilder.at(tmp_path / "runs" / "run").add_all("s")
     code, printed, err = command([tmp_path / "runs"], capsys)
     assert (code, err) == (0, "")
-    code, out, _ = command([tmp_path / "runs", "--output", tmp_path / "board.md"], capsys)
-    assert (code, out) == (0, f"{tmp_path / 'board.md'}\n")
-    assert (tmp_path / "board.md").read_text() == printed
+    code, out, _ = command([tmp_path / "runs", "-o", tmp_path / "board"], capsys)
+    assert (code, out) == (0, f"{tmp_path / 'board' / 'index.html'}\n")
+    assert (tmp_path / "board" / "leaderboard.md").read_text() == printed
 
 
 @pytest.mark.parametrize("path", ["nowhere", "empty", "file"])

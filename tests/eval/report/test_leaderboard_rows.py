@@ -2,11 +2,10 @@
 
 import pytest
 
-from eval.leaderboard import leaderboard
 from eval.metrics.success import summarize
 from eval.records.schema import Share, TextScores
 from tests.eval.factory import RunBuilder, episode, key, query
-from tests.eval.report.boards import tables
+from tests.eval.report.boards import leaderboard, tables
 
 
 def test_unlike_policies_do_not_look_alike(tmp_path):
@@ -83,6 +82,7 @@ def test_a_row_says_all_that_the_results_say(tmp_path):
     low, high = summarize(run.path)["overall"]["pc_success_ci95"]
     assert row == {
         "#": "1",
+        "possible ranks": "1",
         "policy": "tiny",
         "mode": "isolated",
         "assets": "real",
@@ -122,7 +122,7 @@ def test_a_run_under_a_clock_shows_simulated_time_and_not_the_machines(tmp_path)
     markdown = leaderboard([tmp_path])
     ((row,),) = tables(markdown)["libero_object"]
     assert list(row) == [
-        *("#", "policy", "mode", "assets", "n", "success", "95 % interval"),
+        *("#", "possible ranks", "policy", "mode", "assets", "n", "success", "95 % interval"),
         *("time to success (s)", "queries (Hz)", "narration (%), graded", "staleness (ms)", "errors", "run"),
     ]
     assert (row["time to success (s)"], row["queries (Hz)"], row["staleness (ms)"]) == ("6.0", "5.00", "750")

@@ -86,5 +86,5 @@ def test_a_kept_record_is_as_good_as_the_folder(record, tmp_path, capsys):
 def test_an_unfinished_sweep_is_no_result(record, tmp_path):
     file = tmp_path / "kept.json"
     file.write_text(json.dumps({**record, "status": "running"}))
-    with pytest.raises(UsageError, match="has not come to its end"):
+    with pytest.raises(UsageError, match="is not complete"):
         SweepFolder.at(file).read_finished()

@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from configs.errors import UsageError
-from eval.leaderboard import leaderboard
 from eval.records.run_folders import begin, claimed, new_run
 from eval.records.schema import RunFolder
 from eval.rollout import evaluation
@@ -16,6 +15,7 @@ from sim_envs.libero.assets import STANDINS
 from sim_envs.libero.tasks import FIRST_DRAWN
 from tests.eval.conftest import CONFIG, evaluate
 from tests.eval.doubles import FakeAssets, without_physics
+from tests.eval.report.boards import leaderboard
 
 
 def test_a_run_leaves_manifest_episodes_queries_and_results(tmp_path, policy, capsys):

@@ -58,7 +58,7 @@ def test_on_a_paused_clock_nobody_waits():
     [
         ({}, ["a sweep of one cell", "--clock", "--text-every"]),
         ({"mode": ["actions"], "text_every": [1, 2]}, ["a sweep of one cell"]),
-        ({"clock": []}, ["clock is []"]),
+        ({"clock": []}, ["`clock` has no value"]),
         ({"clock": ["fixed:50", "fixed:50"]}, ["`clock` names something twice"]),
         ({"clock": ["fixed:50", "fixed:50,50"]}, ["'fixed:50' and 'fixed:50,50' are the same"]),
         ({"clock": ["fixed:50", "fixt:50"]}, ["unknown clock 'fixt:50'", "did you mean 'fixed:A,B'"]),

@@ -11,9 +11,9 @@ from configs.errors import UsageError
 from configs.load import load
 from configs.schema import LanguageTaskConfig, SuiteConfig
 from configs.training import TrainConfig
-from eval.policies.language_tasks import language_task
 from eval.train.__main__ import app
 from eval.train.training import recipe_of, rollouts_of, training_of
+from oxygen.presets.language_tasks import language_task
 from oxygen.tools import train_tokenizer
 from oxygen.training import layout
 from oxygen.training.recipe import RUN_FILE, Recipe

@@ -76,3 +76,10 @@ def test_an_array_depends_on_the_seed_and_on_its_path_alone(seed):
     for path, array in drawn.items():
         assert path.endswith("input_embedding") or np.array_equal(array, again[path])
         assert not np.array_equal(array, other[path])
+
+
+def test_drawing_in_pieces_changes_no_number(monkeypatch):
+    whole = flat(params.random_params(SMALL, 3))
+    monkeypatch.setattr(params, "_DRAWN_AT_ONCE", 101)
+    for path, piecewise in flat(params.random_params(SMALL, 3)).items():
+        np.testing.assert_array_equal(piecewise, whole[path])

@@ -1,5 +1,7 @@
 """Images reach the model as openpi's do, whatever their shape; what is no RGB image is refused in a line."""
 
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -81,3 +83,10 @@ def test_a_missing_camera_is_named_with_those_there_are():
 def test_cameras_come_in_the_policys_order_and_others_are_left_out():
     levels = {name: np.full((5, 9, 3), level, np.uint8) for level, name in enumerate(["a", "b", "c"])}
     assert images.camera_images(levels, ["c", "a"], 8).max(axis=(1, 2, 3)).tolist() == [2, 0]
+
+
+@pytest.mark.parametrize("resize", ["pad", "stretch"])
+def test_an_image_of_the_models_size_needs_no_pillow(monkeypatch, resize):
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    image = np.full((8, 8, 3), 7, np.uint8)
+    np.testing.assert_array_equal(images.squared(image, 8, resize), image)

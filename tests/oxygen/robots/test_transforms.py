@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from configs.errors import UsageError
-from oxygen.policy.policy import OxyGenPolicy
 from oxygen.policy.vector_policy import VectorPolicy
 from oxygen.robots import tokenizer, transforms
 from oxygen.robots.norms import QuantileNorm, RobotNorms, unit_norms
 from oxygen.robots.transforms import DROID, LIBERO, LIBERO_STATE, Transform
 from oxygen.serving.scheduler import Mode
 from tests.oxygen.conftest import SMALL
+from tests.oxygen.one_robot import OneRobot
 
 VOCABULARY = tokenizer.tiny()
 MODEL_DIM = 32
@@ -212,7 +212,7 @@ def test_a_model_must_fit_the_robot():
 def test_a_policys_actions_are_in_its_robots_units(policy, observe):
     engine = dataclasses.replace(policy.engine, mode=Mode.ACTIONS)
     parts = dataclasses.replace(policy.parts, transform=trained(LIBERO))
-    in_units = OxyGenPolicy(VectorPolicy(parts, engine))
+    in_units = OneRobot(VectorPolicy(parts, engine))
     raw = policy.with_engine(engine).act(observe(1))
     expected = in_units.transform.norms.actions.restore(raw)
     np.testing.assert_allclose(in_units.act(observe(1)), expected, atol=1e-5)

@@ -1,6 +1,7 @@
 """Messages survive the wire bit for bit, are openpi's byte for byte, and nothing in them is executed."""
 
 import contextlib
+import io
 import pickle
 
 import msgpack
@@ -9,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
+from PIL import Image
 
+from oxygen.serve import msgpack_numpy
 from oxygen.serve.msgpack_numpy import MessageError, pack, unpack
 
 DTYPES = st.one_of(
@@ -77,6 +80,29 @@ def test_arrays_survive_the_wire_bit_for_bit(array):
     assert read.tobytes() == array.tobytes()
 
 
+@given(arrays.arrays(arrays.floating_dtypes(), SHAPES))
+def test_arrays_of_vla_eval_and_msgpack_numpy_are_read(array):
+    data, dtype, shape = array.tobytes(), array.dtype.str, list(array.shape)
+    vla_eval = {"__ndarray__": True, "data": data, "dtype": dtype, "shape": shape}
+    other = {b"nd": True, b"type": dtype, b"kind": b"", b"shape": shape, b"data": data}
+    for form in (vla_eval, other):
+        read = unpack(msgpack.packb(form))
+        assert (read.dtype, read.shape, read.tobytes()) == (array.dtype, array.shape, data)
+    number = np.float32(0.25)
+    read = unpack(msgpack.packb({b"nd": False, b"type": "<f4", b"data": number.tobytes()}))
+    assert (type(read), read) == (np.float32, number)
+
+
+def test_images_of_vla_eval_are_read_pixel_for_pixel():
+    image = np.random.default_rng(0).integers(0, 256, (5, 4, 3), np.uint8)
+    with io.BytesIO() as file:
+        Image.fromarray(image).save(file, "PNG")
+        compressed = {"__image__": True, "format": "png", "data": file.getvalue(), "shape": [5, 4, 3]}
+    raw = {"__image__": True, "format": "raw", "data": image.tobytes(), "dtype": "|u1", "shape": [5, 4, 3]}
+    for form in (compressed, raw):
+        assert (unpack(msgpack.packb(form)) == image).all()
+
+
 @given(st.one_of(arrays.integer_dtypes(), arrays.floating_dtypes(sizes=(16, 32))).flatmap(arrays.from_dtype))
 def test_scalars_keep_their_type(scalar):
     read = unpack(pack(scalar))
@@ -120,6 +146,12 @@ def array_form(**changes):
     return {key.encode(): value for key, value in form.items() if value is not ...}
 
 
+def png(height, width):
+    with io.BytesIO() as file:
+        Image.fromarray(np.zeros((height, width, 3), np.uint8)).save(file, "PNG")
+        return file.getvalue()
+
+
 class Mischief:
     def __reduce__(self):
         return (pytest.fail, ("it was unpickled",))
@@ -149,12 +181,23 @@ class Mischief:
         ({b"__npgeneric__": True, b"data": 300, b"dtype": "|u1"}, "300"),
         ({b"__npgeneric__": True, b"data": [1, 2], b"dtype": "<f4"}, "list"),
         ({b"__npgeneric__": True, b"data": pickle.dumps(Mischief()), b"dtype": "|O"}, "'|O'"),
-        ({b"nd": True, b"type": "|O", b"kind": b"O", b"data": pickle.dumps(Mischief())}, "msgpack-numpy"),
-        ({b"nd": True, b"type": "<f4", b"kind": b"", b"shape": [2], b"data": bytes(8)}, "msgpack-numpy"),
-        ({"__ndarray__": True, "data": bytes(8), "dtype": "<f4", "shape": [2]}, "vla-eval"),
+        ({b"nd": True, b"type": "|O", b"kind": b"O", b"data": pickle.dumps(Mischief())}, "'|O'"),
+        ({b"nd": True, b"type": [["x", "<f4"]], b"kind": b"V", b"shape": [2], b"data": bytes(8)}, "'x'"),
+        ({b"nd": False, b"type": "<f4", b"data": bytes(8)}, "8 bytes"),
+        ({b"nd": True}, "None"),
+        ({"__ndarray__": True, "data": pickle.dumps(Mischief()), "dtype": "|O", "shape": [1]}, "'|O'"),
+        ({"__ndarray__": True, "data": bytes(8), "dtype": "<f4", "shape": [3]}, "8 bytes"),
+        ({"__image__": True, "format": "png", "data": b"no picture", "shape": [1, 1, 3]}, "no png image"),
+        ({"__image__": True, "format": "tiff", "data": b"", "shape": [1, 1, 3]}, "'tiff'"),
+        (
+            {"__image__": True, "format": "raw", "data": bytes(2), "dtype": "|u1", "shape": [1, 1, 3]},
+            "2 bytes",
+        ),
+        ({"__image__": True, "format": "png", "data": png(64, 64), "shape": [64, 64, 3]}, "64 × 64 pixels"),
     ],
 )
-def test_an_array_that_is_not_what_it_says_is_refused(form, why):
+def test_an_array_that_is_not_what_it_says_is_refused(form, why, monkeypatch):
+    monkeypatch.setattr(msgpack_numpy, "MAX_PIXELS", 64 * 63)
     with pytest.raises(MessageError, match=why.replace("|", r"\|")) as caught:
         unpack(msgpack.packb({"actions": form}))
     assert "\n" not in str(caught.value)

@@ -3,7 +3,7 @@
 import pytest
 
 from configs.errors import UsageError
-from oxygen.policy.policy import create_policy
+from oxygen.policy.factory import create_vector_policy
 from oxygen.robots import tokenizer
 from oxygen.serving.language import LanguageTask
 from oxygen.serving.sampling import Sampling
@@ -14,4 +14,4 @@ def test_to_draw_among_more_tokens_than_there_are_is_refused():
     sampling = Sampling(temperature=0.7, top_k=SMALL.vocab_size + 1)
     task = LanguageTask(name="narration", prompt="Narrate: ", max_tokens=4, sampling=sampling)
     with pytest.raises(UsageError, match="'narration': top_k is 769, the model has 768 tokens"):
-        create_policy(SMALL, weights=0, tokenizer=tokenizer.tiny(), tasks=[task])
+        create_vector_policy(SMALL, weights=0, tokenizer=tokenizer.tiny(), tasks=[task])

@@ -190,7 +190,7 @@ def without(dataset: Path, name: str) -> dict:
         (lambda at: (at / "meta/info.json").unlink(), "cannot read meta/info.json"),
         (lambda at: (at / "meta/info.json").write_text("{"), "not the info of a LeRobot dataset"),
         (lambda at: edit_info(at, codebase_version="v2.1"), "v2.1; this reads v3.0.*from_episodes"),
-        (lambda at: edit_info(at, features={}), "no column 'action_is_pad'.*from_episodes"),
+        (lambda at: edit_info(at, features={}), "no column 'oxygen.action_chunk'.*from_episodes"),
         (lambda at: edit_info(at, features=without(at, "oxygen.truth")), "no column .*; collect again with"),
         (lambda at: edit_info(at, features=feature(at, "action")), "'action' is float64, should be float32"),
         (lambda at: edit_info(at, total_frames=31), "4 episodes and 30 frames, but .* says 4 and 31"),

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from oxygen.model import params, pi05
-from oxygen.policy.policy import EngineConfig
 from oxygen.robots import tokenizer
+from oxygen.serving.engine_config import EngineConfig
 from oxygen.serving.scheduler import Mode
 from oxygen.training.forward import TextLayout, prefill_observations, text_logits, velocities
 from tests.oxygen.compiling import COMPILED_SOON

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from oxygen import weights
-from oxygen.policy.policy import EngineConfig, create_policy
+from oxygen.policy.factory import create_vector_policy
 from oxygen.robots import transforms
 from oxygen.robots.transforms import LIBERO
+from oxygen.serving.engine_config import EngineConfig
 from oxygen.serving.scheduler import Mode
 from oxygen.training import checkpoint
 from oxygen.training.logs import read_log
@@ -46,7 +47,7 @@ def test_what_was_learnt_is_what_the_policy_does_and_says(trained, mixture):
     """The served policy, from the checkpoint alone, gives back the demonstrations' actions and words."""
     folder, _ = trained
     saved = checkpoint.newest(folder / "checkpoints")
-    policy = create_policy(
+    policy = create_vector_policy(
         MODEL,
         weights=weights.load(saved, MODEL),
         tokenizer=VOCABULARY,
@@ -56,10 +57,10 @@ def test_what_was_learnt_is_what_the_policy_does_and_says(trained, mixture):
     )
     part = mixture.parts[0]
     for row in range(3):
-        policy.reset(row)
+        policy.reset(0, row)
         images = dict(zip(MODEL.cameras, part.images[row], strict=True))
-        actions = policy.act({"images": images, "state": part.state[row], "prompt": part.language[row]})
-        reply = policy.settle()
+        observation = {"images": images, "state": part.state[row], "prompt": part.language[row]}
+        (actions,), (reply,) = policy.act([observation]), policy.settle()
         wanted = part.actions[row, : MODEL.horizon]
         assert np.abs(actions - wanted).mean() < 0.25 * np.abs(wanted - wanted.mean()).mean()
         said = {text.task: text.text for text in reply.finished}

@@ -160,7 +160,7 @@ def test_a_float32_checkpoint_loads_in_little_more_memory_than_its_bfloat16_size
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     size = sum(leaf.nbytes for leaf in jax.tree.leaves(loaded))
-    assert size < peak < 1.3 * size
+    assert peak < 0.3 * size  # beside the tree itself, whose pages are not traced
 
 
 def test_the_dtype_is_the_configurations_unless_another_is_asked_for(saved):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,9 @@ from typing_extensions import TypedDict
 from configs.errors import UsageError, nearest_first
 from configs.reading import read_json_object
 from configs.validation import invalid
-from eval.records.json_files import flattened
 from oxygen.model.config import preset
-from oxygen.tools.convert import CONFIG_FILE
 from oxygen.training.recipe import CHECKPOINTS
-from oxygen.weights.card import CARD, RECORD
+from oxygen.weights.card import CARD, CONFIG_FILE, RECORD
 from oxygen.weights.loading import SINGLE_FILE
 from oxygen.weights.orbax import METADATA
 
@@ -78,8 +77,8 @@ def check_sizes(folder: Path, model: str) -> None:
     """
     if not (folder / RECORD).is_file() and (folder / CONFIG_FILE).is_file():
         return  # converted: nobody knows more than its shapes, which are compared when it is read
-    ours = flattened(json.loads(json.dumps(dataclasses.asdict(preset(model)))))
-    theirs = flattened(read_record(folder)["model"])
+    ours = _flattened(json.loads(json.dumps(dataclasses.asdict(preset(model)))))
+    theirs = _flattened(read_record(folder)["model"])
     for size in (size for size in ours if size in theirs and size not in _SERVED_ONLY):
         value = ours[size]
         if theirs[size] != value:
@@ -87,6 +86,15 @@ def check_sizes(folder: Path, model: str) -> None:
                 f"{folder} was trained with {size} {theirs[size]}; {model!r} now has {value}. "
                 "Train it anew, or use the code that trained it"
             )
+
+
+def _flattened(content: Mapping[str, Any], path: str = "") -> dict[str, Any]:
+    """Flatten nested mappings to dotted paths."""
+    leaves: dict[str, Any] = {}
+    for key, value in content.items():
+        whole = f"{path}{key}"
+        leaves |= _flattened(value, f"{whole}.") if isinstance(value, Mapping) else {whole: value}
+    return leaves
 
 
 def no_checkpoint(source: str, folder: Path) -> UsageError:

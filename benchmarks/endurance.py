@@ -1,0 +1,176 @@
+"""`python -m benchmarks.endurance`: thousands of queries of each mode; memory, drift and energy per query.
+
+One robot, one text of N tokens per query, random weights and observations. Memory in use is read ten times at
+equal distances. Energy is the device's power, integrated; it needs an NVIDIA GPU whose driver reports power,
+and the package nvidia-ml-py.
+"""
+
+import argparse
+import os
+import statistics
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from benchmarks.record import record
+from eval.bench.model_under_test import find_model
+from eval.bench.policy_runner import PolicyRunner
+from eval.bench.serving import Bench
+from eval.bench.workloads import BenchConfiguration, Workload
+from oxygen.model.compile_cache import use_compile_cache
+from oxygen.serving.arrivals import EveryN
+from oxygen.serving.scheduler import Mode
+
+_READINGS = 10
+_POWER_HZ = 20.0
+_NO_NVML = "not measured: it needs the package nvidia-ml-py"
+
+
+class PowerMeter:
+    """Integrates a device's power while it runs."""
+
+    def __init__(self, watts: Callable[[], float], *, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._watts = watts
+        self._clock = clock
+        self._samples: list[tuple[float, float]] = []
+        self._stop = threading.Event()
+
+    @property
+    def joules(self) -> float:
+        """Energy between the first sample and the last, by the trapezoidal rule."""
+        pairs = zip(self._samples, self._samples[1:], strict=False)
+        return sum((b - a) * (p + q) / 2 for (a, p), (b, q) in pairs)
+
+    def sample(self) -> None:
+        """Read the power once."""
+        self._samples.append((self._clock(), self._watts()))
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Sample in the background, and at both ends."""
+
+        def sampling() -> None:
+            while not self._stop.wait(1 / _POWER_HZ):
+                self.sample()
+
+        self.sample()
+        thread = threading.Thread(target=sampling, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._stop.set()
+            thread.join()
+            self.sample()
+
+
+def open_power() -> tuple[Callable[[], float] | None, str]:
+    """The power of the first GPU in watts, and its source; None and the reason if it cannot be read."""
+    try:
+        import pynvml
+    except ModuleNotFoundError:
+        return None, _NO_NVML
+    try:
+        pynvml.nvmlInit()
+        device = pynvml.nvmlDeviceGetHandleByIndex(0)
+        pynvml.nvmlDeviceGetPowerUsage(device)
+    except pynvml.NVMLError as error:
+        return None, f"not measured: {error}"
+    return lambda: pynvml.nvmlDeviceGetPowerUsage(device) / 1e3, f"NVML power, {_POWER_HZ:g} samples/s"
+
+
+def memory_in_use() -> tuple[int, str]:
+    """Bytes in use on the device if its backend tells, else resident in this process; and which of them."""
+    statistics_of_device = jax.local_devices()[0].memory_stats() or {}
+    if "bytes_in_use" in statistics_of_device:
+        return int(statistics_of_device["bytes_in_use"]), "device"
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE"), "process"
+
+
+def endure(runner: PolicyRunner, queries: int, watts: Callable[[], float] | None) -> dict[str, Any]:
+    """Run a configuration's queries in ten parts; returns its memory, frames and energy."""
+    frames: list[Sequence[float]] = []
+    memory, memory_of = [], ""
+    meter = None if watts is None else PowerMeter(watts)
+    each = max(1, queries // _READINGS)
+    runner.run(each)  # fills the pipeline
+    began = time.perf_counter()
+    with meter.running() if meter else _nothing():
+        for _ in range(_READINGS):
+            frames.append([query.frame_ms for query in runner.run(each)])
+            used, memory_of = memory_in_use()
+            memory.append(used)
+    seconds, counted = time.perf_counter() - began, each * _READINGS
+    configuration = runner.configuration
+    return {
+        "mode": configuration.mode.value,
+        "tokens_per_frame": configuration.tokens_per_frame,
+        "queries": counted,
+        "seconds": seconds,
+        "frame_ms_p50_first_tenth": statistics.median(frames[0]),
+        "frame_ms_p50_last_tenth": statistics.median(frames[-1]),
+        "memory_bytes": memory,
+        "memory_of": memory_of,
+        "compiles_after_warm_up": runner.compiles_after_warm_up,
+        "joules_per_query": None if meter is None else meter.joules / counted,
+        "mean_watts": None if meter is None else meter.joules / seconds,
+    }
+
+
+@contextmanager
+def _nothing() -> Iterator[None]:
+    yield
+
+
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    """Endure in each mode, one after the other."""
+    model = find_model(options.policy, random_weights=True, dtype=None, prompt_tokens=24)
+    workload = Workload(
+        denoise_steps=model.config.denoise_steps,
+        text_tokens=options.text_tokens,
+        robots=1,
+        arrivals=EveryN(n=1),
+        arrivals_text="every:1",
+    )
+    watts, energy = open_power()
+    bench, rows = Bench(model), []
+    for mode in options.modes:
+        k = options.tokens_per_frame if mode is Mode.UNIFIED else None
+        configuration = BenchConfiguration(mode=mode, tokens_per_frame=k)
+        with bench.prepare(workload, [configuration], 2 * options.queries) as prepared:
+            rows.append(endure(prepared.runners[0], options.queries, watts))
+    return {
+        "benchmark": "endurance",
+        "policy": model.name,
+        "dtype": model.config.dtype,
+        "device": jax.devices()[0].device_kind,
+        "text_tokens": options.text_tokens,
+        "energy": energy,
+        "rows": rows,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--policy", default="small")
+    parser.add_argument("--modes", nargs="+", type=Mode, choices=list(Mode), default=[Mode.UNIFIED])
+    parser.add_argument("--queries", type=int, default=2000)
+    parser.add_argument("--text-tokens", type=int, default=30)
+    parser.add_argument("--tokens-per-frame", type=int, default=1)
+    parser.add_argument("--output", type=Path, required=True)
+    options = parser.parse_args()
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    use_compile_cache()
+    record("endurance", measure(options), options.output)
+
+
+if __name__ == "__main__":
+    main()

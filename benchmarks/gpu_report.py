@@ -1,0 +1,174 @@
+"""`python -m benchmarks.gpu_report [FOLDER]`: the results of `benchmarks/gpu.sh` as Markdown tables.
+
+`--into docs/gpu.md` replaces what stands there between the two markers.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from eval.bench.row import Row
+from eval.bench.row_file import RowFile
+from eval.bench.table import heading, row_label
+from eval.bench.workloads import configuration_label
+
+RESULTS = Path(__file__).parent / "results/gpu"
+BEGIN, END = "<!-- tables: python -m benchmarks.gpu_report -->", "<!-- end of tables -->"
+NOT_MEASURED = "Not measured on a GPU yet."
+
+
+def report(folder: Path) -> str:
+    """All tables of a folder of results; says so if there are none."""
+    sections = [
+        *_sections(folder, "roofline_*.json", _roofline),
+        *_modes(folder),
+        *_sections(folder, "soak.json", _soak),
+        *_sections(folder, "energy.json", _energy),
+        *_sections(folder, "reference.json", _reference),
+    ]
+    return "\n\n".join(sections) or NOT_MEASURED
+
+
+def replaced(text: str, tables: str) -> str:
+    """A document with its tables replaced.
+
+    Raises:
+        ValueError: It does not have the two markers.
+    """
+    before, _, rest = text.partition(BEGIN)
+    _, found, after = rest.partition(END)
+    if not found:
+        raise ValueError(f"no {BEGIN} … {END}")
+    return f"{before}{BEGIN}\n\n{tables}\n\n{END}{after}"
+
+
+def _sections(folder: Path, pattern: str, section: Any) -> Iterator[str]:
+    for path in sorted(folder.glob(pattern)):
+        yield section(json.loads(path.read_text(encoding="utf-8")))
+
+
+def _modes(folder: Path) -> Iterator[str]:
+    for prefix, with_service in (("modes", ""), ("service", ", with the multi-process service")):
+        for path in sorted(folder.glob(f"{prefix}_*.jsonl")):
+            workloads: dict[str, list[Row]] = {}
+            for row in RowFile(path).rows:
+                workloads.setdefault(heading(row), []).append(row)
+            for work, rows in workloads.items():
+                title = f"{rows[0].policy}, {rows[0].dtype}, {rows[0].device}: {work}{with_service}"
+                yield _table(
+                    title,
+                    ("mode", "action p50, ms", "frame p50, ms", "× isolated", "actions equal"),
+                    ((row_label(row), *_cells(row)) for row in rows),
+                )
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    equal = {True: "yes", False: "**no**", None: "–"}[row.actions_equal]
+    speedup = _with_interval(row.speedup_over_isolated, row.speedup_ci95)
+    return f"{row.action_ms_p50:.2f}", f"{row.frame_ms_p50:.2f}", speedup, equal
+
+
+def _roofline(record: Mapping[str, Any]) -> str:
+    title = f"{record['policy']}, {record['dtype']}, {record['device']}: stages against their floors"
+    return _table(
+        title,
+        ("robots", "stage", "floor, ms", "measured, ms", "measured / floor"),
+        (
+            (
+                str(one["robots"]),
+                stage["name"],
+                f"{stage['floor_ms']:.3f}",
+                _number(stage["measured_ms"], ".3f"),
+                _number(stage["measured_over_floor"], ".2f"),
+            )
+            for one in record["rooflines"]
+            for stage in one["stages"]
+        ),
+    )
+
+
+def _soak(record: Mapping[str, Any]) -> str:
+    return _table(
+        f"{record['policy']}, {record['device']}: many queries in a row",
+        ("mode", "queries", "memory, first and last tenth, MB", "frame p50, first and last tenth, ms"),
+        (
+            (
+                _label(row),
+                str(row["queries"]),
+                f"{row['memory_bytes'][0] / 1e6:,.1f}, {row['memory_bytes'][-1] / 1e6:,.1f}",
+                f"{row['frame_ms_p50_first_tenth']:.2f}, {row['frame_ms_p50_last_tenth']:.2f}",
+            )
+            for row in record["rows"]
+        ),
+    )
+
+
+def _energy(record: Mapping[str, Any]) -> str:
+    return _table(
+        f"{record['policy']}, {record['device']}: energy ({record['energy']})",
+        ("mode", "joules per query", "mean power, W"),
+        (
+            (_label(row), _number(row["joules_per_query"], ".2f"), _number(row["mean_watts"], ".0f"))
+            for row in record["rows"]
+        ),
+    )
+
+
+def _reference(record: Mapping[str, Any]) -> str:
+    about = record["published"]
+    title = (
+        f"{record['policy']}, {record['dtype']}, {about['device']}: OxyGen's published code "
+        f"(JAX {about['versions']['jax']}) and ours, N = {record['text_tokens']}"
+    )
+    return _table(
+        title,
+        ("code", "mode", "frame, ms", "published / this"),
+        (
+            (
+                row["code"] if row["code"] == "published" else f"ours, {row['code']}",
+                _label(row),
+                f"{row['frame_ms_median']:.2f}",
+                _with_interval(row["published_over_this"], row["published_over_this_ci95"]),
+            )
+            for row in record["rows"]
+        ),
+    )
+
+
+def _label(row: Mapping[str, Any]) -> str:
+    return configuration_label(row["mode"], row["tokens_per_frame"], None)
+
+
+def _with_interval(value: float | None, bounds: Sequence[float] | None) -> str:
+    interval = "" if bounds is None else " ({:.2f}–{:.2f})".format(*bounds)
+    return _number(value, ".2f") + interval
+
+
+def _number(value: float | None, form: str) -> str:
+    return "–" if value is None else format(value, form)
+
+
+def _table(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [f"**{title}**", "", f"| {' | '.join(header)} |", "|---" * len(header) + "|"]
+    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path, nargs="?", default=RESULTS)
+    parser.add_argument("--into", type=Path, metavar="FILE", help="the document to put the tables into")
+    options = parser.parse_args()
+    tables = report(options.folder)
+    if options.into is None:
+        sys.stdout.write(f"{tables}\n")
+        return
+    options.into.write_text(replaced(options.into.read_text(encoding="utf-8"), tables), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

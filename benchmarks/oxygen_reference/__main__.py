@@ -1,0 +1,241 @@
+"""`python -m benchmarks.oxygen_reference CHECKOUT`: OxyGen's published JAX code and ours, in turns.
+
+CHECKOUT is a clone of github.com/air-embodied-brain/OxyGen. Sizes, prompt, device and work are the same: one
+text of N tokens per query, `isolated`, and over frames with k tokens each. Both have random weights. The
+published code runs in a process of its own, with `--python` if it needs other packages (`published.py`).
+
+What differs: the published code computes three cameras where two exist, and masks the third, so ours is
+measured with two and with three; it samples and detokenizes on the way (replaced here by nothing); it decodes
+before it returns the actions, so that its actions take the whole frame.
+"""
+
+import argparse
+import contextlib
+import dataclasses
+import itertools
+import json
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from benchmarks.record import write_record
+from eval.bench.measurement import run_order
+from eval.bench.model_under_test import ModelUnderTest, find_model
+from eval.bench.policy_runner import PolicyRunner
+from eval.bench.ratios import paired_ratio
+from eval.bench.serving import Bench
+from eval.bench.workloads import BenchConfiguration, Workload
+from oxygen.model.compile_cache import use_compile_cache
+from oxygen.serving.arrivals import EveryN
+from oxygen.serving.scheduler import Mode
+
+_CAMERAS = (2, 3)
+_CHILD = Path(__file__).with_name("published.py")
+
+
+class FrameTimer(Protocol):
+    """Times frames of one configuration, back to back; the device is idle before and after."""
+
+    def frames_ms(self, count: int) -> Sequence[float]:
+        """Milliseconds of each frame."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Ours:
+    """Frames of this project's engine."""
+
+    runner: PolicyRunner
+
+    def frames_ms(self, count: int) -> Sequence[float]:
+        """See `FrameTimer`."""
+        return [query.frame_ms for query in self.runner.run(count)]
+
+
+@dataclasses.dataclass(frozen=True)
+class Published:
+    """Frames of the published code; `process` serves them."""
+
+    process: subprocess.Popen[str]
+    setting: str
+    tokens_per_frame: int
+
+    def frames_ms(self, count: int) -> Sequence[float]:
+        """See `FrameTimer`."""
+        request = {"setting": self.setting, "tokens_per_frame": self.tokens_per_frame, "frames": count}
+        return _answer(self.process, request)["frame_ms"]
+
+
+def _answer(process: subprocess.Popen[str], request: Any) -> dict[str, Any]:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(json.dumps(request) + "\n")
+    process.stdin.flush()
+    if not (line := process.stdout.readline()):
+        raise SystemExit("the published code ended; its errors are above")
+    answer: dict[str, Any] = json.loads(line)
+    return answer
+
+
+@contextlib.contextmanager
+def published(
+    options: argparse.Namespace, model: ModelUnderTest
+) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
+    """The process that runs the published code, and its device and versions."""
+    config = model.config
+    siglip = dataclasses.asdict(config.siglip)
+    if siglip.pop("stem"):
+        raise SystemExit(f"{model.name}: its vision tower is not openpi's; measure small or pi05_libero")
+    sizes = {
+        "trunk": dataclasses.asdict(config.trunk),
+        "expert": dataclasses.asdict(config.expert),
+        "siglip": siglip,
+        "prompt_tokens": model.bucket,
+        "prompt_used": model.prompt_tokens,
+        "text_tokens": options.text_tokens,
+        **{
+            name: getattr(config, name)
+            for name in ("vocab_size", "dtype", "action_dim", "horizon", "image_size", "denoise_steps")
+        },
+    }
+    # It compiles a program for every number of unfinished texts.
+    cached = {
+        "JAX_COMPILATION_CACHE_DIR": str(use_compile_cache()),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    }
+    with subprocess.Popen(
+        [options.python, str(_CHILD)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | cached,
+    ) as process:
+        try:
+            start = {"checkout": str(options.checkout.resolve()), "sizes": sizes}
+            yield process, _answer(process, start)["ready"]
+        finally:
+            process.kill()
+
+
+def measure(options: argparse.Namespace, model: ModelUnderTest) -> dict[str, Any]:
+    """Mean frames of every configuration by repetition, and the published code's frames by ours."""
+    ks = options.tokens_per_frame
+    configurations = [
+        BenchConfiguration(mode=Mode.ISOLATED),
+        *(BenchConfiguration(mode=Mode.UNIFIED, tokens_per_frame=k) for k in ks),
+    ]
+    fill = 1 + -(-options.text_tokens // min(ks))
+    queries = fill + options.repetitions * (1 + options.queries)
+    bench = Bench(model)
+    with contextlib.ExitStack() as stack:
+        process, about = stack.enter_context(published(options, model))
+        timers: dict[tuple[str, BenchConfiguration], FrameTimer] = {
+            ("published", one): Published(process, *_setting(one)) for one in configurations
+        }
+        for cameras in _CAMERAS:
+            workload = Workload(
+                denoise_steps=model.config.denoise_steps,
+                text_tokens=options.text_tokens,
+                robots=1,
+                arrivals=EveryN(n=1),
+                arrivals_text="every:1",
+                cameras=cameras,
+            )
+            prepared = stack.enter_context(bench.prepare(workload, configurations, queries))
+            timers |= {(f"{cameras} cameras", one.configuration): Ours(one) for one in prepared.runners}
+        frames = _in_turns(timers, fill, options)
+    rows = [_row(which, one, frames) for which, one in frames]
+    return {"published": {**about, "commit": _commit(options.checkout)}, "rows": rows}
+
+
+def _setting(configuration: BenchConfiguration) -> tuple[str, int]:
+    if configuration.mode is Mode.ISOLATED:
+        return "isolated", 0
+    return "continuous_batching", configuration.min_decode_steps
+
+
+def _in_turns(
+    timers: dict[tuple[str, BenchConfiguration], FrameTimer], fill: int, options: argparse.Namespace
+) -> dict[tuple[str, BenchConfiguration], list[float]]:
+    """Mean frame of each configuration by repetition: A B C, C B A, …, the first frame of a turn left out."""
+    names = list(timers)
+    for timer in timers.values():
+        timer.frames_ms(fill)
+    frames: dict[tuple[str, BenchConfiguration], list[float]] = {name: [] for name in names}
+    for repetition in range(options.repetitions):
+        for index in run_order(len(names), repetition):
+            run = timers[names[index]].frames_ms(1 + options.queries)
+            frames[names[index]].append(statistics.fmean(itertools.islice(run, 1, None)))
+    return frames
+
+
+def _row(
+    which: str,
+    configuration: BenchConfiguration,
+    frames: dict[tuple[str, BenchConfiguration], list[float]],
+) -> dict[str, Any]:
+    own = frames[which, configuration]
+    ratio = paired_ratio(frames["published", configuration], own)
+    bounds = ratio.ci95
+    return {
+        "code": which,
+        "mode": configuration.mode.value,
+        "tokens_per_frame": configuration.tokens_per_frame,
+        "frame_ms": own,
+        "frame_ms_median": statistics.median(own),
+        "published_over_this": ratio.value,
+        "published_over_this_ci95": None if bounds is None else (bounds.low, bounds.high),
+    }
+
+
+def _commit(checkout: Path) -> str | None:
+    done = subprocess.run(
+        ["git", "-C", str(checkout), "rev-parse", "HEAD"], capture_output=True, text=True, check=False
+    )
+    return done.stdout.strip() or None
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.oxygen_reference",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("checkout", type=Path)
+    parser.add_argument("--policy", default="small", help="sizes; default: small")
+    parser.add_argument("--python", default=sys.executable, help="Python of the published code")
+    parser.add_argument("--text-tokens", type=int, default=30)
+    parser.add_argument("--tokens-per-frame", type=int, nargs="+", default=[1, 10])
+    parser.add_argument("--prompt-tokens", type=int, default=24)
+    parser.add_argument("--repetitions", type=int, default=8)
+    parser.add_argument("--queries", type=int, default=10)
+    parser.add_argument("--output", type=Path, default=Path("benchmarks/results/oxygen_reference.json"))
+    options = parser.parse_args()
+    if not (options.checkout / "src/openpi/models/pi05.py").is_file():
+        parser.error(f"{options.checkout} is no checkout of OxyGen: it has no src/openpi/models/pi05.py")
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # two processes share the device
+    use_compile_cache()
+    model = find_model(options.policy, random_weights=True, dtype=None, prompt_tokens=options.prompt_tokens)
+    row = {
+        "benchmark": "oxygen_reference",
+        "policy": model.name,
+        "dtype": model.config.dtype,
+        "text_tokens": options.text_tokens,
+        "denoise_steps": model.config.denoise_steps,
+        "prompt_tokens": model.bucket,
+        "repetitions": options.repetitions,
+        "queries": options.queries,
+        **measure(options, model),
+    }
+    write_record("oxygen_reference", row, options.output)
+    for one in row["rows"]:
+        k = "" if one["tokens_per_frame"] is None else f", k = {one['tokens_per_frame']}"
+        ratio = one["published_over_this"]
+        print(f"{one['code']:12} {one['mode']}{k}: {one['frame_ms_median']:.1f} ms, {ratio:.2f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,115 @@
+"""`python -m benchmarks.serving`: queries per second of a policy server over the number of its clients.
+
+The clients query as fast as they are answered: all at once, in one batch of as many robots; and for
+comparison one at a time, on a server for one robot. Both in turns, on the machine of the server.
+"""
+
+import argparse
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from websockets.sync.client import connect
+
+from benchmarks.record import record
+from oxygen.serve.msgpack_numpy import pack, unpack
+
+RESULTS = Path(__file__).parent / "results" / "serving.json"
+
+
+def main() -> None:
+    options = _options()
+    rows = []
+    for clients in options.clients:
+        with _server(1, options) as alone, _server(clients, options) as batched:
+            _rates(batched, clients, 2)  # warm, and every client has its robot
+            turns = [
+                (_one_at_a_time(alone, clients, options.queries), _rates(batched, clients, options.queries))
+                for _ in range(options.turns)
+            ]
+        rows.append(
+            {
+                "clients": clients,
+                "one_at_a_time_per_s": round(statistics.median(turn[0] for turn in turns), 2),
+                "batched_per_s": round(statistics.median(turn[1] for turn in turns), 2),
+                "ratios": [round(batched / single, 3) for single, batched in turns],
+            }
+        )
+    about = {
+        "policy": options.policy,
+        "mode": options.mode,
+        "queries": options.queries,
+        "turns": options.turns,
+    }
+    record("serving", {"benchmark": "serving", **about, "rows": rows}, options.output)
+
+
+@contextmanager
+def _server(robots: int, options: argparse.Namespace) -> Iterator[str]:
+    """The address of a server."""
+    what = ["--policy", options.policy, "--mode", options.mode, "--robots", str(robots), "--port", "0"]
+    command = [sys.executable, "-m", "oxygen.serve", *what, "--batch-window-ms", "50"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process.stdout.readline().split(" at ")[1].split()[0]
+        finally:
+            process.terminate()
+
+
+def _one_at_a_time(url: str, clients: int, queries: int) -> float:
+    """Queries per second of clients that take turns."""
+    began = time.perf_counter()
+    for _ in range(clients):
+        _play(url, queries)
+    return clients * queries / (time.perf_counter() - began)
+
+
+def _rates(url: str, clients: int, queries: int) -> float:
+    """Queries per second of clients at once."""
+    with ThreadPoolExecutor(clients) as pool:
+        began = time.perf_counter()
+        list(pool.map(lambda _: _play(url, queries), range(clients)))
+        return clients * queries / (time.perf_counter() - began)
+
+
+def _play(url: str, queries: int) -> None:
+    request = pack(_observation())
+    with ExitStack() as resources:
+        connection = resources.enter_context(connect(url, compression=None, max_size=None, proxy=None))
+        connection.recv()
+        for _ in range(queries):
+            connection.send(request)
+            answer = connection.recv()
+            assert "actions" in unpack(answer)
+
+
+def _observation() -> dict[str, Any]:
+    image = np.random.default_rng(0).integers(0, 256, (224, 224, 3), np.uint8)
+    return {
+        "observation/image": image,
+        "observation/wrist_image": image,
+        "observation/state": np.zeros(8),
+        "prompt": "put the mug on the plate",
+    }
+
+
+def _options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.serving", description=__doc__)
+    parser.add_argument("--policy", default="tiny", help="one for LIBERO")
+    parser.add_argument("--mode", default="unified")
+    parser.add_argument("--clients", type=int, nargs="+", default=[1, 2, 4, 8])
+    parser.add_argument("--queries", type=int, default=30, help="of each client")
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--output", type=Path, default=RESULTS)
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    main()

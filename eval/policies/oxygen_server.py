@@ -1,0 +1,211 @@
+"""A policy behind `python -m oxygen.serve`: openpi's protocol, with episodes, texts and a declared interface.
+
+Requests and metadata have the field `oxygen_eval`, which other servers ignore.
+"""
+
+import dataclasses
+import numbers
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from configs.errors import UsageError
+from configs.interface import Interface
+from configs.schema import Mode
+from configs.validation import invalid
+from eval.policies.openpi import EMBODIMENTS, BadAnswerError, OpenpiKeys, keys_for
+from eval.policies.remote import PolicyClient, RemotePolicy
+from oxygen.policy.reply import Reply, Tail, TextFinished, TextRequest
+from sim_envs.world import EpisodeKey, Observation
+
+EXTENSION = "oxygen_eval"
+VERSION = 1
+
+_ENGINE_STAGES = {"queue", "prefill", "denoise", "guided_denoise"}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DeclaredPolicy:
+    """What the server declares about its policy.
+
+    Attributes:
+        interface: Conventions of observations and actions.
+        horizon: Actions per chunk.
+        model: Name of the model.
+        weights_sha256: SHA-256 of the weights; None if they are random.
+        mode: How actions and language are scheduled.
+        language_tasks: The texts that it generates.
+        robots: Number of simultaneous episodes.
+    """
+
+    interface: Interface
+    horizon: int
+    model: str
+    mode: Mode
+    language_tasks: tuple[str, ...]
+    robots: int
+    weights_sha256: str | None = None
+
+    @property
+    def generates_texts(self) -> bool:
+        """Whether replies may have texts."""
+        return bool(self.language_tasks) and self.mode != "actions"
+
+    @property
+    def keys(self) -> OpenpiKeys:
+        """openpi's keys if it has this robot, else `observation/` and the interface's names.
+
+        The server resizes images itself, so that it computes the same bits as in process.
+        """
+        keys = keys_for(self.interface)
+        for known in EMBODIMENTS.values():
+            if _names(known.interface) == _names(self.interface):
+                keys = dataclasses.replace(known, interface=self.interface)
+        return dataclasses.replace(keys, image_size=None, clips=False)
+
+    def check(self, url: str, modes: Sequence[Mode], worlds: int) -> None:
+        """Reject a run in other modes, or in more worlds, than the server was started for.
+
+        Raises:
+            UsageError: Names both.
+        """
+        if any(mode != self.mode for mode in modes):
+            raise UsageError(
+                f"{url} runs in mode {self.mode}, and this run is in {', '.join(dict.fromkeys(modes))}; give "
+                f"--mode {self.mode}, or start the server in another mode"
+            )
+        if worlds > self.robots:
+            raise UsageError(
+                f"{url} serves {self.robots} robots at once, and --num-envs is {worlds}; give --num-envs "
+                f"{self.robots}, or start the server with --robots {worlds}"
+            )
+
+
+def read_declared(metadata: Mapping[str, Any], url: str) -> DeclaredPolicy:
+    """What the server declares in its metadata.
+
+    Raises:
+        UsageError: It is another version of the extension, or incomplete.
+    """
+    declared = metadata[EXTENSION]
+    version = declared.get("version") if isinstance(declared, Mapping) else None
+    if version != VERSION:
+        raise UsageError(
+            f"{url} speaks version {version!r} of this project's extension of openpi's protocol, and this "
+            f"client version {VERSION}; install the same oxygen-eval on both sides"
+        )
+    try:
+        return TypeAdapter(DeclaredPolicy).validate_python(declared)
+    except ValidationError as error:
+        raise invalid(error, f"metadata of {url}") from error
+
+
+class OxygenServerPolicy(RemotePolicy):
+    """A policy behind our server, which is told the episode and the query, and generates texts."""
+
+    def __init__(self, client: PolicyClient, keys: OpenpiKeys, declared: DeclaredPolicy) -> None:
+        super().__init__(client, keys)
+        self._declared = declared
+        self._episode: dict[str, Any] = {}
+        self._query = -1
+        self._unfinished: dict[int, TextRequest] = {}
+
+    def reset(self, key: EpisodeKey) -> None:
+        """Connect if necessary. The server is told with the first query."""
+        super().reset(key)
+        self._episode = dataclasses.asdict(key)
+        self._query = -1
+        self._unfinished = {}
+
+    def query(self, observation: Observation) -> dict[str, Any]:
+        """The observation, with its place in the episode."""
+        self._query += 1
+        return {**super().query(observation), **self._about_query(reset=self._query == 0)}
+
+    def stages(self, answer: Mapping[str, Any], answer_ms: float) -> Mapping[str, float]:
+        """As `RemotePolicy`, and the engine's stages until the actions, milliseconds."""
+        timing = _timing(answer)
+        total = timing.get("infer_ms", timing.get("action"))
+        if total is None:
+            return {}
+        server_ms = min(max(0.0, total), answer_ms)
+        engine = {stage: ms for stage, ms in timing.items() if stage in _ENGINE_STAGES}
+        return {"server": server_ms, "wire": answer_ms - server_ms, **engine}
+
+    def settle(self) -> Reply:
+        """Wait for the query's language.
+
+        Raises:
+            BadAnswerError: A text is incomplete.
+        """
+        answers = [self.answer]
+        timings_ms = dict(self.timings_ms)
+        if self._declared.generates_texts:
+            answers.append(self.client.infer(self._about_query(poll=True)))
+            decode = _timing(answers[-1]).get("decode")
+            timings_ms |= {} if decode is None else {"decode": decode}
+        timings_ms["frame"] = timings_ms["action"] + timings_ms.get("decode", 0.0)
+        wire_ms = timings_ms.get("wire", 0.0)
+        replies = [_language(answer) for answer in answers]
+        finished = tuple(self._received(text, wire_ms) for reply in replies for text in reply.texts)
+        requested = tuple(each for reply in replies for each in reply.requested)
+        dropped = tuple(each for reply in replies for each in reply.dropped)
+        self._unfinished |= {each.request_id: each for each in requested}
+        for ended in (*finished, *dropped):
+            self._unfinished.pop(ended.request_id, None)
+        return Reply(
+            timings_ms=timings_ms,
+            requested=requested,
+            finished=finished,
+            dropped=dropped,
+            tokens=sum(reply.tokens for reply in replies),
+        )
+
+    def finish(self) -> Tail:
+        """End the episode. The server cancels its texts when the next one starts."""
+        return Tail(cancelled=len(self._unfinished), requests=tuple(self._unfinished.values()))
+
+    def _about_query(self, **flags: bool) -> dict[str, Any]:
+        return {EXTENSION: {"episode": self._episode, "query": self._query, **flags}}
+
+    def _received(self, text: TextFinished, wire_ms: float) -> TextFinished:
+        """The text as it arrived here, later than in the server by the time on the wire."""
+        if not 0 <= text.requested_query <= self._query:
+            raise BadAnswerError(
+                f"the policy server sent a text of query {text.requested_query} in query {self._query}"
+            )
+        return text if text.after_ms is None else dataclasses.replace(text, after_ms=text.after_ms + wire_ms)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Language:
+    """The language part of an answer."""
+
+    texts: tuple[TextFinished, ...] = ()
+    requested: tuple[TextRequest, ...] = ()
+    dropped: tuple[TextRequest, ...] = ()
+    tokens: int = 0
+
+
+_LANGUAGE = TypeAdapter(_Language)
+
+
+def _language(answer: Mapping[str, Any]) -> _Language:
+    try:
+        texts = [{**text, "requested_query": text["query"]} for text in answer.get("texts", ())]
+        return _LANGUAGE.validate_python({**answer.get(EXTENSION, {}), "texts": texts})
+    except (TypeError, KeyError, ValidationError) as error:
+        raise BadAnswerError(f"the policy server sent texts that cannot be read: {error}") from error
+
+
+def _timing(answer: Mapping[str, Any]) -> dict[str, float]:
+    timing = answer.get("server_timing")
+    if not isinstance(timing, Mapping):
+        return {}
+    return {str(stage): float(ms) for stage, ms in timing.items() if isinstance(ms, numbers.Real)}
+
+
+def _names(interface: Interface) -> tuple[list[str], ...]:
+    seen, action = interface.observation, interface.action
+    return tuple([part.name for part in parts] for parts in (seen.cameras, seen.state, action.channels))

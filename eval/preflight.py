@@ -1,0 +1,74 @@
+"""`python -m eval.preflight`: is this machine ready for an evaluation?"""
+
+import dataclasses
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import App, Parameter
+from rich.console import Console
+from rich.text import Text
+
+from configs.cli import Names, run_app, usable_file
+
+app = App(
+    name="python -m eval.preflight",
+    help="Check versions, renderer, assets, policy, memory, disk and JAX, and run each suite for a few steps."
+    "\n\nExit code: 0 if nothing fails, 1 if something does.",
+    version_flags=[],
+)
+
+_COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
+
+
+@app.default
+def preflight(
+    *,
+    suite: Names | None = None,
+    policy: str | None = None,
+    assets: str | None = None,
+    num_envs: int = 1,
+    output_dir: Path = Path("runs"),
+    json: Annotated[Path | None, Parameter(name="--json")] = None,
+) -> int:
+    """Print one line per check: ok, warn or fail, with the remedy.
+
+    Args:
+        suite: Task suites. Default: those of the demo.
+        policy: The policy. Default: tiny.
+        assets: Source of the suites' assets. Default: auto; for the demo's suites, the demo's.
+        num_envs: Number of parallel worlds that memory has to hold.
+        output_dir: Folder that runs are written to.
+        json: Also write the results to this file.
+    """
+    from configs.load import check  # slow: --help needs none of these
+    from configs.overlay import overlay
+    from configs.schema import RunConfig
+    from configs.variants import VariantsConfig
+    from eval.records.json_files import write_json
+    from eval.rollout.preflight import all_checks
+    from sim_envs.self_test import Status
+
+    if json is not None:
+        usable_file(json, "--json")
+    given = {"suites": suite, "policy": policy, "assets": assets}
+    flags = {name: value for name, value in given.items() if value is not None}
+    options = overlay(VariantsConfig, "demo" if suite is None else None, flags)
+    chosen = {name: options[name] for name in given if name in options}
+    config = check(RunConfig, chosen, source="the command line")
+    console = Console(highlight=False)
+    results = []
+    for result in all_checks(config, output_dir, num_envs=num_envs):
+        results.append(result)
+        line = Text.assemble(
+            (f"{result.status:4}", _COLOURS[result.status]), f"  {result.name}: {result.detail}"
+        )
+        console.print(line, soft_wrap=True)
+        if result.remedy:
+            console.print(Text(f"      → {result.remedy}"), soft_wrap=True)
+    if json is not None:
+        write_json(json, {"checks": [dataclasses.asdict(result) for result in results]})
+    return int(any(result.status is Status.FAIL for result in results))
+
+
+if __name__ == "__main__":
+    run_app(app)

@@ -1,0 +1,290 @@
+"""A run's results in the formats of other tools."""
+
+import csv
+import dataclasses
+import io
+import json
+import re
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+from xml.etree import ElementTree as ET
+
+from configs.errors import UsageError
+from eval.metrics.error_budget import ERROR_BUDGET, exceeds
+from eval.metrics.success import Results, graded_only, solved, summarize
+from eval.records.reader import RunIdentity, read_episodes, read_identity
+from eval.records.schema import EpisodeResult, Outcome, RunFolder
+from eval.report.clock_words import PAUSED
+
+_RATES = ("n_episodes", "n_success", "pc_success", "pc_success_ci95")
+_REWARDS = ("avg_sum_reward", "avg_max_reward", "video_paths")
+_COLUMNS = (
+    *("task", "language", "outcome", "steps", "queries", "simulated_s", "held_steps"),
+    *("progress", "tokens", "policy_s", "wall_s", "error"),
+)
+"""Fields of an episode in CSV, after those of its key."""
+
+_NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    **{character: f"\\{character}" for character in "&%$#_{}"},
+}
+
+
+def lerobot(folder: RunFolder) -> str:
+    """The `eval_info.json` of `lerobot-eval`, with counts and 95 % Wilson intervals (LeRobot #4628)."""
+    _, results = _read_rates(folder)
+    overall = results["overall"]
+
+    def rated(row: Mapping[str, Any], rates: Mapping[str, Any]) -> dict[str, Any]:
+        return {**_with_paths(row, folder), **{name: rates[name] for name in _RATES}}
+
+    return _json(
+        {
+            "per_task": [
+                {
+                    "task_group": task["task_group"],
+                    "task_id": task["task_id"],
+                    "metrics": _with_paths(task["metrics"], folder),
+                    **{name: task[name] for name in _RATES},
+                }
+                for task in results["per_task"]
+            ],
+            "per_group": {
+                suite: rated(row, results["per_suite"][suite]) for suite, row in results["per_group"].items()
+            },
+            "overall": {
+                **rated({name: overall[name] for name in _REWARDS}, overall),
+                **{name: overall[name] for name in ("eval_s", "eval_ep_s")},
+            },
+        }
+    )
+
+
+def vla_eval(folder: RunFolder) -> str:
+    """The aggregate JSON of vla-evaluation-harness 0.8, in which errors count as failures."""
+    run, episodes = _read(folder)
+    manifest = folder.read_manifest()
+    config = manifest.get("config", {})
+    tasks = defaultdict[str, list[EpisodeResult]](list)
+    for episode in sorted(episodes, key=lambda episode: episode.key):
+        tasks[f"{episode.key.suite}/{episode.task}"].append(episode)
+    return _json(
+        {
+            "benchmark": ", ".join(sorted({episode.key.suite for episode in episodes})),
+            "mode": "sync" if run.clock == PAUSED else "live",
+            "harness_version": f"oxygen-eval {manifest.get('git', {}).get('commit') or 'of unknown commit'}",
+            "created_at": manifest.get("finished"),
+            "tasks": [{"task": task, **_vla_eval_row(of, listed=True)} for task, of in tasks.items()],
+            "config": config,
+            "seed": config.get("seed"),
+            "metric_keys": {"success": "mean"},
+            **_vla_eval_row(episodes, listed=False),
+        }
+    )
+
+
+def junit(folder: RunFolder) -> str:
+    """JUnit XML: a test suite per task suite, a test case per episode."""
+    _, episodes = _read(folder)
+    suites = defaultdict[str, list[EpisodeResult]](list)
+    for episode in episodes:
+        suites[episode.key.suite].append(episode)
+    root = ET.Element("testsuites", {"name": folder.run_id, **_junit_counts(episodes)})
+    for suite, members in suites.items():
+        element = ET.SubElement(root, "testsuite", {"name": suite, **_junit_counts(members)})
+        for episode in members:
+            _add_test_case(element, episode)
+    ET.indent(root)
+    return ET.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def episodes_csv(folder: RunFolder) -> str:
+    """CSV with a line per episode; what is unknown is empty."""
+    _, episodes = _read(folder)
+    rows = [
+        dataclasses.asdict(episode.key) | {name: getattr(episode, name) for name in _COLUMNS}
+        for episode in episodes
+    ]
+    file = io.StringIO(newline="")
+    writer = csv.DictWriter(file, rows[0], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return file.getvalue()
+
+
+def latex(folder: RunFolder) -> str:
+    """A LaTeX table (package booktabs) with a row per suite."""
+    run, results = _read_rates(folder)
+    rows = dict(results["per_suite"])
+    if len(rows) > 1:
+        rows["all suites"] = results["overall"]
+    lines = [" & ".join(_latex_cells(name, row)) + r" \\" for name, row in rows.items()]
+    if len(rows) > 1:
+        lines.insert(-1, r"\midrule")
+    return "\n".join(
+        [
+            f"% {_described(run)}",
+            r"\begin{tabular}{lrrcr}",
+            r"\toprule",
+            r"suite & episodes & success (\%) & 95\,\% interval & time to success (s) \\",
+            r"\midrule",
+            *lines,
+            r"\bottomrule",
+            r"\end{tabular}",
+            "",
+        ]
+    )
+
+
+def model_card(folder: RunFolder) -> str:
+    """The front matter of a Hugging Face model card: `model-index` with a result per suite."""
+    from huggingface_hub import EvalResult, ModelCardData
+
+    run, results = _read_rates(folder)
+    protocol = {"mode": run.mode, "clock": run.clock, "assets": str(run.assets)}
+    found = [
+        EvalResult(
+            task_type="robotics",
+            task_name="Closed-loop evaluation in simulation",
+            dataset_type=suite,
+            dataset_name=suite,
+            dataset_args={**protocol, "protocol": run.suite_hashes.get(suite, run.protocol_hash)},
+            metric_type="success_rate",
+            metric_name="success rate (%)",
+            metric_value=round(row["pc_success"], 2),
+            metric_args={
+                "n_episodes": row["n_episodes"],
+                "wilson_ci95": [round(bound, 2) for bound in row["pc_success_ci95"]],
+            },
+        )
+        for suite, row in results["per_suite"].items()
+    ]
+    card = ModelCardData(model_name=run.policy, pipeline_tag="robotics", eval_results=found)
+    return f"---\n{card.to_yaml()}\n---\n"
+
+
+FORMATS: Mapping[str, Callable[[RunFolder], str]] = {
+    "lerobot": lerobot,
+    "vla-eval": vla_eval,
+    "junit": junit,
+    "csv": episodes_csv,
+    "latex": latex,
+    "model-card": model_card,
+}
+"""Format to the function that writes it. All raise UsageError for a run that is damaged or incomplete; those
+that have no place for errors also for a run with more errors than the budget."""
+
+
+def _read(folder: RunFolder) -> tuple[RunIdentity, Sequence[EpisodeResult]]:
+    run = read_identity(folder)
+    episodes = list(read_episodes(folder).values())
+    if run.status != "complete" or not episodes:
+        raise UsageError(
+            f"{folder.path} is {run.status} with {len(episodes)} of {run.n_planned} episodes; complete it "
+            "with --resume"
+        )
+    return run, episodes
+
+
+def _read_rates(folder: RunFolder) -> tuple[RunIdentity, Results]:
+    run, episodes = _read(folder)
+    errors = len(episodes) - len(graded_only(episodes))
+    if exceeds(errors, len(episodes)):
+        raise UsageError(
+            f"{folder.path}: {errors} of {len(episodes)} episodes ended in an error, more than "
+            f"{ERROR_BUDGET:g} %; run it again, or export csv, junit or vla-eval, which list them"
+        )
+    return run, summarize(folder.path)
+
+
+def _with_paths(row: Mapping[str, Any], folder: RunFolder) -> dict[str, Any]:
+    """The row with its videos' paths from the current directory."""
+    return {**row, "video_paths": [str(folder.path / video) for video in row["video_paths"]]}
+
+
+def _vla_eval_row(episodes: Sequence[EpisodeResult], *, listed: bool) -> dict[str, Any]:
+    """The aggregate of a task (`listed`: with its episodes), or of all."""
+    n_errors = sum(episode.outcome.has_traceback for episode in episodes)
+    rate = {"mean_success": round(sum(map(solved, episodes)) / len(episodes), 4)}
+    if not listed:
+        return {**rate, "num_episodes_total": len(episodes), "num_errors": n_errors}
+    return {
+        "episodes": [_vla_eval_episode(number, episode) for number, episode in enumerate(episodes)],
+        "num_episodes": len(episodes),
+        "avg_steps": sum(episode.steps for episode in episodes) / len(episodes),
+        **({"num_errors": n_errors} if n_errors else {}),
+        **rate,
+    }
+
+
+def _vla_eval_episode(number: int, episode: EpisodeResult) -> dict[str, Any]:
+    failed = {"failure_reason": episode.outcome, "failure_detail": episode.error}
+    return {
+        "episode_id": number,
+        "metrics": {"success": solved(episode)},
+        "steps": episode.steps,
+        "elapsed_sec": episode.wall_s,
+        "init_id": episode.key.init_id,
+        "seed": episode.key.seed,
+        **(failed if episode.outcome.has_traceback else {}),
+    }
+
+
+def _junit_counts(episodes: Sequence[EpisodeResult]) -> dict[str, str]:
+    graded = graded_only(episodes)
+    counts = {
+        "tests": len(episodes),
+        "failures": sum(not solved(episode) for episode in graded),
+        "errors": len(episodes) - len(graded),
+    }
+    seconds = sum(episode.wall_s for episode in episodes)
+    return {**{name: str(count) for name, count in counts.items()}, "time": f"{seconds:.3f}"}
+
+
+def _add_test_case(suite: ET.Element, episode: EpisodeResult) -> None:
+    case = ET.SubElement(
+        suite,
+        "testcase",
+        classname=f"{episode.key.suite}.{episode.key.task_id}",
+        name=f"{episode.instruction} [init {episode.key.init_id}, seed {episode.key.seed}]",
+        time=f"{episode.wall_s:.3f}",
+    )
+    if solved(episode):
+        return
+    kind = "error" if episode.outcome is Outcome.ERROR else "failure"
+    message = episode.error or f"not solved in {episode.steps} control steps"
+    found = ET.SubElement(case, kind, type=episode.outcome.value, message=_NOT_IN_XML.sub("\ufffd", message))
+    found.text = _NOT_IN_XML.sub("\ufffd", episode.traceback or "") or None
+
+
+def _latex_cells(name: str, row: Mapping[str, Any]) -> list[str]:
+    low, high = row["pc_success_ci95"]
+    time = row["time_to_success_s"]
+    return [
+        "".join(_LATEX.get(character, character) for character in name),
+        str(row["n_episodes"]),
+        f"{row['pc_success']:.1f}",
+        f"{low:.1f}--{high:.1f}",
+        "--" if time is None else f"{time['median']:.1f}",
+    ]
+
+
+def _described(run: RunIdentity) -> str:
+    """The run in one line."""
+    parts = [
+        run.run_id,
+        run.policy,
+        run.weights,
+        f"mode {run.mode}",
+        f"clock {run.clock}",
+        f"assets {run.assets}",
+    ]
+    return ", ".join(part for part in [*parts, f"protocol {run.protocol_hash}"] if part)
+
+
+def _json(content: Mapping[str, Any]) -> str:
+    return json.dumps(content, indent=2) + "\n"

@@ -1,0 +1,143 @@
+"""Writes a leaderboard as Markdown, CSV, JSON, LaTeX and a page."""
+
+import csv
+import dataclasses
+import importlib.resources
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined
+
+from eval.records.json_files import write_json
+from eval.report.leaderboard_rows import APART, BoardColumn, Entry, RankedRow
+from eval.report.leaderboard_tables import Leaderboard, RankedTable
+from eval.report.pages.site import write_page, writing
+from eval.report.plain_text import in_latex, in_markdown, in_markdown_code, visible
+
+_TEMPLATE = importlib.resources.files("eval.report.pages").joinpath("leaderboard.md.j2")
+_GROUPS = ("policy", "mode", "assets", "control", "weights", "clock")
+"""Headings of the page's columns that rows can be grouped by."""
+
+
+def write_leaderboard(board: Leaderboard, folder: Path) -> Path:
+    """Write the page, and the other formats beside it.
+
+    Returns:
+        The page.
+
+    Raises:
+        UsageError: The folder cannot be written.
+    """
+    texts = {
+        "leaderboard.md": to_markdown(board),
+        "leaderboard.csv": to_csv(board),
+        "leaderboard.tex": to_latex(board),
+    }
+    with writing(folder):
+        for name, text in texts.items():
+            (folder / name).write_text(text, encoding="utf-8", errors="backslashreplace")
+        write_json(folder / "leaderboard.json", to_json(board))
+    content = {
+        "title": "Leaderboard",
+        "board": board,
+        "apart": _apart,
+        "groups": _GROUPS,
+        "formats": [*texts, "leaderboard.json"],
+    }
+    return write_page(folder, "leaderboard.html.j2", content)
+
+
+def to_markdown(board: Leaderboard) -> str:
+    """The leaderboard as Markdown."""
+    environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters |= {"in_markdown": in_markdown, "in_markdown_code": in_markdown_code}
+    template = environment.from_string(_TEMPLATE.read_text(encoding="utf-8"))
+    return template.render(suites=board.suites, unranked=board.unranked, error_budget=board.error_budget)
+
+
+def to_csv(board: Leaderboard) -> str:
+    """One line per run and suite, in the columns of all tables; tables are told apart by their number."""
+    records = []
+    for suite, number, table, row in _rows(board):
+        columns = [*table.columns, *_apart(table)]
+        cells = {column.heading: column.cell(row.entry, _entries(table)) for column in columns}
+        ranks = {"rank": row.rank.best, "best rank": row.rank.best, "worst rank": row.rank.worst}
+        records.append({"suite": suite, "table": number, "protocol": row.entry.protocol, **ranks, **cells})
+    headings = dict.fromkeys(heading for record in records for heading in record)
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(headings), restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(visible(record) for record in records)
+    return text.getvalue()
+
+
+def to_json(board: Leaderboard) -> dict[str, Any]:
+    """The tables with unrounded results, and what is not ranked."""
+    return {
+        "error_budget": board.error_budget,
+        "suites": {
+            suite: [
+                {
+                    "title": table.title,
+                    "protocol": table.rows[0].entry.protocol,
+                    "rows": [
+                        {
+                            "rank": row.rank.best,
+                            "possible_ranks": [row.rank.best, row.rank.worst],
+                            "run": dataclasses.asdict(row.entry.run),
+                            "results": dataclasses.asdict(row.entry.row),
+                        }
+                        for row in table.rows
+                    ],
+                }
+                for table in tables
+            ]
+            for suite, tables in board.suites.items()
+        },
+        "not_ranked": [dataclasses.asdict(each) for each in board.unranked],
+    }
+
+
+def to_latex(board: Leaderboard) -> str:
+    """A `tabular` per table, with the rules of package `booktabs`."""
+    parts = ["% \\usepackage{booktabs}"]
+    for suite, tables in board.suites.items():
+        for table in tables:
+            columns = ["rank", "possible ranks", *(column.heading for column in table.columns)]
+            alignment = "".join("l" if column.rule == ":--" else "r" for column in table.columns)
+            lines = [[str(row.rank.best), str(row.rank), *row.cells] for row in table.rows]
+            parts += [
+                f"% {visible(' '.join(f'{suite}: {table.title}'.split()))}",
+                f"\\begin{{tabular}}{{rc{alignment}}}",
+                "\\toprule",
+                _line(columns),
+                "\\midrule",
+                *map(_line, lines),
+                "\\bottomrule",
+                "\\end{tabular}",
+                "",
+            ]
+    return "\n".join(parts)
+
+
+def _line(cells: list[str]) -> str:
+    return " & ".join(map(in_latex, cells)) + r" \\"
+
+
+def _rows(board: Leaderboard) -> Iterator[tuple[str, int, RankedTable, RankedRow]]:
+    for suite, tables in board.suites.items():
+        for number, table in enumerate(tables, start=1):
+            for row in table.rows:
+                yield suite, number, table, row
+
+
+def _entries(table: RankedTable) -> list[Entry]:
+    return [row.entry for row in table.rows]
+
+
+def _apart(table: RankedTable) -> list[BoardColumn]:
+    """The parts of labels in which the runs of a table differ."""
+    entries = _entries(table)
+    return [column for column in APART if len({column.cell(entry, entries) for entry in entries}) > 1]

@@ -1,0 +1,186 @@
+"""The tables of a leaderboard: recorded runs that may be ranked together, and those left out."""
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+
+from pydantic import TypeAdapter
+
+from configs.errors import UsageError
+from eval.metrics.error_budget import ERROR_BUDGET, exceeds
+from eval.metrics.success import summarize
+from eval.records.protocol import say_inputs
+from eval.records.reader import find_runs, pass_over, read_episodes, read_identity
+from eval.records.schema import RunFolder
+from eval.report.clock_words import PAUSED, clock_label, say_clock_of
+from eval.report.leaderboard_rows import (
+    BoardColumn,
+    Entry,
+    RankedRow,
+    SuiteRow,
+    columns_of,
+    graded_tasks,
+    policy_label,
+    ranked_rows,
+)
+from eval.report.plain_text import in_markdown_code
+from sim_envs.world import EpisodeKey
+
+_ROWS = TypeAdapter(Mapping[str, SuiteRow])
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LeftOut:
+    """A run, or one suite of a run, that cannot be ranked."""
+
+    run_id: str
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RankedTable:
+    """Comparable runs of one suite, best first.
+
+    Attributes:
+        title: Protocol, assets, episodes, and the clock unless paused, as Markdown.
+        texts: The language tasks with a column.
+        is_timed: Whether a run recorded its simulated time.
+        columns: The columns after the rank.
+        rows: The runs.
+        inputs: Policy to its inputs, if they differ.
+    """
+
+    title: str
+    texts: Sequence[str]
+    is_timed: bool
+    columns: Sequence[BoardColumn]
+    rows: Sequence[RankedRow]
+    inputs: Mapping[str, str]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Leaderboard:
+    """All tables.
+
+    Attributes:
+        suites: Suite to its tables, the largest first.
+        unranked: What is left out.
+        error_budget: Maximum percentage of errors of a ranked run.
+    """
+
+    suites: Mapping[str, Sequence[RankedTable]]
+    unranked: Sequence[LeftOut]
+    error_budget: float
+
+
+def read_leaderboard(paths: Sequence[Path], *, error_budget: float = ERROR_BUDGET) -> Leaderboard:
+    """The leaderboard of the runs in `paths`.
+
+    Raises:
+        UsageError: There is no run, a path is not a folder, or the budget is out of range.
+    """
+    if not 0 <= error_budget < 100:
+        raise UsageError(
+            f"an error budget of {error_budget:g} %; give one from 0 to less than 100, such as "
+            f"{ERROR_BUDGET:g}"
+        )
+    folders = find_runs(paths)
+    if not folders:
+        raise UsageError(
+            f"no run in {', '.join(map(str, paths))}; make one with `python -m eval.run`, "
+            "or give another folder"
+        )
+    entries: list[Entry] = []
+    unranked: list[LeftOut] = []
+    for folder in folders:
+        try:
+            ranked, left_out = _read(folder, error_budget)
+        except UsageError as error:
+            pass_over(folder.path, error)
+            ranked, left_out = [], [LeftOut(run_id=folder.run_id, reason=str(error))]
+        entries += ranked
+        unranked += left_out
+    return Leaderboard(suites=_tables(entries), unranked=unranked, error_budget=error_budget)
+
+
+def _read(folder: RunFolder, error_budget: float) -> tuple[list[Entry], list[LeftOut]]:
+    """The suites of a run that can be ranked, and those that cannot."""
+    run, episodes = read_identity(folder), read_episodes(folder)
+    if run.status != "complete":
+        done = f"{len(episodes)} of {run.n_planned} episodes"
+        reason = f"{run.status}, {done} are recorded; complete it with --resume"
+        return [], [LeftOut(run_id=run.run_id, reason=reason)]
+    ranked, left_out = [], []
+    for suite, row in _ROWS.validate_python(summarize(folder.path)["per_suite"]).items():
+        total = row.n_episodes + row.n_errors
+        if exceeds(row.n_errors, total, budget=error_budget):
+            errors = f"{row.n_errors} of {total} episodes on {suite} ended in an error"
+            reason = f"{errors}, more than {error_budget:g} %; run it again"
+            left_out.append(LeftOut(run_id=run.run_id, reason=reason))
+        else:
+            outcomes = {key: episode.outcome for key, episode in episodes.items() if key.suite == suite}
+            ranked.append(Entry(run=run, suite=suite, row=row, outcomes=outcomes))
+    if not ranked and not left_out:
+        left_out.append(LeftOut(run_id=run.run_id, reason="complete, but no episode is recorded"))
+    return ranked, left_out
+
+
+def _tables(entries: Sequence[Entry]) -> dict[str, list[RankedTable]]:
+    """Tables by suite, the largest group of comparable runs first."""
+    groups: defaultdict[str, defaultdict[tuple[str, str, str], list[Entry]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
+    for entry in entries:
+        groups[entry.suite][entry.experiment].append(entry)
+    return {
+        suite: [
+            _table(comparable)
+            for _, comparable in sorted(tables.items(), key=lambda item: (-len(item[1]), item[0]))
+        ]
+        for suite, tables in sorted(groups.items())
+    }
+
+
+def _table(entries: Sequence[Entry]) -> RankedTable:
+    texts, is_timed = graded_tasks(entries), any(entry.row.query_hz is not None for entry in entries)
+    columns = columns_of(entries, texts, is_timed=is_timed)
+    inputs = {policy_label(entry, entries): say_inputs(entry.run.policy_inputs) for entry in entries}
+    return RankedTable(
+        title=_title(entries),
+        texts=texts,
+        is_timed=is_timed,
+        columns=columns,
+        rows=ranked_rows(entries, columns),
+        inputs=inputs if len(set(inputs.values())) > 1 else {},
+    )
+
+
+def _title(entries: Sequence[Entry]) -> str:
+    """What the runs have in common; equal assets may have several names."""
+    protocol, assets, episodes = entries[0].experiment
+    names = ", ".join(sorted({entry.run.assets.name for entry in entries}))
+    return (
+        f"Protocol `{protocol}`, assets {names} ({assets[:8]}), {_say(entries[0].outcomes)} (`{episodes}`)"
+        f"{_say_clocks(entries)}:"
+    )
+
+
+def _say_clocks(entries: Sequence[Entry]) -> str:
+    """The clocks of the runs, by name and in words; empty if all were paused."""
+    runs = {clock_label(entry.run): entry.run for entry in entries}
+    if set(runs) == {PAUSED}:
+        return ""
+    said = [f"clock `{in_markdown_code(run.clock)}` ({say_clock_of(run)})" for _, run in sorted(runs.items())]
+    return ", " + " or ".join(said)
+
+
+def _say(keys: Collection[EpisodeKey]) -> str:
+    tasks, states, seeds = (
+        sorted({getattr(key, part) for key in keys}) for part in ("task_id", "init_id", "seed")
+    )
+    between = str(states[0]) if len(states) == 1 else f"{states[0]}–{states[-1]}"
+    which = (
+        f"tasks: {len(tasks)}, initial states: {len(states)} ({between}), seed {', '.join(map(str, seeds))}"
+    )
+    return f"episodes: {len(keys)}, {which}"

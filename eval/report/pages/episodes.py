@@ -1,0 +1,123 @@
+"""The data of the episode viewer: a timeline of queries, control steps and texts graded against the truth."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from eval.metrics.language import HEADLINES, ORACLE, grade_text
+from eval.records.reader import QueryRecord
+from eval.records.schema import EpisodeResult, Share
+from eval.records.timing import Delivery
+from sim_envs.truth.ground_truth import Truth
+from sim_envs.truth.wording import narrate, remember
+
+
+def episode_data(
+    episode: EpisodeResult, queries: Sequence[QueryRecord], *, deadline_ms: float | None
+) -> dict[str, Any]:
+    """One variant of an episode. Times are control steps.
+
+    Args:
+        episode: Its result.
+        queries: Its query log.
+        deadline_ms: Latency budget of a query; None without one.
+    """
+    return {
+        "outcome": episode.outcome.value,
+        "steps": episode.steps,
+        "hz": episode.steps / episode.simulated_s if episode.simulated_s else None,
+        "error": episode.error,
+        "traceback": episode.traceback,
+        "queries": [
+            {
+                "issued": query.step,
+                "actions": query.actions_step,
+                "free": query.free_step,
+                "skipped": query.skipped,
+                "late": missed(query, deadline_ms),
+            }
+            for query in queries
+        ],
+        "spans": list(_spans(queries)),
+        "texts": _texts(queries),
+        "truths": [[query.step, *_say(query.truth)] for query in queries if query.truth is not None],
+    }
+
+
+def missed(query: QueryRecord, deadline_ms: float | None) -> bool:
+    """Whether the query took longer than the latency budget."""
+    return deadline_ms is not None and query.timings_ms.get("frame", 0.0) > deadline_ms
+
+
+def staleness_steps(queries: Sequence[QueryRecord]) -> list[tuple[str, int]]:
+    """Language task and control steps from request to delivery of every delivered text."""
+    return [
+        (delivery.text.task, delivery.step - queries[delivery.text.requested_query].step)
+        for query in queries
+        for delivery in query.delivered
+        if delivery.text.requested_query < len(queries)
+    ]
+
+
+def _spans(queries: Sequence[QueryRecord]) -> Iterator[tuple[str, int, int]]:
+    """What was executed, its first control step and the one after its last."""
+    for number, query in enumerate(queries):
+        start = query.step
+        for chunk, _, steps in query.spans or [(number, 0, query.steps)]:
+            kind = "held" if chunk is None else "new" if chunk == number else "continued"
+            yield kind, start, start + steps
+            start += steps
+
+
+def _texts(queries: Sequence[QueryRecord]) -> list[dict[str, Any]]:
+    """All requested texts in the order of their requests."""
+    delivered = {each.text.request_id: each for query in queries for each in query.delivered}
+    dropped = {each.request_id: query.step for query in queries for each in query.dropped}
+    requested = {each.request_id: (each.task, query) for query in queries for each in query.requested}
+    for number, delivery in delivered.items():
+        if number not in requested and delivery.text.requested_query < len(queries):
+            requested[number] = delivery.text.task, queries[delivery.text.requested_query]
+    found = []
+    for number, (task, query) in requested.items():
+        text: dict[str, Any] = {"task": task, "requested": query.step}
+        if number in delivered:
+            text |= {"state": "finished", **_graded(delivered[number], query.truth)}
+        elif number in dropped:
+            text |= {"state": "dropped", "until": dropped[number]}
+        else:
+            text |= {"state": "cancelled", "until": None}
+        found.append(text)
+    return found
+
+
+def _graded(delivery: Delivery, truth: Truth | None) -> dict[str, Any]:
+    text = delivery.text
+    return {
+        "until": delivery.step,
+        "text": text.text,
+        "oracle": text.reason == ORACLE,
+        "at_request": _mark(text.task, text.text, truth),
+        "on_delivery": _mark(text.task, text.text, delivery.truth),
+    }
+
+
+def _mark(task: str, text: str, truth: Truth | None) -> dict[str, Any] | None:
+    """The truth, and the score in percent: None if the text cannot be read. None without a truth."""
+    if truth is None or task not in HEADLINES:
+        return None
+    shares = grade_text(task, text, truth)
+    score = None if shares is None else shares.get(HEADLINES[task], Share())
+    narration, memory = _say(truth)
+    return {
+        "truth": memory if task == "memory" else narration,
+        "score": None if score is None else _percent(score),
+    }
+
+
+def _percent(share: Share) -> float:
+    """The share in percent; nothing said where nothing is true is right."""
+    return 100 * share.hits / share.of if share.of else 100.0
+
+
+def _say(truth: Truth) -> tuple[str, str]:
+    """The truth as a narration and as a memory."""
+    return narrate(truth.narration, nouns=truth.nouns), remember(truth.memory, nouns=truth.nouns)

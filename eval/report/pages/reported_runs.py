@@ -1,0 +1,175 @@
+"""The runs of a report: read once, named, coloured, and described in words."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from configs.cli import counted, ranges
+from configs.errors import UsageError
+from configs.motion import NONE
+from eval.records.protocol import say_inputs
+from eval.records.reader import RunIdentity, find_runs, read_episodes, read_identity
+from eval.records.schema import EpisodeResult, Outcome, RunFolder
+from eval.report.clock_words import PAUSED, say_clock_of
+from eval.report.figures import COLOURS, OTHER_COLOURS
+from sim_envs.world import EpisodeKey
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ReportedRun:
+    """A run of a report.
+
+    Attributes:
+        label: Its name within the report: what distinguishes it from the others.
+        colour: Its colour in plots and timelines.
+        manifest: Its whole manifest.
+    """
+
+    folder: RunFolder
+    label: str
+    colour: str
+    identity: RunIdentity
+    manifest: Mapping[str, Any]
+    episodes: Mapping[EpisodeKey, EpisodeResult]
+
+    @property
+    def note(self) -> str | None:
+        """Why the run is not complete; None if it is."""
+        errors = sum(each.outcome is Outcome.ERROR for each in self.episodes.values())
+        notes = []
+        if self.identity.status != "complete":
+            planned = counted(self.identity.n_planned, "planned episode")
+            notes.append(f"{self.identity.status}: {len(self.episodes)} of {planned} are recorded")
+        if errors:
+            notes.append(f"{counted(errors, 'episode')} ended in an error and are not graded")
+        return "; ".join(notes) or None
+
+
+def read_runs(paths: Sequence[Path]) -> tuple[list[ReportedRun], dict[str, str]]:
+    """The runs in or below some folders, and why others cannot be read, by folder.
+
+    Raises:
+        UsageError: A path is not a folder, or no run can be read.
+    """
+    folders = find_runs(paths)
+    if not folders:
+        raise UsageError(
+            f"no run in {', '.join(map(str, paths))}; make one with `python -m eval.run`, "
+            "or give another folder"
+        )
+    read: list[tuple[RunFolder, RunIdentity, Mapping[EpisodeKey, EpisodeResult]]] = []
+    refused: dict[str, str] = {}
+    for folder in folders:
+        try:
+            read.append((folder, read_identity(folder), read_episodes(folder)))
+        except UsageError as error:
+            refused[str(folder.path)] = str(error)
+    if not read:
+        raise UsageError("; ".join(refused.values()))
+    identities = [identity for _, identity, _ in read]
+    runs = [
+        ReportedRun(
+            folder=folder,
+            label=label,
+            colour=colour,
+            identity=identity,
+            manifest=folder.read_manifest(),
+            episodes=episodes,
+        )
+        for (folder, identity, episodes), label, colour in zip(
+            read, _labels(identities), _colours(identities), strict=True
+        )
+    ]
+    return runs, refused
+
+
+def facts(run: ReportedRun) -> dict[str, str]:
+    """What was run, by which command, on what machine, under which protocol and clock."""
+    identity, manifest = run.identity, run.manifest
+    return {
+        "Policy": ", ".join(part for part in (identity.policy, identity.weights, identity.dtype) if part),
+        "Mode": identity.mode,
+        **{f"Protocol of {suite}": _say_suite(world) for suite, world in _protocol(manifest).items()},
+        "Episodes": _say_episodes(run),
+        "Clock": _say_clock(identity),
+        "Assets": str(identity.assets),
+        "Policy's inputs": say_inputs(identity.policy_inputs),
+        "Machine": _say_machine(manifest.get("hardware", {})),
+        "Code": _say_code(manifest),
+        "Started": str(manifest.get("started", "not recorded")),
+        "Command": str(manifest.get("command", "not recorded")),
+        "Records": str(run.folder.path),
+    }
+
+
+def _labels(runs: Sequence[RunIdentity]) -> list[str]:
+    """What distinguishes the runs, in as few words as possible."""
+    candidates: list[list[str]] = [
+        [run.mode for run in runs],
+        [run.policy for run in runs],
+        [f"{run.policy}, {run.mode}" for run in runs],
+        [run.run_id for run in runs],
+    ]
+    for labels in candidates:
+        if len(set(labels)) == len(runs):
+            return labels
+    return [f"{run.run_id} ({number})" for number, run in enumerate(runs, start=1)]
+
+
+def _colours(runs: Sequence[RunIdentity]) -> list[str]:
+    """The colours of modes if they distinguish the runs."""
+    modes = [run.mode for run in runs]
+    if len(set(modes)) == len(modes) and set(modes) <= COLOURS.keys():
+        return [COLOURS[mode] for mode in modes]
+    return [OTHER_COLOURS[number % len(OTHER_COLOURS)] for number in range(len(runs))]
+
+
+def _protocol(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = manifest.get("protocol", {})
+    return found
+
+
+def _say_suite(world: Mapping[str, Any]) -> str:
+    suite = world["suite"]
+    motion = suite.get("motion")
+    parts = [
+        f"at most {counted(suite['max_steps'], 'control step')} at {suite['control_hz']:g} Hz",
+        f"{counted(suite['settle_steps'], 'settle step')} before",
+        f"a query every {counted(suite['replan_steps'], 'control step')}",
+        f"cameras of {suite['camera_size']} pixels",
+        *([] if motion in (None, NONE) else [f"motion {motion}"]),
+        *([f"{world['initial_states']} initial states"] if "initial_states" in world else []),
+    ]
+    return "; ".join(parts)
+
+
+def _say_episodes(run: ReportedRun) -> str:
+    keys = run.episodes.keys()
+    if not keys:
+        return "none yet"
+    tasks = len({(key.suite, key.task_id) for key in keys})
+    states = ", ".join(ranges(key.init_id for key in keys))
+    seeds = ", ".join(ranges(key.seed for key in keys))
+    return f"{len(keys)}: {counted(tasks, 'task')}, initial states {states}, seed {seeds}"
+
+
+def _say_clock(run: RunIdentity) -> str:
+    if run.clock == PAUSED:
+        return "paused: simulated time stands still while the policy computes"
+    return f"{run.clock}: {say_clock_of(run)}"
+
+
+def _say_machine(hardware: Mapping[str, Any]) -> str:
+    if not hardware:
+        return "not recorded"
+    devices = ", ".join(hardware.get("accelerators", ()))
+    cores = counted(hardware.get("cores") or 0, "core")
+    return ", ".join(part for part in (hardware.get("processor"), cores, devices) if part)
+
+
+def _say_code(manifest: Mapping[str, Any]) -> str:
+    git, versions = manifest.get("git", {}), manifest.get("versions", {})
+    commit = git.get("commit")
+    code = f"commit {commit[:12]}{' with changes' if git.get('dirty') else ''}" if commit else "no commit"
+    return ", ".join([code, *(f"{name} {version}" for name, version in versions.items() if version)])

@@ -1,0 +1,213 @@
+"""Builds the report of one run or several: head, verdicts, tasks, distributions, episodes."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from configs.cli import counted
+from configs.errors import UsageError
+from eval.metrics.error_budget import exceeds
+from eval.metrics.language import HEADLINES
+from eval.metrics.statistics import wilson_95
+from eval.metrics.success import aggregate, graded_only, solved, timings_of
+from eval.records.reader import QueryRecord, read_queries
+from eval.records.schema import EpisodeResult, Outcome
+from eval.report.comparison import compare, compare_common
+from eval.report.comparison_verdict import judge_all
+from eval.report.pages.charts import distributions, success_over_time
+from eval.report.pages.episodes import episode_data, missed, staleness_steps
+from eval.report.pages.reported_runs import ReportedRun, facts, read_runs
+from eval.report.pages.site import link_or_copy, write_page, write_script, writing
+from sim_envs.world import EpisodeKey
+
+REPORT = "report"
+"""Name of the report's folder within a run's folder."""
+
+
+def write_report(paths: Sequence[Path], folder: Path) -> Path:
+    """Write the report of the runs in `paths`; the first run is the reference of comparisons.
+
+    Returns:
+        The page.
+
+    Raises:
+        UsageError: No run can be read, or the folder cannot be written.
+    """
+    runs, refused = read_runs(paths)
+    keys = sorted({key for run in runs for key in run.episodes})
+    with writing(folder):
+        samples, timings = _write_episodes(runs, keys, folder)
+    rows = [aggregate(list(run.episodes.values()), of_run) for run, of_run in zip(runs, timings, strict=True)]
+    policies = ", ".join(dict.fromkeys(run.identity.policy for run in runs))
+    suites = ", ".join(dict.fromkeys(key.suite for key in keys))
+    content = {
+        "title": f"{policies} on {suites}" if suites else policies,
+        "refused": refused,
+        "runs": runs,
+        "rows": rows,
+        "facts": _shared_facts(runs),
+        "verdicts": list(_verdicts(runs)),
+        "tasks": _tasks(runs, keys),
+        "episodes": _episode_rows(runs, keys),
+        "texts": {
+            task: measure for task, measure in HEADLINES.items() if any(task in row["texts"] for row in rows)
+        },
+        "plots": {"curves": success_over_time(runs), "distributions": distributions(runs, samples)},
+        "variants": [{"label": run.label, "colour": run.colour} for run in runs],
+    }
+    return write_page(folder, "report.html.j2", content)
+
+
+def _write_episodes(
+    runs: Sequence[ReportedRun], keys: Sequence[EpisodeKey], folder: Path
+) -> tuple[list[dict[str, list[float]]], list[dict[EpisodeKey, Mapping[str, Sequence[float]]]]]:
+    """Write a script per episode; return the samples and the timings of every run."""
+    samples: list[defaultdict[str, list[float]]] = [defaultdict(list) for _ in runs]
+    timings: list[dict[EpisodeKey, Mapping[str, Sequence[float]]]] = [{} for _ in runs]
+    for key in keys:
+        sides: list[dict[str, Any] | None] = []
+        for number, run in enumerate(runs):
+            episode = run.episodes.get(key)
+            if episode is None:
+                sides.append(None)
+                continue
+            queries, problem = _queries(run, key)
+            timings[number][key] = timings_of(queries)
+            if episode.outcome is not Outcome.ERROR:
+                _sample(samples[number], episode, queries, run.identity.deadline_ms)
+            data = episode_data(episode, queries, deadline_ms=run.identity.deadline_ms)
+            sides.append({**data, **_video(run, episode, folder, number), "problem": problem})
+        write_script(folder / "episodes" / f"{key}.js", "showEpisode", {"key": str(key), "sides": sides})
+    return [dict(each) for each in samples], timings
+
+
+def _queries(run: ReportedRun, key: EpisodeKey) -> tuple[list[QueryRecord], str | None]:
+    """The query log, or why it cannot be read."""
+    try:
+        return read_queries(run.folder, key), None
+    except UsageError as error:
+        return [], str(error)
+
+
+def _sample(
+    samples: defaultdict[str, list[float]],
+    episode: EpisodeResult,
+    queries: Sequence[QueryRecord],
+    deadline_ms: float | None,
+) -> None:
+    """Add an episode's values to the distributions."""
+    if episode.success_s is not None:
+        samples["time to success (s)"].append(episode.success_s)
+    for query in queries:
+        if query.latency is not None:
+            samples["simulated latency: actions (ms)"].append(query.latency.actions_ms)
+            samples["simulated latency: until the next query (ms)"].append(query.latency.busy_ms)
+        for stage, milliseconds in query.timings_ms.items():
+            samples[f"this machine: {stage} (ms)"].append(milliseconds)
+        if missed(query, deadline_ms):
+            samples["deadline misses: query (ms)"].append(query.timings_ms["frame"])
+    if episode.simulated_s:
+        for task, steps in staleness_steps(queries):
+            samples[f"staleness: {task} (ms)"].append(1e3 * steps * episode.simulated_s / episode.steps)
+
+
+def _video(run: ReportedRun, episode: EpisodeResult, folder: Path, number: int) -> dict[str, str | None]:
+    """Link the episode's video into the report."""
+    if episode.video is None:
+        return {"video": None, "no_video": "no video was recorded"}
+    name = f"videos/{number}/{episode.video.removeprefix('videos/')}"
+    if ".." in Path(name).parts or not link_or_copy(run.folder.path / episode.video, folder / name):
+        return {"video": None, "no_video": f"the video {episode.video} is missing from the run's folder"}
+    return {"video": name, "no_video": None}
+
+
+def _verdicts(runs: Sequence[ReportedRun]) -> list[str]:
+    """One sentence per comparison with the first run, or per run if there is one."""
+    if len(runs) == 1:
+        return [_say_rate(runs[0])]
+    said = []
+    reference = runs[0]
+    for run in runs[1:]:
+        try:
+            done = all(each.identity.status == "complete" for each in (reference, run))
+            comparison = (compare if done else compare_common)(reference.folder, run.folder)
+            margins = reference.identity.margin, reference.identity.time_margin
+            judged = judge_all(comparison, *margins)
+        except UsageError as error:
+            said.append(f"{run.label} is not compared with {reference.label}: {error}.")
+            continue
+        said.append(judged.success.sentence)
+        if judged.time is not None:
+            said.append(judged.time.sentence)
+    return said
+
+
+def _say_rate(run: ReportedRun) -> str:
+    graded = graded_only(list(run.episodes.values()))
+    successes = sum(map(solved, graded))
+    interval = wilson_95(successes, len(graded))
+    total, errors = len(run.episodes), len(run.episodes) - len(graded)
+    if interval is None or exceeds(errors, total):
+        return f"No verdict: {errors} of {counted(total, 'episode')} ended in an error."
+    return (
+        f"{run.label} solved {successes} of {counted(len(graded), 'episode')}: "
+        f"{100 * successes / len(graded):.1f} %, 95 % {100 * interval.low:.1f} to {100 * interval.high:.1f}."
+    )
+
+
+def _shared_facts(runs: Sequence[ReportedRun]) -> dict[str, list[tuple[str | None, str]]]:
+    """Facts by name: once if all runs agree, else with each run's label."""
+    each = [facts(run) for run in runs]
+    names = dict.fromkeys(name for said in each for name in said)
+    found: dict[str, list[tuple[str | None, str]]] = {}
+    for name in names:
+        values = [said.get(name, "–") for said in each]
+        agree = len(set(values)) == 1
+        found[name] = (
+            [(None, values[0])]
+            if agree
+            else [(run.label, value) for run, value in zip(runs, values, strict=True)]
+        )
+    return found
+
+
+def _tasks(runs: Sequence[ReportedRun], keys: Sequence[EpisodeKey]) -> list[dict[str, Any]]:
+    """Success per task with intervals, percent, for each run."""
+    rows = []
+    for suite, task_id in dict.fromkeys((key.suite, key.task_id) for key in keys):
+        members = [
+            [e for e in run.episodes.values() if (e.key.suite, e.key.task_id) == (suite, task_id)]
+            for run in runs
+        ]
+        first = next(episode for episodes in members for episode in episodes)
+        cells = [_rate(episodes) for episodes in members]
+        rows.append({"suite": suite, "task_id": task_id, "task": first.instruction, "rates": cells})
+    return rows
+
+
+def _rate(episodes: Sequence[EpisodeResult]) -> dict[str, Any] | None:
+    graded = graded_only(episodes)
+    hits = sum(map(solved, graded))
+    interval = wilson_95(hits, len(graded))
+    if interval is None:
+        return None
+    return {
+        "hits": hits,
+        "of": len(graded),
+        "percent": 100 * hits / len(graded),
+        "low": 100 * interval.low,
+        "high": 100 * interval.high,
+    }
+
+
+def _episode_rows(runs: Sequence[ReportedRun], keys: Sequence[EpisodeKey]) -> list[dict[str, Any]]:
+    """A row per episode; discordant ones first."""
+    rows = []
+    for key in keys:
+        sides = [run.episodes.get(key) for run in runs]
+        played = [side for side in sides if side is not None]
+        graded = [side for side in played if side.outcome is not Outcome.ERROR]
+        discordant = len({solved(side) for side in graded}) > 1
+        rows.append({"key": key, "task": played[0].language, "sides": sides, "discordant": discordant})
+    return sorted(rows, key=lambda row: not row["discordant"])

@@ -1,0 +1,102 @@
+"""Writes pages that open from disk and from any static server, and load nothing from other hosts.
+
+Data that a page needs later is a script that calls a function, since browsers do not fetch files from disk.
+"""
+
+import contextlib
+import functools
+import importlib.resources
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FunctionLoader, StrictUndefined
+
+from configs.errors import UsageError
+from eval.report.plain_text import visible
+
+_FILES = importlib.resources.files("eval.report.pages")
+_SHARED = (
+    "style.css",
+    "tables.js",
+    "plots.js",
+    "viewer.js",
+    "vendor/uPlot.iife.min.js",
+    "vendor/uPlot.min.css",
+    "vendor/uPlot.LICENSE",
+)
+
+
+@functools.cache
+def _environment() -> Environment:
+    def source(name: str) -> str:
+        return (_FILES / name).read_text(encoding="utf-8")
+
+    environment = Environment(
+        loader=FunctionLoader(source),
+        undefined=StrictUndefined,
+        autoescape=True,
+        finalize=visible,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["visible"] = visible
+    return environment
+
+
+def write_page(folder: Path, template: str, content: Mapping[str, Any]) -> Path:
+    """Render a template to the folder's `index.html`, with the files it refers to.
+
+    Raises:
+        UsageError: The folder cannot be written.
+    """
+    page = folder / "index.html"
+    with writing(folder):
+        for name in _SHARED:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes((_FILES / name).read_bytes())
+        text = _environment().get_template(template).render(content)
+        page.write_text(text, encoding="utf-8", errors="backslashreplace")
+    return page
+
+
+def write_script(path: Path, function: str, data: Mapping[str, Any]) -> None:
+    """Write data as a script that calls a function with it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"{function}({json.dumps(visible(data), allow_nan=False)});\n", encoding="utf-8")
+
+
+def link_or_copy(source: Path, target: Path) -> bool:
+    """Make a file available at another place, without using disk space where possible.
+
+    Returns:
+        Whether the source exists.
+    """
+    if not source.is_file():
+        return False
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.unlink(missing_ok=True)
+    try:
+        os.link(source, target)
+    except OSError:  # another disk, or one without hard links
+        shutil.copyfile(source, target)
+    return True
+
+
+@contextlib.contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """Turn failures to write to a folder into one line.
+
+    Raises:
+        UsageError: The folder cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        yield
+    except OSError as error:
+        raise UsageError(
+            f"cannot write {str(error.filename or folder)!r}: {error.strerror}; give -o another folder"
+        ) from None

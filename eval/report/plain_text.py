@@ -1,0 +1,48 @@
+"""Shows text of policies, tasks and errors as text: in terminals and pages, Markdown and LaTeX."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from markupsafe import Markup
+
+_CONTROL = {code: 0x2400 + code for code in range(32) if code not in (9, 10)} | {127: 0x2421}
+"""Control characters to the symbols of Unicode for them."""
+_MARKDOWN = re.compile(r"[\\`*\[\]<&|~]|(?<!\w)_|_(?!\w)")
+_LATEX = {
+    **{each: f"\\{each}" for each in "&%$#_{}"},
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "–": "--",
+    "→": r"$\rightarrow$",
+}
+
+
+def visible(value: Any) -> Any:
+    """The value with control characters in text, such as terminal colours, as visible symbols."""
+    match value:
+        case Markup():
+            return value
+        case str():
+            return value.translate(_CONTROL)
+        case Mapping():
+            return {visible(key): visible(each) for key, each in value.items()}
+        case list() | tuple():
+            return [visible(each) for each in value]
+    return value
+
+
+def in_markdown(text: str) -> str:
+    """The text on one line, without a meaning in Markdown and its tables."""
+    return _MARKDOWN.sub(r"\\\g<0>", visible(" ".join(text.split())))
+
+
+def in_markdown_code(text: str) -> str:
+    """The text on one line, for use between backticks."""
+    return visible(" ".join(text.split())).replace("`", "'").replace("|", "\\|")
+
+
+def in_latex(text: str) -> str:
+    """The text on one line, without a meaning in LaTeX."""
+    return "".join(_LATEX.get(each, each) for each in visible(" ".join(text.split())))

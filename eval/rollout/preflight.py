@@ -1,0 +1,187 @@
+"""Checks of a machine before an evaluation: what it has, what it lacks, and what to do about that."""
+
+import dataclasses
+import functools
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from configs.cli import usable_folder
+from configs.errors import UsageError
+from configs.schema import RunConfig
+from eval.policies.resolved import resolve_policy
+from eval.records import provenance
+from eval.rollout.plan import check_playable, make_plan
+from oxygen.model.compile_cache import cache_folder
+from sim_envs.gl import context_class, require_backend
+from sim_envs.memory import WORLD_MB, available_mb, check_memory
+from sim_envs.self_test import CheckResult, Status, check_machine
+
+_LOW_DISK_GB = 5.0
+_NO_DISK_GB = 0.2
+_SOFTWARE_RENDERERS = ("llvmpipe", "softpipe", "swrast")
+
+
+def quick_checks(output_dir: Path, *, num_envs: int) -> Iterator[CheckResult]:
+    """What takes no time to check: disk, memory, and caches.
+
+    Args:
+        output_dir: Where runs are written.
+        num_envs: Number of parallel worlds.
+    """
+    yield _attempt("output folder", lambda: _writable(output_dir))
+    yield _disk(output_dir)
+    yield _attempt("memory", lambda: _memory(num_envs))
+    yield _compile_cache()
+
+
+def all_checks(config: RunConfig, output_dir: Path, *, num_envs: int) -> Iterator[CheckResult]:
+    """All checks, of the machine, the policy and each suite.
+
+    Args:
+        config: The suites and the policy.
+        output_dir: Where runs are written.
+        num_envs: Number of parallel worlds.
+    """
+    yield _attempt("versions", _versions)
+    yield _attempt("renderer", _renderer)
+    yield from quick_checks(output_dir, num_envs=num_envs)
+    yield _attempt("JAX", _jax)
+    plan = _attempt("suites", functools.partial(_suites, config))
+    yield plan
+    if plan.status is Status.FAIL:
+        return
+    yield _attempt("policy", functools.partial(_policy, config))
+    for name, suite in make_plan(config).suites.items():
+        try:
+            for result in check_machine(suite):
+                yield dataclasses.replace(result, name=f"{name}: {result.name}")
+        except UsageError as error:
+            yield CheckResult(name=name, status=Status.FAIL, detail=str(error))
+
+
+def require_quick_checks(output_dir: Path, *, num_envs: int, notify: Callable[[str], None]) -> None:
+    """Run the quick checks before an evaluation; report warnings.
+
+    Raises:
+        UsageError: One of them failed.
+    """
+    for result in quick_checks(output_dir, num_envs=num_envs):
+        if result.status is Status.FAIL:
+            raise UsageError(_line(result))
+        if result.status is Status.WARN:
+            notify(f"warning: {_line(result)}")
+
+
+def _line(result: CheckResult) -> str:
+    return f"{result.name}: {result.detail}" + (f"; {result.remedy}" if result.remedy else "")
+
+
+def _attempt(name: str, check: Callable[[], CheckResult | str]) -> CheckResult:
+    """The result of a check; a string is the detail of one that passed, a UsageError fails it."""
+    try:
+        found = check()
+    except UsageError as error:
+        return CheckResult(name=name, status=Status.FAIL, detail=str(error))
+    if isinstance(found, CheckResult):
+        return found
+    return CheckResult(name=name, status=Status.OK, detail=found)
+
+
+def _versions() -> str:
+    return ", ".join(f"{package} {found}" for package, found in provenance.versions().items() if found)
+
+
+def _renderer() -> CheckResult:
+    backend = require_backend()
+    from OpenGL import GL
+
+    context = context_class()(64, 64)
+    context.make_current()
+    device = GL.glGetString(GL.GL_RENDERER).decode(errors="replace")
+    context.free()
+    idle_gpu = _has_gpu() and any(name in device for name in _SOFTWARE_RENDERERS)
+    return CheckResult(
+        name="renderer",
+        status=Status.WARN if idle_gpu else Status.OK,
+        detail=f"{backend} on {device}",
+        remedy="the GPU does not render: install its driver's EGL library (libnvidia-gl)" if idle_gpu else "",
+    )
+
+
+def _has_gpu() -> bool:
+    return any(Path("/dev").glob("nvidia[0-9]*"))
+
+
+def _writable(folder: Path) -> str:
+    usable_folder(folder, "--output-dir")
+    return f"{folder.absolute()} can be written"
+
+
+def _disk(folder: Path) -> CheckResult:
+    nearest = next(each for each in (folder.absolute(), *folder.absolute().parents) if each.exists())
+    free_gb = shutil.disk_usage(nearest).free / 1e9
+    status = Status.FAIL if free_gb < _NO_DISK_GB else Status.WARN if free_gb < _LOW_DISK_GB else Status.OK
+    return CheckResult(
+        name="disk",
+        status=status,
+        detail=f"{free_gb:.1f} GB free in {nearest}",
+        remedy="" if status is Status.OK else "free some space, give another --output-dir, or --video none",
+    )
+
+
+def _memory(num_envs: int) -> str:
+    check_memory(num_envs, option="--num-envs", each_mb=WORLD_MB)
+    return f"{available_mb() / 1e3:.1f} GB available, room for {int(available_mb() // WORLD_MB)} worlds"
+
+
+def _compile_cache() -> CheckResult:
+    folder = cache_folder()
+    nearest = next(each for each in (folder.absolute(), *folder.absolute().parents) if each.exists())
+    writable = nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)
+    return CheckResult(
+        name="compile cache",
+        status=Status.OK if writable else Status.WARN,
+        detail=f"{folder} {'can' if writable else 'cannot'} be written",
+        remedy="" if writable else "set OXYGEN_COMPILE_CACHE, or every start compiles anew",
+    )
+
+
+def _jax() -> CheckResult:
+    try:
+        import jax
+
+        devices: Sequence[str] = [f"{each.platform}: {each.device_kind}" for each in jax.devices()]
+    except RuntimeError as error:
+        return CheckResult(
+            name="JAX",
+            status=Status.FAIL,
+            detail=" ".join(str(error).split())[:200],
+            remedy="unset JAX_PLATFORMS, or install the platform's jaxlib",
+        )
+    idle_gpu = _has_gpu() and jax.default_backend() == "cpu"
+    return CheckResult(
+        name="JAX",
+        status=Status.WARN if idle_gpu else Status.OK,
+        detail=", ".join(devices),
+        remedy='the GPU is not used: uv pip install "jax[cuda13]"' if idle_gpu else "",
+    )
+
+
+def _suites(config: RunConfig) -> str:
+    plan = make_plan(config)
+    check_playable(plan, policy="noop", interface=None, horizon=None)
+    assets = {suite.assets.name for suite in plan.suites.values() if suite.assets is not None}
+    return f"{', '.join(plan.suites)}" + (f", assets {', '.join(sorted(assets))}" if assets else "")
+
+
+def _policy(config: RunConfig) -> str:
+    resolved = resolve_policy(config)
+    check_playable(
+        make_plan(config),
+        policy=resolved.policy.name,
+        interface=resolved.interface,
+        horizon=resolved.horizon,
+    )
+    return f"{resolved.policy.name} has the conventions of these suites"

@@ -1,0 +1,40 @@
+"""Host arrays whose memory is given back part by part, while the rest is still needed."""
+
+import math
+import mmap
+from typing import Any
+
+import numpy as np
+
+_PAGE_BYTES = mmap.PAGESIZE
+
+
+def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
+    """An array of pages of its own, aligned as XLA wants it, so that a CPU device does not copy it."""
+    size = math.prod(shape)
+    # Shared memory, mmap's default, is not freed by `release`.
+    private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    pages = mmap.mmap(-1, max(1, size * dtype.itemsize), flags=private)
+    return np.frombuffer(pages, dtype, size).reshape(shape)
+
+
+def release(part: Any) -> None:
+    """Give a part's memory back to the system; its numbers become zeros.
+
+    Frees whole pages, and only of arrays made by `empty`; has no effect on others.
+    """
+    pages = _pages(part)
+    if pages is None or not part.flags.c_contiguous:
+        return
+    start = part.ctypes.data - np.frombuffer(pages, np.uint8).ctypes.data
+    first, last = -(-start // _PAGE_BYTES), (start + part.nbytes) // _PAGE_BYTES
+    if last > first:
+        pages.madvise(mmap.MADV_DONTNEED, first * _PAGE_BYTES, (last - first) * _PAGE_BYTES)
+
+
+def _pages(array: Any) -> mmap.mmap | None:
+    """The memory under an array made by `empty`."""
+    while isinstance(array, np.ndarray):
+        array = array.base
+    pages = array.obj if isinstance(array, memoryview) else None
+    return pages if isinstance(pages, mmap.mmap) else None

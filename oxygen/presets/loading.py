@@ -1,0 +1,58 @@
+"""Loads a policy with a model: its weights, tokenizer and statistics, behind the engine."""
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+
+from configs.schema import PolicyConfig
+from oxygen.model.config import preset as model_config
+from oxygen.policy.factory import create_vector_policy
+from oxygen.policy.vector_policy import VectorPolicy
+from oxygen.robots import tokenizer as tokenizers
+from oxygen.robots.transforms import Transform, embodiment, of_checkpoint, untrained
+from oxygen.serving.engine_config import EngineConfig
+from oxygen.serving.language import LanguageTask
+from oxygen.weights import fetch
+from oxygen.weights import load as load_weights
+
+
+def load_policy(
+    policy: PolicyConfig,
+    *,
+    tasks: Sequence[LanguageTask],
+    engine: EngineConfig,
+    dtype: str | None = None,
+    random_weights: bool = False,
+) -> VectorPolicy:
+    """Load and compile a policy of kind `oxygen`.
+
+    Args:
+        policy: Its preset or card.
+        tasks: The language tasks.
+        engine: How it is served.
+        dtype: Data type of its computation; the model's own if None.
+        random_weights: Leave its weights, tokenizer and statistics out.
+
+    Raises:
+        UsageError: Its checkpoint is not to be had, or not its own.
+    """
+    model = model_config(policy.model or policy.name)
+    model = dataclasses.replace(model, dtype=dtype or model.dtype)
+    trained = policy.weights is not None and not random_weights
+    loader = functools.partial(load_weights, str(policy.weights), model)
+    return create_vector_policy(
+        model,
+        weights=loader if trained else policy.weights_seed,
+        tokenizer=tokenizers.load(str(policy.tokenizer)) if trained else tokenizers.tiny(),
+        tasks=tasks,
+        engine=engine,
+        transform=_transform(policy, trained=trained),
+    )
+
+
+def _transform(policy: PolicyConfig, *, trained: bool) -> Transform:
+    """The robot's way in and out: with the checkpoint's statistics, or without any for random weights."""
+    robot = embodiment(str(policy.embodiment))
+    if not trained:
+        return untrained(robot)
+    return of_checkpoint(robot, fetch(policy.norm_stats or str(policy.weights)))

@@ -1,0 +1,104 @@
+"""Policies with a model: presets, and checkpoints by their cards; what texts they have learnt."""
+
+import hashlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from configs.errors import UsageError, unknown
+from configs.load import load, names
+from configs.schema import LanguageTaskConfig, PolicyConfig
+from oxygen.presets.checkpoints import check_sizes, no_checkpoint
+from oxygen.weights import fetch
+from oxygen.weights.card import CARD
+from oxygen.weights.loading import SINGLE_FILE
+
+
+def read_model_policy(name: str) -> PolicyConfig:
+    """Find a policy with a model by preset, YAML file or checkpoint.
+
+    Raises:
+        UsageError: The policy does not exist, has no model, or its card is invalid.
+    """
+    policy = completed(of_checkpoint(name) if is_a_place(name) else load(PolicyConfig, name))
+    if policy.kind != "oxygen":
+        known = [each for each in names(PolicyConfig) if load(PolicyConfig, each).kind == "oxygen"]
+        raise unknown(f"policy with a model ({name} is of kind {policy.kind}):", name, known)
+    return policy
+
+
+def completed(preset: PolicyConfig) -> PolicyConfig:
+    """The preset with the fields of its checkpoint's card, if it refers to one."""
+    if preset.checkpoint is None:
+        return preset
+    named = {"name": preset.name, "description": preset.description}
+    return of_checkpoint(preset.checkpoint).model_copy(update=named)
+
+
+def learnt_tasks(policy: PolicyConfig) -> tuple[str, ...]:
+    """The presets of language tasks that a policy was trained on, with the same prompts."""
+    learnt = (policy.language_tasks or {}).items()
+    known = names(LanguageTaskConfig)
+    return tuple(
+        name for name, prompt in learnt if name in known and load(LanguageTaskConfig, name).prompt == prompt
+    )
+
+
+def check_learnt(policy: PolicyConfig, tasks: Sequence[LanguageTaskConfig]) -> None:
+    """Reject language tasks and prompts that the policy was not trained on.
+
+    A policy trained on none accepts all: its texts are noise, useful as a load.
+
+    Raises:
+        UsageError: A task or prompt was not in its training.
+    """
+    if not policy.language_tasks:
+        return
+    for task in tasks:
+        if policy.language_tasks.get(task.name) != task.prompt:
+            learnt = [f"{name} ({prompt!r})" for name, prompt in policy.language_tasks.items()]
+            raise UsageError(
+                f"policy {policy.name!r} has not learnt language task {task.name!r} with prompt "
+                f"{task.prompt!r}; it has learnt {', '.join(learnt)}. Choose with --language-tasks"
+            )
+
+
+def weights_sha256(policy: PolicyConfig) -> str | None:
+    """SHA-256 of the weights; None if they are random or not a file in our format."""
+    if policy.weights is None:
+        return None
+    file = fetch(policy.weights) / SINGLE_FILE
+    if not file.is_file():
+        return None
+    with file.open("rb") as weights:
+        return hashlib.file_digest(weights, "sha256").hexdigest()
+
+
+def is_a_place(name: str) -> bool:
+    """Whether this is no preset and looks like a folder, existing or not."""
+    if name in names(PolicyConfig):
+        return False
+    of_a_file = name.endswith((".yaml", ".yml"))
+    return Path(name).is_dir() or (os.sep in name and "://" not in name and not of_a_file)
+
+
+def of_checkpoint(source: str) -> PolicyConfig:
+    """The policy of a checkpoint, by the card in its folder.
+
+    Raises:
+        UsageError: There is no card, it is damaged, or its model has changed.
+    """
+    folder = fetch(source)
+    card = folder / CARD
+    if not card.is_file():
+        raise no_checkpoint(source, folder)
+    policy = load(PolicyConfig, str(card))
+    check_sizes(folder, policy.model or policy.name)
+    beside = {"tokenizer": policy.tokenizer, "norm_stats": policy.norm_stats}
+    found = {key: _seen_from(folder, place) for key, place in beside.items()}
+    return policy.model_copy(update={"weights": source, **found})
+
+
+def _seen_from(folder: Path, place: str | None) -> str | None:
+    """Resolve a path of a card relative to its folder; URLs are kept."""
+    return place if place is None or "://" in place else str(folder / place)

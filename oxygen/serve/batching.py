@@ -1,0 +1,212 @@
+"""Batches the queries of all connections into one vector policy, which runs in a thread of its own."""
+
+import asyncio
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+import numpy as np
+
+from configs.errors import UsageError
+from oxygen.policy.reply import Reply, Tail
+
+Result = TypeVar("Result")
+
+_PATIENCE_S = 1.0
+"""For the row of a client that has just gone, and maybe come back."""
+
+
+@runtime_checkable
+class BatchedPolicy(Protocol):
+    """What is served: the methods of `VectorPolicy` that the server calls, from one thread."""
+
+    def reset(self, robot: int, episode_seed: int, first_query: int = 0) -> None:
+        """Start an episode of a robot."""
+
+    def act(self, observations: Sequence[Mapping[str, Any] | None]) -> Sequence[np.ndarray | None]:
+        """The actions of each robot with a query."""
+
+    def acted_ms(self, robot: int) -> Mapping[str, float]:
+        """Stage times of a robot's last query until its actions."""
+
+    def settle(self) -> Sequence[Reply | None]:
+        """The rest of each query."""
+
+    def finish(self, robot: int) -> Tail:
+        """End a robot's episode."""
+
+
+class NoFreeRobotError(UsageError):
+    """All rows of the batch are taken by other connections."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Acted:
+    """The actions of a query.
+
+    Attributes:
+        actions: [horizon, action], in the robot's units.
+        timings_ms: The policy's stages until then, and `queue`: waiting for the batch.
+        settled: Becomes the rest of the query.
+    """
+
+    actions: np.ndarray
+    timings_ms: Mapping[str, float]
+    settled: asyncio.Future[Reply | None]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Query:
+    observation: Mapping[str, Any]
+    arrived_s: float
+    acted: asyncio.Future[Acted]
+    settled: asyncio.Future[Reply | None]
+
+
+class Batcher:
+    """Runs queries in batches: when every active robot has one, or the first has waited for the window.
+
+    A robot is active from its first query until its episode ends. Its replies do not depend on the others,
+    which `VectorPolicy` with independent robots guarantees.
+    """
+
+    def __init__(self, policy: BatchedPolicy, *, robots: int, window_s: float) -> None:
+        self._policy = policy
+        self._robots = robots
+        self._window_s = window_s
+        self._free: asyncio.Queue[int] = asyncio.Queue()
+        for robot in range(robots):
+            self._free.put_nowait(robot)
+        self._active: set[int] = set()
+        self._waiting: dict[int, _Query] = {}
+        self._changed = asyncio.Event()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="inference")
+
+    async def take_robot(self) -> int:
+        """A row of the batch that no connection has, or that one gives back in this moment.
+
+        Raises:
+            NoFreeRobotError: There is none.
+        """
+        try:
+            return await asyncio.wait_for(self._free.get(), _PATIENCE_S)
+        except TimeoutError:
+            taken = f"all {self._robots} robots are" if self._robots > 1 else "the only robot is"
+            said = f"{taken} taken; try later, or start the server with more --robots"
+            raise NoFreeRobotError(said) from None
+
+    async def give_back(self, robot: int) -> None:
+        """End a robot's episode; another connection may have its row."""
+        self._rest(robot)
+        with contextlib.suppress(Exception):  # told to the connection whose query failed
+            await self._run(self._policy.finish, robot)
+        self._free.put_nowait(robot)
+
+    async def start_episode(self, robot: int, seed: int, first_query: int = 0) -> Tail:
+        """End a robot's episode and start another one; returns what was outstanding."""
+        self._rest(robot)
+
+        def restart() -> Tail:
+            tail = self._policy.finish(robot)
+            self._policy.reset(robot, seed, first_query)
+            return tail
+
+        return await self._run(restart)
+
+    async def act(self, robot: int, observation: Mapping[str, Any]) -> Acted:
+        """Answer a query, which must have been checked: an error in one would fail its whole batch."""
+        loop = asyncio.get_running_loop()
+        self._active.add(robot)
+        query = _Query(
+            observation=observation,
+            arrived_s=loop.time(),
+            acted=loop.create_future(),
+            settled=loop.create_future(),
+        )
+        self._waiting[robot] = query
+        self._changed.set()
+        return await query.acted
+
+    async def serve(self) -> None:
+        """Run batches until cancelled."""
+        while True:
+            await self._until_due()
+            queries, self._waiting = self._waiting, {}
+            await self._answer(queries)
+
+    def close(self) -> None:
+        """Wait for the thread."""
+        self._thread.shutdown()
+
+    async def _until_due(self) -> None:
+        while not self._waiting:
+            await self._change(None)
+        due_s = min(query.arrived_s for query in self._waiting.values()) + self._window_s
+        while self._active - self._waiting.keys():
+            left_s = due_s - asyncio.get_running_loop().time()
+            if left_s <= 0:
+                return
+            await self._change(left_s)
+
+    async def _change(self, most_s: float | None) -> None:
+        self._changed.clear()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._changed.wait(), most_s)
+
+    async def _answer(self, queries: Mapping[int, _Query]) -> None:
+        """Answer queries with their actions at once, then with the rest."""
+        began_s = asyncio.get_running_loop().time()
+
+        def act() -> dict[int, tuple[np.ndarray, Mapping[str, float]]]:
+            observations = [
+                queries[robot].observation if robot in queries else None for robot in range(self._robots)
+            ]
+            chunks = self._policy.act(observations)
+            return {
+                robot: (chunk, self._policy.acted_ms(robot))
+                for robot, chunk in enumerate(chunks)
+                if chunk is not None
+            }
+
+        try:
+            acted = await self._run(act)
+            for robot, query in queries.items():
+                chunk, stages_ms = acted[robot]
+                timings_ms = {"queue": 1e3 * (began_s - query.arrived_s), **stages_ms}
+                _tell(query.acted, Acted(actions=chunk, timings_ms=timings_ms, settled=query.settled))
+            replies = await self._run(self._policy.settle)
+        except Exception as error:  # noqa: BLE001 - told to every connection concerned
+            for query in queries.values():
+                _fail(query.acted, error)
+                _fail(query.settled, error)
+            await self._start_afresh(queries)
+            return
+        for robot, query in queries.items():
+            _tell(query.settled, replies[robot])
+
+    async def _start_afresh(self, robots: Iterable[int]) -> None:
+        """After a failure: a query that was not settled would refuse all others."""
+        for robot in robots:
+            with contextlib.suppress(Exception):  # a policy that fails again says so with the next query
+                await self._run(self._policy.reset, robot, 0)
+
+    async def _run(self, function: Callable[..., Result], *arguments: Any) -> Result:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
+
+    def _rest(self, robot: int) -> None:
+        """No batch waits for this robot until its next query."""
+        self._active.discard(robot)
+        self._changed.set()
+
+
+def _tell(future: asyncio.Future[Result], result: Result) -> None:
+    if not future.done():
+        future.set_result(result)
+
+
+def _fail(future: asyncio.Future[Any], error: Exception) -> None:
+    if not future.done():
+        future.set_exception(error)
+        future.exception()  # its connection may have gone: asyncio need not say that nobody asked

@@ -1,0 +1,160 @@
+"""openpi's protocol, with optional fields for episodes and texts; and RoboArena's form of it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from configs.episode_seed import episode_seed
+from configs.errors import UsageError, unknown
+from oxygen.policy.reply import Reply
+from oxygen.serve.batching import Acted
+from oxygen.serve.metadata import EXTENSION, Declaration
+from oxygen.serve.msgpack_numpy import pack, unpack
+from oxygen.serve.robot import ConnectedRobot, Place, text_message
+
+_FIELDS = ("episode", "query", "reset", "poll")
+_EPISODE = ("suite", "task_id", "init_id", "seed")
+_ENDPOINTS = ("infer", "reset")
+
+
+class OpenpiDialect:
+    """Metadata first, then an answer to each observation. An error is a text, and closes the connection."""
+
+    closes_on_error = True
+
+    def __init__(self, robot: ConnectedRobot, declaration: Declaration) -> None:
+        self._robot = robot
+        self._declaration = declaration
+        self._session: Any = None
+
+    def greeting(self) -> bytes:
+        """The metadata."""
+        return pack(self._declaration.metadata())
+
+    async def answer(self, message: bytes | str) -> bytes | str:
+        """The answer to a request.
+
+        Raises:
+            MessageError: It is no message of this protocol.
+            UsageError: Its observation or its fields are wrong, or there is no free robot.
+        """
+        request = _request(message)
+        endpoint = request.pop("endpoint", "infer")
+        if endpoint not in _ENDPOINTS:
+            raise unknown("endpoint", endpoint, _ENDPOINTS)
+        about = request.pop(EXTENSION, {})
+        place = read_place(about)
+        await self._heed_session(request.pop("session_id", None))
+        if endpoint == "reset":
+            await self._robot.end_episode()
+            return "reset successful"
+        if about.get("poll"):
+            await self._robot.settle()
+            return pack(_rest(self._robot.take_replies()))
+        if about and not request:
+            return await self._ended(place)
+        observation = self._declaration.keys.read(request)
+        return self.acted(await self._robot.act(observation, place))
+
+    def failed(self, line: str) -> str:
+        """The message that says what was wrong."""
+        return line
+
+    def acted(self, acted: Acted) -> bytes:
+        """The answer to an observation."""
+        replies = self._robot.take_replies()
+        infer_ms = acted.timings_ms["queue"] + acted.timings_ms["action"]
+        before = {"prev_total_ms": replies[-1].timings_ms["frame"]} if replies else {}
+        answer = {
+            **_language(replies),
+            "actions": acted.actions,
+            "server_timing": {**acted.timings_ms, **before, "infer_ms": infer_ms},
+            "policy_timing": {"infer_ms": acted.timings_ms["action"]},
+        }
+        return pack(answer)
+
+    async def _heed_session(self, session: Any) -> None:
+        """Another session of RoboArena's is another episode."""
+        session = None if session is None else str(session)
+        if None not in (session, self._session) and session != self._session:
+            await self._robot.end_episode()
+        self._session = session or self._session
+
+    async def _ended(self, place: Place) -> bytes:
+        if not place.restart:
+            raise UsageError(f"a request with nothing but {EXTENSION}: give an observation, reset or poll")
+        tail = await self._robot.end_episode()
+        rest = Reply(timings_ms={}, finished=tail.finished, dropped=tail.dropped, tokens=tail.tokens)
+        replies = [rest] if tail.reply is None else [tail.reply, rest]
+        return pack({**_language(replies), "cancelled": tail.cancelled})
+
+
+class RoboArenaDialect(OpenpiDialect):
+    """RoboArena's clients accept no other metadata than its own, and an array for an answer."""
+
+    def greeting(self) -> bytes:
+        """The metadata."""
+        return pack(self._declaration.roboarena())
+
+    def acted(self, acted: Acted) -> bytes:
+        """The actions alone [horizon, action]."""
+        return pack(acted.actions)
+
+
+def read_place(about: Any) -> Place:
+    """Where a query stands, by a request's field `oxygen_eval`.
+
+    Raises:
+        UsageError: A part of it is unknown or of another type.
+    """
+    if not isinstance(about, dict):
+        raise UsageError(f"{EXTENSION} is {type(about).__name__}; give a map")
+    for name in about:
+        if name not in _FIELDS:
+            raise unknown(f"field of {EXTENSION}", name, _FIELDS)
+    for flag in ("reset", "poll"):
+        if type(about.get(flag, False)) is not bool:
+            raise UsageError(f"{EXTENSION}.{flag} is {about[flag]!r}; give true or false")
+    query = about.get("query")
+    if query is not None and (type(query) is not int or not 0 <= query < 2**31):
+        raise UsageError(f"{EXTENSION}.query is {query!r}; give a whole number from 0 on")
+    return Place(seed=_seed(about.get("episode")), query=query, restart=about.get("reset", False))
+
+
+def _seed(episode: Any) -> int | None:
+    """The seed of an episode, given itself or by the episode's key."""
+    if episode is None or type(episode) is int:
+        return None if episode is None else episode % 2**64
+    if not isinstance(episode, dict) or set(episode) != set(_EPISODE):
+        raise UsageError(
+            f"{EXTENSION}.episode is {episode!r}; give a seed, or a map of {', '.join(_EPISODE)}"
+        )
+    return episode_seed(".".join(str(episode[name]) for name in _EPISODE))
+
+
+def _request(message: bytes | str) -> dict[str, Any]:
+    if isinstance(message, str):
+        raise UsageError(f"a text ({message[:40]!r}); requests are msgpack in binary messages")
+    request = unpack(message)
+    if not isinstance(request, dict):
+        raise UsageError(f"a request is a map; this one is {type(request).__name__}")
+    return request
+
+
+def _rest(replies: Sequence[Reply]) -> dict[str, Any]:
+    return {**_language(replies), "server_timing": dict(replies[-1].timings_ms) if replies else {}}
+
+
+def _language(replies: Sequence[Reply]) -> dict[str, Any]:
+    """Texts that have finished, and what else became of requests for texts."""
+
+    def named(requests: Sequence[Any]) -> list[Mapping[str, Any]]:
+        return [{"task": each.task, "request_id": each.request_id, "query": each.query} for each in requests]
+
+    return {
+        "texts": [text_message(text) for reply in replies for text in reply.finished],
+        EXTENSION: {
+            "requested": named([each for reply in replies for each in reply.requested]),
+            "dropped": named([each for reply in replies for each in reply.dropped]),
+            "tokens": sum(reply.tokens for reply in replies),
+        },
+    }

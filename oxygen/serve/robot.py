@@ -1,0 +1,97 @@
+"""The robot of one connection: its row in the batch, its episode, and texts that are still to be sent."""
+
+import asyncio
+import dataclasses
+from typing import Any
+
+from oxygen.policy.reply import Reply, Tail, TextFinished
+from oxygen.serve.batching import Acted, Batcher
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where a query stands.
+
+    Attributes:
+        seed: Of the episode; None for the one in progress.
+        query: Number of the query in it; None for the next.
+        restart: Whether the episode starts anew.
+    """
+
+    seed: int | None = None
+    query: int | None = None
+    restart: bool = False
+
+
+class ConnectedRobot:
+    """The robot of one connection. It takes a row of the batch with its first query.
+
+    The noise of its actions is a function of (episode, query). If the client does not name an episode, it is
+    the number of the episode on this connection.
+    """
+
+    def __init__(self, batcher: Batcher) -> None:
+        self._batcher = batcher
+        self._row: int | None = None
+        self._seed = 0
+        self._query = 0
+        self._starts, self._has_acted = True, False
+        self._unsent: list[asyncio.Future[Reply | None]] = []
+
+    async def act(self, observation: dict[str, Any], place: Place) -> Acted:
+        """Answer a query.
+
+        Raises:
+            NoFreeRobotError: All rows of the batch are taken.
+        """
+        if self._row is None:
+            self._row = await self._batcher.take_robot()
+        seed = self._seed if place.seed is None else place.seed
+        query = self._query if place.query is None else place.query
+        if self._starts or place.restart or (seed, query) != (self._seed, self._query):
+            await self._start(seed, place.query or 0)
+        acted = await self._batcher.act(self._row, observation)
+        self._query += 1
+        self._has_acted = True
+        self._unsent.append(acted.settled)
+        return acted
+
+    async def end_episode(self) -> Tail:
+        """End the episode; the next query starts another. Returns what was outstanding."""
+        if self._row is None or not self._has_acted:
+            return Tail()
+        await self.settle()
+        return await self._start(self._seed + 1, 0)
+
+    async def settle(self) -> None:
+        """Wait for the texts of the last query."""
+        if self._unsent:
+            await self._unsent[-1]
+
+    def take_replies(self) -> list[Reply]:
+        """What queries have brought beside their actions, and was not yet sent.
+
+        Raises:
+            Exception: The texts of a query failed with it.
+        """
+        settled = [each for each in self._unsent if each.done()]
+        self._unsent = [each for each in self._unsent if not each.done()]
+        return [reply for each in settled if (reply := each.result()) is not None]
+
+    async def leave(self) -> None:
+        """Give the row to others."""
+        row, self._row = self._row, None
+        if row is not None:
+            await self._batcher.give_back(row)
+
+    async def _start(self, seed: int, query: int) -> Tail:
+        assert self._row is not None, "it has a row"
+        tail = await self._batcher.start_episode(self._row, seed, query)
+        self._seed, self._query, self._unsent = seed, query, []
+        self._starts = self._has_acted = False
+        return tail
+
+
+def text_message(text: TextFinished) -> dict[str, Any]:
+    """A text as it is sent: its fields, and `query`, whose observation it describes."""
+    return {**dataclasses.asdict(text), "query": text.requested_query, "finished": True}

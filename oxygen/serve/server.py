@@ -1,0 +1,233 @@
+"""The WebSocket server: paths, limits, keys, health, errors, and an orderly end."""
+
+import asyncio
+import contextlib
+import dataclasses
+import hmac
+import logging
+import socket
+from collections.abc import AsyncIterator, Callable
+from http import HTTPStatus
+from typing import TypeAlias
+
+from websockets.asyncio.server import Server, ServerConnection, serve
+from websockets.exceptions import ConnectionClosed
+from websockets.http11 import Request, Response
+
+from configs.errors import UsageError, unknown
+from oxygen.serve.batching import Batcher, NoFreeRobotError
+from oxygen.serve.metadata import Declaration
+from oxygen.serve.msgpack_numpy import MessageError
+from oxygen.serve.openpi import OpenpiDialect, RoboArenaDialect
+from oxygen.serve.robot import ConnectedRobot
+from oxygen.serve.vla_eval import VlaEvalDialect
+
+Dialect: TypeAlias = OpenpiDialect | VlaEvalDialect
+
+_TRY_LATER, _BAD_REQUEST, _FAILED, _GOING_AWAY = 1013, 1008, 1011, 1001  # RFC 6455 and IANA
+_HEALTH = {"/healthz": "OK\n", "/health": '{"status": "ok"}'}
+_CLOSE_S = 5.0
+_LONGEST_LINE = 500
+
+_log = logging.getLogger("oxygen.serve")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ServerLimits:
+    """Limits of a server.
+
+    Attributes:
+        message_mib: Size of a message.
+        connections: Connections at once.
+        idle_s: Time between two messages of a client, after which its connection is closed.
+        send_s: Time in which a client must read an answer.
+    """
+
+    message_mib: float = 64
+    connections: int = 256
+    idle_s: float = 3600.0
+    send_s: float = 60.0
+
+
+class ConnectionServer:
+    """Serves a policy on one port.
+
+    `/` speaks openpi's protocol, `/roboarena` RoboArena's, and `/vla-eval` vla-evaluation-harness's, for
+    LIBERO's policies. `/healthz` and `/health` answer over HTTP.
+    """
+
+    def __init__(
+        self,
+        batcher: Batcher,
+        declaration: Declaration,
+        *,
+        api_key: str | None = None,
+        replan_steps: int = 5,
+        limits: ServerLimits = ServerLimits(),
+    ) -> None:
+        self._batcher = batcher
+        self._api_key = api_key
+        self._limits = limits
+        self._connections: set[ServerConnection] = set()
+        self._stopping = asyncio.Event()
+        self._dialects: dict[str, Callable[[ConnectedRobot], Dialect]] = {
+            "/": lambda robot: OpenpiDialect(robot, declaration)
+        }
+        if declaration.keys.robot == "droid":
+            self._dialects["/roboarena"] = lambda robot: RoboArenaDialect(robot, declaration)
+        if declaration.keys.robot == "libero":
+            steps = min(replan_steps, declaration.horizon)
+            self._dialects["/vla-eval"] = lambda robot: VlaEvalDialect(robot, declaration, replan_steps=steps)
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The paths of the protocols."""
+        return tuple(self._dialects)
+
+    def stop(self) -> None:
+        """Answer the queries in progress, then end. Thread-safe only through the event loop."""
+        self._stopping.set()
+
+    async def run(self, host: str, port: int, *, started: Callable[[int], None]) -> None:
+        """Serve until `stop()`.
+
+        Args:
+            host: The address to listen at.
+            port: The port; 0 for a free one.
+            started: Called with the port when the server accepts connections.
+
+        Raises:
+            UsageError: The port cannot be had.
+        """
+        batches = asyncio.create_task(self._batcher.serve())
+        try:
+            async with await self._listening(host, port) as server:
+                started(next(iter(server.sockets)).getsockname()[1])
+                await self._stopping.wait()
+                server.close(close_connections=False)
+                await server.wait_closed()
+        finally:
+            batches.cancel()
+            self._batcher.close()
+
+    async def _listening(self, host: str, port: int) -> Server:
+        wire = logging.getLogger("oxygen.serve.wire")
+        wire.setLevel(logging.CRITICAL)  # every broken handshake is a traceback there
+        try:
+            return await serve(
+                self._serve,
+                host,
+                port,
+                process_request=self._answer_http,
+                compression=None,
+                max_size=int(self._limits.message_mib * 2**20),
+                ping_interval=None,  # a client that computes in its event loop does not answer
+                close_timeout=_CLOSE_S,
+                logger=wire,
+            )
+        except (OSError, OverflowError) as error:
+            raise UsageError(
+                f"cannot listen at {host}, port {port} ({error}); give another --port or --host"
+            ) from error
+
+    def _answer_http(self, connection: ServerConnection, request: Request) -> Response | None:
+        """Answer over HTTP, or refuse; None to go on with the WebSocket handshake."""
+        path = request.path.partition("?")[0]
+        if path in _HEALTH:
+            return connection.respond(HTTPStatus.OK, _HEALTH[path])
+        if not self._is_authorised(request):
+            return connection.respond(HTTPStatus.UNAUTHORIZED, "the key is wrong or absent\n")
+        if path not in self._dialects:
+            return connection.respond(HTTPStatus.NOT_FOUND, f"{unknown('path', path, self.paths)}\n")
+        if len(self._connections) >= self._limits.connections:
+            return connection.respond(HTTPStatus.SERVICE_UNAVAILABLE, "too many connections; try later\n")
+        return None
+
+    def _is_authorised(self, request: Request) -> bool:
+        if self._api_key is None:
+            return True
+        given = request.headers.get("Authorization", "")
+        return hmac.compare_digest(given.encode(), f"Api-Key {self._api_key}".encode())
+
+    async def _serve(self, connection: ServerConnection) -> None:
+        """Serve a connection until it ends."""
+        assert connection.request is not None, "the handshake is done"
+        _keep_alive(connection)
+        robot = ConnectedRobot(self._batcher)
+        dialect = self._dialects[connection.request.path.partition("?")[0]](robot)
+        self._connections.add(connection)
+        try:
+            await self._converse(connection, dialect)
+        except ConnectionClosed:
+            pass
+        except TimeoutError:
+            _log.warning("%s does not read its answers", _name(connection))
+            connection.transport.abort()
+        finally:
+            self._connections.discard(connection)
+            await robot.leave()
+
+    async def _converse(self, connection: ServerConnection, dialect: Dialect) -> None:
+        greeting = dialect.greeting()
+        if greeting is not None:
+            await self._send(connection, greeting)
+        async for message in self._messages(connection):
+            try:
+                answer = await dialect.answer(message)
+            except Exception as error:  # noqa: BLE001 - told to the client; a failure also to the log
+                line, code = _told(error, _name(connection))
+                await self._send(connection, dialect.failed(line))
+                if dialect.closes_on_error:
+                    await connection.close(code, "the text before says why")
+                    return
+                continue
+            if answer is not None:
+                await self._send(connection, answer)
+        await connection.close(_GOING_AWAY, "the server is shutting down, or the client was silent")
+
+    async def _messages(self, connection: ServerConnection) -> AsyncIterator[bytes | str]:
+        """A client's messages until the server stops, or the client is silent for too long."""
+        while not self._stopping.is_set():
+            received = asyncio.ensure_future(connection.recv())
+            stopped = asyncio.ensure_future(self._stopping.wait())
+            try:
+                await asyncio.wait(
+                    {received, stopped}, timeout=self._limits.idle_s, return_when=asyncio.FIRST_COMPLETED
+                )
+            finally:
+                stopped.cancel()
+                if not received.done():
+                    received.cancel()
+                    with contextlib.suppress(asyncio.CancelledError, ConnectionClosed):
+                        await received
+            if received.cancelled():
+                return
+            yield received.result()
+
+    async def _send(self, connection: ServerConnection, message: bytes | str) -> None:
+        await asyncio.wait_for(connection.send(message), self._limits.send_s)
+
+
+def _told(error: Exception, client: str) -> tuple[str, int]:
+    """What a client is told of an error, in one line, and the code its connection is closed with."""
+    if isinstance(error, UsageError | MessageError):
+        line = str(error)[:_LONGEST_LINE]
+        _log.warning("%s: %s", client, line)
+        return line, _TRY_LATER if isinstance(error, NoFreeRobotError) else _BAD_REQUEST
+    _log.error("the policy failed in a query of %s", client, exc_info=error)
+    line = f"the policy failed: {type(error).__name__}: {' '.join(str(error).split())}"
+    return line[:_LONGEST_LINE], _FAILED
+
+
+def _name(connection: ServerConnection) -> str:
+    host, port = connection.remote_address[:2] or ("?", 0)
+    return f"{host}:{port}"
+
+
+def _keep_alive(connection: ServerConnection) -> None:
+    """Notice within minutes that a client's machine has gone, although nobody pings."""
+    connected: socket.socket = connection.transport.get_extra_info("socket")
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4)):
+        if hasattr(socket, option):
+            connected.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)

@@ -1,0 +1,135 @@
+"""vla-evaluation-harness's protocol, version 1: the client speaks first; one action per observation."""
+
+import time
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from configs.errors import UsageError, unknown
+from oxygen.serve.metadata import Declaration
+from oxygen.serve.msgpack_numpy import pack, unpack
+from oxygen.serve.robot import ConnectedRobot, Place, text_message
+
+VERSION = 1
+_IMAGES = {"observation/image": "agentview", "observation/wrist_image": "wrist"}
+_WANTED = {"send_wrist_image": True, "send_state": True, "quat_no_antipodal": True}
+"""Asks its LIBERO benchmark for openpi's observations, whose axis-angles keep the quaternion's sign."""
+
+_ACTION_SPEC = {
+    "position": {"name": "position", "dims": 3, "format": "delta_xyz", "range": [-1, 1]},
+    "rotation": {"name": "rotation", "dims": 3, "format": "axis_angle", "range": [-3.15, 3.15]},
+    "gripper": {"name": "gripper", "dims": 1, "format": "binary_close_positive", "range": [-1, 1]},
+}
+_OBSERVATION_SPEC = {
+    "agentview": {"name": "image", "dims": 0, "format": "rgb_hwc_uint8"},
+    "wrist": {"name": "image", "dims": 0, "format": "rgb_hwc_uint8"},
+    "state": {"name": "state", "dims": 8, "format": "eef_pos3_axisangle3_gripper2"},
+    "language": {"name": "language", "dims": 0, "format": "language"},
+}
+
+
+class VlaEvalDialect:
+    """Serves LIBERO's policies. The chunk is kept here; an error is a message, and ends nothing."""
+
+    closes_on_error = False
+
+    def __init__(self, robot: ConnectedRobot, declaration: Declaration, *, replan_steps: int) -> None:
+        self._robot = robot
+        self._declaration = declaration
+        self._replan_steps = replan_steps
+        self._chunk: deque[np.ndarray] = deque()
+        self._seq = 0
+        self._greeted = self._in_episode = False
+
+    def greeting(self) -> None:
+        """The client speaks first."""
+
+    async def answer(self, message: bytes | str) -> bytes | None:
+        """The answer to a message; None where the protocol has none.
+
+        Raises:
+            MessageError: It is no message of this protocol.
+            UsageError: Its type, order or observation is wrong, or there is no free robot.
+        """
+        kind, payload = self._read(message)
+        if kind == "hello":
+            return self._hello(payload)
+        if not self._greeted:
+            raise UsageError(f"{kind} before hello; the client's hello comes first")
+        if kind in ("episode_start", "episode_end"):
+            self._in_episode = kind == "episode_start"
+            self._chunk.clear()
+            await self._robot.end_episode()
+            return None
+        if kind == "error":
+            return None
+        if not self._in_episode:
+            raise UsageError("observation before episode_start; start the episode")
+        return await self._acted(payload)
+
+    def failed(self, line: str) -> bytes:
+        """The message that says what was wrong."""
+        return self._message("error", {"error": line})
+
+    def _read(self, message: bytes | str) -> tuple[str, Mapping[str, Any]]:
+        content = unpack(message) if isinstance(message, bytes) else None
+        if not isinstance(content, dict) or not isinstance(content.get("payload"), dict):
+            raise UsageError("a message is a map of type, payload, seq and timestamp in msgpack")
+        seq = content.get("seq")
+        self._seq = seq if type(seq) is int else 0
+        kinds = ("hello", "episode_start", "observation", "episode_end", "error")
+        if content.get("type") not in kinds:
+            raise unknown("message type", content.get("type"), kinds)
+        return content["type"], content["payload"]
+
+    def _hello(self, payload: Mapping[str, Any]) -> bytes:
+        if payload.get("protocol_version") != VERSION:
+            raise UsageError(
+                f"protocol version {payload.get('protocol_version')!r}; this server has {VERSION}"
+            )
+        self._greeted = True
+        about = {
+            "harness_version": "0.8.0",
+            "protocol_version": VERSION,
+            "model_server": f"oxygen-eval {self._declaration.model}",
+            "capabilities": {},
+            "observation_params": _WANTED,
+            "action_spec": _ACTION_SPEC,
+            "observation_spec": _OBSERVATION_SPEC,
+        }
+        return self._message("hello", about)
+
+    async def _acted(self, payload: Mapping[str, Any]) -> bytes:
+        if not self._chunk:
+            acted = await self._robot.act(self._declaration.keys.read(_as_openpi(payload)), Place())
+            self._chunk.extend(acted.actions[: self._replan_steps])
+        texts = [text_message(text) for reply in self._robot.take_replies() for text in reply.finished]
+        said = {"texts": texts} if texts else {}
+        return self._message("action", {"actions": _array(self._chunk.popleft()), **said})
+
+    def _message(self, kind: str, payload: Mapping[str, Any]) -> bytes:
+        return pack({"type": kind, "payload": payload, "seq": self._seq, "timestamp": time.time()})
+
+
+def _as_openpi(payload: Mapping[str, Any]) -> dict[str, Any]:
+    """Its observation in openpi's keys. Both turn LIBERO's images by 180°."""
+    images = payload.get("images")
+    if not isinstance(images, dict):
+        raise UsageError("the observation has no `images`, a map of agentview and wrist")
+    for name in _IMAGES.values():
+        if name not in images:
+            raise unknown("image: the observation lacks", name, map(str, images))
+    state = {"observation/state": payload["states"]} if "states" in payload else {}
+    prompt = {"prompt": payload["task_description"]} if "task_description" in payload else {}
+    return {**{key: images[name] for key, name in _IMAGES.items()}, **state, **prompt}
+
+
+def _array(values: np.ndarray) -> dict[str, Any]:
+    return {
+        "__ndarray__": True,
+        "data": values.tobytes(),
+        "dtype": values.dtype.str,
+        "shape": list(values.shape),
+    }

@@ -1,0 +1,173 @@
+"""Pages in a real Chromium, from disk: nothing foreign is loaded, nothing errs, links restore the state."""
+
+import json
+import os
+import shutil
+
+import imageio.v3 as iio
+import numpy as np
+import pytest
+
+from eval.report.leaderboard_formats import write_leaderboard
+from eval.report.leaderboard_tables import read_leaderboard
+from eval.report.pages.run_report import write_report
+from tests.eval.factory import RunBuilder, asked, episode, key, query, said
+
+playwright = pytest.importorskip("playwright.sync_api")
+CHROMIUM = os.environ.get("OXYGEN_CHROMIUM") or shutil.which("chromium")
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium on the path, or OXYGEN_CHROMIUM"),
+]
+HOSTILE = "<img src=x onerror=alert(1)> \x1b[31m </script>"
+HZ = 20
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with playwright.sync_playwright() as started:
+        chromium = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def open_page(browser):
+    """Opens a page from disk; fails if it errs or asks for anything that is not on disk."""
+    problems, pages = [], []
+
+    def show(path, state="", **view):
+        page = browser.new_page(viewport={"width": view.pop("width", 1280), "height": 900}, **view)
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on("console", lambda said: problems.append(said.text) if said.type == "error" else None)
+        page.on("request", lambda asked: problems.append(asked.url) if _is_foreign(asked.url) else None)
+        pages.append(page)
+        page.goto(path.as_uri() + state)
+        return page
+
+    yield show
+    for page in pages:
+        page.close()
+    assert problems == []
+
+
+def _is_foreign(url):
+    return not url.startswith(("file:", "data:", "blob:"))
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    """Two runs of 60 episodes that differ in the last one, which has videos and texts."""
+    folder = tmp_path_factory.mktemp("runs")
+    frames = np.zeros((60, 64, 64, 3), np.uint8)
+    runs = []
+    for mode, last in (("isolated", "success"), ("unified", "timeout")):
+        run = RunBuilder.at(folder / mode, mode=mode, n_planned=60)
+        for init_id in range(59):
+            run.add(episode(key(init_id), simulated_s=5.0, language=f"task of state {init_id}"))
+        (run.path / "videos").mkdir()
+        iio.imwrite(run.path / "videos" / "last.mp4", frames, fps=HZ)
+        text = {**said(0, HOSTILE), "step": 5}
+        run.add(
+            episode(key(59), last, simulated_s=3.0, steps=60, language=HOSTILE, video="videos/last.mp4"),
+            query(0, texts={"requested": [asked(0)]}, action=10.0) | {"steps": 5},
+            query(1, texts={"finished": [text]}, action=20.0) | {"steps": 55},
+        )
+        runs.append(run.path)
+    return write_report(runs, folder / "report")
+
+
+def rows(page, table="episodes"):
+    return page.locator(f"table[data-table={table}] tbody tr")
+
+
+def test_rows_are_paged_sorted_and_filtered_and_a_link_restores_them(report, open_page):
+    page = open_page(report)
+    assert rows(page).count() == 50
+    page.get_by_label("Filter episodes").fill("state 1")
+    assert rows(page).count() == 15  # those with a 1: every word must occur in the row
+    init = page.locator("table[data-table=episodes] th", has_text="init")
+    init.get_by_role("button").click()
+    init.get_by_role("button").click()
+    assert init.get_attribute("aria-sort") == "descending"
+    assert "state 51" in rows(page).first.inner_text()
+    again = open_page(report, page.evaluate("location.hash"))
+    assert rows(again).all_inner_texts() == rows(page).all_inner_texts()
+
+
+def test_two_variants_play_in_step_and_the_timeline_follows(report, open_page):
+    page = open_page(report)
+    rows(page).first.locator("a").click()  # the discordant one
+    page.wait_for_function(
+        "[...document.querySelectorAll('video')].filter(v => v.readyState > 1).length === 2"
+    )
+    page.get_by_role("button", name="+1 step").click()
+    slider = page.get_by_role("slider", name="Control step")
+    assert slider.get_attribute("aria-valuetext") == "0.05 s, control step 1"
+    slider.press("ArrowRight")
+    assert slider.get_attribute("aria-valuetext") == "0.10 s, control step 2"
+    line = page.locator(".timeline line").first
+    before = float(line.get_attribute("x1"))
+    page.get_by_role("button", name="Play", exact=True).click()
+    page.wait_for_function("document.querySelector('.scrubber').valueAsNumber >= 20")
+    page.get_by_role("button", name="Pause").click()
+    times = page.evaluate("[...document.querySelectorAll('video')].map((video) => video.currentTime)")
+    assert abs(times[0] - times[1]) < 0.25
+    assert float(line.get_attribute("x1")) > before
+    again = open_page(report, page.evaluate("location.hash"))
+    again.wait_for_selector(".timeline line", state="attached")
+    assert again.get_by_role("slider").input_value() == slider.input_value()
+
+
+def test_text_of_a_policy_is_shown_as_text(report, open_page):
+    page = open_page(report, f"#episode={key(59)}&t=1")
+    page.wait_for_selector(".texts li")
+    assert page.locator("main img").count() == 0
+    assert HOSTILE.replace("\x1b", "␛") in page.locator(".texts li").first.inner_text()
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_nothing_is_wider_than_the_window(report, open_page, width):
+    page = open_page(report, f"#episode={key(59)}", width=width)
+    page.wait_for_selector("#viewer .timeline")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_dark_and_light_follow_the_system_and_the_button(report, open_page):
+    background = "getComputedStyle(document.body).backgroundColor"
+    dark = open_page(report, color_scheme="dark")
+    light = open_page(report, color_scheme="light")
+    colours = dark.evaluate(background), light.evaluate(background)
+    assert colours[0] != colours[1]
+    dark.get_by_role("button", name="Light mode").click()
+    assert dark.evaluate(background) == colours[1]
+
+
+def test_thousands_of_episodes_open_in_two_seconds(tmp_path, open_page):
+    runs = []
+    for mode in ("isolated", "unified"):
+        run = RunBuilder.at(tmp_path / mode, mode=mode, n_planned=2000)
+        lines = [json.dumps(episode(key(i), simulated_s=5.0).to_json()) for i in range(2000)]
+        run.folder.episodes_path.write_text("\n".join(lines) + "\n")
+        runs.append(run.path)
+    page = open_page(write_report(runs, tmp_path / "report"))
+    assert rows(page).count() == 50
+    assert page.evaluate("performance.getEntriesByType('navigation')[0].loadEventEnd") < 2000
+
+
+def test_a_leaderboard_groups_its_rows(tmp_path, open_page):
+    for name, mode in (("a", "isolated"), ("b", "unified"), ("c", "isolated")):
+        RunBuilder.at(tmp_path / "runs" / name, mode=mode).add_all("sst")
+    page = open_page(write_leaderboard(read_leaderboard([tmp_path / "runs"]), tmp_path / "board"))
+    page.get_by_label("Group by").select_option("mode")
+    assert page.locator("tr.group").all_inner_texts() == ["isolated", "unified"]
+
+
+def test_axe_finds_nothing_serious(report, open_page):
+    """Without axe's `preload`, which reads style sheets in a way that browsers forbid on pages from disk."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    page = open_page(report, f"#episode={key(59)}")
+    page.wait_for_selector("#viewer .timeline")
+    found = axe.run(page, options={"preload": False}).response["violations"]
+    assert [each["id"] for each in found if each["impact"] in ("serious", "critical")] == []

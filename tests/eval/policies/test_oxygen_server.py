@@ -1,0 +1,226 @@
+"""Our server is told the episode and the query; its texts, its timings and its interface are used."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from configs.errors import UsageError
+from configs.interface import Camera, Channels, Gripper, Motion, Rotation, compare
+from eval.policies.base import PolicyLostError
+from eval.policies.openpi import BadAnswerError
+from eval.policies.websocket import open_websocket
+from oxygen.policy.reply import TextRequest
+from oxygen.robots.conventions import DROID, LIBERO
+from sim_envs.fake import FakeWorld
+from sim_envs.libero.conventions import LIBERO_INTERFACE
+from sim_envs.world import EpisodeKey
+from tests.eval.policies.openpi_server import OpenpiServer
+from tests.eval.policies.oxygen_server import ACTIONS, answer, metadata, serving, text
+
+KEY = EpisodeKey(suite="libero_object", task_id=4, init_id=3, seed=7)
+
+
+def opened(server, modes=("unified",), worlds=1, **kwargs):
+    return open_websocket(server.url, kwargs, notify=pytest.fail, modes=modes, worlds=worlds)
+
+
+def played(server, queries, image_size=8):
+    """Actions and reply of each query of an episode."""
+    policy = opened(server)
+    acting, world = policy.in_world(None, None), FakeWorld(image_size=image_size)
+    acting.reset(KEY)
+    try:
+        return [(acting.act(world.observe()), acting.settle()) for _ in range(queries)]
+    finally:
+        policy.close()
+
+
+def test_each_query_has_its_place_in_the_episode_and_is_polled_for_its_texts():
+    with serving() as server:
+        played(server, 2)
+    episode = dataclasses.asdict(KEY)
+    assert [request["oxygen_eval"] for request in server.queries] == [
+        {"episode": episode, "query": 0, "reset": True},
+        {"episode": episode, "query": 0, "poll": True},
+        {"episode": episode, "query": 1, "reset": False},
+        {"episode": episode, "query": 1, "poll": True},
+    ]
+
+
+def test_a_server_without_texts_is_not_polled():
+    for silent in ({"mode": "actions"}, {"language_tasks": []}):
+        with serving(**silent) as server:
+            policy = opened(server, modes=[silent.get("mode", "unified")])
+            acting = policy.in_world(None, None)
+            acting.reset(KEY)
+            acting.act(FakeWorld().observe())
+            assert acting.settle().finished == ()
+            assert len(server.queries) == 1
+            policy.close()
+
+
+def test_observations_and_actions_keep_all_their_bits():
+    with serving() as server:
+        ((actions, _),) = played(server, 1, image_size=256)
+    assert actions.tobytes() == ACTIONS.tobytes()
+    assert server.queries[0]["observation/image"].shape == (256, 256, 3)
+    assert server.queries[0]["observation/state"].dtype == np.float64
+
+
+def test_a_robot_that_openpi_has_no_keys_for_is_shown_the_names_of_its_interface():
+    cameras = (Camera(name="front"),)
+    own = dataclasses.replace(LIBERO, observation=dataclasses.replace(LIBERO.observation, cameras=cameras))
+    for interface, key in ((own, "observation/eef_position"), (DROID, "observation/joint_position")):
+        with serving(interface=interface) as server:
+            policy = opened(server)
+            assert key in policy.inputs["keys"]
+            policy.close()
+
+
+def test_texts_describe_the_query_that_they_were_requested_in():
+    with serving() as server:
+        (_, first), (_, second) = played(server, 2)
+    assert first.finished == ()
+    (said,) = second.finished
+    assert (said.task, said.requested_query, said.finished_query) == ("narration", 0, 1)
+    assert said.text == "I narrate query 0 — schön"
+    assert second.requested == (TextRequest(task="narration", request_id=1, query=1),)
+    assert second.tokens == 3
+
+
+def test_texts_that_are_unfinished_at_the_end_are_counted():
+    with serving() as server:
+        policy = opened(server)
+        acting = policy.in_world(None, None)
+        for queries in (3, 1):
+            acting.reset(KEY)
+            for _ in range(queries):
+                acting.act(FakeWorld().observe())
+                acting.settle()
+            assert [request.query for request in acting.finish().requests] == [queries - 1]
+        policy.close()
+
+
+def test_a_query_takes_what_it_took_here_and_then_the_servers_decoding():
+    with serving() as server:
+        timings = played(server, 2)[1][1].timings_ms
+    assert (timings["prefill"], timings["denoise"], timings["decode"]) == (0.25, 0.125, 4.0)
+    assert timings["server"] == 0.03125
+    assert timings["action"] == pytest.approx(timings["preprocess"] + timings["server"] + timings["wire"])
+    assert timings["frame"] == timings["action"] + 4.0
+
+
+def test_a_text_arrives_later_than_in_the_server_by_the_time_on_the_wire():
+    with serving() as server:
+        _, reply = played(server, 2)[1]
+    assert reply.finished[0].after_ms == pytest.approx(3.0 + reply.timings_ms["wire"])
+
+
+def flipped(interface):
+    cameras = tuple(dataclasses.replace(camera, rotated_deg=0) for camera in interface.observation.cameras)
+    return observing(interface, cameras=cameras)
+
+
+def observing(interface, **changes):
+    return dataclasses.replace(interface, observation=dataclasses.replace(interface.observation, **changes))
+
+
+def acting(interface, **changes):
+    return dataclasses.replace(interface, action=dataclasses.replace(interface.action, **changes))
+
+
+def absolute(interface):
+    arm, *others = interface.action.channels
+    return acting(interface, channels=(dataclasses.replace(arm, motion=Motion.ABSOLUTE), *others))
+
+
+STATE = LIBERO.observation.state
+GRIPPER = Gripper(name="gripper", open=1.0, closed=-1.0)
+
+
+@pytest.mark.parametrize(
+    ("interface", "mistake"),
+    [
+        (flipped(LIBERO), "camera 'image': policy .* rotated by 0°, environment .* rotated by 180°"),
+        (observing(LIBERO, cameras=(Camera(name="front"),)), "unknown camera 'front'"),
+        (observing(LIBERO, rotation=Rotation.QUATERNION_XYZW), "rotation in the state: .* quaternion xyzw"),
+        (observing(LIBERO, state=STATE[:2]), "state: policy"),
+        (
+            observing(LIBERO, state=(Channels(name="eef_position", size=3, unit="cm"), *STATE[1:])),
+            r"state: .* in cm",
+        ),
+        (acting(LIBERO, grippers=(GRIPPER,)), "grippers of an action: .* open 1, closed -1"),
+        (acting(LIBERO, rotation=Rotation.EULER_XYZ), "rotation in an action"),
+        (acting(LIBERO, limits=None), "limits of an action"),
+        (acting(LIBERO, control_hz=10.0), "control rate, Hz: policy .* has 10.0, .* has 20.0"),
+        (absolute(LIBERO), "action: policy .*absolute"),
+    ],
+)
+def test_a_mistake_in_the_declared_interface_is_named_in_one_line(interface, mistake):
+    with serving(interface=interface) as server:
+        policy = opened(server)
+        with pytest.raises(UsageError, match=mistake) as caught:
+            compare(policy.interface, LIBERO_INTERFACE)
+        policy.close()
+    assert "\n" not in str(caught.value)
+
+
+def test_the_interface_that_our_own_policies_declare_fits():
+    with serving() as server:
+        policy = opened(server)
+        compare(policy.interface, LIBERO_INTERFACE)
+        assert policy.horizon == 10
+        assert policy.inputs["server_metadata"] == metadata()
+        policy.close()
+
+
+@pytest.mark.parametrize(
+    ("declared", "how", "why"),
+    [
+        ({"version": 2}, {}, "speaks version 2 of this project's extension.*this client version 1"),
+        ({"robots": None}, {}, "metadata of ws://.*robots is None"),
+        ({"mode": "fast"}, {}, "unknown mode 'fast'"),
+        ({"horizon": 0}, {}, "its horizon is 0"),
+        ({"language_tasks": "narration"}, {}, "language_tasks is 'narration'"),
+        (
+            {},
+            {"modes": ("actions",)},
+            "mode unified, and this run is in actions; give --mode unified",
+        ),
+        ({"robots": 2}, {"worlds": 4}, "serves 2 robots at once, and --num-envs is 4; give --num-envs 2"),
+        ({}, {"embodiment": "libero"}, "declares its interface; leave out embodiment=libero"),
+    ],
+)
+def test_a_server_that_was_not_started_for_this_run_is_one_line(declared, how, why):
+    with serving(**declared) as server, pytest.raises(UsageError, match=why) as caught:
+        opened(server, **how)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("sent", "why"),
+    [
+        (7, "texts that cannot be read"),
+        ([{"task": "narration", "text": "done"}], "texts that cannot be read: 'query'"),
+        ([{**text(0), "tokens": "many"}], "texts that cannot be read.*tokens"),
+        ([{**text(0), "after_ms": "soon"}], "texts that cannot be read.*after_ms"),
+        ([text(5)], "a text of query 5 in query 0"),
+        ([text(-1)], "a text of query -1 in query 0"),
+    ],
+)
+def test_a_text_that_cannot_be_graded_is_an_error(sent, why):
+    def wrong(request):
+        return {**answer(request), "texts": sent}
+
+    with serving(wrong) as server, pytest.raises(BadAnswerError, match=f"(?s){why}"):
+        played(server, 1)
+
+
+def test_a_server_that_comes_back_with_other_weights_ends_the_run():
+    with serving() as server:
+        policy = opened(server, connect_timeout_s=5)
+        server.__exit__()
+        other = OpenpiServer(answer, metadata=metadata(weights_sha256="1" * 64), port=server.port)
+        with other, pytest.raises(PolicyLostError, match="weights_sha256 '111"):
+            policy.in_world(None, None).reset(KEY)

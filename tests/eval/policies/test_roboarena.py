@@ -1,0 +1,151 @@
+"""RoboArena's servers: DROID's observations as their metadata ask for them, resets, and session ids."""
+
+import numpy as np
+import pytest
+
+from configs.errors import UsageError
+from configs.interface import compare
+from eval.policies.remote import PolicyServerError
+from eval.policies.websocket import open_websocket
+from oxygen.serve.msgpack_numpy import pack
+from sim_envs.droid.control import Control
+from sim_envs.droid.conventions import interface
+from sim_envs.fake import FakeWorld
+from sim_envs.world import EpisodeKey, Observation
+from tests.eval.policies.openpi_server import OpenpiServer
+
+KEY = EpisodeKey(suite="droid_tabletop", task_id=0, init_id=3, seed=7)
+ACTIONS = np.linspace(-2, 2, 80).reshape(10, 8)
+METADATA = {
+    "image_resolution": [224, 224],
+    "needs_wrist_camera": True,
+    "n_external_cameras": 1,
+    "needs_stereo_camera": False,
+    "needs_session_id": False,
+    "action_space": "joint_position",
+}
+
+
+def roboarena(answer="reset successful", **metadata):
+    """A server as robo-arena/roboarena's, which acknowledges a reset with a text."""
+    return OpenpiServer(
+        lambda query: answer if query["endpoint"] == "reset" else {"actions": ACTIONS},
+        metadata={**METADATA, **metadata},
+    )
+
+
+def opened(server, **kwargs):
+    return open_websocket(server.url, kwargs, notify=pytest.fail)
+
+
+def observation():
+    image = np.full((180, 320, 3), 200, np.uint8)
+    images = {"exterior_image_1_left": image, "wrist_image_left": image}
+    return Observation(images=images, state=np.arange(8.0), language="put the cube in the bowl")
+
+
+def asked(server, policy):
+    """The requests of an episode with one query."""
+    try:
+        acting = policy.in_world(None, None)
+        acting.reset(KEY)
+        acting.act(observation())
+        return server.queries
+    finally:
+        policy.close()
+
+
+def test_an_episode_is_a_reset_and_queries_with_cameras_numbered_from_0():
+    with roboarena() as server:
+        reset, query = asked(server, opened(server))
+    assert reset == {"endpoint": "reset"}
+    assert {key: np.shape(value) for key, value in query.items()} == {
+        "endpoint": (),
+        "observation/exterior_image_0_left": (224, 224, 3),
+        "observation/wrist_image_left": (224, 224, 3),
+        "observation/joint_position": (7,),
+        "observation/gripper_position": (1,),
+        "prompt": (),
+    }
+    assert query["endpoint"] == "infer"
+
+
+def test_a_session_id_names_the_episode():
+    with roboarena(needs_session_id=True) as server:
+        assert {query["session_id"] for query in asked(server, opened(server))} == {str(KEY)}
+
+
+def test_actions_may_come_without_a_map_around_them():
+    with OpenpiServer(lambda _: pack(ACTIONS[:, :7]), metadata={"embodiment": "libero"}) as server:
+        policy = opened(server)
+        acting = policy.in_world(None, None)
+        acting.reset(KEY)
+        assert (acting.act(FakeWorld().observe()) == ACTIONS[:, :7]).all()
+        policy.close()
+
+
+@pytest.mark.parametrize(("resolution", "size"), [([90, 320], (90, 320)), (None, (180, 320))])
+def test_images_have_the_size_that_the_server_wants(resolution, size):
+    with roboarena(image_resolution=resolution, needs_wrist_camera=False) as server:
+        _, query = asked(server, opened(server))
+    image = query["observation/exterior_image_0_left"]
+    assert image.shape == (*size, 3)
+    assert image[:, 160].any()
+    assert "observation/wrist_image_left" not in query
+
+
+@pytest.mark.parametrize("control", Control)
+def test_each_action_space_fits_one_suite_of_droid(control):
+    suites = {each: interface(each, image_height=180) for each in Control}
+    with roboarena(action_space=control.value) as server:
+        policy = opened(server)
+        compare(policy.interface, suites.pop(control))
+        (other,) = suites.values()
+        with pytest.raises(UsageError, match="action: policy"):
+            compare(policy.interface, other)
+        policy.close()
+
+
+def test_velocities_are_clipped_as_in_droids_loop_and_positions_are_not():
+    for control, largest in (("joint_velocity", 1.0), ("joint_position", 2.0)):
+        with roboarena(action_space=control) as server:
+            policy = opened(server)
+            acting = policy.in_world(None, None)
+            acting.reset(KEY)
+            assert acting.act(observation()).max() == largest
+            policy.close()
+
+
+def test_a_camera_that_the_suite_lacks_is_one_line():
+    with roboarena(n_external_cameras=2) as server:
+        policy = opened(server)
+        with pytest.raises(UsageError, match="unknown camera 'exterior_image_2_left'"):
+            compare(policy.interface, interface(Control.JOINT_POSITION, image_height=180))
+        policy.close()
+
+
+@pytest.mark.parametrize(
+    ("metadata", "why"),
+    [
+        ({"action_space": "cartesian_velocity"}, "action space of a RoboArena server: 'cartesian_velocity'"),
+        ({"image_resolution": "large"}, "image_resolution is 'large'"),
+        ({"n_external_cameras": 0, "needs_wrist_camera": False}, "name at least one"),
+    ],
+)
+def test_metadata_that_do_not_fit_are_one_line(metadata, why):
+    with roboarena(**metadata) as server, pytest.raises(UsageError, match=why) as caught:
+        opened(server)
+    assert "\n" not in str(caught.value)
+
+
+def test_another_embodiment_is_refused():
+    with roboarena() as server, pytest.raises(UsageError, match="for DROID; leave out embodiment=libero"):
+        opened(server, embodiment="libero")
+
+
+def test_a_reset_that_fails_is_an_error_of_the_episode():
+    with roboarena("Traceback (most recent call last): no session") as server:
+        policy = opened(server)
+        with pytest.raises(PolicyServerError, match="no session"):
+            policy.in_world(None, None).reset(KEY)
+        policy.close()

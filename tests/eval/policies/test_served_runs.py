@@ -1,0 +1,130 @@
+"""Whole runs against servers: what goes wrong is recorded in its episode, and the next one goes on."""
+
+import itertools
+import socket
+import time
+
+import numpy as np
+import pytest
+
+from configs.cli import run_app
+from configs.exits import INPUT_ERROR
+from eval import libero
+from eval.records.run_folders import new_run
+from eval.records.schema import Outcome
+from sim_envs.fake import FakeWorld
+from tests.eval.conftest import CONFIG, evaluate
+from tests.eval.doubles import without_physics
+from tests.eval.policies import oxygen_server
+from tests.eval.policies.openpi_server import ACTIONS, OpenpiServer
+
+GOOD = {"actions": ACTIONS / 100}
+WITH_NAN = np.where(np.arange(70).reshape(10, 7) == 17, np.nan, ACTIONS)
+
+
+@pytest.fixture(autouse=True)
+def _quick_worlds(monkeypatch):
+    without_physics(monkeypatch, lambda task: FakeWorld(success_at=7))
+
+
+def config(server, episodes=2, **changes):
+    changes = {"policy_kwargs": {"embodiment": "libero", "timeout_s": 1, "connect_timeout_s": 1}, **changes}
+    own = {"suites": ("libero_object",), "task_ids": (0,), "num_trials_per_task": episodes}
+    return CONFIG.model_copy(update={"policy": server.url, **own, **changes})
+
+
+def recorded(tmp_path, server, **changes):
+    """The episodes of a run, in order."""
+    run = new_run(tmp_path, config(server, **changes))
+    evaluate(run)
+    return run.folder, list(run.folder.episodes().values())
+
+
+def at_second_query(wrong):
+    """An answer that is wrong in the run's second query, in mid-episode: a value, or what a call returns."""
+    number = itertools.count()
+
+    def answer(query):
+        if next(number) != 1:
+            return GOOD
+        return wrong() if callable(wrong) else wrong
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("wrong", "outcome", "said"),
+    [
+        ({"actions": WITH_NAN}, "invalid_action", "action 2 holds nan in dimension 3"),
+        ({"actions": ACTIONS[:, :6]}, "invalid_action", r"shape (10, 6), should have (at least 5, 7)"),
+        ("no such endpoint", "error", "failed, with this text: no such endpoint"),
+        (b"\x81\xa7actions\xc4", "error", "no msgpack"),
+        (lambda: time.sleep(1.2), "error", "not answered a query within 1 s"),
+    ],
+)
+def test_a_wrong_answer_in_mid_episode_costs_that_episode_alone(tmp_path, wrong, outcome, said):
+    with OpenpiServer(at_second_query(wrong)) as server:
+        _, (first, second) = recorded(tmp_path, server)
+    assert first.outcome == outcome
+    assert said in first.error
+    assert second.outcome is Outcome.SUCCESS
+
+
+def cut(server):
+    """Break off a server's connection as its death would."""
+    server.connections[-1].socket.shutdown(socket.SHUT_RDWR)
+    return GOOD
+
+
+def test_a_server_that_dies_in_mid_episode_costs_it_if_it_comes_back(tmp_path):
+    with OpenpiServer(at_second_query(lambda: cut(server))) as server:
+        _, (first, second) = recorded(tmp_path, server)
+    assert first.outcome is Outcome.ERROR
+    assert "broke off the connection" in first.error
+    assert second.outcome is Outcome.SUCCESS
+
+
+def test_a_server_that_dies_for_good_ends_the_run_in_one_line(tmp_path, capsys):
+    with OpenpiServer(at_second_query(lambda: server.stop() or cut(server))) as server:
+        options = {
+            "--policy": server.url,
+            "--policy-kwargs": ("embodiment=libero", "connect_timeout_s=0.5"),
+            "--suite": "libero_object",
+            "--task-ids": "0",
+            "--init-ids": "0-1",
+            "--max-steps": "20",
+            "--output-dir": str(tmp_path),
+        }
+        line = [word for option, value in options.items() for word in (option, *np.atleast_1d(value))]
+        with pytest.raises(SystemExit) as stopped:
+            run_app(libero.app, line)
+    assert stopped.value.code == INPUT_ERROR
+    *_, last = capsys.readouterr().err.splitlines()
+    assert last.startswith(f"error: the policy server at {server.url} has not answered within 0.5 s")
+
+
+def test_the_measured_clock_charges_the_way_to_the_server_and_back(tmp_path):
+    def slow(query):
+        time.sleep(0.06)
+        return {**GOOD, "server_timing": {"infer_ms": 1.0}}
+
+    with OpenpiServer(slow) as server:
+        _, (episode,) = recorded(tmp_path, server, episodes=1, clock="measured")
+    assert episode.outcome is Outcome.SUCCESS
+    assert episode.latency_ms["action"]["p50"] > 60
+    assert episode.latency_ms["wire"]["p50"] > 59
+    assert episode.held_steps >= 2  # 60 ms and more of 50 ms steps before the first action
+
+
+def test_texts_of_our_server_are_graded_and_delivered_when_they_arrive(tmp_path):
+    def narrates(request):
+        given = oxygen_server.answer(request)
+        texts = [{**text, "text": "approach black bowl"} for text in given["texts"]]
+        return {**given, "texts": texts, **({} if "actions" not in given else GOOD)}
+
+    with oxygen_server.serving(narrates) as server:
+        folder, (episode,) = recorded(tmp_path, server, episodes=1, policy_kwargs={"timeout_s": 5})
+    assert episode.outcome is Outcome.SUCCESS
+    assert episode.texts["narration"].texts == episode.requests.finished == episode.queries - 1
+    assert episode.latency_ms["decode"]["p50"] == 4.0
+    assert folder.read_manifest()["policy_inputs"]["server_metadata"] == oxygen_server.metadata()

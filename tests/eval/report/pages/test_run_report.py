@@ -1,0 +1,189 @@
+"""A report shows what the records hold, says in place what is missing, and shows texts as text."""
+
+import json
+import re
+
+import pytest
+
+from configs.cli import run_app
+from configs.errors import UsageError
+from eval.records.schema import RunFolder
+from eval.report.__main__ import app
+from eval.report.comparison import compare
+from eval.report.comparison_verdict import judge_all
+from eval.report.pages.run_report import write_report
+from tests.eval.factory import RunBuilder, asked, episode, key, query, said
+
+HOSTILE = "<img src=x onerror=alert(1)> **bold** \x1b[31mred\x1b[0m </script>\u2028"
+
+
+def truth(phase="grasp"):
+    nouns = {"movable": ["cup"], "parts": [], "places": {"basket": "in"}}
+    return {
+        "narration": {"phase": phase, "object": "cup", "target": None},
+        "done": [],
+        "facts": [],
+        "nouns": nouns,
+    }
+
+
+def side(page, at, number=0):
+    """One variant of an episode, as the viewer reads it."""
+    script = (page.parent / "episodes" / f"{at}.js").read_text()
+    return json.loads(re.fullmatch(r"showEpisode\((.*)\);\n", script)[1])["sides"][number]
+
+
+def two_runs(path, a="sst", b="sts", **manifest):
+    ids = ("isolated", "unified")
+    return [
+        RunBuilder.at(path / mode, mode=mode, **manifest).add_all(outcomes).path
+        for mode, outcomes in zip(ids, (a, b), strict=True)
+    ]
+
+
+def test_the_verdict_is_that_of_the_comparison(tmp_path):
+    runs = two_runs(tmp_path)
+    page = write_report(runs, tmp_path / "out")
+    judged = judge_all(compare(*map(RunFolder, runs)))
+    assert judged.success.sentence in page.read_text()
+
+
+def test_discordant_episodes_come_first(tmp_path):
+    page = write_report(two_runs(tmp_path, "sssst", "ssstt"), tmp_path / "out").read_text()
+    assert re.findall(r"<td>(differ|agree)</td>", page) == ["differ", *["agree"] * 4]
+    assert page.index(f"#episode={key(3)}") < page.index(f"#episode={key(0)}")
+
+
+def test_control_steps_are_those_of_the_log(tmp_path):
+    timed = {
+        "steps": 5,
+        "actions_step": 2,
+        "free_step": 4,
+        "skipped": 1,
+        "spans": [[None, 0, 1], [0, 3, 1], [1, 1, 3]],
+        "latency": {"actions_ms": 100.0, "busy_ms": 200.0, "texts_ms": []},
+    }
+    run = RunBuilder.at(tmp_path / "run", deadline_ms=50.0, config={"deadline_ms": 50.0})
+    run.add(episode(key(), simulated_s=5.0), query(0, frame=40.0), query(1, frame=60.0) | timed)
+    shown = side(write_report([run.path], tmp_path / "out"), key())
+    assert shown["hz"] == 20.0
+    assert shown["queries"][1] == {"issued": 5, "actions": 2, "free": 4, "skipped": 1, "late": True}
+    assert shown["queries"][0]["late"] is False
+    assert shown["spans"][1:] == [["held", 5, 6], ["continued", 6, 7], ["new", 7, 10]]
+
+
+@pytest.mark.parametrize(
+    ("text", "at_request", "on_delivery"),
+    [("Grasping the cup.", 100.0, 0.0), ("Carrying the cup.", 0.0, 100.0), (HOSTILE, None, None)],
+)
+def test_texts_are_marked_against_the_truth_of_both_moments(tmp_path, text, at_request, on_delivery):
+    finished = {**said(0, text), "step": 5, "truth": truth("carry")}
+    run = RunBuilder.at(tmp_path / "run").add(
+        episode(key()),
+        query(0, texts={"requested": [asked(0)], "truth": truth("grasp")}),
+        query(1, texts={"finished": [finished], "truth": truth("carry")}),
+    )
+    (shown,) = side(write_report([run.path], tmp_path / "out"), key())["texts"]
+    assert (shown["requested"], shown["until"], shown["state"]) == (0, 5, "finished")
+    assert shown["at_request"] == {"truth": "Grasping the cup.", "score": at_request}
+    assert shown["on_delivery"] == {"truth": "Carrying the cup.", "score": on_delivery}
+
+
+def test_requests_that_gave_no_text_are_shown_with_what_became_of_them(tmp_path):
+    texts = {"requested": [asked(0), asked(0, request=1)]}
+    run = RunBuilder.at(tmp_path / "run").add(
+        episode(key()), query(0, texts=texts), query(1, texts={"dropped": [asked(0)]})
+    )
+    shown = side(write_report([run.path], tmp_path / "out"), key())["texts"]
+    assert [(each["state"], each["until"]) for each in shown] == [("dropped", 5), ("cancelled", None)]
+
+
+def test_texts_of_policies_tasks_and_errors_are_text(tmp_path):
+    run = RunBuilder.at(tmp_path / "run", policy=HOSTILE, command=HOSTILE).add(
+        episode(key(), "error", language=HOSTILE, instruction=HOSTILE, error=HOSTILE, traceback=HOSTILE),
+        query(0, texts={"requested": [asked(0)], "finished": [said(0, HOSTILE)]}),
+    )
+    page = write_report([run.path], tmp_path / "out")
+    written = page.read_text() + (page.parent / "episodes" / f"{key()}.js").read_text()
+    assert "<img" not in page.read_text()
+    assert "\x1b" not in written
+    assert "\u2028" not in (page.parent / "episodes" / f"{key()}.js").read_text()
+    assert side(page, key())["error"] == HOSTILE.replace("\x1b", "␛")
+
+
+def test_a_video_is_part_of_the_report_and_a_missing_one_is_named(tmp_path):
+    run = RunBuilder.at(tmp_path / "run")
+    (run.path / "videos").mkdir()
+    (run.path / "videos" / "a.mp4").write_bytes(b"film")
+    run.add(episode(key(0), video="videos/a.mp4")).add(episode(key(1), video="videos/b.mp4"))
+    run.add(episode(key(2))).add(episode(key(3), video="../../secret.mp4"))
+    (tmp_path / "secret.mp4").write_bytes(b"secret")
+    page = write_report([run.path], tmp_path / "out")
+    assert (page.parent / side(page, key(0))["video"]).read_bytes() == b"film"
+    assert side(page, key(1))["no_video"] == "the video videos/b.mp4 is missing from the run's folder"
+    assert side(page, key(2))["no_video"] == "no video was recorded"
+    assert side(page, key(3))["video"] is None
+    assert len(list(page.parent.rglob("*.mp4"))) == 1
+
+
+def test_unlike_protocols_are_shown_but_not_compared(tmp_path):
+    a, _ = two_runs(tmp_path)
+    other = RunBuilder.at(tmp_path / "other", mode="shared", protocol_hash="other").add_all("sss")
+    page = write_report([a, other.path], tmp_path / "out").read_text()
+    assert "shared is not compared with isolated: " in page
+    assert "ran under different protocols" in page
+
+
+def test_an_unfinished_run_is_shown_as_far_as_it_is(tmp_path):
+    a, b = two_runs(tmp_path, "ssst", "ss", status="running", n_planned=4)
+    page = write_report([a, b], tmp_path / "out").read_text()
+    assert "running: 2 of 4 planned episodes are recorded" in page
+    assert "not played" in page
+
+
+def test_a_damaged_query_log_is_named_in_its_episode(tmp_path):
+    run = RunBuilder.at(tmp_path / "run").add_all("ss")
+    run.folder.queries_path(key(1)).write_text("nonsense\n")
+    page = write_report([run.path], tmp_path / "out")
+    assert "holds a line that is not a query" in side(page, key(1))["problem"]
+    assert side(page, key(0))["problem"] is None
+    assert "solved 2 of 2 episodes" in page.read_text()
+
+
+def test_a_damaged_run_is_named_beside_the_others(tmp_path):
+    a, b = two_runs(tmp_path)
+    (b / "episodes.jsonl").write_text("nonsense\n")
+    page = write_report([a, b], tmp_path / "out").read_text()
+    assert f"<strong>{b}</strong> is left out: " in page
+    with pytest.raises(UsageError, match="not an episode"):
+        write_report([b], tmp_path / "out")
+
+
+def test_nothing_is_loaded_from_other_hosts(tmp_path):
+    page = write_report(two_runs(tmp_path), tmp_path / "out")
+    for path in (page, *page.parent.glob("*.js"), *page.parent.glob("*.css")):
+        assert not re.search(r"(?:src|href|url\(|import)[^\n]{0,4}(?:https?:)?//", path.read_text())
+    named = re.findall(r'(?:src|href)="([^"#:]+)"', page.read_text())
+    assert named
+    assert all((page.parent / name).is_file() for name in named)
+
+
+@pytest.mark.parametrize("given", [[], ["nowhere"], ["empty"], ["run", "-o", "file"]])
+def test_bad_input_is_one_line(tmp_path, capsys, monkeypatch, given):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_text("")
+    RunBuilder.at(tmp_path / "run").add_all("s")
+    with pytest.raises(SystemExit) as stop:
+        run_app(app, given)
+    err = capsys.readouterr().err
+    assert (stop.value.code, err.count("\n")) == (2, 1)
+    assert err.startswith("error: ")
+
+
+def test_the_command_writes_into_the_first_run_by_default(tmp_path, capsys):
+    a, b = two_runs(tmp_path)
+    with pytest.raises(SystemExit) as stop:
+        run_app(app, [str(a), str(b)])
+    assert stop.value.code == 0
+    assert capsys.readouterr().out == f"{a / 'report' / 'index.html'}\n"

@@ -1,0 +1,139 @@
+"""Exports have the shapes that their readers document, and the run's own numbers."""
+
+import csv
+import io
+import json
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+import yaml
+from huggingface_hub.repocard_data import model_index_to_eval_results
+
+from configs.cli import run_app
+from configs.errors import UsageError
+from eval import export
+from eval.records.schema import RunFolder
+from eval.report.export import FORMATS
+from tests.eval.factory import RunBuilder, episode, key
+
+
+@pytest.fixture
+def run(tmp_path) -> RunFolder:
+    """Two suites: three of four solved and a video; an invalid action, a timeout and a success."""
+    built = RunBuilder.at(tmp_path / "run_1", config={"seed": 7}, git={"commit": "c0ffee"})
+    built.add_all("ssst").add_all("its", suite="libero_goal")
+    return built.add(episode(key(0, 1), video="videos/0.mp4", simulated_s=5.0)).folder
+
+
+def with_errors(tmp_path: Path) -> RunFolder:
+    return RunBuilder.at(tmp_path / "broken").add_all("se").folder
+
+
+def test_lerobots_evaluation_has_its_fields_counts_and_intervals(run):
+    info = json.loads(FORMATS["lerobot"](run))
+    assert set(info) == {"per_task", "per_group", "overall"}
+    first = info["per_task"][0]
+    assert {"task_group", "task_id", "metrics"} <= set(first)
+    tasks = {(task["task_group"], task["task_id"]): task for task in info["per_task"]}
+    assert tasks["libero_object", 0]["metrics"]["successes"] == [True, True, True, False]
+    assert tasks["libero_object", 1]["metrics"]["video_paths"] == [str(run.path / "videos/0.mp4")]
+    assert set(first["metrics"]) == {"sum_rewards", "max_rewards", "successes", "video_paths"}
+    group = info["per_group"]["libero_object"]
+    assert (group["n_episodes"], group["n_success"], group["pc_success"]) == (5, 4, 80.0)
+    assert group["pc_success_ci95"] == pytest.approx([37.55, 96.38], abs=0.01)  # Wilson's score interval
+    assert set(info["overall"]) == {*group, "eval_s", "eval_ep_s"}
+    assert info["overall"]["avg_sum_reward"] == pytest.approx(5 / 8)
+
+
+def test_vla_evals_aggregate_counts_errors_as_failures(tmp_path, run):
+    found = json.loads(FORMATS["vla-eval"](run))
+    assert (found["benchmark"], found["mode"], found["seed"]) == ("libero_goal, libero_object", "sync", 7)
+    assert found["mean_success"] == 0.625
+    assert (found["num_episodes_total"], found["num_errors"]) == (8, 1)
+    invalid, timeout, _ = found["tasks"][0]["episodes"]
+    assert (invalid["failure_reason"], invalid["failure_detail"]) == ("invalid_action", "ValueError: broken")
+    assert "failure_reason" not in timeout
+    assert json.loads(FORMATS["vla-eval"](with_errors(tmp_path)))["mean_success"] == 0.5
+
+
+def test_junit_tells_failures_from_errors_and_escapes_what_xml_forbids(tmp_path):
+    built = RunBuilder.at(tmp_path / "run").add_all("ste")
+    built.add(episode(key(3), "error", error="\x1b[31m <broken>", traceback="at \x00 & more"))
+    root = ET.fromstring(FORMATS["junit"](built.folder))
+    (suite,) = root
+    for element in (root, suite):
+        assert [element.get(name) for name in ("tests", "failures", "errors", "time")] == [
+            "4",
+            "1",
+            "2",
+            "40.000",
+        ]
+    solved, timeout, _, broken = suite
+    assert (solved.tag, solved.get("classname"), len(solved)) == ("testcase", "libero_object.0", 0)
+    assert solved.get("name") == "do task 0 [init 0, seed 7]"
+    assert timeout.find("failure").get("message") == "not solved in 100 control steps"
+    assert broken.find("error").get("message") == "\ufffd[31m <broken>"
+    assert broken.find("error").text == "at \ufffd & more"
+
+
+def test_csv_has_a_line_per_episode(run):
+    rows = list(csv.DictReader(io.StringIO(FORMATS["csv"](run))))
+    assert [row["outcome"] for row in rows].count("success") == 5
+    assert (rows[4]["suite"], rows[4]["init_id"], rows[4]["error"]) == (
+        "libero_goal",
+        "0",
+        "ValueError: broken",
+    )
+    assert (rows[0]["simulated_s"], rows[7]["simulated_s"]) == ("", "5.0")
+
+
+def test_the_latex_table_has_a_row_per_suite_and_escapes_names(run):
+    text = FORMATS["latex"](run)
+    assert r"libero\_object & 5 & 80.0 & 37.6--96.4 & 5.0 \\" in text
+    assert r"libero\_goal & 3 & 33.3 & 6.1--79.2 & -- \\" in text
+    assert r"all suites & 8 & 62.5" in text
+    assert text.startswith("% run_1, tiny")
+
+
+def test_the_model_index_is_read_back_by_the_hub(run):
+    opening, front, rest = FORMATS["model-card"](run).split("---\n")
+    assert (opening, rest) == ("", "")
+    card = yaml.safe_load(front)
+    name, results = model_index_to_eval_results(card["model-index"])
+    assert name == "tiny"
+    assert {(each.dataset_type, each.metric_type, each.metric_value) for each in results} == {
+        ("libero_object", "success_rate", 80.0),
+        ("libero_goal", "success_rate", 33.33),
+    }
+    assert results[0].metric_args["n_episodes"] == 5
+    assert results[0].dataset_args["protocol"] == "bbbb2222"
+
+
+def test_runs_that_support_no_rate_are_refused(tmp_path):
+    broken = with_errors(tmp_path)
+    for name in ("lerobot", "latex", "model-card"):
+        with pytest.raises(UsageError, match="1 of 2 episodes ended in an error"):
+            FORMATS[name](broken)
+    partial = RunBuilder.at(tmp_path / "partial", status="interrupted").add_all("s").folder
+    for convert in FORMATS.values():
+        with pytest.raises(UsageError, match="interrupted with 1 of 2 episodes; complete it with --resume"):
+            convert(partial)
+
+
+def test_the_command_prints_or_writes(run, tmp_path, capsys):
+    def call(*arguments: str) -> int:
+        with pytest.raises(SystemExit) as ended:
+            run_app(export.app, arguments)
+        return int(ended.value.code)
+
+    assert call(str(run.path), "--format", "csv") == 0
+    assert capsys.readouterr().out == FORMATS["csv"](run)
+    file = tmp_path / "junit.xml"
+    assert call(str(run.path), "--format", "junit", "--output", str(file)) == 0
+    assert file.read_text() == FORMATS["junit"](run)
+    capsys.readouterr()
+    assert call(str(run.path), "--format", "lerbot") == 2
+    assert "did you mean 'lerobot'" in capsys.readouterr().err
+    assert call(str(run.path), "--format", "csv", "--output", str(tmp_path / "no" / "file")) == 2
+    assert "give --output another file" in capsys.readouterr().err

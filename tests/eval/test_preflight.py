@@ -1,0 +1,97 @@
+"""`python -m eval.preflight`: one line per check, the remedy where something is missing."""
+
+import json
+
+import numpy as np
+import pytest
+
+from configs.errors import UsageError
+from eval import preflight
+from eval.rollout import preflight as checks
+from sim_envs.libero import self_test
+from sim_envs.libero.assets import find_assets
+from sim_envs.self_test import Status, check_machine
+from sim_envs.suite import open_suite
+
+
+def run(*options: str) -> int:
+    return preflight.app(list(options), result_action="return_value")
+
+
+def test_a_machine_that_is_ready_has_no_failures(tmp_path, capsys):
+    found = tmp_path / "checks.json"
+    options = ["--suite", "gym_reacher", "--policy", "noop", "--output-dir", str(tmp_path)]
+    assert run(*options, "--json", str(found)) == 0
+    results = {each["name"]: each for each in json.loads(found.read_text())["checks"]}
+    assert {"versions", "renderer", "disk", "memory", "JAX", "policy"} <= results.keys()
+    assert results["gym_reacher: determinism"]["status"] == "ok"
+    assert "fail" not in {each["status"] for each in results.values()}
+    assert len(capsys.readouterr().out.splitlines()) >= len(results)
+
+
+def test_what_is_missing_is_a_failure_with_its_remedy(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(checks, "_NO_DISK_GB", float("inf"))
+    blocked = tmp_path / "a file"
+    blocked.write_text("")
+    options = ["--suite", "gym_reacher", "--policy", "tiny", "--num-envs", "100000"]
+    assert run(*options, "--output-dir", str(blocked / "runs")) == 1
+    lines = capsys.readouterr().out.splitlines()
+    failed = {line.split(":")[0].removeprefix("fail  ") for line in lines if line.startswith("fail")}
+    assert failed == {"output folder", "disk", "memory", "policy"}
+    assert any(line.strip().startswith("→") and "--output-dir" in line for line in lines)
+
+
+def test_an_evaluation_stops_before_it_fills_the_disk(tmp_path, monkeypatch):
+    said = []
+    monkeypatch.setattr(checks, "_LOW_DISK_GB", float("inf"))
+    checks.require_quick_checks(tmp_path, num_envs=1, notify=said.append)
+    assert len(said) == 1
+    assert said[0].startswith("warning: disk")
+    monkeypatch.setattr(checks, "_NO_DISK_GB", float("inf"))
+    with pytest.raises(UsageError, match=r"disk: .* GB free"):
+        checks.require_quick_checks(tmp_path, num_envs=1, notify=said.append)
+
+
+@pytest.mark.parametrize(
+    ("moved", "darker", "expected"),
+    [
+        (0, 0, [Status.OK, Status.OK]),
+        pytest.param(1e-6, 50, [Status.FAIL, Status.FAIL], marks=pytest.mark.slow),
+    ],
+)
+def test_libero_is_compared_with_its_reference(tmp_path, monkeypatch, moved, darker, expected):
+    monkeypatch.setattr(self_test, "pin_kernels", lambda: True)
+    arrays = dict(np.load(self_test.REFERENCE))
+    for name, array in arrays.items():
+        if name.endswith("sim_state"):
+            arrays[name] = array + moved
+        if name.endswith("image_after_settle"):
+            arrays[name] = np.clip(array.astype(int) - darker, 0, 255).astype(np.uint8)
+    changed = tmp_path / "reference.npz"
+    np.savez(changed, **arrays)
+    monkeypatch.setattr(self_test, "REFERENCE", changed)
+    steps, image, settled = self_test.self_test(find_assets("standins"))
+    assert settled.status is Status.OK
+    assert [steps.status, image.status] == expected
+
+
+def test_a_world_that_breaks_its_contract_is_reported(monkeypatch):
+    suite = open_suite("gym_reacher")
+    opened = suite.open
+
+    class Restless:
+        """Moves while it is observed."""
+
+        def __init__(self, world):
+            self._world = world
+
+        def __getattr__(self, name):
+            return getattr(self._world, name)
+
+        def observe(self):
+            self._world.advance(np.full((1, suite.interface.action.size), 0.5))
+            return self._world.observe()
+
+    monkeypatch.setattr(suite, "open", lambda task: Restless(opened(task)))
+    statuses = {result.name: result.status for result in check_machine(suite)}
+    assert statuses["determinism"] is Status.FAIL

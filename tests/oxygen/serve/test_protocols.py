@@ -1,0 +1,272 @@
+"""Through the socket a robot gets the same bits as in process; episodes, texts, RoboArena, vla-eval."""
+
+import dataclasses
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from pydantic import TypeAdapter
+
+from configs.episode_seed import episode_seed
+from configs.interface import Interface
+from oxygen.policy.factory import create_vector_policy
+from oxygen.robots import conventions, tokenizer
+from oxygen.robots.openpi_keys import keys_of_policy
+from oxygen.serve.msgpack_numpy import pack, unpack
+from oxygen.serving.budget import FixedTokens
+from oxygen.serving.engine_config import EngineConfig
+from tests.oxygen.conftest import SMALL, TASKS
+from tests.oxygen.serve.serving import EchoPolicy, PolicyServerThread, RawClient, declaration, request
+
+KEY = {"suite": "libero_goal", "task_id": 3, "init_id": 1, "seed": 7}
+QUERIES = 5
+
+
+def about(**fields):
+    return {"oxygen_eval": fields}
+
+
+def echoed(answer):
+    """Seed (of its last three digits) and query that the double was asked."""
+    return tuple(answer["actions"][0, :2])
+
+
+@pytest.fixture(scope="module")
+def policy(compiled_soon):
+    engine = EngineConfig(budget=FixedTokens(3), slots=16, rows=16, robots=2, independent=True)
+    return create_vector_policy(SMALL, weights=0, tokenizer=tokenizer.tiny(), tasks=TASKS, engine=engine)
+
+
+def in_process(policy, robot, seed):
+    """Actions and texts of an episode that one robot of the batch plays alone."""
+    keys = keys_of_policy(conventions.LIBERO, SMALL.cameras)
+    policy.reset(robot, seed)
+    actions, texts = [], []
+    for query in range(QUERIES):
+        alone = [None, None]
+        alone[robot] = keys.read(request(query))
+        actions.append(policy.act(alone)[robot].tobytes())
+        texts += [(text.task, text.requested_query, text.text) for text in policy.settle()[robot].finished]
+    policy.finish(robot)
+    return actions, texts
+
+
+def by_socket(client: RawClient, episode, together=None):
+    actions, texts = [], []
+    for query in range(QUERIES):
+        if together is not None:
+            together.wait(60)
+        answer = client.ask(request(query) | about(episode=episode, query=query))
+        actions.append(answer["actions"].tobytes())
+        rest = client.ask(about(poll=True))
+        texts += [(text["task"], text["query"], text["text"]) for text in answer["texts"] + rest["texts"]]
+    return actions, texts
+
+
+def test_through_the_socket_a_robot_gets_the_same_bits_as_in_process_alone_or_together(policy):
+    seeds = [episode_seed("libero_goal.3.1.7"), 5]
+    expected = [in_process(policy, robot, seed) for robot, seed in enumerate(seeds)]
+    assert expected[0][1], "texts have finished"
+    declared = declaration(horizon=SMALL.horizon, robots=2)
+    with PolicyServerThread(policy, declared, robots=2, window_s=2.0) as server:
+        with server.client() as client:
+            assert by_socket(client, KEY) == expected[0]
+        with server.client() as first, server.client() as second, ThreadPoolExecutor(2) as pool:
+            both = threading.Barrier(2)
+            played = [pool.submit(by_socket, *each, both) for each in ((first, 5), (second, KEY))]
+            assert [each.result(120) for each in played] == expected[::-1]
+
+
+def test_queries_within_the_window_share_a_batch_and_one_alone_waits_no_longer():
+    policy = EchoPolicy(3)
+    with PolicyServerThread(policy, robots=3, window_s=0.5) as server:
+        clients = [server.client() for _ in range(3)]
+        with clients[0], clients[1], clients[2], ThreadPoolExecutor(3) as pool:
+            alone = clients[0].ask(request())
+            list(pool.map(lambda client: client.ask(request()), clients[1:]))
+            policy.batches.clear()
+            answers = list(pool.map(lambda client: client.ask(request()), clients))
+            assert policy.batches == [3]
+            assert all(answer["server_timing"]["queue"] < 500 for answer in answers)
+            policy.batches.clear()
+            late = clients[0].ask(request())
+            assert policy.batches == [1]
+            assert 499 <= late["server_timing"]["queue"] < 5000
+            assert alone["server_timing"]["queue"] < 400, "no other robot was active"
+
+
+def test_the_metadata_declare_the_interface_as_it_is():
+    interface = dataclasses.replace(conventions.DROID, name="echo", horizon=10)
+    declared = declaration(conventions.DROID, robots=4)
+    with PolicyServerThread(EchoPolicy(), declared) as server, server.client() as client:
+        declared = client.metadata["oxygen_eval"]
+    assert TypeAdapter(Interface).validate_python(declared.pop("interface")) == interface
+    assert declared == {
+        "version": 1,
+        "horizon": 10,
+        "model": "echo",
+        "weights_sha256": None,
+        "mode": "unified",
+        "language_tasks": ["narration"],
+        "robots": 4,
+    }
+    assert client.metadata["embodiment"] == "droid"
+
+
+def test_the_noise_is_a_function_of_episode_and_query_and_else_of_the_connection():
+    seed = episode_seed("libero_goal.3.1.7") % 1000
+    with PolicyServerThread(EchoPolicy()) as server, server.client() as client:
+        assert [echoed(client.ask(request())) for _ in range(2)] == [(0, 0), (0, 1)]
+        assert echoed(client.ask(request() | about(episode=KEY))) == (seed, 0)
+        assert echoed(client.ask(request() | about(episode=KEY, query=1))) == (seed, 1)
+        assert echoed(client.ask(request() | about(episode=KEY, query=7))) == (seed, 7)
+        assert echoed(client.ask(request() | about(episode=KEY, reset=True))) == (seed, 0)
+        ended = client.ask(about(reset=True))
+        assert [text["query"] for text in ended["texts"]] == []
+        assert echoed(client.ask(request() | about(episode=12))) == (12, 0)
+
+
+def test_texts_come_with_the_next_answer_or_a_poll_and_once():
+    with PolicyServerThread(EchoPolicy()) as server, server.client() as client:
+        first = client.ask(request())
+        assert first["texts"] == []
+        assert first["policy_timing"] == {"infer_ms": 4.0}
+        assert first["server_timing"].keys() == {"queue", "prefill", "denoise", "action", "infer_ms"}
+        polled = client.ask(about(poll=True))
+        (text,) = polled["texts"]
+        assert (text["task"], text["query"], text["finished"]) == ("narration", 0, True)
+        assert text["text"] == "put the mug on the plate 0"
+        assert polled["server_timing"] == {"action": 4.0, "decode": 1.0, "frame": 5.0}
+        assert polled["oxygen_eval"]["tokens"] == 3
+        assert polled["oxygen_eval"]["requested"] == [{"task": "narration", "request_id": 0, "query": 0}]
+        assert client.ask(about(poll=True))["texts"] == []
+        client.ask(request())
+        while not (answer := client.ask(request()))["texts"]:  # its texts settle beside the answer
+            pass
+        assert answer["server_timing"]["prev_total_ms"] == 5.0
+
+
+def test_images_with_channels_first_and_prompts_in_bytes_are_read_as_openpi_does(policy):
+    keys = keys_of_policy(conventions.LIBERO, SMALL.cameras)
+    sent = request()
+    turned = sent | {"observation/image": np.moveaxis(sent["observation/image"], 2, 0)}
+    read = keys.read(turned | {"prompt": sent["prompt"].encode()})
+    np.testing.assert_equal(read, keys.read(sent))
+
+
+def droid_request(number_from=1):
+    image = np.zeros((8, 8, 3), np.uint8)
+    return {
+        f"observation/exterior_image_{number_from}_left": image,
+        "observation/wrist_image_left": image,
+        "observation/joint_position": np.arange(7, dtype=np.float32),
+        "observation/gripper_position": np.float32(0.5),
+        "prompt": "put the cube in the bowl",
+    }
+
+
+def test_roboarenas_endpoints_sessions_and_camera_numbers_are_understood():
+    declared = declaration(conventions.DROID)
+    with PolicyServerThread(EchoPolicy(), declared) as server:
+        with server.client("/roboarena") as client:
+            assert client.metadata == {
+                "image_resolution": [224, 224],
+                "needs_wrist_camera": True,
+                "n_external_cameras": 1,
+                "needs_stereo_camera": False,
+                "needs_session_id": True,
+                "action_space": "joint_velocity",
+            }
+            asked = droid_request(0) | {"endpoint": "infer", "session_id": "a"}
+            actions = client.ask(asked)
+            assert isinstance(actions, np.ndarray)
+            assert tuple(actions[0, :2]) == (0, 0)
+            assert tuple(client.ask(asked)[0, :2]) == (0, 1)
+            assert tuple(client.ask(asked | {"session_id": "b"})[0, :2]) == (1, 0)
+            assert client.ask({"endpoint": "reset"}) == "reset successful"
+            assert tuple(client.ask(asked | {"session_id": "b"})[0, :2]) == (2, 0)
+        with server.client() as client:
+            assert echoed(client.ask(droid_request() | {"endpoint": "infer"})) == (0, 0)
+
+
+class VlaEvalClient:
+    """Speaks first, as vla-evaluation-harness does."""
+
+    def __init__(self, connection):
+        self.connection = connection
+        self.seq = 0
+
+    def send(self, kind, payload):
+        self.seq += 1
+        self.connection.send(pack({"type": kind, "payload": payload, "seq": self.seq, "timestamp": 0.0}))
+
+    def ask(self, kind, payload):
+        self.send(kind, payload)
+        answer = unpack(self.connection.recv(timeout=30))
+        assert answer["seq"] == self.seq
+        return answer["type"], answer["payload"]
+
+
+HELLO = {"harness_version": "0.8.0", "protocol_version": 1}
+
+
+def vla_eval_observation():
+    image = np.zeros((8, 8, 3), np.uint8)
+    return {"images": {"agentview": image, "wrist": image}, "states": np.ones(8), "task_description": "go"}
+
+
+def test_vla_evals_clients_get_one_action_per_observation_of_a_chunk_kept_here():
+    policy = EchoPolicy()
+    with PolicyServerThread(policy, replan_steps=3) as server, server.connect("/vla-eval") as connection:
+        client = VlaEvalClient(connection)
+        kind, hello = client.ask("hello", HELLO)
+        assert (kind, hello["protocol_version"]) == ("hello", 1)
+        assert hello["observation_params"]["quat_no_antipodal"]
+        client.send("episode_start", {"task": {}})
+        steps = [client.ask("observation", vla_eval_observation())[1]["actions"] for _ in range(4)]
+        assert [tuple(np.round(step[:2], 3)) for step in steps] == [
+            (0, 0),
+            (0.001, 0.001),
+            (0.002, 0.002),
+            (0, 1),
+        ]
+        assert len(policy.batches) == 2
+        client.send("episode_end", {})
+        client.send("episode_start", {"task": {}})
+        assert tuple(client.ask("observation", vla_eval_observation())[1]["actions"][:2]) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("sent", "said"),
+    [
+        ([("observation", {})], "observation before hello"),
+        ([("hello", HELLO), ("observation", {})], "observation before episode_start"),
+        ([("hello", HELLO), ("episode_start", {}), ("observation", {})], "has no `images`"),
+        (
+            [("hello", HELLO), ("episode_start", {}), ("observation", {"images": {"wrist": 1}})],
+            "lacks 'agentview'",
+        ),
+        ([("hello", {"protocol_version": 2})], "protocol version 2; this server has 1"),
+        ([("helo", {})], "did you mean 'hello'"),
+    ],
+)
+def test_an_error_on_vla_evals_path_is_a_message_and_ends_nothing(sent, said):
+    with PolicyServerThread(EchoPolicy()) as server, server.connect("/vla-eval") as connection:
+        client = VlaEvalClient(connection)
+        for kind, payload in sent[:-1]:
+            client.ask(kind, payload) if kind == "hello" else client.send(kind, payload)
+        kind, payload = client.ask(*sent[-1])
+        assert kind == "error"
+        assert said in payload["error"]
+        assert client.ask("hello", HELLO)[0] == "hello"
+
+
+def test_openpis_client_on_vla_evals_path_and_the_other_way_round_are_told():
+    with PolicyServerThread(EchoPolicy()) as server:
+        with server.connect("/vla-eval") as connection:
+            connection.send("garbage")
+            assert "a message is a map of type" in unpack(connection.recv(timeout=30))["payload"]["error"]
+        with server.client() as client:
+            answer = client.ask({"type": "hello", "payload": HELLO, "seq": 1, "timestamp": 0.0})
+            assert "observation/image" in answer

@@ -1,0 +1,73 @@
+"""The command: one-line errors, a red warning beyond this machine, and a real server that ends in order."""
+
+import json
+import subprocess
+import sys
+import urllib.request
+
+import pytest
+
+from configs.cli import run_app
+from oxygen.serve import __main__ as command
+from oxygen.serve.__main__ import app
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("", "--policy"),
+        ("--policy tinny", "did you mean 'tiny'"),
+        ("--policy expert", "of kind expert"),
+        ("--policy no/such/folder", "there is no checkpoint at no/such/folder"),
+        ("--policy tiny --port 70000", "port is '70000': input should be less than 65536"),
+        ("--policy tiny --robots 0", "robots is '0'"),
+        ("--policy tiny --robots 1.5", "give a whole number"),
+        ("--policy tiny --batch-window-ms -1", "batch_window_ms is '-1'"),
+        ("--policy tiny --mode unifed", "did you mean 'unified'"),
+        ("--policy tiny --language-tasks narrations", "did you mean 'narration'"),
+        ("--policy tiny --api-key-env NO_SUCH_VARIABLE", "the environment has no NO_SUCH_VARIABLE"),
+        ("--policy tiny --prot 1", "did you mean '--port'"),
+    ],
+)
+def test_bad_input_is_one_line(arguments, said, capsys):
+    with pytest.raises(SystemExit) as stop:
+        run_app(app, arguments.split())
+    out, err = capsys.readouterr()
+    assert (stop.value.code, out) == (2, "")
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert said.lower() in err.lower()
+
+
+@pytest.mark.parametrize(
+    ("host", "local"), [("127.0.0.1", True), ("::1", True), ("localhost", True), ("0.0.0.0", False)]
+)
+def test_only_this_machine_reaches_a_loopback_address(host, local):
+    assert command._is_loopback(host) == local
+
+
+@pytest.mark.slow
+def test_a_server_beyond_this_machine_warns_and_ends_in_order_on_sigterm():
+    options = [
+        "--policy",
+        "tiny",
+        "--random-weights",
+        "--mode",
+        "actions",
+        "--port",
+        "0",
+        "--host",
+        "0.0.0.0",
+    ]
+    program = [sys.executable, "-m", "oxygen.serve", *options]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        line = process.stdout.readline()
+        port = line.split("0.0.0.0:")[1].split()[0]
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/health") as answer:
+            assert json.load(answer) == {"status": "ok"}
+        again = subprocess.run([*program[:-4], "--port", port], capture_output=True, text=True, check=False)
+        assert again.returncode == 2
+        assert again.stderr.startswith(f"error: cannot listen at 127.0.0.1, port {port}")
+        process.terminate()
+        assert process.wait(60) == 0
+        assert "--api-key-env" in process.stderr.read()

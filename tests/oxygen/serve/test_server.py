@@ -1,0 +1,193 @@
+"""What clients may do to the server: each error is one clear line, and others are served as before."""
+
+import contextlib
+import socket
+import threading
+import time
+import urllib.error
+import urllib.request
+
+import msgpack
+import numpy as np
+import pytest
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+from oxygen.serve.msgpack_numpy import pack, unpack
+from oxygen.serve.server import ServerLimits
+from tests.oxygen.serve.serving import EchoPolicy, PolicyServerThread, request
+
+
+@pytest.fixture(scope="module")
+def server():
+    with PolicyServerThread(EchoPolicy()) as running:
+        yield running
+
+
+def closed_with(client):
+    with pytest.raises(ConnectionClosed) as caught:
+        client.connection.recv(timeout=30)
+    return caught.value.rcvd.code
+
+
+@pytest.mark.parametrize(
+    ("sent", "said"),
+    [
+        ("left a bit", "a text ('left a bit'); requests are msgpack"),
+        (b"\xc1garbage", "no msgpack"),
+        (b"", "no msgpack"),
+        (pack(request())[:-7], "no msgpack"),
+        (b"\x91" * 5000, "no msgpack"),
+        ([1, 2], "this one is list"),
+        ({"type": "hello", "payload": {}, "seq": 0}, "it lacks 'observation/image'"),
+        ({}, "it lacks 'observation/image'"),
+        (request() | {"observation/image": np.zeros((4, 4), np.uint8)}, "has shape (4, 4) (grayscale?)"),
+        (request() | {"observation/image": np.zeros((4, 4, 3), np.int32)}, "is int32; give uint8"),
+        (request() | {"observation/image": np.zeros((0, 4, 3), np.uint8)}, "has shape (0, 4, 3)"),
+        (request() | {"observation/image": "a mug"}, "is a str; give a NumPy array"),
+        (request() | {"observation/state": np.zeros(7)}, "observation/state: state has shape (7,)"),
+        (request() | {"observation/state": np.full(8, np.nan)}, "observation/state: state holds nan"),
+        (request() | {"observation/state": "still"}, "give 8 numbers"),
+        (request() | {"prompt": 7}, "prompt is int"),
+        (request() | {"prompt": "go " * 4000}, "prompt is 12000 characters"),
+        (request(endpoint="kill"), "unknown endpoint 'kill'; did you mean 'infer'"),
+        (request(oxygen_eval=3), "oxygen_eval is int; give a map"),
+        (request(oxygen_eval={"querry": 1}), "did you mean 'query'"),
+        (request(oxygen_eval={"query": -1}), "oxygen_eval.query is -1"),
+        (request(oxygen_eval={"episode": {"suite": "s"}}), "give a seed, or a map of suite, task_id"),
+        (request(oxygen_eval={"reset": 1}), "oxygen_eval.reset is 1; give true or false"),
+        ({"oxygen_eval": {"query": 1}}, "give an observation, reset or poll"),
+        (msgpack.packb({"a": {b"__ndarray__": True, b"dtype": "|O", b"shape": [1], b"data": b""}}), "'|O'"),
+    ],
+)
+def test_a_bad_request_is_told_in_one_line_and_costs_its_connection_alone(server, sent, said):
+    with server.client() as other, server.client() as client:
+        answer = client.ask(sent)
+        assert isinstance(answer, str)
+        assert said in answer
+        assert "\n" not in answer
+        assert closed_with(client) == 1008
+        assert other.ask(request())["actions"].shape == (10, 7)
+
+
+def test_a_message_beyond_the_limit_closes_the_connection():
+    with PolicyServerThread(EchoPolicy(), limits=ServerLimits(message_mib=0.1)) as server:
+        with server.client() as client:
+            with pytest.raises(ConnectionClosed) as caught:
+                client.ask(request() | {"observation/image": np.zeros((200, 200, 3), np.uint8)})
+            assert caught.value.rcvd.code == 1009
+        with server.client() as client:
+            assert "actions" in client.ask(request())
+
+
+def test_broken_handshakes_and_half_messages_take_nothing_down(server):
+    for sent in (b"\x16\x03\x01\x02\x00garbage\r\n\r\n", b"GET / HTTP/1.1\r\n", b""):
+        with socket.create_connection(("127.0.0.1", server.port)) as raw:
+            raw.sendall(sent)
+    with server.connect() as connection:
+        connection.socket.sendall(b"\x82\xfe\xff\xffonly the begin of 65535 bytes")
+        connection.socket.shutdown(socket.SHUT_RDWR)
+    with server.client() as client:
+        assert "actions" in client.ask(request())
+
+
+def test_fifty_connections_that_never_speak_hold_no_robot(server):
+    with contextlib.ExitStack() as silent:
+        for _ in range(50):
+            silent.enter_context(server.connect())
+        with server.client() as client:
+            assert "actions" in client.ask(request())
+
+
+def test_there_are_no_more_connections_than_allowed_and_silent_ones_are_closed():
+    limits = ServerLimits(connections=2, idle_s=0.3)
+    with PolicyServerThread(EchoPolicy(), limits=limits) as server:
+        with server.client() as first, server.client(), pytest.raises(InvalidStatus, match="503"):
+            server.connect()
+        assert closed_with(first) in (1000, 1001)
+        with server.client() as silent:
+            assert closed_with(silent) == 1001
+
+
+def test_one_robot_more_than_there_are_is_told_to_try_later():
+    with PolicyServerThread(EchoPolicy(2), robots=2) as server:
+        with server.client() as first, server.client() as second, server.client() as third:
+            first.ask(request())
+            second.ask(request())
+            assert "all 2 robots are taken" in third.ask(request())
+            assert closed_with(third) == 1013
+        with server.client() as client:
+            assert "actions" in client.ask(request()), "the rows were given back"
+
+
+def test_a_policy_that_fails_is_told_and_serves_the_next_client(caplog):
+    policy = EchoPolicy()
+    with PolicyServerThread(policy) as server:
+        policy.fails = FloatingPointError("the flow\nhas diverged")
+        with server.client() as client:
+            assert client.ask(request()) == "the policy failed: FloatingPointError: the flow has diverged"
+            assert closed_with(client) == 1011
+        policy.fails = None
+        with server.client() as client:
+            assert "actions" in client.ask(request())
+    assert "FloatingPointError" in caplog.text, "the server's log has the traceback"
+
+
+def test_actions_that_are_not_finite_are_sent_as_they_are():
+    class Diverged(EchoPolicy):
+        def act(self, observations):
+            return [chunk * np.nan for chunk in super().act(observations)]
+
+    with PolicyServerThread(Diverged()) as server, server.client() as client:
+        assert np.isnan(client.ask(request())["actions"]).all()
+
+
+def slow_query(takes_s):
+    """How long a client's handshake takes while the query of another one is being answered."""
+    with PolicyServerThread(EchoPolicy(takes_s=takes_s)) as server, server.client() as client:
+        client.connection.send(pack(request()))
+        time.sleep(takes_s / 2)
+        began = time.monotonic()
+        with server.client() as second:
+            handshake_s = time.monotonic() - began
+            assert second.metadata["horizon"] == 10
+        assert "actions" in unpack(client.connection.recv(timeout=takes_s + 30))
+    return handshake_s
+
+
+def test_a_slow_query_does_not_delay_another_clients_handshake():
+    assert slow_query(2.0) < 0.9
+
+
+@pytest.mark.slow
+def test_a_query_of_a_minute_kills_no_connection():
+    assert slow_query(60.0) < 5
+
+
+def test_queries_in_progress_are_answered_before_the_server_ends():
+    running = PolicyServerThread(EchoPolicy(takes_s=0.5))
+    with running as server, server.client() as client, server.client() as idle:
+        threading.Timer(0.2, server.stop).start()
+        assert "actions" in client.ask(request())
+        assert closed_with(client) == 1001
+        assert closed_with(idle) == 1001
+        with pytest.raises(OSError, match="refused"):
+            server.connect()
+
+
+def test_health_needs_no_key_and_all_else_does():
+    with PolicyServerThread(EchoPolicy(), api_key="secret") as server:
+        for path, said in (("/healthz", b"OK\n"), ("/health", b'{"status": "ok"}')):
+            with urllib.request.urlopen(f"http://127.0.0.1:{server.port}{path}") as answer:
+                assert (answer.status, answer.read()) == (200, said)
+        for headers in ({}, {"Authorization": "Api-Key wrong"}, {"Authorization": "secret"}):
+            with pytest.raises(InvalidStatus, match="401"):
+                server.connect(additional_headers=headers)
+        with server.client(additional_headers={"Authorization": "Api-Key secret"}) as client:
+            assert "actions" in client.ask(request())
+
+
+def test_another_path_is_refused_with_those_that_there_are(server):
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        urllib.request.urlopen(f"http://127.0.0.1:{server.port}/vla_eval")
+    assert caught.value.code == 404
+    assert b"did you mean '/vla-eval'" in caught.value.read()

@@ -1,0 +1,116 @@
+"""The recipes in `examples/` serve policies that the client can play."""
+
+import contextlib
+import io
+import threading
+from pathlib import Path
+
+import msgpack
+import numpy as np
+import pytest
+
+from eval.policies.remote import PolicyServerError
+from eval.policies.websocket import open_websocket
+from sim_envs.fake import FakeWorld
+from sim_envs.world import EpisodeKey
+
+KEY = EpisodeKey(suite="libero_object", task_id=0, init_id=0, seed=7)
+
+
+@pytest.fixture(autouse=True)
+def _in_examples(monkeypatch):
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "examples")
+
+
+@contextlib.contextmanager
+def playing(infer):
+    """A policy behind the recipes' server."""
+    from openpi_server import policy_server
+
+    with policy_server(infer, {"embodiment": "libero", "horizon": 10}, port=0) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        opened = open_websocket(f"ws://127.0.0.1:{server.socket.getsockname()[1]}", {}, notify=pytest.fail)
+        policy = opened.in_world(None, None)
+        policy.reset(KEY)
+        try:
+            yield policy
+        finally:
+            opened.close()
+            server.shutdown()
+            thread.join()
+
+
+def test_the_policy_in_numpy_moves_towards_its_goal():
+    import serve_numpy
+
+    with playing(serve_numpy.infer) as policy:
+        actions = policy.act(FakeWorld().observe())
+        assert policy.settle().timings_ms["server"] > 0
+    assert actions.shape == (10, 7)
+    assert (actions[:, 2] == 1).all()  # up, as fast as it can: the goal is 1.1 m above the origin
+
+
+def test_a_failure_of_a_recipes_policy_is_told_and_the_next_episode_goes_on():
+    failures = iter([True, False])
+
+    def infer(observation):
+        if next(failures):
+            raise FloatingPointError("the flow has diverged")
+        return np.zeros((10, 7))
+
+    with playing(infer) as policy:
+        with pytest.raises(PolicyServerError, match="the flow has diverged"):
+            policy.act(FakeWorld().observe())
+        policy.reset(KEY)
+        assert not policy.act(FakeWorld().observe()).any()
+
+
+def gr00t(socket, requests):
+    """Answers as GR00T's inference server: each of 7 actions a chunk [1, 16, 1]."""
+
+    def encoded(array):
+        file = io.BytesIO()
+        np.save(file, array)
+        return {"__ndarray_class__": True, "as_npy": file.getvalue()}
+
+    def decoded(content):
+        return np.load(io.BytesIO(content["as_npy"])) if "__ndarray_class__" in content else content
+
+    language = {"as_json": {"modality_keys": ["annotation.human.action.task_description"]}}
+    names = ("x", "y", "z", "roll", "pitch", "yaw", "gripper")
+    chunks = {name: np.full((1, 16, 1), number / 10, np.float32) for number, name in enumerate(names)}
+    for answer in (
+        {"language": {"__ModalityConfig_class__": True, **language}},
+        [chunks, {}],
+        {"error": "no"},
+    ):
+        requests.append(msgpack.unpackb(socket.recv(), object_hook=decoded))
+        socket.send(msgpack.packb(answer, default=encoded))
+
+
+def test_the_bridge_asks_gr00t_in_its_form_and_turns_its_gripper_round():
+    zmq = pytest.importorskip("zmq", reason="pyzmq is not installed")
+    from bridge_gr00t import Gr00tClient
+
+    requests = []
+    with zmq.Context.instance().socket(zmq.REP) as socket:
+        port = socket.bind_to_random_port("tcp://127.0.0.1")
+        thread = threading.Thread(target=gr00t, args=(socket, requests))
+        thread.start()
+        with playing(Gr00tClient(f"tcp://127.0.0.1:{port}").infer) as policy:
+            actions = policy.act(FakeWorld().observe())
+            with pytest.raises(PolicyServerError, match="the GR00T server failed: no"):
+                policy.act(FakeWorld().observe())
+        thread.join()
+    zmq.Context.instance().destroy()
+    asked = requests[1]["data"]["observation"]
+    assert {name: image.shape for name, image in asked["video"].items()} == {
+        "image": (1, 1, 224, 224, 3),
+        "wrist_image": (1, 1, 224, 224, 3),
+    }
+    assert asked["state"]["x"].shape == (1, 1, 1)
+    assert asked["state"]["gripper"].shape == (1, 1, 2)
+    assert asked["language"] == {"annotation.human.action.task_description": [[FakeWorld().language]]}
+    assert actions.shape == (16, 7)
+    assert actions[0] == pytest.approx([0, 0.1, 0.2, 0.3, 0.4, 0.5, -1])  # 0.6 is open, as LIBERO's −1
