@@ -59,7 +59,7 @@ def usage_error(error: CycloptsError) -> UsageError:
 def _check_tokens(_app: App, _commands: Sequence[str], arguments: ArgumentCollection) -> None:
     """Refuse empty values, homes that do not exist, and fractions, which cyclopts would round."""
     for argument in arguments:
-        kinds = _kinds(argument.hint)
+        kinds = kinds_of(argument.hint)
         is_whole = argument.parameter.converter is None and kinds == {int}
         for token in argument.tokens:
             given = f"{argument.name} {token.value!r}"
@@ -73,12 +73,12 @@ def _check_tokens(_app: App, _commands: Sequence[str], arguments: ArgumentCollec
                 raise UsageError(f"{given}: give a whole number, such as 10")
 
 
-def _kinds(hint: Any) -> set[Any]:
+def kinds_of(hint: Any) -> set[Any]:
     """The types of an option's values, without None."""
     if get_origin(hint) is Annotated:
-        return _kinds(get_args(hint)[0])
+        return kinds_of(get_args(hint)[0])
     if get_origin(hint) in (Union, UnionType):
-        return {kind for each in get_args(hint) for kind in _kinds(each)} - {type(None)}
+        return {kind for each in get_args(hint) for kind in kinds_of(each)} - {type(None)}
     return {hint}
 
 

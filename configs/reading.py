@@ -133,6 +133,8 @@ def _check_array(stream: IO[bytes], member: zipfile.ZipInfo) -> None:
 
 def _count(content: Any, known: dict[int, int]) -> int:
     """The number of values in a document, anchors expanded; each is visited once."""
+    if isinstance(content, str):
+        content.encode()  # refuses surrogates
     if not isinstance(content, Mapping | list | set):
         return 1
     if id(content) not in known:

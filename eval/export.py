@@ -39,6 +39,7 @@ def main(
     if output is None:
         sys.stdout.write(text)
     else:
+        output.parent.mkdir(parents=True, exist_ok=True)
         output.write_text(text, encoding="utf-8", newline="")
         sys.stdout.write(f"{output}\n")
 

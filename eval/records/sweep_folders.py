@@ -66,6 +66,8 @@ class SweepFolder:
         Raises:
             UsageError: There is none, or it is no sweep's.
         """
+        if not self.record_path.is_file():
+            raise UsageError(f"{self.path} is not a sweep: it has no {self.file}")
         try:
             record = read_json_object(self.record_path)
             _RECORD.validate_python(record)

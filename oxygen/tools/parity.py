@@ -110,7 +110,7 @@ def load(path: Path) -> Fixture:
         UsageError: The file is absent, or no fixture.
     """
     arrays = read_npz(path)
-    meta = parse_json(str(arrays.pop("meta", "")), f"meta of {path}")
+    meta = parse_json(str(arrays.pop("meta", "null")), f"meta of {path}")
     if not isinstance(meta, dict) or "tolerance" not in meta:
         raise UsageError(f"{path} is no π0.5 fixture; give an .npz with a JSON `meta`")
     return Fixture(arrays=arrays, meta=meta)

@@ -60,6 +60,10 @@ def place(tmp_path, monkeypatch, healthy) -> Path:
     return tmp_path
 
 
+def _accepted(*_, **__):
+    raise SystemExit(0)
+
+
 @pytest.fixture(autouse=True)
 def nothing_plays(monkeypatch) -> None:
     """Accepted input is checked in full, but no episode, training or benchmark starts."""
@@ -73,6 +77,8 @@ def nothing_plays(monkeypatch) -> None:
     monkeypatch.setattr("eval.bench.experiment.run_experiment", lambda *_, **__: 0)
     monkeypatch.setattr("eval.bench.roofline_report.report_roofline", lambda *_: 0)
     monkeypatch.setattr("eval.pipeline.__main__._run", lambda *_: 0)
+    monkeypatch.setattr("oxygen.serve.__main__.load_policy", _accepted)
+    monkeypatch.setattr("eval.rollout.preflight.all_checks", lambda *_, **__: ())
     monkeypatch.setattr("oxygen.tools.train_tokenizer.train", lambda: b"model")
     monkeypatch.setattr("sim_envs.libero.experts.report.attempts", lambda *_, **__: [])
     monkeypatch.setattr("sim_envs.libero.experts.report.find_assets", _at_hand)

@@ -55,6 +55,8 @@ READERS = (
     "eval.libero --suite libero_object --policy noop --mode actions --output-dir runs --resume",
     "eval.libero --suite libero_object --policy noop --task-ids 0 --init-ids 0 --clock replay:runs/run_a",
     "eval.bundle --results runs/run_a",
+    "eval.export runs/run_a --format lerobot",
+    "eval.report runs/run_a runs/run_b --output-dir page",
 )
 
 
