@@ -61,14 +61,20 @@ def protocol_hash(protocol: Mapping[str, Mapping[str, Any]]) -> str:
 def say_inputs(inputs: Mapping[str, Any]) -> str:
     """The inputs of a policy, in words."""
     return (
-        "; ".join(_say_input(name.replace("_", " "), value) for name, value in inputs.items()) or "not said"
+        "; ".join(_say_input(name, value) for name, value in inputs.items() if value is not None)
+        or "not said"
     )
 
 
 def _say_input(name: str, value: Any) -> str:
+    words = name.replace("_", " ")
     if value is True:
-        return name
-    return f"{name} {', '.join(map(str, value)) if isinstance(value, list) else value}"
+        return words
+    if isinstance(value, Mapping):  # a server's declaration; its interface is compared, not shown
+        return ", ".join(_say_input(key, each) for key, each in value.items() if key != "interface")
+    if name == "weights_sha256" and isinstance(value, str):
+        return f"weights {value[:8]}"
+    return f"{words} {', '.join(map(str, value)) if isinstance(value, list) else value}"
 
 
 def hash_of(description: Mapping[str, Any]) -> str:

@@ -89,15 +89,11 @@ class OpenpiDialect:
 
 
 class RoboArenaDialect(OpenpiDialect):
-    """RoboArena's clients accept no other metadata than its own, and an array for an answer."""
+    """openpi's protocol with RoboArena's metadata; its clients accept no other fields there."""
 
     def greeting(self) -> bytes:
         """The metadata."""
         return pack(self._declaration.roboarena())
-
-    def acted(self, acted: Acted) -> bytes:
-        """The actions alone [horizon, action]."""
-        return pack(acted.actions)
 
 
 def read_place(about: Any) -> Place:

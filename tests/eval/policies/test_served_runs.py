@@ -1,5 +1,6 @@
 """Whole runs against servers: what goes wrong is recorded in its episode, and the next one goes on."""
 
+import contextlib
 import itertools
 import socket
 import time
@@ -9,14 +10,19 @@ import pytest
 
 from configs.cli import run_app
 from configs.exits import INPUT_ERROR
+from configs.serving import ServeConfig
 from eval import libero
+from eval.records.reader import read_queries
 from eval.records.run_folders import new_run
 from eval.records.schema import Outcome
+from oxygen.presets.policies import read_model_policy
+from oxygen.serve.__main__ import open_served
 from sim_envs.fake import FakeWorld
 from tests.eval.conftest import CONFIG, evaluate
 from tests.eval.doubles import without_physics
 from tests.eval.policies import oxygen_server
 from tests.eval.policies.openpi_server import ACTIONS, OpenpiServer
+from tests.oxygen.serve.serving import PolicyServerThread
 
 GOOD = {"actions": ACTIONS / 100}
 WITH_NAN = np.where(np.arange(70).reshape(10, 7) == 17, np.nan, ACTIONS)
@@ -128,3 +134,33 @@ def test_texts_of_our_server_are_graded_and_delivered_when_they_arrive(tmp_path)
     assert episode.texts["narration"].texts == episode.requests.finished == episode.queries - 1
     assert episode.latency_ms["decode"]["p50"] == 4.0
     assert folder.read_manifest()["policy_inputs"]["server_metadata"] == oxygen_server.metadata()
+
+
+def test_our_own_server_gives_the_bits_and_texts_of_the_policy_in_process(tmp_path):
+    options = ServeConfig(policy="tiny", language_tasks=("narration",))
+    policy, declaration = open_served(read_model_policy("tiny"), options)
+    with contextlib.closing(policy), PolicyServerThread(policy, declaration) as server:
+        changes = {
+            "suites": ("libero_object",),
+            "task_ids": (0,),
+            "num_trials_per_task": 2,
+            "mode": "unified",
+        }
+        by_socket = new_run(
+            tmp_path / "socket",
+            CONFIG.model_copy(update={"policy": f"ws://127.0.0.1:{server.port}", **changes}),
+        )
+        evaluate(by_socket)
+    changes["language_tasks"] = ("narration",)
+    in_process = new_run(tmp_path / "process", CONFIG.model_copy(update={"policy": "tiny", **changes}))
+    evaluate(in_process)
+    served, own = (
+        [query for key in sorted(run.folder.episodes()) for query in read_queries(run.folder, key)]
+        for run in (by_socket, in_process)
+    )
+    assert len(served) == len(own) > 2
+    for query, expected in zip(served, own, strict=True):
+        np.testing.assert_array_equal(query.actions, expected.actions)
+    texts = [[each.text.text for each in query.delivered] for query in served]
+    assert texts == [[each.text.text for each in query.delivered] for query in own]
+    assert any(texts)

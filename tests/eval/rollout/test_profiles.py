@@ -88,7 +88,7 @@ def _small_rows():
 
 
 def test_two_cores_are_as_the_rows_of_the_benchmark_have_it():
-    assert load(ProfileConfig, "two-core") == profile("two-core", _small_rows())
+    assert load(ProfileConfig, "two-core") == ProfileConfig.model_validate(profile("two-core", _small_rows()))
 
 
 def test_two_cores_price_the_frames_that_were_measured():
