@@ -2,7 +2,6 @@
 
 import re
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import UnionType
@@ -13,6 +12,7 @@ from cyclopts import App, ArgumentCollection, CycloptsError, Parameter, Token, U
 
 from configs.errors import UsageError, unknown
 from configs.exits import exit_code_of
+from configs.paths import refuse_home
 from configs.reading import parse_yaml
 from configs.validation import invalid
 
@@ -68,7 +68,7 @@ def _check_tokens(_app: App, _commands: Sequence[str], arguments: ArgumentCollec
             if any("\ud800" <= character <= "\udfff" for character in token.value):
                 raise UsageError(f"{given} is not UTF-8; give another")
             if token.value.startswith("~"):
-                _refuse_home(given, token.value, literal=Path in kinds)
+                refuse_home(given, token.value, literal=Path in kinds)
             if is_whole and re.fullmatch(r"[+-]?[0-9]{1,18}", token.value) is None:
                 raise UsageError(f"{given}: give a whole number, such as 10")
 
@@ -80,16 +80,6 @@ def kinds_of(hint: Any) -> set[Any]:
     if get_origin(hint) in (Union, UnionType):
         return {kind for each in get_args(hint) for kind in kinds_of(each)} - {type(None)}
     return {hint}
-
-
-def _refuse_home(given: str, value: str, *, literal: bool) -> None:
-    """Refuse `~name` without such a home, and where it would be taken `literal`ly any `~`."""
-    try:
-        home = Path(value).expanduser()
-    except RuntimeError:
-        raise UsageError(f"{given}: there is no such home; give a whole path, or ./{value}") from None
-    if literal:
-        raise UsageError(f"{given}: the shell did not expand it; write {str(home)!r}")
 
 
 def _pieces(given: Iterable[str]) -> list[str]:
@@ -121,63 +111,6 @@ def _range(piece: str) -> range:
             f"the range {piece!r} holds {last - first + 1} numbers; at most {MOST_NUMBERS} may be given"
         )
     return range(first, last + 1)
-
-
-def usable_folder(path: Path, option: str) -> Path:
-    """The path, if there is a folder that can be written, or one can be made.
-
-    Raises:
-        UsageError: What is there, or above it, is a file, a link to nothing, or not writable; or a name is
-            too long.
-    """
-    try:
-        nearest = next(each for each in (path, *path.absolute().parents) if _exists(each))
-        for part in path.absolute().relative_to(nearest.absolute()).parts:
-            _exists(nearest / part)  # refuses names that are too long
-        if not nearest.is_dir():
-            what = "a link to nothing" if nearest.is_symlink() else "no folder"
-            raise UsageError(f"{option} {str(path)!r}: {nearest} is {what}; give another")
-        Path(tempfile.mkdtemp(prefix=".", dir=nearest)).rmdir()
-    except (OSError, ValueError) as error:
-        if isinstance(error, UsageError):
-            raise
-        raise UsageError(f"{option} {str(path)!r}: {_reason(error)}; give another") from None
-    return path
-
-
-def usable_file(path: Path, option: str) -> Path:
-    """The path, if a file can be written there.
-
-    Raises:
-        UsageError: It is a folder, or its folder cannot be used.
-    """
-    if path.is_dir() or not path.name:
-        raise UsageError(f"{option} {str(path)!r} is a folder; give a file")
-    if path.is_symlink() and not path.exists():
-        raise UsageError(f"{option} {str(path)!r} is a link to nothing; give another")
-    usable_folder(path.parent, option)
-    try:
-        _exists(path)
-    except OSError as error:
-        raise UsageError(f"{option} {str(path)!r}: {_reason(error)}; give another") from None
-    return path
-
-
-def _exists(path: Path) -> bool:
-    """Whether something is there, be it a link to nothing.
-
-    Raises:
-        OSError: The name is too long.
-    """
-    try:
-        path.lstat()
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    return True
-
-
-def _reason(error: OSError | ValueError) -> str:
-    return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
 def words(option: str, value: Any) -> list[str]:

@@ -6,8 +6,9 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 from rich.console import Console
 
-from configs.cli import run_app, usable_file
+from configs.cli import run_app
 from configs.errors import UsageError
+from configs.paths import usable_file
 from eval.records.json_files import write_json
 from eval.records.schema import RunFolder
 from eval.report.comparison import compare, compare_common

@@ -6,8 +6,9 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from configs.cli import run_app, usable_file
+from configs.cli import run_app
 from configs.errors import unknown
+from configs.paths import usable_file
 from eval.records.schema import RunFolder
 
 app = App(name="python -m eval.export", version_flags=[])

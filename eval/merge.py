@@ -6,8 +6,9 @@ from typing import Annotated
 from cyclopts import App, Parameter
 from rich.console import Console as RichConsole
 
-from configs.cli import counted, run_app, usable_folder
+from configs.cli import counted, run_app
 from configs.errors import UsageError
+from configs.paths import usable_folder
 from eval.records.schema import RunFolder
 
 app = App(

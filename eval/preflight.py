@@ -8,7 +8,8 @@ from cyclopts import App, Parameter
 from rich.console import Console
 from rich.text import Text
 
-from configs.cli import Names, run_app, usable_file
+from configs.cli import Names, run_app
+from configs.paths import usable_file
 
 app = App(
     name="python -m eval.preflight",

@@ -5,8 +5,9 @@ from pathlib import Path
 
 from cyclopts import App
 
-from configs.cli import run_app, usable_file
+from configs.cli import run_app
 from configs.errors import UsageError
+from configs.paths import usable_file
 from eval.records.sweep_folders import SweepFolder
 
 app = App(name="python -m eval.results", version_flags=[])

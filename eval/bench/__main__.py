@@ -5,8 +5,8 @@ import sys
 import time
 from collections.abc import Sequence
 
-from configs.cli import usable_file
 from configs.exits import exit_code_of
+from configs.paths import usable_file
 from eval.bench.options import Options, read
 
 

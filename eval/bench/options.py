@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from configs.errors import UsageError, unknown
 from configs.exits import OneLineParser
+from configs.paths import refuse_home
 from eval.bench.arrivals import parse_arrivals
 from eval.bench.profile import check_profile
 from eval.bench.workloads import WorkloadGrid
@@ -186,6 +187,13 @@ def _whole(text: str) -> int:
     return _converted(text, "a number", int)
 
 
+def _policy(text: str) -> str:
+    """A policy on the command line."""
+    if text.startswith("~"):
+        refuse_home(f"--policy {text!r}", text, literal=False)
+    return text
+
+
 def _path(text: str) -> Path:
     """A path on the command line."""
     if not text.strip() or text.startswith("~"):
@@ -201,7 +209,9 @@ def _parser() -> OneLineParser:
         allow_abbrev=False,
     )
     what = parser.add_argument_group("what is measured")
-    what.add_argument("--policy", help=_help("policy preset, YAML file, or folder of a checkpoint", "policy"))
+    what.add_argument(
+        "--policy", type=_policy, help=_help("policy preset, YAML file, or folder of a checkpoint", "policy")
+    )
     what.add_argument(
         "--random-weights", action="store_true", help="instead of its checkpoint: latency without a download"
     )

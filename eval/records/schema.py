@@ -20,6 +20,9 @@ from sim_envs.world import EpisodeKey
 SCHEMA_VERSION = 2
 """Version of the files in a run's folder. Runs of another version are refused."""
 
+Total = Annotated[int, Field(ge=0, lt=2**63)]
+"""A number of steps, queries or tokens in an episode."""
+
 
 class Outcome(enum.StrEnum):
     """How an episode ended."""
@@ -121,17 +124,17 @@ class EpisodeResult:
     instruction: str
     language: str
     outcome: Outcome
-    steps: int
-    queries: int
+    steps: Total
+    queries: Total
     latency_ms: Mapping[str, Mapping[str, float]]
-    tokens: int
+    tokens: Total
     requests: RequestCounts
     policy_s: float
     wall_s: float
-    simulated_s: float | None = None
-    held_steps: int = 0
-    continued_steps: int = 0
-    skipped_actions: int = 0
+    simulated_s: Annotated[float, Field(ge=0)] | None = None
+    held_steps: Total = 0
+    continued_steps: Total = 0
+    skipped_actions: Total = 0
     progress: float | None = None
     texts: Mapping[str, TextScores] = dataclasses.field(default_factory=dict)
     compiles_after_warm_up: int | None = None

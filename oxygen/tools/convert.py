@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from configs.errors import UsageError, unknown
 from configs.exits import OneLineParser, exit_code_of
+from configs.paths import usable_file
 from oxygen.model.config import PRESETS, Pi05Config
 from oxygen.robots.norms import FILE_NAME
 from oxygen.robots.transforms import embodiment
@@ -198,8 +199,6 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from configs.cli import usable_file  # needs cyclopts, which the policy does not
-
     if not options.target.exists():
         usable_file(options.target, "the target")
     file = convert(

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from configs.exits import OneLineParser, exit_code_of
+from configs.paths import usable_file
 
 _BUNDLED = Path(__file__).parents[1] / "assets/tiny.model"
 
@@ -89,8 +90,6 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _write(out: Path) -> int:
-    from configs.cli import usable_file
-
     usable_file(out, "the output")
     out.write_bytes(train())
     sys.stdout.write(f"{out}: {out.stat().st_size} bytes\n")

@@ -8,7 +8,8 @@ from pathlib import Path
 from cyclopts import App
 from PIL import Image
 
-from configs.cli import run_app, usable_file
+from configs.cli import run_app
+from configs.paths import usable_file
 from sim_envs.contact_sheet import sheet, side_by_side
 from sim_envs.suite import Suite, Task, open_suite
 

@@ -8,7 +8,8 @@ from pathlib import Path
 from cyclopts import App
 from PIL import Image
 
-from configs.cli import Names, run_app, usable_file
+from configs.cli import Names, run_app
+from configs.paths import usable_file
 from sim_envs.contact_sheet import sheet, side_by_side, stacked
 from sim_envs.libero.assets import AssetSet, find_assets
 from sim_envs.libero.sim import LiberoSim

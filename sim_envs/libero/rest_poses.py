@@ -15,7 +15,8 @@ import numpy as np
 from cyclopts import App, Parameter
 from jaxtyping import Float64
 
-from configs.cli import run_app, usable_file
+from configs.cli import run_app
+from configs.paths import usable_file
 from configs.reading import read_json_object
 from sim_envs.libero.assets import AssetSet, find_assets
 from sim_envs.libero.sim import LiberoSim

@@ -24,7 +24,7 @@ def test_a_bad_option_is_refused(option, value, place):
 PRESETS = [
     (line, text)
     for line in (
-        "eval.libero --policy noop --config {}",
+        "eval.libero --suite libero_object --config {}",
         "eval.sweep --config {}",
         "eval.collect --config {}",
         "eval.train --config {}",

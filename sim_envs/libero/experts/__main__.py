@@ -5,7 +5,8 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from configs.cli import Names, Numbers, run_app, usable_file
+from configs.cli import Names, Numbers, run_app
+from configs.paths import usable_file
 from sim_envs.gl import choose_backend
 
 app = App(

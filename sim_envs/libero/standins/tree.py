@@ -46,7 +46,7 @@ def build(root: Path | None = None) -> Path:
         root: Where the tree is to lie; a cache folder named after the generator's digest if not given.
 
     Raises:
-        UsageError: `root` holds something else, or cannot be written.
+        UsageError: `root` holds something else.
     """
     root = default_root() if root is None else Path(root)
     if is_complete(root):
@@ -55,14 +55,8 @@ def build(root: Path | None = None) -> Path:
         raise UsageError(
             f"{root} is not empty and holds no stand-in assets of version {DIGEST}; name a new folder"
         )
-    try:
-        root.parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(tempfile.mkdtemp(prefix=f".{root.name}-", dir=root.parent))
-    except OSError as error:
-        raise UsageError(
-            f"cannot write the stand-in assets to {root}: {error.strerror}; "
-            "set XDG_CACHE_HOME to another folder"
-        ) from None
+    root.parent.mkdir(parents=True, exist_ok=True)
+    draft = Path(tempfile.mkdtemp(prefix=f".{root.name}-", dir=root.parent))
     try:
         _write(draft)
         draft.chmod(0o755)
