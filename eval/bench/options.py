@@ -170,7 +170,7 @@ def _once(values: Sequence[Any], what: str, kind: Callable[[str], T]) -> tuple[T
 
 def _converted(piece: str, what: str, kind: Callable[[str], T]) -> T:
     if not piece:
-        raise UsageError(f"{what}: a value is empty")
+        raise UsageError(f"{what}: {piece!r} is empty; give a value")
     if kind is int and re.fullmatch(r"[+-]?[0-9]{1,18}", piece) is None:
         raise UsageError(f"{what}: {piece!r} is not a whole number")
     try:
