@@ -1,57 +1,46 @@
 """What every command line here shares: one-line errors with exit code 2, lists, and how options are spelt."""
 
-import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, TypeVar, get_args
+from types import UnionType
+from typing import Annotated, Any, NoReturn, TypeVar, Union, get_args, get_origin
 
 import pydantic
-import yaml
 from cyclopts import App, ArgumentCollection, CycloptsError, Parameter, Token, UnknownOptionError
 
 from configs.errors import UsageError, unknown
-from configs.signals import ends_at_once
+from configs.exits import exit_code_of
+from configs.paths import refuse_home
+from configs.reading import parse_yaml
 from configs.validation import invalid
 
 ValueT = TypeVar("ValueT")
 
-INPUT_ERROR = 2
-"""Exit code for invalid input."""
-INTERRUPTED = 130
-"""Exit code after Ctrl-C: 128 + SIGINT, as shells have it."""
 MOST_NUMBERS = 100_000
 """What a range may hold: more than any suite has states, and few enough to be written down."""
 
 
 def run_app(app: App, arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run a command line and exit: 0 or what the command returns, 2 for bad input (one line), 130 for Ctrl-C.
-
-    Until the command handles them itself, Ctrl-C and SIGTERM (143) end it at once.
+    """Run a command line and exit as `configs.exits.exit_code_of` says.
 
     Args:
         app: The commands. What they return is the exit code; None counts as 0.
         arguments: What to parse instead of the process's own arguments.
     """
-    app.config = (_refuse_fractions,)
-    try:
-        with ends_at_once():
-            code = app(
+    app.config = (_check_tokens,)
+
+    def command() -> int | None:
+        try:
+            code: int | None = app(
                 arguments, exit_on_error=False, print_error=False, verbose=False, result_action="return_value"
             )
-    except CycloptsError as error:
-        _refuse(str(usage_error(error)))
-    except UsageError as error:
-        _refuse(str(error))
-    except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
-    sys.exit(code or 0)
+        except CycloptsError as error:
+            raise usage_error(error) from None
+        return code
 
-
-def _refuse(message: str) -> NoReturn:
-    sys.stderr.write(f"error: {message}\n")
-    sys.exit(INPUT_ERROR)
+    sys.exit(exit_code_of(command))
 
 
 def usage_error(error: CycloptsError) -> UsageError:
@@ -67,14 +56,30 @@ def usage_error(error: CycloptsError) -> UsageError:
     return UsageError(f"{said}. {remedy}")
 
 
-def _refuse_fractions(_app: App, _commands: Sequence[str], arguments: ArgumentCollection) -> None:
-    """Whole numbers are whole: cyclopts would round 10.7 to 11."""
+def _check_tokens(_app: App, _commands: Sequence[str], arguments: ArgumentCollection) -> None:
+    """Refuse empty values, homes that do not exist, and fractions, which cyclopts would round."""
     for argument in arguments:
-        is_number = set(get_args(argument.hint) or [argument.hint]) - {type(None)} == {int}
-        if argument.parameter.converter is None and is_number:
-            for token in argument.tokens:
-                if re.fullmatch(r"[+-]?\d+", token.value) is None:
-                    raise UsageError(f"{argument.name} {token.value!r}: give a whole number, such as 10")
+        kinds = kinds_of(argument.hint)
+        is_whole = argument.parameter.converter is None and kinds == {int}
+        for token in argument.tokens:
+            given = f"{argument.name} {token.value!r}"
+            if not token.value.strip() and not token.implicit_value:
+                raise UsageError(f"{given}: give a value, or leave the option out")
+            if any("\ud800" <= character <= "\udfff" for character in token.value):
+                raise UsageError(f"{given} is not UTF-8; give another")
+            if token.value.startswith("~"):
+                refuse_home(given, token.value, literal=Path in kinds)
+            if is_whole and re.fullmatch(r"[+-]?[0-9]{1,18}", token.value) is None:
+                raise UsageError(f"{given}: give a whole number, such as 10")
+
+
+def kinds_of(hint: Any) -> set[Any]:
+    """The types of an option's values, without None."""
+    if get_origin(hint) is Annotated:
+        return kinds_of(get_args(hint)[0])
+    if get_origin(hint) in (Union, UnionType):
+        return {kind for each in get_args(hint) for kind in kinds_of(each)} - {type(None)}
+    return {hint}
 
 
 def _pieces(given: Iterable[str]) -> list[str]:
@@ -106,21 +111,6 @@ def _range(piece: str) -> range:
             f"the range {piece!r} holds {last - first + 1} numbers; at most {MOST_NUMBERS} may be given"
         )
     return range(first, last + 1)
-
-
-def usable_folder(path: Path, option: str) -> Path:
-    """The path, if there is a folder that can be written, or one can be made.
-
-    Raises:
-        UsageError: What is there, or above it, is a file, a link to nothing, or not writable.
-    """
-    nearest = next(each for each in (path, *path.absolute().parents) if os.path.lexists(each))
-    if not nearest.is_dir():
-        what = "a link to nothing" if nearest.is_symlink() else "no folder"
-        raise UsageError(f"{option} {str(path)!r}: {nearest} is {what}; give another")
-    if not os.access(nearest, os.W_OK | os.X_OK):
-        raise UsageError(f"{option} {str(path)!r}: {nearest} cannot be written; give another")
-    return path
 
 
 def words(option: str, value: Any) -> list[str]:
@@ -175,8 +165,8 @@ def _scalar(key: str, text: str) -> str | int | float | bool | None:
     if re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+", text):  # YAML 1.1 reads 1e-3 as a string
         return float(text)
     try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError:
+        value = parse_yaml(text, key)
+    except UsageError:
         value = ...
     if isinstance(value, str | int | float | bool | None):
         return value

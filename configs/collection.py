@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 
 from configs.cli import Names, Numbers
 from configs.motion import MotionText
-from configs.schema import Dtype, ImageStorage, Preset
+from configs.schema import Count, Dtype, ImageStorage, Pixels, Preset, SettleSteps
 
 WHAT = Parameter(group=Group("What to play", sort_key=1))
 PROTOCOL = Parameter(group=Group("How it is played", sort_key=2))
@@ -48,7 +48,7 @@ class CollectConfig(Preset):
 
     suites: Annotated[Names, WHAT, Parameter(name="--suite")] = ()
     task_ids: Annotated[Numbers, WHAT] = ()
-    num_trials_per_task: Annotated[int | None, WHAT, Field(gt=0)] = None
+    num_trials_per_task: Annotated[Count | None, WHAT] = None
     init_ids: Annotated[Numbers, WHAT] = ()
     seeds: Annotated[Numbers, WHAT, Field(min_length=1)] = (7,)
     policy: Annotated[str, WHAT] = "expert"
@@ -58,14 +58,14 @@ class CollectConfig(Preset):
     learner: Annotated[str | None, WHAT] = None
     assets: Annotated[str, PROTOCOL] = "auto"
     replan_steps: Annotated[int, PROTOCOL, Field(gt=0, le=10)] = 1
-    num_steps_wait: Annotated[int | None, PROTOCOL, Field(ge=0)] = None
-    max_steps: Annotated[int | None, PROTOCOL, Field(gt=0)] = None
+    num_steps_wait: Annotated[SettleSteps | None, PROTOCOL] = None
+    max_steps: Annotated[Count | None, PROTOCOL] = None
     variation: Annotated[float | None, PROTOCOL, Field(ge=0, le=1)] = None
     motion: Annotated[MotionText | None, PROTOCOL] = None
     keep_failures: Annotated[bool, OUTPUT] = False
-    image_size: Annotated[int | None, OUTPUT, Field(gt=0)] = None
+    image_size: Annotated[Pixels | None, OUTPUT] = None
     images: Annotated[ImageStorage, OUTPUT] = "png"
-    horizon: Annotated[int, OUTPUT, Field(gt=0)] = 10
+    horizon: Annotated[int, OUTPUT, Field(gt=0, le=1000)] = 10
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:

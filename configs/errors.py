@@ -1,19 +1,30 @@
 """One-line errors for bad input: the value, what is allowed (nearest first), the remedy."""
 
 import difflib
+import re
 from collections.abc import Iterable
+
+_LONGEST_WORD, _LONGEST_LINE = 300, 900
+"""Characters of a message. Longer ones are cut, so that it never prints a whole file."""
 
 
 class UsageError(ValueError):
     """Invalid input by the user. Its message is one line; commands print it and exit with code 2."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(" ".join(message.split()))
+        super().__init__(_one_line(message))
+
+
+def _one_line(message: str) -> str:
+    """The message in one line of printable characters, with what is too long cut."""
+    cut = re.sub(rf"(\S{{{_LONGEST_WORD // 3}}})\S{{{_LONGEST_WORD},}}", r"\1…", " ".join(message.split()))
+    shown = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in cut)
+    return shown if len(shown) <= _LONGEST_LINE else f"{shown[: _LONGEST_LINE - 1]}…"
 
 
 def nearest_first(value: object, allowed: Iterable[object]) -> list[str]:
     """The allowed values, most similar to `value` first."""
-    text = str(value).lower()
+    text = str(value).lower()[:_LONGEST_WORD]
     names = [str(name) for name in allowed]
     return sorted(names, key=lambda name: -difflib.SequenceMatcher(None, text, name.lower()).ratio())
 

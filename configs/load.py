@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pydantic
-import yaml
 
 from configs.collection import CollectConfig
 from configs.errors import UsageError, unknown
 from configs.pipeline import PipelineConfig
 from configs.profile import ProfileConfig
+from configs.reading import parse_yaml, read_text
 from configs.schema import LanguageTaskConfig, PolicyConfig, Preset, SuiteConfig
 from configs.sweep import SweepConfig
 from configs.training import TrainConfig
@@ -79,10 +79,7 @@ def read_mapping(schema: type[Preset], name: str) -> dict[str, Any]:
         path = _folder(schema) / f"{name}.yaml"
     else:
         raise unknown(_KIND_OF[schema], name, names(schema), remedy="Or give the path of a YAML file.")
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UsageError(f"{name}: not YAML: {error}") from error
+    content = parse_yaml(read_text(path), name)
     if not isinstance(content, dict):
         raise UsageError(f"{name}: holds {type(content).__name__}, should hold `key: value` lines")
     return content

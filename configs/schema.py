@@ -1,5 +1,6 @@
 """Schemas of presets: suites, policies, language tasks, runs. Unknown keys are errors."""
 
+import re
 from typing import Annotated, Any, Literal, Self
 
 from cyclopts import Group, Parameter
@@ -25,10 +26,10 @@ OUTPUT = Parameter(group=Group("Output", sort_key=5))
 
 
 def _whole_or_asap(value: Any) -> Any:
-    steps = int(value) if isinstance(value, str) and value.isdecimal() else value
-    if steps == "asap" or (type(steps) is int and steps > 0):
+    steps = int(value) if isinstance(value, str) and re.fullmatch("[0-9]{1,18}", value) else value
+    if steps == "asap" or (type(steps) is int and 0 < steps <= 1_000_000):
         return steps
-    raise ValueError(f"`replan_steps` is {value!r}: give a whole number above 0, or asap")
+    raise ValueError(f"`replan_steps` is {value!r}: give a whole number from 1 to 1000000, or asap")
 
 
 ReplanSteps = Annotated[int | Literal["asap"], BeforeValidator(_whole_or_asap)]
@@ -44,6 +45,28 @@ def _in_its_bounds(value: Any) -> Any:
 
 Shard = Annotated[str, BeforeValidator(_in_its_bounds)]
 """A share of a run's episodes: `3/16` is the third of sixteen."""
+
+
+def _no_truth_value(value: Any) -> Any:
+    if value is True or value is False:
+        raise ValueError(f"{str(value).lower()} is no number")
+    return value
+
+
+Whole = Annotated[int, BeforeValidator(_no_truth_value)]
+"""A whole number, which `true` is not."""
+Count = Annotated[Whole, Field(gt=0, le=1_000_000)]
+"""Episodes, queries, steps: from 1 to a million."""
+Tokens = Annotated[Whole, Field(gt=0, le=8192)]
+"""Tokens of a text, or decoded in a query."""
+Robots = Annotated[Whole, Field(gt=0, le=4096)]
+"""Robots, worlds or worker processes at once."""
+Pixels = Annotated[Whole, Field(gt=0, le=4096)]
+"""The height of an image."""
+Seed = Annotated[Whole, Field(ge=0, lt=2**32)]
+"""The seed of a random number generator."""
+SettleSteps = Annotated[Whole, Field(ge=0, le=1_000_000)]
+"""Control steps before the first query."""
 
 
 class Preset(BaseModel):
@@ -75,12 +98,12 @@ class SuiteConfig(Preset):
 
     name: Name
     world: str
-    max_steps: int = Field(gt=0)
-    settle_steps: int = Field(ge=0)
-    trials_per_task: int = Field(gt=0)
-    control_hz: float = Field(gt=0)
-    camera_size: int = Field(gt=0)
-    replan_steps: int = Field(gt=0)
+    max_steps: Count
+    settle_steps: SettleSteps
+    trials_per_task: Count
+    control_hz: float = Field(gt=0, le=10_000)
+    camera_size: Pixels
+    replan_steps: Count
     variation: float | None = Field(default=None, ge=0, le=1)
     motion: MotionText | None = None
     test_init_ids: tuple[int, int] | None = None
@@ -91,23 +114,23 @@ class EveryNConfig(Preset):
     """One text at every n-th query."""
 
     kind: Literal["every_n"] = "every_n"
-    n: int = Field(gt=0)
+    n: Count
 
 
 class BurstConfig(Preset):
     """`n` texts at every `every`-th query."""
 
     kind: Literal["burst"]
-    n: int = Field(gt=0)
-    every: int = Field(gt=0)
+    n: Count
+    every: Count
 
 
 class PoissonConfig(Preset):
     """A Poisson number of texts per query, with mean `rate`."""
 
     kind: Literal["poisson"]
-    rate: float = Field(gt=0)
-    seed: int = Field(default=0, ge=0)
+    rate: float = Field(gt=0, le=1000)
+    seed: Seed = 0
 
 
 class RandomLengthConfig(Preset):
@@ -115,9 +138,9 @@ class RandomLengthConfig(Preset):
 
     kind: Literal["random_length"]
     arrivals: EveryNConfig | BurstConfig | PoissonConfig = Field(discriminator="kind")
-    least: int = Field(gt=0)
-    most: int = Field(gt=0)
-    seed: int = Field(default=0, ge=0)
+    least: Tokens
+    most: Tokens
+    seed: Seed = 0
 
 
 ArrivalsConfig = EveryNConfig | BurstConfig | PoissonConfig | RandomLengthConfig
@@ -145,10 +168,10 @@ class LanguageTaskConfig(Preset):
     """
 
     name: Name
-    prompt: str = Field(min_length=1)
+    prompt: str = Field(min_length=1, max_length=10_000)
     arrivals: ArrivalsConfig = Field(default=EveryNConfig(n=1), discriminator="kind")
-    max_tokens: int = Field(gt=0)
-    priority: int = 0
+    max_tokens: Tokens
+    priority: Whole = Field(default=0, ge=-1_000_000, le=1_000_000)
     sampling: SamplingConfig = SamplingConfig()
     stop: str | None = Field(default=None, min_length=1)
 
@@ -185,7 +208,7 @@ class PolicyConfig(Preset):
     model: Name | None = None
     embodiment: Name | None = None
     weights: str | None = None
-    weights_seed: int = 0
+    weights_seed: Seed = 0
     norm_stats: str | None = None
     tokenizer: str | None = None
     language_tasks: dict[Name, str] | None = None
@@ -245,23 +268,23 @@ class EpisodesConfig(Preset):
 
     suites: Annotated[Names, WHAT, Parameter(name="--suite")] = ()
     task_ids: Annotated[Numbers, WHAT] = ()
-    num_trials_per_task: Annotated[int | None, WHAT, Field(gt=0)] = None
+    num_trials_per_task: Annotated[Count | None, WHAT] = None
     init_ids: Annotated[Numbers, WHAT] = ()
     policy: Annotated[str, WHAT, Parameter(show_default=False)] = "tiny"
     policy_kwargs: Annotated[dict[str, Any], Parameter(parse=False)] = Field(default_factory=dict)
     random_weights: Annotated[bool, WHAT, Parameter(show_default=False)] = False
     dtype: Annotated[Dtype | None, WHAT] = None
     language_tasks: Annotated[NamesOrNone | None, SERVING] = None
-    deadline_ms: Annotated[float | None, SERVING, Field(gt=0, allow_inf_nan=False)] = None
+    deadline_ms: Annotated[float | None, SERVING, Field(gt=0, le=3_600_000)] = None
     margin: Annotated[float, SERVING, Field(gt=0, lt=100)] = 5.0
     time_margin: Annotated[float, SERVING, Field(gt=0, lt=1000)] = 10.0
     assets: Annotated[str, PROTOCOL] = "auto"
-    num_steps_wait: Annotated[int | None, PROTOCOL, Field(ge=0)] = None
-    max_steps: Annotated[int | None, PROTOCOL, Field(gt=0)] = None
+    num_steps_wait: Annotated[SettleSteps | None, PROTOCOL] = None
+    max_steps: Annotated[Count | None, PROTOCOL] = None
     variation: Annotated[float | None, PROTOCOL, Field(ge=0, le=1)] = None
     wordings: Annotated[Wordings, PROTOCOL] = "benchmark"
-    seed: Annotated[int, PROTOCOL, Field(ge=0, lt=2**32)] = 7
-    batch_size: Annotated[int, SCALE, Parameter(show_default=False), Field(gt=0)] = 1
+    seed: Annotated[Seed, PROTOCOL] = 7
+    batch_size: Annotated[Robots, SCALE, Parameter(show_default=False)] = 1
     shard: Annotated[Shard | None, SCALE] = None
     video: Annotated[VideoChoice, OUTPUT] = "failures"
 
@@ -285,8 +308,8 @@ class ScheduledConfig(EpisodesConfig):
             or drift:SPEED (along a line), in cm/s and s, such as shuttle:3. Default: the suite's.
     """
 
-    text_every: Annotated[int | None, SERVING, Field(gt=0)] = None
-    tokens_per_frame: Annotated[int, SERVING, Field(gt=0)] = 5
+    text_every: Annotated[Count | None, SERVING] = None
+    tokens_per_frame: Annotated[Tokens, SERVING] = 5
     clock: Annotated[str, PROTOCOL] = "paused"
     while_waiting: Annotated[WhileWaiting, PROTOCOL] = "continue"
     overlap: Annotated[OverlapRule, PROTOCOL] = "skip"

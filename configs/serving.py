@@ -6,7 +6,7 @@ from cyclopts import Parameter
 from pydantic import Field
 
 from configs.cli import Names
-from configs.schema import Dtype, Mode, Preset
+from configs.schema import Count, Dtype, Mode, Preset, Tokens
 
 
 class ServeConfig(Preset):
@@ -37,9 +37,9 @@ class ServeConfig(Preset):
     batch_window_ms: float = Field(default=10.0, ge=0, le=10_000, allow_inf_nan=False)
     mode: Mode = "unified"
     language_tasks: Names | None = None
-    text_every: int | None = Field(default=None, gt=0)
-    tokens_per_frame: int = Field(default=5, gt=0)
-    replan_steps: int = Field(default=5, gt=0)
+    text_every: Count | None = None
+    tokens_per_frame: Tokens = 5
+    replan_steps: Count = 5
     dtype: Dtype | None = None
     random_weights: Annotated[bool, Parameter(negative="")] = False
     api_key_env: str | None = None

@@ -6,12 +6,18 @@ from cyclopts import Group, Parameter
 from pydantic import Field, model_validator
 
 from configs.cli import Names, NamesOrNone, Numbers
-from configs.schema import Mode, Preset, Wordings
+from configs.schema import Count, Mode, Preset, Robots, Seed, Whole, Wordings
 
 WHAT = Parameter(group=Group("What to train", sort_key=1))
 HOW = Parameter(group=Group("How (changes the result)", sort_key=2))
 ROLLOUTS = Parameter(group=Group("Rollouts at every checkpoint", sort_key=3))
 OUTPUT = Parameter(group=Group("Output", sort_key=4))
+
+Steps = Annotated[Whole, Field(gt=0, le=100_000_000)]
+WarmUp = Annotated[Whole, Field(ge=0, le=100_000_000)]
+Draws = Annotated[Whole, Field(gt=0, le=1024)]
+Rate = Annotated[float, Field(ge=0, le=1_000_000)]
+Fraction = Annotated[float, Field(ge=0, le=1)]
 
 
 class TrainConfig(Preset):
@@ -73,18 +79,18 @@ class TrainConfig(Preset):
     norm_stats: Annotated[str | None, WHAT] = None
     wordings: Annotated[Literal["training", "benchmark"], WHAT] = "training"
     tokenizer: Annotated[str | None, WHAT] = None
-    steps: Annotated[int, HOW] = 20_000
-    batch: Annotated[int, HOW] = 64
-    seed: Annotated[int | None, HOW] = None
-    draws: Annotated[int | None, HOW] = None
-    text_rows: Annotated[int | None, HOW] = None
-    text_weight: Annotated[float | None, HOW] = None
+    steps: Annotated[Steps, HOW] = 20_000
+    batch: Annotated[Count, HOW] = 64
+    seed: Annotated[Seed | None, HOW] = None
+    draws: Annotated[Draws | None, HOW] = None
+    text_rows: Annotated[Count | None, HOW] = None
+    text_weight: Annotated[Rate | None, HOW] = None
     optimiser: Annotated[str | None, HOW] = None
-    learning_rate: Annotated[float | None, HOW] = None
-    last_rate: Annotated[float | None, HOW] = None
-    warm_up: Annotated[int | None, HOW] = None
-    weight_decay: Annotated[float | None, HOW] = None
-    clip: Annotated[float | None, HOW] = None
+    learning_rate: Annotated[Rate | None, HOW] = None
+    last_rate: Annotated[Fraction | None, HOW] = None
+    warm_up: Annotated[WarmUp | None, HOW] = None
+    weight_decay: Annotated[Rate | None, HOW] = None
+    clip: Annotated[Rate | None, HOW] = None
     ema: Annotated[float | None, HOW] = None
     image_shift: Annotated[float | None, HOW] = None
     brightness: Annotated[float | None, HOW] = None
@@ -97,9 +103,9 @@ class TrainConfig(Preset):
     eval_mode: Annotated[Mode, ROLLOUTS] = "actions"
     eval_wordings: Annotated[Wordings, ROLLOUTS] = "benchmark"
     eval_assets: Annotated[str, ROLLOUTS] = "auto"
-    eval_num_envs: Annotated[int, ROLLOUTS, Field(gt=0)] = 1
-    save_every: Annotated[int, OUTPUT, Field(gt=0)] = 2000
-    log_every: Annotated[int, OUTPUT, Field(gt=0)] = 50
+    eval_num_envs: Annotated[Robots, ROLLOUTS] = 1
+    save_every: Annotated[Steps, OUTPUT] = 2000
+    log_every: Annotated[Steps, OUTPUT] = 50
 
     @model_validator(mode="after")
     def _check_texts_only(self) -> "TrainConfig":

@@ -1,5 +1,6 @@
 """What pydantic finds wrong with a preset or with options, as a one-line error."""
 
+import reprlib
 from collections.abc import Sequence
 from typing import Any, get_args
 
@@ -34,7 +35,8 @@ def invalid(error: ValidationError, source: str, schema: type[BaseModel] | None 
         said = problem["msg"].removeprefix("Value error, ")
         place = f"{where}: " if where and f"`{where}`" not in said else ""
         return UsageError(f"{source}: {place}{said}")
-    return UsageError(f"{source}: {where} is {problem['input']!r}: {problem['msg'].lower()}")
+    where = where or "the whole"
+    return UsageError(f"{source}: {where} is {reprlib.repr(problem['input'])}: {problem['msg'].lower()}")
 
 
 def _schema_at(schema: type[BaseModel], path: Sequence[int | str]) -> type[BaseModel] | None:

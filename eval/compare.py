@@ -8,6 +8,7 @@ from rich.console import Console
 
 from configs.cli import run_app
 from configs.errors import UsageError
+from configs.paths import usable_file
 from eval.records.json_files import write_json
 from eval.records.schema import RunFolder
 from eval.report.comparison import compare, compare_common
@@ -44,7 +45,9 @@ def main(  # noqa: PLR0913 - one parameter per option of the command line
         json: Also write the comparison and the runs' provenance to this file.
         plot: Also draw success over time to this PNG file.
     """
-    picture = None if plot is None else png_path(plot)
+    if json is not None:
+        usable_file(json, "--json")
+    picture = None if plot is None else png_path(usable_file(plot, "--plot"))
     folders = RunFolder(run_a), RunFolder(run_b)
     comparison = compare_common(*folders) if partial else compare(*folders)
     margin = comparison.a.margin if margin is None else margin

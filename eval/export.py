@@ -7,7 +7,8 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from configs.cli import run_app
-from configs.errors import UsageError, unknown
+from configs.errors import unknown
+from configs.paths import usable_file
 from eval.records.schema import RunFolder
 
 app = App(name="python -m eval.export", version_flags=[])
@@ -33,21 +34,15 @@ def main(
 
     if to not in FORMATS:
         raise unknown("format", to, FORMATS)
+    if output is not None:
+        usable_file(output, "--output")
     text = FORMATS[to](RunFolder(run))
     if output is None:
         sys.stdout.write(text)
     else:
-        _write(output, text)
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_text(text, encoding="utf-8", newline="")
         sys.stdout.write(f"{output}\n")
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8", newline="")
-    except OSError as error:
-        raise UsageError(
-            f"cannot write {str(path)!r}: {error.strerror}; give --output another file"
-        ) from None
 
 
 if __name__ == "__main__":

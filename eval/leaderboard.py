@@ -6,7 +6,8 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from configs.cli import run_app, usable_folder
+from configs.cli import run_app
+from configs.paths import usable_folder
 from eval.metrics.error_budget import ERROR_BUDGET
 from eval.report.leaderboard_formats import to_markdown, write_leaderboard
 from eval.report.leaderboard_tables import read_leaderboard

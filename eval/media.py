@@ -6,8 +6,9 @@ from pathlib import Path
 
 from cyclopts import App
 
-from configs.cli import run_app, usable_folder
+from configs.cli import run_app
 from configs.errors import UsageError
+from configs.paths import usable_folder
 from eval.records.schema import RunFolder
 from eval.report.readme_media import ReadmeMedia, find_readme_media, to_markdown, write_pictures
 from videos.mp4 import VideoError

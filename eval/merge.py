@@ -6,7 +6,9 @@ from typing import Annotated
 from cyclopts import App, Parameter
 from rich.console import Console as RichConsole
 
-from configs.cli import counted, run_app, usable_folder
+from configs.cli import counted, run_app
+from configs.errors import UsageError
+from configs.paths import usable_folder
 from eval.records.schema import RunFolder
 
 app = App(
@@ -26,6 +28,8 @@ def merge_runs(
         runs: Folders of runs; runs in several modes become a run in each.
         output_dir: Where the joined run's folder is made.
     """
+    if not runs:
+        raise UsageError("name the folders of the runs to join")
     usable_folder(output_dir, "--output-dir")
     from eval.report.merging import merge  # slow: statistics; --help needs none
 

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from configs.cli import Names, run_app
+from configs.paths import usable_file
 
 app = App(
     name="python -m eval.preflight",
@@ -48,6 +49,8 @@ def preflight(
     from eval.rollout.preflight import all_checks
     from sim_envs.self_test import Status
 
+    if json is not None:
+        usable_file(json, "--json")
     given = {"suites": suite, "policy": policy, "assets": assets}
     flags = {name: value for name, value in given.items() if value is not None}
     options = overlay(VariantsConfig, "demo" if suite is None else None, flags)

@@ -7,6 +7,7 @@ from cyclopts import App
 
 from configs.cli import run_app
 from configs.errors import UsageError
+from configs.paths import usable_file
 from eval.records.sweep_folders import SweepFolder
 
 app = App(name="python -m eval.results", version_flags=[])
@@ -22,6 +23,8 @@ def main(*sweeps: Path, page: Path | None = None) -> None:
     """
     if not sweeps:
         raise UsageError("name a sweep: the folder that eval.sweep left, or its sweep.json")
+    if page is not None:
+        usable_file(page, "--page")
     folders = [SweepFolder.at(path) for path in sweeps]
     records = [folder.read_finished() for folder in folders]
     from eval.report.results_page import write_page  # slow: statistics; --help needs none

@@ -8,10 +8,11 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from configs.cli import Words, read_kwargs, run_app, usable_folder
+from configs.cli import Words, read_kwargs, run_app
 from configs.errors import UsageError
 from configs.load import check
 from configs.overlay import overlay
+from configs.paths import usable_folder
 from configs.schema import OUTPUT, SCALE, WHAT
 from configs.variants import VariantsConfig
 from eval.records.run_folders import find_unfinished, new_run

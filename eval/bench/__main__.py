@@ -5,11 +5,9 @@ import sys
 import time
 from collections.abc import Sequence
 
-from configs.errors import UsageError
-from configs.signals import ends_at_once
+from configs.exits import exit_code_of
+from configs.paths import usable_file
 from eval.bench.options import Options, read
-
-_INPUT_ERROR, _INTERRUPTED = 2, 130
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -18,18 +16,18 @@ def main(arguments: Sequence[str]) -> int:
     0; 1 if modes differ in their actions; 2 for bad input (one line); 130 for Ctrl-C.
     """
     began = time.perf_counter()
-    try:
-        with ends_at_once():
-            options = read(arguments)
-            # Two processes share the device's memory in `parallel`, so neither may preallocate all of it. All
-            # runs allocate alike, with or without that mode.
-            os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-            return _run(options, began)
-    except UsageError as error:
-        sys.stderr.write(f"error: {error}\n")
-        return _INPUT_ERROR
-    except KeyboardInterrupt:
-        return _INTERRUPTED
+
+    def run() -> int:
+        options = read(arguments)
+        for option, file in {"--output": options.output, "--save-profile": options.save_profile}.items():
+            if file is not None:
+                usable_file(file, option)
+        # Two processes share the device's memory in `parallel`, so neither may preallocate all of it. All
+        # runs allocate alike, with or without that mode.
+        os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+        return _run(options, began)
+
+    return exit_code_of(run)
 
 
 def _run(options: Options, began: float) -> int:

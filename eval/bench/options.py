@@ -3,19 +3,25 @@
 import argparse
 import dataclasses
 import datetime as dt
+import re
 import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 from configs.errors import UsageError, unknown
+from configs.exits import OneLineParser
+from configs.paths import refuse_home
 from eval.bench.arrivals import parse_arrivals
 from eval.bench.profile import check_profile
 from eval.bench.workloads import WorkloadGrid
 from oxygen.serving.scheduler import Mode
 
 T = TypeVar("T")
+
+_MOST = 100_000
+"""Limit of every whole number."""
 
 _DEFAULTS: dict[str, Any] = {
     "policy": "small",
@@ -82,13 +88,6 @@ class Options:
     roofline: bool
     peaks: str
     save_profile: Path | None
-
-
-class _Parser(argparse.ArgumentParser):
-    """Reports errors in one line."""
-
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{message}. See --help.")
 
 
 def read(arguments: Sequence[str]) -> Options:
@@ -170,22 +169,49 @@ def _once(values: Sequence[Any], what: str, kind: Callable[[str], T]) -> tuple[T
 
 
 def _converted(piece: str, what: str, kind: Callable[[str], T]) -> T:
+    if not piece:
+        raise UsageError(f"{what}: {piece!r} is empty; give a value")
+    if kind is int and re.fullmatch(r"[+-]?[0-9]{1,18}", piece) is None:
+        raise UsageError(f"{what}: {piece!r} is not a whole number")
     try:
-        return kind(piece)
+        value = kind(piece)
     except ValueError:
-        number = "whole number" if kind is int else "number"
-        raise UsageError(f"{what}: {piece!r} is not a {number}") from None
+        raise UsageError(f"{what}: {piece!r} is not a number") from None
+    if isinstance(value, int) and value > _MOST:
+        raise UsageError(f"{what}: {piece} is too large; at most {_MOST}")
+    return value
 
 
-def _parser() -> _Parser:
-    parser = _Parser(
+def _whole(text: str) -> int:
+    """A whole number on the command line."""
+    return _converted(text, "a number", int)
+
+
+def _policy(text: str) -> str:
+    """A policy on the command line."""
+    if text.startswith("~"):
+        refuse_home(f"--policy {text!r}", text, literal=False)
+    return text
+
+
+def _path(text: str) -> Path:
+    """A path on the command line."""
+    if not text.strip() or text.startswith("~"):
+        raise UsageError(f"path {text!r}: give a whole path")
+    return Path(text)
+
+
+def _parser() -> OneLineParser:
+    parser = OneLineParser(
         prog="python -m eval.bench",
         description="OxyGen's experiment on any policy: the same work in every mode, timed in turns. "
         "No simulator. Options that take several values measure every combination.",
         allow_abbrev=False,
     )
     what = parser.add_argument_group("what is measured")
-    what.add_argument("--policy", help=_help("policy preset, YAML file, or folder of a checkpoint", "policy"))
+    what.add_argument(
+        "--policy", type=_policy, help=_help("policy preset, YAML file, or folder of a checkpoint", "policy")
+    )
     what.add_argument(
         "--random-weights", action="store_true", help="instead of its checkpoint: latency without a download"
     )
@@ -207,28 +233,28 @@ def _parser() -> _Parser:
     )
     what.add_argument(
         "--slots",
-        type=int,
+        type=_whole,
         metavar="N",
         help="unfinished texts at once; one more drops another; default: as many as are requested",
     )
     what.add_argument(
         "--rows",
-        type=int,
+        type=_whole,
         metavar="N",
         help="texts decoded in one batch, the others wait in their slots; default: all unfinished ones",
     )
     what.add_argument(
         "--prompt-tokens",
-        type=int,
+        type=_whole,
         default=24,
         metavar="N",
         help="tokens in the prompt, padded to one of the policy's lengths; default: 24",
     )
     how = parser.add_argument_group("how")
     how.add_argument(
-        "--repetitions", type=int, metavar="N", help=_help("runs of each configuration", "repetitions")
+        "--repetitions", type=_whole, metavar="N", help=_help("runs of each configuration", "repetitions")
     )
-    how.add_argument("--queries", type=int, metavar="N", help=_help("queries in a run", "queries"))
+    how.add_argument("--queries", type=_whole, metavar="N", help=_help("queries in a run", "queries"))
     how.add_argument(
         "--quick", action="store_true", help="`tiny`, and less of everything: two minutes on a CPU"
     )
@@ -243,14 +269,14 @@ def _parser() -> _Parser:
     where = parser.add_argument_group("output")
     where.add_argument(
         "--output",
-        type=Path,
+        type=_path,
         metavar="FILE",
         help="rows, plots beside it; default: in runs/bench; with --roofline a JSON file; default: none",
     )
     where.add_argument("--resume", action="store_true", help="skip workloads that FILE already has")
     where.add_argument(
         "--save-profile",
-        type=Path,
+        type=_path,
         metavar="NAME.yaml",
         help="write the stage times as a latency profile for `--clock profile:`",
     )

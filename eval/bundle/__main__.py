@@ -6,9 +6,10 @@ from typing import Annotated
 from cyclopts import App, Parameter
 from rich.console import Console as RichConsole
 
-from configs.cli import Names, counted, run_app, spelt, usable_folder
+from configs.cli import Names, counted, run_app, spelt
 from configs.errors import UsageError
 from configs.load import load
+from configs.paths import usable_folder
 from configs.pipeline import PipelineConfig
 from eval.bundle.bundling import MOST_BYTES, BundleSummary, bundle
 from eval.bundle.card import CARD_FILE

@@ -1,7 +1,6 @@
 """The manifest of a bundled checkpoint: its files, and the datasets it was trained on."""
 
 import dataclasses
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -10,6 +9,8 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from configs.errors import UsageError
+from configs.reading import read_json_object
+from configs.validation import invalid
 from oxygen.training import layout
 from oxygen.weights.loading import SINGLE_FILE
 
@@ -117,7 +118,7 @@ def read_bundle_manifest(folder: Path) -> BundleManifest | None:
     try:
         return _MANIFEST.validate_json(file.read_bytes())
     except ValidationError as error:
-        raise UsageError(f"{file} is not a bundle's manifest: {error.errors()[0]['msg']}") from None
+        raise invalid(error, f"{file} is not a bundle's manifest") from None
 
 
 def read_dataset_facts(folder: Path) -> DatasetFacts:
@@ -127,11 +128,11 @@ def read_dataset_facts(folder: Path) -> DatasetFacts:
         UsageError: There is no dataset of `python -m eval.collect`.
     """
     try:
-        manifest = json.loads((folder / layout.MANIFEST).read_text(encoding="utf-8"))
-    except OSError as error:
+        manifest = read_json_object(folder / layout.MANIFEST)
+    except UsageError as error:
         raise UsageError(
-            f"no demonstrations at {folder} ({layout.MANIFEST}: {error.strerror}); name the folder of those "
-            "that the policy was trained on with --data"
+            f"no demonstrations at {folder} ({error}); name the folder of those that the policy was trained "
+            "on with --data"
         ) from None
     # A key is suite, task, initial state, seed, digest of the assets, and the noise, which may have a dot.
     played = [key.split(".", 5) for key in [*manifest["demonstrations"], *manifest["failed"]]]

@@ -1,7 +1,6 @@
 """Results of a bundled policy: recorded runs of its weights, in compact form."""
 
 import dataclasses
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from configs.errors import UsageError
 from configs.load import names
+from configs.reading import read_json_object
 from configs.schema import LanguageTaskConfig, RunConfig
+from configs.validation import invalid
 from eval.metrics.language_results import LanguageRow
 from eval.metrics.success import summarize
 from eval.policies.unused_options import unused_in
@@ -105,9 +106,9 @@ def read_results(folder: Path) -> tuple[BundledResult, ...]:
     if not file.is_file():
         return ()
     try:
-        return _RESULTS.validate_python(json.loads(file.read_text(encoding="utf-8"))["results"])
-    except (ValueError, KeyError, ValidationError) as error:
-        raise UsageError(f"{file} does not hold a bundle's results: {error}") from None
+        return _RESULTS.validate_python(read_json_object(file).get("results"))
+    except ValidationError as error:
+        raise invalid(error, f"{file} does not hold a bundle's results") from None
 
 
 def write_results(folder: Path, results: Iterable[BundledResult]) -> None:

@@ -5,10 +5,11 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from configs.cli import run_app, usable_folder
+from configs.cli import run_app
 from configs.collection import OUTPUT, WHAT, CollectConfig
 from configs.load import check
 from configs.overlay import overlay
+from configs.paths import usable_folder
 from sim_envs.gl import require_backend
 
 app = App(

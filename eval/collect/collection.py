@@ -39,6 +39,8 @@ from oxygen.presets.policies import weights_sha256
 from oxygen.training import layout
 from oxygen.training.demonstrations import Demonstrations
 
+_MOST_WORKERS = 4096
+
 INCOMPLETE = 1
 """Exit code when an episode was an error, or none was kept."""
 
@@ -49,8 +51,8 @@ def worker_count(given: int | None) -> int:
     Raises:
         UsageError: Fewer than one was given.
     """
-    if given is not None and given < 1:
-        raise UsageError(f"--workers is {given}: give 1 or more")
+    if given is not None and not 1 <= given <= _MOST_WORKERS:
+        raise UsageError(f"--workers is {given}: give 1 to {_MOST_WORKERS}")
     return given or len(os.sched_getaffinity(0))
 
 

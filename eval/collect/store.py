@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from configs.collection import CollectConfig
 from configs.errors import UsageError
+from configs.reading import read_json_object
 from eval.collect.episode import Demonstration, Failure
 from eval.collect.plan import DemonstrationKey
 from eval.collect.statistics import Histogram
@@ -79,7 +80,9 @@ class EpisodeStore:
             UsageError: The dataset was begun with other options, or its episodes have been deleted.
         """
         if self._options_path.exists():
-            before = json.loads(self._options_path.read_text(encoding="utf-8"))
+            before = read_json_object(self._options_path)
+            if "policy" not in before:
+                raise UsageError(f"{self._options_path}: lacks 'policy'; give another folder with --output")
             _refuse_others(self.dataset, before, _options(config))
         elif (self.dataset / layout.INFO).exists():
             raise UsageError(
@@ -127,7 +130,7 @@ class EpisodeStore:
 
     def _not_kept(self) -> Iterator[DemonstrationKey]:
         for path in self.folder.glob("*.failed.json"):
-            yield DemonstrationKey(**json.loads(path.read_text(encoding="utf-8"))["key"])
+            yield DemonstrationKey(**read_json_object(path)["key"])
 
     @property
     def _options_path(self) -> Path:

@@ -13,8 +13,9 @@ from typing import Annotated
 from cyclopts import App, Parameter
 from rich.console import Console as RichConsole
 
-from configs.cli import run_app, usable_folder
+from configs.cli import run_app
 from configs.load import load
+from configs.paths import usable_folder
 from configs.pipeline import PipelineConfig
 from configs.signals import SIGNALS
 from eval.pipeline.steps import stage_commands

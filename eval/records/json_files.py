@@ -6,15 +6,32 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from configs.errors import UsageError
+from configs.reading import parse_json
+
 
 def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """The records of a JSON-lines file; none if it is missing. An incomplete last line is skipped."""
+    """The records of a JSON-lines file; none if it is missing. An incomplete last line is skipped.
+
+    Raises:
+        UsageError: The file cannot be read, or a line is not a JSON object.
+    """
     if not path.exists():
         return
-    with path.open(encoding="utf-8") as lines:
-        for line in lines:
-            if line.endswith("\n"):
-                yield json.loads(line)
+    try:
+        with path.open("rb") as lines:
+            for number, line in enumerate(lines, start=1):
+                if line.endswith(b"\n"):
+                    yield _record(line, f"{path}, line {number}")
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+
+
+def _record(line: bytes, source: str) -> dict[str, Any]:
+    record = parse_json(line, source)
+    if not isinstance(record, dict):
+        raise UsageError(f"{source}: holds {type(record).__name__}, should hold an object")
+    return record
 
 
 def json_line(record: Mapping[str, Any]) -> bytes:

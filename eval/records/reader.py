@@ -1,6 +1,7 @@
 """Reads recorded runs. A file that cannot be read is a one-line error that names it."""
 
 import dataclasses
+import reprlib
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ from jaxtyping import Float64
 from pydantic import TypeAdapter, ValidationError
 
 from configs.errors import UsageError
+from configs.validation import invalid
 from eval.records.json_files import read_json_lines
 from eval.records.protocol import protocol_hash, suite_hash
 from eval.records.schema import SCHEMA_VERSION, EpisodeResult, RunFolder
@@ -144,6 +146,7 @@ class _Version:
 
 
 _MANIFEST = TypeAdapter(_Manifest)
+_IDENTITY = TypeAdapter(RunIdentity)
 _VERSION = TypeAdapter(_Version)
 
 
@@ -155,8 +158,10 @@ def read_identity(folder: RunFolder) -> RunIdentity:
     """
     try:
         return _identity(read_manifest_as(_MANIFEST, folder))
-    except KeyError as error:
-        raise UsageError(f"{folder.manifest_path}: a suite's protocol lacks {error}") from None
+    except (AttributeError, LookupError, TypeError) as error:
+        raise UsageError(f"{folder.manifest_path}: damaged protocol: {error!r}") from None
+    except ValidationError as error:
+        raise invalid(error, str(folder.manifest_path)) from None
 
 
 def read_manifest_as(shape: TypeAdapter[ManifestT], folder: RunFolder) -> ManifestT:
@@ -179,7 +184,7 @@ def read_manifest_as(shape: TypeAdapter[ManifestT], folder: RunFolder) -> Manife
             f"{folder.path} is not a run: cannot read {folder.manifest_path.name}: {error.strerror}"
         ) from None
     except ValidationError as error:
-        raise UsageError(f"{folder.manifest_path}: {_first_problem(error)}") from None
+        raise invalid(error, str(folder.manifest_path)) from None
 
 
 def pass_over(folder: Path, why: UsageError | str) -> None:
@@ -200,11 +205,11 @@ def _identity(manifest: _Manifest) -> RunIdentity:
     if manifest.mode == "unified":
         said |= {option: manifest.config.get(option) for option in ("tokens_per_frame", "deadline_ms")}
     if not manifest.protocol:  # only hashes are recorded
-        return RunIdentity(**said)
+        return _IDENTITY.validate_python(said)
     said["protocol_hash"] = protocol_hash(manifest.protocol)
     said["clock_device"] = _clock_device(manifest.protocol)
     said["suite_hashes"] = {suite: suite_hash(world) for suite, world in manifest.protocol.items()}
-    return RunIdentity(**said)
+    return _IDENTITY.validate_python(said)
 
 
 def _clock_device(protocol: Mapping[str, Mapping[str, Any]]) -> str | None:
@@ -216,17 +221,31 @@ def read_episodes(folder: RunFolder) -> dict[EpisodeKey, EpisodeResult]:
     """The run's episodes in the order they were first recorded; an incomplete last line is skipped.
 
     Raises:
-        UsageError: A line is not an episode.
+        UsageError: A line is not an episode, or one that the run did not plan.
     """
-    try:
-        return folder.episodes()
-    except OSError as error:
-        raise UsageError(f"cannot read {folder.episodes_path}: {error.strerror}") from None
-    except ValidationError as error:
-        problem = _first_problem(error)
-        raise UsageError(f"{folder.episodes_path} holds a line that is not an episode: {problem}") from None
-    except ValueError as error:
-        raise UsageError(f"{folder.episodes_path} holds a line that is not an episode: {error!r}") from None
+    episodes = folder.episodes()
+    if folder.manifest_path.exists():
+        manifest = folder.read_manifest()
+        for key in episodes:
+            _refuse_unplanned(folder, manifest, key)
+    return episodes
+
+
+def _refuse_unplanned(folder: RunFolder, manifest: Mapping[str, Any], key: EpisodeKey) -> None:
+    """Refuse an episode that a run's options exclude."""
+    config, suites = manifest.get("config", {}), manifest.get("protocol", {})
+    trials = config.get("num_trials_per_task")
+    planned = {
+        "suite": list(suites),
+        "task_id": config.get("task_ids"),
+        "init_id": config.get("init_ids") or (None if trials is None else range(trials)),
+        "seed": [config["seed"]] if "seed" in config else None,
+    }
+    for part, allowed in planned.items():
+        if allowed and getattr(key, part) not in allowed:
+            raise UsageError(
+                f"{folder.episodes_path} has episode {key}, and the run has {part} {reprlib.repr(allowed)}"
+            )
 
 
 def read_queries(folder: RunFolder, key: EpisodeKey) -> list[QueryRecord]:
@@ -235,18 +254,13 @@ def read_queries(folder: RunFolder, key: EpisodeKey) -> list[QueryRecord]:
     Raises:
         UsageError: A line is not a query.
     """
-    path = folder.queries_path(key)
-    try:
-        return [_query(record) for record in read_json_lines(path)]
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError) as error:
-        raise UsageError(f"{path} holds a line that is not a query: {error!r}") from None
-
-
-def _first_problem(error: ValidationError) -> str:
-    first = error.errors()[0]
-    return f"{'.'.join(map(str, first['loc'])) or 'the whole'}: {first['msg']}"
+    path, queries = folder.queries_path(key), []
+    for number, record in enumerate(read_json_lines(path), start=1):
+        try:
+            queries.append(_query(record))
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            raise UsageError(f"{path}, line {number} is not a query: {error!r}") from None
+    return queries
 
 
 def _query(record: Mapping[str, Any]) -> QueryRecord:

@@ -4,19 +4,24 @@ import contextlib
 import dataclasses
 import enum
 import fcntl
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NoReturn
 
-from pydantic import TypeAdapter
+from pydantic import AwareDatetime, Field, TypeAdapter, ValidationError
+from typing_extensions import TypedDict
 
 from configs.errors import UsageError
+from configs.reading import read_json_object
+from configs.validation import invalid
 from eval.records.json_files import append_json_line, read_json_lines, write_json
 from sim_envs.world import EpisodeKey
 
 SCHEMA_VERSION = 2
 """Version of the files in a run's folder. Runs of another version are refused."""
+
+Total = Annotated[int, Field(ge=0, lt=2**63)]
+"""A number of steps, queries or tokens in an episode."""
 
 
 class Outcome(enum.StrEnum):
@@ -119,17 +124,17 @@ class EpisodeResult:
     instruction: str
     language: str
     outcome: Outcome
-    steps: int
-    queries: int
+    steps: Total
+    queries: Total
     latency_ms: Mapping[str, Mapping[str, float]]
-    tokens: int
+    tokens: Total
     requests: RequestCounts
     policy_s: float
     wall_s: float
-    simulated_s: float | None = None
-    held_steps: int = 0
-    continued_steps: int = 0
-    skipped_actions: int = 0
+    simulated_s: Annotated[float, Field(ge=0)] | None = None
+    held_steps: Total = 0
+    continued_steps: Total = 0
+    skipped_actions: Total = 0
     progress: float | None = None
     texts: Mapping[str, TextScores] = dataclasses.field(default_factory=dict)
     compiles_after_warm_up: int | None = None
@@ -160,7 +165,48 @@ class EpisodeResult:
         return dataclasses.asdict(self)
 
 
-_EPISODES = TypeAdapter(list[EpisodeResult])
+class _Attempt(TypedDict):
+    """One attempt at a run, in its manifest."""
+
+    started: AwareDatetime
+    finished: AwareDatetime | None
+
+
+class _Manifest(TypedDict, total=False):
+    """Types of the manifest's fields, as far as they are read."""
+
+    run_id: str
+    command: str
+    config: dict[str, Any]
+    mode: str
+    policy: str
+    policy_inputs: dict[str, Any]
+    weights_sha256: str | None
+    protocol: dict[str, dict[str, Any]]
+    n_planned: int
+    status: str
+    started: AwareDatetime
+    finished: AwareDatetime | None
+    attempts: Annotated[list[_Attempt], Field(min_length=1)]
+    variants: list[str]
+    git: dict[str, Any]
+    versions: dict[str, Any]
+    hardware: dict[str, Any]
+
+
+class _Fields(dict[str, Any]):
+    """The fields of a record; a missing one is a UsageError."""
+
+    def __init__(self, content: Mapping[str, Any], *, source: str) -> None:
+        super().__init__(content)
+        self._source = source
+
+    def __missing__(self, name: str) -> NoReturn:
+        raise UsageError(f"{self._source}: lacks {name!r}")
+
+
+_EPISODE = TypeAdapter(EpisodeResult)
+_MANIFEST = TypeAdapter(_Manifest)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -194,9 +240,17 @@ class RunFolder:
         return self.path / "queries" / f"{key}.jsonl"
 
     def read_manifest(self) -> dict[str, Any]:
-        """The manifest as it was last written."""
-        manifest: dict[str, Any] = json.loads(self.manifest_path.read_text(encoding="utf-8"))
-        return manifest
+        """The manifest as it was last written.
+
+        Raises:
+            UsageError: It cannot be read, or a field is of another type. On access: a field is missing.
+        """
+        content = read_json_object(self.manifest_path)
+        try:
+            _MANIFEST.validate_python(content)
+        except ValidationError as error:
+            raise invalid(error, str(self.manifest_path)) from None
+        return _Fields(content, source=str(self.manifest_path))
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
         """Replace the manifest atomically."""
@@ -227,7 +281,13 @@ class RunFolder:
         """All recorded episodes. The last record of an episode counts (a retry after an error).
 
         Raises:
-            ValueError: A line is not JSON, or not an episode (`pydantic.ValidationError`).
+            UsageError: The file cannot be read, or a line is not an episode.
         """
-        results = _EPISODES.validate_python(list(read_json_lines(self.episodes_path)))
-        return {result.key: result for result in results}
+        results: dict[EpisodeKey, EpisodeResult] = {}
+        for number, record in enumerate(read_json_lines(self.episodes_path), start=1):
+            try:
+                result = _EPISODE.validate_python(record)
+            except ValidationError as error:
+                raise invalid(error, f"{self.episodes_path}, line {number}") from None
+            results[result.key] = result
+        return results

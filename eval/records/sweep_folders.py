@@ -3,21 +3,35 @@
 import contextlib
 import dataclasses
 import datetime as dt
-import json
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
 
+from pydantic import TypeAdapter, ValidationError
+from typing_extensions import TypedDict
+
 from configs.errors import UsageError
 from configs.load import check
+from configs.reading import read_json_object
 from configs.sweep import SweepConfig
+from configs.validation import invalid
 from eval.records.json_files import write_json
 from eval.records.reader import pass_over
 from eval.records.run_folders import Run, begun_in, drop_drafts
 from eval.records.schema import RunFolder
 
 _FILE = "sweep.json"
+
+
+class _Record(TypedDict):
+    """Fields of every sweep's record; a finished one has more."""
+
+    asked: dict[str, Any]
+    status: str
+
+
+_RECORD = TypeAdapter(_Record)
 _STATES = {
     "running": "the sweep is not complete",
     "errors": "the sweep has episodes that were errors",
@@ -52,16 +66,13 @@ class SweepFolder:
         Raises:
             UsageError: There is none, or it is no sweep's.
         """
+        if not self.record_path.is_file():
+            raise UsageError(f"{self.path} is not a sweep: it has no {self.file}")
         try:
-            record = json.loads(self.record_path.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise UsageError(
-                f"{self.path} is not a sweep: cannot read {self.file}: {error.strerror}"
-            ) from None
-        except ValueError as error:
-            raise UsageError(f"{self.record_path}: not JSON: {error}") from None
-        if not isinstance(record, dict) or not {"asked", "status"} <= record.keys():
-            raise UsageError(f"{self.record_path}: no record of a sweep")
+            record = read_json_object(self.record_path)
+            _RECORD.validate_python(record)
+        except ValidationError as error:
+            raise invalid(error, f"{self.record_path}: no record of a sweep") from None
         return record
 
     def read_finished(self) -> dict[str, Any]:

@@ -6,8 +6,9 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from configs.cli import run_app, usable_folder
+from configs.cli import run_app
 from configs.errors import UsageError
+from configs.paths import usable_folder
 
 app = App(name="python -m eval.report", version_flags=[])
 

@@ -6,15 +6,11 @@ most; then that truly went through the most different stages of its task; then b
 """
 
 import dataclasses
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from eval.metrics.language import HEADLINES
-from eval.records.json_files import read_json_lines
-from eval.records.reader import read_episodes, read_identity, read_nouns
+from eval.records.reader import read_episodes, read_identity, read_queries
 from eval.records.schema import EpisodeResult, Outcome, RunFolder, Share
-from sim_envs.truth.ground_truth import Narration, Phase
 from sim_envs.truth.wording import narrate
 
 
@@ -70,16 +66,12 @@ class _Progress:
 
     @classmethod
     def of(cls, run: RunFolder, episode: EpisodeResult) -> "_Progress":
-        truths = [record["truth"] for record in read_json_lines(run.queries_path(episode.key))]
-        told: Sequence[dict[str, Any]] = [truth for truth in truths if truth is not None]
-        stages = list(dict.fromkeys(_stage(truth["narration"]) for truth in told))
-        done = len(told[-1]["done"]) if told else 0
-        last = narrate(stages[-1], nouns=read_nouns(told[-1])) if stages else ""
+        truths = [query.truth for query in read_queries(run, episode.key)]
+        told = [truth for truth in truths if truth is not None]
+        stages = list(dict.fromkeys(truth.narration for truth in told))
+        done = len(told[-1].memory.done) if told else 0
+        last = narrate(stages[-1], nouns=told[-1].nouns) if stages else ""
         return cls(lack=(-done, -len(stages)), last=last)
-
-
-def _stage(record: dict[str, Any]) -> Narration:
-    return Narration(**{**record, "phase": Phase(record["phase"])})
 
 
 def _merit(episode: EpisodeResult) -> tuple[float, int, int]:

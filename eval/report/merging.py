@@ -6,21 +6,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter
-
 from configs.errors import UsageError
+from configs.load import check
 from configs.schema import RunConfig
 from eval.metrics.success import summarize
 from eval.records import provenance
 from eval.records.json_files import write_json
 from eval.records.protocol import protocol_hash
-from eval.records.reader import read_episodes, read_manifest_as
+from eval.records.reader import read_episodes, read_identity
 from eval.records.run_folders import Run, begin, claimed, new_run
 from eval.records.schema import EpisodeResult, RunFolder
 from eval.rollout.plan import make_plan
 from sim_envs.world import EpisodeKey
-
-_MANIFEST = TypeAdapter(dict[str, Any])
 
 
 def merge(folders: Sequence[RunFolder], output_dir: Path) -> list[RunFolder]:
@@ -34,14 +31,20 @@ def merge(folders: Sequence[RunFolder], output_dir: Path) -> list[RunFolder]:
         UsageError: Before anything is written: a run is no shard, two differ in more than their shares, have
             an episode in common, or some of the episodes are missing.
     """
-    manifests = {folder: read_manifest_as(_MANIFEST, folder) for folder in folders}
+    for folder in folders:
+        read_identity(folder)  # refuses other versions
+    manifests = {folder: folder.read_manifest() for folder in folders}
     modes: dict[str, list[RunFolder]] = {}
     for folder, manifest in manifests.items():
         modes.setdefault(manifest["mode"], []).append(folder)
     joined = []
     for shards in modes.values():
         _refuse_unlike({shard: manifests[shard] for shard in shards})
-        joined.append(_joined(shards, RunConfig.model_validate(manifests[shards[0]]["config"])))
+        joined.append(
+            _joined(
+                shards, check(RunConfig, manifests[shards[0]]["config"], source=str(shards[0].manifest_path))
+            )
+        )
     runs = [new_run(output_dir, config) for config, _ in joined]
     written = []
     for run, (_, episodes), shards in zip(runs, joined, modes.values(), strict=True):

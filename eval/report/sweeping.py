@@ -40,7 +40,7 @@ def run_sweep(folder: SweepFolder, *, executor: Executor = SERIAL, max_errors: i
         runs = folder.runs() or tuple(new_run(folder.path, cell) for cell in cells_of(asked))
         try:
             results = run_evaluation(*runs, monitor=SweepConsole, max_errors=max_errors, executor=executor)
-        except UsageError:
+        except (OSError, UsageError):
             folder.drop_unless_begun()
             raise
         show_sweep(folder, conclude(folder, results))

@@ -32,6 +32,7 @@ from eval.rollout.preflight import require_quick_checks
 from oxygen.presets.policies import weights_sha256
 from sim_envs.blas import KERNELS, pin_kernels
 
+_MOST_ERRORS = 1_000_000
 NOTHING_GRADED = 1
 """Exit code of a run in which every episode was an error."""
 
@@ -87,8 +88,8 @@ def run_evaluation(
             consecutive errors.
         KeyboardInterrupt: All records are on disk.
     """
-    if max_errors < 1:
-        raise UsageError(f"--max-errors is {max_errors}: give 1 or more")
+    if not 1 <= max_errors <= _MOST_ERRORS:
+        raise UsageError(f"--max-errors is {max_errors}: give 1 to {_MOST_ERRORS}")
     config = runs[0].config
     require_quick_checks(runs[0].folder.path.parent, num_envs=executor.num_envs, notify=_say)
     _refuse_shared_time([run.config for run in runs], executor)

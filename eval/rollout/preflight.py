@@ -7,8 +7,8 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from configs.cli import usable_folder
 from configs.errors import UsageError
+from configs.paths import usable_folder
 from configs.schema import RunConfig
 from eval.policies.resolved import resolve_policy
 from eval.records import provenance

@@ -6,9 +6,10 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from configs.cli import run_app, spelt, usable_folder
+from configs.cli import run_app, spelt
 from configs.errors import UsageError
 from configs.load import check, read_mapping
+from configs.paths import usable_folder
 from configs.training import OUTPUT, WHAT, TrainConfig
 from oxygen.training.recipe import RUN_FILE
 from oxygen.training.run_folder import read_options

@@ -2,7 +2,6 @@
 
 import dataclasses
 import datetime as dt
-import json
 import shlex
 import time
 from collections.abc import Mapping, Sequence
@@ -11,9 +10,11 @@ from typing import Any
 
 from rich.console import Console as RichConsole
 
-from configs.cli import INTERRUPTED, spelt
+from configs.cli import spelt
 from configs.errors import UsageError
+from configs.exits import INTERRUPTED
 from configs.load import check, load, names
+from configs.reading import read_json_object
 from configs.schema import LanguageTaskConfig, PolicyConfig, RunConfig, SuiteConfig
 from configs.training import TrainConfig
 from eval.policies.names import Start, policy_of, start_of
@@ -163,7 +164,7 @@ def _suites_of(demonstrations: Path) -> Mapping[str, Mapping[str, Any]]:
     manifest = demonstrations / layout.MANIFEST
     if not manifest.is_file():
         return {}
-    suites: Mapping[str, Mapping[str, Any]] = json.loads(manifest.read_text(encoding="utf-8"))["suites"]
+    suites: Mapping[str, Mapping[str, Any]] = read_json_object(manifest).get("suites", {})
     return suites
 
 

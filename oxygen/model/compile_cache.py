@@ -3,7 +3,11 @@
 import hashlib
 import os
 import platform
+import subprocess
+import sys
 from pathlib import Path
+
+from configs.errors import UsageError
 
 CACHE_VARIABLE = "OXYGEN_COMPILE_CACHE"
 
@@ -17,9 +21,15 @@ def use_compile_cache(directory: Path | None = None) -> Path:
 
     Returns:
         The folder used; except for JAX's own setting, a subfolder for this kind of processor.
+
+    Raises:
+        UsageError: XLA does not know a flag in `XLA_FLAGS`.
     """
+    if os.environ.get("XLA_FLAGS"):
+        _check_xla_flags()
     import jax  # `processor` alone needs no JAX
 
+    jax.default_backend()  # fails here, not in a computation, if JAX_PLATFORMS is wrong
     configured = jax.config.values["jax_compilation_cache_dir"]
     if directory is None and configured:
         return Path(configured)
@@ -28,6 +38,21 @@ def use_compile_cache(directory: Path | None = None) -> Path:
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
     return path
+
+
+def _check_xla_flags() -> None:
+    """Start JAX in a child process, since an unknown flag ends a process instead of raising."""
+    probe = subprocess.run(
+        [sys.executable, "-c", "import jax; jax.devices()"],
+        env={**os.environ, "JAX_PLATFORMS": "cpu"},
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    if probe.returncode != 0 and "XLA_FLAGS" in probe.stderr:
+        said = next(line for line in probe.stderr.splitlines() if "XLA_FLAGS" in line)
+        raise UsageError(f"{said.rpartition('] ')[2]}: remove what XLA does not know, or unset XLA_FLAGS")
 
 
 def cache_folder() -> Path:

@@ -6,7 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+from typing_extensions import TypedDict
+
 from configs.errors import UsageError, nearest_first
+from configs.reading import read_json_object
+from configs.validation import invalid
 from oxygen.model.config import preset
 from oxygen.training.recipe import CHECKPOINTS
 from oxygen.weights.card import CARD, CONFIG_FILE, RECORD
@@ -16,6 +21,19 @@ from oxygen.weights.orbax import METADATA
 _NEARBY = ("*", *(f"{above}{CHECKPOINTS}/*" for above in ("", "*/", "*/*/", "*/*/*/")))
 """Where checkpoints are looked for, seen from the nearest folder that exists."""
 
+
+class _Record(TypedDict):
+    """Fields of every training's record."""
+
+    step: int
+    model: dict[str, Any]
+    embodiment: str
+    tasks: list[dict[str, Any]]
+    recipe: dict[str, Any]
+    data: list[str]
+
+
+_RECORD = TypeAdapter(_Record)
 
 _SERVED_ONLY = frozenset({"noise_scale"})
 """What training makes no use of, and may be another in serving."""
@@ -30,10 +48,11 @@ def read_record(folder: Path) -> dict[str, Any]:
     file = folder / RECORD
     if not file.is_file():
         raise UsageError(f"{folder} is no checkpoint that training wrote: it has no {RECORD}")
+    record = read_json_object(file)
     try:
-        record: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise UsageError(f"{file} is not what training writes: {error}") from None
+        _RECORD.validate_python(record)
+    except ValidationError as error:
+        raise invalid(error, f"{file} is not what training writes") from None
     return record
 
 

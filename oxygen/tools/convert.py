@@ -8,9 +8,11 @@ import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from configs.errors import UsageError, unknown
+from configs.exits import OneLineParser, exit_code_of
+from configs.paths import usable_file
 from oxygen.model.config import PRESETS, Pi05Config
 from oxygen.robots.norms import FILE_NAME
 from oxygen.robots.transforms import embodiment
@@ -180,16 +182,9 @@ def _remove(draft: Path) -> None:
     draft.unlink(missing_ok=True)
 
 
-class _Parser(argparse.ArgumentParser):
-    """Refuses in one line."""
-
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{message}. See --help")
-
-
 def main(arguments: Sequence[str]) -> int:
     """Convert what the command line names; returns the exit code."""
-    parser = _Parser(prog="python -m oxygen.tools.convert", description=__doc__)
+    parser = OneLineParser(prog="python -m oxygen.tools.convert", description=__doc__)
     parser.add_argument("source", help="a checkpoint: openpi's folder, safetensors, or a URL of either")
     parser.add_argument("target", type=Path, help=f"a new folder, or a new file that ends in {SUFFIX}")
     parser.add_argument(
@@ -200,19 +195,20 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--embodiment", help="the robot it acts in; by default that policy's own")
     parser.add_argument("--tokenizer", help="a file or URL; by default that policy's own")
-    try:
-        options = parser.parse_args(arguments)
-        file = convert(
-            options.source,
-            options.target,
-            dtype=options.dtype,
-            model=options.model,
-            robot=options.embodiment,
-            tokenizer=options.tokenizer,
-        )
-    except UsageError as error:
-        sys.stderr.write(f"error: {error}\n")
-        return 2
+    return exit_code_of(lambda: _run(parser.parse_args(arguments)))
+
+
+def _run(options: argparse.Namespace) -> int:
+    if not options.target.exists():
+        usable_file(options.target, "the target")
+    file = convert(
+        options.source,
+        options.target,
+        dtype=options.dtype,
+        model=options.model,
+        robot=options.embodiment,
+        tokenizer=options.tokenizer,
+    )
     sys.stdout.write(f"{file}: {file.stat().st_size / 1e6:.1f} MB\n")
     if file != options.target:
         sys.stdout.write(_use_of(options.target))

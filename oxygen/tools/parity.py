@@ -5,7 +5,6 @@ closely it must be met. Any configuration is built; absent cameras are dropped h
 """
 
 import dataclasses
-import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,6 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from configs.errors import UsageError
+from configs.exits import exit_code_of
+from configs.reading import parse_json, read_npz
 from oxygen.model import params, pi05
 from oxygen.model.config import GemmaConfig, Pi05Config, siglip_variant
 from oxygen.serving import decode, kv_pool
@@ -108,12 +109,11 @@ def load(path: Path) -> Fixture:
     Raises:
         UsageError: The file is absent, or no fixture.
     """
-    try:
-        with np.load(path) as file:
-            arrays = {name: file[name] for name in file.files}
-        return Fixture(arrays=arrays, meta=json.loads(str(arrays.pop("meta"))))
-    except (OSError, KeyError, ValueError) as error:
-        raise UsageError(f"no π0.5 fixture ({error}); give an .npz with a JSON `meta`") from None
+    arrays = read_npz(path)
+    meta = parse_json(str(arrays.pop("meta", "null")), f"meta of {path}")
+    if not isinstance(meta, dict) or "tolerance" not in meta:
+        raise UsageError(f"{path} is no π0.5 fixture; give an .npz with a JSON `meta`")
+    return Fixture(arrays=arrays, meta=meta)
 
 
 def recipe_params(config: Pi05Config, meta: Mapping[str, Any]) -> Params:
@@ -253,17 +253,23 @@ def _report(path: Path, checks: Sequence[Check]) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """Compare every fixture named on the command line; returns the exit code."""
+    if set(arguments) & {"-h", "--help"}:
+        sys.stdout.write(f"usage: python -m oxygen.tools.parity FIXTURE.npz [...]\n\n{__doc__}")
+        return 0
     if not arguments:
         sys.stderr.write("usage: python -m oxygen.tools.parity FIXTURE.npz [...]\n")
         return 2
+    return exit_code_of(lambda: _run([Path(argument) for argument in arguments]))
+
+
+def _run(files: Sequence[Path]) -> int:
     passed = True
-    for argument in arguments:
+    for file in files:
         try:
-            checks = compare(load(Path(argument)))
+            checks = compare(load(file))
         except UsageError as error:
-            sys.stderr.write(f"error: {argument}: {error}\n")
-            return 2
-        sys.stdout.write(_report(Path(argument), checks) + "\n")
+            raise UsageError(f"{file}: {error}") from None
+        sys.stdout.write(_report(file, checks) + "\n")
         passed = passed and all(check.passed for check in checks)
     return 0 if passed else 1
 

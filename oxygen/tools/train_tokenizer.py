@@ -11,6 +11,11 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from configs.exits import OneLineParser, exit_code_of
+from configs.paths import usable_file
+
+_BUNDLED = Path(__file__).parents[1] / "assets/tiny.model"
+
 VOCAB_SIZE = 768
 """256 bytes, so that any text can be spelled, a few marks, and pieces of words and whole words."""
 
@@ -79,7 +84,13 @@ def train() -> bytes:
 
 def main(arguments: Sequence[str]) -> int:
     """Write the model to the given path, or to where the package keeps it."""
-    out = Path(arguments[0]) if arguments else Path(__file__).parent / "assets/tiny.model"
+    parser = OneLineParser(prog="python -m oxygen.tools.train_tokenizer", description=__doc__)
+    parser.add_argument("out", type=Path, nargs="?", default=_BUNDLED, help=f"default: {_BUNDLED}")
+    return exit_code_of(lambda: _write(parser.parse_args(arguments).out))
+
+
+def _write(out: Path) -> int:
+    usable_file(out, "the output")
     out.write_bytes(train())
     sys.stdout.write(f"{out}: {out.stat().st_size} bytes\n")
     return 0

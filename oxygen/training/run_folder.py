@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from configs.errors import UsageError
+from configs.reading import read_json_object
 from oxygen.training.recipe import RUN_FILE
 
 DEMONSTRATIONS = "demonstrations"
@@ -59,16 +60,9 @@ def _read(file: Path) -> dict[str, Any] | None:
     if not file.is_file():
         return None
     try:
-        content = json.loads(file.read_bytes())
-    except ValueError as error:
-        raise _damaged(file, str(error)) from None
-    if not isinstance(content, dict):
-        raise _damaged(file, f"expected an object, found {type(content).__name__}")
-    return content
-
-
-def _damaged(file: Path, why: str) -> UsageError:
-    return UsageError(f"{file} is damaged: {why}; remove it, or use another folder")
+        return read_json_object(file)
+    except UsageError as error:
+        raise UsageError(f"{error}; remove the damaged file, or use another folder") from None
 
 
 def _leaves(content: Any, path: str = "") -> dict[str, Any]:

@@ -56,7 +56,7 @@ def read_info(root: Path) -> Info:
             f"{str(root)!r} holds no demonstrations: cannot read {layout.INFO}: {error.strerror}. "
             f"{_nearest_to(root)}"
         ) from None
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise UsageError(f"{path}: not the info of a LeRobot dataset: {error!r}") from None
     if version != layout.VERSION:
         raise UsageError(f"{path}: the layout is {version}; this reads {layout.VERSION}. {_OTHERS}")

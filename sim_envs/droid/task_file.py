@@ -5,11 +5,11 @@ from importlib import resources
 from pathlib import Path
 from typing import Annotated, Literal
 
-import yaml
 from pydantic import Field, model_validator
 
 from configs.errors import UsageError, unknown
 from configs.load import check
+from configs.reading import parse_yaml, read_text
 from configs.schema import Name, Preset
 from sim_envs.droid.machines import RampShape
 from sim_envs.droid.shapes import (
@@ -276,15 +276,12 @@ def load_task(name: str) -> TaskConfig:
         path = Path(name)
         if not path.is_file():
             raise UsageError(f"there is no task file {name}")
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path)
     elif name in task_names():
         text = (resources.files("sim_envs.droid") / "tasks" / f"{name}.yaml").read_text(encoding="utf-8")
     else:
         raise unknown("task", name, task_names(), remedy="Or give the path of a YAML file.")
-    try:
-        content = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise UsageError(f"task file {name} is no YAML: {error}") from error
+    content = parse_yaml(text, f"task file {name}")
     if not isinstance(content, dict):
         raise UsageError(f"task file {name} holds {type(content).__name__}, not a mapping")
     return check(TaskConfig, content, source=f"task file {name}")

@@ -109,7 +109,13 @@ def _at_hand() -> AssetSet:
 
 
 def _generated() -> AssetSet:
-    return AssetSet(name=STANDINS, path=_generator().build())
+    try:
+        return AssetSet(name=STANDINS, path=_generator().build())
+    except OSError as error:
+        raise UsageError(
+            f"cannot write the stand-in assets to {str(error.filename)!r}: {error.strerror}; set "
+            "XDG_CACHE_HOME to another folder"
+        ) from None
 
 
 def _generator() -> types.ModuleType:

@@ -9,6 +9,7 @@ from cyclopts import App
 from PIL import Image
 
 from configs.cli import Names, run_app
+from configs.paths import usable_file
 from sim_envs.contact_sheet import sheet, side_by_side, stacked
 from sim_envs.libero.assets import AssetSet, find_assets
 from sim_envs.libero.sim import LiberoSim
@@ -52,6 +53,7 @@ def main(file: Path, /, *, assets: Names = ("standins",)) -> None:
         file: The image to write.
         assets: Asset sets, from top to bottom: folders, or names of sources (standins, download, auto).
     """
+    usable_file(file, "the image")
     sets = [find_assets(source) for source in assets]
     names = " / ".join(each.name for each in sets)
     tiles = {

@@ -13,10 +13,8 @@ All but `actions` may be absent, others are ignored. `meta`, JSON, may name `env
 """
 
 import dataclasses
-import json
 import re
 import sys
-import zipfile
 from collections.abc import Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
@@ -24,6 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from configs.errors import UsageError
+from configs.reading import parse_json, read_npz
 from sim_envs.blas import KERNELS, pin_kernels
 from sim_envs.libero.assets import AssetSet
 from sim_envs.libero.sim import ACTION_SIZE, LiberoSim
@@ -121,11 +120,7 @@ def read_reference(file: Path) -> ReferenceFile:
     Raises:
         UsageError: It is not such a file, or what it holds cannot be replayed.
     """
-    try:
-        with file.open("rb") as stream, zipfile.ZipFile(stream):
-            arrays = dict(np.load(stream, allow_pickle=False))
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise UsageError(f"{str(file)!r} is not a readable .npz file: {error}") from error
+    arrays = read_npz(file)
     recording = _read_meta(arrays.pop("meta", None))
     episodes: dict[RecordedEpisode, dict[str, np.ndarray]] = {}
     for name, array in arrays.items():
@@ -204,10 +199,7 @@ def _parse(name: str) -> tuple[RecordedEpisode, str]:
 def _read_meta(meta: np.ndarray | None) -> RecordingSettings:
     if meta is None:
         return RecordingSettings()
-    try:
-        content = json.loads(str(meta))
-    except ValueError as error:
-        raise UsageError(f"meta is not JSON: {error}") from error
+    content = parse_json(str(meta), "meta")
     if not isinstance(content, dict):
         raise UsageError(f"meta holds {type(content).__name__}, should hold an object")
     fields = {field.name for field in dataclasses.fields(RecordingSettings)}

@@ -16,6 +16,8 @@ from cyclopts import App, Parameter
 from jaxtyping import Float64
 
 from configs.cli import run_app
+from configs.paths import usable_file
+from configs.reading import read_json_object
 from sim_envs.libero.assets import AssetSet, find_assets
 from sim_envs.libero.sim import LiberoSim
 from sim_envs.libero.tasks import LiberoTask, list_tasks
@@ -76,7 +78,7 @@ def deviations(task: LiberoTask, init_id: int, poses: Poses, expected: Poses) ->
 
 def load(file: Path, task: LiberoTask, init_id: int) -> Poses:
     """The stored poses of one episode's beginning."""
-    stored = json.loads(file.read_text(encoding="utf-8"))[f"{task.suite}.{task.task_id}"]
+    stored = read_json_object(file)[f"{task.suite}.{task.task_id}"]
     scale = np.array([LENGTH] * 3 + [TURN] * 4)
     return {name: np.array(poses[init_id]) * scale for name, poses in stored.items()}
 
@@ -137,6 +139,8 @@ def main(
             auto.
         check: Compare with the file instead of writing it.
     """
+    if not check:
+        usable_file(file, "the file")
     found = find_assets(assets)
     if check:
         return 0 if _check(file, found) else 1

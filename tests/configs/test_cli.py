@@ -5,8 +5,9 @@ from typing import Annotated, Literal
 import pytest
 from cyclopts import App, Parameter
 
-from configs.cli import Names, Numbers, run_app, usable_folder
+from configs.cli import Names, Numbers, run_app
 from configs.errors import UsageError
+from configs.paths import usable_folder
 
 
 def app_that(command):

@@ -11,6 +11,9 @@ from eval.rollout.executors.serial import SERIAL
 from sim_envs.memory import WORLD_MB, check_memory
 from sim_envs.workers import TIMEOUT_S
 
+_MOST_ENVS = 4096
+_LONGEST_S = 1_000_000
+
 EXECUTORS = ("serial", "processes", "ray")
 
 
@@ -36,8 +39,8 @@ def choose_executor(
     name = executor or ("serial" if num_envs == 1 else "processes")
     if name not in EXECUTORS:
         raise unknown("executor", name, EXECUTORS)
-    if num_envs < 1:
-        raise UsageError(f"--num-envs is {num_envs}: give 1 or more")
+    if not 1 <= num_envs <= _MOST_ENVS:
+        raise UsageError(f"--num-envs is {num_envs}: give 1 to {_MOST_ENVS}")
     if ray_address is not None and name != "ray":
         raise UsageError(
             f"--ray-address {ray_address} is for --executor ray, and this is {name}; leave it out"
@@ -47,8 +50,8 @@ def choose_executor(
             {"num_envs": num_envs if num_envs > 1 else None, "episode_timeout": episode_timeout}
         )
         return SERIAL
-    if episode_timeout is not None and not episode_timeout > 0:
-        raise UsageError(f"--episode-timeout is {episode_timeout:g}: give seconds, more than 0")
+    if episode_timeout is not None and not 0 < episode_timeout <= _LONGEST_S:
+        raise UsageError(f"--episode-timeout is {episode_timeout:g}: give seconds, above 0 to {_LONGEST_S}")
     timeout_s = episode_timeout or TIMEOUT_S
     if name == "ray":
         return _ray_cluster(num_envs, timeout_s, ray_address or "auto")

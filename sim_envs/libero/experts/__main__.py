@@ -6,6 +6,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from configs.cli import Names, Numbers, run_app
+from configs.paths import usable_file
 from sim_envs.gl import choose_backend
 
 app = App(
@@ -46,6 +47,9 @@ def main(  # noqa: PLR0913 - one parameter per option of the command line
         output: Append one JSON line per episode to this file.
         results: Write the table as JSON to this file.
     """
+    for option, file in {"--output": output, "--results": results}.items():
+        if file is not None:
+            usable_file(file, option)
     choose_backend()  # before MuJoCo is imported, which fails with a traceback if MUJOCO_GL is wrong
     from sim_envs.libero.experts.report import (  # slow: a simulator, which --help does not need
         Measurement,

@@ -19,6 +19,7 @@ from sim_envs.libero.tasks import LiberoTask, list_tasks
 from sim_envs.memory import WORLD_MB, check_memory
 
 _SEED = 7
+_MOST_ENVS = 4096
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -57,10 +58,7 @@ def measure(asked: Measurement) -> None:
         UsageError: The policy, the noise, the tasks or the assets are not what they have to be.
     """
     refuse_unknown(asked.policy)
-    if asked.num_envs < 1:
-        raise UsageError(f"--num-envs is {asked.num_envs}: give 1 or more")
-    if asked.num_envs > 1:
-        check_memory(asked.num_envs, option="--num-envs", each_mb=WORLD_MB)
+    _check_numbers(asked)
     tasks = _tasks(asked.suites, asked.task_ids)
     assets = find_assets(asked.assets)
     done: list[Attempt] = []
@@ -79,6 +77,15 @@ def measure(asked: Measurement) -> None:
     if asked.results:
         text = json.dumps(_report(asked, assets, done), indent=1)
         asked.results.write_text(text + "\n", encoding="utf-8")
+
+
+def _check_numbers(asked: Measurement) -> None:
+    if not 1 <= asked.num_envs <= _MOST_ENVS:
+        raise UsageError(f"--num-envs is {asked.num_envs}: give 1 to {_MOST_ENVS}")
+    if not 0 <= asked.noise <= 1:
+        raise UsageError(f"--expert-noise is {asked.noise:g}: give a number from 0 to 1")
+    if asked.num_envs > 1:
+        check_memory(asked.num_envs, option="--num-envs", each_mb=WORLD_MB)
 
 
 def _tasks(suites: Sequence[str], task_ids: Sequence[int]) -> list[LiberoTask]:

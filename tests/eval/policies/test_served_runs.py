@@ -8,7 +8,8 @@ import time
 import numpy as np
 import pytest
 
-from configs.cli import INPUT_ERROR, run_app
+from configs.cli import run_app
+from configs.exits import INPUT_ERROR
 from configs.serving import ServeConfig
 from eval import libero
 from eval.records.reader import read_queries

@@ -29,7 +29,8 @@ def texts(finished: int) -> RequestCounts:
 def seen(*narrations: dict, done: int = 0) -> list[dict]:
     """The queries of an episode, by what the robot truly did; `done` deeds at their end."""
     deeds = [{"verb": "put", "subject": "milk", "place": "basket"}] * done
-    told = [{"narration": narration, "done": deeds, "facts": []} for narration in narrations]
+    facts = [{"subject": "milk", "state": "in the basket"}] * done
+    told = [{"narration": narration, "done": deeds, "facts": facts} for narration in narrations]
     return [{**query(index), "truth": truth} for index, truth in enumerate(told)]
 
 

@@ -135,5 +135,5 @@ def test_the_command_prints_or_writes(run, tmp_path, capsys):
     capsys.readouterr()
     assert call(str(run.path), "--format", "lerbot") == 2
     assert "did you mean 'lerobot'" in capsys.readouterr().err
-    assert call(str(run.path), "--format", "csv", "--output", str(tmp_path / "no" / "file")) == 2
-    assert "give --output another file" in capsys.readouterr().err
+    assert call(str(run.path), "--format", "csv", "--output", str(file / "below")) == 2
+    assert "is no folder; give another" in capsys.readouterr().err

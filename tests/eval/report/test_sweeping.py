@@ -185,5 +185,5 @@ def test_schedules_are_not_measured_where_they_were_chosen(whole, init_ids, mess
 def test_schedules_are_not_chosen_from_a_sweep_that_is_unfinished(tmp_path):
     with pytest.raises(UsageError, match="is not complete; complete it with --resume"):
         measure_best(new_sweep(tmp_path, ASKED), {"init_ids": (5,)})
-    with pytest.raises(UsageError, match="is not a sweep: cannot read"):
+    with pytest.raises(UsageError, match="is not a sweep: it has no"):
         measure_best(SweepFolder(tmp_path / "nowhere"), {"init_ids": (5,)})

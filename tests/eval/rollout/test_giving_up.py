@@ -2,8 +2,9 @@
 
 import pytest
 
-from configs.cli import INPUT_ERROR, run_app
+from configs.cli import run_app
 from configs.errors import UsageError
+from configs.exits import INPUT_ERROR
 from eval import libero
 from eval.policies.base import PolicyLostError
 from eval.records.run_folders import find_unfinished, new_run
@@ -99,7 +100,7 @@ def test_an_invalid_action_is_no_error_to_be_counted(tmp_path, policy, capsys):
 @pytest.mark.parametrize("count", ["0", "-1"])
 def test_a_run_may_not_be_given_up_before_an_error(tmp_path, policy, capsys, count):
     assert call("--output-dir", str(tmp_path), "--max-errors", count) == INPUT_ERROR
-    assert capsys.readouterr().err == f"error: --max-errors is {count}: give 1 or more\n"
+    assert capsys.readouterr().err == f"error: --max-errors is {count}: give 1 to 1000000\n"
     assert list(tmp_path.iterdir()) == []
 
 

@@ -37,7 +37,7 @@ def folder(tmp_path_factory):
         statistics={"state": moments(8, 1.0), "actions": moments(7, 0.5)},
         tokenizer=tokenizer.tiny().serialized,
         tasks=(LanguageTask(name="narration", prompt="Narrate: ", max_tokens=8),),
-        record={"data": ["none"]},
+        record={"data": ["none"], "embodiment": "libero", "tasks": [], "recipe": {}},
     )
     folder = tmp_path_factory.mktemp("trained") / "step_0000007"
     checkpoint.write_policy(folder, params.random_params(TINY, 0), served, step=7)
@@ -125,7 +125,9 @@ def test_settings_that_training_does_not_use_may_change_in_serving(folder, monke
     assert resolve_policy(RunConfig(policy=str(folder), language_tasks=())).policy.model == "tiny"
 
 
-@pytest.mark.parametrize(("content", "message"), [(None, "has no"), ("{", "not what training writes")])
+@pytest.mark.parametrize(
+    ("content", "message"), [(None, "has no"), ("{", "not JSON"), ("{}", "not what training writes")]
+)
 def test_a_checkpoint_without_sizes_is_refused(folder, tmp_path, content, message):
     shutil.copyfile(folder / CARD, tmp_path / CARD)
     if content is not None:

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from configs.cli import INTERRUPTED
 from configs.errors import UsageError
+from configs.exits import INTERRUPTED
 from eval.records.schema import RunFolder
 from eval.train import training
 from eval.train.__main__ import app

@@ -24,7 +24,7 @@ from sim_envs.libero.wordings import wordings
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--steps", "0"], "steps is 0"),
+        (["--steps", "0"], "steps is '0'"),
         (["--minutes", "-1"], "--minutes is -1"),
         (["--image-shift", "1"], "image_shift is 1"),
         (["--text-rows", "99", "--batch", "8"], "text_rows is 99"),

@@ -78,7 +78,7 @@ def test_a_task_that_is_not_there_is_one_line(name, complaint):
 
 
 def test_a_task_file_that_is_no_mapping_is_one_line(tmp_path):
-    for text, complaint in (("- a\n- b\n", "holds list"), ("a: [", "is no YAML")):
+    for text, complaint in (("- a\n- b\n", "holds list"), ("a: [", "not YAML")):
         file = tmp_path / "task.yaml"
         file.write_text(text)
         with pytest.raises(UsageError, match=complaint) as caught:

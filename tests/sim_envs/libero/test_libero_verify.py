@@ -71,7 +71,7 @@ def test_a_difference_is_found(short, tmp_path, libero_assets, capsys, array: st
         ({"libero_object.0.0.actions": np.full((5, 7), np.nan)}, "is not finite"),
         ({"libero_object.0.0.actions": np.zeros((5, 6))}, "must be numbers [n, 7]"),
         ({"libero_object.0.0.actions": np.zeros((5, 7))}, "nothing to compare"),
-        ({"meta": np.array("{")}, "meta is not JSON"),
+        ({"meta": np.array("{")}, "meta: not JSON"),
         ({"meta": np.array('{"record_every": 0}')}, "record_every is 0"),
         ({}, "holds no episode"),
     ],

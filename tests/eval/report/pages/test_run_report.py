@@ -145,7 +145,7 @@ def test_a_damaged_query_log_is_named_in_its_episode(tmp_path):
     run = RunBuilder.at(tmp_path / "run").add_all("ss")
     run.folder.queries_path(key(1)).write_text("nonsense\n")
     page = write_report([run.path], tmp_path / "out")
-    assert "holds a line that is not a query" in side(page, key(1))["problem"]
+    assert "line 1: not JSON" in side(page, key(1))["problem"]
     assert side(page, key(0))["problem"] is None
     assert "solved 2 of 2 episodes" in page.read_text()
 
@@ -155,7 +155,7 @@ def test_a_damaged_run_is_named_beside_the_others(tmp_path):
     (b / "episodes.jsonl").write_text("nonsense\n")
     page = write_report([a, b], tmp_path / "out").read_text()
     assert f"<strong>{b}</strong> is left out: " in page
-    with pytest.raises(UsageError, match="not an episode"):
+    with pytest.raises(UsageError, match="line 1: not JSON"):
         write_report([b], tmp_path / "out")
 
 

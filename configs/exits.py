@@ -1,0 +1,85 @@
+"""Exit codes of commands, and the one place where an error becomes one line."""
+
+import argparse
+import errno
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from typing import NoReturn
+
+from configs.errors import UsageError
+from configs.signals import ends_at_once
+
+FAILED = 1
+"""Exit code if nobody reads the output any more."""
+INPUT_ERROR = 2
+"""Exit code for bad input."""
+INTERRUPTED = 130
+"""Exit code after Ctrl-C: 128 + SIGINT, as in shells."""
+
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+_READS_ENVIRONMENT = ("jax._src.config", "jax._src.xla_bridge")
+"""Modules of JAX that fail if one of its environment variables is wrong."""
+
+
+class OneLineParser(argparse.ArgumentParser):
+    """An argument parser whose errors are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise the message as a UsageError."""
+        raise UsageError(f"{message}. See --help.")
+
+
+def exit_code_of(command: Callable[[], int | None]) -> int:
+    """Run a command: its exit code; 2 for bad input (one line), 130 for Ctrl-C.
+
+    Files that cannot be opened, created or written are bad input, too, as are JAX's environment variables if
+    it does not start. SIGINT and SIGTERM end the process at
+    once until the command handles them.
+
+    Args:
+        command: Returns an exit code; None counts as 0.
+    """
+    try:
+        with ends_at_once():
+            return command() or 0
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the last flush fails, too
+        return FAILED
+    except (OSError, RuntimeError, ValueError) as error:
+        refusal = _refusal(error)
+        if refusal is None:
+            raise
+        sys.stderr.write(f"error: {refusal}\n")
+        return INPUT_ERROR
+
+
+def _refusal(error: OSError | RuntimeError | ValueError) -> UsageError | None:
+    """What is wrong with the input; None if the error is our own."""
+    if isinstance(error, UsageError):
+        return error
+    if isinstance(error, OSError) and (error.filename is not None or error.errno in _NO_SPACE):
+        return _unusable(error)
+    return _jax_does_not_start(error) if _raised_in(error) in _READS_ENVIRONMENT else None
+
+
+def _raised_in(error: Exception) -> str:
+    """The module that raised an error."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    return str(frame.f_globals["__name__"])
+
+
+def _jax_does_not_start(error: Exception) -> UsageError:
+    names = [name for name in os.environ if name.startswith("JAX_") and name in str(error)]
+    given = " and ".join(f"{name}={os.environ[name]}" for name in names) or "its environment variables"
+    return UsageError(f"JAX does not start ({error}): correct or unset {given}")
+
+
+def _unusable(error: OSError) -> UsageError:
+    reason = error.strerror or type(error).__name__
+    if error.errno in _NO_SPACE:
+        return UsageError(f"{error.filename or 'writing'}: {reason}; free some, and continue with --resume")
+    return UsageError(f"cannot use {str(error.filename)!r}: {reason}; give another")

@@ -1,0 +1,73 @@
+"""Checks paths on command lines, before anything is written."""
+
+import tempfile
+from pathlib import Path
+
+from configs.errors import UsageError
+
+
+def usable_folder(path: Path, option: str) -> Path:
+    """The path, if there is a folder that can be written, or one can be made.
+
+    Raises:
+        UsageError: What is there, or above it, is a file, a link to nothing, or not writable; or a name is
+            too long.
+    """
+    try:
+        nearest = next(each for each in (path, *path.absolute().parents) if _exists(each))
+        for part in path.absolute().relative_to(nearest.absolute()).parts:
+            _exists(nearest / part)  # refuses names that are too long
+        if not nearest.is_dir():
+            what = "a link to nothing" if nearest.is_symlink() else "no folder"
+            raise UsageError(f"{option} {str(path)!r}: {nearest} is {what}; give another")
+        Path(tempfile.mkdtemp(prefix=".", dir=nearest)).rmdir()
+    except (OSError, ValueError) as error:
+        if isinstance(error, UsageError):
+            raise
+        raise UsageError(f"{option} {str(path)!r}: {_reason(error)}; give another") from None
+    return path
+
+
+def usable_file(path: Path, option: str) -> Path:
+    """The path, if a file can be written there.
+
+    Raises:
+        UsageError: It is a folder, or its folder cannot be used.
+    """
+    if path.is_dir() or not path.name:
+        raise UsageError(f"{option} {str(path)!r} is a folder; give a file")
+    if path.is_symlink() and not path.exists():
+        raise UsageError(f"{option} {str(path)!r} is a link to nothing; give another")
+    usable_folder(path.parent, option)
+    try:
+        _exists(path)
+    except OSError as error:
+        raise UsageError(f"{option} {str(path)!r}: {_reason(error)}; give another") from None
+    return path
+
+
+def refuse_home(given: str, value: str, *, literal: bool) -> None:
+    """Refuse `~name` without such a home, and where it would be taken `literal`ly any `~`."""
+    try:
+        home = Path(value).expanduser()
+    except RuntimeError:
+        raise UsageError(f"{given}: there is no such home; give a whole path, or ./{value}") from None
+    if literal:
+        raise UsageError(f"{given}: the shell did not expand it; write {str(home)!r}")
+
+
+def _exists(path: Path) -> bool:
+    """Whether something is there, be it a link to nothing.
+
+    Raises:
+        OSError: The name is too long.
+    """
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
+def _reason(error: OSError | ValueError) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
