@@ -13,6 +13,7 @@ _ROOT = Path(__file__).resolve().parents[2]
 def test_the_documents_tables_are_those_of_the_records():
     text = (_ROOT / "docs/gpu.md").read_text(encoding="utf-8")
     assert replaced(text, report(RESULTS)) == text
+    assert report(RESULTS.parent / "two_cores") in text
 
 
 def test_a_folder_without_results_says_so(tmp_path):
