@@ -47,7 +47,7 @@ def preflight(
     from configs.variants import VariantsConfig
     from eval.records.json_files import write_json
     from eval.rollout.preflight import all_checks
-    from sim_envs.self_test import Status
+    from sim_envs.preflight import Status
 
     if json is not None:
         usable_file(json, "--json")

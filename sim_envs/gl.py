@@ -81,8 +81,13 @@ def rendering_device(worker: int) -> int | None:
     return devices[worker % len(devices)] if devices else None
 
 
+def gpu_count() -> int:
+    """Number of NVIDIA GPUs of this machine."""
+    return len(list(Path("/dev").glob("nvidia[0-9]*")))
+
+
 def _rendering_devices() -> tuple[int, ...]:
-    gpus = len(list(Path("/dev").glob("nvidia[0-9]*")))
+    gpus = gpu_count()
     if gpus < 2 or os.environ.get("MUJOCO_EGL_DEVICE_ID") or choose_backend() != "egl":
         return ()
     return tuple(device for device in range(gpus) if _failure("egl", device) is None)

@@ -2,9 +2,8 @@
 
 import dataclasses
 import functools
-import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from configs.errors import UsageError
@@ -13,10 +12,10 @@ from configs.schema import RunConfig
 from eval.policies.resolved import resolve_policy
 from eval.records import provenance
 from eval.rollout.plan import check_playable, make_plan
-from oxygen.model.compile_cache import cache_folder
-from sim_envs.gl import context_class, require_backend
+from oxygen.model.compile_cache import CACHE_VARIABLE, cache_folder
+from sim_envs.gl import context_class, gpu_count, require_backend
 from sim_envs.memory import WORLD_MB, available_mb, check_memory
-from sim_envs.self_test import CheckResult, Status, check_machine
+from sim_envs.preflight import CheckResult, Status, check_machine
 
 _LOW_DISK_GB = 5.0
 _NO_DISK_GB = 0.2
@@ -30,10 +29,11 @@ def quick_checks(output_dir: Path, *, num_envs: int) -> Iterator[CheckResult]:
         output_dir: Where runs are written.
         num_envs: Number of parallel worlds.
     """
-    yield _attempt("output folder", lambda: _writable(output_dir))
+    yield _attempt("output folder", lambda: _writable(output_dir, "--output-dir"))
     yield _disk(output_dir)
     yield _attempt("memory", lambda: _memory(num_envs))
-    yield _compile_cache()
+    cache = functools.partial(_writable, cache_folder(), CACHE_VARIABLE)
+    yield _attempt("compile cache", cache, otherwise=Status.WARN)
 
 
 def all_checks(config: RunConfig, output_dir: Path, *, num_envs: int) -> Iterator[CheckResult]:
@@ -58,7 +58,7 @@ def all_checks(config: RunConfig, output_dir: Path, *, num_envs: int) -> Iterato
             for result in check_machine(suite):
                 yield dataclasses.replace(result, name=f"{name}: {result.name}")
         except UsageError as error:
-            yield CheckResult(name=name, status=Status.FAIL, detail=str(error))
+            yield CheckResult.of(name, str(error), ok=False)
 
 
 def require_quick_checks(output_dir: Path, *, num_envs: int, notify: Callable[[str], None]) -> None:
@@ -78,15 +78,15 @@ def _line(result: CheckResult) -> str:
     return f"{result.name}: {result.detail}" + (f"; {result.remedy}" if result.remedy else "")
 
 
-def _attempt(name: str, check: Callable[[], CheckResult | str]) -> CheckResult:
+def _attempt(
+    name: str, check: Callable[[], CheckResult | str], *, otherwise: Status = Status.FAIL
+) -> CheckResult:
     """The result of a check; a string is the detail of one that passed, a UsageError fails it."""
     try:
         found = check()
     except UsageError as error:
-        return CheckResult(name=name, status=Status.FAIL, detail=str(error))
-    if isinstance(found, CheckResult):
-        return found
-    return CheckResult(name=name, status=Status.OK, detail=found)
+        return CheckResult.of(name, str(error), ok=False, otherwise=otherwise)
+    return found if isinstance(found, CheckResult) else CheckResult.of(name, found)
 
 
 def _versions() -> str:
@@ -101,33 +101,27 @@ def _renderer() -> CheckResult:
     context.make_current()
     device = GL.glGetString(GL.GL_RENDERER).decode(errors="replace")
     context.free()
-    idle_gpu = _has_gpu() and any(name in device for name in _SOFTWARE_RENDERERS)
-    return CheckResult(
-        name="renderer",
-        status=Status.WARN if idle_gpu else Status.OK,
-        detail=f"{backend} on {device}",
-        remedy="the GPU does not render: install its driver's EGL library (libnvidia-gl)" if idle_gpu else "",
+    idle_gpu = gpu_count() > 0 and any(name in device for name in _SOFTWARE_RENDERERS)
+    remedy = "the GPU does not render: install its driver's EGL library (libnvidia-gl)"
+    return CheckResult.of(
+        "renderer", f"{backend} on {device}", ok=not idle_gpu, remedy=remedy, otherwise=Status.WARN
     )
 
 
-def _has_gpu() -> bool:
-    return any(Path("/dev").glob("nvidia[0-9]*"))
-
-
-def _writable(folder: Path) -> str:
-    usable_folder(folder, "--output-dir")
+def _writable(folder: Path, option: str) -> str:
+    usable_folder(folder, option)
     return f"{folder.absolute()} can be written"
 
 
 def _disk(folder: Path) -> CheckResult:
     nearest = next(each for each in (folder.absolute(), *folder.absolute().parents) if each.exists())
     free_gb = shutil.disk_usage(nearest).free / 1e9
-    status = Status.FAIL if free_gb < _NO_DISK_GB else Status.WARN if free_gb < _LOW_DISK_GB else Status.OK
-    return CheckResult(
-        name="disk",
-        status=status,
-        detail=f"{free_gb:.1f} GB free in {nearest}",
-        remedy="" if status is Status.OK else "free some space, give another --output-dir, or --video none",
+    return CheckResult.of(
+        "disk",
+        f"{free_gb:.1f} GB free in {nearest}",
+        ok=free_gb >= _LOW_DISK_GB,
+        remedy="free some space, give another --output-dir, or --video none",
+        otherwise=Status.WARN if free_gb >= _NO_DISK_GB else Status.FAIL,
     )
 
 
@@ -136,37 +130,18 @@ def _memory(num_envs: int) -> str:
     return f"{available_mb() / 1e3:.1f} GB available, room for {int(available_mb() // WORLD_MB)} worlds"
 
 
-def _compile_cache() -> CheckResult:
-    folder = cache_folder()
-    nearest = next(each for each in (folder.absolute(), *folder.absolute().parents) if each.exists())
-    writable = nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)
-    return CheckResult(
-        name="compile cache",
-        status=Status.OK if writable else Status.WARN,
-        detail=f"{folder} {'can' if writable else 'cannot'} be written",
-        remedy="" if writable else "set OXYGEN_COMPILE_CACHE, or every start compiles anew",
-    )
-
-
 def _jax() -> CheckResult:
     try:
         import jax
 
-        devices: Sequence[str] = [f"{each.platform}: {each.device_kind}" for each in jax.devices()]
+        devices = [f"{each.platform}: {each.device_kind}" for each in jax.devices()]
     except RuntimeError as error:
-        return CheckResult(
-            name="JAX",
-            status=Status.FAIL,
-            detail=" ".join(str(error).split())[:200],
-            remedy="unset JAX_PLATFORMS, or install the platform's jaxlib",
-        )
-    idle_gpu = _has_gpu() and jax.default_backend() == "cpu"
-    return CheckResult(
-        name="JAX",
-        status=Status.WARN if idle_gpu else Status.OK,
-        detail=", ".join(devices),
-        remedy='the GPU is not used: uv pip install "jax[cuda13]"' if idle_gpu else "",
-    )
+        detail = " ".join(str(error).split())[:200]
+        remedy = "unset JAX_PLATFORMS, or install the platform's jaxlib"
+        return CheckResult.of("JAX", detail, ok=False, remedy=remedy)
+    idle_gpu = gpu_count() > 0 and jax.default_backend() == "cpu"
+    remedy = 'the GPU is not used: uv pip install "jax[cuda13]"'
+    return CheckResult.of("JAX", ", ".join(devices), ok=not idle_gpu, remedy=remedy, otherwise=Status.WARN)
 
 
 def _suites(config: RunConfig) -> str:

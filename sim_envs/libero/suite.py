@@ -16,8 +16,8 @@ from sim_envs.libero.bootstrap import PINNED_VERSIONS, check_versions
 from sim_envs.libero.conventions import LIBERO_INTERFACE
 from sim_envs.libero.tasks import FIRST_DRAWN, LiberoTask, get_task, init_states, list_tasks
 from sim_envs.libero.wordings import wording_of, wordings
+from sim_envs.preflight import CheckResult
 from sim_envs.scripted.policy import ScriptedPolicy
-from sim_envs.self_test import CheckResult
 from sim_envs.suite import Assets, InitIds, Task
 from sim_envs.world import EpisodeKey, World
 
@@ -87,11 +87,11 @@ class LiberoSuite:
         said = {} if wordings == "benchmark" else {"wordings": self._describe_wordings(wordings)}
         return {"versions": versions, **said}
 
-    def self_test(self) -> Iterator[CheckResult]:
+    def preflight(self) -> Iterator[CheckResult]:
         """Replay reference control steps and let a scene settle."""
-        from sim_envs.libero.self_test import self_test
+        from sim_envs.libero.preflight import check_libero
 
-        yield from self_test(self._asset_set)
+        yield from check_libero(self._asset_set)
 
     def expert(self, world: World, *, noise: float = 0.0) -> ScriptedPolicy:
         """The scripted expert, which reads LIBERO's own environment.

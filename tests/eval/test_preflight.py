@@ -8,9 +8,9 @@ import pytest
 from configs.errors import UsageError
 from eval import preflight
 from eval.rollout import preflight as checks
-from sim_envs.libero import self_test
+from sim_envs.libero import preflight as libero_checks
 from sim_envs.libero.assets import find_assets
-from sim_envs.self_test import Status, check_machine
+from sim_envs.preflight import Status, check_machine
 from sim_envs.suite import open_suite
 
 
@@ -31,6 +31,7 @@ def test_a_machine_that_is_ready_has_no_failures(tmp_path, capsys):
 
 def test_what_is_missing_is_a_failure_with_its_remedy(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(checks, "_NO_DISK_GB", float("inf"))
+    monkeypatch.setattr(checks, "_LOW_DISK_GB", float("inf"))
     blocked = tmp_path / "a file"
     blocked.write_text("")
     options = ["--suite", "gym_reacher", "--policy", "tiny", "--num-envs", "100000"]
@@ -60,8 +61,8 @@ def test_an_evaluation_stops_before_it_fills_the_disk(tmp_path, monkeypatch):
     ],
 )
 def test_libero_is_compared_with_its_reference(tmp_path, monkeypatch, moved, darker, expected):
-    monkeypatch.setattr(self_test, "pin_kernels", lambda: True)
-    arrays = dict(np.load(self_test.REFERENCE))
+    monkeypatch.setattr(libero_checks, "pin_kernels", lambda: True)
+    arrays = dict(np.load(libero_checks.REFERENCE))
     for name, array in arrays.items():
         if name.endswith("sim_state"):
             arrays[name] = array + moved
@@ -69,8 +70,8 @@ def test_libero_is_compared_with_its_reference(tmp_path, monkeypatch, moved, dar
             arrays[name] = np.clip(array.astype(int) - darker, 0, 255).astype(np.uint8)
     changed = tmp_path / "reference.npz"
     np.savez(changed, **arrays)
-    monkeypatch.setattr(self_test, "REFERENCE", changed)
-    steps, image, settled = self_test.self_test(find_assets("standins"))
+    monkeypatch.setattr(libero_checks, "REFERENCE", changed)
+    steps, image, settled = libero_checks.check_libero(find_assets("standins"))
     assert settled.status is Status.OK
     assert [steps.status, image.status] == expected
 

@@ -1,6 +1,6 @@
-"""LIBERO's own tests of a machine: reference control steps and images, and an object that must settle.
+"""LIBERO's checks of a machine: reference control steps, a reference image, and a scene that must settle.
 
-`python -m sim_envs.libero.self_test` records the reference anew, with stand-in assets.
+`python -m sim_envs.libero.preflight` records the reference anew, with stand-in assets.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from sim_envs.libero.replay import (
 )
 from sim_envs.libero.sim import ACTION_SIZE, LiberoSim
 from sim_envs.libero.tasks import get_task
-from sim_envs.self_test import CheckResult, Status
+from sim_envs.preflight import CheckResult, Status
 
 REFERENCE = Path(__file__).parent / "reference.npz"
 
@@ -29,10 +29,11 @@ _EPISODE = RecordedEpisode(suite="libero_spatial", task_id=5, init_id=0)
 _BOWL_ON_RAMEKIN = ("on", "akita_black_bowl_1", "glazed_rim_porcelain_ramekin_1")
 _RECORDING = RecordingSettings(record_every=5, camera=64)
 _STEPS = 20
+_PINNED = "install the versions that requirements.lock names"
 
 
-def self_test(assets: AssetSet) -> Iterator[CheckResult]:
-    """Compare this machine with the recorded reference, and let a scene settle.
+def check_libero(assets: AssetSet) -> Iterator[CheckResult]:
+    """Compare this machine with the reference, and let a scene settle.
 
     Args:
         assets: The assets of the scene that settles. The reference always uses stand-ins.
@@ -40,26 +41,23 @@ def self_test(assets: AssetSet) -> Iterator[CheckResult]:
     reference = read_reference(REFERENCE)
     with _open(find_assets(STANDINS)) as sim:
         errors = replay(sim, _EPISODE, reference.episodes[_EPISODE], reference.recording)
-        settled = _is_settled(sim)
+        settled = _settles(sim)
     yield _steps(errors)
     yield _image(errors)
     if assets.name != STANDINS:
         with _open(assets) as sim:
-            settled = _is_settled(sim)
-    yield CheckResult(
-        name="settling",
-        status=Status.OK if settled else Status.FAIL,
-        detail=f"{_EPISODE.suite} task {_EPISODE.task_id}: the bowl {'rests on' if settled else 'slips off'} "
-        "its ramekin",
-        remedy="" if settled else "install the MuJoCo that requirements.lock names",
-    )
+            settled = _settles(sim)
+    where = f"{_EPISODE.suite} task {_EPISODE.task_id}"
+    detail = f"{where}: the bowl {'rests on' if settled else 'slips off'} its ramekin"
+    yield CheckResult.of("settling", detail, ok=settled, remedy=_PINNED)
 
 
 def _open(assets: AssetSet) -> LiberoSim:
-    return LiberoSim(get_task(_EPISODE.suite, _EPISODE.task_id), assets=assets, camera_size=_RECORDING.camera)
+    task = get_task(_EPISODE.suite, _EPISODE.task_id)
+    return LiberoSim(task, assets=assets, camera_size=_RECORDING.camera)
 
 
-def _is_settled(sim: LiberoSim) -> bool:
+def _settles(sim: LiberoSim) -> bool:
     sim.reset(init_id=_EPISODE.init_id, seed=_RECORDING.env_seed, settle_steps=_RECORDING.settle_steps)
     return bool(sim.env._eval_predicate(list(_BOWL_ON_RAMEKIN)))
 
@@ -68,27 +66,24 @@ def _steps(errors: ReplayErrors) -> CheckResult:
     name = f"{_STEPS} reference control steps"
     assert errors.sim_state is not None, "the reference has states"
     if errors.sim_state == 0:
-        return CheckResult(name=name, status=Status.OK, detail="equal bit for bit")
-    other_kernels = not pin_kernels()
-    return CheckResult(
-        name=name,
-        status=Status.WARN if other_kernels else Status.FAIL,
-        detail=f"states differ by up to {errors.sim_state:.2g}",
-        remedy="this processor has no AVX-512: runs repeat here, but not bit for bit elsewhere"
-        if other_kernels
-        else "install the versions that requirements.lock names",
-    )
+        return CheckResult.of(name, "equal bit for bit")
+    detail = f"states differ by up to {errors.sim_state:.2g}"
+    if pin_kernels():
+        return CheckResult.of(name, detail, ok=False, remedy=_PINNED)
+    remedy = "this processor has no AVX-512: runs repeat here, but not bit for bit elsewhere"
+    return CheckResult.of(name, detail, ok=False, remedy=remedy, otherwise=Status.WARN)
 
 
 def _image(errors: ReplayErrors) -> CheckResult:
     assert errors.images is not None, "the reference has an image"
     if errors.images == 0:
-        return CheckResult(name="reference image", status=Status.OK, detail="equal bit for bit")
-    return CheckResult(
-        name="reference image",
-        status=Status.WARN if errors.images <= IMAGE_TOLERANCE else Status.FAIL,
-        detail=f"differs by {errors.images:.2g} grey levels in the mean",
+        return CheckResult.of("reference image", "equal bit for bit")
+    return CheckResult.of(
+        "reference image",
+        f"differs by {errors.images:.2g} grey levels in the mean",
+        ok=False,
         remedy="another renderer: compare only runs that were rendered alike",
+        otherwise=Status.WARN if errors.images <= IMAGE_TOLERANCE else Status.FAIL,
     )
 
 
