@@ -17,7 +17,6 @@ LIBERO_FREE = ("configs", "eval", "sim_envs", "videos")
 LIBERO_MODULES = ("sim_envs/libero/", "eval/libero.py")
 LIBERO_EXCEPTIONS: frozenset[str] = frozenset(
     [
-        "eval/policies/openpi.py",  # openpi's table of robots
         "eval/records/provenance.py",  # the version of its package
         "eval/train/__main__.py",  # the default robot
         "eval/train/training.py",

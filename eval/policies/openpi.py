@@ -8,105 +8,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from configs.errors import UsageError, unknown
+from configs.errors import UsageError
 from configs.interface import Interface
 from eval.policies.base import OpenPolicy
 from oxygen.policy.reply import Reply, Tail
-from oxygen.robots.conventions import DROID, DROID_JOINT_POSITION, LIBERO
-from oxygen.robots.images import resize_with_pad, rgb
+from oxygen.robots.openpi_keys import ASSUMED, OpenpiKeys
 from sim_envs.world import EpisodeKey, Observation
-
-PROMPT = "prompt"
-"""The key of the instruction."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class OpenpiKeys:
-    """openpi's names for what a robot observes.
-
-    Attributes:
-        interface: What the numbers mean.
-        images: Key to the camera.
-        state: Key to the state channels, joined in this order.
-        image_size: Height and width that images are resized to, with padding; None for the camera's own.
-        clips: Whether the client clips actions to the interface's limits, as openpi's DROID client does.
-    """
-
-    interface: Interface
-    images: Mapping[str, str]
-    state: Mapping[str, tuple[str, ...]]
-    image_size: tuple[int, int] | None = (224, 224)
-    clips: bool = False
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """All keys of a query."""
-        return (*self.images, *self.state, PROMPT)
-
-    def query(self, observation: Observation) -> dict[str, Any]:
-        """An observation as openpi's clients send it: padded images, state, `prompt`."""
-        images = {key: self._resized(observation, camera) for key, camera in self.images.items()}
-        read = self.interface.observation.read
-        state = {
-            key: np.concatenate([read(observation.state, channels) for channels in parts])
-            for key, parts in self.state.items()
-        }
-        return {**images, **state, PROMPT: observation.language}
-
-    def _resized(self, observation: Observation, camera: str) -> np.ndarray:
-        if camera not in observation.images:
-            raise unknown("camera", camera, observation.images)
-        image = rgb(observation.images[camera], camera)
-        return image if self.image_size is None else resize_with_pad(image, self.image_size)
-
-
-def _droid(interface: Interface) -> OpenpiKeys:
-    """The same observations for every action space."""
-    return OpenpiKeys(
-        interface=interface,
-        images={
-            "observation/exterior_image_1_left": "exterior_image_1_left",
-            "observation/wrist_image_left": "wrist_image_left",
-        },
-        state={
-            "observation/joint_position": ("joint_position",),
-            "observation/gripper_position": ("gripper_position",),
-        },
-        clips=True,
-    )
-
-
-EMBODIMENTS = {
-    "libero": OpenpiKeys(
-        interface=LIBERO,
-        images={"observation/image": "image", "observation/wrist_image": "wrist_image"},
-        state={"observation/state": ("eef_position", "eef_rotation", "gripper_joints")},
-    ),
-    "droid": _droid(DROID),
-    "droid_jointpos": _droid(DROID_JOINT_POSITION),
-}
-"""As openpi's `examples/libero` and `examples/droid` send them."""
-
-
-def keys_of(embodiment: str) -> OpenpiKeys:
-    """The keys of a published embodiment.
-
-    Raises:
-        UsageError: There is none of that name.
-    """
-    if embodiment not in EMBODIMENTS:
-        raise unknown("embodiment", embodiment, EMBODIMENTS)
-    return EMBODIMENTS[embodiment]
-
-
-def keys_for(interface: Interface) -> OpenpiKeys:
-    """The keys of a robot that openpi has none for: `observation/` and the names in its interface."""
-    seen = interface.observation
-    return OpenpiKeys(
-        interface=interface,
-        images={f"observation/{name}": name for name in seen.camera_names},
-        state={f"observation/{part.name}": (part.name,) for part in seen.state},
-    )
 
 
 def named(keys: OpenpiKeys, name: str, horizon: object) -> OpenpiKeys:
@@ -127,14 +34,10 @@ def named(keys: OpenpiKeys, name: str, horizon: object) -> OpenpiKeys:
     return dataclasses.replace(keys, interface=interface)
 
 
-ASSUMED = EMBODIMENTS["libero"]
-"""The keys of a policy that does not say which robot it is for."""
-
-
 def assumption(name: str, remedy: str) -> str:
     """The line that tells a user of such a policy."""
-    keys = ", ".join(ASSUMED.names)
-    return f"{name} does not say which robot it is for and is shown LIBERO's keys ({keys}); {remedy}"
+    keys = f"the keys of {ASSUMED.robot} ({', '.join(ASSUMED.names)})"
+    return f"{name} does not say which robot it is for and is shown {keys}; {remedy}"
 
 
 class BadAnswerError(ValueError):
@@ -197,7 +100,7 @@ class OpenpiPolicy:
 
     def query(self, observation: Observation) -> dict[str, Any]:
         """The argument of `infer` for an observation."""
-        return self.keys.query(observation)
+        return self.keys.write(observation.images, observation.state, observation.language)
 
     def stages(self, answer: Mapping[str, Any], answer_ms: float) -> Mapping[str, float]:
         """Stages of an answer that took `answer_ms`, milliseconds; unknown in process."""

@@ -14,9 +14,10 @@ from configs.errors import UsageError
 from configs.interface import Interface
 from configs.schema import Mode
 from configs.validation import invalid
-from eval.policies.openpi import EMBODIMENTS, BadAnswerError, OpenpiKeys, keys_for
+from eval.policies.openpi import BadAnswerError
 from eval.policies.remote import PolicyClient, RemotePolicy
 from oxygen.policy.reply import Reply, Tail, TextFinished, TextRequest
+from oxygen.robots.openpi_keys import OpenpiKeys, keys_of_policy
 from sim_envs.world import EpisodeKey, Observation
 
 EXTENSION = "oxygen_eval"
@@ -58,10 +59,7 @@ class DeclaredPolicy:
 
         The server resizes images itself, so that it computes the same bits as in process.
         """
-        keys = keys_for(self.interface)
-        for known in EMBODIMENTS.values():
-            if _names(known.interface) == _names(self.interface):
-                keys = dataclasses.replace(known, interface=self.interface)
+        keys = keys_of_policy(self.interface, self.interface.observation.camera_names)
         return dataclasses.replace(keys, image_size=None, clips=False)
 
     def check(self, url: str, modes: Sequence[Mode], worlds: int) -> None:
@@ -204,8 +202,3 @@ def _timing(answer: Mapping[str, Any]) -> dict[str, float]:
     if not isinstance(timing, Mapping):
         return {}
     return {str(stage): float(ms) for stage, ms in timing.items() if isinstance(ms, numbers.Real)}
-
-
-def _names(interface: Interface) -> tuple[list[str], ...]:
-    seen, action = interface.observation, interface.action
-    return tuple([part.name for part in parts] for parts in (seen.cameras, seen.state, action.channels))

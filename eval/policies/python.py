@@ -14,16 +14,8 @@ from typing import Any
 from configs.errors import UsageError, unknown
 from configs.interface import Interface
 from eval.policies.base import OpenPolicy, SingleRowBatch
-from eval.policies.openpi import (
-    ASSUMED,
-    OpenpiKeys,
-    OpenpiPolicy,
-    assumption,
-    keys_for,
-    keys_of,
-    named,
-    opened,
-)
+from eval.policies.openpi import OpenpiPolicy, assumption, named, opened
+from oxygen.robots.openpi_keys import ASSUMED, OpenpiKeys, keys_for, keys_of
 from sim_envs.suite import load_object
 
 _CONTRACT = ("act", "settle", "reset", "finish", "interface")

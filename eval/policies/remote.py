@@ -18,7 +18,8 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidSta
 from websockets.sync.client import ClientConnection, connect
 
 from eval.policies.base import PolicyLostError
-from eval.policies.openpi import BadAnswerError, OpenpiKeys, OpenpiPolicy
+from eval.policies.openpi import BadAnswerError, OpenpiPolicy
+from oxygen.robots.openpi_keys import OpenpiKeys
 from oxygen.serve.msgpack_numpy import MessageError, pack, unpack
 
 MAX_ANSWER_MIB = 64

@@ -9,9 +9,9 @@ from pydantic import TypeAdapter, ValidationError
 from configs.errors import unknown
 from configs.interface import Camera
 from configs.validation import invalid
-from eval.policies.openpi import OpenpiKeys, keys_of
 from eval.policies.remote import PolicyClient, RemotePolicy
 from oxygen.robots.conventions import DROID, DROID_JOINT_POSITION
+from oxygen.robots.openpi_keys import OpenpiKeys, keys_of
 from sim_envs.world import EpisodeKey, Observation
 
 _ACTIONS = {"joint_position": DROID_JOINT_POSITION, "joint_velocity": DROID}

@@ -13,10 +13,11 @@ from websockets.uri import parse_uri
 from configs.errors import UsageError, unknown
 from configs.schema import Mode
 from eval.policies.base import OpenPolicy, PolicyLostError
-from eval.policies.openpi import ASSUMED, EMBODIMENTS, OpenpiKeys, assumption, keys_of, named, opened
+from eval.policies.openpi import assumption, named, opened
 from eval.policies.oxygen_server import EXTENSION, OxygenServerPolicy, read_declared
 from eval.policies.remote import PolicyClient, RemotePolicy
 from eval.policies.roboarena import RoboArenaPolicy, is_roboarena, read_roboarena
+from oxygen.robots.openpi_keys import ASSUMED, ROBOTS, OpenpiKeys, keys_of
 
 _DAY_S = 86400
 
@@ -132,7 +133,7 @@ def _unheard(line: str) -> None:
 
 def _keys(url: str, served: object, said: str | None) -> OpenpiKeys | None:
     """The keys of the robot that the server or the user names; None if neither does."""
-    if said is not None and served in tuple(EMBODIMENTS) and said != served:
+    if said is not None and served in tuple(ROBOTS) and said != served:
         raise UsageError(f"{url} serves embodiment {served!r}; leave out embodiment={said}")
     name = served if said is None else said
     return None if name is None else keys_of(str(name))

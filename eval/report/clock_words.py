@@ -7,8 +7,8 @@ PAUSED = "paused"
 MEASURED = "measured"
 
 _WAITING = {
-    "continue": "until its actions come, the robot goes on with the chunk before",
-    "hold": "until its actions come, the robot is held still",
+    "continue": "until new actions arrive, the robot continues with the previous chunk",
+    "hold": "until new actions arrive, the robot holds still",
 }
 
 _OVERLAP = {

@@ -114,7 +114,7 @@ def judge_time(
         raise UsageError(f"a time margin of {margin:g} %; give one above 0, such as {TIME_MARGIN:g}")
     if times is None:
         return None
-    numbers = f"{times.ratio:.2f} times the seconds, {say_times_interval(times)}"
+    numbers = f"{times.ratio:.2f} times as long, {say_times_interval(times)}"
     numbers += f", {counted(times.n_pairs, 'episode')} solved by both"
     how = f"in time to success (margin {margin:g} %)"
     if times.ci95 is None:

@@ -36,7 +36,7 @@ _MEASURED_NOTE = (
 )
 _CHARGED_NOTE = "query: queries per simulated second. held: control steps in which the robot is held still."
 _STALE_NOTE = "stale: simulated time from a text's request to its delivery, mean."
-_ERRORS_NOTE = "Errors are not failures; they are in no other number."
+_ERRORS_NOTE = "Errors are counted separately, not as failures."
 
 _RIGHT = {"narration": "{} right", "memory": "F1 {}"}
 """The headline measure of a language task in words."""
@@ -149,9 +149,9 @@ def _text_notes(rows: Sequence[Mapping[str, Any]], clock: str) -> list[str]:
         notes.append(f"narr.: narrations wholly right, mem.: F1 of what is remembered, {when}.")
         if len(rows) > 1:
             compared = "; the same texts are compared below" if clock == PAUSED else ""
-            notes.append(f"Each row's are of the texts that it finished{compared}.")
+            notes.append(f"Each row is graded on the texts that it finished{compared}.")
     if any(row["texts"][task]["n_oracle"] for row, task in scores):
-        notes.append("The texts are an oracle's, who reads the truth aloud: their scores are a ceiling.")
+        notes.append("An oracle wrote the texts from the ground truth: their scores are an upper bound.")
     return notes
 
 

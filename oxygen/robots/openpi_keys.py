@@ -1,4 +1,4 @@
-"""Reads observations in openpi's keys: `observation/…` for images and state, `prompt`."""
+"""openpi's names for what a robot observes: `observation/…` for images and state, and `prompt`."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -8,30 +8,62 @@ import numpy as np
 
 from configs.errors import UsageError, unknown
 from configs.interface import Interface
-from oxygen.robots.conventions import DROID, LIBERO
-from oxygen.robots.images import rgb
+from oxygen.robots.conventions import DROID, DROID_JOINT_POSITION, LIBERO
+from oxygen.robots.images import resize_with_pad, rgb
 from oxygen.robots.transforms import checked_state
 from oxygen.typing import Float64
+
+PROMPT = "prompt"
+"""The key of the instruction."""
 
 LONGEST_PROMPT = 10_000
 """Characters of an instruction; no model reads as many."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RequestKeys:
-    """The keys of a robot's requests.
+class OpenpiKeys:
+    """The keys of a robot's observations, as its client writes and a server reads them.
 
     Attributes:
-        robot: openpi's name of the robot; None if it has none.
         interface: The robot's conventions.
-        images: Camera to its key.
-        state: Key to the state channels it holds, in order.
+        images: Key to the camera.
+        state: Key to the state channels, joined in this order.
+        robot: openpi's name of the robot; None if it has none.
+        image_size: Height and width to which the client resizes images, with padding; None for the camera's
+            own.
+        clips: Whether the client clips actions to the interface's limits, as openpi's DROID client does.
     """
 
-    robot: str | None
     interface: Interface
     images: Mapping[str, str]
     state: Mapping[str, tuple[str, ...]]
+    robot: str | None = None
+    image_size: tuple[int, int] | None = (224, 224)
+    clips: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All keys of a request."""
+        return (*self.images, *self.state, PROMPT)
+
+    def write(self, images: Mapping[str, np.ndarray], state: np.ndarray, prompt: str) -> dict[str, Any]:
+        """An observation as openpi's clients send it.
+
+        Args:
+            images: RGB images [height, width, 3] by camera.
+            state: The interface's state vector.
+            prompt: The instruction.
+
+        Raises:
+            UsageError: A camera is missing.
+        """
+        pixels = {key: self._resized(images, camera) for key, camera in self.images.items()}
+        read = self.interface.observation.read
+        parts = {
+            key: np.concatenate([read(state, channels) for channels in names])
+            for key, names in self.state.items()
+        }
+        return {**pixels, **parts, PROMPT: prompt}
 
     def read(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """The observation of a request, checked: `images`, `state` and `prompt`.
@@ -45,10 +77,16 @@ class RequestKeys:
         from_zero = "observation/exterior_image_0_left" in request
         images = {
             camera: _image(request, key.replace("exterior_image_1", "exterior_image_0") if from_zero else key)
-            for camera, key in self.images.items()
+            for key, camera in self.images.items()
         }
         parts = [self._state(request, key) for key in self.state]
         return {"images": images, "state": np.concatenate(parts), "prompt": _prompt(request)}
+
+    def _resized(self, images: Mapping[str, np.ndarray], camera: str) -> np.ndarray:
+        if camera not in images:
+            raise unknown("camera", camera, images)
+        image = rgb(images[camera], camera)
+        return image if self.image_size is None else resize_with_pad(image, self.image_size)
 
     def _state(self, request: Mapping[str, Any], key: str) -> Float64[np.ndarray, " state"]:
         layout = tuple(self.interface.observation.channels(name) for name in self.state[key])
@@ -58,22 +96,63 @@ class RequestKeys:
             raise UsageError(f"{key}: {error}") from error
 
 
-def keys_of_policy(interface: Interface, cameras: tuple[str, ...]) -> RequestKeys:
-    """The keys of a policy's requests: openpi's for LIBERO and DROID, else the names in its interface.
+def keys_for(interface: Interface) -> OpenpiKeys:
+    """The keys of a robot that openpi has none for: `observation/` and the names in its interface."""
+    seen = interface.observation
+    return OpenpiKeys(
+        interface=interface,
+        images={f"observation/{name}": name for name in seen.camera_names},
+        state={f"observation/{part.name}": (part.name,) for part in seen.state},
+    )
+
+
+_DROID_KEYS = dataclasses.replace(keys_for(DROID), clips=True)
+
+ROBOTS = {
+    "libero": dataclasses.replace(
+        keys_for(LIBERO),
+        state={"observation/state": tuple(part.name for part in LIBERO.observation.state)},
+        robot="libero",
+    ),
+    "droid": dataclasses.replace(_DROID_KEYS, robot="droid"),
+    "droid_jointpos": dataclasses.replace(
+        _DROID_KEYS, interface=DROID_JOINT_POSITION, robot="droid_jointpos"
+    ),
+}
+"""As openpi's `examples/libero` and `examples/droid` send them."""
+
+ASSUMED = ROBOTS["libero"]
+"""The keys of a policy that does not say which robot it is for."""
+
+
+def keys_of(robot: str) -> OpenpiKeys:
+    """The keys of a robot that openpi has an example for.
+
+    Raises:
+        UsageError: There is none of that name.
+    """
+    if robot not in ROBOTS:
+        raise unknown("embodiment", robot, ROBOTS)
+    return ROBOTS[robot]
+
+
+def keys_of_policy(interface: Interface, cameras: tuple[str, ...]) -> OpenpiKeys:
+    """The keys of a policy's requests: openpi's if it has its robot, else the names in its interface.
 
     Args:
         interface: The policy's conventions.
         cameras: The cameras it uses.
     """
-    state = {f"observation/{part.name}": (part.name,) for part in interface.observation.state}
-    robot = None
-    if interface.observation.state == LIBERO.observation.state:
-        robot = "libero"
-        state = {"observation/state": tuple(part.name for part in interface.observation.state)}
-    elif (interface.observation.state, interface.action) == (DROID.observation.state, DROID.action):
-        robot = "droid"
-    images = {camera: f"observation/{camera}" for camera in cameras}
-    return RequestKeys(robot=robot, interface=interface, images=images, state=state)
+    keys = keys_for(interface)
+    for known in ROBOTS.values():
+        if _same_robot(known.interface, interface):
+            keys = dataclasses.replace(known, interface=interface)
+    return dataclasses.replace(keys, images={f"observation/{camera}": camera for camera in cameras})
+
+
+def _same_robot(known: Interface, other: Interface) -> bool:
+    a, b = ((each.observation.state, each.action.channels) for each in (known, other))
+    return a == b
 
 
 def _value(request: Mapping[str, Any], key: str) -> Any:

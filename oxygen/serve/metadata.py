@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 from configs.interface import Interface, Motion
-from oxygen.robots.openpi_keys import RequestKeys
+from oxygen.robots.openpi_keys import OpenpiKeys
 
 VERSION = 1
 """Of the `oxygen_eval` fields in metadata, requests and replies."""
@@ -26,7 +26,7 @@ class Declaration:
         robots: Connections that can have a robot at once.
     """
 
-    keys: RequestKeys
+    keys: OpenpiKeys
     horizon: int
     model: str
     weights_sha256: str | None
@@ -56,7 +56,7 @@ class Declaration:
 
     def roboarena(self) -> dict[str, Any]:
         """The first message to RoboArena's clients, which accept no other fields."""
-        cameras = tuple(self.keys.images)
+        cameras = tuple(self.keys.images.values())
         velocity = self.interface.action.channels[0].motion is Motion.VELOCITY
         return {
             "image_resolution": [224, 224],

@@ -60,7 +60,7 @@ def test_ratios_that_agree_have_an_interval_only_if_there_are_six():
             "is superior to isolated in time to success (margin 10 %): 0.7",
         ),
         (1.0, 0.05, Verdict.NON_INFERIOR, "unified is non-inferior to isolated in time to success"),
-        (1.06, 0.02, Verdict.NON_INFERIOR, "though worse: 1.06 times the seconds, 95 % 1.0"),
+        (1.06, 0.02, Verdict.NON_INFERIOR, "though worse: 1.06 times as long, 95 % 1.0"),
         (1.12, 0.15, Verdict.INCONCLUSIVE, "but by how much is inconclusive: 1.1"),
         (1.0, 0.8, Verdict.INCONCLUSIVE, "Whether unified is non-inferior to isolated in time to success"),
         (1.3, 0.05, Verdict.INFERIOR, "unified is inferior to isolated"),
@@ -77,7 +77,7 @@ def test_a_ratio_is_held_against_a_margin_of_its_own(ratio, spread, verdict, wor
 def test_one_pair_settles_nothing():
     judgement = judge_time(time_ratio([(took(2), took(1))]))
     assert judgement.verdict is Verdict.INCONCLUSIVE
-    assert "0.50 times the seconds, no interval, 1 episode solved by both." in judgement.sentence
+    assert "0.50 times as long, no interval, 1 episode solved by both." in judgement.sentence
 
 
 def test_identical_variants_are_rarely_told_apart_by_time():

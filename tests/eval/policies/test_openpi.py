@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from configs.errors import UsageError
-from eval.policies.openpi import EMBODIMENTS, BadAnswerError, OpenpiPolicy, keys_for, keys_of, named
+from eval.policies.openpi import BadAnswerError, OpenpiPolicy, named
 from oxygen.robots.conventions import DROID, LIBERO
+from oxygen.robots.openpi_keys import ROBOTS, keys_for, keys_of
 from sim_envs.fake import FakeWorld
 from sim_envs.world import Observation
 
@@ -20,6 +21,10 @@ def libero(image):
 def droid(image):
     images = {"wrist_image_left": image, "exterior_image_1_left": image}
     return Observation(images=images, state=np.arange(8.0), language=PROMPT)
+
+
+def sent_by(robot, seen):
+    return keys_of(robot).write(seen.images, seen.state, seen.language)
 
 
 class Constant:
@@ -46,13 +51,13 @@ class Constant:
 def test_images_are_padded_as_openpi_client_does(golden, embodiment, observed, key, name):
     with np.load(golden / "openpi_transforms.npz") as file:
         image, expected = file[f"resize.{name}.in"], file[f"resize.{name}.out"]
-    sent = keys_of(embodiment).query(observed(image))[key]
+    sent = sent_by(embodiment, observed(image))[key]
     assert sent.dtype == np.uint8
     assert np.abs(sent.astype(int) - expected).max() <= 1
 
 
 def test_liberos_observation_has_the_keys_of_openpis_example():
-    sent = keys_of("libero").query(libero(np.zeros((256, 256, 3), np.uint8)))
+    sent = sent_by("libero", libero(np.zeros((256, 256, 3), np.uint8)))
     assert {key: np.shape(value) for key, value in sent.items()} == {
         "observation/image": (224, 224, 3),
         "observation/wrist_image": (224, 224, 3),
@@ -64,7 +69,7 @@ def test_liberos_observation_has_the_keys_of_openpis_example():
 
 
 def test_droids_observation_has_the_keys_of_openpis_example():
-    sent = keys_of("droid").query(droid(np.zeros((180, 320, 3), np.uint8)))
+    sent = sent_by("droid", droid(np.zeros((180, 320, 3), np.uint8)))
     assert {key: np.shape(value) for key, value in sent.items()} == {
         "observation/exterior_image_1_left": (224, 224, 3),
         "observation/wrist_image_left": (224, 224, 3),
@@ -76,7 +81,7 @@ def test_droids_observation_has_the_keys_of_openpis_example():
     assert sent["observation/gripper_position"].tolist() == [7]
 
 
-@pytest.mark.parametrize("embodiment", EMBODIMENTS)
+@pytest.mark.parametrize("embodiment", ROBOTS)
 def test_an_embodiments_keys_show_all_of_its_interface(embodiment):
     keys = keys_of(embodiment)
     seen = keys.interface.observation

@@ -130,7 +130,7 @@ def test_a_run_under_a_clock_shows_simulated_time_and_not_the_machines(tmp_path)
     assert "61.2" not in markdown
     assert (
         ", clock `fixed:100,500` (actions come 100 ms after the observation, and the next query can start "
-        "after 500 ms; until its actions come, the robot is held still):"
+        "after 500 ms; until new actions arrive, the robot holds still):"
     ) in markdown
 
 

@@ -106,7 +106,7 @@ def test_a_run_under_a_clock_shows_what_was_charged_and_says_by_which_device(tmp
         "| `unified` | 2 of 2 | 34 – 100 % | 4.0 s | 3.00 Hz | 75.0 → 25.0 % | – | 750 ms |",
         "each played in both before the next; outcomes that differ in 0 of 2.",
         "Simulated time passes while the policy computes: the policy runs as a Jetson AGX Thor would",
-        "would serve it; until its actions come, the robot goes on with the chunk before.",
+        "would serve it; until new actions arrive, the robot continues with the previous chunk.",
         "Played on ",
     ):
         assert part in printed

@@ -162,7 +162,7 @@ def test_notes_say_the_clock_in_words(tmp_path):
     notes = table_notes([play(tmp_path / "run", "fixed:100,500")])
     assert notes[0] == (
         "Clock fixed:100,500: actions come 100 ms after the observation, and the next query can start after "
-        "500 ms; until its actions come, the robot goes on with the chunk before."
+        "500 ms; until new actions arrive, the robot continues with the previous chunk."
     )
     assert "action, frame" not in " ".join(notes)
     paused = table_notes([play(tmp_path / "paused", "paused")])

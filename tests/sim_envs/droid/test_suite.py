@@ -8,7 +8,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from configs.errors import UsageError
-from eval.policies.openpi import keys_of
+from oxygen.robots.openpi_keys import keys_of
 from sim_envs.suite import open_suite
 from sim_envs.testing import check_suite
 from sim_envs.world import EpisodeKey
@@ -70,7 +70,8 @@ def test_an_observation_has_openpis_keys_and_droids_proportions() -> None:
     assert sizes == [(180, 320), (180, 320)]
     world = suite.open(suite.tasks()[0])
     world.reset(init_id=0, seed=7, settle_steps=0)
-    sent = keys_of("droid").query(world.observe())
+    seen = world.observe()
+    sent = keys_of("droid").write(seen.images, seen.state, seen.language)
     world.close()
     assert sent["observation/exterior_image_1_left"].shape == (224, 224, 3)
     assert not sent["observation/wrist_image_left"][:40].any(), "padded above and below, not stretched"
