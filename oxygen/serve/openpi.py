@@ -9,7 +9,7 @@ from oxygen.policy.reply import Reply
 from oxygen.serve.batching import Acted
 from oxygen.serve.metadata import EXTENSION, Declaration
 from oxygen.serve.msgpack_numpy import pack, unpack
-from oxygen.serve.robot import ConnectedRobot, Place, text_message
+from oxygen.serve.robot import ConnectedRobot, QueryPosition, text_message
 
 _FIELDS = ("episode", "query", "reset", "poll")
 _EPISODE = ("suite", "task_id", "init_id", "seed")
@@ -42,8 +42,8 @@ class OpenpiDialect:
         if endpoint not in _ENDPOINTS:
             raise unknown("endpoint", endpoint, _ENDPOINTS)
         about = request.pop(EXTENSION, {})
-        place = read_place(about)
-        await self._heed_session(request.pop("session_id", None))
+        place = read_position(about)
+        await self._end_other_session(request.pop("session_id", None))
         if endpoint == "reset":
             await self._robot.end_episode()
             return "reset successful"
@@ -72,14 +72,14 @@ class OpenpiDialect:
         }
         return pack(answer)
 
-    async def _heed_session(self, session: Any) -> None:
+    async def _end_other_session(self, session: Any) -> None:
         """Another session of RoboArena's is another episode."""
         session = None if session is None else str(session)
         if None not in (session, self._session) and session != self._session:
             await self._robot.end_episode()
         self._session = session or self._session
 
-    async def _ended(self, place: Place) -> bytes:
+    async def _ended(self, place: QueryPosition) -> bytes:
         if not place.restart:
             raise UsageError(f"a request with nothing but {EXTENSION}: give an observation, reset or poll")
         tail = await self._robot.end_episode()
@@ -96,7 +96,7 @@ class RoboArenaDialect(OpenpiDialect):
         return pack(self._declaration.roboarena())
 
 
-def read_place(about: Any) -> Place:
+def read_position(about: Any) -> QueryPosition:
     """Where a query stands, by a request's field `oxygen_eval`.
 
     Raises:
@@ -113,7 +113,7 @@ def read_place(about: Any) -> Place:
     query = about.get("query")
     if query is not None and (type(query) is not int or not 0 <= query < 2**31):
         raise UsageError(f"{EXTENSION}.query is {query!r}; give a whole number from 0 on")
-    return Place(seed=_seed(about.get("episode")), query=query, restart=about.get("reset", False))
+    return QueryPosition(seed=_seed(about.get("episode")), query=query, restart=about.get("reset", False))
 
 
 def _seed(episode: Any) -> int | None:

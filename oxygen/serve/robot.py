@@ -9,7 +9,7 @@ from oxygen.serve.batching import Acted, Batcher
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Place:
+class QueryPosition:
     """Where a query stands.
 
     Attributes:
@@ -38,7 +38,7 @@ class ConnectedRobot:
         self._starts, self._has_acted = True, False
         self._unsent: list[asyncio.Future[Reply | None]] = []
 
-    async def act(self, observation: dict[str, Any], place: Place) -> Acted:
+    async def act(self, observation: dict[str, Any], place: QueryPosition) -> Acted:
         """Answer a query.
 
         Raises:

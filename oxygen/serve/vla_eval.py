@@ -10,7 +10,7 @@ import numpy as np
 from configs.errors import UsageError, unknown
 from oxygen.serve.metadata import Declaration
 from oxygen.serve.msgpack_numpy import pack, unpack
-from oxygen.serve.robot import ConnectedRobot, Place, text_message
+from oxygen.serve.robot import ConnectedRobot, QueryPosition, text_message
 
 VERSION = 1
 _IMAGES = {"observation/image": "agentview", "observation/wrist_image": "wrist"}
@@ -103,7 +103,7 @@ class VlaEvalDialect:
 
     async def _acted(self, payload: Mapping[str, Any]) -> bytes:
         if not self._chunk:
-            acted = await self._robot.act(self._declaration.keys.read(_as_openpi(payload)), Place())
+            acted = await self._robot.act(self._declaration.keys.read(_as_openpi(payload)), QueryPosition())
             self._chunk.extend(acted.actions[: self._replan_steps])
         texts = [text_message(text) for reply in self._robot.take_replies() for text in reply.finished]
         said = {"texts": texts} if texts else {}
