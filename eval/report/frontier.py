@@ -23,8 +23,8 @@ def find_frontier(rows: Sequence[Row], *, chosen: bool = False) -> list[dict[str
     Args:
         rows: Of the cells.
         chosen: Whether they were chosen on other episodes, and are in the order of their rates there. If not,
-            the cells of a mode must differ in `text_every` alone, or it has no frontier here: which schedule
-            is best cannot be learnt on the episodes that it is measured on.
+            the cells of a mode must be of several rates and differ in nothing else, or it has no frontier
+            here: which schedule is best cannot be learnt on the episodes that it is measured on.
 
     Returns:
         Per condition and mode: `options` of the condition and `mode`; `tokens_per_s`, tokens per simulated
@@ -35,7 +35,7 @@ def find_frontier(rows: Sequence[Row], *, chosen: bool = False) -> list[dict[str
     found = []
     for steps in group_by([row for row in rows if speaks(row)], [*CONDITIONS, "mode"]):
         rates = [row["options"]["text_every"] for row in steps]
-        if all(row["success"] for row in steps) and (chosen or len(set(rates)) == len(rates)):
+        if all(row["success"] for row in steps) and (chosen or len(set(rates)) == len(rates) > 1):
             found.append(
                 _climb(steps if chosen else sorted(steps, key=lambda row: -row["options"]["text_every"]))
             )

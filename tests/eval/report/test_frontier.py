@@ -36,9 +36,14 @@ def test_all_rates_may_be_shown_and_none():
 
 
 def test_modes_and_devices_have_one_each():
-    rows = [row(2), row(2, mode="isolated"), row(2, clock="profile:b")]
+    two = [{}, {"mode": "isolated"}, {"clock": "profile:b"}]
+    rows = [row(every, **options) for options in two for every in (2, 4)]
     found = [(each["options"]["mode"], each["options"]["clock"]) for each in find_frontier(rows)]
     assert found == [("unified", "profile:a"), ("isolated", "profile:a"), ("unified", "profile:b")]
+
+
+def test_a_single_rate_has_a_verdict_and_no_frontier():
+    assert find_frontier([ACTIONS, row(2)]) == []
 
 
 def test_a_mode_whose_schedule_is_not_chosen_has_none():
