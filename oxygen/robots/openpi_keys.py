@@ -145,7 +145,7 @@ def keys_of_policy(interface: Interface, cameras: tuple[str, ...]) -> OpenpiKeys
     """
     keys = keys_for(interface)
     for known in ROBOTS.values():
-        if _same_robot(known.interface, interface):
+        if _same_robot(known.interface, interface) and {*cameras} <= {*known.images.values()}:
             keys = dataclasses.replace(known, interface=interface)
     return dataclasses.replace(keys, images={f"observation/{camera}": camera for camera in cameras})
 

@@ -182,5 +182,5 @@ def test_other_clocks_are_other_tables_and_a_profile_names_its_device(tmp_path):
         timed(tmp_path / name, protocol=protocol, config={"clock": clock})
     markdown = leaderboard([tmp_path])
     assert [len(rows) for rows in tables(markdown)["libero_object"]] == [1, 1]
-    assert "the policy runs as a Jetson AGX Thor would serve it; until its actions" in markdown
+    assert "the policy runs as a Jetson AGX Thor would serve it; until new actions arrive" in markdown
     assert markdown.count(", clock `") == 1
