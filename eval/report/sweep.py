@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from configs.motion import NONE
 from configs.sweep import AXES, CONDITIONS, SCHEDULE, SweepConfig
 from eval.metrics.noninferiority import Verdict
 from eval.metrics.statistics import cluster_bootstrap_95
@@ -79,6 +80,7 @@ def summarize_sweep(asked: SweepConfig, runs: Sequence[Run], results: Sequence[R
 
 def _cell(run: Run, results: Results) -> _Cell:
     options = {axis: getattr(run.config, axis) for axis in AXES}
+    options["motion"] = options["motion"] or NONE  # a grid may leave it out
     return _Cell(run=run, options=options, results=results, episodes=list(read_episodes(run.folder).values()))
 
 

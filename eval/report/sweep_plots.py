@@ -21,6 +21,9 @@ _APART = 0.006
 _MOST_CELLS = 60
 """Larger sweeps have no figure of cells."""
 
+_MOST_BESIDE = 3
+"""Clocks side by side; with more of them, every condition is a row of panels."""
+
 Record = Mapping[str, Any]
 Value = Callable[[Row], tuple[float, float, float] | None]
 """Maps a row to a value and the bounds of its interval; None if it has none."""
@@ -76,34 +79,50 @@ def _latency_figure(record: Record) -> "Figure | None":
 
 
 def _cells_figure(record: Record) -> "Figure | None":
-    """A panel for every condition, a row for every cell in it."""
-    panels = group_by(record["cells"], CONDITIONS)
+    """A pair of panels for every condition, clocks side by side; a row for every cell."""
     if "mode" not in record["varied"] or len(record["cells"]) > _MOST_CELLS:
         return None
-    heights = [0.3 * len(rows) + 0.7 for rows in panels]
-    figure = new_figure(9.2, sum(heights) + 0.9)
-    axes = figure.subplots(len(panels), 2, squeeze=False, sharex="col", height_ratios=heights)
-    for (left, right), rows in zip(axes, panels, strict=True):
-        left.set_title(say_condition(rows[0]["options"], record["varied"]))
-        for place, row in enumerate(rows):
-            style = {"color": COLOURS[row["options"]["mode"]], "fmt": "o", "capsize": 2}
-            for panel, value in ((left, _success(row)), (right, _seconds(row))):
-                if value is not None:
-                    middle, low, high = value
-                    panel.errorbar(middle, place, xerr=[[middle - low], [high - middle]], **style)
-        left.set_yticks(range(len(rows)), [say_cell(row["options"], record["varied"]) for row in rows])
-        right.set_yticks([])
-        for panel in (left, right):
-            panel.set_ylim(len(rows) - 0.5, -0.5)
-            panel.grid(axis="x", color="#e4e4e4", linewidth=0.8)
-            panel.set_axisbelow(True)
-    left, right = axes[-1]
-    left.set_xlim(-2, 102)
-    right.set_xlim(left=0)
-    left.set_xlabel("episodes solved (%)")
-    right.set_xlabel("mean time to success (s)")
+    clocks = [rows[0]["options"]["clock"] for rows in group_by(record["cells"], ["clock"])]
+    beside = clocks if len(clocks) <= _MOST_BESIDE else [None]
+    rows = group_by(record["cells"], [axis for axis in CONDITIONS if axis != "clock" or beside == [None]])
+    labels = [list(dict.fromkeys(_say_row(row, record) for row in cells)) for cells in rows]
+    heights = [0.3 * len(names) + 0.7 for names in labels]
+    figure = new_figure(2.6 + 3.3 * (1 + len(beside)), sum(heights) + 0.9)
+    axes = figure.subplots(
+        len(rows), 2 * len(beside), squeeze=False, sharex="col", sharey="row", height_ratios=heights
+    )
+    for panels, cells, names in zip(axes, rows, labels, strict=True):
+        for clock, left, right in zip(beside, panels[::2], panels[1::2], strict=True):
+            shown = [row for row in cells if clock in (None, row["options"]["clock"])]
+            _cell_rows(left, right, {names.index(_say_row(row, record)): row for row in shown})
+            if shown:
+                left.set_title(say_condition(shown[0]["options"], record["varied"]))
+        panels[0].set_yticks(range(len(names)), names)
+        panels[0].set_ylim(len(names) - 0.5, -0.5)
+    longest = max((each[2] for row in record["cells"] if (each := _seconds(row))), default=1.0)
+    for left, right in zip(axes[-1][::2], axes[-1][1::2], strict=True):
+        left.set_xlim(-2, 102)
+        right.set_xlim(0, 1.05 * longest)
+        left.set_xlabel("episodes solved (%)")
+        right.set_xlabel("mean time to success (s)")
     _title(figure, "Success and time to success", record)
     return figure
+
+
+def _cell_rows(left: "Axes", right: "Axes", rows: Mapping[int, Row]) -> None:
+    for panel in (left, right):
+        panel.grid(axis="x", color="#e4e4e4", linewidth=0.8)
+        panel.set_axisbelow(True)
+    for place, row in rows.items():
+        style = {"color": COLOURS[row["options"]["mode"]], "fmt": "o", "capsize": 2}
+        for panel, value in ((left, _success(row)), (right, _seconds(row))):
+            if value is not None:
+                middle, low, high = value
+                panel.errorbar(middle, place, xerr=[[middle - low], [high - middle]], **style)
+
+
+def _say_row(row: Row, record: Record) -> str:
+    return say_cell(row["options"], record["varied"])
 
 
 def _frontier_figure(record: Record) -> "Figure | None":
