@@ -1,4 +1,4 @@
-"""A Markdown page of results from finished sweeps: design, figures, tables, how to reproduce it."""
+"""Results of finished sweeps in a Markdown page: figures, tables and the commands that repeat them."""
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
@@ -6,57 +6,101 @@ from pathlib import Path
 from typing import Any
 
 from configs.cli import counted
+from configs.errors import UsageError
 from configs.load import load
 from configs.profile import ProfileConfig
+from configs.sweep import CONDITIONS
+from eval.report.frontier import Row, group_by
+from eval.report.marked_block import MarkedBlock
 from eval.report.sweep_plots import draw_sweep
-from eval.report.sweep_table import JUDGED_NOTE, NOTE, frontier_lines, markdown_table
+from eval.report.sweep_table import (
+    JUDGED_NOTE,
+    NOTE,
+    frontier_lines,
+    markdown_row,
+    markdown_table,
+    verdicts_of,
+)
+from eval.report.sweep_words import say_cell, say_value
 
 Record = Mapping[str, Any]
-_NOTES = f"{NOTE} {JUDGED_NOTE}"
 
-_HEAD = """\
-# Latency and text rate: what acting loses
+_COMMAND = "python -m eval.results"
+RESULTS = MarkedBlock("results", _COMMAND)
+"""Tables and figures of all sweeps, with their commands."""
+SUMMARY = MarkedBlock("summary of results", _COMMAND)
+"""A table for each sweep of several modes."""
 
-<!-- Written by python -m eval.results from records; edits are lost. -->
 
-Latency costs little success where objects do not move: a robot that holds still loses time. So every table
-has **success** and **time to success**, and the cost of a mode is given as a frontier: the largest text rate,
-in tokens per second, at which actions are non-inferior.
-
-## Design
-
-- **Paired.** Every cell of a sweep plays the same episodes (task, initial state, seed), one cell after the
-  other before the next episode.
-- **Equal work.** All modes call the same compiled prefill and denoise programs on the same weights, with the
-  same noise for the same query of the same episode. They differ in when actions and texts are available.
-- **Time passes** in simulation while the policy computes: `fixed` latencies, or those of a device's profile
-  for the work that the engine did ([clocks](clocks.md)).
-- **Verdicts** are paired non-inferiority tests against mode `actions`, with margins set in advance:
-  {margins} ([comparing](comparing.md)).
-- **Frontier.** Schedules (text rate, tokens per query, replan steps, waiting rule) are chosen on one block of
-  initial states and measured on another. Rates are tested in ascending order, up to the first that is not
-  shown to be non-inferior.
-- **Limits.** One small policy, simulated scenes, and tasks designed for objects at rest.
-
-In the tables: {notes}
-"""
+_SUMMARY_NOTE = (
+    "A cell has the episodes solved and the mean simulated seconds to success, each with its verdict beside "
+    "mode `actions` on the same device ({margins}): + superior, = non-inferior, − inferior, ? inconclusive."
+)
 
 
 def write_page(records: Sequence[Record], page: Path) -> list[Path]:
-    """Write the page, and its figures beside it; returns what was written.
+    """Write the results into a page, and the figures beside it; returns what was written.
+
+    A page that exists has to have one of the two blocks, `RESULTS` or `SUMMARY`, which is replaced.
 
     Args:
         records: Of finished sweeps, as their `sweep.json` has them.
         page: A Markdown file.
+
+    Raises:
+        UsageError: It exists and has neither block, or no sweep compares modes and it has `SUMMARY`.
     """
+    text = page.read_text(encoding="utf-8") if page.exists() else f"# Results\n\n{RESULTS.written('')}\n"
+    if SUMMARY.begin in text:
+        page.write_text(SUMMARY.replaced(text, _summary(records)), encoding="utf-8")
+        return [page]
+    RESULTS.replaced(text, "")  # refused before anything is written
     page.parent.mkdir(parents=True, exist_ok=True)
-    parts, written = [_HEAD.format(margins=_margins(records), notes=_NOTES), _profiles(records)], []
+    parts, written = [f"In the tables: {NOTE} {JUDGED_NOTE}\n", _profiles(records)], []
     for number, record in enumerate(records, start=1):
         figures = draw_sweep(record, page.parent, stem=f"{page.stem}_{number}")
         parts.append(_section(record, [figure.name for figure in figures]))
         written += figures
-    page.write_text("\n".join(parts), encoding="utf-8")
+    page.write_text(RESULTS.replaced(text, "\n".join(parts).strip()), encoding="utf-8")
     return [page, *written]
+
+
+def _summary(records: Sequence[Record]) -> str:
+    """The cells that are in every condition: a row for each device and cell, a column for each motion."""
+    compared = [record for record in records if "mode" in record["varied"]]
+    if not compared:
+        raise UsageError("none of these sweeps compares modes; a summary needs one that does")
+    return "\n\n".join(_summary_of(record) for record in compared)
+
+
+def _summary_of(record: Record) -> str:
+    conditions = group_by(record["cells"], CONDITIONS)
+    names = [[say_cell(row["options"], record["varied"]) for row in rows] for rows in conditions]
+    everywhere = [name for name in names[0] if all(name in others for others in names)]
+    motions = [say_value("motion", rows[0]["options"]) for rows in group_by(record["cells"], ["motion"])]
+    heads = ["device", "mode", *motions, "tokens/s"]
+    lines = [markdown_row(heads), markdown_row(["---"] * len(heads))]
+    for device in group_by(record["cells"], ["clock"]):
+        for name in everywhere:
+            rows = [row for row in device if say_cell(row["options"], record["varied"]) == name]
+            where = rows[0]["device"] or rows[0]["options"]["clock"]
+            lines.append(markdown_row([where, name, *map(_say_outcome, rows), _say_rates(rows)]))
+    note = _SUMMARY_NOTE.format(margins=_margins([record]))
+    return "\n".join([*lines, "", f"{_say_episodes(record)} {note}"])
+
+
+def _say_rates(rows: Sequence[Row]) -> str:
+    """Tokens per simulated second in several conditions."""
+    said = sorted({round(row["tokens_per_simulated_s"] or 0) for row in rows})
+    return f"{said[0]}–{said[-1]}" if len(said) > 1 else str(said[0] or "none")
+
+
+def _say_outcome(row: Row) -> str:
+    """Episodes solved and seconds, each with its verdict."""
+    times = row["time_to_success_s"]
+    signs = verdicts_of(row)
+    parts = [f"{row['n_success']}/{row['n_episodes']}", f"{times['mean']:.1f} s" if times else "–"]
+    return ", ".join(f"{part} {sign}".strip() for part, sign in zip(parts, signs, strict=True))
 
 
 def _section(record: Record, figures: Sequence[str]) -> str:

@@ -126,12 +126,13 @@ def markdown_table(record: Mapping[str, Any]) -> str:
     told = numbers_in(record)
     judged = any(row["success"] for row in record["cells"])
     heads = [*(HEADINGS.get(axis, axis) for axis in axes), *told, *(_VERDICTS if judged else ())]
-    lines = [_line(heads), _line(["---"] * len(heads))]
+    lines = [markdown_row(heads), markdown_row(["---"] * len(heads))]
     for row in record["cells"]:
         cells = [say_value(axis, row["options"]) for axis in axes]
-        lines.append(_line([*cells, *_cells(told, row), *(verdicts_of(row) if judged else ())]))
+        lines.append(markdown_row([*cells, *_cells(told, row), *(verdicts_of(row) if judged else ())]))
     return "\n".join(lines)
 
 
-def _line(cells: Sequence[str]) -> str:
+def markdown_row(cells: Sequence[str]) -> str:
+    """A row of a table in Markdown."""
     return f"| {' | '.join(cells)} |"

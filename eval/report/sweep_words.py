@@ -21,7 +21,7 @@ def say_value(axis: str, options: Mapping[str, Any]) -> str:
     """The value of an option in a cell; empty if it has no effect in the cell."""
     value, mode = options.get(axis), options["mode"]
     idle = (axis == "tokens_per_frame" and mode != "unified") or (axis == "text_every" and mode == "actions")
-    if axis == "motion" and value == NONE:
+    if axis == "motion" and value in (None, NONE):
         return "standing"
     return "" if idle else str("default" if value is None else value).removeprefix("profile:")
 

@@ -8,7 +8,7 @@ import pytest
 from configs.errors import UsageError
 from eval import results
 from eval.records.sweep_folders import SweepFolder
-from eval.report.results_page import write_page
+from eval.report.results_page import RESULTS, SUMMARY, write_page
 from tests.eval.report.test_frontier import ACTIONS, row
 
 
@@ -62,10 +62,9 @@ def record():
     }
 
 
-def test_the_page_has_the_design_the_figures_the_table_and_the_command(record, tmp_path):
+def test_the_page_has_the_figures_the_table_and_the_command(record, tmp_path):
     page, *figures = write_page([record], tmp_path / "docs" / "results.md")
     text = page.read_text()
-    assert "5 points of success, 10 % of time to success" in text
     assert "| jetson-thor | Jetson AGX Thor |" in text
     assert "- jetson-thor, unified: 10.0 tokens/s (every 4); at the next rate non-inferiority in" in text
     assert "| unified | 4 | 6/8 | 4.5 | 52 | 96 | 3 % | 10.0 | = | = |" in text
@@ -74,6 +73,32 @@ def test_the_page_has_the_design_the_figures_the_table_and_the_command(record, t
     assert sorted(re.findall(r"!\[[^]]*]\(([^)]*)\)", text)) == sorted(figure.name for figure in figures)
     assert all(figure.stat().st_size > 10_000 for figure in figures)
     assert len(figures) == 2
+
+
+def test_a_page_that_exists_keeps_its_own_text(record, tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(f"# Mine\n\n{RESULTS.written('stale')}\n\nThe rest.\n")
+    write_page([record], page)
+    assert page.read_text().startswith(f"# Mine\n\n{RESULTS.begin}\n\nIn the tables: ")
+    assert page.read_text().endswith(f"{RESULTS.end}\n\nThe rest.\n")
+    assert "stale" not in page.read_text()
+
+
+def test_a_summary_has_a_row_for_each_device_and_mode(record, tmp_path):
+    page = tmp_path / "README.md"
+    page.write_text(f"{SUMMARY.begin}\n{SUMMARY.end}\n")
+    assert write_page([record], page) == [page]
+    assert "| A | unified every 4 | 6/8 =, 4.5 s = | 10 |" in page.read_text()
+    assert "| A | actions | 6/8, 4.5 s | none |" in page.read_text()
+    assert "5 points of success, 10 % of time to success" in page.read_text()
+
+
+def test_a_page_without_a_block_is_left_alone(record, tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("# Mine\n")
+    with pytest.raises(UsageError, match="results: begin"):
+        write_page([record], page)
+    assert [each.name for each in tmp_path.iterdir()] == ["page.md"]
 
 
 def test_a_kept_record_is_as_good_as_the_folder(record, tmp_path, capsys):

@@ -1,0 +1,46 @@
+"""The part of a Markdown page that a command writes, between two comments."""
+
+import dataclasses
+
+from configs.errors import UsageError
+
+
+@dataclasses.dataclass(frozen=True)
+class MarkedBlock:
+    """A part of a page that is replaced as a whole.
+
+    Attributes:
+        name: What it holds.
+        command: The command that writes it.
+    """
+
+    name: str
+    command: str
+
+    @property
+    def begin(self) -> str:
+        """The line before it."""
+        return f"<!-- {self.name}: begin. Written by {self.command}; edits are lost. -->"
+
+    @property
+    def end(self) -> str:
+        """The line after it."""
+        return f"<!-- {self.name}: end -->"
+
+    def written(self, content: str) -> str:
+        """The block with its two lines."""
+        return f"{self.begin}\n\n{content}\n\n{self.end}"
+
+    def replaced(self, page: str, content: str) -> str:
+        """The page with `content` in place of what the block held.
+
+        Raises:
+            UsageError: The page does not have each of the two lines once, in order.
+        """
+        before, begin, rest = page.partition(self.begin)
+        _, end, after = rest.partition(self.end)
+        if not begin or not end or self.begin in rest or self.end in after:
+            raise UsageError(
+                f"the page needs each of the lines {self.begin!r} and {self.end!r} once, in order"
+            )
+        return f"{before}{self.written(content)}{after}"
