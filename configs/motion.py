@@ -68,6 +68,22 @@ def parse_motion(text: str) -> Shuttle | Drift | None:
     raise unknown("motion", text, _FORMS, remedy=_UNITS)
 
 
+def say_motion(text: str) -> str:
+    """A motion in words.
+
+    Raises:
+        UsageError: As `parse_motion`.
+    """
+    match parse_motion(text):
+        case None:
+            return "standing"
+        case Shuttle(speed=speed, period=period):
+            often = "" if period == _PERIOD else f", period {period:g} s"
+            return f"to and fro at {100 * speed:g} cm/s{often}"
+        case Drift(speed=speed):
+            return f"drifting at {100 * speed:g} cm/s"
+
+
 def _speed(text: str, number: str) -> float:
     return _within(text, "speed", number, _SPEEDS, "cm/s") / 100.0
 

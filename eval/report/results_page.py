@@ -9,7 +9,7 @@ from configs.cli import counted
 from configs.errors import UsageError
 from configs.load import load
 from configs.profile import ProfileConfig
-from configs.sweep import CONDITIONS
+from configs.sweep import AXES, CONDITIONS
 from eval.report.frontier import Row, group_by
 from eval.report.marked_block import MarkedBlock
 from eval.report.sweep_plots import draw_sweep
@@ -75,16 +75,15 @@ def _summary(records: Sequence[Record]) -> str:
 
 def _summary_of(record: Record) -> str:
     conditions = group_by(record["cells"], CONDITIONS)
-    names = [[say_cell(row["options"], record["varied"]) for row in rows] for rows in conditions]
-    everywhere = [name for name in names[0] if all(name in others for others in names)]
-    motions = [say_value("motion", rows[0]["options"]) for rows in group_by(record["cells"], ["motion"])]
+    cells = [{say_cell(row["options"], AXES): row for row in rows} for rows in conditions]
+    shown = [row for rows in cells for cell, row in rows.items() if all(cell in others for others in cells)]
+    varied = [axis for axis in AXES if len({say_value(axis, row["options"]) for row in shown} - {""}) > 1]
+    motions = [say_value("motion", rows[0]["options"]) for rows in group_by(shown, ["motion"])]
     heads = ["device", "mode", *motions, "tokens/s"]
     lines = [markdown_row(heads), markdown_row(["---"] * len(heads))]
-    for device in group_by(record["cells"], ["clock"]):
-        for name in everywhere:
-            rows = [row for row in device if say_cell(row["options"], record["varied"]) == name]
-            where = rows[0]["device"] or rows[0]["options"]["clock"]
-            lines.append(markdown_row([where, name, *map(_say_outcome, rows), _say_rates(rows)]))
+    for rows in group_by(shown, [axis for axis in AXES if axis != "motion"]):
+        what = [rows[0]["device"] or rows[0]["options"]["clock"], say_cell(rows[0]["options"], varied)]
+        lines.append(markdown_row([*what, *map(_say_outcome, rows), _say_rates(rows)]))
     note = _SUMMARY_NOTE.format(margins=_margins([record]))
     return "\n".join([*lines, "", f"{_say_episodes(record)} {note}"])
 

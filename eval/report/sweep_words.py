@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from configs.motion import NONE
+from configs.motion import NONE, say_motion
 from configs.sweep import CONDITIONS
 
 HEADINGS = {
@@ -21,8 +21,8 @@ def say_value(axis: str, options: Mapping[str, Any]) -> str:
     """The value of an option in a cell; empty if it has no effect in the cell."""
     value, mode = options.get(axis), options["mode"]
     idle = (axis == "tokens_per_frame" and mode != "unified") or (axis == "text_every" and mode == "actions")
-    if axis == "motion" and value in (None, NONE):
-        return "standing"
+    if axis == "motion":
+        return say_motion(value or NONE)
     return "" if idle else str("default" if value is None else value).removeprefix("profile:")
 
 
