@@ -14,9 +14,10 @@ from eval.bench.row import Row
 from eval.bench.row_file import RowFile
 from eval.bench.table import heading, row_label
 from eval.bench.workloads import configuration_label
+from eval.report.marked_block import MarkedBlock
 
 RESULTS = Path(__file__).parent / "results/gpu"
-BEGIN, END = "<!-- tables: python -m benchmarks.gpu_report -->", "<!-- end of tables -->"
+TABLES = MarkedBlock("tables", "python -m benchmarks.gpu_report")
 NOT_MEASURED = "Not measured on a GPU yet."
 
 
@@ -30,19 +31,6 @@ def report(folder: Path) -> str:
         *_sections(folder, "reference.json", _reference),
     ]
     return "\n\n".join(sections) or NOT_MEASURED
-
-
-def replaced(text: str, tables: str) -> str:
-    """A document with its tables replaced.
-
-    Raises:
-        ValueError: It does not have the two markers.
-    """
-    before, _, rest = text.partition(BEGIN)
-    _, found, after = rest.partition(END)
-    if not found:
-        raise ValueError(f"no {BEGIN} … {END}")
-    return f"{before}{BEGIN}\n\n{tables}\n\n{END}{after}"
 
 
 def _sections(folder: Path, pattern: str, section: Any) -> Iterator[str]:
@@ -167,7 +155,9 @@ def main() -> None:
     if options.into is None:
         sys.stdout.write(f"{tables}\n")
         return
-    options.into.write_text(replaced(options.into.read_text(encoding="utf-8"), tables), encoding="utf-8")
+    options.into.write_text(
+        TABLES.replaced(options.into.read_text(encoding="utf-8"), tables), encoding="utf-8"
+    )
 
 
 if __name__ == "__main__":

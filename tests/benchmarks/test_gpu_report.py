@@ -3,16 +3,14 @@
 import json
 from pathlib import Path
 
-import pytest
-
-from benchmarks.gpu_report import BEGIN, END, NOT_MEASURED, RESULTS, replaced, report
+from benchmarks.gpu_report import NOT_MEASURED, RESULTS, TABLES, report
 
 _ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_the_documents_tables_are_those_of_the_records():
     text = (_ROOT / "docs/gpu.md").read_text(encoding="utf-8")
-    assert replaced(text, report(RESULTS)) == text
+    assert TABLES.replaced(text, report(RESULTS)) == text
     assert report(RESULTS.parent / "two_cores") in text
 
 
@@ -32,9 +30,3 @@ def test_rows_of_the_benchmark_become_a_table_for_each_workload(tmp_path):
     assert (
         "{:.2f} ({:.2f}–{:.2f})".format(unified["speedup_over_isolated"], *unified["speedup_ci95"]) in tables
     )
-
-
-def test_tables_replace_only_what_stands_between_the_markers():
-    assert replaced(f"a\n{BEGIN}\nold\n{END}\nz", "new") == f"a\n{BEGIN}\n\nnew\n\n{END}\nz"
-    with pytest.raises(ValueError, match="no <!-- tables"):
-        replaced("nothing", "new")

@@ -2,14 +2,25 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
 from configs.errors import UsageError
 from eval import results
 from eval.records.sweep_folders import SweepFolder
+from eval.report import results_page
 from eval.report.results_page import RESULTS, SUMMARY, write_page
 from tests.eval.report.test_frontier import ACTIONS, row
+
+ROOT = Path(__file__).resolve().parents[3]
+RECORDS = ROOT / "benchmarks" / "results"
+
+
+def drawn_before(record, folder, *, stem):
+    """The figures that the documents have."""
+    figures = [ROOT / "docs" / f"{stem}_{name}.png" for name in ("latency", "cells", "frontier")]
+    return [figure for figure in figures if figure.exists()]
 
 
 def whole_row(each):
@@ -91,6 +102,16 @@ def test_a_summary_has_a_row_for_each_device_and_mode(record, tmp_path):
     assert "| A | unified every 4 | 6/8 =, 4.5 s = | 10 |" in page.read_text()
     assert "| A | actions | 6/8, 4.5 s | none |" in page.read_text()
     assert "5 points of success, 10 % of time to success" in page.read_text()
+
+
+def test_the_documents_have_what_the_records_say(tmp_path, monkeypatch):
+    monkeypatch.setattr(results_page, "draw_sweep", drawn_before)
+    records = [json.loads((RECORDS / f"sweep_{name}.json").read_text()) for name in ("modes",)]
+    for name in ("README.md", "docs/results.md"):
+        page = tmp_path / Path(name).name
+        page.write_text(before := (ROOT / name).read_text(encoding="utf-8"))
+        write_page(records, page)
+        assert page.read_text() == before
 
 
 def test_a_page_without_a_block_is_left_alone(record, tmp_path):
