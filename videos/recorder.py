@@ -11,8 +11,9 @@ import numpy as np
 from jaxtyping import UInt8
 
 from videos import theme
+from videos.caption import Caption
 from videos.mp4 import Mp4Writer, VideoError
-from videos.panel import Caption, compose, draw_moment
+from videos.panel import compose, draw_moment
 
 _OUTCOME_S = 1.5
 """Minimal duration of the last image, which shows the outcome."""
@@ -31,9 +32,9 @@ class EpisodeVideo:
     """Writes the video of a running episode, at real-time speed.
 
     There is one frame per control step, at `control_hz` frames per second: images are repeated until the
-    next ones, and a timeline advances with every frame. The latest images are held back until the next ones
-    or until `close`, which adds the outcome and shows it long enough to be read. Drawing and encoding run in
-    the background, at most one image behind.
+    next ones; numbers, ages of texts and the timeline advance with every frame. The latest images are held
+    back until the next ones or until `close`, which adds the outcome and shows it long enough to be read.
+    Drawing and encoding run in the background, at most one image behind.
 
     The file has a temporary name until it is complete. Leaving a `with` block without `close` abandons it.
 
@@ -147,9 +148,6 @@ def _draw(writer: Mp4Writer, scene: _Scene, control_hz: float, outcome: str | No
     least = 0 if outcome is None else math.ceil(_OUTCOME_S * control_hz)
     extra = max(0, least - scene.steps)
     picture = compose(scene.images, scene.caption, outcome=outcome)
-    if scene.caption.timeline is None:
-        writer.write(picture, times=scene.steps + extra)
-        return
     for step in range(scene.steps):
         _move_to(step, picture, scene, control_hz)
         writer.write(picture)
