@@ -34,8 +34,7 @@ def compose(
     cameras = len(images)
     canvas = _backdrop(caption.task, caption.episode, caption.mode, cameras).copy()
     for index, (name, pixels) in enumerate(images.items()):
-        label = theme.CAMERA_LABELS.get(name, name.replace("_", " "))
-        tag = label if index == 0 else f"{label}, last query"
+        tag = _label(name) if index == 0 else f"{_label(name)}, last query"
         canvas.paste(_camera(tag, pixels), _camera_corner(index), _camera_mask())
     if outcome is not None:
         _draw_outcome(canvas, outcome, cameras)
@@ -51,6 +50,16 @@ def compose(
     picture = np.array(canvas)
     draw_moment(picture, caption)
     return picture
+
+
+def draw_first_camera(
+    picture: UInt8[np.ndarray, "height width 3"], name: str, pixels: UInt8[np.ndarray, "_ _ 3"]
+) -> None:
+    """Replace the first camera's image of a frame, in place."""
+    (left, top), side = _camera_corner(0), theme.CAMERA
+    canvas = Image.new("RGB", (side, side), theme.BACKGROUND)
+    canvas.paste(_camera(_label(name), pixels), (0, 0), _camera_mask())
+    picture[top : top + side, left : left + side] = np.asarray(canvas)
 
 
 def draw_moment(picture: UInt8[np.ndarray, "height width 3"], caption: Caption) -> None:
@@ -159,6 +168,10 @@ def draw_progress(caption: Caption, width: int) -> Image.Image:
 
 def _camera_corner(index: int) -> tuple[int, int]:
     return theme.MARGIN + index * (theme.CAMERA + theme.GAP), theme.CAMERA_TOP
+
+
+def _label(camera: str) -> str:
+    return theme.CAMERA_LABELS.get(camera, camera.replace("_", " "))
 
 
 def _camera_mask() -> Image.Image:

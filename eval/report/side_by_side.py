@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
-from configs.cli import counted, spelt
+from configs.cli import counted, ranges, spelt
 from configs.errors import UsageError
 from eval.records.reader import RunIdentity, read_episodes, read_queries
 from eval.records.schema import EpisodeResult, Outcome, RunFolder
@@ -35,9 +35,19 @@ class Filters:
         parts = ((self.suites, key.suite), (self.task_ids, key.task_id), (self.init_ids, key.init_id))
         return all(not allowed or part in allowed for allowed, part in parts)
 
+    @classmethod
+    def of(cls, keys: Sequence[EpisodeKey]) -> "Filters":
+        """The narrowest that allow these episodes."""
+        return cls(
+            suites=sorted({key.suite for key in keys}),
+            task_ids=sorted({key.task_id for key in keys}),
+            init_ids=sorted({key.init_id for key in keys}),
+        )
+
     def __str__(self) -> str:
-        options = (("suite", self.suites), ("task_ids", self.task_ids), ("init_ids", self.init_ids))
-        return " ".join(spelt(name, list(values)) for name, values in options if values)
+        numbers = (("task_ids", self.task_ids), ("init_ids", self.init_ids))
+        options = [("suite", list(self.suites)), *((name, ranges(values)) for name, values in numbers)]
+        return " ".join(spelt(name, values) for name, values in options if values)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -163,10 +173,15 @@ def find_pair(run_a: RunFolder, run_b: RunFolder, filters: Filters) -> EpisodePa
     identities = require_one_world(run_a, run_b)
     runs, names = (run_a, run_b), tell_apart(*identities)
     a, b = (read_episodes(run) for run in runs)
-    common = [(a[key], b[key]) for key in sorted(a.keys() & b.keys()) if filters.allow(key)]
+    keys = sorted(a.keys() & b.keys())
+    if not keys:
+        raise UsageError(f"{run_a.run_id} and {run_b.run_id} have no episode in common; name other runs")
+    common = [(a[key], b[key]) for key in keys if filters.allow(key)]
     if not common:
-        asked = f" of {filters}" if str(filters) else ""
-        raise UsageError(f"{run_a.run_id} and {run_b.run_id} have no episode{asked} in common")
+        raise UsageError(
+            f"{run_a.run_id} and {run_b.run_id} have no episode of {filters} in common; they have those of "
+            f"{Filters.of(keys)}"
+        )
     shown = [pair for pair in common if all(map(_is_shown, runs, pair))]
     if not shown:
         raise UsageError(

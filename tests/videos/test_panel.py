@@ -12,7 +12,7 @@ from configs.schema import Mode
 from videos import theme
 from videos.caption import Caption, CaptionText
 from videos.latencies import draw_latencies, scale_ms
-from videos.panel import compose, draw_moment
+from videos.panel import compose, draw_first_camera, draw_moment
 from videos.text import clean, load_font, wrap
 from videos.timeline import QueryLatency
 
@@ -132,6 +132,14 @@ def test_any_time_changes_numbers_progress_and_ages_only(time_s, limit_s):
     ):
         picture[top:bottom, left:right] = before[top:bottom, left:right]
     assert changed(before, picture) is None
+
+
+def test_replacing_the_first_image_equals_drawing_all_anew():
+    before, after = cameras(), {**cameras(), "camera_0": cameras(level=200)["camera_0"]}
+    picture = compose(before, CAPTION)
+    draw_first_camera(picture, "camera_0", after["camera_0"])
+    assert changed(picture, compose(after, CAPTION)) is None
+    assert changed(picture, compose(before, CAPTION)) is not None
 
 
 def test_the_progress_bar_shows_the_share_of_the_limit():
