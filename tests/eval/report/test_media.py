@@ -74,7 +74,7 @@ def test_a_finished_run_becomes_picture_clip_and_table(tmp_path, readme, stage):
     with Image.open(tmp_path / "docs" / "rollout.jpg") as still:
         assert still.size == theme.picture_size(2)
     with Image.open(tmp_path / "docs" / "rollout.webp") as clip:
-        assert clip.n_frames == 2
+        assert clip.n_frames == 4  # of seven at 20 Hz: 1, 3, 5 and the last
     assert call(variants[1].folder.path, readme) == 0
     assert readme.read_text() == page
 
