@@ -264,6 +264,8 @@ class EpisodesConfig(Preset):
             of num_envs, rounded up, so that two groups of worlds alternate.
         shard: Play a share of the episodes, such as 3/16; eval.merge joins the shares.
         video: Episodes to record: none, failures or all (default of the demo).
+        video_every: Control steps between pictures of a video; 1 is smooth. Those between queries show the
+            first camera, for the video alone: they change no state, action or simulated time.
     """
 
     suites: Annotated[Names, WHAT, Parameter(name="--suite")] = ()
@@ -287,6 +289,7 @@ class EpisodesConfig(Preset):
     batch_size: Annotated[Robots, SCALE, Parameter(show_default=False)] = 1
     shard: Annotated[Shard | None, SCALE] = None
     video: Annotated[VideoChoice, OUTPUT] = "failures"
+    video_every: Annotated[Count, OUTPUT] = 5
 
 
 class ScheduledConfig(EpisodesConfig):

@@ -1,16 +1,18 @@
-"""`python -m eval.media RUN --readme FILE`: a finished run's picture, clip and table for a README."""
+"""`python -m eval.media`: a run's clip and table for a README; an episode of two runs side by side."""
 
 import os
 import sys
 from pathlib import Path
+from typing import Annotated
 
-from cyclopts import App
+from cyclopts import App, Parameter
 
-from configs.cli import run_app
+from configs.cli import Names, Numbers, run_app
 from configs.errors import UsageError
-from configs.paths import usable_folder
+from configs.paths import usable_file, usable_folder
 from eval.records.schema import RunFolder
 from eval.report.readme_media import ReadmeMedia, find_readme_media, to_markdown, write_pictures
+from eval.report.side_by_side import EpisodePair, Filters, find_pair
 from videos.mp4 import VideoError
 
 BEGIN = "<!-- demo: begin. Written by python -m eval.media; edits are lost. -->"
@@ -20,38 +22,86 @@ app = App(name="python -m eval.media", version_flags=[])
 
 
 @app.default
-def main(run: Path, /, *, readme: Path | None = None, docs: Path | None = None) -> None:
-    """Show the best video of a finished run in a README, as a picture and a clip, and the run's table.
+def main(  # noqa: PLR0913 - one parameter per option of the command line
+    run: Path,
+    other: Path | None = None,
+    /,
+    *,
+    side_by_side: Annotated[bool, Parameter(negative="")] = False,
+    suites: Annotated[Names, Parameter(name="--suite")] = (),
+    task_ids: Numbers = (),
+    init_ids: Numbers = (),
+    output: Annotated[Path | None, Parameter(alias="-o")] = None,
+    readme: Path | None = None,
+    docs: Path | None = None,
+) -> None:
+    """Show an episode of a finished run in a README, as a picture and a clip, and the run's table.
 
-    Without --readme, print what would be written.
+    The episode is the run's best, or with --side-by-side one that two runs have played, on one clock of
+    simulated time. Without --readme, print what would be written, or write the video of the two.
 
     Args:
         run: Folder of a run with videos; the other variants of its evaluation are found.
+        other: With --side-by-side, the folder of the run to show on the right.
+        side_by_side: Show both runs' videos of an episode: one that only one of them solved if there is one,
+            else the one whose lengths differ most.
+        suites: With --side-by-side, suites from which the episode is chosen. Default: all.
+        task_ids: Tasks from which it is chosen, as `0 3 7`, `0,3,7` or `0-4`. Default: all.
+        init_ids: Initial states from which it is chosen. Default: all.
+        output: With --side-by-side, the MP4 file to write. Default: side_by_side.mp4.
         readme: File whose text between the two `demo` markers is replaced.
         docs: Folder for `rollout.jpg` and `rollout.webp`. Default: `docs` beside the README.
     """
-    media = find_readme_media(RunFolder(run))
-    if readme is None:
-        _print_preview(media, docs)
-        return
-    folder = usable_folder(docs or readme.parent / "docs", "--docs")
-    still, clip = folder / "rollout.jpg", folder / "rollout.webp"
-    links = [Path(os.path.relpath(path, readme.parent)).as_posix() for path in (clip, still)]
-    picture = f"[![A rollout: both cameras, what is said, time and latency]({links[0]})]({links[1]})\n\n"
-    page = between(_read(readme), picture + to_markdown(media))  # refused before anything is written
+    filters = Filters(suites=suites, task_ids=task_ids, init_ids=init_ids)
+    _check_options(side_by_side=side_by_side, other=other, only_then=(filters, output), readme=readme)
+    if docs is not None and readme is None:
+        raise UsageError(f"--docs {docs} is for pictures beside a README; name that with --readme")
+    pair = None if other is None else find_pair(RunFolder(run), RunFolder(other), filters)
     try:
-        write_pictures(media, still=still, clip=clip)
+        if readme is not None:
+            _write_readme(find_readme_media(RunFolder(run), pair), readme, docs or readme.parent / "docs")
+        elif pair is not None:
+            _write_video(pair, usable_file(output or Path("side_by_side.mp4"), "--output"))
+        else:
+            _print_preview(find_readme_media(RunFolder(run)))
     except VideoError as error:
         raise UsageError(str(error)) from None
+
+
+def _check_options(
+    *, side_by_side: bool, other: Path | None, only_then: tuple[Filters, Path | None], readme: Path | None
+) -> None:
+    """Refuse options that have no effect."""
+    filters, output = only_then
+    if side_by_side and other is None:
+        raise UsageError("--side-by-side shows two runs: give the folder of another after the first")
+    if not side_by_side:
+        given = [str(other or ""), str(filters), "" if output is None else f"--output {output}"]
+        if useless := next(filter(None, given), None):
+            raise UsageError(f"{useless} is for two runs side by side; give --side-by-side, or leave it out")
+    if output is not None and readme is not None:
+        raise UsageError(f"--output {output} is for a video without --readme; give one of the two")
+
+
+def _write_readme(media: ReadmeMedia, readme: Path, docs: Path) -> None:
+    folder = usable_folder(docs, "--docs")
+    still, clip = folder / "rollout.jpg", folder / "rollout.webp"
+    links = [Path(os.path.relpath(path, readme.parent)).as_posix() for path in (clip, still)]
+    picture = f"[![{media.alternative_text}]({links[0]})]({links[1]})\n\n"
+    page = between(_read(readme), picture + to_markdown(media))  # refused before anything is written
+    write_pictures(media, still=still, clip=clip)
     readme.write_text(page, encoding="utf-8")
-    sys.stdout.write(f"{media.best.why}\n{still}\n{clip}\n{readme}\n")
+    sys.stdout.write(f"{media.why}\n{still}\n{clip}\n{readme}\n")
 
 
-def _print_preview(media: ReadmeMedia, docs: Path | None) -> None:
-    if docs is not None:
-        raise UsageError(f"--docs {docs} is for pictures beside a README; name that with --readme")
+def _write_video(pair: EpisodePair, path: Path) -> None:
+    pair.write(path)
+    sys.stdout.write(f"{pair.why}\n{path}\n")
+
+
+def _print_preview(media: ReadmeMedia) -> None:
     sys.stdout.write(
-        f"{media.best.why}\n{media.best.path}\n\n{to_markdown(media)}\n\n"
+        f"{media.why}\n{media.best.path}\n\n{to_markdown(media)}\n\n"
         "Nothing is written. --readme FILE puts this table between the markers of that file, and a picture "
         "and a clip of the video beside it: docs/rollout.jpg and docs/rollout.webp.\n"
     )

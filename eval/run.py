@@ -31,6 +31,7 @@ _KEEPS_THE_DEMO = {
     "overlap",
     "batch_size",
     "video",
+    "video_every",
 }
 """Options of the demo. Any other means a run of one's own, with the defaults that its help names."""
 

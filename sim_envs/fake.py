@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Float64, UInt8
 from pydantic import Field
 
 from configs.errors import UsageError
@@ -74,6 +74,10 @@ class FakeWorld:
         return Observation(
             images={"image": image, "wrist_image": image}, state=self._state.copy(), language=self.language
         )
+
+    def render(self, camera: str) -> UInt8[np.ndarray, "height width 3"]:
+        """The camera's image in `observe`."""
+        return self.observe().images[camera]
 
     def truth(self) -> Truth:
         """A bowl is put on a plate, as a function of the step count."""

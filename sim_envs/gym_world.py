@@ -209,9 +209,19 @@ class GymWorld:
             RuntimeError: Not reset yet.
         """
         self._require_reset()
-        cameras = zip(self._config.cameras, self._interface.observation.cameras, strict=True)
-        images = {declared.name: self._image(source.key, declared) for source, declared in cameras}
+        images = {name: self.render(name) for name in self._interface.observation.camera_names}
         return Observation(images=images, state=self._state(), language=self._language)
+
+    def render(self, camera: str) -> UInt8[np.ndarray, "height width 3"]:
+        """The camera's image in the last observation; a `render` camera is rendered now.
+
+        Raises:
+            UsageError: It differs from the declared one.
+            RuntimeError: Not reset yet.
+        """
+        self._require_reset()
+        number = self._interface.observation.camera_names.index(camera)
+        return self._image(self._config.cameras[number].key, self._interface.observation.cameras[number])
 
     def truth(self) -> None:
         """None: these environments have no ground truth for language."""

@@ -221,11 +221,15 @@ def _check_reads_have_no_effect(player: _EpisodePlayer, init_id: int) -> None:
 
     world = player.world
     alone = played(lambda: None)
-    readers: tuple[Callable[[], object], ...] = (world.truth, world.progress)
-    for name, reader in zip(("truth", "progress"), readers, strict=True):
+    camera = player.interface.observation.camera_names[0]
+    readers: tuple[Callable[[], object], ...] = (world.truth, world.progress, lambda: world.render(camera))
+    for name, reader in zip(("truth", "progress", "render"), readers, strict=True):
         _assert_same(alone, played(reader), f"calling {name}() changes the episode")
     share = world.progress()
     assert 0.0 <= share <= 1.0, f"progress() is {share}, but must be from 0 to 1"
+    for camera, image in world.observe().images.items():
+        same = np.array_equal(world.render(camera), image)
+        assert same, f"render({camera!r}) differs from the image in observe()"
 
 
 def _check_success(player: _EpisodePlayer, init_id: int, solve: Solver) -> None:
@@ -274,7 +278,7 @@ def _no_rendering(world: World) -> Iterator[None]:
     """Make `observe` and MuJoCo's rendering raise inside the context."""
 
     def refuse(*_: object, **__: object) -> None:
-        raise AssertionError("advance renders; only observe() may")
+        raise AssertionError("advance renders; only observe() and render() may")
 
     with contextlib.ExitStack() as stack:
         stack.enter_context(mock.patch.object(world, "observe", refuse))

@@ -73,7 +73,7 @@ class PhysicsError(RuntimeError):
 
 @runtime_checkable
 class World(Protocol):
-    """A simulator with one task loaded. `advance` runs physics only; `observe` renders."""
+    """A simulator with one task loaded. `advance` runs physics only; `observe` and `render` render."""
 
     def reset(self, *, init_id: int, seed: int, settle_steps: int) -> None:
         """Reseed, load initial state `init_id` and let it settle for `settle_steps`. Renders nothing."""
@@ -87,6 +87,9 @@ class World(Protocol):
 
     def observe(self) -> Observation:
         """Render the cameras once and read the state."""
+
+    def render(self, camera: str) -> UInt8[np.ndarray, "height width 3"]:
+        """The image of one camera as in `observe`, for videos. Changes nothing."""
 
     def truth(self) -> Truth | None:
         """The ground truth for language at this step, or None. Never given to a policy."""

@@ -1,7 +1,8 @@
 """Reads frames of a video, and saves them as a still image or as an animated clip."""
 
 import io
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import cv2
@@ -23,17 +24,26 @@ def read_pictures(video: Path, frames: Sequence[int]) -> list[Picture]:
         VideoError: The file is not a video, or has too few frames.
     """
     found: list[Picture] = []
+    frame = -1
+    for frame, picture in enumerate(itertools.islice(iterate_pictures(video), max(frames) + 1)):
+        if frame in frames:
+            found.append(picture)
+    if frame < max(frames):
+        raise VideoError(f"{video} cannot be read up to frame {max(frames)}, only up to {frame + 1}")
+    return found
+
+
+def iterate_pictures(video: Path) -> Iterator[Picture]:
+    """The frames of a video, one after the other; none if the file is not a video."""
     stream = cv2.VideoCapture(str(video))
     try:
-        for frame in range(max(frames) + 1):
+        while True:
             there, picture = stream.read()
             if not there:
-                raise VideoError(f"{video} cannot be read up to frame {max(frames)}, only up to {frame}")
-            if frame in frames:
-                found.append(cv2.cvtColor(picture, cv2.COLOR_BGR2RGB))
+                return
+            yield cv2.cvtColor(picture, cv2.COLOR_BGR2RGB)
     finally:
         stream.release()
-    return found
 
 
 def save_still(path: Path, picture: Picture) -> None:

@@ -11,8 +11,9 @@ import numpy as np
 from jaxtyping import UInt8
 
 from videos import theme
+from videos.caption import Caption
 from videos.mp4 import Mp4Writer, VideoError
-from videos.panel import Caption, compose, draw_moment
+from videos.panel import compose, draw_first_camera, draw_moment
 
 _OUTCOME_S = 1.5
 """Minimal duration of the last image, which shows the outcome."""
@@ -31,9 +32,9 @@ class EpisodeVideo:
     """Writes the video of a running episode, at real-time speed.
 
     There is one frame per control step, at `control_hz` frames per second: images are repeated until the
-    next ones, and a timeline advances with every frame. The latest images are held back until the next ones
-    or until `close`, which adds the outcome and shows it long enough to be read. Drawing and encoding run in
-    the background, at most one image behind.
+    next ones; numbers, ages of texts and the timeline advance with every frame. The latest images are held
+    back until the next ones or until `close`, which adds the outcome and shows it long enough to be read.
+    Drawing and encoding run in the background, at most one image behind.
 
     The file has a temporary name until it is complete. Leaving a `with` block without `close` abandons it.
 
@@ -51,6 +52,8 @@ class EpisodeVideo:
         self._newest: _Scene | None = None
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="video")
         self._drawing: Future[None] | None = None
+        self._drawn: _Scene | None = None
+        self._picture: UInt8[np.ndarray, "height width 3"] = np.empty((0, 0, 3), np.uint8)
 
     def add(self, images: Mapping[str, UInt8[np.ndarray, "_ _ 3"]], steps: int, *, caption: Caption) -> None:
         """Append camera images, of a query or between two queries.
@@ -126,7 +129,8 @@ class EpisodeVideo:
             return
         writer = self._open(cameras=len(scene.images))
         self._wait()
-        self._drawing = self._worker.submit(_draw, writer, scene, self._control_hz, outcome)
+        before, self._drawn = self._drawn, None if outcome else scene
+        self._drawing = self._worker.submit(self._draw, writer, scene, before, outcome)
 
     def _wait(self) -> None:
         """Wait for the background drawing, and raise its errors."""
@@ -141,24 +145,30 @@ class EpisodeVideo:
             self._writer = Mp4Writer(self._partial, width=width, height=height, fps=self._control_hz)
         return self._writer
 
+    def _draw(self, writer: Mp4Writer, scene: _Scene, before: _Scene | None, outcome: str | None) -> None:
+        """Write one frame per control step; with an outcome, further frames for `_OUTCOME_S` in all."""
+        least = 0 if outcome is None else math.ceil(_OUTCOME_S * self._control_hz)
+        extra = max(0, least - scene.steps)
+        if before is not None and outcome is None and _differ_in_first_camera_only(before, scene):
+            draw_first_camera(self._picture, *next(iter(scene.images.items())))
+        else:
+            self._picture = compose(scene.images, scene.caption, outcome=outcome)
+        for step in range(scene.steps):
+            self._move_to(step, scene)
+            writer.write(self._picture)
+        if extra:
+            self._move_to(scene.steps, scene)
+            writer.write(self._picture, times=extra)
 
-def _draw(writer: Mp4Writer, scene: _Scene, control_hz: float, outcome: str | None) -> None:
-    """Write one frame per control step; with an outcome, further frames for `_OUTCOME_S` in all."""
-    least = 0 if outcome is None else math.ceil(_OUTCOME_S * control_hz)
-    extra = max(0, least - scene.steps)
-    picture = compose(scene.images, scene.caption, outcome=outcome)
-    if scene.caption.timeline is None:
-        writer.write(picture, times=scene.steps + extra)
-        return
-    for step in range(scene.steps):
-        _move_to(step, picture, scene, control_hz)
-        writer.write(picture)
-    if extra:
-        _move_to(scene.steps, picture, scene, control_hz)
-        writer.write(picture, times=extra)
+    def _move_to(self, step: int, scene: _Scene) -> None:
+        """Advance the frame's time by a number of control steps."""
+        time_s = scene.caption.time_s + step / self._control_hz
+        draw_moment(self._picture, dataclasses.replace(scene.caption, time_s=time_s))
 
 
-def _move_to(step: int, picture: UInt8[np.ndarray, "_ _ 3"], scene: _Scene, control_hz: float) -> None:
-    """Advance a frame's time by a number of control steps."""
-    time_s = scene.caption.time_s + step / control_hz
-    draw_moment(picture, dataclasses.replace(scene.caption, time_s=time_s))
+def _differ_in_first_camera_only(before: _Scene, scene: _Scene) -> bool:
+    """Whether the images are of the same query, and the texts the same."""
+    if dataclasses.replace(before.caption, time_s=scene.caption.time_s) != scene.caption:
+        return False
+    _, *others = scene.images
+    return all(np.array_equal(before.images[name], scene.images[name]) for name in others)

@@ -28,9 +28,10 @@ def ring_mask(side: int, radius: int, thickness: int) -> Image.Image:
     return ImageChops.subtract(round_mask(side, side, radius), hole)
 
 
-def draw_label(draw: ImageDraw.ImageDraw, left: int, top: int, text: str) -> None:
-    """Draw a small heading in spaced capitals."""
-    font = load_font(11, bold=True)
+def draw_label(draw: ImageDraw.ImageDraw, left: int, top: int, text: str) -> int:
+    """Draw a small heading in spaced capitals; return its right edge."""
+    font = load_font(13, bold=True)
     for letter in text.upper():
         draw.text((left, top), letter, theme.MUTED, font)
         left += round(font.getlength(letter)) + 1
+    return left

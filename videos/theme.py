@@ -1,8 +1,10 @@
 """Colours and sizes of video frames, in RGB and pixels. Figures share the colours of modes."""
 
 from collections.abc import Mapping
+from typing import Literal
 
 Rgb = tuple[int, int, int]
+Mark = Literal["right", "partly right", "wrong", "unreadable"]
 
 BACKGROUND: Rgb = (16, 18, 23)
 CARD: Rgb = (27, 30, 38)
@@ -27,6 +29,14 @@ OUTCOME_COLOURS: Mapping[str, Rgb] = {
 }
 OUTCOME_SIGNS: Mapping[str, str] = {"success": "✓", "timeout": "◔", "invalid_action": "✕", "error": "✕"}
 
+MARKS: Mapping[Mark, tuple[str, Rgb]] = {
+    "right": ("✓", (88, 204, 144)),
+    "partly right": ("◐", (240, 178, 92)),
+    "wrong": ("✗", (242, 104, 98)),
+    "unreadable": ("?", (242, 104, 98)),
+}
+"""Sign and colour of a text's grade. The signs differ, since some viewers cannot tell the colours."""
+
 HELD: Rgb = (240, 228, 66)
 CONTINUED: Rgb = (112, 120, 137)
 """Control steps in which the robot is held still, or continues the previous chunk."""
@@ -40,17 +50,24 @@ MARGIN = 24
 GAP = 16
 PADDING = 20
 CORNER = 12
-HEIGHT = 736
+HEIGHT = 776
 
 CAMERA_TOP = 96
-NARRATION_TOP = CAMERA_TOP + CAMERA + 20
+PROGRESS_TOP = CAMERA_TOP + CAMERA + 14
+PROGRESS_HEIGHT = 6
+NARRATION_TOP = PROGRESS_TOP + PROGRESS_HEIGHT + 20
 BOTTOM = HEIGHT - MARGIN
+HEADING_HEIGHT = 24
 
-SIDEBAR = 296
+SIDEBAR = 344
 SIDEBAR_TEXT = SIDEBAR - 2 * PADDING
-NUMBERS_TOP = CAMERA_TOP + 92
-MEMORY_TOP = CAMERA_TOP + 186
-NUMBERS_HEIGHT = MEMORY_TOP - PADDING - NUMBERS_TOP
+NUMBERS_TOP = CAMERA_TOP + 94
+NUMBERS_HEIGHT = 74
+LATENCIES_TOP = NUMBERS_TOP + NUMBERS_HEIGHT + 4
+LATENCIES_HEIGHT = 58
+LATENCIES = 25
+"""Queries that the strip of latencies shows."""
+MEMORY_TOP = LATENCIES_TOP + LATENCIES_HEIGHT + 2 * PADDING
 MEMORY_HEIGHT = BOTTOM - PADDING - MEMORY_TOP
 
 TIMELINE_HEIGHT = 164

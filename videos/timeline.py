@@ -32,6 +32,19 @@ class QuerySpan:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class QueryLatency:
+    """Latency of a query, milliseconds.
+
+    Attributes:
+        actions_ms: Until its actions became available.
+        busy_ms: Until the policy was free again.
+    """
+
+    actions_ms: float
+    busy_ms: float
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class TimeSpan:
     """A span of consecutive control steps, in simulated seconds."""
 
@@ -67,8 +80,11 @@ _CURSOR = 2
 _PILL_TOP = 19
 _PILL_HEIGHT = 24
 _AXIS_TOP = _TRACK_BOTTOM + 5
+AXIS_BOTTOM = _AXIS_TOP + 14
 _LEGEND_TOP = _AXIS_TOP + 22
 _LEGEND_LINE = 20
+_LABEL_S = 0.2
+"""Half the width of a label of the axis."""
 _SAME_MOMENT_S = 1e-6
 """Tolerance of times, which are sums of control steps' durations."""
 
@@ -144,7 +160,7 @@ def _base(mode: str, *, thinking: bool, held: bool) -> Image.Image:
     _draw_pill(block, right + 8, "held", theme.HELD if held else None)
     for top, bottom in ((BAR_TOP, HELD_TOP - 3), (HELD_TOP, _TRACK_BOTTOM)):
         draw.rectangle((0, top, theme.SIDEBAR_TEXT - 1, bottom - 1), theme.BACKGROUND)
-    for seconds in range(1, math.floor(theme.TIMELINE_S) + 1):
+    for seconds in range(1, math.ceil(theme.TIMELINE_S - _LABEL_S)):
         x = column_at(-float(seconds))
         draw.line((x, BAR_TOP, x, _TRACK_BOTTOM - 1), theme.LINE)
         draw.text((x, _AXIS_TOP), f"−{seconds} s", theme.MUTED, load_font(11), anchor="ma")

@@ -32,6 +32,7 @@ _NOT_OPTIONS = {
     "random_weights",
     "assets",
     "video",
+    "video_every",
 }
 """Options that a result has fields for, or that do not change it."""
 

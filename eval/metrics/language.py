@@ -49,6 +49,17 @@ def grade_memory(said: Memory, truth: Truth) -> Shares:
     }
 
 
+def grade_memory_part(text: str, truth: Truth) -> Share | None:
+    """Correct items out of those in one part of a memory; None if it cannot be parsed.
+
+    "Nothing done yet" is one item.
+    """
+    said = parse_memory(text, truth.nouns)
+    if said is None:
+        return None
+    return grade_memory(said, truth)["precision"] if _items(said) else _hit(not truth.memory.done)
+
+
 HEADLINES = {"narration": "all", "memory": "f1"}
 """The graded language tasks, and the measure shown for each in tables."""
 

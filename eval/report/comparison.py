@@ -132,11 +132,8 @@ class Comparison:
 
     @property
     def names(self) -> tuple[str, str]:
-        """What to call A and B in a sentence: their modes, else their policies, where these differ."""
-        for names in ((self.a.mode, self.b.mode), (self.a.policy, self.b.policy)):
-            if names[0] != names[1] and max(map(len, names)) <= _LONGEST_NAME:
-                return names
-        return "A", "B"
+        """What to call A and B in a sentence."""
+        return tell_apart(self.a, self.b)
 
     @property
     def suite_p_values(self) -> dict[str, float]:
@@ -156,6 +153,14 @@ _LONGEST_NAME = 16
 """Characters of a policy's or a mode's name for which a sentence has room."""
 
 
+def tell_apart(a: RunIdentity, b: RunIdentity) -> tuple[str, str]:
+    """What to call two runs: their modes, else their policies, where these differ."""
+    for names in ((a.mode, b.mode), (a.policy, b.policy)):
+        if names[0] != names[1] and max(map(len, names)) <= _LONGEST_NAME:
+            return names
+    return "A", "B"
+
+
 def compare(run_a: RunFolder, run_b: RunFolder) -> Comparison:
     """Compare two runs of the same episodes in the same world. What their policies see of it may differ.
 
@@ -163,7 +168,7 @@ def compare(run_a: RunFolder, run_b: RunFolder) -> Comparison:
         UsageError: if a run cannot be read or is unfinished, the two differ in protocol, assets or episodes,
             or no pair of episodes is graded in both.
     """
-    for identity in _of_one_world(run_a, run_b):
+    for identity in require_one_world(run_a, run_b):
         _refuse_unfinished(identity)
     return _compare(run_a, run_b, _pair_up(run_a, run_b))
 
@@ -175,7 +180,7 @@ def compare_common(run_a: RunFolder, run_b: RunFolder) -> Comparison:
         UsageError: if a run cannot be read, the two differ in protocol or assets, or no pair of episodes is
             graded in both.
     """
-    statuses = {identity.status for identity in _of_one_world(run_a, run_b)}
+    statuses = {identity.status for identity in require_one_world(run_a, run_b)}
     a, b = read_episodes(run_a), read_episodes(run_b)
     found = _compare(run_a, run_b, [(a[key], b[key]) for key in sorted(a.keys() & b.keys())])
     return dataclasses.replace(found, partial=statuses != {"complete"} or a.keys() != b.keys())
@@ -217,8 +222,12 @@ def _refuse_unfinished(run: RunIdentity) -> None:
         )
 
 
-def _of_one_world(run_a: RunFolder, run_b: RunFolder) -> tuple[RunIdentity, RunIdentity]:
-    """The identities of two runs that may be compared, finished or not."""
+def require_one_world(run_a: RunFolder, run_b: RunFolder) -> tuple[RunIdentity, RunIdentity]:
+    """The identities of two runs that may be compared, finished or not.
+
+    Raises:
+        UsageError: A run cannot be read, or the two differ in assets or protocol.
+    """
     a, b = read_identity(run_a), read_identity(run_b)
     if a.assets.digest != b.assets.digest:
         raise UsageError(

@@ -1,6 +1,7 @@
 """README media of a finished evaluation: still, clip and Markdown table."""
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,13 +17,16 @@ from eval.report.best_video import BestVideo, find_best_video
 from eval.report.clock_words import MEASURED, PAUSED, say_clock_of
 from eval.report.comparison import Comparison, compare
 from eval.report.comparison_verdict import judge_all
+from eval.report.side_by_side import EpisodePair
 from videos.clip import read_pictures, save_clip, save_still
 
-CLIP_WIDTH = 960
-CLIP_BYTES = 3_000_000
+CLIP_WIDTH = 880
+CLIP_BYTES = 2_000_000
 """A page's size, and what it may take to load."""
 
-_PICTURES_HZ = 4
+_PICTURES_HZ = 10
+_MOST_PICTURES = 120
+"""Long episodes have fewer pictures a second."""
 _LAST_MS = 2500
 """How long the last picture, which names the outcome, stands before the clip begins again."""
 
@@ -35,11 +39,31 @@ _STALE = ("texts delivered after",)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ReadmeMedia:
-    """The variants of a finished evaluation, the reference first, and the video to show."""
+    """The variants of a finished evaluation, the reference first, and what to show of it.
+
+    Attributes:
+        folders: The runs.
+        best: The best video.
+        shown: The run that it is of.
+        pair: An episode of two runs, to be shown side by side instead; None for the best video.
+    """
 
     folders: Sequence[RunFolder]
     best: BestVideo
     shown: RunIdentity
+    pair: EpisodePair | None = None
+
+    @property
+    def why(self) -> str:
+        """One line on what is shown."""
+        return self.best.why if self.pair is None else self.pair.why
+
+    @property
+    def alternative_text(self) -> str:
+        """The picture in words."""
+        if self.pair is None:
+            return "A rollout: both cameras, what is said, time and latency"
+        return "An episode of two runs side by side: camera, what is said, time and latency"
 
     @property
     def variants(self) -> dict[str, Results]:
@@ -47,8 +71,12 @@ class ReadmeMedia:
         return {read_identity(folder).mode: summarize(folder.path) for folder in self.folders}
 
 
-def find_readme_media(run: RunFolder) -> ReadmeMedia:
+def find_readme_media(run: RunFolder, pair: EpisodePair | None = None) -> ReadmeMedia:
     """Find the variants of the run's evaluation and their best video, of mode `unified` if available.
+
+    Args:
+        run: A run of the evaluation.
+        pair: The episode to show side by side instead.
 
     Raises:
         UsageError: A run is unfinished or cannot be read, or there is no video.
@@ -63,20 +91,26 @@ def find_readme_media(run: RunFolder) -> ReadmeMedia:
     best = find_best_video(folders[at])
     if best is None:
         raise UsageError(f"{folders[at].run_id} has no video of a graded episode; run it with --video all")
-    return ReadmeMedia(folders=folders, best=best, shown=identities[at])
+    return ReadmeMedia(folders=folders, best=best, shown=identities[at], pair=pair)
 
 
 def write_pictures(media: ReadmeMedia, *, still: Path, clip: Path) -> None:
-    """Write a still, two thirds into the best video, and a clip at four pictures a second.
+    """Write a still, two thirds into what is shown, and a clip at about ten pictures a second.
 
     Raises:
         VideoError: The video is damaged.
     """
-    folder = RunFolder(media.best.path.parents[2])
-    control_hz = _control_hz(folder, media.best.episode.key.suite)
-    apart = max(1, round(control_hz / _PICTURES_HZ))
-    last = media.best.episode.steps - 1
-    pictures = read_pictures(media.best.path, [*range(apart // 2, last, apart), last])
+    if media.pair is None:
+        folder = RunFolder(media.best.path.parents[2])
+        control_hz, last = _control_hz(folder, media.best.episode.key.suite), media.best.episode.steps - 1
+    else:
+        control_hz, last = media.pair.control_hz, media.pair.frames - 1
+    apart = max(1, round(control_hz / _PICTURES_HZ), math.ceil(last / _MOST_PICTURES))
+    frames = [*range(apart // 2, last, apart), last]
+    if media.pair is None:
+        pictures = read_pictures(media.best.path, frames)
+    else:
+        pictures = [picture for frame, picture in enumerate(media.pair.pictures()) if frame in frames]
     save_still(still, pictures[2 * len(pictures) // 3])
     save_clip(
         clip,
@@ -111,6 +145,8 @@ def _caption(media: ReadmeMedia) -> str:
     ended = "solved after" if episode.outcome is Outcome.SUCCESS else "not solved within"
     oracle = any(scores.oracle for scores in episode.texts.values())
     aside = " Its texts are written from the simulator's ground truth: an upper bound." if oracle else ""
+    if media.pair is not None:
+        return f"*`{shown.policy}`, assets {shown.assets.name}, {media.pair.why}{aside}*"
     return (
         f"*`{shown.policy}` in mode {shown.mode}, assets {shown.assets.name}: {episode.language} "
         f"({episode.key.suite}, initial state {episode.key.init_id}), {ended} {episode.steps} steps.{aside}*"

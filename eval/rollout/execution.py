@@ -2,7 +2,7 @@
 
 import dataclasses
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Float64, UInt8
@@ -18,10 +18,11 @@ from sim_envs.world import Observation, World
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """Camera images at a control step between two queries, for the video only."""
+    """Image of a camera at a control step between two queries, for the video only."""
 
     step: int
-    images: Mapping[str, UInt8[np.ndarray, "height width 3"]]
+    camera: str
+    image: UInt8[np.ndarray, "height width 3"]
 
 
 class Execution:
@@ -30,7 +31,7 @@ class Execution:
     Attributes:
         success: Whether the task is solved.
         spans: What was executed.
-        pictures: Camera images taken.
+        pictures: Images for the video.
         advance_ms: Wall time of physics.
         blended: Actions of the last chunk that were averaged with the previous chunk.
     """
@@ -45,19 +46,19 @@ class Execution:
             suite: Its interface defines the hold action.
             timeline: The episode's timeline.
             watched: Whether to read the world's truth at every control step, at which texts may be delivered.
-            picture_steps: Control steps between pictures, if `watched`; None for no pictures.
+            picture_steps: Control steps between pictures of the first camera; None for no pictures.
         """
         self._world = world
         self._suite = suite
         self._timeline = timeline
         self._watched = watched
-        self._picture_steps = picture_steps if watched else None
+        self._picture_steps = picture_steps
         self._state = np.zeros(suite.interface.observation.state_size)
         self._moved = True  # since the state was read
         self._chunks: dict[int, np.ndarray] = {}
         self._last: np.ndarray | None = None
         self._truths: dict[int, Truth | None] = {}
-        self._shown = 0
+        self._picture_due = 0
         self.success = False
         self.spans: list[ActionSpan] = []
         self.pictures: list[Snapshot] = []
@@ -69,7 +70,7 @@ class Execution:
         if self._moved:
             self._state, self._moved = observation.state, False
         self._truths = {self._timeline.step: truth}
-        self._shown = self._timeline.step
+        self._picture_due = self._timeline.step + (self._picture_steps or 0)
         self.spans, self.pictures, self.advance_ms = [], [], 0.0
 
     def add_chunk(self, chunk: Float64[np.ndarray, "horizon action"], rest: ActionSpan | None) -> None:
@@ -93,16 +94,13 @@ class Execution:
 
     def run(self) -> None:
         """Execute all actions that are due, up to success."""
-        began = time.perf_counter()
-        looked = 0.0
         while not self.success and (span := self._timeline.next_span()):
-            piece = dataclasses.replace(span, steps=1) if self._watched else span
-            self._advance(piece)
+            self._take_picture_if_due()
+            began = time.perf_counter()
+            self._advance(self._until_next_look(span))
+            self.advance_ms += 1e3 * (time.perf_counter() - began)
             if self._watched:
-                before = time.perf_counter()
-                self._look()
-                looked += time.perf_counter() - before
-        self.advance_ms += 1e3 * (time.perf_counter() - began - looked)
+                self._truths[self._timeline.step] = self._world.truth()
 
     def delivered(
         self, texts: Sequence[TextFinished], latency: Latency
@@ -138,14 +136,22 @@ class Execution:
             self._state, self._moved = self._world.observe().state, False
         return self._suite.interface.hold_action(self._state, self._last)
 
-    def _look(self) -> None:
+    def _until_next_look(self, span: ActionSpan) -> ActionSpan:
+        """The part of a span until the truth is read or a picture is due."""
+        if self._watched:
+            return dataclasses.replace(span, steps=1)
+        if self._picture_steps is None:
+            return span
+        return dataclasses.replace(span, steps=min(span.steps, self._picture_due - self._timeline.step))
+
+    def _take_picture_if_due(self) -> None:
+        """Take a picture where no query does: an action follows."""
         step = self._timeline.step
-        self._truths[step] = self._world.truth()
-        if self._picture_steps is None or self.success or self._timeline.next_span() is None:
-            return  # the next query takes a picture
-        if step - self._shown >= self._picture_steps:
-            self._shown = step
-            self.pictures.append(Snapshot(step=step, images=self._world.observe().images))
+        if self._picture_steps is None or step < self._picture_due:
+            return
+        camera = self._suite.interface.observation.camera_names[0]
+        self.pictures.append(Snapshot(step=step, camera=camera, image=self._world.render(camera)))
+        self._picture_due = step + self._picture_steps
 
 
 def _append(spans: list[ActionSpan], span: ActionSpan) -> None:

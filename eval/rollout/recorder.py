@@ -12,23 +12,19 @@ from configs.schema import RunConfig
 from eval.metrics.language import EpisodeGrader
 from eval.metrics.statistics import quantiles
 from eval.records.json_files import json_line
+from eval.records.reader import QueryRecord
 from eval.records.schema import EpisodeResult, Outcome, RequestCounts, RunFolder
 from eval.records.timing import Delivery
-from eval.rollout.execution import Snapshot
+from eval.rollout.captions import EpisodeCaptions
 from eval.rollout.plan import TaskPlan
 from eval.rollout.rollout import Query
 from oxygen.policy.reply import Tail
 from sim_envs.truth.ground_truth import Truth
 from sim_envs.truth.nouns import Nouns
 from sim_envs.world import EpisodeKey
-from videos import theme
+from videos.caption import Caption
 from videos.mp4 import VideoError
-from videos.panel import Caption
 from videos.recorder import EpisodeVideo
-from videos.timeline import QuerySpan, QueryTimeline, TimeSpan
-
-_PICTURE_S = 0.25
-"""Simulated seconds between pictures of a video where queries are further apart."""
 
 
 class EpisodeRecorder:
@@ -48,8 +44,7 @@ class EpisodeRecorder:
         self._progress = 0.0
         self._grader = EpisodeGrader(control_hz=plan.protocol.control_hz)
         self._compiles: int | None = None
-        self._said: dict[str, str] = {}
-        self._timeline = QueryTimeline()
+        self._captions = EpisodeCaptions(_caption_of(plan, key, config), control_hz=plan.protocol.control_hz)
         self._video: EpisodeVideo | None = None
         if config.video != "none":
             stem = folder.path / "videos" / key.suite / f"task{key.task_id:02d}_ep{key.init_id:03d}"
@@ -61,7 +56,7 @@ class EpisodeRecorder:
     @property
     def picture_steps(self) -> int | None:
         """Control steps between pictures of the video; None without a video."""
-        return None if self._video is None else max(1, round(self._plan.protocol.control_hz * _PICTURE_S))
+        return None if self._video is None else self._config.video_every
 
     def add(self, query: Query) -> None:
         """Record one query."""
@@ -144,28 +139,45 @@ class EpisodeRecorder:
 
     def _add_pictures(self, query: Query, video: EpisodeVideo) -> None:
         """Add each picture until the next one, with the texts delivered by then."""
-        pictures = [Snapshot(step=query.step, images=query.observation.images), *query.pictures]
-        ends = [*(picture.step for picture in pictures[1:]), query.step + query.steps]
-        self._timeline = _advanced(self._timeline, query, self._plan.protocol.control_hz)
-        for picture, end in zip(pictures, ends, strict=True):
-            said = [each.text for each in query.deliveries if each.step <= picture.step]
-            self._said.update((text.task, text.text) for text in said)
-            video.add(picture.images, end - picture.step, caption=self._caption(query, picture.step))
-        self._said.update((each.text.task, each.text.text) for each in query.deliveries)
+        self._captions.add(_query_of(query, timed=self._timed))
+        images = dict(query.observation.images)
+        steps = [query.step, *(picture.step for picture in query.pictures), query.step + query.steps]
+        video.add(images, steps[1] - steps[0], caption=self._captions.at(query.step))
+        for picture, end in zip(query.pictures, steps[2:], strict=True):
+            images[picture.camera] = picture.image
+            video.add(images, end - picture.step, caption=self._captions.at(picture.step))
 
-    def _caption(self, query: Query, step: int) -> Caption:
-        memory = self._said.get("memory", "")
-        return Caption(
-            task=self._plan.instruction(self._key),
-            episode=f"{self._key.suite} · task {self._key.task_id} · init {self._key.init_id}",
-            mode=self._config.mode,
-            time_s=step / self._plan.protocol.control_hz,
-            latency_ms=query.latency.actions_ms if self._timed else query.timings_ms.get("action"),
-            clock=self._config.clock.removeprefix("profile:") if self._timed else "",
-            timeline=self._timeline if self._timed else None,
-            narration=self._said.get("narration", ""),
-            memory=tuple(fact.strip() for fact in memory.split(";") if fact.strip()),
-        )
+
+def _caption_of(plan: TaskPlan, key: EpisodeKey, config: RunConfig) -> Caption:
+    """What all captions of an episode have in common."""
+    protocol = plan.protocol
+    return Caption(
+        task=plan.instruction(key),
+        episode=f"{key.suite} · task {key.task_id} · init {key.init_id}",
+        mode=config.mode,
+        time_s=0.0,
+        limit_s=protocol.max_steps / protocol.control_hz,
+        clock="" if config.clock == "paused" else config.clock.removeprefix("profile:"),
+    )
+
+
+def _query_of(query: Query, *, timed: bool) -> QueryRecord:
+    """A query as its log will hold it."""
+    return QueryRecord(
+        actions=query.actions,
+        timings_ms=query.timings_ms,
+        step=query.step,
+        steps=query.steps,
+        actions_step=query.actions_step,
+        free_step=query.free_step,
+        spans=[(span.chunk, span.first, span.steps) for span in query.spans] if timed else (),
+        skipped=query.skipped,
+        latency=query.latency if timed else None,
+        requested=query.reply.requested,
+        delivered=query.deliveries,
+        dropped=query.reply.dropped,
+        truth=query.truth,
+    )
 
 
 def _query_record(query: Query, *, timed: bool) -> dict[str, Any]:
@@ -225,25 +237,3 @@ def _nouns_record(nouns: Nouns) -> dict[str, Any]:
         "parts": sorted(nouns.parts),
         "places": dict(sorted(nouns.places)),
     }
-
-
-def _advanced(timeline: QueryTimeline, query: Query, control_hz: float) -> QueryTimeline:
-    """The timeline with one more query, without queries that have scrolled out of view."""
-    spans: dict[str, list[TimeSpan]] = {"held": [], "continued": []}
-    step = query.step
-    for span in query.spans:
-        if span.chunk != query.index:
-            kind = "held" if span.chunk is None else "continued"
-            spans[kind].append(TimeSpan(start_s=step / control_hz, end_s=(step + span.steps) / control_hz))
-        step += span.steps
-    since_s = query.step / control_hz - theme.TIMELINE_S
-    issued = QuerySpan(
-        issued_s=query.step / control_hz,
-        actions_s=query.actions_step / control_hz,
-        free_s=query.free_step / control_hz,
-    )
-    return QueryTimeline(
-        queries=(*(each for each in timeline.queries if each.free_s > since_s), issued),
-        held=(*(each for each in timeline.held if each.end_s > since_s), *spans["held"]),
-        continued=(*(each for each in timeline.continued if each.end_s > since_s), *spans["continued"]),
-    )

@@ -42,7 +42,7 @@ class Query:
         blended: Actions of the chunk that were averaged with the previous chunk.
         deliveries: Texts delivered before the episode ended.
         undelivered: Texts finished too late for that.
-        pictures: Camera images between queries.
+        pictures: Images between queries, for the video.
         success: Whether the task was solved afterwards.
         progress: Fraction of the task's criteria met afterwards.
         timings_ms: The policy's stages, and the world's: `observe` (render) and `advance` (physics).
@@ -97,7 +97,7 @@ def rollout(  # noqa: PLR0913 - an episode, its clock and its recording
         waiting: What the robot does in that time.
         overlap: How a new chunk replaces the previous one. `rtc` needs a policy that supports
             `Observation.action_prefix`.
-        picture_steps: Control steps between pictures on clocks that are not paused; None for no pictures.
+        picture_steps: Control steps between pictures for a video; None for no pictures.
 
     Raises:
         ActionError: Actions have a wrong shape or are not finite.

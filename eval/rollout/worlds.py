@@ -2,6 +2,7 @@
 
 from typing import Self
 
+from configs.errors import UsageError
 from eval.rollout.plan import TaskPlan
 from sim_envs.world import World
 
@@ -14,10 +15,14 @@ class WorldHolder:
         self._world: World | None = None
 
     def of(self, plan: TaskPlan) -> World:
-        """The world of a task; replaces the open one if it is another."""
+        """The world of a task; replaces the open one if it is another.
+
+        Raises:
+            UsageError: It cannot be opened, or lacks a method of `World`.
+        """
         if self._world is None or self._open != plan.world:
             self.discard()
-            self._world = plan.suite.open(plan.task)
+            self._world = _complete(plan.suite.open(plan.task), plan.task.suite)
             self._open = plan.world
         return self._world
 
@@ -32,3 +37,12 @@ class WorldHolder:
 
     def __exit__(self, *_: object) -> None:
         self.discard()
+
+
+def _complete(world: World, suite: str) -> World:
+    methods = [name for name in vars(World) if not name.startswith("_")]
+    if lacking := [f"{name}()" for name in methods if not callable(getattr(world, name, None))]:
+        raise UsageError(
+            f"the world of {suite} lacks {' and '.join(lacking)} of sim_envs.world.World; add what is missing"
+        )
+    return world

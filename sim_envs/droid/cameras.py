@@ -1,7 +1,5 @@
 """The exterior and wrist cameras, rendered upright, once per query."""
 
-from collections.abc import Mapping
-
 import mujoco
 import numpy as np
 from jaxtyping import UInt8
@@ -11,7 +9,9 @@ from sim_envs.droid.robot import WRIST_CAMERA
 from sim_envs.droid.scene import EXTERIOR_CAMERA
 from sim_envs.rendering import Renderer, View
 
-_CAMERAS = {EXTERIOR_IMAGE: EXTERIOR_CAMERA, WRIST_IMAGE: WRIST_CAMERA}
+CAMERAS = {EXTERIOR_IMAGE: EXTERIOR_CAMERA, WRIST_IMAGE: WRIST_CAMERA}
+"""Policies' camera names to the model's."""
+
 _VISUAL_GROUP = 1
 
 
@@ -26,22 +26,20 @@ class DroidCameras:
         self._option.geomgroup[:] = 0
         self._option.geomgroup[_VISUAL_GROUP] = 1
         self._option.sitegroup[:] = 0
-        self._views = {name: View(model, camera) for name, camera in _CAMERAS.items()}
+        self._views = {name: View(model, camera) for name, camera in CAMERAS.items()}
         self._renderer: Renderer | None = None
 
-    def take(self, data: mujoco.MjData) -> Mapping[str, UInt8[np.ndarray, "height width 3"]]:
-        """Render both cameras.
+    def take(self, data: mujoco.MjData, camera: str) -> UInt8[np.ndarray, "height width 3"]:
+        """Render a camera.
 
         Raises:
             UsageError: No rendering backend works on this machine.
         """
         if self._renderer is None:
             self._renderer = Renderer(self._model, height=self._height, width=self._width)
-        pictures = {}
-        for name, view in self._views.items():
-            view.capture(self._model, data, self._option)
-            pictures[name] = np.ascontiguousarray(self._renderer.draw(view.scene)[::-1])
-        return pictures
+        view = self._views[camera]
+        view.capture(self._model, data, self._option)
+        return np.ascontiguousarray(self._renderer.draw(view.scene)[::-1])
 
     def close(self) -> None:
         """Free the OpenGL context and its memory, if it was opened."""

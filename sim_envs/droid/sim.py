@@ -1,9 +1,9 @@
 """DROID's station as a world: `advance` runs physics only, `observe` renders."""
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Float64, UInt8
 
-from sim_envs.droid.cameras import DroidCameras
+from sim_envs.droid.cameras import CAMERAS, DroidCameras
 from sim_envs.droid.control import CONTROL_HZ, Control
 from sim_envs.droid.rubric import Rubric
 from sim_envs.droid.station import Station
@@ -91,8 +91,18 @@ class DroidSim:
             RuntimeError: Not reset yet.
         """
         state = self.policy_state()
-        images = self._cameras.take(self.station.data)
+        images = {camera: self._cameras.take(self.station.data, camera) for camera in CAMERAS}
         return Observation(images=images, state=state, language=self.task.instruction)
+
+    def render(self, camera: str) -> UInt8[np.ndarray, "height width 3"]:
+        """Render one camera, as `observe` would.
+
+        Raises:
+            UsageError: No rendering backend works on this machine.
+            RuntimeError: Not reset yet.
+        """
+        self._require_reset()
+        return self._cameras.take(self.station.data, camera)
 
     def truth(self) -> Truth:
         """The ground truth for language at this step. Does not change the simulation.

@@ -1,7 +1,5 @@
 """The agent-view and wrist cameras: capturing takes microseconds, drawing is expensive and can wait."""
 
-from collections.abc import Mapping
-
 import mujoco
 import numpy as np
 from jaxtyping import UInt8
@@ -38,8 +36,8 @@ class Cameras:
         for view in self._views.values():
             view.capture(self._model, data, self._option)
 
-    def develop(self) -> Mapping[str, UInt8[np.ndarray, "height width 3"]]:
-        """Draw the captured scenes, rotated by 180° as in the training data of published policies.
+    def develop(self, camera: str) -> UInt8[np.ndarray, "height width 3"]:
+        """Draw a camera's captured scene, rotated by 180° as in the training data of published policies.
 
         Raises:
             UsageError: Nothing can render on this machine.
@@ -48,12 +46,9 @@ class Cameras:
             self._renderer = Renderer(self._model, height=self._size, width=self._size)
         # OpenGL's rows run upwards, LIBERO keeps them so, and policies see that turned by 180°: a mirror
         # image in which up is up.
-        for view in self._views.values():
-            view.cull()
-        return {
-            name: np.ascontiguousarray(self._renderer.draw(view.scene)[::-1, ::-1])
-            for name, view in self._views.items()
-        }
+        view = self._views[camera]
+        view.cull()
+        return np.ascontiguousarray(self._renderer.draw(view.scene)[::-1, ::-1])
 
     def close(self) -> None:
         """Free the OpenGL context and its memory, if it was opened."""

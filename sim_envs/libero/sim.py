@@ -5,14 +5,14 @@ from collections.abc import Mapping
 
 import mujoco
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Float64, UInt8
 
 from configs.errors import UsageError
 from configs.motion import Drift, Shuttle
 from sim_envs.libero.arm import ArmController
 from sim_envs.libero.assets import AssetSet, find_assets
 from sim_envs.libero.bootstrap import use_assets
-from sim_envs.libero.cameras import Cameras
+from sim_envs.libero.cameras import CAMERAS, Cameras
 from sim_envs.libero.contacts import ContactChecker
 from sim_envs.libero.libero_env import (
     CONTROL_HZ,
@@ -152,7 +152,18 @@ class LiberoSim:
             RuntimeError: Not reset yet.
         """
         state = self.policy_state()
-        return Observation(images=self._cameras.develop(), state=state, language=self.task.language)
+        images = {camera: self._cameras.develop(camera) for camera in CAMERAS}
+        return Observation(images=images, state=state, language=self.task.language)
+
+    def render(self, camera: str) -> UInt8[np.ndarray, "height width 3"]:
+        """Render one camera, as `observe` would.
+
+        Raises:
+            UsageError: Nothing can render on this machine.
+            RuntimeError: Not reset yet.
+        """
+        self._reset_arm()
+        return self._cameras.develop(camera)
 
     def truth(self) -> Truth:
         """The simulator's own account of this moment; reading it changes nothing.

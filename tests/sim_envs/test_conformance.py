@@ -142,6 +142,18 @@ class MovesOnProgress(FakeWorld):
         return super().progress()
 
 
+class MovesOnRender(FakeWorld):
+    def render(self, camera: str) -> np.ndarray:
+        image = super().render(camera)
+        self._state[0] += 1e-9
+        return image
+
+
+class RendersSomethingElse(FakeWorld):
+    def render(self, camera: str) -> np.ndarray:
+        return 255 - super().render(camera)
+
+
 class WrongStateSize(FakeWorld):
     def observe(self) -> Observation:
         return dataclasses.replace(super().observe(), state=np.zeros(7))
@@ -196,6 +208,8 @@ DEFECTS = {
     MovesOnObserve: r"two calls of observe\(\) differ",
     MovesOnTruth: r"truth\(\) changes the episode",
     MovesOnProgress: r"progress\(\) changes the episode",
+    MovesOnRender: r"render\(\) changes the episode",
+    RendersSomethingElse: r"render\('image'\) differs from the image in observe\(\)",
     WrongStateSize: r"state is float64 \[7\], declared float64 \[8\]",
     WrongImageSize: r"gives uint8 \[8, 9, 3\], declared uint8 \[8, 8, 3\]",
     LacksACamera: r"cameras are \['image'\]",

@@ -10,17 +10,31 @@ from hypothesis import strategies as st
 
 from configs.schema import Mode
 from videos import theme
-from videos.panel import Caption, compose
+from videos.caption import Caption, CaptionText
+from videos.latencies import draw_latencies, scale_ms
+from videos.panel import compose, draw_first_camera, draw_moment
 from videos.text import clean, load_font, wrap
+from videos.timeline import QueryLatency
+
+
+def said(text, seen_s=2.5, mark="right"):
+    return CaptionText(text=text, seen_s=seen_s, mark=mark)
+
+
+def remembered(*parts, seen_s=2.0, mark="partly right", marks=()):
+    marks = (*marks, *["right"] * (len(parts) - len(marks)))
+    return CaptionText(text="", seen_s=seen_s, mark=mark, parts=tuple(zip(parts, marks, strict=True)))
+
 
 CAPTION = Caption(
     task="pick up the black bowl and place it on the plate",
     episode="libero_spatial · task 0 · init 0",
     mode="unified",
     time_s=3.25,
-    latency_ms=61.3,
-    narration="The arm moves above the bowl.",
-    memory=("The bowl is beside the plate.", "The gripper is open."),
+    limit_s=14.0,
+    latencies=(QueryLatency(actions_ms=61.3, busy_ms=180.0),),
+    narration=said("The arm moves above the bowl."),
+    memory=remembered("The bowl is beside the plate.", "The gripper is open."),
 )
 anything = st.text(st.characters(), max_size=400) | st.just("a" + "\u0301" * 300)  # a tower of accents
 few = settings(max_examples=15)
@@ -74,15 +88,16 @@ def test_every_frame_size_is_even(count):
 @few
 @given(text=anything)
 def test_any_narration_stays_in_its_block(text):
-    blank = compose(cameras(), dataclasses.replace(CAPTION, narration=""))
-    assert within(changed(blank, compose(cameras(), dataclasses.replace(CAPTION, narration=text))), NARRATION)
+    blank = compose(cameras(), dataclasses.replace(CAPTION, narration=None))
+    drawn = compose(cameras(), dataclasses.replace(CAPTION, narration=said(text)))
+    assert within(changed(blank, drawn), NARRATION)
 
 
 @few
 @given(texts=st.lists(anything, max_size=20))
 def test_any_memory_stays_in_its_block(texts):
-    blank = compose(cameras(), dataclasses.replace(CAPTION, memory=()))
-    drawn = compose(cameras(), dataclasses.replace(CAPTION, memory=tuple(texts)))
+    blank = compose(cameras(), dataclasses.replace(CAPTION, memory=None))
+    drawn = compose(cameras(), dataclasses.replace(CAPTION, memory=remembered(*texts)))
     assert within(changed(blank, drawn), MEMORY)
 
 
@@ -95,10 +110,84 @@ def test_any_title_stays_in_its_block(task, episode):
 
 
 @few
-@given(time_s=st.floats(0, 999), latency_ms=st.none() | st.floats(0, 1e7))
-def test_any_number_stays_in_its_block(time_s, latency_ms):
-    drawn = compose(cameras(), dataclasses.replace(CAPTION, time_s=time_s, latency_ms=latency_ms))
+@given(latencies=st.lists(st.tuples(st.floats(0, 1e9), st.floats(0, 1e9)), max_size=theme.LATENCIES))
+def test_any_latency_stays_in_its_block(latencies):
+    queries = tuple(QueryLatency(actions_ms=min(pair), busy_ms=max(pair)) for pair in latencies)
+    drawn = compose(cameras(), dataclasses.replace(CAPTION, latencies=queries))
     assert within(changed(compose(cameras(), CAPTION), drawn), NUMBERS)
+
+
+@few
+@given(time_s=st.floats(0, 999), limit_s=st.floats(0.05, 999))
+def test_any_time_changes_numbers_progress_and_ages_only(time_s, limit_s):
+    before = compose(cameras(), dataclasses.replace(CAPTION, limit_s=limit_s))
+    picture = before.copy()
+    draw_moment(picture, dataclasses.replace(CAPTION, limit_s=limit_s, time_s=time_s))
+    width, heading = theme.cameras_width(2), theme.HEADING_HEIGHT
+    for left, top, right, bottom in (
+        NUMBERS,
+        (theme.MARGIN, theme.PROGRESS_TOP, theme.MARGIN + width, theme.PROGRESS_TOP + theme.PROGRESS_HEIGHT),
+        (theme.MARGIN, theme.NARRATION_TOP, theme.MARGIN + width, theme.NARRATION_TOP + heading),
+        (_LEFT, theme.MEMORY_TOP, _LEFT + theme.SIDEBAR_TEXT, theme.MEMORY_TOP + heading),
+    ):
+        picture[top:bottom, left:right] = before[top:bottom, left:right]
+    assert changed(before, picture) is None
+
+
+def test_replacing_the_first_image_equals_drawing_all_anew():
+    before, after = cameras(), {**cameras(), "camera_0": cameras(level=200)["camera_0"]}
+    picture = compose(before, CAPTION)
+    draw_first_camera(picture, "camera_0", after["camera_0"])
+    assert changed(picture, compose(after, CAPTION)) is None
+    assert changed(picture, compose(before, CAPTION)) is not None
+
+
+def test_the_progress_bar_shows_the_share_of_the_limit():
+    filled = []
+    for time_s in (0.0, 3.5, 7.0, 14.0, 20.0):
+        picture = compose(cameras(), dataclasses.replace(CAPTION, time_s=time_s))
+        row = picture[theme.PROGRESS_TOP + theme.PROGRESS_HEIGHT // 2, theme.MARGIN :]
+        filled.append((row[: theme.cameras_width(2)] == theme.MODE_COLOURS["unified"]).all(axis=1).mean())
+    assert filled == pytest.approx([0, 0.25, 0.5, 1, 1], abs=0.01)
+
+
+@pytest.mark.parametrize("mark", theme.MARKS)
+def test_every_mark_has_its_sign_and_its_colour(mark):
+    place = (slice(theme.NARRATION_TOP, theme.NARRATION_TOP + theme.HEADING_HEIGHT), slice(None, 600))
+    drawn = compose(cameras(), dataclasses.replace(CAPTION, narration=said("Done.", mark=mark)))[place]
+    sign, colour = theme.MARKS[mark]
+    assert (drawn == colour).all(axis=2).sum() > 20
+    assert [other for other, _ in theme.MARKS.values()].count(sign) == 1
+    assert (luminance(colour) + 0.05) / (luminance(theme.CARD) + 0.05) > 4.5
+
+
+def test_a_part_of_a_memory_is_marked_by_itself():
+    right, wrong = (
+        compose(cameras(), dataclasses.replace(CAPTION, memory=remembered("a", "b", marks=("right", mark))))
+        for mark in ("right", "wrong")
+    )
+    left, top, right_edge, _ = changed(right, wrong)
+    assert left >= _LEFT
+    assert right_edge < _LEFT + 26
+    assert top > theme.MEMORY_TOP + theme.HEADING_HEIGHT + 24
+
+
+@pytest.mark.parametrize(("longest_ms", "scale"), [(52.1, 100), (200, 200), (201, 500), (1e12, 50_000_000)])
+def test_the_strip_of_latencies_has_a_round_scale(longest_ms, scale):
+    latencies = [QueryLatency(actions_ms=40.0, busy_ms=each) for each in (float(longest_ms), 50.0)]
+    assert scale_ms(latencies) == scale
+
+
+def test_bars_of_latencies_are_as_high_as_the_latencies_to_scale():
+    queries = tuple(QueryLatency(actions_ms=each / 2, busy_ms=each) for each in (200.0, 100.0, 50.0))
+    strip = np.asarray(draw_latencies(queries, "unified"))
+    bars = strip.shape[0] - 18
+    colour, language = theme.MODE_COLOURS["unified"], theme.language_colour(theme.MODE_COLOURS["unified"])
+    pitch = theme.SIDEBAR_TEXT // theme.LATENCIES
+    for age, share in enumerate((0.25, 0.5, 1.0)):
+        column = strip[:, theme.SIDEBAR_TEXT - age * pitch - pitch // 2]
+        assert (column == colour).all(axis=1).sum() == pytest.approx(share / 2 * bars, abs=1)
+        assert (column == language).all(axis=1).sum() == pytest.approx(share / 2 * bars, abs=1)
 
 
 @pytest.mark.parametrize(
@@ -108,10 +197,13 @@ def test_any_number_stays_in_its_block(time_s, latency_ms):
         {"episode": "libero_goal · task 1 · init 2"},
         {"mode": "isolated"},
         {"time_s": 3.5},
-        {"latency_ms": 62.0},
-        {"latency_ms": None},
-        {"narration": "The gripper closes."},
-        {"memory": ("The bowl is held.",)},
+        {"limit_s": 20.0},
+        {"latencies": ()},
+        {"latencies": (QueryLatency(actions_ms=62.0, busy_ms=180.0),)},
+        {"narration": said("The gripper closes.")},
+        {"narration": said("The arm moves above the bowl.", seen_s=2.0)},
+        {"narration": said("The arm moves above the bowl.", mark="wrong")},
+        {"memory": remembered("The bowl is held.")},
     ],
 )
 def test_every_field_of_the_caption_is_visible(other):
@@ -120,9 +212,9 @@ def test_every_field_of_the_caption_is_visible(other):
 
 def test_the_newest_memories_are_shown_when_there_are_too_many():
     many = tuple(f"memory number {n} of a long list that goes on and on" for n in range(40))
-    newest = dataclasses.replace(CAPTION, memory=many)
-    oldest_differs = dataclasses.replace(CAPTION, memory=("something else", *many[1:]))
-    newest_differs = dataclasses.replace(CAPTION, memory=(*many[:-1], "something else"))
+    newest = dataclasses.replace(CAPTION, memory=remembered(*many))
+    oldest_differs = dataclasses.replace(CAPTION, memory=remembered("something else", *many[1:]))
+    newest_differs = dataclasses.replace(CAPTION, memory=remembered(*many[:-1], "something else"))
     assert changed(compose(cameras(), newest), compose(cameras(), oldest_differs)) is None
     assert changed(compose(cameras(), newest), compose(cameras(), newest_differs)) is not None
 

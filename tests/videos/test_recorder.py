@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from videos import theme
+from videos.caption import Caption, CaptionText
 from videos.mp4 import VideoError
-from videos.panel import Caption, compose
+from videos.panel import compose
 from videos.recorder import EpisodeVideo
 from videos.timeline import QuerySpan, QueryTimeline, TimeSpan
 
@@ -98,6 +99,21 @@ def test_time_advances_with_every_frame_until_the_end(tmp_path):
     moments = np.stack([compose(cameras(), caption)[place] for caption in captions]).astype(int)
     shown = [int(np.abs(moments - frame[place]).mean(axis=(1, 2, 3)).argmin()) for frame in frames]
     assert shown == [*range(9), *[9] * 26]
+
+
+def test_every_image_and_every_text_is_shown_at_its_time(tmp_path):
+    texts = [None, CaptionText(text="Grasping the bowl.", seen_s=0.1), None]
+    scenes = [(level, text) for text in texts for level in (40, 120, 200)]
+    with EpisodeVideo(tmp_path / "task00_ep000", control_hz=20.0) as video:
+        expected = []
+        for step, (level, text) in enumerate(scenes):
+            images = {**cameras(), "image": cameras(level)["image"]}
+            caption = dataclasses.replace(CAPTION, time_s=step / 20, narration=text)
+            video.add(images, 1, caption=caption)
+            expected.append(compose(images, caption))
+        _, frames = decode(video.close("success"))
+    for frame, picture in zip(frames[:8], expected, strict=False):
+        assert np.abs(frame.astype(int) - picture).mean() < 2
 
 
 @pytest.mark.parametrize("outcome", ["success", "timeout", "invalid_action", "error"])

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from videos import theme
-from videos.panel import Caption, compose, draw_moment
+from videos.caption import Caption, CaptionText
+from videos.panel import compose, draw_moment
 from videos.timeline import (
     BAR_HEIGHT,
     BAR_TOP,
@@ -30,8 +31,7 @@ CAPTION = Caption(
     episode="libero_object · task 0 · init 0",
     mode="isolated",
     time_s=3.25,
-    latency_ms=912.0,
-    memory=("The gripper is open.",),
+    memory=CaptionText(text="", seen_s=3.0, parts=(("The gripper is open.", None),)),
 )
 COLOUR = theme.MODE_COLOURS["isolated"]
 LANGUAGE = theme.language_colour(COLOUR)
@@ -198,7 +198,10 @@ def test_the_timeline_changes_only_its_part_of_the_card():
 
 
 def test_memory_uses_the_timelines_space_if_there_is_none():
-    many = dataclasses.replace(CAPTION, memory=tuple(f"memory number {n}" for n in range(40)))
+    many = dataclasses.replace(
+        CAPTION,
+        memory=CaptionText(text="", seen_s=3.0, parts=tuple((f"memory number {n}", None) for n in range(40))),
+    )
     below = (slice(theme.TIMELINE_TOP - theme.PADDING, theme.BOTTOM), slice(theme.sidebar_left(2) + 1, None))
     assert (compose(cameras(), many)[below] == theme.TEXT).all(axis=2).any()
     timelines = [

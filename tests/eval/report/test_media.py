@@ -11,6 +11,7 @@ from eval.records.schema import Share, TextScores
 from tests.eval.conftest import evaluate
 from tests.eval.factory import RunBuilder, episode, key
 from tests.eval.rollout.test_variants import ASKED, begin, stage
+from videos import theme
 
 __all__ = ["stage"]
 
@@ -71,9 +72,9 @@ def test_a_finished_run_becomes_picture_clip_and_table(tmp_path, readme, stage):
         assert part in page
     assert "stale" not in page
     with Image.open(tmp_path / "docs" / "rollout.jpg") as still:
-        assert still.size == (1408, 736)
+        assert still.size == theme.picture_size(2)
     with Image.open(tmp_path / "docs" / "rollout.webp") as clip:
-        assert clip.n_frames == 2
+        assert clip.n_frames == 4  # of seven at 20 Hz: 1, 3, 5 and the last
     assert call(variants[1].folder.path, readme) == 0
     assert readme.read_text() == page
 

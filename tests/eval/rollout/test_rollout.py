@@ -181,6 +181,19 @@ def test_a_text_that_is_known_after_the_end_of_the_episode_is_not_delivered():
 def test_pictures_between_queries_are_as_far_apart_as_was_asked_and_none_is_of_a_query():
     queries = timed("100,400")
     assert [[picture.step for picture in query.pictures] for query in queries] == [[4], [12], []]
+    assert {picture.camera for query in queries for picture in query.pictures} == {"image"}
+
+
+@pytest.mark.parametrize("clock", ["paused", "fixed:0,400"])
+def test_a_video_may_show_every_control_step_on_any_clock(clock):
+    world, suite = FakeWorld(), libero_object(max_steps=12, replan_steps=5)
+    clock = find_clock(RunConfig(clock=clock), [KEY])
+    queries = list(rollout(world, FakePolicy(), KEY, suite, clock=clock, picture_steps=1))
+    shown = [(query.step, *(picture.step for picture in query.pictures)) for query in queries]
+    assert sorted(step for steps in shown for step in steps) == list(range(12))
+    levels = [int(picture.image[0, 0, 0]) for query in queries for picture in query.pictures]
+    first = int(queries[0].observation.images["image"][0, 0, 0])
+    assert levels == [first + picture.step for query in queries for picture in query.pictures]
 
 
 def test_looking_between_queries_changes_nothing_of_what_is_executed():

@@ -1,0 +1,242 @@
+"""The same episode of two runs side by side, on one clock of simulated time."""
+
+import dataclasses
+import itertools
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+
+from configs.cli import counted, ranges, spelt
+from configs.errors import UsageError
+from eval.records.reader import RunIdentity, read_episodes, read_queries
+from eval.records.schema import EpisodeResult, Outcome, RunFolder
+from eval.report.clock_words import PAUSED
+from eval.report.comparison import require_one_world, tell_apart
+from eval.rollout.captions import EpisodeCaptions
+from sim_envs.world import EpisodeKey
+from videos.caption import Caption
+from videos.clip import Picture, iterate_pictures
+from videos.mp4 import Mp4Writer, VideoError
+from videos.side_by_side import Side, compose_pair, first_camera
+
+_LAST_S = 1.5
+"""How long the last frame stands, seconds."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Filters:
+    """The episodes to choose from; empty ones allow all."""
+
+    suites: Collection[str] = ()
+    task_ids: Collection[int] = ()
+    init_ids: Collection[int] = ()
+
+    def allow(self, key: EpisodeKey) -> bool:
+        """Whether an episode is one of them."""
+        parts = ((self.suites, key.suite), (self.task_ids, key.task_id), (self.init_ids, key.init_id))
+        return all(not allowed or part in allowed for allowed, part in parts)
+
+    @classmethod
+    def of(cls, keys: Sequence[EpisodeKey]) -> "Filters":
+        """The narrowest that allow these episodes."""
+        return cls(
+            suites=sorted({key.suite for key in keys}),
+            task_ids=sorted({key.task_id for key in keys}),
+            init_ids=sorted({key.init_id for key in keys}),
+        )
+
+    def __str__(self) -> str:
+        numbers = (("task_ids", self.task_ids), ("init_ids", self.init_ids))
+        options = [("suite", list(self.suites)), *((name, ranges(values)) for name, values in numbers)]
+        return " ".join(spelt(name, values) for name, values in options if values)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _PlayedEpisode:
+    """An episode of one of the runs."""
+
+    run: RunFolder
+    identity: RunIdentity
+    name: str
+    result: EpisodeResult
+
+    @property
+    def video(self) -> Path:
+        """Its file."""
+        assert self.result.video is not None
+        return self.run.path / self.result.video
+
+    def captions(self, *, control_hz: float, limit_s: float) -> Iterator[Caption]:
+        """The caption of every control step, then of the end."""
+        key, clock = self.result.key, self.identity.clock
+        common = Caption(
+            task=self.result.language,
+            episode=f"{key.suite} · task {key.task_id} · init {key.init_id}",
+            mode=self.identity.mode,
+            time_s=0.0,
+            limit_s=limit_s,
+            clock="" if clock == PAUSED else clock.removeprefix("profile:"),
+        )
+        captions = EpisodeCaptions(common, control_hz=control_hz)
+        queries = read_queries(self.run, key)
+        for query in queries:
+            captions.add(query)
+            for step in range(query.step, query.step + query.steps):
+                yield captions.at(step)
+        yield captions.at(self.result.steps)
+
+    def sides(self, *, control_hz: float, limit_s: float) -> Iterator[Side]:
+        """The episode at every control step and at its end, where it shows the outcome.
+
+        Raises:
+            VideoError: The video is damaged, or of another version.
+        """
+        captions = self.captions(control_hz=control_hz, limit_s=limit_s)
+        frames = itertools.islice(iterate_pictures(self.video), self.result.steps + 1)
+        outcome, step = self.result.outcome.value, -1
+        for step, (frame, caption) in enumerate(zip(frames, captions, strict=False)):
+            try:
+                view = first_camera(frame)
+            except ValueError as error:
+                raise VideoError(f"{self.video}: {error}; play the episode again") from None
+            ended = step == self.result.steps
+            yield Side(name=self.name, view=view, caption=caption, outcome=outcome if ended else None)
+        if step < self.result.steps:
+            raise VideoError(f"{self.video} and its query log end after {step + 1} control steps")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EpisodePair:
+    """The same episode of two runs.
+
+    Attributes:
+        why: One line that says which it is, and why it was chosen.
+        control_hz: Frames per second.
+        limit_s: The episode's limit, simulated seconds.
+    """
+
+    sides: tuple[_PlayedEpisode, _PlayedEpisode]
+    why: str
+    control_hz: float
+    limit_s: float
+
+    @property
+    def frames(self) -> int:
+        """Number of frames; the last shows both outcomes."""
+        return 1 + max(side.result.steps for side in self.sides)
+
+    @property
+    def key(self) -> EpisodeKey:
+        """The episode."""
+        return self.sides[0].result.key
+
+    def pictures(self) -> Iterator[Picture]:
+        """The frames, one per control step. The episode that ends first holds its last.
+
+        Raises:
+            VideoError: A video is damaged, or of another version.
+        """
+        times = {"control_hz": self.control_hz, "limit_s": self.limit_s}
+        left, right = (_held(side.sides(**times)) for side in self.sides)
+        for step in range(self.frames):
+            yield compose_pair((next(left), next(right)), time_s=step / self.control_hz)
+
+    def write(self, path: Path) -> None:
+        """Write the video, at real-time speed.
+
+        Raises:
+            VideoError: A video is damaged, or of another version, or the encoder failed; no file is left.
+        """
+        writer: Mp4Writer | None = None
+        partial = path.with_name(f".{path.name}.partial.mp4")
+        try:
+            for number, picture in enumerate(self.pictures(), start=1):
+                height, width, _ = picture.shape
+                writer = writer or Mp4Writer(partial, width=width, height=height, fps=self.control_hz)
+                writer.write(picture, times=1 if number < self.frames else round(_LAST_S * self.control_hz))
+            assert writer is not None
+            writer.close()
+            partial.replace(path)
+        finally:
+            if writer is not None:
+                writer.kill()
+            partial.unlink(missing_ok=True)
+
+
+def find_pair(run_a: RunFolder, run_b: RunFolder, filters: Filters) -> EpisodePair:
+    """The most telling episode with a video in both runs.
+
+    One that only one of the runs solved; else the one whose lengths differ most.
+
+    Raises:
+        UsageError: The runs cannot be compared, have no such episode in common, or no videos of it.
+    """
+    identities = require_one_world(run_a, run_b)
+    runs, names = (run_a, run_b), tell_apart(*identities)
+    a, b = (read_episodes(run) for run in runs)
+    keys = sorted(a.keys() & b.keys())
+    if not keys:
+        raise UsageError(f"{run_a.run_id} and {run_b.run_id} have no episode in common; name other runs")
+    common = [(a[key], b[key]) for key in keys if filters.allow(key)]
+    if not common:
+        raise UsageError(
+            f"{run_a.run_id} and {run_b.run_id} have no episode of {filters} in common; they have those of "
+            f"{Filters.of(keys)}"
+        )
+    shown = [pair for pair in common if all(map(_is_shown, runs, pair))]
+    if not shown:
+        raise UsageError(
+            f"{run_a.run_id} and {run_b.run_id} have {counted(len(common), 'episode')} in common, and none "
+            "with a video in both; run them with --video all"
+        )
+    pair = min(shown, key=_merit)
+    key, hz = pair[0].key, _protocol(run_a, pair[0].key, "control_hz")
+    ends = ", ".join(f"{name} {_say_end(end, hz)}" for name, end in zip(names, pair, strict=True))
+    return EpisodePair(
+        sides=_both(runs, identities, names, pair),
+        why=f"{key.suite} task {key.task_id}, init {key.init_id}: {ends}.",
+        control_hz=hz,
+        limit_s=_protocol(run_a, key, "max_steps") / hz,
+    )
+
+
+def _both(
+    runs: Sequence[RunFolder],
+    identities: Sequence[RunIdentity],
+    names: Sequence[str],
+    pair: Sequence[EpisodeResult],
+) -> tuple[_PlayedEpisode, _PlayedEpisode]:
+    a, b = (
+        _PlayedEpisode(run=run, identity=identity, name=name, result=result)
+        for run, identity, name, result in zip(runs, identities, names, pair, strict=True)
+    )
+    return a, b
+
+
+def _is_shown(run: RunFolder, result: EpisodeResult) -> bool:
+    if result.outcome is Outcome.ERROR or result.video is None:
+        return False
+    return (run.path / result.video).is_file()
+
+
+def _merit(pair: tuple[EpisodeResult, EpisodeResult]) -> tuple[bool, int, EpisodeKey]:
+    """Smallest for the most telling pair."""
+    a, b = pair
+    agree = (a.outcome is Outcome.SUCCESS) == (b.outcome is Outcome.SUCCESS)
+    return agree, -abs(a.steps - b.steps), a.key
+
+
+def _say_end(result: EpisodeResult, control_hz: float) -> str:
+    return f"{result.outcome.value.replace('_', ' ')} at {result.steps / control_hz:.2f} s"
+
+
+def _protocol(run: RunFolder, key: EpisodeKey, field: str) -> float:
+    return float(run.read_manifest()["protocol"][key.suite]["suite"][field])
+
+
+def _held(sides: Iterator[Side]) -> Iterator[Side]:
+    """The sides, the last of which is repeated for ever."""
+    side: Side | None = None
+    for side in sides:
+        yield side
+    assert side is not None
+    yield from itertools.repeat(side)

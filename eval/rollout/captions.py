@@ -1,0 +1,111 @@
+"""Captions of an episode's video, from its queries: graded texts, latencies, timeline."""
+
+import dataclasses
+
+from eval.metrics.language import HEADLINES, grade_memory_part, grade_text
+from eval.records.reader import QueryRecord
+from eval.records.schema import Share
+from eval.records.timing import Delivery
+from sim_envs.truth.ground_truth import Truth
+from videos import theme
+from videos.caption import Caption, CaptionText
+from videos.theme import Mark
+from videos.timeline import QueryLatency, QuerySpan, QueryTimeline, TimeSpan
+
+
+class EpisodeCaptions:
+    """Captions of one episode. Add a query, then ask for the captions of its control steps in order."""
+
+    def __init__(self, caption: Caption, *, control_hz: float) -> None:
+        """Begin an episode.
+
+        Args:
+            caption: What all captions have in common.
+            control_hz: Control steps per simulated second.
+        """
+        self._caption = caption
+        self._control_hz = control_hz
+        self._issued: list[int] = []
+        self._coming: list[Delivery] = []
+        self._said: dict[str, CaptionText] = {}
+
+    def add(self, query: QueryRecord) -> None:
+        """Add the next query, with the control steps until the one after."""
+        self._issued.append(query.step)
+        self._coming = sorted([*self._coming, *query.delivered], key=lambda delivery: delivery.step)
+        latencies = (*self._caption.latencies, *_latency(query))[-theme.LATENCIES :]
+        timeline = self._caption.timeline
+        if query.latency is not None:
+            timeline = self._advanced(timeline or QueryTimeline(), query)
+        self._caption = dataclasses.replace(self._caption, latencies=latencies, timeline=timeline)
+
+    def at(self, step: int) -> Caption:
+        """The caption at a control step, with the texts delivered by then."""
+        while self._coming and self._coming[0].step <= step:
+            delivery = self._coming.pop(0)
+            if delivery.text.task in HEADLINES:
+                self._said[delivery.text.task] = self._caption_text(delivery)
+        return dataclasses.replace(
+            self._caption,
+            time_s=step / self._control_hz,
+            narration=self._said.get("narration"),
+            memory=self._said.get("memory"),
+        )
+
+    def _caption_text(self, delivery: Delivery) -> CaptionText:
+        text, truth = delivery.text, delivery.truth
+        pieces = [piece.strip() for piece in text.text.split(";") if piece.strip()]
+        parts: list[tuple[str, Mark | None]] = [(piece, None) for piece in pieces]
+        if truth is not None and text.task == "memory":
+            parts = [(piece, _mark(grade_memory_part(piece, truth))) for piece in pieces]
+        return CaptionText(
+            text=text.text,
+            seen_s=self._issued[text.requested_query] / self._control_hz,
+            mark=None if truth is None else _mark(_headline(text.task, text.text, truth)),
+            parts=tuple(parts),
+        )
+
+    def _advanced(self, timeline: QueryTimeline, query: QueryRecord) -> QueryTimeline:
+        """The timeline with one more query, without queries that have scrolled out of view."""
+        hz, number = self._control_hz, len(self._issued) - 1
+        spans: dict[str, list[TimeSpan]] = {"held": [], "continued": []}
+        step = query.step
+        for chunk, _, steps in query.spans:
+            if chunk != number:
+                kind = "held" if chunk is None else "continued"
+                spans[kind].append(TimeSpan(start_s=step / hz, end_s=(step + steps) / hz))
+            step += steps
+        since_s = query.step / hz - theme.TIMELINE_S
+        issued = QuerySpan(
+            issued_s=query.step / hz, actions_s=query.actions_step / hz, free_s=query.free_step / hz
+        )
+        return QueryTimeline(
+            queries=(*(each for each in timeline.queries if each.free_s > since_s), issued),
+            held=(*(each for each in timeline.held if each.end_s > since_s), *spans["held"]),
+            continued=(*(each for each in timeline.continued if each.end_s > since_s), *spans["continued"]),
+        )
+
+
+def _latency(query: QueryRecord) -> tuple[QueryLatency, ...]:
+    """The simulated latency, or the measured one where no time passes; nothing if neither is known."""
+    if query.latency is not None:
+        return (QueryLatency(actions_ms=query.latency.actions_ms, busy_ms=query.latency.busy_ms),)
+    actions = query.timings_ms.get("action")
+    if actions is None:
+        return ()
+    return (QueryLatency(actions_ms=actions, busy_ms=max(actions, query.timings_ms.get("frame", 0.0))),)
+
+
+def _headline(task: str, text: str, truth: Truth) -> Share | None:
+    """The measure of a text that tables show; None if it cannot be read."""
+    shares = grade_text(task, text, truth)
+    return None if shares is None else shares[HEADLINES[task]]
+
+
+def _mark(share: Share | None) -> Mark:
+    """A grade as a mark; None cannot be read. A text that rightly says nothing is right."""
+    if share is None:
+        return "unreadable"
+    if share.hits == share.of:
+        return "right"
+    return "partly right" if share.hits else "wrong"

@@ -1,0 +1,157 @@
+"""An episode of two runs side by side: which one, on one clock; what cannot be shown is one line."""
+
+import dataclasses
+import itertools
+import re
+import shutil
+
+import numpy as np
+import pytest
+
+from eval.records.schema import Outcome, RunFolder
+from eval.report.side_by_side import Filters, find_pair
+from eval.rollout.executors import serial
+from tests.eval.conftest import evaluate
+from tests.eval.doubles import without_physics
+from tests.eval.factory import RunBuilder, episode, key
+from tests.eval.report.test_media import command, readme
+from tests.eval.rollout.test_variants import ASKED, Stage, begin
+from videos import theme
+from videos.clip import iterate_pictures
+
+__all__ = ["readme"]
+
+SHOWN = ASKED.model_copy(update={"video": "all", "num_trials_per_task": 1})
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    """A run in mode isolated and one in mode unified: two tasks, one episode of seven control steps each."""
+    folder, stage = tmp_path_factory.mktemp("recorded"), Stage()
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(serial, "open_policies", stage.open_policies)
+        without_physics(monkeypatch, stage.open_world)
+        variants = begin(folder / "runs", SHOWN)
+        evaluate(*variants)
+    return folder / "runs", [variant.folder.run_id for variant in variants]
+
+
+@pytest.fixture
+def runs(recorded, tmp_path):
+    """Their folders, to be changed."""
+    folder, names = recorded
+    shutil.copytree(folder, tmp_path / "runs")
+    return [RunFolder(tmp_path / "runs" / name) for name in names]
+
+
+def change(run, task_id, **changes):
+    """Record another end of an episode."""
+    at = next(each for each in run.episodes() if each.task_id == task_id)
+    run.append(dataclasses.replace(run.episodes()[at], **changes))
+
+
+def test_an_episode_that_only_one_solved_comes_first_then_the_one_whose_lengths_differ_most(runs):
+    change(runs[1], 1, steps=5)
+    assert find_pair(*runs, Filters()).key.task_id == 1
+    change(runs[1], 0, outcome=Outcome.TIMEOUT)
+    pair = find_pair(*runs, Filters())
+    assert pair.key.task_id == 0
+    assert pair.why == "libero_object task 0, init 0: isolated success at 0.35 s, unified timeout at 0.35 s."
+    assert find_pair(*runs, Filters(task_ids=(1,), init_ids=(0,))).key.task_id == 1
+    change(runs[0], 0, video=None)
+    assert find_pair(*runs, Filters()).key.task_id == 1
+
+
+def test_both_are_shown_at_the_same_time_and_the_one_that_ends_first_holds_its_last_frame(runs):
+    change(runs[1], 0, steps=4)
+    frames = np.stack(list(find_pair(*runs, Filters(task_ids=(0,))).pictures()))
+    assert len(frames) == 8
+    middle = frames.shape[2] // 2
+    left, right = frames[:, 88:, :middle], frames[:, 88:, middle:]
+    moves = [
+        [bool((one != other).any()) for one, other in itertools.pairwise(side)] for side in (left, right)
+    ]
+    assert moves == [[True] * 7, [True] * 4 + [False] * 3]
+    shown = [
+        (side[:, :40] == theme.OUTCOME_COLOURS["success"]).all(axis=3).any(axis=(1, 2))
+        for side in (left, right)
+    ]
+    assert [list(each) for each in shown] == [[False] * 7 + [True], [False] * 4 + [True] * 4]
+    clock = frames[:, 30:88, -200:]
+    assert all((one != other).any() for one, other in itertools.pairwise(clock))
+
+
+def test_the_command_writes_the_video_or_the_clip_of_a_readme(runs, tmp_path, readme, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    asked = [*(run.path for run in runs), "--side-by-side", "--init-ids", "0-1"]
+    assert command(*asked) == 0
+    frames = sum(1 for _ in iterate_pictures(tmp_path / "side_by_side.mp4"))
+    assert frames == 7 + 30
+    assert not list(tmp_path.glob(".*.mp4"))
+    assert command(*asked, "--readme", readme) == 0
+    page = readme.read_text()
+    assert "[![An episode of two runs side by side" in page
+    assert "*`tiny`, assets none, libero_object task 0, init 0: isolated success at 0.35 s" in page
+    assert (tmp_path / "docs" / "rollout.webp").stat().st_size <= 2_000_000
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (["--suite", "libero_goal"], "no episode of --suite libero_goal in common; they have those of "),
+        (["--task-ids", "5"], "of --suite libero_object --task-ids 0-1 --init-ids 0"),
+        (["--init-ids", "x"], "'x' is neither a number"),
+        (["--output", "."], "--output '.' is a folder"),
+        (["--docs", "docs"], "name that with --readme"),
+        (["--readme", "README.md", "-o", "a.mp4"], "--output a.mp4 is for a video without --readme"),
+    ],
+)
+def test_an_option_that_fits_no_episode_is_one_line(runs, tmp_path, monkeypatch, capsys, options, complaint):
+    monkeypatch.chdir(tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    capsys.readouterr()
+    assert command(*(run.path for run in runs), "--side-by-side", *options) == 2
+    error = capsys.readouterr().err
+    assert complaint in error
+    assert error.count("\n") == 1
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("other", "complaint"),
+    [
+        ({"protocol_hash": "bbbb1111"}, r"different protocols \(aaaa1111 and bbbb1111\)"),
+        ({"assets": {"name": "standins", "digest": "d1ge57000001"}}, "different assets"),
+        ({}, "have 1 episode in common, and none with a video in both; run them with --video all"),
+    ],
+)
+def test_two_runs_that_cannot_be_shown_together_are_one_line(tmp_path, capsys, other, complaint):
+    a = RunBuilder.at(tmp_path / "a").add(episode(key(0)))
+    b = RunBuilder.at(tmp_path / "b", **other).add(episode(key(0)))
+    assert command(a.path, b.path, "--side-by-side") == 2
+    error = capsys.readouterr().err
+    assert re.search(complaint, error)
+    assert error.count("\n") == 1
+
+
+def test_runs_of_different_episodes_have_none_to_show(tmp_path, capsys):
+    a = RunBuilder.at(tmp_path / "a").add(episode(key(0)))
+    b = RunBuilder.at(tmp_path / "b").add(episode(key(1)))
+    assert command(a.path, b.path, "--side-by-side") == 2
+    assert "a and b have no episode in common" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [(["a", "--side-by-side"], "give the folder of another"), (["a", "b"], "b is for two runs side by side")],
+)
+def test_side_by_side_and_two_runs_belong_together(words, complaint, capsys):
+    assert command(*words) == 2
+    assert complaint in capsys.readouterr().err
+
+
+def test_a_video_of_another_version_is_refused(runs, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(theme, "HEIGHT", theme.HEIGHT + 2)
+    assert command(*(run.path for run in runs), "--side-by-side", "-o", tmp_path / "a.mp4") == 2
+    assert "pixels high" in capsys.readouterr().err
+    assert not (tmp_path / "a.mp4").exists()

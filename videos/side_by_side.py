@@ -1,0 +1,140 @@
+"""Draws a frame of two episodes side by side on one clock."""
+
+import dataclasses
+import functools
+
+import cv2
+import numpy as np
+from jaxtyping import UInt8
+from PIL import Image, ImageDraw
+
+from videos import theme
+from videos.caption import Caption
+from videos.latencies import draw_latencies
+from videos.panel import draw_progress, say_milliseconds
+from videos.shapes import draw_label, round_mask
+from videos.text import clean, cut, fit, load_font
+from videos.text_blocks import draw_heading, draw_narration
+from videos.timeline import AXIS_BOTTOM, draw_timeline
+
+_CAMERA = 448
+_WIDTH = 3 * theme.MARGIN + 2 * _CAMERA
+_NAME_TOP = 88
+_CAMERA_TOP = _NAME_TOP + 44
+_PROGRESS_TOP = _CAMERA_TOP + _CAMERA + 12
+_NARRATION_TOP = _PROGRESS_TOP + theme.PROGRESS_HEIGHT + 18
+_CARD_TOP = _NARRATION_TOP + theme.HEADING_HEIGHT + 76
+_CARD_HEIGHT = AXIS_BOTTOM + 2 * 14
+_HEIGHT = _CARD_TOP + _CARD_HEIGHT + theme.MARGIN
+_NUMBERS_LEFT = 14 + theme.SIDEBAR_TEXT + 12
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Side:
+    """One of the two episodes at one time.
+
+    Attributes:
+        name: What tells it from the other, such as its mode.
+        view: The camera image of its video's frame, as `first_camera` cuts it out.
+        caption: Its caption. Once it has ended, that of its end.
+        outcome: How it ended; None while it runs.
+    """
+
+    name: str
+    view: UInt8[np.ndarray, "_ _ 3"]
+    caption: Caption
+    outcome: str | None = None
+
+
+def first_camera(frame: UInt8[np.ndarray, "height width 3"]) -> UInt8[np.ndarray, "side side 3"]:
+    """The first camera's image of a video's frame.
+
+    Raises:
+        ValueError: The frame has another layout, that of another version.
+    """
+    if frame.shape[0] != theme.HEIGHT:
+        raise ValueError(f"its frames are {frame.shape[0]} pixels high, and this version's {theme.HEIGHT}")
+    top, left = theme.CAMERA_TOP, theme.MARGIN
+    return frame[top : top + theme.CAMERA, left : left + theme.CAMERA]
+
+
+def compose_pair(sides: tuple[Side, Side], *, time_s: float) -> UInt8[np.ndarray, "height width 3"]:
+    """Draw one frame.
+
+    Args:
+        sides: The two episodes, from left to right.
+        time_s: The simulated time of both.
+
+    Returns:
+        The frame; its height and width are even.
+    """
+    caption = sides[0].caption
+    canvas = _title(caption.task, caption.episode, f"{time_s:.2f} s").copy()
+    for column, side in enumerate(sides):
+        _draw_side(canvas, theme.MARGIN + column * (_CAMERA + theme.MARGIN), side)
+    return np.array(canvas)
+
+
+def _draw_side(canvas: Image.Image, left: int, side: Side) -> None:
+    caption = side.caption
+    _draw_name(canvas, left, side)
+    view = Image.fromarray(cv2.resize(side.view, (_CAMERA, _CAMERA), interpolation=cv2.INTER_AREA))
+    canvas.paste(view, (left, _CAMERA_TOP), round_mask(_CAMERA, _CAMERA, theme.CORNER))
+    canvas.paste(draw_progress(caption, _CAMERA), (left, _PROGRESS_TOP))
+    heading = draw_heading(
+        "narration", caption.narration, caption.time_s, width=_CAMERA, ground=theme.BACKGROUND
+    )
+    canvas.paste(heading, (left, _NARRATION_TOP))
+    narration = draw_narration("" if caption.narration is None else caption.narration.text, _CAMERA)
+    canvas.paste(narration, (left, _NARRATION_TOP + theme.HEADING_HEIGHT))
+    card = round_mask(_CAMERA, _CARD_HEIGHT, theme.CORNER)
+    canvas.paste(theme.CARD, (left, _CARD_TOP), card)
+    canvas.paste(_queries(caption), (left + 14, _CARD_TOP + 14))
+    _draw_numbers(ImageDraw.Draw(canvas), left + _NUMBERS_LEFT, caption)
+
+
+def _queries(caption: Caption) -> Image.Image:
+    """The timeline without its legend; the strip of latencies where no time passes during queries."""
+    if caption.timeline is None:
+        return draw_latencies(caption.latencies, caption.mode)
+    timeline = draw_timeline(caption.timeline, caption.mode, time_s=caption.time_s)
+    return timeline.crop((0, 1, timeline.width, AXIS_BOTTOM))
+
+
+def _draw_name(canvas: Image.Image, left: int, side: Side) -> None:
+    colour = theme.MODE_COLOURS.get(side.caption.mode, theme.TEXT)
+    middle = _NAME_TOP + 20
+    canvas.paste(colour, (left, middle - 7), round_mask(14, 14, 7))
+    draw, font = ImageDraw.Draw(canvas), load_font(23, bold=True)
+    draw.text((left + 24, middle), cut(side.name, font, _CAMERA // 2), colour, font, anchor="lm")
+    if side.outcome is not None:
+        ended = f"{clean(side.outcome.replace('_', ' '))} at {side.caption.time_s:.2f} s"
+        text = f"{theme.OUTCOME_SIGNS.get(side.outcome, '')} {ended}".strip()
+        colour = theme.OUTCOME_COLOURS.get(side.outcome, theme.TEXT)
+        draw.text((left + _CAMERA, middle), text, colour, load_font(17, bold=True), anchor="rm")
+
+
+def _draw_numbers(draw: ImageDraw.ImageDraw, left: int, caption: Caption) -> None:
+    """Latency of the latest query: until its actions, and until the next query."""
+    if not caption.latencies:
+        return
+    latest = caption.latencies[-1]
+    for row, (label, value) in enumerate((("actions", latest.actions_ms), ("next query", latest.busy_ms))):
+        top, font = _CARD_TOP + 16 + row * 54, load_font(20, bold=True)
+        draw_label(draw, left, top, label)
+        text = say_milliseconds(value)
+        draw.text((left, top + 38), text, theme.TEXT, font, anchor="ls")
+        unit = (left + round(font.getlength(text)) + 5, top + 38)
+        draw.text(unit, "ms", theme.MUTED, load_font(14), anchor="ls")
+
+
+@functools.lru_cache(maxsize=2)
+def _title(task: str, episode: str, time: str) -> Image.Image:
+    canvas = Image.new("RGB", (_WIDTH, _HEIGHT), theme.BACKGROUND)
+    draw = ImageDraw.Draw(canvas)
+    width = _WIDTH - 2 * theme.MARGIN - 150
+    draw.text((theme.MARGIN, 20), cut(episode, load_font(14), width), theme.MUTED, load_font(14))
+    line, font = fit(task, width=width, sizes_px=range(24, 15, -1))
+    draw.text((theme.MARGIN, 60), line, theme.TEXT, font, anchor="lm")
+    draw.text((_WIDTH - theme.MARGIN, 60), time, theme.TEXT, load_font(28, bold=True), anchor="rm")
+    return canvas
