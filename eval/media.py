@@ -11,12 +11,12 @@ from configs.cli import Names, Numbers, run_app
 from configs.errors import UsageError
 from configs.paths import usable_file, usable_folder
 from eval.records.schema import RunFolder
+from eval.report.marked_block import MarkedBlock
 from eval.report.readme_media import ReadmeMedia, find_readme_media, to_markdown, write_pictures
 from eval.report.side_by_side import EpisodePair, Filters, find_pair
 from videos.mp4 import VideoError
 
-BEGIN = "<!-- demo: begin. Written by python -m eval.media; edits are lost. -->"
-END = "<!-- demo: end -->"
+DEMO = MarkedBlock("demo", "python -m eval.media")
 
 app = App(name="python -m eval.media", version_flags=[])
 
@@ -88,7 +88,7 @@ def _write_readme(media: ReadmeMedia, readme: Path, docs: Path) -> None:
     still, clip = folder / "rollout.jpg", folder / "rollout.webp"
     links = [Path(os.path.relpath(path, readme.parent)).as_posix() for path in (clip, still)]
     picture = f"[![{media.alternative_text}]({links[0]})]({links[1]})\n\n"
-    page = between(_read(readme), picture + to_markdown(media))  # refused before anything is written
+    page = DEMO.replaced(_read(readme), picture + to_markdown(media))  # refused before anything is written
     write_pictures(media, still=still, clip=clip)
     readme.write_text(page, encoding="utf-8")
     sys.stdout.write(f"{media.why}\n{still}\n{clip}\n{readme}\n")
@@ -105,19 +105,6 @@ def _print_preview(media: ReadmeMedia) -> None:
         "Nothing is written. --readme FILE puts this table between the markers of that file, and a picture "
         "and a clip of the video beside it: docs/rollout.jpg and docs/rollout.webp.\n"
     )
-
-
-def between(page: str, content: str) -> str:
-    """The page with `content` between its markers, in place of what was there.
-
-    Raises:
-        UsageError: The page does not have each marker once, in order.
-    """
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end or BEGIN in rest or END in after:
-        raise UsageError(f"the README needs each of the lines {BEGIN!r} and {END!r} once, in this order")
-    return f"{before}{BEGIN}\n\n{content}\n\n{END}{after}"
 
 
 def _read(readme: Path) -> str:

@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 
 from configs.cli import run_app
-from eval.media import BEGIN, END, app
+from eval.media import DEMO, app
 from eval.records.schema import Share, TextScores
 from tests.eval.conftest import evaluate
 from tests.eval.factory import RunBuilder, episode, key
@@ -15,6 +15,7 @@ from videos import theme
 
 __all__ = ["stage"]
 
+BEGIN, END = DEMO.begin, DEMO.end
 PAGE = f"# Title\n\n{BEGIN}\nstale\n{END}\n\nThe rest.\n"
 
 
