@@ -50,7 +50,7 @@
   function distribution(place) {
     const chosen = data.distributions.find(({ name }) => name === quantity.value);
     const columns = uPlot.join(chosen.series.map(({ x }) => cumulative(x)));
-    draw(place, { x: chosen.name, y: "values up to this (%)", series: chosen.series.map((each) => line(each)) }, columns);
+    draw(place, { x: chosen.name, y: "cumulative share (%)", series: chosen.series.map((each) => line(each)) }, columns);
   }
 
   function cumulative(quantiles) {
