@@ -17,14 +17,21 @@ from eval.rollout.evaluation import exit_code, run_evaluation
 from eval.rollout.executors.executor import Executor
 from eval.rollout.executors.serial import SERIAL
 from eval.rollout.grid import cells_of
-from eval.rollout.monitor import MAX_ERRORS
+from eval.rollout.monitor import MAX_ERRORS, MonitorFactory
 
 
-def run_sweep(folder: SweepFolder, *, executor: Executor = SERIAL, max_errors: int = MAX_ERRORS) -> int:
+def run_sweep(
+    folder: SweepFolder,
+    *,
+    monitor: MonitorFactory = SweepConsole,
+    executor: Executor = SERIAL,
+    max_errors: int = MAX_ERRORS,
+) -> int:
     """Run the remaining episodes of a sweep, write its results and print them.
 
     Args:
         folder: The sweep's folder.
+        monitor: Shows progress.
         executor: Runs the episodes.
         max_errors: Stop after this many consecutive errors.
 
@@ -39,7 +46,7 @@ def run_sweep(folder: SweepFolder, *, executor: Executor = SERIAL, max_errors: i
     with folder.claimed():
         runs = folder.runs() or tuple(new_run(folder.path, cell) for cell in cells_of(asked))
         try:
-            results = run_evaluation(*runs, monitor=SweepConsole, max_errors=max_errors, executor=executor)
+            results = run_evaluation(*runs, monitor=monitor, max_errors=max_errors, executor=executor)
         except (OSError, UsageError):
             folder.drop_unless_begun()
             raise

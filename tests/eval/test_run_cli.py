@@ -83,6 +83,7 @@ def test_both_leave_the_same_records_but_for_how_they_were_called(tmp_path, monk
         ("--suite libero_goal --policy tiny --policy-kwargs a=1", ["--policy-kwargs a=1", "tiny is of kind"]),
         ("--suite libero_goal --policy noop --policy-kwargs a=1 b=2", ["--policy-kwargs a=1 b=2", "noop"]),
         ("--suite libero_goal --policy noop --policy-kwargs a", ["'a'", "key=value"]),
+        ("--suite libero_goal --policy noop --log tensorbord", ["'tensorbord'", "mean 'tensorboard'"]),
         ("--suite libero_goal --policy noop --replan-steps 11", ["11 control steps", "--replan-steps 10"]),
         ("--suite libero_goal --policy pi05_droid --random-weights", ["'pi05_droid'", "'LIBERO'"]),
     ],
