@@ -9,8 +9,10 @@ from configs.errors import UsageError
 from eval.metrics.success import Results
 from eval.records.run_folders import new_run
 from eval.records.sweep_folders import SweepFolder
+from eval.report.pages.run_report import REPORT
 from eval.report.sweep import summarize_sweep
 from eval.report.sweep_console import SweepConsole
+from eval.report.sweep_page import write_sweep_page
 from eval.report.sweep_plots import draw_sweep
 from eval.report.sweep_table import JUDGED_NOTE, NOTE, frontier_lines, sweep_table
 from eval.rollout.evaluation import exit_code, run_evaluation
@@ -55,7 +57,7 @@ def run_sweep(
 
 
 def conclude(folder: SweepFolder, results: Sequence[Results]) -> dict[str, Any]:
-    """Write `sweep.json` and the figures of a sweep whose episodes have all been played.
+    """Write `sweep.json`, the figures and the page of a sweep whose episodes have all been played.
 
     Args:
         folder: The sweep.
@@ -70,6 +72,7 @@ def conclude(folder: SweepFolder, results: Sequence[Results]) -> dict[str, Any]:
     folder.write(asked, status="errors" if failed else "complete", **summary)
     record = folder.read()
     draw_sweep(record, folder.path)
+    write_sweep_page(folder, record)
     return record
 
 
@@ -84,5 +87,6 @@ def show_sweep(folder: SweepFolder, record: Mapping[str, Any]) -> None:
         rich.print(line, markup=False)
     if record["status"] == "errors":
         rich.print("The same command with --resume retries the episodes that were errors.")
-    for path in (folder.record_path, *sorted(folder.path.glob("*.png"))):
+    page = folder.path / REPORT / "index.html"
+    for path in (folder.record_path, *sorted(folder.path.glob("*.png")), *([page] if page.is_file() else [])):
         rich.print(str(path), soft_wrap=True, markup=False)
