@@ -54,6 +54,16 @@ def test_both_commands_lead_to_the_same_runs(started, line):
     assert started[0][0].suites == ("libero_object",)
 
 
+@pytest.mark.parametrize(("given", "report"), [([], True), (["--report"], True), (["--no-report"], False)])
+def test_the_report_can_be_left_out(given, report, monkeypatch):
+    monitors = []
+    monkeypatch.setattr(
+        "eval.rollout.evaluation.run_evaluation", lambda *_, monitor, **__: monitors.append(monitor) or []
+    )
+    assert call(libero.app, *ONE, *given) == 0
+    assert monitors[0].keywords == {"report": report}
+
+
 def test_the_suites_that_papers_report_are_the_default_of_one_of_them(started):
     assert call(libero.app, *ONE) == 0
     assert call(run.app, *ONE, "--suite", *libero.SUITES) == 0
