@@ -15,7 +15,7 @@ app = App(name="python -m eval.results", version_flags=[])
 
 @app.default
 def main(*sweeps: Path, page: Path | None = None) -> None:
-    """Show finished sweeps, from their records alone.
+    """Show finished sweeps, from their records alone. `eval.report SWEEP` writes the page of one again.
 
     Args:
         sweeps: Folders of sweeps, or files like their `sweep.json`.

@@ -67,6 +67,7 @@ def build_app(
         ray_address: Annotated[str | None, SCALE] = None,
         output_dir: Annotated[Path, OUTPUT] = Path("runs"),
         report: Annotated[bool, OUTPUT, Parameter(negative="--no-report")] = True,
+        log: Annotated[str | None, OUTPUT] = None,
         max_errors: Annotated[int, OUTPUT] = 5,
         resume: Annotated[bool, OUTPUT, Parameter(show_default=False)] = False,
     ) -> int:
@@ -87,10 +88,13 @@ def build_app(
                 for this run), or host:port.
             output_dir: Parent of the run's folder.
             report: Write a page of the results into the first run's folder.
+            log: Log success, latency and videos while the run goes on: tensorboard (into the run's folder),
+                wandb (extra [wandb]) or trackio (extra [trackio]).
             max_errors: Stop after this many consecutive errors.
             resume: Complete the newest unfinished run with these options, and retry its errors.
         """
         usable_folder(output_dir, "--output-dir")
+        from eval.loggers.monitor import with_log
         from eval.policies.unused_options import refuse_unused_options  # slow: JAX; --help needs none
         from eval.report.console import EvaluationConsole
         from eval.rollout.evaluation import exit_code, run_evaluation
@@ -106,7 +110,7 @@ def build_app(
             episode_timeout=episode_timeout,
             ray_address=ray_address,
         )
-        monitor = functools.partial(EvaluationConsole, report=report)
+        monitor = with_log(functools.partial(EvaluationConsole, report=report), log)
         how: Any = {"monitor": monitor, "max_errors": max_errors, "executor": playing}
         if resume:
             unfinished = find_unfinished(output_dir, overlay(VariantsConfig, preset, flags))

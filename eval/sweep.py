@@ -34,6 +34,7 @@ def sweep(  # noqa: PLR0913 - options that are not part of the configuration
     best_of: Annotated[Path | None, WHAT] = None,
     num_envs: Annotated[int, SCALE] = 1,
     output_dir: Annotated[Path, OUTPUT] = Path("runs"),
+    log: Annotated[str | None, OUTPUT] = None,
     max_errors: Annotated[int, OUTPUT] = 5,
     resume: Annotated[bool, OUTPUT, Parameter(show_default=False)] = False,
 ) -> int:
@@ -49,6 +50,8 @@ def sweep(  # noqa: PLR0913 - options that are not part of the configuration
             states (--init-ids), and report the text rate up to which actions do not suffer.
         num_envs: Parallel worlds, each in its own process.
         output_dir: Parent of the sweep's folder.
+        log: Log every cell's run while it goes on: tensorboard, wandb (extra [wandb]) or trackio (extra
+            [trackio]).
         max_errors: Stop after this many consecutive errors.
         resume: Complete the newest unfinished sweep with these options.
     """
@@ -57,9 +60,11 @@ def sweep(  # noqa: PLR0913 - options that are not part of the configuration
         varied["clock"] = (*varied.get("clock", ()), *(f"profile:{name}" for name in profiles))
     flags = options.model_dump(exclude_unset=True)
     usable_folder(output_dir, "--output-dir")
+    from eval.loggers.monitor import with_log
     from eval.policies.unused_options import refuse_unused_options
     from eval.records.sweep_folders import SweepFolder, find_unfinished_sweep, new_sweep  # slow: statistics
     from eval.report.best_schedules import measure_best
+    from eval.report.sweep_console import SweepConsole
     from eval.report.sweeping import run_sweep
     from eval.rollout.executors.choice import batch_size_for, choose_executor
     from eval.rollout.grid import cells_of
@@ -74,6 +79,7 @@ def sweep(  # noqa: PLR0913 - options that are not part of the configuration
     how: Any = {
         "executor": choose_executor(num_envs=num_envs),
         "max_errors": max_errors,
+        "monitor": with_log(SweepConsole, log),
     }
     if resume:
         return run_sweep(find_unfinished_sweep(output_dir, asked), **how)

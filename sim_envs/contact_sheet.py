@@ -10,14 +10,12 @@ CAPTION = 18
 TILES_PER_ROW = 2
 
 
-def side_by_side(images: Iterable[UInt8[np.ndarray, "height width 3"]]) -> Image.Image:
+Picture = UInt8[np.ndarray, "height width 3"]
+
+
+def side_by_side(images: Iterable[Picture]) -> Image.Image:
     """Images of equal height, from left to right."""
     return Image.fromarray(np.concatenate(list(images), axis=1))
-
-
-def stacked(pictures: Iterable[Image.Image]) -> Image.Image:
-    """Images of equal width, from top to bottom."""
-    return Image.fromarray(np.concatenate([np.asarray(picture) for picture in pictures]))
 
 
 def sheet(tiles: Mapping[str, Image.Image]) -> Image.Image:

@@ -1,4 +1,4 @@
-"""Reads frames of a video, and saves them as a still image or as an animated clip."""
+"""Reads frames of a video, and makes a still image or an animated clip of them."""
 
 import io
 import itertools
@@ -89,3 +89,52 @@ def save_clip(
             path.write_bytes(content.getvalue())
             return
     raise VideoError(f"{len(pictures)} images of {width}x{height} exceed {most_bytes} bytes")
+
+
+def to_gif(video: Path, *, fps: float, width: int) -> tuple[bytes, tuple[int, int]]:
+    """Convert a video to an endlessly looping GIF.
+
+    Args:
+        video: The file.
+        fps: Frames per second of the GIF, at most those of the video.
+        width: Width of the GIF, pixels, at most that of the video; the height follows.
+
+    Returns:
+        The content of a GIF file, and its width and height.
+
+    Raises:
+        VideoError: The file is not a video.
+    """
+    stream = cv2.VideoCapture(str(video))
+    kept: list[Image.Image] = []
+    try:
+        rate = stream.get(cv2.CAP_PROP_FPS)
+        every = max(1, round(rate / fps))
+        size = _fitting(stream, width)
+        frame = 0
+        while stream.grab():
+            if frame % every == 0:
+                picture = cv2.resize(stream.retrieve()[1], size, interpolation=cv2.INTER_AREA)
+                kept.append(Image.fromarray(cv2.cvtColor(picture, cv2.COLOR_BGR2RGB)))
+            frame += 1
+    finally:
+        stream.release()
+    if not kept:
+        raise VideoError(f"{video} cannot be read")
+    content = io.BytesIO()
+    kept[0].save(
+        content,
+        format="gif",
+        save_all=True,
+        append_images=kept[1:],
+        duration=round(1000 * every / rate),
+        loop=0,
+    )
+    return content.getvalue(), size
+
+
+def _fitting(stream: cv2.VideoCapture, width: int) -> tuple[int, int]:
+    """Width and height of a video's frames, scaled down to a width."""
+    wide, high = stream.get(cv2.CAP_PROP_FRAME_WIDTH), stream.get(cv2.CAP_PROP_FRAME_HEIGHT)
+    scale = min(1.0, width / max(wide, 1.0))
+    return round(scale * wide), round(scale * high)

@@ -100,9 +100,9 @@ def draw_timeline(timeline: QueryTimeline, mode: str, *, time_s: float) -> Image
     Returns:
         An image as wide as the card's text and `theme.TIMELINE_HEIGHT` high.
     """
-    thinking = any(_is_within(query.issued_s, query.free_s, time_s) for query in timeline.queries)
+    computing = any(_is_within(query.issued_s, query.free_s, time_s) for query in timeline.queries)
     held = any(_is_within(interval.start_s, interval.end_s, time_s) for interval in timeline.held)
-    block = _base(mode, thinking=thinking, held=held).copy()
+    block = _base(mode, computing=computing, held=held).copy()
     draw = ImageDraw.Draw(block)
     colour = theme.MODE_COLOURS.get(mode, theme.TEXT)
     for query in timeline.queries:
@@ -150,13 +150,13 @@ def _draw_bar(
 
 
 @functools.lru_cache(maxsize=8)
-def _base(mode: str, *, thinking: bool, held: bool) -> Image.Image:
+def _base(mode: str, *, computing: bool, held: bool) -> Image.Image:
     """Everything except the bars."""
     block = Image.new("RGB", (theme.SIDEBAR_TEXT, theme.TIMELINE_HEIGHT), theme.CARD)
     draw = ImageDraw.Draw(block)
     draw.line((0, 0, theme.SIDEBAR_TEXT, 0), theme.LINE)
     colour = theme.MODE_COLOURS.get(mode, theme.TEXT)
-    right = _draw_pill(block, 0, "thinking", colour if thinking else None)
+    right = _draw_pill(block, 0, "computing", colour if computing else None)
     _draw_pill(block, right + 8, "held", theme.HELD if held else None)
     for top, bottom in ((BAR_TOP, HELD_TOP - 3), (HELD_TOP, _TRACK_BOTTOM)):
         draw.rectangle((0, top, theme.SIDEBAR_TEXT - 1, bottom - 1), theme.BACKGROUND)

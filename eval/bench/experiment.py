@@ -1,5 +1,6 @@
 """Runs the experiment: measures each workload, appends its rows to a file, then shows tables and plots."""
 
+import contextlib
 import dataclasses
 import datetime as dt
 import itertools
@@ -73,7 +74,7 @@ def run_experiment(options: Options, model: ModelUnderTest, *, began: float | No
             terminal.interrupted(len(file.rows) - before)
             raise
         shown = file.of(itertools.chain.from_iterable(identities))
-        terminal.report(shown, _plots(shown, file.path), took_s=time.perf_counter() - began)
+        terminal.report(shown, _pictures(shown, file.path), took_s=time.perf_counter() - began)
         if options.save_profile is not None:
             save_profile(options.save_profile, shown)
             terminal.saved(options.save_profile)
@@ -181,11 +182,15 @@ def _provenance() -> dict[str, Any]:
     }
 
 
-def _plots(shown: Sequence[Row], path: Path) -> list[Path]:
-    """Draw the figures beside the file of rows; none if matplotlib is not installed."""
-    try:
+def _pictures(shown: Sequence[Row], path: Path) -> list[Path]:
+    """Write the page and the figures beside the file of rows, as far as their packages are installed."""
+    stem, written = path.with_suffix(""), []
+    with contextlib.suppress(ModuleNotFoundError):
+        from eval.bench.page import write_bench_page
+
+        written.append(write_bench_page(shown, stem.with_name(f"{stem.name}_report")))
+    with contextlib.suppress(ModuleNotFoundError):
         from eval.bench.plots import draw
 
-        return draw(shown, path.with_suffix(""))
-    except ModuleNotFoundError:
-        return []
+        written += draw(shown, stem)
+    return written

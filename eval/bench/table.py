@@ -93,7 +93,7 @@ def print_rows(rows: Sequence[Row], console: Console) -> None:
     console.print(_LEGEND, style="dim")
     if any(row.actions_equal for row in rows) and not _unequal(rows):
         console.print("The actions of all configurations of a workload are equal, bit for bit.", style="dim")
-    for warning in _warnings(rows):
+    for warning in warnings_of(rows):
         console.print(warning, style="red")
 
 
@@ -141,7 +141,7 @@ def row_label(row: Row) -> str:
     return configuration_label(row.mode, row.tokens_per_frame, row.deadline_ms)
 
 
-def _warnings(rows: Sequence[Row]) -> list[str]:
+def warnings_of(rows: Sequence[Row]) -> list[str]:
     """Reasons not to trust the measurements."""
     found = []
     if unequal := _unequal(rows):

@@ -71,15 +71,15 @@ class Terminal:
         self._print(f"Interrupted: {_counted(rows, 'row')} of this run are in {self._path}.")
         self._print("The same command with --output and --resume measures the rest.")
 
-    def report(self, rows: Sequence[Row], plots: Sequence[Path], *, took_s: float) -> None:
+    def report(self, rows: Sequence[Row], pictures: Sequence[Path], *, took_s: float) -> None:
         """Print the tables, the files written, and the seconds taken."""
         self._progress.stop()
         print_rows(rows, self._console)
         self._print(f"Rows: {self._path}")
-        if plots:
-            self._print(f"Plots: {', '.join(str(path) for path in plots)}")
+        if pictures:
+            self._print(f"Page and plots: {', '.join(str(path) for path in pictures)}")
         else:
-            self._print("No plots: matplotlib is not installed.")
+            self._print("No page and no plots: jinja2 or matplotlib is not installed.")
         self._print(f"It took {took_s:.0f} s.")
 
     def saved(self, profile: Path) -> None:

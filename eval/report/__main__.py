@@ -1,4 +1,4 @@
-"""`python -m eval.report RUN…`: recorded runs as a page with plots, tables and an episode viewer."""
+"""`python -m eval.report RUN…`: recorded runs, or a sweep, as a page with plots and tables."""
 
 import sys
 from pathlib import Path
@@ -17,20 +17,27 @@ app = App(name="python -m eval.report", version_flags=[])
 def main(
     *runs: Path, output_dir: Annotated[Path | None, Parameter(name=["--output-dir", "-o"])] = None
 ) -> None:
-    """Write a page about one run, or about several runs of the same episodes.
+    """Write a page about one run, about several runs of the same episodes, or about a sweep.
 
     The folder opens from disk and from any static server.
 
     Args:
-        runs: Folders of runs, or folders that hold runs. The first is the reference of comparisons.
-        output_dir: Folder of the page. Default: `report` in the first run's folder.
+        runs: Folders of runs, or folders that hold runs. The first is the reference of comparisons. A sweep's
+            folder alone gives the page of the sweep.
+        output_dir: Folder of the page. Default: `report` in the first folder.
     """
+    from eval.records.sweep_folders import SweepFolder
     from eval.report.pages.run_report import REPORT, write_report  # slow: statistics; --help needs none
+    from eval.report.sweep_page import write_sweep_page
 
     if not runs:
         raise UsageError("no run given; name the folders of runs, such as runs/RUN_A runs/RUN_B")
-    folder = runs[0] / REPORT if output_dir is None else usable_folder(output_dir, "--output-dir")
-    sys.stdout.write(f"{write_report(runs, folder)}\n")
+    sweep = SweepFolder.at(runs[0])
+    is_sweep = len(runs) == 1 and sweep.record_path.is_file()
+    default = (sweep.path if is_sweep else runs[0]) / REPORT
+    folder = default if output_dir is None else usable_folder(output_dir, "--output-dir")
+    page = write_sweep_page(sweep, sweep.read_finished(), folder) if is_sweep else write_report(runs, folder)
+    sys.stdout.write(f"{page}\n")
 
 
 if __name__ == "__main__":

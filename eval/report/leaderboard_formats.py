@@ -11,6 +11,7 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 
 from eval.records.json_files import write_json
+from eval.report.figures import COLOURS, OTHER_COLOURS
 from eval.report.leaderboard_rows import APART, BoardColumn, Entry, RankedRow
 from eval.report.leaderboard_tables import Leaderboard, RankedTable
 from eval.report.pages.site import write_page, writing
@@ -43,6 +44,7 @@ def write_leaderboard(board: Leaderboard, folder: Path) -> Path:
         "title": "Leaderboard",
         "board": board,
         "apart": _apart,
+        "rates": _rates,
         "groups": _GROUPS,
         "formats": [*texts, "leaderboard.json"],
     }
@@ -135,6 +137,22 @@ def _rows(board: Leaderboard) -> Iterator[tuple[str, int, RankedTable, RankedRow
 
 def _entries(table: RankedTable) -> list[Entry]:
     return [row.entry for row in table.rows]
+
+
+def _rates(table: RankedTable) -> list[dict[str, Any]]:
+    """The success of a table's runs, as bars show it, in their modes' colours."""
+    rates = []
+    for row in table.rows:
+        policy, mode = row.cells[:2]
+        if row.entry.row.pc_success_ci95 is None:
+            continue
+        low, high = row.entry.row.pc_success_ci95
+        colour = COLOURS.get(row.entry.run.mode, OTHER_COLOURS[0])
+        percent = row.entry.row.pc_success
+        rates.append(
+            {"label": f"{policy}, {mode}", "colour": colour, "percent": percent, "low": low, "high": high}
+        )
+    return rates
 
 
 def _apart(table: RankedTable) -> list[BoardColumn]:

@@ -5,8 +5,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from configs.sweep import CONDITIONS
-from eval.report.figures import COLOURS, OTHER_COLOURS, STYLE, new_figure
-from eval.report.frontier import GOOD_ENOUGH, Row, group_by, speaks
+from eval.report.figures import COLOURS, STYLE, new_figure
+from eval.report.frontier import Row, group_by, speaks
+from eval.report.sweep_series import (
+    Record,
+    Value,
+    is_non_inferior,
+    latency_lines,
+    latency_of,
+    rate_of,
+    seconds_of,
+    success_of,
+)
 from eval.report.sweep_words import say_cell, say_condition
 
 if TYPE_CHECKING:
@@ -23,10 +33,6 @@ _MOST_CELLS = 60
 
 _MOST_BESIDE = 3
 """Clocks side by side; with more of them, every condition is a row of panels."""
-
-Record = Mapping[str, Any]
-Value = Callable[[Row], tuple[float, float, float] | None]
-"""Maps a row to a value and the bounds of its interval; None if it has none."""
 
 
 def draw_sweep(record: Record, folder: Path, *, stem: str = "sweep") -> list[Path]:
@@ -50,24 +56,16 @@ def draw_sweep(record: Record, folder: Path, *, stem: str = "sweep") -> list[Pat
 
 def _latency_figure(record: Record) -> "Figure | None":
     """A line for every combination of options but the clock."""
-    others = [axis for axis in record["varied"] if axis != "clock"]
-    groups = group_by(record["cells"], others)
-    lines = [
-        sorted(line, key=_latency) for line in groups if len(set(map(_latency, line))) >= _LEAST_LATENCIES
-    ]
+    lines = latency_lines(record, least=_LEAST_LATENCIES)
     if not lines:
         return None
     figure = new_figure(7.6, 6.4)
     above, below = figure.subplots(2, 1, sharex=True)
-    modes = {line[0]["options"]["mode"] for line in lines}
     for place, line in enumerate(lines):
-        label = _say_line(line[0], record["varied"], with_mode=len(modes) > 1)
-        many = len(modes) == len(lines) > 1
-        colour = COLOURS[line[0]["options"]["mode"]] if many else OTHER_COLOURS[place % len(OTHER_COLOURS)]
-        style = {"label": label, "color": colour, "linestyle": _STYLES[place % len(_STYLES)]}
-        apart = _APART * (place - (len(lines) - 1) / 2) * max(map(_latency, line))
-        for panel, value in ((above, _success), (below, _seconds)):
-            _line(panel, line, value, x=lambda row, apart=apart: _latency(row) + apart, **style)
+        style = {"label": line.label, "color": line.colour, "linestyle": _STYLES[place % len(_STYLES)]}
+        apart = _APART * (place - (len(lines) - 1) / 2) * max(map(latency_of, line.rows))
+        for panel, value in ((above, success_of), (below, seconds_of)):
+            _line(panel, line.rows, value, x=lambda row, apart=apart: latency_of(row) + apart, **style)
     above.set_ylabel("episodes solved (%)")
     above.set_ylim(-2, 102)
     above.legend(frameon=False)
@@ -99,7 +97,7 @@ def _cells_figure(record: Record) -> "Figure | None":
                 left.set_title(say_condition(shown[0]["options"], record["varied"]))
         panels[0].set_yticks(range(len(names)), names)
         panels[0].set_ylim(len(names) - 0.5, -0.5)
-    longest = max((each[2] for row in record["cells"] if (each := _seconds(row))), default=1.0)
+    longest = max((each[2] for row in record["cells"] if (each := seconds_of(row))), default=1.0)
     for left, right in zip(axes[-1][::2], axes[-1][1::2], strict=True):
         left.set_xlim(-2, 102)
         right.set_xlim(0, 1.05 * longest)
@@ -115,7 +113,7 @@ def _cell_rows(left: "Axes", right: "Axes", rows: Mapping[int, Row]) -> None:
         panel.set_axisbelow(True)
     for place, row in rows.items():
         style = {"color": COLOURS[row["options"]["mode"]], "fmt": "o", "capsize": 2}
-        for panel, value in ((left, _success(row)), (right, _seconds(row))):
+        for panel, value in ((left, success_of(row)), (right, seconds_of(row))):
             if value is not None:
                 middle, low, high = value
                 panel.errorbar(middle, place, xerr=[[middle - low], [high - middle]], **style)
@@ -133,7 +131,7 @@ def _frontier_figure(record: Record) -> "Figure | None":
     figure = new_figure(10.4, 3.4 * len(conditions) + 0.6)
     panels = figure.subplots(len(conditions), 2, squeeze=False, sharex=True)
     for (left, right), rows in zip(panels, conditions, strict=True):
-        for panel, value in ((left, _success), (right, _seconds)):
+        for panel, value in ((left, success_of), (right, seconds_of)):
             for row in rows:
                 if row["options"]["mode"] == "actions" and (measured := value(row)) is not None:
                     panel.axhspan(*measured[1:], color=COLOURS["actions"], alpha=0.18, linewidth=0)
@@ -143,7 +141,7 @@ def _frontier_figure(record: Record) -> "Figure | None":
         left.set_title(say_condition(rows[0]["options"], record["varied"]))
         left.set_ylim(-2, 102)
         left.set_ylabel("episodes solved (%)")
-        right.set_ylim(0, 1.1 * max([1.0, *(each[2] for row in rows if (each := _seconds(row)))]))
+        right.set_ylim(0, 1.1 * max([1.0, *(each[2] for row in rows if (each := seconds_of(row)))]))
         right.set_ylabel("mean time to success (s)")
         left.legend(frameon=False, loc="lower left")
     for panel in panels[-1]:
@@ -155,19 +153,14 @@ def _frontier_figure(record: Record) -> "Figure | None":
 
 def _rate_line(panel: "Axes", rows: Sequence[Row], value: Value) -> None:
     mode = rows[0]["options"]["mode"]
-    line = sorted(rows, key=_rate)
-    _line(panel, line, value, x=_rate, label=mode, color=COLOURS[mode])
+    line = sorted(rows, key=rate_of)
+    _line(panel, line, value, x=rate_of, label=mode, color=COLOURS[mode])
     for row in line:
         measured = value(row)
         if measured is not None:
-            good = row["success"] and all(row[on]["verdict"] in GOOD_ENOUGH for on in ("success", "time"))
-            face = COLOURS[mode] if good else "white"
+            face = COLOURS[mode] if is_non_inferior(row) else "white"
             style = {"markersize": 8, "color": COLOURS[mode], "markerfacecolor": face, "zorder": 3}
-            panel.plot(_rate(row), measured[0], "o", **style)
-
-
-def _rate(row: Row) -> float:
-    return row["tokens_per_simulated_s"] or 0.0
+            panel.plot(rate_of(row), measured[0], "o", **style)
 
 
 def _line(
@@ -188,32 +181,6 @@ def _line(
     panel.errorbar(
         at, middle, yerr=[below, above], marker="o", markersize=5, capsize=2, linewidth=1.4, **style
     )
-
-
-def _latency(row: Row) -> float:
-    charged: Mapping[str, float] = row["charged_ms"] or {}
-    return charged.get("actions", 0.0)
-
-
-def _success(row: Row) -> tuple[float, float, float] | None:
-    """The success rate and the ends of its interval, percent."""
-    return None if row["pc_success"] is None else (row["pc_success"], *row["pc_success_ci95"])
-
-
-def _seconds(row: Row) -> tuple[float, float, float] | None:
-    """The mean time to success and the ends of its interval."""
-    if row["time_to_success_s"] is None:
-        return None
-    mean = row["time_to_success_s"]["mean"]
-    return mean, *(row["time_to_success_ci95"] or (mean, mean))
-
-
-def _say_line(row: Row, varied: Sequence[str], *, with_mode: bool) -> str:
-    axes = [axis for axis in varied if axis != "clock"]
-    said = say_cell(row["options"], axes)
-    said = said if with_mode else said.removeprefix(row["options"]["mode"]).strip()
-    where = say_condition(row["options"], axes) if set(axes) & set(CONDITIONS) else ""
-    return ", ".join(filter(None, (said, where))) or row["options"]["mode"]
 
 
 def _title(figure: "Figure", text: str, record: Record) -> None:

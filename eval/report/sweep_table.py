@@ -119,11 +119,15 @@ def _number(value: float | None, digits: int) -> str:
     return "–" if value is None else f"{value:.{digits}f}"
 
 
+def all_columns_of(record: Mapping[str, Any]) -> list[str]:
+    """The options that have a column where conditions have no section of their own."""
+    conditions = [axis for axis in CONDITIONS if axis in record["varied"]]
+    return list(dict.fromkeys([*conditions, *columns_of(record)]))
+
+
 def markdown_table(record: Mapping[str, Any]) -> str:
     """The table in Markdown."""
-    axes = [*(axis for axis in CONDITIONS if axis in record["varied"]), *columns_of(record)]
-    axes = list(dict.fromkeys(axes))
-    told = numbers_in(record)
+    axes, told = all_columns_of(record), numbers_in(record)
     judged = any(row["success"] for row in record["cells"])
     heads = [*(HEADINGS.get(axis, axis) for axis in axes), *told, *(_VERDICTS if judged else ())]
     lines = [markdown_row(heads), markdown_row(["---"] * len(heads))]

@@ -9,22 +9,31 @@ from configs.errors import UsageError
 from eval.metrics.success import Results
 from eval.records.run_folders import new_run
 from eval.records.sweep_folders import SweepFolder
+from eval.report.pages.run_report import REPORT
 from eval.report.sweep import summarize_sweep
 from eval.report.sweep_console import SweepConsole
+from eval.report.sweep_page import write_sweep_page
 from eval.report.sweep_plots import draw_sweep
 from eval.report.sweep_table import JUDGED_NOTE, NOTE, frontier_lines, sweep_table
 from eval.rollout.evaluation import exit_code, run_evaluation
 from eval.rollout.executors.executor import Executor
 from eval.rollout.executors.serial import SERIAL
 from eval.rollout.grid import cells_of
-from eval.rollout.monitor import MAX_ERRORS
+from eval.rollout.monitor import MAX_ERRORS, MonitorFactory
 
 
-def run_sweep(folder: SweepFolder, *, executor: Executor = SERIAL, max_errors: int = MAX_ERRORS) -> int:
+def run_sweep(
+    folder: SweepFolder,
+    *,
+    monitor: MonitorFactory = SweepConsole,
+    executor: Executor = SERIAL,
+    max_errors: int = MAX_ERRORS,
+) -> int:
     """Run the remaining episodes of a sweep, write its results and print them.
 
     Args:
         folder: The sweep's folder.
+        monitor: Shows progress.
         executor: Runs the episodes.
         max_errors: Stop after this many consecutive errors.
 
@@ -39,7 +48,7 @@ def run_sweep(folder: SweepFolder, *, executor: Executor = SERIAL, max_errors: i
     with folder.claimed():
         runs = folder.runs() or tuple(new_run(folder.path, cell) for cell in cells_of(asked))
         try:
-            results = run_evaluation(*runs, monitor=SweepConsole, max_errors=max_errors, executor=executor)
+            results = run_evaluation(*runs, monitor=monitor, max_errors=max_errors, executor=executor)
         except (OSError, UsageError):
             folder.drop_unless_begun()
             raise
@@ -48,7 +57,7 @@ def run_sweep(folder: SweepFolder, *, executor: Executor = SERIAL, max_errors: i
 
 
 def conclude(folder: SweepFolder, results: Sequence[Results]) -> dict[str, Any]:
-    """Write `sweep.json` and the figures of a sweep whose episodes have all been played.
+    """Write `sweep.json`, the figures and the page of a sweep whose episodes have all been played.
 
     Args:
         folder: The sweep.
@@ -63,6 +72,7 @@ def conclude(folder: SweepFolder, results: Sequence[Results]) -> dict[str, Any]:
     folder.write(asked, status="errors" if failed else "complete", **summary)
     record = folder.read()
     draw_sweep(record, folder.path)
+    write_sweep_page(folder, record)
     return record
 
 
@@ -77,5 +87,6 @@ def show_sweep(folder: SweepFolder, record: Mapping[str, Any]) -> None:
         rich.print(line, markup=False)
     if record["status"] == "errors":
         rich.print("The same command with --resume retries the episodes that were errors.")
-    for path in (folder.record_path, *sorted(folder.path.glob("*.png"))):
+    page = folder.path / REPORT / "index.html"
+    for path in (folder.record_path, *sorted(folder.path.glob("*.png")), *([page] if page.is_file() else [])):
         rich.print(str(path), soft_wrap=True, markup=False)

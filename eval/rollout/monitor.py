@@ -1,5 +1,6 @@
 """Progress reporting of an evaluation, and when it stops for too many errors."""
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Protocol, Self
 
@@ -47,6 +48,47 @@ class Monitor(Protocol):
 
     def conclude(self, results: Sequence[Results]) -> None:
         """All episodes have ended."""
+
+
+class Monitors:
+    """Several monitors, each told everything, in order."""
+
+    def __init__(self, monitors: Sequence[Monitor]) -> None:
+        self._monitors = monitors
+        self._entered = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        for monitor in self._monitors:
+            self._entered.enter_context(monitor)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._entered.close()
+
+    def began(self, world: int, variant: int, key: EpisodeKey) -> None:
+        """See `Monitor`."""
+        for monitor in self._monitors:
+            monitor.began(world, variant, key)
+
+    def episode(self, variant: int, result: EpisodeResult) -> None:
+        """See `Monitor`."""
+        for monitor in self._monitors:
+            monitor.episode(variant, result)
+
+    def resumed(self, variant: int, result: EpisodeResult) -> None:
+        """See `Monitor`."""
+        for monitor in self._monitors:
+            monitor.resumed(variant, result)
+
+    def interrupted(self) -> None:
+        """See `Monitor`."""
+        for monitor in self._monitors:
+            monitor.interrupted()
+
+    def conclude(self, results: Sequence[Results]) -> None:
+        """See `Monitor`."""
+        for monitor in self._monitors:
+            monitor.conclude(results)
 
 
 MonitorFactory = Callable[[Sequence[Run], EpisodePlan], Monitor]

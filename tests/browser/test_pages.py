@@ -1,5 +1,6 @@
 """Pages in a real Chromium, from disk: nothing foreign is loaded, nothing errs, links restore the state."""
 
+import dataclasses
 import json
 import os
 import shutil
@@ -8,10 +9,15 @@ import imageio.v3 as iio
 import numpy as np
 import pytest
 
+from eval.bench.page import write_bench_page
+from eval.records.sweep_folders import SweepFolder
 from eval.report.leaderboard_formats import write_leaderboard
 from eval.report.leaderboard_tables import read_leaderboard
 from eval.report.pages.run_report import write_report
+from eval.report.sweep_page import write_sweep_page
+from tests.eval.bench.conftest import WORKLOAD, made_up  # noqa: F401 - a fixture
 from tests.eval.factory import RunBuilder, asked, episode, key, query, said
+from tests.eval.report.test_results_page import record  # noqa: F401 - a fixture
 
 playwright = pytest.importorskip("playwright.sync_api")
 CHROMIUM = os.environ.get("OXYGEN_CHROMIUM") or shutil.which("chromium")
@@ -164,10 +170,68 @@ def test_a_leaderboard_groups_its_rows(tmp_path, open_page):
     assert page.locator("tr.group").all_inner_texts() == ["isolated", "unified"]
 
 
-def test_axe_finds_nothing_serious(report, open_page):
-    """Without axe's `preload`, which reads style sheets in a way that browsers forbid on pages from disk."""
+def test_a_leaderboard_has_a_bar_for_every_run(tmp_path, open_page):
+    for name, outcomes in (("a", "sstt"), ("b", "ssss")):
+        RunBuilder.at(tmp_path / "runs" / name, mode="unified").add_all(outcomes)
+    page = open_page(write_leaderboard(read_leaderboard([tmp_path / "runs"]), tmp_path / "board"))
+    widths = [bar.bounding_box()["width"] for bar in page.locator(".track i").all()]
+    assert widths[0] == pytest.approx(2 * widths[1], abs=2)
+
+
+def painted(page):
+    """The number of pixels of the first chart that are not transparent."""
+    pixels = "c.getContext('2d').getImageData(0, 0, c.width, c.height).data"
+    script = f"(c) => {pixels}.filter((value, place) => place % 4 === 3 && value).length"
+    return page.locator(".plot:not([hidden]) canvas").first.evaluate(script)
+
+
+@pytest.fixture(params=["sweep", "bench"])
+def charted(request, record, made_up, tmp_path):  # noqa: F811 - fixtures
+    """The page of a sweep, or of a benchmark; the name of its table, and a word to filter by."""
+    if request.param == "sweep":
+        folder = SweepFolder(tmp_path / "sweep")
+        return (
+            write_sweep_page(folder, record),
+            "cells",
+            "unified",
+        )
+    rows = [*made_up(), *made_up(dataclasses.replace(WORKLOAD, robots=2))]
+    return write_bench_page(rows, tmp_path / "bench"), "rows", "isolated"
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_page_of_cells_or_rows_sorts_filters_and_draws(charted, open_page, width):
+    path, table, word = charted
+    page = open_page(path, width=width)
+    whole = rows(page, table).count()
+    page.get_by_label(f"Filter {table}").fill(word)
+    assert 0 < rows(page, table).count() < whole
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert painted(page) > 1000
+    select = page.locator("#charts")
+    last = select.locator("option").all_inner_texts()[-1]
+    select.select_option(last)
+    again = open_page(path, page.evaluate("location.hash"), width=width)
+    assert again.locator("#charts").input_value() == last
+    assert rows(again, table).all_inner_texts() == rows(page, table).all_inner_texts()
+    assert painted(again) > 1000
+
+
+def violations(page):
+    """Serious findings of axe.
+
+    Without axe's `preload`, which reads style sheets in a way that browsers forbid on pages from disk.
+    """
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    found = axe.run(page, options={"preload": False}).response["violations"]
+    return [each["id"] for each in found if each["impact"] in ("serious", "critical")]
+
+
+def test_axe_finds_nothing_serious_in_charts(charted, open_page):
+    assert violations(open_page(charted[0])) == []
+
+
+def test_axe_finds_nothing_serious(report, open_page):
     page = open_page(report, f"#episode={key(59)}")
     page.wait_for_selector("#viewer .timeline")
-    found = axe.run(page, options={"preload": False}).response["violations"]
-    assert [each["id"] for each in found if each["impact"] in ("serious", "critical")] == []
+    assert violations(page) == []

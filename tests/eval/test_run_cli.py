@@ -54,6 +54,16 @@ def test_both_commands_lead_to_the_same_runs(started, line):
     assert started[0][0].suites == ("libero_object",)
 
 
+@pytest.mark.parametrize(("given", "report"), [([], True), (["--report"], True), (["--no-report"], False)])
+def test_the_report_can_be_left_out(given, report, monkeypatch):
+    monitors = []
+    monkeypatch.setattr(
+        "eval.rollout.evaluation.run_evaluation", lambda *_, monitor, **__: monitors.append(monitor) or []
+    )
+    assert call(libero.app, *ONE, *given) == 0
+    assert monitors[0].keywords == {"report": report}
+
+
 def test_the_suites_that_papers_report_are_the_default_of_one_of_them(started):
     assert call(libero.app, *ONE) == 0
     assert call(run.app, *ONE, "--suite", *libero.SUITES) == 0
@@ -83,6 +93,7 @@ def test_both_leave_the_same_records_but_for_how_they_were_called(tmp_path, monk
         ("--suite libero_goal --policy tiny --policy-kwargs a=1", ["--policy-kwargs a=1", "tiny is of kind"]),
         ("--suite libero_goal --policy noop --policy-kwargs a=1 b=2", ["--policy-kwargs a=1 b=2", "noop"]),
         ("--suite libero_goal --policy noop --policy-kwargs a", ["'a'", "key=value"]),
+        ("--suite libero_goal --policy noop --log tensorbord", ["'tensorbord'", "mean 'tensorboard'"]),
         ("--suite libero_goal --policy noop --replan-steps 11", ["11 control steps", "--replan-steps 10"]),
         ("--suite libero_goal --policy pi05_droid --random-weights", ["'pi05_droid'", "'LIBERO'"]),
     ],

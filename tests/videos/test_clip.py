@@ -1,10 +1,12 @@
 """Frames read from a video are those written; a clip keeps its size limit and durations."""
 
+import io
+
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageSequence
 
-from videos.clip import read_pictures, save_clip, save_still
+from videos.clip import read_pictures, save_clip, save_still, to_gif
 from videos.mp4 import Mp4Writer, VideoError
 
 LEVELS = (20, 80, 140, 200)
@@ -75,3 +77,26 @@ def test_a_still_is_the_picture(tmp_path):
     with Image.open(tmp_path / "still.jpg") as still:
         assert still.size == (64, 48)
         assert np.asarray(still).mean() == pytest.approx(140, abs=1)
+
+
+def test_a_gif_has_the_pace_of_its_video(video):
+    content, size = to_gif(video, fps=5.0, width=32)
+    with Image.open(io.BytesIO(content)) as gif:
+        assert gif.size == size == (32, 24)
+        seen = [
+            (frame.convert("L").getpixel((5, 5)), gif.info["duration"])
+            for frame in ImageSequence.Iterator(gif)
+        ]
+    # Equal frames are joined.
+    assert seen == [
+        (pytest.approx(level, abs=4), ms) for level, ms in ((20, 400), (80, 200), (140, 200), (200, 200))
+    ]
+
+
+def test_a_gif_is_never_larger_or_faster_than_its_video(video, tmp_path):
+    content, size = to_gif(video, fps=100.0, width=640)
+    with Image.open(io.BytesIO(content)) as gif:
+        # Five equal frames are joined.
+        assert (size, gif.info["duration"]) == ((64, 48), 250)
+    with pytest.raises(VideoError, match="cannot be read"):
+        to_gif(tmp_path / "missing.mp4", fps=5.0, width=32)

@@ -1,5 +1,6 @@
-"""The data of a report's plots: success over time, and distributions of latency and staleness."""
+"""The data of plots: success over time, distributions of latency and staleness, and lines with intervals."""
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -60,3 +61,71 @@ def distributions(runs: Sequence[ReportedRun], samples: Sequence[Samples]) -> li
         }
         for name in names
     ]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ChartPoint:
+    """A value with its interval, and whether its mark is filled."""
+
+    x: float
+    y: float
+    low: float
+    high: float
+    filled: bool = True
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ChartLine:
+    """Points in the order of x, joined by a line."""
+
+    label: str
+    colour: str
+    points: Sequence[ChartPoint]
+
+
+def line_chart(
+    lines: Sequence[ChartLine], *, x: str, y: str, is_percent: bool = False
+) -> dict[str, Any] | None:
+    """The data of a chart with intervals; None if it has no point.
+
+    Args:
+        lines: Its lines; those without points are left out.
+        x: What the x axis shows, with its unit.
+        y: What the y axis shows, with its unit.
+        is_percent: Whether the y axis ends at 100.
+    """
+    shown = [line for line in lines if line.points]
+    if not shown:
+        return None
+    highest = max(point.high for line in shown for point in line.points)
+    return {
+        "x": x,
+        "y": y,
+        "range": [-2, 102] if is_percent else [0, 1.1 * highest or 1],
+        "series": [
+            {
+                "label": line.label,
+                "colour": line.colour,
+                "x": _distinct([point.x for point in line.points]),
+                **{
+                    name: [getattr(point, name) for point in line.points]
+                    for name in ("y", "low", "high", "filled")
+                },
+            }
+            for line in shown
+        ],
+    }
+
+
+def chart_group(title: str, *charts: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+    """Charts that are shown together under a title, without those that have no point; empty if none has."""
+    kept = [chart for chart in charts if chart is not None]
+    return [{"title": title, "charts": kept}] if kept else []
+
+
+def _distinct(places: Sequence[float]) -> list[float]:
+    """Ascending places, with equal ones moved apart invisibly: uPlot shows one value at each."""
+    found: list[float] = []
+    for place in places:
+        found.append(place if not found or place > found[-1] else found[-1] + 1e-6 * (1 + abs(place)))
+    return found

@@ -1,9 +1,9 @@
 "use strict";
-// Plots of the report, drawn by uPlot in the colours of the page.
+// Plots of reports, sweeps and benchmarks, drawn by uPlot in the colours of the page.
 
 (() => {
   const data = JSON.parse(document.getElementById("plots").textContent);
-  const quantity = document.getElementById("quantity");
+  const quantity = document.getElementById("quantity"), charts = document.getElementById("charts");
   const drawn = new Map();
 
   const colour = (name) => {
@@ -14,15 +14,15 @@
     return found;
   };
 
-  function draw(place, { x, y, series, bands = [] }, columns) {
+  function draw(place, { x, y, series, bands = [], range = [0, 100], hooks = {} }, columns) {
     drawn.get(place)?.destroy();
     const [text, line] = [colour("--muted"), colour("--line")];
     const axis = (label) => ({ label, stroke: text, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1 } });
     const options = {
       width: place.clientWidth, height: 250,
-      scales: { x: { time: false }, y: { range: [0, 100] } },
+      scales: { x: { time: false, ...(hooks.draw ? { range: spaced } : {}) }, y: { range } },
       axes: [axis(x), axis(y)],
-      series: [{ label: x, value: (_, value) => value?.toFixed(2) ?? "–" }, ...series], bands,
+      series: [{ label: x, value: (_, value) => value?.toFixed(2) ?? "–" }, ...series], bands, hooks,
     };
     drawn.set(place, new uPlot(options, columns, place));
   }
@@ -50,7 +50,45 @@
   function distribution(place) {
     const chosen = data.distributions.find(({ name }) => name === quantity.value);
     const columns = uPlot.join(chosen.series.map(({ x }) => cumulative(x)));
-    draw(place, { x: chosen.name, y: "values up to this (%)", series: chosen.series.map((each) => line(each)) }, columns);
+    draw(place, { x: chosen.name, y: "cumulative share (%)", series: chosen.series.map((each) => line(each)) }, columns);
+  }
+
+  const spaced = (_, low, high) => {
+    const margin = 0.04 * (high - low || Math.abs(high) || 1);
+    return [low - margin, high + margin];
+  };
+
+  // Lines with intervals and marks, which are hollow where a point is not filled.
+  function chart(place) {
+    const group = data.charts[charts.selectedIndex], shown = group.charts[place.dataset.chart];
+    place.hidden = !shown;
+    if (!shown) return;
+    const { x, y, range, series } = shown;
+    place.setAttribute("aria-label", `${group.title}: ${y} over ${x}; the table has the values`);
+    const value = (_, at) => (at === null || at === undefined ? "–" : at.toPrecision(3));
+    const lines = series.map((each) => line(each, { value, width: 1.4 }));
+    const card = colour("--card"), dot = 4 * devicePixelRatio;
+    const marks = (plot) => series.forEach((each, number) => {
+      if (!plot.series[number + 1].show) return;
+      const { ctx } = plot;
+      ctx.save();
+      ctx.strokeStyle = each.colour;
+      ctx.lineWidth = 1.5 * devicePixelRatio;
+      each.x.forEach((at, place) => {
+        const across = plot.valToPos(at, "x", true), up = (to) => plot.valToPos(to, "y", true);
+        ctx.beginPath();
+        ctx.moveTo(across, up(each.low[place]));
+        ctx.lineTo(across, up(each.high[place]));
+        ctx.stroke();
+        ctx.beginPath();
+        ctx.arc(across, up(each.y[place]), dot, 0, 2 * Math.PI);
+        ctx.fillStyle = each.filled[place] ? each.colour : card;
+        ctx.fill();
+        ctx.stroke();
+      });
+      ctx.restore();
+    });
+    draw(place, { x, y, range, series: lines, hooks: { draw: [marks] } }, uPlot.join(series.map((each) => [each.x, each.y])));
   }
 
   function cumulative(quantiles) {
@@ -63,18 +101,18 @@
     return [xs, ys];
   }
 
-  const drawing = { curves, distribution };
+  const drawing = { curves, distribution, chart };
   const places = [...document.querySelectorAll("[data-plot]")];
   const drawAll = () => places.forEach((place) => drawing[place.dataset.plot](place));
 
-  if (quantity) {
+  for (const select of [quantity, charts].filter(Boolean)) {
     const restore = () => {
-      const wanted = address.get("quantity");
-      if (wanted && data.distributions.some(({ name }) => name === wanted)) quantity.value = wanted;
+      const wanted = address.get(select.id);
+      if ([...select.options].some(({ value }) => value === wanted)) select.value = wanted;
     };
     restore();
     addEventListener("hashchange", () => { restore(); drawAll(); });
-    quantity.addEventListener("change", () => { address.set({ quantity: quantity.value }); drawAll(); });
+    select.addEventListener("change", () => { address.set({ [select.id]: select.value }); drawAll(); });
   }
   document.addEventListener("theme", drawAll);
   new ResizeObserver(() => requestAnimationFrame(() => {

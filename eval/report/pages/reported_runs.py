@@ -95,8 +95,8 @@ def facts(run: ReportedRun) -> dict[str, str]:
         "Clock": _say_clock(identity),
         "Assets": str(identity.assets),
         "Policy's inputs": say_inputs(identity.policy_inputs),
-        "Machine": _say_machine(manifest.get("hardware", {})),
-        "Code": _say_code(manifest),
+        "Machine": say_machine(manifest.get("hardware", {})),
+        "Code": say_code(manifest),
         "Started": str(manifest.get("started", "not recorded")),
         "Command": str(manifest.get("command", "not recorded")),
         "Records": str(run.folder.path),
@@ -160,7 +160,8 @@ def _say_clock(run: RunIdentity) -> str:
     return f"{run.clock}: {say_clock_of(run)}"
 
 
-def _say_machine(hardware: Mapping[str, Any]) -> str:
+def say_machine(hardware: Mapping[str, Any]) -> str:
+    """Processor, cores and accelerators of a machine, as recorded."""
     if not hardware:
         return "not recorded"
     devices = ", ".join(hardware.get("accelerators", ()))
@@ -168,7 +169,8 @@ def _say_machine(hardware: Mapping[str, Any]) -> str:
     return ", ".join(part for part in (hardware.get("processor"), cores, devices) if part)
 
 
-def _say_code(manifest: Mapping[str, Any]) -> str:
+def say_code(manifest: Mapping[str, Any]) -> str:
+    """Commit and versions, as recorded."""
     git, versions = manifest.get("git", {}), manifest.get("versions", {})
     commit = git.get("commit")
     code = f"commit {commit[:12]}{' with changes' if git.get('dirty') else ''}" if commit else "no commit"

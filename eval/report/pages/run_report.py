@@ -48,6 +48,7 @@ def write_report(paths: Sequence[Path], folder: Path) -> Path:
         "rows": rows,
         "facts": _shared_facts(runs),
         "verdicts": list(_verdicts(runs)),
+        "suites": _suites(runs, keys),
         "tasks": _tasks(runs, keys),
         "episodes": _episode_rows(runs, keys),
         "texts": {
@@ -169,6 +170,19 @@ def _shared_facts(runs: Sequence[ReportedRun]) -> dict[str, list[tuple[str | Non
             if agree
             else [(run.label, value) for run, value in zip(runs, values, strict=True)]
         )
+    return found
+
+
+def _suites(runs: Sequence[ReportedRun], keys: Sequence[EpisodeKey]) -> dict[str, list[dict[str, Any]]]:
+    """Success of each run per suite, as bars show it."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for suite in dict.fromkeys(key.suite for key in keys):
+        rates = [
+            (run, _rate([each for key, each in run.episodes.items() if key.suite == suite])) for run in runs
+        ]
+        bars = [{**rate, "label": run.label, "colour": run.colour} for run, rate in rates if rate]
+        if bars:
+            found[suite] = bars
     return found
 
 

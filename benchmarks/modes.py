@@ -1,0 +1,136 @@
+"""`python -m benchmarks.modes RUN…`: the timeline of one episode in several modes, from their query logs."""
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from configs.errors import UsageError
+from eval.records.reader import QueryRecord, read_episodes, read_identity, read_queries
+from eval.records.schema import RunFolder
+from eval.report.figures import COLOURS, STYLE, new_figure
+from sim_envs.world import EpisodeKey
+from videos import theme
+
+PLOT = Path(__file__).parents[1] / "docs" / "modes.svg"
+_LANES = ("actions", "language", "texts", "robot")
+_LANE = 0.22
+"""Height of a lane, where a mode has 1."""
+_TEXT = "#4a5160"
+_HELD, _CONTINUED = "#{:02x}{:02x}{:02x}".format(*theme.HELD), "#cdd2db"
+
+Bar = tuple[float, float]
+"""Start and length, seconds."""
+
+
+def main() -> int:
+    options = _options()
+    folders = [RunFolder(path) for path in options.runs]
+    try:
+        runs = {read_identity(folder).mode: folder for folder in folders}
+        common = set.intersection(*(set(read_episodes(folder)) for folder in folders))
+        if not common:
+            raise UsageError("the runs have no episode in common; name the variants of one evaluation")
+        _draw(runs, min(common), seconds=options.seconds, path=options.output)
+    except UsageError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 2
+    return 0
+
+
+def _draw(runs: dict[str, RunFolder], key: EpisodeKey, *, seconds: float, path: Path) -> None:
+    import matplotlib as mpl
+
+    with mpl.rc_context(STYLE):
+        figure = new_figure(9.6, 0.4 + 1.02 * len(runs))
+        panel = figure.subplots()
+        for place, (mode, folder) in enumerate(runs.items()):
+            episode, queries = read_episodes(folder)[key], read_queries(folder, key)
+            if any(query.latency is None for query in queries) or episode.simulated_s is None:
+                raise UsageError(f"{folder.path} ran on clock paused, on which queries take no time")
+            _draw_mode(panel, place, mode, queries, hz=episode.steps / episode.simulated_s)
+        panel.set_xlim(0, seconds)
+        panel.set_ylim(len(runs) - 0.1, -0.15)
+        panel.set_yticks([])
+        panel.spines["left"].set_visible(False)
+        panel.set_xlabel("simulated time (s)")
+        figure.legend(handles=_legend(), loc="outside upper right", ncols=5, frameon=False, fontsize=9)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, metadata={"Date": None})
+
+
+def _draw_mode(panel: Any, place: int, mode: str, queries: Sequence[QueryRecord], *, hz: float) -> None:
+    """Four lanes: until actions come, language, texts from request to delivery, what the robot executes."""
+    tops = {lane: place + number * _LANE for number, lane in enumerate(_LANES)}
+    height, colour = 0.85 * _LANE, COLOURS[mode]
+    acting, speaking = zip(*(_computed(query, mode, hz) for query in queries), strict=True)
+    panel.broken_barh(acting, (tops["actions"], height), color=colour, edgecolor="white", linewidth=0.8)
+    panel.broken_barh(speaking, (tops["language"], height), color=colour, alpha=0.4, linewidth=0)
+    for number, (start, end) in enumerate(_texts(queries, hz)):
+        row = tops["texts"] + height * (0.75 if number % 2 else 0.25)  # in turns, since texts overlap in time
+        panel.plot([start, end], [row, row], color=colour, linewidth=1, solid_capstyle="butt")
+        panel.plot(start, row, "|", color=colour, markersize=5)
+        panel.plot(end, row, ">", color=colour, markersize=5)
+    for kind, face in (("new", colour), ("continued", _CONTINUED), ("held", _HELD)):
+        bars = [bar for of, bar in _executed(queries, hz) if of == kind]
+        panel.broken_barh(bars, (tops["robot"], height), color=face, alpha=0.75, linewidth=0)
+    panel.text(-0.01, place + 0.1, mode, ha="right", color=colour, weight="bold", transform=_left(panel))
+    for lane in _LANES[1:]:
+        low = tops[lane] + height / 2
+        panel.text(-0.01, low, lane, ha="right", va="center", color=_TEXT, fontsize=8, transform=_left(panel))
+
+
+def _left(panel: Any) -> Any:
+    """Places across the panel, from 0 to 1, and down its values."""
+    return panel.get_yaxis_transform()
+
+
+def _computed(query: QueryRecord, mode: str, hz: float) -> tuple[Bar, Bar]:
+    """When the actions of a query are computed, and when its language is: after them, but for `parallel`."""
+    assert query.latency is not None
+    start, until = query.step / hz, query.latency.actions_ms / 1e3
+    first = 0.0 if mode == "parallel" else until
+    spoken = 0.0 if mode == "actions" else query.latency.busy_ms / 1e3 - first
+    return (start, until), (start + first, max(0.0, spoken))
+
+
+def _texts(queries: Sequence[QueryRecord], hz: float) -> Iterator[Bar]:
+    """Request and delivery of every delivered text, seconds."""
+    for query in queries:
+        for delivery in query.delivered:
+            yield queries[delivery.text.requested_query].step / hz, delivery.step / hz
+
+
+def _executed(queries: Sequence[QueryRecord], hz: float) -> Iterator[tuple[str, Bar]]:
+    for number, query in enumerate(queries):
+        step = query.step
+        for chunk, _, steps in query.spans:
+            kind = "held" if chunk is None else "new" if chunk == number else "continued"
+            yield kind, (step / hz, steps / hz)
+            step += steps
+
+
+def _legend() -> list[Any]:
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    return [
+        Patch(color=_TEXT, label="until the actions"),
+        Patch(color=_TEXT, alpha=0.4, label="language"),
+        Line2D([], [], color=_TEXT, marker=">", linewidth=1, label="text, request to delivery"),
+        Patch(color=_CONTINUED, label="robot: chunk before"),
+        Patch(color=_HELD, label="robot: held still"),
+    ]
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("runs", type=Path, nargs="+", help="folders of runs, a mode each, from top to bottom")
+    parser.add_argument("--seconds", type=float, default=2.0, help="how much of the episode")
+    parser.add_argument("--output", type=Path, default=PLOT)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Logs of a running evaluation for other tools: TensorBoard, Weights & Biases, Trackio."""

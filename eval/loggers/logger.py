@@ -1,0 +1,100 @@
+"""What a logger is, and how one is chosen by its name."""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from configs.errors import UsageError, unknown
+from eval.records.run_folders import Run
+
+PROJECT = "oxygen-eval"
+"""Project of logs that are kept by project, unless the logger's environment variable names another."""
+LOGGERS = ("tensorboard", "wandb", "trackio")
+_DESCRIBED = (
+    "command",
+    "mode",
+    "policy",
+    "weights_sha256",
+    "assets",
+    "config",
+    "protocol_hash",
+    "git",
+    "versions",
+    "hardware",
+)
+"""The fields of a manifest that a log holds."""
+
+
+class RunLogger(Protocol):
+    """Logs one run. Any method may raise; the evaluation goes on without the log.
+
+    Attributes:
+        where: How the log is looked at: a command or an address.
+    """
+
+    where: str
+
+    def log(self, values: Mapping[str, float], videos: Mapping[str, Path], *, step: int) -> None:
+        """Log what is known after an episode.
+
+        Args:
+            values: Metrics by name, in groups: `success/rate`.
+            videos: MP4 files by name.
+            step: Number of the run's episodes that have ended. Repeats where errors are retried.
+        """
+
+    def close(self) -> None:
+        """Write what is left."""
+
+
+LoggerFactory = Callable[[Run, str], RunLogger]
+"""Opens the log of a run, which is begun, in a group of runs. The log of a resumed run is continued."""
+
+
+def choose_logger(name: str) -> LoggerFactory:
+    """The logger of a name.
+
+    Raises:
+        UsageError: There is none of this name, its package is not installed, or it needs a login.
+    """
+    if name not in LOGGERS:
+        raise unknown("logger", name, LOGGERS)
+    if name == "tensorboard":
+        from eval.loggers.tensorboard import TensorBoardLogger
+
+        return TensorBoardLogger
+    try:
+        return _of_extra(name)
+    except ModuleNotFoundError as missing:
+        if missing.name != name:
+            raise
+        raise UsageError(
+            f"--log {name} needs a package that is not installed: run uv pip install 'oxygen-eval[{name}]', "
+            f"or in a checkout uv pip install -e '.[{name}]'"
+        ) from None
+
+
+def _of_extra(name: str) -> LoggerFactory:
+    if name == "trackio":
+        from eval.loggers.trackio import TrackioLogger
+
+        return TrackioLogger
+    from eval.loggers.wandb import WandbLogger, require_login
+
+    require_login()
+    return WandbLogger
+
+
+def describe(run: Run) -> dict[str, Any]:
+    """What a log says about its run: fields of the manifest."""
+    manifest = run.folder.read_manifest()
+    return {name: manifest.get(name) for name in _DESCRIBED}
+
+
+def log_id(run: Run) -> str:
+    """The id of a run's log: the same when it is resumed, another for runs that began in the same second."""
+    manifest = run.folder.read_manifest()
+    said = json.dumps([manifest["started"], manifest["config"]], sort_keys=True)
+    return f"{run.folder.run_id}-{hashlib.sha256(said.encode()).hexdigest()[:8]}"

@@ -1,0 +1,152 @@
+"""Logs the episodes of an evaluation as they end: running success rate, latency, videos."""
+
+import contextlib
+import functools
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Self
+
+from eval.loggers.logger import LoggerFactory, RunLogger, choose_logger
+from eval.metrics.statistics import wilson_95
+from eval.metrics.success import Results, solved
+from eval.records.run_folders import Run
+from eval.records.schema import EpisodeResult, Outcome
+from eval.rollout.monitor import MonitorFactory, Monitors
+from eval.rollout.plan import EpisodePlan
+from sim_envs.world import EpisodeKey
+
+_QUANTILES = ("p50", "p95")
+
+
+def with_log(monitor: MonitorFactory, name: str | None) -> MonitorFactory:
+    """A monitor that is accompanied by a logger; the monitor itself without a name.
+
+    Raises:
+        UsageError: There is no such logger, its package is not installed, or it needs a login.
+    """
+    if name is None:
+        return monitor
+    log = functools.partial(LoggingMonitor, name=name, open_logger=choose_logger(name))
+    return lambda runs, plan: Monitors([log(runs, plan), monitor(runs, plan)])
+
+
+class LoggingMonitor:
+    """Logs every episode to its run's logger. A logger that fails is reported once and loses no episode.
+
+    Args:
+        runs: The variants.
+        plan: Their episodes.
+        name: The logger's, for messages.
+        open_logger: Opens the log of a run.
+    """
+
+    def __init__(
+        self, runs: Sequence[Run], plan: EpisodePlan, *, name: str, open_logger: LoggerFactory
+    ) -> None:
+        self._runs = runs
+        self._name = name
+        self._open = open_logger
+        self._tallies = [_Tally(several_suites=len(plan.suites) > 1) for _ in runs]
+        self._loggers: list[RunLogger | None] = []
+        self._failed = False
+
+    def __enter__(self) -> Self:
+        group = self._runs[0].folder.run_id
+        for run in self._runs:
+            self._loggers.append(None)
+            with self._reported_once():
+                self._loggers[-1] = self._open(run, group)
+        for where in dict.fromkeys(logger.where for logger in self._loggers if logger):
+            sys.stdout.write(f"Log: {where}\n")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for logger in self._loggers:
+            with self._reported_once():
+                if logger is not None:
+                    logger.close()
+
+    def episode(self, variant: int, result: EpisodeResult) -> None:
+        """Log an episode, and the rates with it."""
+        tally, logger = self._tallies[variant], self._loggers[variant]
+        tally.add(result)
+        with self._reported_once():
+            if logger is not None:
+                logger.log(tally.values(result), _videos(self._runs[variant], result), step=tally.episodes)
+
+    def resumed(self, variant: int, result: EpisodeResult) -> None:
+        """Count an episode, which was logged when it was played."""
+        self._tallies[variant].add(result)
+
+    def began(self, world: int, variant: int, key: EpisodeKey) -> None:
+        """Log nothing."""
+
+    def interrupted(self) -> None:
+        """Log nothing: the run can be resumed, and its log with it."""
+
+    def conclude(self, results: Sequence[Results]) -> None:
+        """Log nothing: the last episode was logged with the final rates."""
+
+    @contextlib.contextmanager
+    def _reported_once(self) -> Iterator[None]:
+        """Report the first failure on stderr, and suppress all."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - libraries that talk to servers raise anything
+            if not self._failed:
+                said = " ".join(f"{type(error).__name__}: {error}".split())
+                sys.stderr.write(
+                    f"--log {self._name} failed and has gaps ({said}); episodes are recorded as before\n"
+                )
+            self._failed = True
+
+
+class _Tally:
+    """The episodes of a run so far."""
+
+    def __init__(self, *, several_suites: bool) -> None:
+        self._several_suites = several_suites
+        self._solved: dict[str, list[bool]] = {}
+        self._errors = 0
+
+    @property
+    def episodes(self) -> int:
+        """Episodes that have ended, those with an error among them."""
+        return sum(map(len, self._solved.values())) + self._errors
+
+    def add(self, result: EpisodeResult) -> None:
+        if result.outcome is Outcome.ERROR:
+            self._errors += 1
+        else:
+            self._solved.setdefault(result.key.suite, []).append(solved(result))
+
+    def values(self, result: EpisodeResult) -> dict[str, float]:
+        """What is logged after an episode. Rates are percent; latencies are those of this episode."""
+        found: dict[str, float] = {"episode/errors": self._errors, "episode/steps": result.steps}
+        graded = [each for of_suite in self._solved.values() for each in of_suite]
+        interval = wilson_95(sum(graded), len(graded))
+        if interval is not None:
+            found |= {
+                "success/rate": _percent(graded),
+                "success/low": 100 * interval.low,
+                "success/high": 100 * interval.high,
+            }
+        if self._several_suites:
+            found |= {f"success/{suite}": _percent(each) for suite, each in self._solved.items()}
+        if result.success_s is not None:
+            found["episode/time_to_success_s"] = result.success_s
+        for stage, summary in result.latency_ms.items():
+            found |= {f"latency_ms/{stage}_{name}": summary[name] for name in _QUANTILES}
+        return found
+
+
+def _percent(outcomes: Sequence[bool]) -> float:
+    return 100 * sum(outcomes) / len(outcomes)
+
+
+def _videos(run: Run, result: EpisodeResult) -> dict[str, Path]:
+    """The episode's video under the name of its task, so that a task's episodes can be stepped through."""
+    if result.video is None:
+        return {}
+    return {f"video/{result.key.suite}/task{result.key.task_id:02d}": run.folder.path / result.video}

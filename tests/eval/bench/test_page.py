@@ -1,0 +1,51 @@
+"""The page of a benchmark shows every row, each mode over k, and what speaks against trusting it."""
+
+import dataclasses
+import json
+import re
+
+import pytest
+
+from eval.bench.page import write_bench_page
+from tests.eval.bench.conftest import WORKLOAD
+
+
+def charts(page):
+    """The data of the page's charts by title."""
+    found = re.search(r'id="plots">(.*?)</script>', page.read_text(), re.DOTALL)[1]
+    return {group["title"]: group["charts"] for group in json.loads(found)["charts"]}
+
+
+@pytest.fixture
+def over_k(made_up):
+    """The made-up rows, and `unified` at a second k."""
+    rows = list(made_up())
+    (unified,) = [row for row in rows if row.mode == "unified"]
+    return [*rows, dataclasses.replace(unified, tokens_per_frame=5, speedup_over_isolated=2.0)]
+
+
+def test_unified_is_a_line_over_k_and_other_modes_are_level(over_k, tmp_path):
+    page = write_bench_page(over_k, tmp_path / "page")
+    titles = charts(page)
+    assert len(titles) == 2
+    speedup, latency = next(iter(titles.values()))
+    lines = {line["label"]: line for line in speedup["series"]}
+    assert (lines["unified"]["x"], lines["unified"]["y"]) == ([1, 5], [2.5, 2.0])
+    assert lines["isolated"]["x"] == [1, 5]
+    assert lines["isolated"]["y"] == [1.0, 1.0]
+    assert {line["label"] for line in latency["series"]} == {row.mode for row in over_k}
+    assert page.read_text().count('<td><span class="label">') == len(over_k)
+
+
+def test_workloads_have_their_own_charts_and_a_column(made_up, tmp_path):
+    rows = [*made_up(), *made_up(dataclasses.replace(WORKLOAD, robots=2))]
+    page = write_bench_page(rows, tmp_path / "page")
+    assert len(charts(page)) == 3
+    assert ">workload</th>" in page.read_text()
+    assert ">workload</th>" not in write_bench_page(rows[:4], tmp_path / "one").read_text()
+
+
+def test_warnings_are_on_the_page(made_up, tmp_path):
+    rows = [dataclasses.replace(row, compiles_after_warmup=1) for row in made_up()]
+    page = write_bench_page(rows, tmp_path / "page").read_text()
+    assert f'<p class="note">{len(rows)} configurations compiled something' in page

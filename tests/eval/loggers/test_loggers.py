@@ -1,0 +1,302 @@
+"""A log holds success, latency and videos of a run, also of a resumed one, and never costs an episode."""
+
+import functools
+import json
+import struct
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from configs.errors import UsageError
+from eval.loggers.logger import choose_logger, log_id
+from eval.loggers.monitor import LoggingMonitor, with_log
+from eval.records.run_folders import find_unfinished, new_run
+from eval.report.console import EvaluationConsole
+from eval.rollout.evaluation import run_evaluation
+from eval.rollout.monitor import Monitors
+from tests.eval.conftest import CONFIG
+from tests.oxygen.training.test_logs import records
+
+CONFIG = CONFIG.model_copy(update={"suites": ("libero_goal",), "task_ids": (0,), "num_trials_per_task": 3})
+WITH_VIDEO = CONFIG.model_copy(update={"num_trials_per_task": 1, "video": "all"})
+MINIMAL = {"success/rate", "success/low", "success/high", "episode/errors", "episode/steps"}
+MORE = {
+    "episode/time_to_success_s",
+    *(f"latency_ms/{s}_{q}" for s in ("action", "frame") for q in ("p50", "p95")),
+}
+
+
+class Log:
+    """A logger that keeps what it is told."""
+
+    where = "in memory"
+    logs: list["Log"]
+
+    def __init__(self, run, group, fails=()):
+        self.run, self.group, self.fails = run, group, fails
+        self.entries, self.closed = [], False
+        self._fail("open")
+        self.logs.append(self)
+
+    def log(self, values, videos, *, step):
+        self._fail("log")
+        self.entries.append((step, dict(values), dict(videos)))
+
+    def close(self):
+        self._fail("close")
+        self.closed = True
+
+    def _fail(self, where):
+        if where in self.fails:
+            raise ConnectionError(f"no\nserver to {where}")
+
+
+@pytest.fixture
+def logs(monkeypatch):
+    monkeypatch.setattr(Log, "logs", [], raising=False)
+    return Log.logs
+
+
+def evaluate(*runs, opens=Log):
+    def monitor(of, plan):
+        log = LoggingMonitor(of, plan, name="memory", open_logger=opens)
+        return Monitors([log, EvaluationConsole(of, plan)])
+
+    return run_evaluation(*runs, monitor=monitor, max_errors=9)
+
+
+def test_every_episode_is_logged_with_the_rates_so_far(tmp_path, policy, logs, capsys):
+    runs = [new_run(tmp_path, CONFIG.model_copy(update={"mode": mode})) for mode in ("isolated", "unified")]
+    (of, _) = evaluate(*runs)
+    assert capsys.readouterr().out.count("Log: in memory\n") == 1
+    assert [log.group for log in logs] == [runs[0].folder.run_id] * 2
+    for log in logs:
+        assert log.closed
+        assert [step for step, *_ in log.entries] == [1, 2, 3]
+        assert all(values.keys() >= MINIMAL | MORE for _, values, _ in log.entries)
+        last = log.entries[-1][1]
+        assert last["success/rate"] == of["overall"]["pc_success"] == 100.0
+        assert [last["success/low"], last["success/high"]] == of["overall"]["pc_success_ci95"]
+        assert (last["latency_ms/action_p50"], last["latency_ms/frame_p95"]) == (2.0, 5.0)
+
+
+def test_errors_are_counted_and_are_in_no_rate(tmp_path, policy, logs):
+    policy.fails_at = 0
+    evaluate(new_run(tmp_path, CONFIG))
+    (log,) = logs
+    assert [values["episode/errors"] for _, values, _ in log.entries] == [1, 2, 3]
+    assert not any("success/rate" in values for _, values, _ in log.entries)
+
+
+def test_suites_have_their_own_rates_where_there_are_several(tmp_path, policy, logs):
+    both = CONFIG.model_copy(update={"suites": ("libero_goal", "libero_object"), "num_trials_per_task": 1})
+    evaluate(new_run(tmp_path, both))
+    rates = {"success/libero_goal": 100.0, "success/libero_object": 100.0}
+    assert logs[0].entries[-1][1].items() >= rates.items()
+
+
+def test_a_video_is_logged_under_its_task(tmp_path, policy, logs):
+    run = new_run(tmp_path, WITH_VIDEO)
+    evaluate(run)
+    ((_, _, videos),) = logs[0].entries
+    ((name, path),) = videos.items()
+    assert name == "video/libero_goal/task00"
+    assert path.is_file()
+    assert run.folder.path in path.parents
+
+
+def test_a_resumed_run_continues_its_log(tmp_path, policy, logs):
+    policy.interrupted_at = 1
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(new_run(tmp_path, CONFIG))
+    assert logs[0].closed
+    evaluate(*find_unfinished(tmp_path, {}))
+    first, second = logs
+    assert log_id(first.run) == log_id(second.run)
+    assert [step for log in logs for step, *_ in log.entries] == [1, 2, 3]
+    other = new_run(tmp_path, CONFIG.model_copy(update={"seed": 8}))
+    evaluate(other)
+    assert log_id(other).removeprefix(other.folder.run_id) != log_id(first.run).removeprefix(
+        first.run.folder.run_id
+    )
+
+
+@pytest.mark.parametrize("fails", ["open", "log", "close"])
+def test_a_logger_that_fails_loses_no_episode_and_is_reported_once(tmp_path, policy, logs, capsys, fails):
+    run = new_run(tmp_path, CONFIG)
+    (results,) = evaluate(run, opens=functools.partial(Log, fails=(fails,)))
+    assert results["overall"]["n_success"] == len(run.folder.episodes()) == 3
+    assert run.folder.read_manifest()["status"] == "complete"
+    said = capsys.readouterr().err
+    assert said.count("\n") == said.count("memory failed") == 1
+    assert f"ConnectionError: no server to {fails}" in said
+
+
+@pytest.mark.parametrize("name", ["wandb", "trackio"])
+def test_a_missing_extra_is_one_line_with_its_remedy(name, monkeypatch):
+    monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.delitem(sys.modules, f"eval.loggers.{name}", raising=False)
+    with pytest.raises(UsageError, match=rf"uv pip install 'oxygen-eval\[{name}\]'"):
+        with_log(EvaluationConsole, name)
+
+
+def test_an_unknown_logger_is_told_the_nearest():
+    with pytest.raises(UsageError, match="'tensorbord'; did you mean 'tensorboard'"):
+        choose_logger("tensorbord")
+    assert with_log(EvaluationConsole, None) is EvaluationConsole
+
+
+class Tracker:
+    """A stand-in for the modules wandb and trackio, with the functions that loggers call."""
+
+    def __init__(self):
+        self.runs = []
+        self.has_key = False
+        self.mode = "online"
+
+    def login(self, *, prompt):
+        assert not prompt
+        return self.has_key
+
+    def setup(self):
+        return SimpleNamespace(settings=SimpleNamespace(mode=self.mode))
+
+    def init(self, **options):
+        run = SimpleNamespace(
+            options=options, entries=[], url="https://example.org/run", define_metric=lambda *_, **__: None
+        )
+        run.log = lambda values, step=None: run.entries.append((values.pop("episode", step), values))
+        run.finish = lambda: run.entries.append("finished")
+        self.runs.append(run)
+        return run
+
+    def Settings(self, **_):  # noqa: N802 - wandb's name
+        return None
+
+    def Video(self, path, format):  # noqa: A002, N802 - their names
+        return path, format
+
+
+@pytest.fixture(params=["wandb", "trackio"])
+def tracker(request, monkeypatch):
+    """The logger's name, and the module that stands in for its package."""
+    module = Tracker()
+    monkeypatch.setitem(sys.modules, request.param, module)
+    monkeypatch.delitem(sys.modules, f"eval.loggers.{request.param}", raising=False)
+    yield request.param, module
+    sys.modules.pop(f"eval.loggers.{request.param}", None)
+
+
+def test_both_trackers_are_told_the_same(tracker, tmp_path, policy):
+    name, module = tracker
+    module.mode = "offline"
+    run = new_run(tmp_path, WITH_VIDEO)
+    run_evaluation(run, monitor=with_log(EvaluationConsole, name))
+    (told,) = module.runs
+    assert log_id(run) in (told.options.get("id"), told.options["name"])
+    assert (told.options["project"], told.options["group"], told.options["resume"]) == (
+        "oxygen-eval",
+        run.folder.run_id,
+        "allow",
+    )
+    assert json.dumps(told.options["config"]["config"])
+    (step, values), finished = told.entries
+    assert (step, finished) == (1, "finished")
+    assert values.keys() >= MINIMAL | MORE | {"video/libero_goal/task00"}
+    path, form = values["video/libero_goal/task00"]
+    assert form == "mp4"
+    assert path.endswith(".mp4")
+
+
+def test_wandb_without_a_key_is_refused_before_anything_runs(tracker):
+    name, module = tracker
+    if name == "wandb":
+        with pytest.raises(UsageError, match="WANDB_MODE=offline"):
+            choose_logger(name)
+        module.has_key = True
+    assert choose_logger(name)
+
+
+def scalars(folder):
+    """Tag to steps and values in the event files of a run."""
+    found = {}
+    for file in sorted((folder / "events").iterdir()):
+        for event in records(file):
+            for value in event.summary.value:
+                found.setdefault(value.tag, []).append((event.step, value.simple_value, value.image))
+    return found
+
+
+def test_tensorboard_reads_back_what_was_logged(tmp_path, policy):
+    policy.interrupted_at = 1
+    config = WITH_VIDEO.model_copy(update={"num_trials_per_task": 2})
+    monitor = with_log(EvaluationConsole, "tensorboard")
+    with pytest.raises(KeyboardInterrupt):
+        run_evaluation(new_run(tmp_path, config), monitor=monitor)
+    (run,) = find_unfinished(tmp_path, {})
+    run_evaluation(run, monitor=monitor)
+    assert len(list((run.folder.path / "events").iterdir())) == 2
+    found = scalars(run.folder.path)
+    assert [(step, value) for step, value, _ in found["success/rate"]] == [(1, 100.0), (2, 100.0)]
+    films = [image for *_, image in found["video/libero_goal/task00"]]
+    assert [film.encoded_image_string[:6] for film in films] == [b"GIF89a"] * 2
+    assert len(found["run/text_summary"]) == 1
+
+
+def wandb_records(file):
+    """The records of an offline run: LevelDB's log format after seven bytes, in blocks of 32 KiB."""
+    content, place, parts = file.read_bytes(), 7, []
+    while place + 7 <= len(content):
+        if 32768 - place % 32768 < 7:
+            place += 32768 - place % 32768
+            continue
+        length, kind = struct.unpack_from("<HB", content, place + 4)
+        parts.append(content[place + 7 : place + 7 + length])
+        place += 7 + length
+        if kind in (1, 4):  # a whole record, or the last part of one
+            yield b"".join(parts)
+            parts = []
+
+
+@pytest.mark.filterwarnings("default")
+def test_wandb_itself_takes_it_offline(tmp_path, policy, monkeypatch):
+    pytest.importorskip("wandb", reason="uv pip install 'oxygen-eval[wandb]'")
+    from wandb.proto.wandb_internal_pb2 import Record
+
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    runs = [
+        new_run(tmp_path, WITH_VIDEO.model_copy(update={"mode": mode})) for mode in ("isolated", "unified")
+    ]
+    run_evaluation(*runs, monitor=with_log(EvaluationConsole, "wandb"))
+    for run in runs:
+        (file,) = run.folder.path.rglob("*.wandb")
+        found = [Record.FromString(content) for content in wandb_records(file)]
+        history = [
+            {item.key or "/".join(item.nested_key): item.value_json for item in record.history.item}
+            for record in found
+            if record.HasField("history")
+        ]
+        assert json.loads(history[0]["success/rate"]) == 100.0
+        assert json.loads(history[0]["episode"]) == 1
+        assert list(file.parent.rglob("*.mp4"))
+        (about,) = [record.run for record in found if record.HasField("run")]
+        assert (about.run_id, about.run_group) == (log_id(run), runs[0].folder.run_id)
+
+
+@pytest.mark.filterwarnings("default")
+def test_trackio_itself_takes_it(tmp_path, policy, monkeypatch):
+    monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
+    pytest.importorskip("trackio", reason="uv pip install 'oxygen-eval[trackio]'")
+    from trackio.sqlite_storage import SQLiteStorage
+
+    policy.interrupted_at = 1
+    config = WITH_VIDEO.model_copy(update={"num_trials_per_task": 2})
+    monitor = with_log(EvaluationConsole, "trackio")
+    with pytest.raises(KeyboardInterrupt):
+        run_evaluation(new_run(tmp_path / "runs", config), monitor=monitor)
+    (run,) = find_unfinished(tmp_path / "runs", {})
+    run_evaluation(run, monitor=monitor)
+    logged = SQLiteStorage.get_logs("oxygen-eval", log_id(run))
+    assert [(entry["step"], entry["success/rate"]) for entry in logged] == [(1, 100.0), (2, 100.0)]
+    assert len(list((tmp_path / "trackio").rglob("*.mp4"))) == 2

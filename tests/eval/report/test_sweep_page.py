@@ -1,0 +1,91 @@
+"""The page of a sweep has its record's cells, verdicts and lines; that of eval.report is the same."""
+
+import json
+import re
+
+import pytest
+
+from configs.cli import run_app
+from eval.report.__main__ import app
+from eval.report.pages.charts import ChartLine, ChartPoint, chart_group, line_chart
+from eval.report.pages.run_report import write_report
+from eval.report.sweep_page import write_sweep_page
+from tests.eval.report.test_sweeping import CELLS, finished, whole  # noqa: F401 - fixtures
+
+
+def plots(page):
+    """The data of the page's charts by title."""
+    found = re.search(r'id="plots">(.*?)</script>', page.read_text(), re.DOTALL)[1]
+    return {group["title"]: group["charts"] for group in json.loads(found)["charts"]}
+
+
+def test_every_cell_is_a_row_with_its_verdicts(finished):  # noqa: F811
+    page = finished.path / "report" / "index.html"
+    text, cells = page.read_text(), finished.read()["cells"]
+    assert text.count('class="whisker"') == len(cells) == CELLS
+    for row in cells:
+        assert row["run"] in text
+        assert f"{row['n_success']} of {row['n_episodes']}, " in text
+    verdicts = [row["success"]["verdict"] for row in cells if row["success"]]
+    assert sum(text.count(f">{verdict}</td>") for verdict in set(verdicts)) == 2 * len(verdicts)
+
+
+def test_a_cell_links_to_its_report_if_it_has_one(finished, tmp_path):  # noqa: F811
+    run = finished.runs()[0].folder.path
+    elsewhere = tmp_path / "elsewhere"
+    assert 'href="../' not in write_sweep_page(finished, finished.read(), elsewhere).read_text()
+    write_report([run], run / "report")
+    page = write_sweep_page(finished, finished.read(), elsewhere)
+    (link,) = re.findall(r'href="(\.\./[^"]+)"', page.read_text())
+    assert (page.parent / link).resolve() == (run / "report" / "index.html").resolve()
+
+
+def test_charts_are_over_latency_and_over_text_rate(finished):  # noqa: F811
+    cells = finished.read()["cells"]
+    modes = {row["options"]["mode"] for row in cells}
+    charts = plots(finished.path / "report" / "index.html")
+    over_rate = [group for title, group in charts.items() if title.startswith("over text rate, fixed:50,200")]
+    assert len(charts) == 2  # latency until the actions does not differ, so there is no chart over it
+    ((solved, seconds),) = over_rate
+    assert {line["label"] for line in solved["series"]} == modes
+    assert solved["x"] == seconds["x"] == "tokens per simulated second"
+    assert sum(len(line["x"]) for line in solved["series"]) == CELLS / 2
+    hollow = [not filled for line in solved["series"] for filled in line["filled"]]
+    judged = [row for row in cells if row["success"] and row["options"]["clock"] == "fixed:50,200"]
+    good = {"superior", "non-inferior"}
+    assert sum(hollow) == sum(
+        not {row["success"]["verdict"], row["time"]["verdict"]} <= good for row in judged
+    )
+
+
+def test_eval_report_makes_it_again(finished, tmp_path, capsys):  # noqa: F811
+    page = finished.path / "report" / "index.html"
+    before = page.read_text()
+    page.unlink()
+    for given in ([], ["-o", str(tmp_path / "out")]):
+        with pytest.raises(SystemExit) as stopped:
+            run_app(app, [str(finished.path), *given])
+        assert stopped.value.code == 0
+        assert capsys.readouterr().out.endswith("index.html\n")
+    assert page.read_text() == before
+    assert (tmp_path / "out" / "plots.js").is_file()
+
+
+def test_an_unfinished_sweep_is_one_line(finished, capsys):  # noqa: F811
+    finished.write(finished.asked(), status="running")
+    with pytest.raises(SystemExit) as stopped:
+        run_app(app, [str(finished.path)])
+    assert stopped.value.code == 2
+    assert "complete it with --resume" in capsys.readouterr().err
+
+
+def test_points_at_one_place_are_all_kept():
+    points = [ChartPoint(x=x, y=y, low=y - 1, high=y + 1) for x, y in ((1.0, 5.0), (1.0, 6.0), (2.0, 7.0))]
+    chart = line_chart([ChartLine(label="a", colour="#000", points=points)], x="x", y="y")
+    (line,) = chart["series"]
+    assert line["x"] == pytest.approx([1.0, 1.0, 2.0], abs=1e-4)
+    assert len(set(line["x"])) == 3
+    assert (line["y"], chart["range"]) == ([5.0, 6.0, 7.0], [0, pytest.approx(8.8)])
+    empty = line_chart([ChartLine(label="a", colour="#000", points=[])], x="x", y="y")
+    assert empty is None
+    assert chart_group("nothing", empty) == []
