@@ -1,8 +1,8 @@
 "use strict";
-// Plots of the report, drawn by uPlot in the colours of the page.
+// Plots, drawn by uPlot in the colours of the page. Event `plots` of the document has other data for them.
 
 (() => {
-  const data = JSON.parse(document.getElementById("plots").textContent);
+  let data = JSON.parse(document.getElementById("plots").textContent);
   const quantity = document.getElementById("quantity");
   const drawn = new Map();
 
@@ -14,43 +14,44 @@
     return found;
   };
 
-  function draw(place, { x, y, series, bands = [] }, columns) {
+  function draw(place, { x, y, most = 100, series, bands = [] }, columns) {
     drawn.get(place)?.destroy();
     const [text, line] = [colour("--muted"), colour("--line")];
     const axis = (label) => ({ label, stroke: text, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1 } });
     const options = {
       width: place.clientWidth, height: 250,
-      scales: { x: { time: false }, y: { range: [0, 100] } },
-      axes: [axis(x), axis(y)],
+      scales: { x: { time: false }, y: { range: (_, low, high) => [0, most ?? 1.05 * high] } },
+      axes: [axis(x), { ...axis(y), size: 60 }],
       series: [{ label: x, value: (_, value) => value?.toFixed(2) ?? "–" }, ...series], bands,
     };
     drawn.set(place, new uPlot(options, columns, place));
   }
 
-  const line = ({ label, colour: stroke }, extra = {}) => ({
+  const line = ({ label, colour: stroke }, unit, extra = {}) => ({
     label, stroke, width: 2, points: { show: false }, spanGaps: true,
-    value: (_, value) => (value === null || value === undefined ? "–" : `${value.toFixed(1)} %`), ...extra,
+    value: (_, value) => (value === null || value === undefined ? "–" : `${value.toFixed(1)} ${unit}`), ...extra,
   });
 
   function curves(place) {
+    const { x, x_label, y_label, unit, most, series: curves } = data[place.dataset.plot];
     const stepped = uPlot.paths.stepped({ align: 1 });
-    const series = [], columns = [data.curves.x], bands = [];
-    for (const each of data.curves.series) {
+    const series = [], columns = [x], bands = [];
+    for (const each of curves) {
       const first = series.length + 1;
-      series.push(line(each, { paths: stepped }));
+      series.push(line(each, unit, { paths: stepped }));
       for (const end of ["high", "low"]) {
-        series.push(line({ ...each, label: `${each.label}, ${end}` }, { paths: stepped, width: 0, class: "band" }));
+        series.push(line({ ...each, label: `${each.label}, ${end}` }, unit, { paths: stepped, width: 0, class: "band" }));
       }
       bands.push({ series: [first + 1, first + 2], fill: `${each.colour}26` });
       columns.push(each.y, each.high, each.low);
     }
-    draw(place, { x: "simulated time (s)", y: "solved (%)", series, bands }, columns);
+    draw(place, { x: x_label, y: y_label, most, series, bands }, columns);
   }
 
   function distribution(place) {
     const chosen = data.distributions.find(({ name }) => name === quantity.value);
     const columns = uPlot.join(chosen.series.map(({ x }) => cumulative(x)));
-    draw(place, { x: chosen.name, y: "values up to this (%)", series: chosen.series.map((each) => line(each)) }, columns);
+    draw(place, { x: chosen.name, y: "values up to this (%)", series: chosen.series.map((each) => line(each, "%")) }, columns);
   }
 
   function cumulative(quantiles) {
@@ -63,9 +64,11 @@
     return [xs, ys];
   }
 
-  const drawing = { curves, distribution };
   const places = [...document.querySelectorAll("[data-plot]")];
-  const drawAll = () => places.forEach((place) => drawing[place.dataset.plot](place));
+  const drawAll = () => places.forEach((place) => {
+    if (place.dataset.plot === "distribution") distribution(place);
+    else if (data[place.dataset.plot]) curves(place);
+  });
 
   if (quantity) {
     const restore = () => {
@@ -77,6 +80,7 @@
     quantity.addEventListener("change", () => { address.set({ quantity: quantity.value }); drawAll(); });
   }
   document.addEventListener("theme", drawAll);
+  document.addEventListener("plots", ({ detail }) => { data = detail; drawAll(); });
   new ResizeObserver(() => requestAnimationFrame(() => {
     for (const [place, plot] of drawn) plot.setSize({ width: place.clientWidth, height: 250 });
   })).observe(document.getElementById("content"));
