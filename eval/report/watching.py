@@ -248,7 +248,7 @@ def _shown_playing(number: int, run: FollowedRun, episode: PlayingEpisode) -> di
     steps = _number(query.get("step")), _number(query.get("steps"))
     return {
         **_said(key),
-        "picture": f"picture/{number}/{quote(str(key), safe='')}?at={episode.pictured}",
+        "picture": f"picture/{number}/{quote(str(key), safe='')}.jpg?at={episode.pictured}",
         "step": None if None in steps else sum(each for each in steps if each is not None),
         "max_steps": _number(_mapping(world.get("suite")).get("max_steps")),
         "latency_ms": {stage: _number(timings.get(stage)) for stage in LATENCY_STAGES},
