@@ -141,7 +141,7 @@ class WatchedEvaluation:
         if not longest:
             return {"success": None, "latency": None}
         x = sorted({round(each) for each in np.linspace(1, longest, _POINTS).tolist()})
-        shared = {"x_label": "graded episodes", "x": x}
+        shared = {"x_label": "graded episodes", "x": x, "counts": True}
         return {
             "success": {
                 **shared,

@@ -141,9 +141,14 @@ def test_only_a_run_beside_it_that_says_the_same_is_a_variant(tmp_path, name):
 def test_an_error_is_shown_with_its_traceback_and_all_text_as_text(tmp_path):
     run = going_on(tmp_path / "run", policy=HOSTILE, mode=HOSTILE)
     run.add(episode(key(), "error", error=HOSTILE, traceback=f"Traceback: {HOSTILE}", language=HOSTILE))
+    picture(run.path, key(1))
+    hostile = {"step": HOSTILE, "steps": float("nan"), "timings_ms": {"action": 10**400, "frame": [HOSTILE]}}
+    run.folder.queries_path(key(1)).write_text(json.dumps(hostile) + "\n")
     with Watching(run.path) as watching:
         (error,) = watching.events[0]["errors"]
         assert error["traceback"] == f"Traceback: {HOSTILE}".replace("\x1b", "␛")
+        (playing,) = watching.events[0]["playing"]
+        assert (playing["step"], playing["latency_ms"]) == (None, {"action": None, "frame": None})
         assert "\x1b" not in json.dumps(watching.events[0], ensure_ascii=False)
         status, headers, page = watching.get("/")
         assert status == 200

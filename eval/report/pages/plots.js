@@ -3,6 +3,8 @@
 
 (() => {
   let data = JSON.parse(document.getElementById("plots").textContent);
+  const FEW = 30; // points that are marked
+  const COUNTS = [1, 2, 5].flatMap((each) => [0, 1, 2, 3, 4].map((power) => each * 10 ** power)).sort((a, b) => a - b);
   const quantity = document.getElementById("quantity");
   const drawn = new Map();
 
@@ -14,15 +16,15 @@
     return found;
   };
 
-  function draw(place, { x, y, most = 100, series, bands = [] }, columns) {
+  function draw(place, { x, y, most = 100, counts = false, series, bands = [] }, columns) {
     drawn.get(place)?.destroy();
     const [text, line] = [colour("--muted"), colour("--line")];
     const axis = (label) => ({ label, stroke: text, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1 } });
     const options = {
       width: place.clientWidth, height: 250,
       scales: { x: { time: false }, y: { range: (_, low, high) => [0, most ?? 1.05 * high] } },
-      axes: [axis(x), { ...axis(y), size: 60 }],
-      series: [{ label: x, value: (_, value) => value?.toFixed(2) ?? "–" }, ...series], bands,
+      axes: [{ ...axis(x), ...(counts ? { incrs: COUNTS } : {}) }, { ...axis(y), size: 60 }],
+      series: [{ label: x, value: (_, value) => value?.toFixed(counts ? 0 : 2) ?? "–" }, ...series], bands,
     };
     drawn.set(place, new uPlot(options, columns, place));
   }
@@ -33,19 +35,19 @@
   });
 
   function curves(place) {
-    const { x, x_label, y_label, unit, most, series: curves } = data[place.dataset.plot];
-    const stepped = uPlot.paths.stepped({ align: 1 });
+    const { x, x_label, y_label, unit, most, counts = false, series: curves } = data[place.dataset.plot];
+    const look = counts ? { points: { show: x.length <= FEW } } : { paths: uPlot.paths.stepped({ align: 1 }) };
     const series = [], columns = [x], bands = [];
     for (const each of curves) {
       const first = series.length + 1;
-      series.push(line(each, unit, { paths: stepped }));
+      series.push(line(each, unit, look));
       for (const end of ["high", "low"]) {
-        series.push(line({ ...each, label: `${each.label}, ${end}` }, unit, { paths: stepped, width: 0, class: "band" }));
+        series.push(line({ ...each, label: `${each.label}, ${end}` }, unit, { ...look, points: { show: false }, width: 0, class: "band" }));
       }
       bands.push({ series: [first + 1, first + 2], fill: `${each.colour}26` });
       columns.push(each.y, each.high, each.low);
     }
-    draw(place, { x: x_label, y: y_label, most, series, bands }, columns);
+    draw(place, { x: x_label, y: y_label, most, counts, series, bands }, columns);
   }
 
   function distribution(place) {

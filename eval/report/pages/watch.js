@@ -67,10 +67,10 @@
       kept.add(name);
     }
     for (const name of [...pictures.keys()].filter((each) => !kept.has(each))) pictures.delete(name);
-    const none = status === "running" ? "No picture yet: an episode shows one after its first query." : "No episode is being played.";
+    at("playing-section").hidden = status !== "running";
     const shown = [...pictures.values()].map(({ whole }) => whole);
     const before = [...at("playing").children];
-    if (!shown.length) at("playing").replaceChildren(element("p", {}, none));
+    if (!shown.length) at("playing").replaceChildren(element("p", {}, "No picture yet: an episode shows one after its first query."));
     else if (shown.length !== before.length || shown.some((each, place) => each !== before[place])) at("playing").replaceChildren(...shown);
     showAges();
   }
@@ -108,11 +108,13 @@
     at("report").hidden = !state.has_report;
     at("problems").replaceChildren(...state.problems.map((each) => element("p", { class: "note" }, each)));
     at("runs").replaceChildren(...state.runs.map(runRow));
+    at("ended-section").hidden = !state.ended.length;
     at("ended").replaceChildren(...state.ended.map(endedRow));
     showPlaying(state.playing, state.status);
     showErrors(state);
     if (JSON.stringify(state.plots) === plots) return;
     plots = JSON.stringify(state.plots);
+    for (const section of document.querySelectorAll("[data-graded]")) section.hidden = !state.plots.success;
     document.dispatchEvent(new CustomEvent("plots", { detail: state.plots }));
   }
 

@@ -40,7 +40,7 @@ class Watching:
             thread.join(20)
             assert not thread.is_alive()
 
-    def until(self, holds, timeout_s: float = 30.0) -> dict[str, Any]:
+    def until(self, holds, timeout_s: float = 120.0) -> dict[str, Any]:
         """The newest state, as soon as something holds of it."""
         with self._arrived:
             assert self._arrived.wait_for(lambda: self.events and holds(self.events[-1]), timeout_s), (
@@ -72,8 +72,8 @@ class Watching:
         asyncio.run(run())
 
     def _listen(self) -> None:
-        self._started.wait(20)
-        connection = http.client.HTTPConnection(HOST, self.port, timeout=30)
+        assert self._started.wait(120)
+        connection = http.client.HTTPConnection(HOST, self.port, timeout=120)
         with contextlib.closing(connection):
             connection.request("GET", "/events")
             for state in _states(connection.getresponse()):
