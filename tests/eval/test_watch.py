@@ -32,7 +32,7 @@ from tests.eval.conftest import CONFIG, evaluate
 from tests.eval.factory import RunBuilder, episode, key
 from tests.eval.report.watched import Watching
 from tests.eval.rollout.scaled import suite_file
-from tests.eval.rollout.worker_worlds import UnhurriedSuite
+from tests.eval.rollout.worker_worlds import AwaitingSuite
 
 HOSTILE = "<img src=x onerror=alert(1)> \x1b[31mred\x1b[0m </script>"
 SECRET = b"not part of the run"
@@ -55,20 +55,23 @@ def picture(run: Path, at=None) -> Path:
     return path
 
 
-def test_two_worlds_are_shown_while_they_play(tmp_path):
+def test_two_worlds_are_shown_while_they_play(tmp_path, monkeypatch):
+    mark = tmp_path / "seen"
+    monkeypatch.setenv("SEEN_MARK", str(mark))
     words = {"instructions": ["put it there"]}
-    suite = suite_file(tmp_path, "fake", UnhurriedSuite, environment=words, camera_size=16)
+    suite = suite_file(tmp_path, "fake", AwaitingSuite, environment=words, camera_size=16)
     run = new_run(
         tmp_path / "runs", RunConfig(suites=(suite,), init_ids=(0, 1, 2), policy="noop", video="none")
     )
     sizes = []
 
     def fetch(watching, state):
-        for each in state["playing"]:
-            status, headers, body = watching.get(f"/{each['picture']}")
-            if status == 200:  # else the episode has ended since
-                assert headers["Content-Type"] == "image/jpeg"
+        if len(state["playing"]) == 2 and not mark.exists():  # until then, both wait
+            for each in state["playing"]:
+                status, headers, body = watching.get(f"/{each['picture']}")
+                assert (status, headers["Content-Type"]) == (200, "image/jpeg")
                 sizes.append(_size(body))
+            mark.touch()
 
     with contextlib.ExitStack() as stack:
         watching = []
@@ -83,8 +86,7 @@ def test_two_worlds_are_shown_while_they_play(tmp_path):
     recorded = [state["recorded"] for state in states]
     assert recorded == sorted(recorded)
     assert {0, 3} <= set(recorded)
-    assert max(len(state["playing"]) for state in states) == 2
-    assert set(sizes) == {(32, 16)}
+    assert sizes == [(32, 16)] * 2
     played = [each for state in states for each in state["playing"]]
     assert (5, 20) in {(each["step"], each["max_steps"]) for each in played}
     (row,) = end["runs"]
