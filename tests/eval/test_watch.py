@@ -9,18 +9,15 @@ import socket
 import subprocess
 import sys
 import urllib.request
-from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from configs.cli import run_app
-from configs.errors import UsageError
 from configs.schema import RunConfig
 from eval.records.following import FollowedRun
 from eval.records.run_folders import find_unfinished, new_run
-from eval.records.schema import RunFolder
 from eval.report.console import EvaluationConsole
 from eval.report.pages.run_report import write_report
 from eval.report.watching import WatchedEvaluation
@@ -30,29 +27,16 @@ from eval.rollout.live_picture import LivePicture
 from eval.watch import app
 from tests.eval.conftest import CONFIG, evaluate
 from tests.eval.factory import RunBuilder, episode, key
-from tests.eval.report.watched import Watching
+from tests.eval.report.watched import Watching, going_on, picture
 from tests.eval.rollout.scaled import suite_file
 from tests.eval.rollout.worker_worlds import AwaitingSuite
 
 HOSTILE = "<img src=x onerror=alert(1)> \x1b[31mred\x1b[0m </script>"
-SECRET = b"not part of the run"
 
 
 @pytest.fixture(autouse=True)
 def read_often(monkeypatch) -> None:
     monkeypatch.setattr("eval.report.watch_server._POLL_S", 0.05)
-
-
-def going_on(path: Path, **manifest) -> RunBuilder:
-    return RunBuilder.at(path, status="running", **manifest)
-
-
-def picture(run: Path, at=None) -> Path:
-    path = RunFolder(run).picture_path(at or key())
-    path.parent.mkdir(exist_ok=True)
-    live = LivePicture(path)
-    assert live.show({"image": np.zeros((8, 8, 3), np.uint8)})
-    return path
 
 
 def test_two_worlds_are_shown_while_they_play(tmp_path, monkeypatch):
@@ -220,120 +204,6 @@ def test_the_remaining_time_is_that_of_the_pace(tmp_path):
     run.add(episode(key()))
     os.utime(run.folder.episodes_path, (began + 60, began + 60))
     assert watched.state()["left_s"] == 180.0
-
-
-@pytest.fixture(scope="module")
-def besieged(tmp_path_factory):
-    """A run that is watched, with links out of its folder, and files beside it."""
-    folder = tmp_path_factory.mktemp("runs")
-    (folder / "secret.jpg").write_bytes(SECRET)
-    run = going_on(folder / "run").path
-    RunBuilder.at(folder / "other")
-    picture(run)
-    picture(folder / "other")
-    (run / "queries" / "link.jpg").symlink_to(folder / "secret.jpg")
-    (run / "queries" / "log.jsonl").write_bytes(SECRET)
-    (run / "report").mkdir()
-    (run / "report" / "index.html").write_text("the report")
-    (run / "report" / "link.html").symlink_to(folder / "secret.jpg")
-    (run / "report" / "up").symlink_to(folder)
-    (run / "report" / "inside.html").symlink_to(run / "report" / "index.html")
-    with Watching(run) as watching:
-        yield watching, folder
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/picture/0/../../../secret.jpg",
-        "/picture/0/..%2f..%2fsecret.jpg",
-        "/picture/0/%2e%2e%2f%2e%2e%2fsecret.jpg",
-        "/picture/0/..%252f..%252fsecret.jpg",
-        "/picture/0/..\\..\\secret.jpg",
-        "/picture/0/{folder}/secret.jpg",
-        "/picture/0/%2f{folder}%2fsecret.jpg",
-        "/picture/0/link.jpg",
-        "/picture/0/log.jsonl",
-        "/picture/0/nul%00.jpg",
-        "/picture/0/" + "n" * 5000,
-        "/picture/1/libero_object.0.0.7.jpg",
-        "/picture/-1/libero_object.0.0.7.jpg",
-        "/picture/0/",
-        "/report/../../secret.jpg",
-        "/report/%2e%2e/%2e%2e/secret.jpg",
-        "/report/..%2f..%2fsecret.jpg",
-        "/report/%2e%2e/manifest.json",
-        "/report/link.html",
-        "/report/up/secret.jpg",
-        "/report/{folder}/secret.jpg",
-        "/report//{folder}/secret.jpg",
-        "/report/..",
-        "/report/up",
-        "/secret.jpg",
-        "/../secret.jpg",
-        "//{folder}/secret.jpg",
-        "/{folder}/secret.jpg",
-        "/manifest.json",
-        "/vendor/../report.html.j2",
-        "/watch.html.j2",
-        "http://127.0.0.1/secret.jpg",
-        "/%ff%fe",
-    ],
-)
-def test_nothing_else_is_served(besieged, path):
-    watching, folder = besieged
-    status, _, body = watching.get(path.replace("{folder}", str(folder)))
-    assert status in (400, 404)
-    assert SECRET not in body
-
-
-def test_what_is_served(besieged):
-    watching, _ = besieged
-    for path in (
-        "/",
-        "/style.css",
-        "/watch.js",
-        "/vendor/uPlot.iife.min.js",
-        "/report/",
-        "/report/inside.html",
-    ):
-        status, headers, _ = watching.get(path)
-        assert (status, headers["X-Content-Type-Options"]) == (200, "nosniff")
-    assert watching.get("/picture/0/libero_object.0.0.7.jpg")[0] == 200
-
-
-@pytest.mark.parametrize(
-    ("host", "status"),
-    [
-        ("127.0.0.1", 200),
-        ("LOCALHOST:8100", 200),  # through a tunnel
-        ("evil.example", 403),
-        ("evil.example:8100", 403),
-        ("127.0.0.1.evil.example:8100", 403),
-        ("localhost@evil.example", 403),
-        ("", 403),
-        ("[::1", 403),
-    ],
-)
-def test_only_requests_for_this_machine_are_answered(besieged, host, status):
-    for path in ("/", "/picture/0/libero_object.0.0.7.jpg", "/nothing"):
-        found = besieged[0].get(path, Host=host)[0]
-        assert found == (404 if status == 200 and path == "/nothing" else status)
-
-
-@pytest.mark.parametrize("name", ["episodes.jsonl", "manifest.json", "queries"])
-def test_records_that_are_links_out_of_the_folder_are_not_read(tmp_path, name):
-    other = going_on(tmp_path / "other").add_all("ss")
-    picture(other.path)
-    run = going_on(tmp_path / "run")
-    (run.path / name).unlink(missing_ok=True)
-    (run.path / name).symlink_to(other.path / name)
-    if name == "manifest.json":
-        with pytest.raises(UsageError, match="link out of it"):
-            FollowedRun(run.path)
-        return
-    watched = FollowedRun(run.path)
-    assert (watched.episodes, watched.playing) == ({}, ())
 
 
 def call(*arguments) -> int:

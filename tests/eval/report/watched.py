@@ -9,8 +9,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from eval.records.schema import RunFolder
 from eval.report.watch_server import HOST, WatchServer
 from eval.report.watching import WatchedEvaluation
+from eval.rollout.live_picture import LivePicture
+from tests.eval.factory import RunBuilder, key
 
 
 class Watching:
@@ -88,3 +93,15 @@ def _states(answer: http.client.HTTPResponse) -> Iterator[dict[str, Any]]:
     while line := answer.readline():
         if line.startswith(b"data: "):
             yield json.loads(line.removeprefix(b"data: "))
+
+
+def going_on(path: Path, **manifest) -> RunBuilder:
+    return RunBuilder.at(path, status="running", **manifest)
+
+
+def picture(run: Path, at=None) -> Path:
+    path = RunFolder(run).picture_path(at or key())
+    path.parent.mkdir(exist_ok=True)
+    live = LivePicture(path)
+    assert live.show({"image": np.zeros((8, 8, 3), np.uint8)})
+    return path
