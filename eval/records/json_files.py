@@ -22,12 +22,17 @@ def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
         with path.open("rb") as lines:
             for number, line in enumerate(lines, start=1):
                 if line.endswith(b"\n"):
-                    yield _record(line, f"{path}, line {number}")
+                    yield read_json_line(line, f"{path}, line {number}")
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None
 
 
-def _record(line: bytes, source: str) -> dict[str, Any]:
+def read_json_line(line: bytes, source: str) -> dict[str, Any]:
+    """The record of a line.
+
+    Raises:
+        UsageError: It is not a JSON object.
+    """
     record = parse_json(line, source)
     if not isinstance(record, dict):
         raise UsageError(f"{source}: holds {type(record).__name__}, should hold an object")

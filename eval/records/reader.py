@@ -15,7 +15,7 @@ from configs.errors import UsageError
 from configs.validation import invalid
 from eval.records.json_files import read_json_lines
 from eval.records.protocol import protocol_hash, suite_hash
-from eval.records.schema import SCHEMA_VERSION, EpisodeResult, RunFolder
+from eval.records.schema import SCHEMA_VERSION, EpisodeResult, RunFolder, Total
 from eval.records.timing import Delivery, Latency
 from oxygen.policy.reply import TextFinished, TextRequest, TextTimes
 from oxygen.training.recipe import RUN_FILE
@@ -72,7 +72,7 @@ class RunIdentity:
     protocol_hash: str
     suite_hashes: Mapping[str, str]
     status: str
-    n_planned: int
+    n_planned: Total
     variants: Sequence[str] = ()
     policy_inputs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     weights_sha256: str | None = None

@@ -20,6 +20,9 @@ from sim_envs.world import EpisodeKey
 SCHEMA_VERSION = 2
 """Version of the files in a run's folder. Runs of another version are refused."""
 
+LOCK = ".lock"
+"""The file in a run's folder that its process locks."""
+
 Total = Annotated[int, Field(ge=0, lt=2**63)]
 """A number of steps, queries or tokens in an episode."""
 
@@ -239,6 +242,10 @@ class RunFolder:
         """One line per query of one episode."""
         return self.path / "queries" / f"{key}.jsonl"
 
+    def picture_path(self, key: EpisodeKey) -> Path:
+        """The latest camera picture of an episode; there only while it runs."""
+        return self.path / "queries" / f"{key}.jpg"
+
     def read_manifest(self) -> dict[str, Any]:
         """The manifest as it was last written.
 
@@ -264,7 +271,7 @@ class RunFolder:
             UsageError: Another process has the run.
         """
         self.path.mkdir(parents=True, exist_ok=True)
-        with (self.path / ".lock").open("w") as lock:
+        with (self.path / LOCK).open("w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

@@ -16,6 +16,7 @@ from eval.records.reader import QueryRecord
 from eval.records.schema import EpisodeResult, Outcome, RequestCounts, RunFolder
 from eval.records.timing import Delivery
 from eval.rollout.captions import EpisodeCaptions
+from eval.rollout.live_picture import LivePicture
 from eval.rollout.plan import TaskPlan
 from eval.rollout.rollout import Query
 from oxygen.policy.reply import Tail
@@ -52,6 +53,7 @@ class EpisodeRecorder:
         path = folder.queries_path(key)
         path.parent.mkdir(parents=True, exist_ok=True)
         self._log = path.open("wb")
+        self._live_picture = LivePicture(folder.picture_path(key))
 
     @property
     def picture_steps(self) -> int | None:
@@ -75,6 +77,8 @@ class EpisodeRecorder:
         self._skipped += query.skipped
         self._progress = query.progress
         self._log.write(json_line(_query_record(query, timed=self._timed)))
+        if self._live_picture.show(query.observation.images):
+            self._log.flush()
         self._grader.add(query.step, query.truth, query.deliveries)
         if self._video is not None:
             self._add_pictures(query, self._video)
@@ -87,6 +91,7 @@ class EpisodeRecorder:
     def result(self, outcome: Outcome, error: Exception | None = None) -> EpisodeResult:
         """Close the files and return the result."""
         self._log.close()
+        self._live_picture.remove()
         video = self._close_video(outcome)
         return EpisodeResult(
             key=self._key,
@@ -116,6 +121,7 @@ class EpisodeRecorder:
     def abandon(self) -> None:
         """Delete the files of an interrupted episode."""
         self._log.close()
+        self._live_picture.remove()
         self._folder.queries_path(self._key).unlink(missing_ok=True)
         if self._video is not None:
             self._video.abandon()

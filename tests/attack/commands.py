@@ -29,6 +29,7 @@ CYCLOPTS = {
     "eval.export": "eval.export",
     "eval.preflight": "eval.preflight",
     "eval.report": "eval.report.__main__",
+    "eval.watch": "eval.watch",
     "oxygen.serve": "oxygen.serve.__main__",
     "sim_envs.libero.experts": "sim_envs.libero.experts.__main__",
     "sim_envs.libero.verify": "sim_envs.libero.verify",

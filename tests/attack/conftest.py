@@ -1,5 +1,6 @@
 """Folders that the attacked commands find, and doubles for what is expensive once the input is accepted."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from configs.schema import RunConfig
 from eval.records.run_folders import new_run
 from eval.report.console import EvaluationConsole
+from eval.report.pages.site import render
 from eval.rollout.evaluation import run_evaluation
 from sim_envs.libero.assets import AssetSet, find_assets
 from tests.eval.doubles import FakeAssets, without_physics
@@ -64,6 +66,11 @@ def _accepted(*_, **__):
     raise SystemExit(0)
 
 
+async def _send_one_page(evaluation, *_):
+    json.dumps(evaluation.state(), allow_nan=False)
+    render("watch.html.j2", {"title": evaluation.title})
+
+
 @pytest.fixture(autouse=True)
 def nothing_plays(monkeypatch) -> None:
     """Accepted input is checked in full, but no episode, training or benchmark starts."""
@@ -78,6 +85,7 @@ def nothing_plays(monkeypatch) -> None:
     monkeypatch.setattr("eval.bench.roofline_report.report_roofline", lambda *_: 0)
     monkeypatch.setattr("eval.pipeline.__main__._run", lambda *_: 0)
     monkeypatch.setattr("oxygen.serve.__main__.load_policy", _accepted)
+    monkeypatch.setattr("eval.report.watch_server.serve", _send_one_page)
     monkeypatch.setattr("eval.rollout.preflight.all_checks", lambda *_, **__: ())
     monkeypatch.setattr("oxygen.tools.train_tokenizer.train", lambda: b"model")
     monkeypatch.setattr("sim_envs.libero.experts.report.attempts", lambda *_, **__: [])

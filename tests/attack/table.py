@@ -32,6 +32,7 @@ BASE = {
     "eval.export": "runs/run_a --format csv",
     "eval.preflight": "",
     "eval.report": "runs/run_a",
+    "eval.watch": "runs/run_a",
     "oxygen.serve": "--policy tiny",
     "eval.bench": "--policy tiny",
     "sim_envs.libero.experts": "--suite libero_object --task-ids 0 --init-ids 0",

@@ -57,6 +57,7 @@ READERS = (
     "eval.bundle --results runs/run_a",
     "eval.export runs/run_a --format lerobot",
     "eval.report runs/run_a runs/run_b --output-dir page",
+    "eval.watch runs/run_a",
 )
 
 
@@ -184,7 +185,7 @@ def change(file: Path, path: tuple[str, ...], value: object) -> None:
 
 @pytest.mark.parametrize("value", VALUES)
 @pytest.mark.parametrize(("name", "path"), fields(), ids=[f"{n}-{'.'.join(p)}" for n, p in fields()])
-@pytest.mark.parametrize("line", READERS[:4])
+@pytest.mark.parametrize("line", [*READERS[:4], READERS[-1]])
 @pytest.mark.timeout(60, func_only=True)
 @pytest.mark.slow
 def test_a_damaged_field_of_a_run_is_told_in_one_line(line, name, path, value, place):

@@ -2,8 +2,6 @@
 
 import dataclasses
 import json
-import os
-import shutil
 
 import imageio.v3 as iio
 import numpy as np
@@ -19,47 +17,9 @@ from tests.eval.bench.conftest import WORKLOAD, made_up  # noqa: F401 - a fixtur
 from tests.eval.factory import RunBuilder, asked, episode, key, query, said
 from tests.eval.report.test_results_page import record  # noqa: F401 - a fixture
 
-playwright = pytest.importorskip("playwright.sync_api")
-CHROMIUM = os.environ.get("OXYGEN_CHROMIUM") or shutil.which("chromium")
-
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium on the path, or OXYGEN_CHROMIUM"),
-]
+pytestmark = pytest.mark.slow
 HOSTILE = "<img src=x onerror=alert(1)> \x1b[31m </script>"
 HZ = 20
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with playwright.sync_playwright() as started:
-        chromium = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield chromium
-        chromium.close()
-
-
-@pytest.fixture
-def open_page(browser):
-    """Opens a page from disk; fails if it errs or asks for anything that is not on disk."""
-    problems, pages = [], []
-
-    def show(path, state="", **view):
-        page = browser.new_page(viewport={"width": view.pop("width", 1280), "height": 900}, **view)
-        page.on("pageerror", lambda error: problems.append(str(error)))
-        page.on("console", lambda said: problems.append(said.text) if said.type == "error" else None)
-        page.on("request", lambda asked: problems.append(asked.url) if _is_foreign(asked.url) else None)
-        pages.append(page)
-        page.goto(path.as_uri() + state)
-        return page
-
-    yield show
-    for page in pages:
-        page.close()
-    assert problems == []
-
-
-def _is_foreign(url):
-    return not url.startswith(("file:", "data:", "blob:"))
 
 
 @pytest.fixture(scope="module")

@@ -24,6 +24,10 @@ def success_over_time(runs: Sequence[ReportedRun]) -> dict[str, Any] | None:
     if not times:
         return None
     return {
+        "x_label": "simulated time (s)",
+        "y_label": "solved (%)",
+        "unit": "%",
+        "most": 100,
         "x": times,
         "series": [
             {"label": run.label, "colour": run.colour, **_at(times, curve)} for run, curve in curves if curve

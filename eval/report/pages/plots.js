@@ -1,8 +1,10 @@
 "use strict";
-// Plots of reports, sweeps and benchmarks, drawn by uPlot in the colours of the page.
+// Plots, drawn by uPlot in the colours of the page. Event `plots` of the document has other data for them.
 
 (() => {
-  const data = JSON.parse(document.getElementById("plots").textContent);
+  let data = JSON.parse(document.getElementById("plots").textContent);
+  const FEW = 30; // points that are marked
+  const COUNTS = [1, 2, 5].flatMap((each) => [0, 1, 2, 3, 4].map((power) => each * 10 ** power)).sort((a, b) => a - b);
   const quantity = document.getElementById("quantity"), charts = document.getElementById("charts");
   const drawn = new Map();
 
@@ -14,43 +16,45 @@
     return found;
   };
 
-  function draw(place, { x, y, series, bands = [], range = [0, 100], hooks = {} }, columns) {
+  function draw(place, { x, y, series, bands = [], range = [0, 100], counts = false, hooks = {} }, columns) {
     drawn.get(place)?.destroy();
     const [text, line] = [colour("--muted"), colour("--line")];
     const axis = (label) => ({ label, stroke: text, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1 } });
     const options = {
       width: place.clientWidth, height: 250,
       scales: { x: { time: false, ...(hooks.draw ? { range: spaced } : {}) }, y: { range } },
-      axes: [axis(x), axis(y)],
-      series: [{ label: x, value: (_, value) => value?.toFixed(2) ?? "–" }, ...series], bands, hooks,
+      axes: [{ ...axis(x), ...(counts ? { incrs: COUNTS } : {}) }, { ...axis(y), size: 60 }],
+      series: [{ label: x, value: (_, value) => value?.toFixed(counts ? 0 : 2) ?? "–" }, ...series], bands, hooks,
     };
     drawn.set(place, new uPlot(options, columns, place));
   }
 
-  const line = ({ label, colour: stroke }, extra = {}) => ({
+  const line = ({ label, colour: stroke }, unit, extra = {}) => ({
     label, stroke, width: 2, points: { show: false }, spanGaps: true,
-    value: (_, value) => (value === null || value === undefined ? "–" : `${value.toFixed(1)} %`), ...extra,
+    value: (_, value) => (value === null || value === undefined ? "–" : `${value.toFixed(1)} ${unit}`), ...extra,
   });
 
   function curves(place) {
-    const stepped = uPlot.paths.stepped({ align: 1 });
-    const series = [], columns = [data.curves.x], bands = [];
-    for (const each of data.curves.series) {
+    const { x, x_label, y_label, unit, most, counts = false, series: curves } = data[place.dataset.plot];
+    const look = counts ? { points: { show: x.length <= FEW } } : { paths: uPlot.paths.stepped({ align: 1 }) };
+    const range = (_, low, high) => [0, most ?? 1.05 * high];
+    const series = [], columns = [x], bands = [];
+    for (const each of curves) {
       const first = series.length + 1;
-      series.push(line(each, { paths: stepped }));
+      series.push(line(each, unit, look));
       for (const end of ["high", "low"]) {
-        series.push(line({ ...each, label: `${each.label}, ${end}` }, { paths: stepped, width: 0, class: "band" }));
+        series.push(line({ ...each, label: `${each.label}, ${end}` }, unit, { ...look, points: { show: false }, width: 0, class: "band" }));
       }
       bands.push({ series: [first + 1, first + 2], fill: `${each.colour}26` });
       columns.push(each.y, each.high, each.low);
     }
-    draw(place, { x: "simulated time (s)", y: "solved (%)", series, bands }, columns);
+    draw(place, { x: x_label, y: y_label, range, counts, series, bands }, columns);
   }
 
   function distribution(place) {
     const chosen = data.distributions.find(({ name }) => name === quantity.value);
     const columns = uPlot.join(chosen.series.map(({ x }) => cumulative(x)));
-    draw(place, { x: chosen.name, y: "cumulative share (%)", series: chosen.series.map((each) => line(each)) }, columns);
+    draw(place, { x: chosen.name, y: "cumulative share (%)", series: chosen.series.map((each) => line(each, "%")) }, columns);
   }
 
   const spaced = (_, low, high) => {
@@ -66,7 +70,7 @@
     const { x, y, range, series } = shown;
     place.setAttribute("aria-label", `${group.title}: ${y} over ${x}; the table has the values`);
     const value = (_, at) => (at === null || at === undefined ? "–" : at.toPrecision(3));
-    const lines = series.map((each) => line(each, { value, width: 1.4 }));
+    const lines = series.map((each) => line(each, "", { value, width: 1.4 }));
     const card = colour("--card"), dot = 4 * devicePixelRatio;
     const marks = (plot) => series.forEach((each, number) => {
       if (!plot.series[number + 1].show) return;
@@ -101,9 +105,12 @@
     return [xs, ys];
   }
 
-  const drawing = { curves, distribution, chart };
+  const drawing = { distribution, chart };
   const places = [...document.querySelectorAll("[data-plot]")];
-  const drawAll = () => places.forEach((place) => drawing[place.dataset.plot](place));
+  const drawAll = () => places.forEach((place) => {
+    const draws = drawing[place.dataset.plot] ?? (data[place.dataset.plot] ? curves : () => {});
+    draws(place);
+  });
 
   for (const select of [quantity, charts].filter(Boolean)) {
     const restore = () => {
@@ -115,6 +122,7 @@
     select.addEventListener("change", () => { address.set({ [select.id]: select.value }); drawAll(); });
   }
   document.addEventListener("theme", drawAll);
+  document.addEventListener("plots", ({ detail }) => { data = detail; drawAll(); });
   new ResizeObserver(() => requestAnimationFrame(() => {
     for (const [place, plot] of drawn) plot.setSize({ width: place.clientWidth, height: 250 });
   })).observe(document.getElementById("content"));

@@ -78,7 +78,7 @@ def read_runs(paths: Sequence[Path]) -> tuple[list[ReportedRun], dict[str, str]]
             episodes=episodes,
         )
         for (folder, identity, episodes), label, colour in zip(
-            read, _labels(identities), _colours(identities), strict=True
+            read, labels_of(identities), colours_of(identities), strict=True
         )
     ]
     return runs, refused
@@ -103,7 +103,7 @@ def facts(run: ReportedRun) -> dict[str, str]:
     }
 
 
-def _labels(runs: Sequence[RunIdentity]) -> list[str]:
+def labels_of(runs: Sequence[RunIdentity]) -> list[str]:
     """What distinguishes the runs, in as few words as possible."""
     candidates: list[list[str]] = [
         [run.mode for run in runs],
@@ -117,7 +117,7 @@ def _labels(runs: Sequence[RunIdentity]) -> list[str]:
     return [f"{run.run_id} ({number})" for number, run in enumerate(runs, start=1)]
 
 
-def _colours(runs: Sequence[RunIdentity]) -> list[str]:
+def colours_of(runs: Sequence[RunIdentity]) -> list[str]:
     """The colours of modes if they distinguish the runs."""
     modes = [run.mode for run in runs]
     if len(set(modes)) == len(modes) and set(modes) <= COLOURS.keys():

@@ -178,7 +178,7 @@ def _suites(runs: Sequence[ReportedRun], keys: Sequence[EpisodeKey]) -> dict[str
     found: dict[str, list[dict[str, Any]]] = {}
     for suite in dict.fromkeys(key.suite for key in keys):
         rates = [
-            (run, _rate([each for key, each in run.episodes.items() if key.suite == suite])) for run in runs
+            (run, rate_of([each for key, each in run.episodes.items() if key.suite == suite])) for run in runs
         ]
         bars = [{**rate, "label": run.label, "colour": run.colour} for run, rate in rates if rate]
         if bars:
@@ -195,21 +195,26 @@ def _tasks(runs: Sequence[ReportedRun], keys: Sequence[EpisodeKey]) -> list[dict
             for run in runs
         ]
         first = next(episode for episodes in members for episode in episodes)
-        cells = [_rate(episodes) for episodes in members]
+        cells = [rate_of(episodes) for episodes in members]
         rows.append({"suite": suite, "task_id": task_id, "task": first.instruction, "rates": cells})
     return rows
 
 
-def _rate(episodes: Sequence[EpisodeResult]) -> dict[str, Any] | None:
+def rate_of(episodes: Sequence[EpisodeResult]) -> dict[str, Any] | None:
+    """Solved episodes of those graded; see `rate`."""
     graded = graded_only(episodes)
-    hits = sum(map(solved, graded))
-    interval = wilson_95(hits, len(graded))
+    return rate(sum(map(solved, graded)), len(graded))
+
+
+def rate(hits: int, of: int) -> dict[str, Any] | None:
+    """A count of a total, and the rate with its 95 % Wilson interval, percent; None of no total."""
+    interval = wilson_95(hits, of)
     if interval is None:
         return None
     return {
         "hits": hits,
-        "of": len(graded),
-        "percent": 100 * hits / len(graded),
+        "of": of,
+        "percent": 100 * hits / of,
         "low": 100 * interval.low,
         "high": 100 * interval.high,
     }

@@ -57,10 +57,20 @@ def write_page(folder: Path, template: str, content: Mapping[str, Any]) -> Path:
     with writing(folder):
         for name in _SHARED:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_bytes((_FILES / name).read_bytes())
-        text = _environment().get_template(template).render(content)
-        page.write_text(text, encoding="utf-8", errors="backslashreplace")
+            (folder / name).write_bytes(page_file(name))
+        page.write_bytes(render(template, content))
     return page
+
+
+def render(template: str, content: Mapping[str, Any]) -> bytes:
+    """A page, UTF-8."""
+    text = _environment().get_template(template).render(content)
+    return text.encode("utf-8", "backslashreplace")
+
+
+def page_file(name: str) -> bytes:
+    """A file that pages refer to."""
+    return (_FILES / name).read_bytes()
 
 
 def write_script(path: Path, function: str, data: Mapping[str, Any]) -> None:
