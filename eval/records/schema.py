@@ -3,8 +3,7 @@
 import contextlib
 import dataclasses
 import enum
-import fcntl
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -12,6 +11,7 @@ from pydantic import AwareDatetime, Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from configs.errors import UsageError
+from configs.locks import locked
 from configs.reading import read_json_object
 from configs.validation import invalid
 from eval.records.json_files import append_json_line, read_json_lines, write_json
@@ -256,22 +256,13 @@ class RunFolder:
         """Replace the manifest atomically."""
         write_json(self.manifest_path, {"schema_version": SCHEMA_VERSION, **manifest})
 
-    @contextlib.contextmanager
-    def claimed(self) -> Iterator[None]:
+    def claimed(self) -> contextlib.AbstractContextManager[None]:
         """Lock the folder; the lock ends with the process.
 
         Raises:
             UsageError: Another process has the run.
         """
-        self.path.mkdir(parents=True, exist_ok=True)
-        with (self.path / ".lock").open("w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise UsageError(
-                    f"another process is still at {self.run_id}; wait for it, or stop it first"
-                ) from None
-            yield
+        return locked(self.path)
 
     def append(self, result: EpisodeResult) -> None:
         """Append one episode; it is on disk when this returns."""

@@ -50,6 +50,7 @@ def run_episode(
     try:
         success = False
         world, instruction = context.worlds.of(plan), plan.instruction(key)
+        context.interrupts.check()
         policy = context.policy.in_world(plan.suite, world)
         queries = rollout(
             world,

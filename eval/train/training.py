@@ -1,5 +1,6 @@
 """Trains a policy on demonstrations, with rollouts at every checkpoint."""
 
+import contextlib
 import dataclasses
 import datetime as dt
 import shlex
@@ -70,17 +71,25 @@ def run_training(options: TrainConfig, folder: Path, *, minutes: float | None = 
         soft_wrap=True,
     )
 
-    def roll_out(_: int, saved: Path) -> Mapping[str, float]:
-        if rollouts is None or interrupts.noted:
-            return {}
-        config = rollouts.model_copy(update={"policy": str(saved)})
-        return _success_rates(config, folder, options.eval_num_envs)
+    interrupts = Interrupts()
+    with contextlib.ExitStack() as unsaved:  # entered while there are steps to be saved
 
-    with Interrupts() as interrupts:
+        def should_stop() -> bool:
+            if not interrupts.entered:
+                unsaved.enter_context(interrupts)
+            return interrupts.noted or _time_is_up(minutes, began)
+
+        def roll_out(_: int, saved: Path) -> Mapping[str, float]:
+            unsaved.close()
+            if rollouts is None or interrupts.noted:
+                return {}
+            config = rollouts.model_copy(update={"policy": str(saved)})
+            return _success_rates(config, folder, options.eval_num_envs)
+
         schedule = Schedule(
             log_every=options.log_every,
             save_every=options.save_every,
-            should_stop=lambda: interrupts.noted or _time_is_up(minutes, began),
+            should_stop=should_stop,
             on_log=lambda step, numbers: console.print(_line(step, training.recipe, numbers)),
         )
         try:
