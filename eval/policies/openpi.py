@@ -10,7 +10,7 @@ import numpy as np
 
 from configs.errors import UsageError, unknown
 from configs.interface import Interface
-from eval.policies.base import OpenPolicy
+from eval.policies.base import BadAnswerError, OpenPolicy
 from oxygen.policy.reply import Reply, Tail
 from oxygen.robots.conventions import DROID, DROID_JOINT_POSITION, LIBERO
 from oxygen.robots.images import resize_with_pad, rgb
@@ -135,10 +135,6 @@ def assumption(name: str, remedy: str) -> str:
     """The line that tells a user of such a policy."""
     keys = ", ".join(ASSUMED.names)
     return f"{name} does not say which robot it is for and is shown LIBERO's keys ({keys}); {remedy}"
-
-
-class BadAnswerError(ValueError):
-    """A policy answered a query with something other than actions."""
 
 
 class Infers(Protocol):

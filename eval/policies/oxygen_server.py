@@ -14,7 +14,8 @@ from configs.errors import UsageError
 from configs.interface import Interface
 from configs.schema import Mode
 from configs.validation import invalid
-from eval.policies.openpi import EMBODIMENTS, BadAnswerError, OpenpiKeys, keys_for
+from eval.policies.base import BadAnswerError
+from eval.policies.openpi import EMBODIMENTS, OpenpiKeys, keys_for
 from eval.policies.remote import PolicyClient, RemotePolicy
 from oxygen.policy.reply import Reply, Tail, TextFinished, TextRequest
 from sim_envs.world import EpisodeKey, Observation

@@ -17,8 +17,8 @@ import numpy as np
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
-from eval.policies.base import PolicyLostError
-from eval.policies.openpi import BadAnswerError, OpenpiKeys, OpenpiPolicy
+from eval.policies.base import BadAnswerError, PolicyLostError
+from eval.policies.openpi import OpenpiKeys, OpenpiPolicy
 from oxygen.serve.msgpack_numpy import MessageError, pack, unpack
 
 MAX_ANSWER_MIB = 64

@@ -44,8 +44,8 @@ def run_episode(
     """Run one episode and return its record. Failures inside it become records, not exceptions.
 
     Actions that cannot be executed, and physics that diverges under finite ones, are failures of the policy
-    (`invalid_action`); all else is an `error`. The world is closed after either, since its state is
-    undefined. Ctrl-C, a lost policy and `context.fatal` propagate and leave no files of the episode.
+    (`invalid_action`); all else is an `error`, also `sys.exit`. The world is closed after either, since its
+    state is undefined. Ctrl-C, a lost policy and `context.fatal` propagate and leave no files of the episode.
     """
     try:
         success = False
@@ -75,7 +75,7 @@ def run_episode(
     except (ActionError, PhysicsError) as error:
         context.worlds.discard()
         return recorder.result(Outcome.INVALID_ACTION, error)
-    except Exception as error:  # noqa: BLE001 - the one place where failures become records
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - the one place where failures become records
         context.worlds.discard()
         return recorder.result(Outcome.ERROR, error)
     except BaseException:

@@ -89,7 +89,7 @@ class EpisodeRecorder:
         self._requests["cancelled"] += tail.cancelled
         self._compiles = tail.compiles_after_warm_up
 
-    def result(self, outcome: Outcome, error: Exception | None = None) -> EpisodeResult:
+    def result(self, outcome: Outcome, error: BaseException | None = None) -> EpisodeResult:
         """Close the files and return the result."""
         self._log.close()
         video = self._close_video(outcome)

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from configs.errors import UsageError
-from eval.policies.openpi import EMBODIMENTS, BadAnswerError, OpenpiPolicy, keys_for, keys_of, named
+from eval.policies.base import BadAnswerError
+from eval.policies.openpi import EMBODIMENTS, OpenpiPolicy, keys_for, keys_of, named
 from oxygen.robots.conventions import DROID, LIBERO
 from sim_envs.fake import FakeWorld
 from sim_envs.world import Observation
