@@ -8,7 +8,7 @@ from types import UnionType
 from typing import Annotated, Any, NoReturn, TypeVar, Union, get_args, get_origin
 
 import pydantic
-from cyclopts import App, ArgumentCollection, CycloptsError, Parameter, Token, UnknownOptionError
+from cyclopts import UNSET, App, ArgumentCollection, CycloptsError, Parameter, Token, UnknownOptionError
 
 from configs.errors import UsageError, unknown
 from configs.exits import exit_code_of
@@ -63,7 +63,7 @@ def _check_tokens(_app: App, _commands: Sequence[str], arguments: ArgumentCollec
         is_whole = argument.parameter.converter is None and kinds == {int}
         for token in argument.tokens:
             given = f"{argument.name} {token.value!r}"
-            if not token.value.strip() and not token.implicit_value:
+            if not token.value.strip() and token.implicit_value is UNSET:
                 raise UsageError(f"{given}: give a value, or leave the option out")
             if any("\ud800" <= character <= "\udfff" for character in token.value):
                 raise UsageError(f"{given} is not UTF-8; give another")
