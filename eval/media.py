@@ -10,6 +10,7 @@ from configs.cli import run_app
 from configs.errors import UsageError
 from configs.paths import usable_folder
 from eval.records.schema import RunFolder
+from eval.report.plain_text import visible
 from eval.report.readme_media import ReadmeMedia, find_readme_media, to_markdown, write_pictures
 from videos.mp4 import VideoError
 
@@ -44,14 +45,14 @@ def main(run: Path, /, *, readme: Path | None = None, docs: Path | None = None) 
     except VideoError as error:
         raise UsageError(str(error)) from None
     readme.write_text(page, encoding="utf-8")
-    sys.stdout.write(f"{media.best.why}\n{still}\n{clip}\n{readme}\n")
+    sys.stdout.write(f"{visible(media.best.why)}\n{still}\n{clip}\n{readme}\n")
 
 
 def _print_preview(media: ReadmeMedia, docs: Path | None) -> None:
     if docs is not None:
         raise UsageError(f"--docs {docs} is for pictures beside a README; name that with --readme")
     sys.stdout.write(
-        f"{media.best.why}\n{media.best.path}\n\n{to_markdown(media)}\n\n"
+        f"{visible(media.best.why)}\n{media.best.path}\n\n{to_markdown(media)}\n\n"
         "Nothing is written. --readme FILE puts this table between the markers of that file, and a picture "
         "and a clip of the video beside it: docs/rollout.jpg and docs/rollout.webp.\n"
     )

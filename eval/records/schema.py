@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import enum
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, NoReturn
 
 from pydantic import AwareDatetime, Field, TypeAdapter, ValidationError
@@ -38,6 +38,12 @@ class Outcome(enum.StrEnum):
     def has_traceback(self) -> bool:
         """Whether an exception was raised."""
         return self in (Outcome.INVALID_ACTION, Outcome.ERROR)
+
+
+def _is_inside(path: str) -> bool:
+    """Whether a relative path does not leave its folder."""
+    pure = PurePosixPath(path)
+    return "\0" not in path and not pure.is_absolute() and ".." not in pure.parts and bool(pure.name)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -143,6 +149,8 @@ class EpisodeResult:
     traceback: str | None = None
 
     def __post_init__(self) -> None:
+        if self.video is not None and not _is_inside(self.video):
+            raise ValueError(f"video is {self.video!r}, should be a path inside the run's folder")
         raised = self.outcome.has_traceback
         if raised != bool(self.error) or raised != bool(self.traceback):
             raise ValueError(

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from configs.exits import is_disk_full
 from eval.policies.base import OpenPolicy, PolicyLostError
 from eval.records.schema import EpisodeResult, Outcome
 from eval.rollout.chunks import ActionError, Overlap
@@ -72,6 +73,12 @@ def run_episode(
     except (PolicyLostError, *context.fatal):
         recorder.abandon()
         raise
+    except OSError as error:
+        if is_disk_full(error):
+            recorder.abandon()
+            raise
+        context.worlds.discard()
+        return recorder.result(Outcome.ERROR, error)
     except (ActionError, PhysicsError) as error:
         context.worlds.discard()
         return recorder.result(Outcome.INVALID_ACTION, error)

@@ -7,8 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich.console import Console as RichConsole
-
+from configs.console import TextConsole
 from configs.errors import UsageError
 from configs.schema import RunConfig
 from eval.metrics.success import Results, summarize
@@ -139,7 +138,7 @@ def run_evaluation(
 
 
 def _say(line: str) -> None:
-    RichConsole(highlight=False, markup=False).print(line, soft_wrap=True)
+    TextConsole(markup=False).print(line, soft_wrap=True)
 
 
 def exit_code(results: Sequence[Results]) -> int:

@@ -120,7 +120,8 @@ class EpisodeRecorder:
 
     def abandon(self) -> None:
         """Delete the files of an interrupted episode."""
-        self._log.close()
+        with contextlib.suppress(OSError):  # no space for the last lines
+            self._log.close()
         self._folder.queries_path(self._key).unlink(missing_ok=True)
         if self._video is not None:
             self._video.abandon()

@@ -9,9 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console as RichConsole
-
 from configs.cli import spelt
+from configs.console import TextConsole
 from configs.errors import UsageError
 from configs.exits import INTERRUPTED
 from configs.load import check, load, names
@@ -65,7 +64,7 @@ def run_training(options: TrainConfig, folder: Path, *, minutes: float | None = 
         _check_same_policy(options, training, tokenizer)
     _check_rollouts(options, training, rollouts)
     mixture = Mixture(tuple(samples_of(Demonstrations(data), training.model) for data in options.data))
-    console = RichConsole(highlight=False)
+    console = TextConsole()
     console.print(
         f"[bold]{options.model}[/] on {len(mixture)} frames of {', '.join(options.data)} → {folder}",
         soft_wrap=True,
@@ -285,7 +284,7 @@ def _time_left(step: int, recipe: Recipe, numbers: Mapping[str, float]) -> str:
 
 
 def _print_how_to_resume(
-    console: RichConsole, folder: Path, options: TrainConfig, *, interrupted: bool
+    console: TextConsole, folder: Path, options: TrainConfig, *, interrupted: bool
 ) -> None:
     saved = checkpoint.newest(folder / CHECKPOINTS)
     if saved is None:

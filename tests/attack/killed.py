@@ -47,12 +47,12 @@ def evaluate(suite: str, folder: Path) -> None:
     run_app(app, [*given.split(), "--no-report", "--output-dir", str(folder), *resume])
 
 
-def collect(folder: Path) -> None:
+def collect(folder: Path, image_size: int = 8) -> None:
     """`eval.collect`, which is resumed by the same command."""
     from tests.eval.collect import collecting
 
-    source = collecting.FakeDemonstrationSource(pause_s=0.02)
-    assert collecting.collect(folder, source=source) == 0
+    source = collecting.FakeDemonstrationSource(pause_s=0.02, image_size=image_size)
+    assert collecting.collect(folder, source=source, image_size=image_size) == 0
 
 
 def train(arguments: tuple[str, ...], folder: Path) -> None:

@@ -14,7 +14,7 @@ from eval.records.schema import RunFolder
 from oxygen.training import checkpoint
 from oxygen.training.logs import read_log
 from tests.attack import killed
-from tests.eval.collect.collecting import FakeDemonstrationSource, collect, contents
+from tests.eval.collect.collecting import contents
 from tests.eval.rollout.scaled import suite_file, timeless
 from tests.eval.train.test_train_cli import MODEL, ROLLOUTS, assert_same, solved_at
 
@@ -87,9 +87,8 @@ def same_trainings(folder: Path, whole: Path) -> None:
 
 @pytest.mark.slow
 def test_trainings(tmp_path):
-    side = MODEL.image_size
     data = tmp_path / "data"
-    assert collect(data, source=FakeDemonstrationSource(image_size=side), image_size=side) == 0
+    killed.seconds_of(functools.partial(killed.collect, image_size=MODEL.image_size), data)
     given = f"--data {data} --model {MODEL.name} --language-tasks narration --steps 12 --batch 8"
     arguments = (*given.split(), "--save-every", "3", "--log-every", "1", *ROLLOUTS)
     resumed_equals_uninterrupted(functools.partial(killed.train, arguments), tmp_path, 30, same_trainings)
