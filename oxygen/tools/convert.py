@@ -91,7 +91,7 @@ def _check_card(local: Path) -> None:
         return
     policy = _preset(str(card))
     for what, named in (("tokenizer", policy.tokenizer), ("norm_stats", policy.norm_stats)):
-        if named is not None and "://" not in named and not Path(named).expanduser().exists():
+        if named is not None and "://" not in named and not (card.parent / Path(named).expanduser()).exists():
             raise UsageError(f"{card} names the {what} {named}, which does not exist; correct it")
 
 
