@@ -61,9 +61,14 @@ def _refusal(error: OSError | RuntimeError | ValueError) -> UsageError | None:
     """What is wrong with the input; None if the error is our own."""
     if isinstance(error, UsageError):
         return error
-    if isinstance(error, OSError) and (error.filename is not None or error.errno in _NO_SPACE):
+    if isinstance(error, OSError) and (error.filename is not None or is_disk_full(error)):
         return _unusable(error)
     return _jax_does_not_start(error) if _raised_in(error) in _READS_ENVIRONMENT else None
+
+
+def is_disk_full(error: BaseException) -> bool:
+    """Whether there was no space to write a file."""
+    return isinstance(error, OSError) and error.errno in _NO_SPACE
 
 
 def _raised_in(error: Exception) -> str:
@@ -80,6 +85,6 @@ def _jax_does_not_start(error: Exception) -> UsageError:
 
 def _unusable(error: OSError) -> UsageError:
     reason = error.strerror or type(error).__name__
-    if error.errno in _NO_SPACE:
-        return UsageError(f"{error.filename or 'writing'}: {reason}; free some, and continue with --resume")
+    if is_disk_full(error):
+        return UsageError(f"{error.filename or 'writing'}: {reason}; free some, and run it again (--resume)")
     return UsageError(f"cannot use {str(error.filename)!r}: {reason}; give another")

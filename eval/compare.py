@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import App, Parameter
-from rich.console import Console
 
 from configs.cli import run_app
+from configs.console import TextConsole
 from configs.errors import UsageError
 from configs.paths import usable_file
 from eval.records.json_files import write_json
@@ -58,7 +58,7 @@ def main(  # noqa: PLR0913 - one parameter per option of the command line
         _write(json, {**to_json(comparison, judgements), "provenance": provenance})
     if picture is not None:
         draw_success_curves(comparison, picture)
-    show(comparison, Console(highlight=False), margin=margin, time_margin=time_margin)
+    show(comparison, TextConsole(), margin=margin, time_margin=time_margin)
 
 
 def _provenance(folder: RunFolder) -> dict[str, Any]:

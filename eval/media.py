@@ -12,6 +12,7 @@ from configs.errors import UsageError
 from configs.paths import usable_file, usable_folder
 from eval.records.schema import RunFolder
 from eval.report.marked_block import MarkedBlock
+from eval.report.plain_text import visible
 from eval.report.readme_media import ReadmeMedia, find_readme_media, to_markdown, write_pictures
 from eval.report.side_by_side import EpisodePair, Filters, find_pair
 from videos.mp4 import VideoError
@@ -91,17 +92,17 @@ def _write_readme(media: ReadmeMedia, readme: Path, docs: Path) -> None:
     page = DEMO.replaced(_read(readme), picture + to_markdown(media))  # refused before anything is written
     write_pictures(media, still=still, clip=clip)
     readme.write_text(page, encoding="utf-8")
-    sys.stdout.write(f"{media.why}\n{still}\n{clip}\n{readme}\n")
+    sys.stdout.write(f"{visible(media.why)}\n{still}\n{clip}\n{readme}\n")
 
 
 def _write_video(pair: EpisodePair, path: Path) -> None:
     pair.write(path)
-    sys.stdout.write(f"{pair.why}\n{path}\n")
+    sys.stdout.write(f"{visible(pair.why)}\n{path}\n")
 
 
 def _print_preview(media: ReadmeMedia) -> None:
     sys.stdout.write(
-        f"{media.why}\n{media.best.path}\n\n{to_markdown(media)}\n\n"
+        f"{visible(media.why)}\n{media.best.path}\n\n{to_markdown(media)}\n\n"
         "Nothing is written. --readme FILE puts this table between the markers of that file, and a picture "
         "and a clip of the video beside it: docs/rollout.jpg and docs/rollout.webp.\n"
     )

@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Annotated
 
 from cyclopts import App, Parameter
-from rich.console import Console as RichConsole
 
 from configs.cli import counted, run_app
+from configs.console import TextConsole
 from configs.errors import UsageError
 from configs.paths import usable_folder
 from eval.records.schema import RunFolder
@@ -33,7 +33,7 @@ def merge_runs(
     usable_folder(output_dir, "--output-dir")
     from eval.report.merging import merge  # slow: statistics; --help needs none
 
-    console = RichConsole(highlight=False)
+    console = TextConsole()
     for folder in merge([_run(path) for path in runs], output_dir):
         count = counted(folder.read_manifest()["n_planned"], "episode")
         console.print(f"{count} → {folder.path}", soft_wrap=True, markup=False)

@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Annotated
 
 from cyclopts import App, Parameter
-from rich.console import Console
 from rich.text import Text
 
 from configs.cli import Names, run_app
+from configs.console import TextConsole
 from configs.paths import usable_file
 
 app = App(
@@ -56,7 +56,7 @@ def preflight(
     options = overlay(VariantsConfig, "demo" if suite is None else None, flags)
     chosen = {name: options[name] for name in given if name in options}
     config = check(RunConfig, chosen, source="the command line")
-    console = Console(highlight=False)
+    console = TextConsole()
     results = []
     for result in all_checks(config, output_dir, num_envs=num_envs):
         results.append(result)

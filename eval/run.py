@@ -65,6 +65,7 @@ def build_app(
         executor: Annotated[str | None, SCALE] = None,
         episode_timeout: Annotated[float | None, SCALE] = None,
         ray_address: Annotated[str | None, SCALE] = None,
+        query_timeout: Annotated[float | None, SCALE] = None,
         output_dir: Annotated[Path, OUTPUT] = Path("runs"),
         report: Annotated[bool, OUTPUT, Parameter(negative="--no-report")] = True,
         log: Annotated[str | None, OUTPUT] = None,
@@ -86,6 +87,8 @@ def build_app(
                 once. Default: 3600.
             ray_address: Cluster of executor ray: auto (default; the one of this machine), local (started
                 for this run), or host:port.
+            query_timeout: Seconds after which a query of a Python class counts as hung, and its episode as
+                an error. Default: 600.
             output_dir: Parent of the run's folder.
             report: Write a page of the results into the first run's folder.
             log: Log success, latency and videos while the run goes on: tensorboard (into the run's folder),
@@ -111,7 +114,12 @@ def build_app(
             ray_address=ray_address,
         )
         monitor = with_log(functools.partial(EvaluationConsole, report=report), log)
-        how: Any = {"monitor": monitor, "max_errors": max_errors, "executor": playing}
+        how: Any = {
+            "monitor": monitor,
+            "max_errors": max_errors,
+            "executor": playing,
+            "query_timeout_s": query_timeout,
+        }
         if resume:
             unfinished = find_unfinished(output_dir, overlay(VariantsConfig, preset, flags))
             return exit_code(run_evaluation(*unfinished, **how))

@@ -12,6 +12,8 @@ from jaxtyping import UInt8
 from sim_envs.gl import context_class
 from sim_envs.visibility import BoundingBoxes, Frustum, Window, is_reflective
 
+mujoco.set_mju_user_warning(lambda _: None)  # the default writes MUJOCO_LOG.TXT to the working directory
+
 _MAX_GEOMS = 1000
 _GEOM = int(mujoco.mjtObj.mjOBJ_GEOM)
 

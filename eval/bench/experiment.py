@@ -62,14 +62,10 @@ def run_experiment(options: Options, model: ModelUnderTest, *, began: float | No
             terminal.compare_commits(existing, experiment.provenance["commit"])
         terminal.start(_count(pending) * (options.repetitions + 1))
 
-        def advance() -> None:
-            terminal.advance()
-            signals.check()
-
         try:
             for workload, configurations in pending:
                 terminal.workload(str(workload))
-                file.append(experiment.measure(workload, configurations, advance))
+                file.append(experiment.measure(workload, configurations, signals, terminal.advance))
         except KeyboardInterrupt:
             terminal.interrupted(len(file.rows) - before)
             raise
@@ -123,15 +119,28 @@ class _Experiment:
         ]
 
     def measure(
-        self, workload: Workload, configurations: Sequence[BenchConfiguration], advance: Callable[[], None]
+        self,
+        workload: Workload,
+        configurations: Sequence[BenchConfiguration],
+        signals: Interrupts,
+        advance: Callable[[], None],
     ) -> list[Row]:
         """Measure a workload; returns its rows."""
+
+        def measured_one() -> None:
+            advance()
+            signals.check()
+
         fill = max(max_queries_per_text(workload, configuration) for configuration in configurations)
         repetitions = Repetitions(
             count=self._options.repetitions, queries=self._options.queries, warm_up=fill + 1
         )
-        with self._bench.prepare(workload, configurations, repetitions.total_queries) as prepared:
-            measured = measure(prepared.runners, prepared.stages.times, repetitions, advance)
+        with contextlib.ExitStack() as resources:
+            with signals.suspended():  # it compiles
+                prepared = resources.enter_context(
+                    self._bench.prepare(workload, configurations, repetitions.total_queries)
+                )
+            measured = measure(prepared.runners, prepared.stages.times, repetitions, measured_one)
             compiles = {runner.configuration: runner.compiles_after_warm_up for runner in prepared.runners}
             memory = {
                 configuration: memory_use(programs, in_two_processes=configuration.mode is Mode.PARALLEL)

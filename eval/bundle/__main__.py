@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Annotated
 
 from cyclopts import App, Parameter
-from rich.console import Console as RichConsole
 
 from configs.cli import Names, counted, run_app, spelt
+from configs.console import TextConsole
 from configs.errors import UsageError
 from configs.load import load
 from configs.paths import usable_folder
@@ -63,7 +63,7 @@ def main(
 
 
 def _tell(summary: BundleSummary, target: Path) -> None:
-    manifest, console = summary.manifest, RichConsole(highlight=False)
+    manifest, console = summary.manifest, TextConsole()
     console.print(
         f"[bold]{manifest.name}[/]: {manifest.parameters:,} parameters after {manifest.step} steps, "
         f"{manifest.bytes:,} of at most {MOST_BYTES:,} bytes, {counted(len(summary.results), 'result')}",

@@ -140,7 +140,8 @@ def _reports(
     context: CollectionContext, jobs: Sequence[Job], workers: int, interrupts: Interrupts
 ) -> Iterator[EpisodeReport]:
     workers, run = min(workers, len(jobs)), context.source.model
-    opened = [] if run is None else open_policies(resolve_policy(run), [run], worlds=workers)
+    with interrupts.suspended():  # it compiles
+        opened = [] if run is None else open_policies(resolve_policy(run), [run], worlds=workers)
     model = next(iter(opened), None)
     if workers == 1:
         return play_in_process(context, jobs, model, interrupts=interrupts)

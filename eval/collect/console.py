@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
-from rich.console import Console as RichConsole
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from configs.cli import counted
 from configs.collection import CollectConfig
+from configs.console import TextConsole
 from configs.motion import NONE
 from eval.collect.plan import Job
 from eval.collect.playing import EpisodeReport
@@ -24,7 +24,7 @@ class CollectionConsole:
     """Prints the progress of one collection."""
 
     def __init__(self, config: CollectConfig, jobs: Sequence[Job], dataset: Path) -> None:
-        self._rich = RichConsole(highlight=False)
+        self._rich = TextConsole()
         self._dataset = dataset
         self._kept = " and are among them" if config.keep_failures else ""
         noise = f", noise {config.expert_noise:g}" if config.expert_noise else ""

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from configs.collection import CollectConfig
+from configs.exits import is_disk_full
 from configs.schema import RunConfig
 from eval.collect.corrected import CorrectedLearner
 from eval.collect.demonstrator import NoiseFreeDemonstrator, OpenDemonstrator, scripted_demonstrator
@@ -181,7 +182,7 @@ def _play_episode(
     demonstrator: OpenDemonstrator,
     interrupts: Interrupts,
 ) -> EpisodeReport:
-    """Play one episode; an exception becomes its report."""
+    """Play one episode; an exception becomes its report, unless the disk is full."""
     try:
         world = worlds.of(job.plan)
         policy = demonstrator(job.plan.suite, world)
@@ -196,6 +197,8 @@ def _play_episode(
         worlds.discard()
         context.store.add_failure(Failure(job=job))
         return EpisodeReport(job=job, outcome=Outcome.INVALID_ACTION)
-    except Exception:  # noqa: BLE001 - the boundary around an episode
+    except Exception as error:
+        if is_disk_full(error):
+            raise
         worlds.discard()
         return EpisodeReport(job=job, outcome=Outcome.ERROR, error=traceback.format_exc())

@@ -11,9 +11,9 @@ from types import FrameType
 from typing import Annotated
 
 from cyclopts import App, Parameter
-from rich.console import Console as RichConsole
 
 from configs.cli import run_app
+from configs.console import TextConsole
 from configs.load import load
 from configs.paths import usable_folder
 from configs.pipeline import PipelineConfig
@@ -45,7 +45,7 @@ def main(
     """
     config = load(PipelineConfig, pipeline)
     folder = usable_folder(output_dir or Path(config.output_dir), "--output-dir")
-    console = RichConsole(highlight=False, soft_wrap=True)
+    console = TextConsole(soft_wrap=True)
     stages = stage_commands(config, folder)
     for stage in stages:
         if stage.checkpoint.is_dir():

@@ -16,6 +16,10 @@ class PolicyLostError(RuntimeError):
     """The policy does not come back (such as a lost server): the run stops and can be resumed."""
 
 
+class BadAnswerError(ValueError):
+    """A policy answered a query with something other than actions."""
+
+
 class Policy(Protocol):
     """A policy; one object serves all episodes of a run, one after the other.
 

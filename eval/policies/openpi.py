@@ -10,7 +10,7 @@ import numpy as np
 
 from configs.errors import UsageError
 from configs.interface import Interface
-from eval.policies.base import OpenPolicy
+from eval.policies.base import BadAnswerError, OpenPolicy
 from oxygen.policy.reply import Reply, Tail
 from oxygen.robots.openpi_keys import ASSUMED, OpenpiKeys
 from sim_envs.world import EpisodeKey, Observation
@@ -38,10 +38,6 @@ def assumption(name: str, remedy: str) -> str:
     """The line that tells a user of such a policy."""
     keys = f"the keys of {ASSUMED.robot} ({', '.join(ASSUMED.names)})"
     return f"{name} does not say which robot it is for and is shown {keys}; {remedy}"
-
-
-class BadAnswerError(ValueError):
-    """A policy answered a query with something other than actions."""
 
 
 class Infers(Protocol):

@@ -14,7 +14,7 @@ from configs.errors import UsageError
 from configs.interface import Interface
 from configs.schema import Mode
 from configs.validation import invalid
-from eval.policies.openpi import BadAnswerError
+from eval.policies.base import BadAnswerError
 from eval.policies.remote import PolicyClient, RemotePolicy
 from oxygen.policy.reply import Reply, Tail, TextFinished, TextRequest
 from oxygen.robots.openpi_keys import OpenpiKeys, keys_of_policy

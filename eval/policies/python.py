@@ -151,7 +151,7 @@ def _in_one_line(what: str) -> Iterator[None]:
         raise
     except SyntaxError as error:  # says itself where it is
         raise UsageError(f"{what}: {type(error).__name__}: {error}") from error
-    except Exception as error:  # whatever it is, it is not ours to mend
+    except (Exception, SystemExit) as error:  # whatever it is, it is not ours to mend
         where = traceback.extract_tb(error.__traceback__)[-1]
         said = f"{type(error).__name__}: {error}"
         raise UsageError(f"{what}: {said} ({Path(where.filename).name}, line {where.lineno})") from error

@@ -17,8 +17,8 @@ import numpy as np
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
-from eval.policies.base import PolicyLostError
-from eval.policies.openpi import BadAnswerError, OpenpiPolicy
+from eval.policies.base import BadAnswerError, PolicyLostError
+from eval.policies.openpi import OpenpiPolicy
 from oxygen.robots.openpi_keys import OpenpiKeys
 from oxygen.serve.msgpack_numpy import MessageError, pack, unpack
 

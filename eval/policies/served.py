@@ -167,10 +167,10 @@ class TailRequest:
 class FailedAnswer:
     """An exception of the policy, to be raised in the world."""
 
-    error: Exception
+    error: BaseException
 
     @classmethod
-    def of(cls, error: Exception) -> "FailedAnswer":
+    def of(cls, error: BaseException) -> "FailedAnswer":
         """Wrap an exception; one of a class that worlds cannot import becomes a RuntimeError."""
         if type(error).__module__.partition(".")[0] in _OURS:
             return cls(error)

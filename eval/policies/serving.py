@@ -72,12 +72,22 @@ class _Group:
             self.replies |= self.policy.settle()
         except PolicyLostError:
             raise
-        except Exception as error:  # noqa: BLE001 - raised again in the episodes concerned
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - raised again in the episodes concerned
             failed = FailedAnswer.of(error)
             self.replies |= dict.fromkeys(queries, failed)
             for query in queries.values():
                 query.answer(failed)
         self._took_s = time.monotonic() - began
+
+
+def _answered(method: Callable[..., Any], *arguments: Any) -> Any:
+    """What a call of the policy returns, or the exception, to be raised in the episode concerned."""
+    try:
+        return method(*arguments)
+    except PolicyLostError:
+        raise
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - raised again in the episode concerned
+        return FailedAnswer.of(error)
 
 
 class PolicyServer:
@@ -93,6 +103,7 @@ class PolicyServer:
         self._variants = [[_Group(policy) for policy in each.groups] for each in policies]
         self._observed = observed
         self._at: dict[int, tuple[_Group, int]] = {}
+        self._begun: dict[int, Any] = {}
 
     def handle(self, worker: int, message: Any, answer: Answer) -> None:
         """Queue a query, or answer a message that needs no batch."""
@@ -102,8 +113,10 @@ class PolicyServer:
                 groups = self._variants[variant]
                 group, row = groups[worker % len(groups)], worker // len(groups)
                 self._at[worker] = group, row
-                group.policy.reset(row, key)
+                self._begun[worker] = _answered(group.policy.reset, row, key)
                 group.playing.add(row)
+            case ActionsRequest() if isinstance(failed := self._begun[worker], FailedAnswer):
+                answer(failed)
             case ActionsRequest(sent=sent):
                 group, row = self._at[worker]
                 group.waiting[row] = _Query(worker=worker, sent=sent, answer=answer, came_s=time.monotonic())
@@ -112,7 +125,7 @@ class PolicyServer:
                 answer(group.replies.pop(row))
             case TailRequest():
                 group, row = self._at[worker]
-                answer(group.policy.finish(row))
+                answer(_answered(group.policy.finish, row))
 
     def job_ended(self, worker: int) -> None:
         """See `RequestHandler`."""

@@ -13,10 +13,11 @@ from typing import Any
 from pydantic import AwareDatetime, TypeAdapter, ValidationError
 
 from configs.errors import UsageError
+from configs.locks import LOCK
 from configs.validation import invalid
 from eval.records.json_files import read_json_line
 from eval.records.reader import RunIdentity, read_identity
-from eval.records.schema import LOCK, EpisodeResult, RunFolder
+from eval.records.schema import EpisodeResult, RunFolder
 from sim_envs.world import EpisodeKey
 
 _EPISODE = TypeAdapter(EpisodeResult)

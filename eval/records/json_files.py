@@ -57,11 +57,14 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
     """Replace a JSON file atomically; it is on disk when this returns."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(f".{os.getpid()}.partial")
-    with partial.open("w", encoding="utf-8") as file:
-        file.write(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
-        file.flush()
-        os.fsync(file.fileno())  # content before name, in case of a power cut
-    partial.replace(path)
+    try:
+        with partial.open("w", encoding="utf-8") as file:
+            file.write(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+            file.flush()
+            os.fsync(file.fileno())  # content before name, in case of a power cut
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)  # where the disk is full
     _sync_folder(path.parent)
 
 

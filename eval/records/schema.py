@@ -3,15 +3,15 @@
 import contextlib
 import dataclasses
 import enum
-import fcntl
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, NoReturn
 
 from pydantic import AwareDatetime, Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from configs.errors import UsageError
+from configs.locks import locked
 from configs.reading import read_json_object
 from configs.validation import invalid
 from eval.records.json_files import append_json_line, read_json_lines, write_json
@@ -20,8 +20,6 @@ from sim_envs.world import EpisodeKey
 SCHEMA_VERSION = 2
 """Version of the files in a run's folder. Runs of another version are refused."""
 
-LOCK = ".lock"
-"""The file in a run's folder that its process locks."""
 
 Total = Annotated[int, Field(ge=0, lt=2**63)]
 """A number of steps, queries or tokens in an episode."""
@@ -41,6 +39,12 @@ class Outcome(enum.StrEnum):
     def has_traceback(self) -> bool:
         """Whether an exception was raised."""
         return self in (Outcome.INVALID_ACTION, Outcome.ERROR)
+
+
+def _is_inside(path: str) -> bool:
+    """Whether a relative path does not leave its folder."""
+    pure = PurePosixPath(path)
+    return "\0" not in path and not pure.is_absolute() and ".." not in pure.parts and bool(pure.name)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -146,6 +150,8 @@ class EpisodeResult:
     traceback: str | None = None
 
     def __post_init__(self) -> None:
+        if self.video is not None and not _is_inside(self.video):
+            raise ValueError(f"video is {self.video!r}, should be a path inside the run's folder")
         raised = self.outcome.has_traceback
         if raised != bool(self.error) or raised != bool(self.traceback):
             raise ValueError(
@@ -263,22 +269,13 @@ class RunFolder:
         """Replace the manifest atomically."""
         write_json(self.manifest_path, {"schema_version": SCHEMA_VERSION, **manifest})
 
-    @contextlib.contextmanager
-    def claimed(self) -> Iterator[None]:
+    def claimed(self) -> contextlib.AbstractContextManager[None]:
         """Lock the folder; the lock ends with the process.
 
         Raises:
             UsageError: Another process has the run.
         """
-        self.path.mkdir(parents=True, exist_ok=True)
-        with (self.path / LOCK).open("w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise UsageError(
-                    f"another process is still at {self.run_id}; wait for it, or stop it first"
-                ) from None
-            yield
+        return locked(self.path)
 
     def append(self, result: EpisodeResult) -> None:
         """Append one episode; it is on disk when this returns."""

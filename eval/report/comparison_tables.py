@@ -38,7 +38,7 @@ def show(
     judgements = judge_all(comparison, margin, time_margin)
     _show_runs(comparison, console)
     if comparison.partial:
-        console.print(f"\n[yellow]{_say_partial(comparison)}[/]")
+        console.print(f"\n[yellow]{escape(_say_partial(comparison))}[/]")
     console.print()
     console.print(_rates(comparison))
     console.print(f"[dim]{_say_statistics(comparison)}[/]")
@@ -75,7 +75,7 @@ def _show_texts(tasks: Sequence[TextPairs], console: Console) -> None:
     if any(texts.differences for texts in tasks):
         console.print(_texts(tasks))
     for texts in tasks:
-        console.print(f"[dim]{_say_pairs(texts)}[/]")
+        console.print(f"[dim]{escape(_say_pairs(texts))}[/]")
 
 
 def _describe(name: str, run: RunIdentity, comparison: Comparison) -> str:
@@ -123,7 +123,7 @@ def _latencies(comparison: Comparison) -> Table:
     table = _table("latency (ms)", "A", "B", "B/A")
     for stage, latency in comparison.latency.items():
         for quantile in ("p50", "p95"):
-            table.add_row(f"{stage}, {quantile}", *_milliseconds(latency, quantile))
+            table.add_row(escape(f"{stage}, {quantile}"), *_milliseconds(latency, quantile))
     return table
 
 

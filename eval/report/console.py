@@ -5,7 +5,6 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Self
 
-from rich.console import Console as RichConsole
 from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.markup import escape
@@ -14,6 +13,7 @@ from rich.table import Column
 from rich.text import Text
 
 from configs.cli import counted
+from configs.console import TextConsole
 from configs.errors import UsageError
 from configs.motion import NONE
 from configs.schema import RunConfig
@@ -59,7 +59,7 @@ class EvaluationConsole:
     """
 
     def __init__(self, runs: Sequence[Run], plan: EpisodePlan, *, report: bool = False) -> None:
-        self._rich = RichConsole(highlight=False)
+        self._rich = TextConsole()
         self._runs = runs
         self._policy = escape(policy_name(runs[0].config.policy))
         self._plan = plan

@@ -6,8 +6,8 @@ from typing import Any
 
 from markupsafe import Markup
 
-_CONTROL = {code: 0x2400 + code for code in range(32) if code not in (9, 10)} | {127: 0x2421}
-"""Control characters to the symbols of Unicode for them."""
+from configs.console import visible_text
+
 _MARKDOWN = re.compile(r"[\\`*\[\]<&|~]|(?<!\w)_|_(?!\w)")
 _LATEX = {
     **{each: f"\\{each}" for each in "&%$#_{}"},
@@ -25,7 +25,7 @@ def visible(value: Any) -> Any:
         case Markup():
             return value
         case str():
-            return value.translate(_CONTROL)
+            return visible_text(value)
         case Mapping():
             return {visible(key): visible(each) for key, each in value.items()}
         case list() | tuple():

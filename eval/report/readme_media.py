@@ -17,6 +17,7 @@ from eval.report.best_video import BestVideo, find_best_video
 from eval.report.clock_words import MEASURED, PAUSED, say_clock_of
 from eval.report.comparison import Comparison, compare
 from eval.report.comparison_verdict import judge_all
+from eval.report.plain_text import in_markdown, in_markdown_code
 from eval.report.side_by_side import EpisodePair
 from videos.clip import read_pictures, save_clip, save_still
 
@@ -137,7 +138,8 @@ def _variants_table(variants: Mapping[str, Results], clock: str) -> str:
         headings, cells = (*_SOLVED, *_MEASURED, *_TEXTS), _paused_cells
     else:
         headings, cells = (*_SOLVED, *_CHARGED, *_TEXTS, *_STALE), _clocked_cells
-    return _table(headings, [[f"`{mode}`", *cells(results["overall"])] for mode, results in variants.items()])
+    rows = [(f"`{in_markdown_code(mode)}`", results["overall"]) for mode, results in variants.items()]
+    return _table(headings, [[mode, *cells(overall)] for mode, overall in rows])
 
 
 def _caption(media: ReadmeMedia) -> str:
@@ -146,10 +148,13 @@ def _caption(media: ReadmeMedia) -> str:
     oracle = any(scores.oracle for scores in episode.texts.values())
     aside = " Its texts are written from the simulator's ground truth: an upper bound." if oracle else ""
     if media.pair is not None:
-        return f"*`{shown.policy}`, assets {shown.assets.name}, {media.pair.why}{aside}*"
+        name, assets = in_markdown_code(shown.policy), in_markdown(shown.assets.name)
+        return f"*`{name}`, assets {assets}, {in_markdown(media.pair.why)}{aside}*"
     return (
-        f"*`{shown.policy}` in mode {shown.mode}, assets {shown.assets.name}: {episode.language} "
-        f"({episode.key.suite}, initial state {episode.key.init_id}), {ended} {episode.steps} steps.{aside}*"
+        f"*`{in_markdown_code(shown.policy)}` in mode {in_markdown(shown.mode)}, assets "
+        f"{in_markdown(shown.assets.name)}: {in_markdown(episode.language)} "
+        f"({in_markdown(episode.key.suite)}, initial state {episode.key.init_id}), {ended} "
+        f"{episode.steps} steps.{aside}*"
     )
 
 
@@ -171,20 +176,22 @@ def _verdicts(comparison: Comparison) -> list[str]:
     if comparison.a.clock == PAUSED:
         return []
     judged = judge_all(comparison, comparison.a.margin, comparison.a.time_margin)
-    return [f"- {each.sentence}" for each in (judged.success, judged.time) if each is not None]
+    return [f"- {in_markdown(each.sentence)}" for each in (judged.success, judged.time) if each is not None]
 
 
 def _say_clock(run: RunIdentity) -> list[str]:
     """A sentence on how time passed while the policy computed; none under clock `paused`."""
     if run.clock == PAUSED:
         return []
-    return [f"Simulated time passes while the policy computes: {say_clock_of(run)}."]
+    return [f"Simulated time passes while the policy computes: {in_markdown(say_clock_of(run))}."]
 
 
 def _machines(manifest: Mapping[str, Any], played: str) -> str:
     """The machines of all attempts at the run."""
     hardware = [attempt["hardware"] for attempt in attempts_of(manifest) if attempt["hardware"]]
-    machines = dict.fromkeys(f"{each['cores']} cores ({each['processor']})" for each in hardware)
+    machines = dict.fromkeys(
+        f"{each['cores']} cores ({in_markdown(str(each['processor']))})" for each in hardware
+    )
     return f"{played} on {' and '.join(machines)}; " if machines else ""
 
 
@@ -203,7 +210,7 @@ def _say(comparison: Comparison) -> str:
     turns = ", each played in both before the next" if comparison.in_turns else ""
     same = f"the same {counted(pairs.graded, 'episode')}{turns}"
     return (
-        f"`{comparison.a.mode}` and `{comparison.b.mode}`: {same}; "
+        f"`{in_markdown_code(comparison.a.mode)}` and `{in_markdown_code(comparison.b.mode)}`: {same}; "
         f"{_say_actions(comparison)}outcomes that differ in {pairs.only_a + pairs.only_b} of {pairs.graded}."
     )
 

@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich.console import Console as RichConsole
-
+from configs.console import TextConsole
 from configs.errors import UsageError
 from eval.metrics.success import Results
 from eval.records.run_folders import new_run
@@ -78,7 +77,7 @@ def conclude(folder: SweepFolder, results: Sequence[Results]) -> dict[str, Any]:
 
 def show_sweep(folder: SweepFolder, record: Mapping[str, Any]) -> None:
     """Print the table of a finished sweep, its frontier and the paths of its files."""
-    rich = RichConsole(highlight=False)
+    rich = TextConsole()
     rich.print(sweep_table(record))
     judged = any(row["success"] for row in record["cells"])
     for note in (NOTE, *((JUDGED_NOTE,) if judged else ())):

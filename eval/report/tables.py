@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich import box
+from rich.markup import escape
 from rich.table import Table
 
 from configs.cli import counted
@@ -50,7 +51,7 @@ def run_table(title: str, results: Results, *, width: int) -> Table:
         tasks = [task for task in results["per_task"] if task["task_group"] == suite]
         for label, task in zip(_labels(tasks, first_column_room(columns, width)), tasks, strict=True):
             table.add_row(label, *_cells(columns, task))
-        table.add_row(f"[bold]{suite}", *_cells(columns, row), end_section=True)
+        table.add_row(f"[bold]{escape(suite)}", *_cells(columns, row), end_section=True)
     if len(results["per_suite"]) > 1:
         table.add_row("[bold]all suites", *_cells(columns, results["overall"]))
     return table
@@ -65,7 +66,7 @@ def variants_table(variants: Mapping[str, Results], *, width: int) -> Table:
     table = empty_table(None, "mode", columns, width)
     for suite in suites:
         if len(suites) > 1:
-            table.add_row(f"[bold]{suite}")
+            table.add_row(f"[bold]{escape(suite)}")
         for mode, results in variants.items():
             if suite in results["per_suite"]:
                 table.add_row(mode, *_cells(columns, results["per_suite"][suite]))
@@ -82,7 +83,7 @@ def tasks_table(title: str, variants: Mapping[str, Results], *, width: int) -> T
         table.add_column(mode, justify="right", no_wrap=True, width=_VARIANT_WIDTH)
     for suite in suites_of(variants):
         if len(suites_of(variants)) > 1:
-            table.add_row(f"[bold]{suite}")
+            table.add_row(f"[bold]{escape(suite)}")
         for label, solved in solved_by_task(variants, suite, room=room).items():
             table.add_row(label, *solved)
         table.add_section()

@@ -7,6 +7,7 @@ from jaxtyping import Bool, Float64
 
 from configs.errors import UsageError
 from configs.interface import ActionSpec, Motion, Rotation
+from eval.policies.base import BadAnswerError
 
 
 class ActionError(ValueError):
@@ -28,12 +29,14 @@ def validated_actions(actions: object, *, least: int, width: int) -> Float64[np.
     """`actions` as an array that can be executed.
 
     Raises:
+        BadAnswerError: They are no numbers.
         ActionError: Fewer than `least` actions, another width, or numbers that are not finite.
     """
     try:
-        array = np.asarray(actions, dtype=np.float64)
+        array = np.asarray(actions).astype(np.float64, casting="same_kind")
     except (TypeError, ValueError) as error:
-        raise ActionError(f"actions are no array of numbers: {error}") from error
+        what = f"{type(actions).__name__} ({error})"
+        raise BadAnswerError(f"the policy's actions are {what}; give numbers [horizon, action]") from error
     if array.ndim != 2 or array.shape[1] != width or array.shape[0] < least:
         raise ActionError(f"actions have shape {array.shape}, should have (at least {least}, {width})")
     if not np.isfinite(array).all():

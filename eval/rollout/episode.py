@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from configs.exits import is_disk_full
 from eval.policies.base import OpenPolicy, PolicyLostError
 from eval.records.schema import EpisodeResult, Outcome
 from eval.rollout.chunks import ActionError, Overlap
@@ -44,12 +45,13 @@ def run_episode(
     """Run one episode and return its record. Failures inside it become records, not exceptions.
 
     Actions that cannot be executed, and physics that diverges under finite ones, are failures of the policy
-    (`invalid_action`); all else is an `error`. The world is closed after either, since its state is
-    undefined. Ctrl-C, a lost policy and `context.fatal` propagate and leave no files of the episode.
+    (`invalid_action`); all else is an `error`, also `sys.exit`. The world is closed after either, since its
+    state is undefined. Ctrl-C, a lost policy and `context.fatal` propagate and leave no files of the episode.
     """
     try:
         success = False
         world, instruction = context.worlds.of(plan), plan.instruction(key)
+        context.interrupts.check()
         policy = context.policy.in_world(plan.suite, world)
         queries = rollout(
             world,
@@ -71,10 +73,16 @@ def run_episode(
     except (PolicyLostError, *context.fatal):
         recorder.abandon()
         raise
+    except OSError as error:
+        if is_disk_full(error):
+            recorder.abandon()
+            raise
+        context.worlds.discard()
+        return recorder.result(Outcome.ERROR, error)
     except (ActionError, PhysicsError) as error:
         context.worlds.discard()
         return recorder.result(Outcome.INVALID_ACTION, error)
-    except Exception as error:  # noqa: BLE001 - the one place where failures become records
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - the one place where failures become records
         context.worlds.discard()
         return recorder.result(Outcome.ERROR, error)
     except BaseException:

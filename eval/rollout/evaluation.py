@@ -7,13 +7,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich.console import Console as RichConsole
-
+from configs.console import TextConsole
 from configs.errors import UsageError
 from configs.schema import RunConfig
 from eval.metrics.success import Results, summarize
 from eval.policies.base import OpenPolicy, PolicyLostError
 from eval.policies.resolved import ResolvedPolicy, resolve_policy
+from eval.policies.time_limit import limited, query_limit_s
 from eval.records import provenance
 from eval.records.attempts import Attempt, attempt_record, past_attempts
 from eval.records.json_files import write_json
@@ -64,7 +64,11 @@ class _Variant:
 
 
 def run_evaluation(
-    *runs: Run, monitor: MonitorFactory, max_errors: int = MAX_ERRORS, executor: Executor = SERIAL
+    *runs: Run,
+    monitor: MonitorFactory,
+    max_errors: int = MAX_ERRORS,
+    executor: Executor = SERIAL,
+    query_timeout_s: float | None = None,
 ) -> list[Results]:
     """Run the remaining episodes of an evaluation, write its results, print them and compare the variants.
 
@@ -77,6 +81,7 @@ def run_evaluation(
         monitor: Shows progress and results.
         max_errors: Stop after this many consecutive errors.
         executor: Plays the episodes.
+        query_timeout_s: Seconds that a call of a Python class may take; None for ten minutes.
 
     Returns:
         What each variant's `results.json` holds.
@@ -96,12 +101,14 @@ def run_evaluation(
     plans = make_plans([run.config for run in runs])
     resolved = resolve_policy(config)
     name, configs = resolved.policy.name, [run.config for run in runs]
+    limit_s = query_limit_s(resolved, query_timeout_s)
     _check_playable(plans, policy=name, interface=resolved.interface, horizon=resolved.horizon)
     _check_overlaps(plans, configs, resolved)
     clocks = [find_clock(config, plan.keys) for config, plan in zip(configs, plans, strict=True)]
     if remark := resolved.remark_for(configs):
         _say(remark)
-    policies = executor.open_policies(resolved, configs, _say)
+    opened = executor.open_policies(resolved, configs, _say)
+    policies = [limited(policy, limit_s) for policy in opened]
     for remark in dict.fromkeys(policy.remark for policy in policies if policy.remark):
         _say(remark)
     if resolved.interface is None:  # its conventions are known only now
@@ -131,7 +138,7 @@ def run_evaluation(
 
 
 def _say(line: str) -> None:
-    RichConsole(highlight=False, markup=False).print(line, soft_wrap=True)
+    TextConsole(markup=False).print(line, soft_wrap=True)
 
 
 def exit_code(results: Sequence[Results]) -> int:

@@ -4,7 +4,9 @@ Python raises KeyboardInterrupt wherever the signal lands; inside a garbage-coll
 it is printed and lost. So the signal is recorded, and acted on where records are complete.
 """
 
+import contextlib
 import signal
+from collections.abc import Iterator
 from types import FrameType
 from typing import Self
 
@@ -20,6 +22,11 @@ class Interrupts:
         self._descriptor = -1
 
     @property
+    def entered(self) -> bool:
+        """Whether signals are recorded now."""
+        return bool(self._before)
+
+    @property
     def noted(self) -> bool:
         """Whether a signal was received."""
         return self._noted
@@ -29,6 +36,16 @@ class Interrupts:
         if self._noted:
             raise KeyboardInterrupt
 
+    @contextlib.contextmanager
+    def suspended(self) -> Iterator[None]:
+        """Signals act as before `__enter__`, for long calls that leave no records, such as compiling."""
+        self.check()
+        self.__exit__()
+        try:
+            yield
+        finally:
+            self.__enter__()
+
     def __enter__(self) -> Self:
         self._descriptor = signal.set_wakeup_fd(-1)
         self._before = {number: signal.signal(number, self._note) for number in SIGNALS}
@@ -37,6 +54,7 @@ class Interrupts:
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
+        self._before = {}
         signal.set_wakeup_fd(self._descriptor, warn_on_full_buffer=False)
 
     def _note(self, number: int, _: FrameType | None) -> None:

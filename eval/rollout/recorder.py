@@ -88,7 +88,7 @@ class EpisodeRecorder:
         self._requests["cancelled"] += tail.cancelled
         self._compiles = tail.compiles_after_warm_up
 
-    def result(self, outcome: Outcome, error: Exception | None = None) -> EpisodeResult:
+    def result(self, outcome: Outcome, error: BaseException | None = None) -> EpisodeResult:
         """Close the files and return the result."""
         self._log.close()
         self._live_picture.remove()
@@ -120,7 +120,8 @@ class EpisodeRecorder:
 
     def abandon(self) -> None:
         """Delete the files of an interrupted episode."""
-        self._log.close()
+        with contextlib.suppress(OSError):  # no space for the last lines
+            self._log.close()
         self._live_picture.remove()
         self._folder.queries_path(self._key).unlink(missing_ok=True)
         if self._video is not None:

@@ -1,5 +1,6 @@
 """Trains a policy on demonstrations, with rollouts at every checkpoint."""
 
+import contextlib
 import dataclasses
 import datetime as dt
 import shlex
@@ -8,9 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console as RichConsole
-
 from configs.cli import spelt
+from configs.console import TextConsole
 from configs.errors import UsageError
 from configs.exits import INTERRUPTED
 from configs.load import check, load, names
@@ -64,23 +64,31 @@ def run_training(options: TrainConfig, folder: Path, *, minutes: float | None = 
         _check_same_policy(options, training, tokenizer)
     _check_rollouts(options, training, rollouts)
     mixture = Mixture(tuple(samples_of(Demonstrations(data), training.model) for data in options.data))
-    console = RichConsole(highlight=False)
+    console = TextConsole()
     console.print(
         f"[bold]{options.model}[/] on {len(mixture)} frames of {', '.join(options.data)} → {folder}",
         soft_wrap=True,
     )
 
-    def roll_out(_: int, saved: Path) -> Mapping[str, float]:
-        if rollouts is None or interrupts.noted:
-            return {}
-        config = rollouts.model_copy(update={"policy": str(saved)})
-        return _success_rates(config, folder, options.eval_num_envs)
+    interrupts = Interrupts()
+    with contextlib.ExitStack() as unsaved:  # entered while there are steps to be saved
 
-    with Interrupts() as interrupts:
+        def should_stop() -> bool:
+            if not interrupts.entered:
+                unsaved.enter_context(interrupts)
+            return interrupts.noted or _time_is_up(minutes, began)
+
+        def roll_out(_: int, saved: Path) -> Mapping[str, float]:
+            unsaved.close()
+            if rollouts is None or interrupts.noted:
+                return {}
+            config = rollouts.model_copy(update={"policy": str(saved)})
+            return _success_rates(config, folder, options.eval_num_envs)
+
         schedule = Schedule(
             log_every=options.log_every,
             save_every=options.save_every,
-            should_stop=lambda: interrupts.noted or _time_is_up(minutes, began),
+            should_stop=should_stop,
             on_log=lambda step, numbers: console.print(_line(step, training.recipe, numbers)),
         )
         try:
@@ -276,7 +284,7 @@ def _time_left(step: int, recipe: Recipe, numbers: Mapping[str, float]) -> str:
 
 
 def _print_how_to_resume(
-    console: RichConsole, folder: Path, options: TrainConfig, *, interrupted: bool
+    console: TextConsole, folder: Path, options: TrainConfig, *, interrupted: bool
 ) -> None:
     saved = checkpoint.newest(folder / CHECKPOINTS)
     if saved is None:

@@ -15,6 +15,7 @@ from configs.exits import OneLineParser, exit_code_of
 from configs.paths import usable_file
 from oxygen.model.config import PRESETS, Pi05Config
 from oxygen.robots.norms import FILE_NAME
+from oxygen.robots.tokenizer import load as load_tokenizer
 from oxygen.robots.transforms import embodiment
 from oxygen.weights import layout
 from oxygen.weights.card import CARD, CONFIG_FILE, RECORD, TOKENIZER, card_text
@@ -61,7 +62,10 @@ def convert(
         raise unknown("dtype", dtype, DTYPES)
     if target.exists():
         raise UsageError(f"{target} exists already; name a new one, or remove it first")
+    if tokenizer is not None and "://" not in tokenizer:
+        load_tokenizer(tokenizer)
     local = fetch(source)
+    _check_card(local)
     checkpoint = open_checkpoint(local)
     fits = _fitting(checkpoint, source)
     if model is not None and model not in [config.name for config in fits]:
@@ -78,6 +82,22 @@ def convert(
     _write(checkpoint, draft if single else draft / SINGLE_FILE, dtype, fits)
     draft.rename(target)
     return target if single else target / SINGLE_FILE
+
+
+def _check_card(local: Path) -> None:
+    """Refuse a checkpoint whose card names a tokenizer or statistics that do not exist."""
+    card = _home(local) / CARD
+    if not card.is_file():
+        return
+    policy = _preset(str(card))
+    for what, named in (("tokenizer", policy.tokenizer), ("norm_stats", policy.norm_stats)):
+        if named is not None and "://" not in named and not (card.parent / Path(named).expanduser()).exists():
+            raise UsageError(f"{card} names the {what} {named}, which does not exist; correct it")
+
+
+def _home(local: Path) -> Path:
+    """The folder of a checkpoint's card and norm stats, which lie beside `params`."""
+    return local.parent if local.name == "params" else local
 
 
 def _fitting(checkpoint: Checkpoint, source: str | Path) -> list[Pi05Config]:
@@ -109,7 +129,7 @@ def _description(source: str | Path, fits: Sequence[Pi05Config]) -> Mapping[str,
 
 def _copy_beside(local: Path, draft: Path) -> None:
     """Take along openpi's norm stats, which lie beside `params`, and the card that training wrote."""
-    home = local.parent if local.name == "params" else local
+    home = _home(local)
     if (home / _ASSETS).is_dir():
         shutil.copytree(home / _ASSETS, draft / _ASSETS)
     for name in (CARD, TOKENIZER, RECORD):

@@ -21,7 +21,7 @@ from oxygen.training.initialisation import initial_params
 from oxygen.training.losses import Objective
 from oxygen.training.optimiser import TrainState, init_state
 from oxygen.training.recipe import CHECKPOINTS, Recipe
-from oxygen.training.run_folder import DEMONSTRATIONS, OPTIONS, check_same_run, write_run_file
+from oxygen.training.run_folder import DEMONSTRATIONS, OPTIONS, check_same_run, claimed, write_run_file
 from oxygen.training.samples import Mixture
 from oxygen.training.statistics import Statistics, measure, norms_of, read_statistics
 from oxygen.training.trainer import OnCheckpoint, Schedule, Trainer
@@ -96,12 +96,23 @@ def train(
         The last state.
 
     Raises:
-        UsageError: The parts do not fit together, `folder` holds another training, or this one diverged; the
-            message then names the last good checkpoint.
+        UsageError: The parts do not fit together, `folder` holds another training or another process trains
+            in it, or this one diverged; the message then names the last good checkpoint.
     """
-    identity = training.identity()
-    run = {**identity, DEMONSTRATIONS: mixture.fingerprint()}
-    check_same_run(folder, run)
+    with claimed(folder):
+        run = {**training.identity(), DEMONSTRATIONS: mixture.fingerprint()}
+        check_same_run(folder, run)
+        trainer = _trainer(folder, training, mixture, tokenizer)
+        state = _state(trainer.checkpoints, training)
+        # After all checks: bad options leave no folder.
+        write_run_file(folder, {**run, OPTIONS: training.options})
+        return trainer.run(state, schedule or Schedule(), on_checkpoint or _no_metrics)
+
+
+def _trainer(
+    folder: Path, training: TrainingConfig, mixture: Mixture, tokenizer: SentencePieceTokenizer
+) -> Trainer:
+    """The training loop of these parts, which are checked."""
     if not (training.recipe.texts_only or mixture.has_actions):
         raise UsageError("no action is valid in any frame, so there is nothing to train; see `valid`")
     robot = embodiment(training.embodiment)
@@ -125,14 +136,9 @@ def train(
         statistics=statistics,
         tokenizer=tokenizer.serialized,
         tasks=training.tasks,
-        record={**identity, "frames": len(mixture)},
+        record={**training.identity(), "frames": len(mixture)},
     )
-    trainer = Trainer(folder, objective, batches, metadata)
-    state = _state(trainer.checkpoints, training)
-    write_run_file(
-        folder, {**run, OPTIONS: training.options}
-    )  # after all checks: bad options leave no folder
-    return trainer.run(state, schedule or Schedule(), on_checkpoint or _no_metrics)
+    return Trainer(folder, objective, batches, metadata)
 
 
 def _statistics(checkpoints: Path, training: TrainingConfig, mixture: Mixture) -> Statistics:

@@ -139,7 +139,7 @@ def _folder(path: Path, said_by: str) -> AssetSet:
         inside = next((child for child in sorted(path.iterdir()) if not _missing_parts(child)), None)
         hint = f"did you mean {str(inside)!r}?" if inside else _HOW
         raise UsageError(
-            f"{said_by} names {str(path)!r}, no LIBERO asset tree: it lacks {', '.join(missing)}; {hint}"
+            f"{said_by} names {str(path)!r}, no LIBERO asset tree: nothing is in {', '.join(missing)}; {hint}"
         )
     return AssetSet(name=path.name, path=path)
 
@@ -172,7 +172,8 @@ def _download_cache() -> Path:
 
 
 def _missing_parts(path: Path) -> list[str]:
-    return [part for part in _PARTS if not (path / part).is_dir()]
+    """The parts that are not there, or empty."""
+    return [part for part in _PARTS if not any((path / part).glob("*"))]
 
 
 def _is_bookkeeping(file: Path) -> bool:

@@ -1,15 +1,12 @@
 """Imports LIBERO with pinned versions, without prompts, output or torch."""
 
-import atexit
 import contextlib
 import functools
 import importlib.metadata
 import importlib.util
 import io
 import logging
-import shutil
 import sys
-import tempfile
 import threading
 import types
 import warnings
@@ -19,6 +16,7 @@ from pathlib import Path
 import yaml
 
 from configs.errors import UsageError
+from configs.temporary import temporary_folder
 from sim_envs.blas import environment_variable, pin_kernels
 from sim_envs.gl import choose_backend
 
@@ -104,8 +102,7 @@ def _private_libero_config() -> Iterator[None]:
 
     The folder lives as long as the process, since LIBERO reads the file again whenever it looks up a path.
     """
-    folder = tempfile.mkdtemp(prefix="oxygen-eval-libero-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    folder = temporary_folder("oxygen-eval-config-")
     root = package_root()
     paths = {
         "benchmark_root": root,
@@ -114,8 +111,8 @@ def _private_libero_config() -> Iterator[None]:
         "datasets": root.parent / "datasets",
         "assets": root / "assets",
     }
-    Path(folder, "config.yaml").write_text(yaml.safe_dump({key: str(path) for key, path in paths.items()}))
-    with environment_variable("LIBERO_CONFIG_PATH", folder):
+    (folder / "config.yaml").write_text(yaml.safe_dump({key: str(path) for key, path in paths.items()}))
+    with environment_variable("LIBERO_CONFIG_PATH", str(folder)):
         yield
 
 

@@ -135,6 +135,17 @@ def test_help_goes_to_stdout_and_succeeds(capsys):
     assert "--task-ids" in out
 
 
+@pytest.mark.parametrize(("given", "value"), [("--report", True), ("--no-report", False)])
+def test_a_flag_may_be_set_and_unset(given, value, capsys):
+    seen = []
+
+    def command(*, report: Annotated[bool, Parameter(negative="--no-report")] = not value) -> None:
+        seen.append(report)
+
+    assert outcome(command, [given], capsys)[::2] == (0, "")
+    assert seen == [value]
+
+
 def test_whole_numbers_may_have_a_sign(capsys):
     seen = []
 

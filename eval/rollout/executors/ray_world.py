@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import os
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any, Self
 import ray
 from ray.exceptions import RayActorError, RayTaskError
 
+from configs.temporary import temporary_folder
 from eval.policies.served import EpisodeStart
 from eval.records.schema import EpisodeResult, RunFolder
 from eval.rollout.executors.player import EpisodeJob, EpisodePlayer
@@ -112,7 +112,7 @@ class WorldActor:
 
     def __init__(self, player: EpisodePlayer, connection: ActorConnection) -> None:
         self._connection = connection
-        self._folder = Path(tempfile.mkdtemp(prefix="oxygen-eval-"))
+        self._folder = temporary_folder("oxygen-eval-ray-")
         runs = [
             dataclasses.replace(run, folder=RunFolder(self._folder / str(variant)))
             for variant, run in enumerate(player.runs)

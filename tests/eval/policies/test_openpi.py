@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from configs.errors import UsageError
-from eval.policies.openpi import BadAnswerError, OpenpiPolicy, named
+from eval.policies.base import BadAnswerError
+from eval.policies.openpi import OpenpiPolicy, named
 from oxygen.robots.conventions import DROID, LIBERO
 from oxygen.robots.openpi_keys import ROBOTS, keys_for, keys_of
 from sim_envs.fake import FakeWorld

@@ -7,8 +7,7 @@ import pytest
 
 from configs.errors import UsageError
 from configs.interface import Camera, Channels, Gripper, Motion, Rotation, compare
-from eval.policies.base import PolicyLostError
-from eval.policies.openpi import BadAnswerError
+from eval.policies.base import BadAnswerError, PolicyLostError
 from eval.policies.websocket import open_websocket
 from oxygen.policy.reply import TextRequest
 from oxygen.robots.conventions import DROID, LIBERO

@@ -13,8 +13,7 @@ from websockets.utils import accept_key
 
 from configs.errors import UsageError
 from eval.policies import remote
-from eval.policies.base import PolicyLostError
-from eval.policies.openpi import BadAnswerError
+from eval.policies.base import BadAnswerError, PolicyLostError
 from eval.policies.remote import PolicyClient, PolicyServerError
 from eval.policies.websocket import open_websocket
 from oxygen.serve.msgpack_numpy import pack

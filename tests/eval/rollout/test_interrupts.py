@@ -37,6 +37,19 @@ def test_what_heeds_signals_between_queries_takes_them_from_what_ends_at_once():
         assert signal.set_wakeup_fd(-1) >= 0
 
 
+def test_while_suspended_signals_act_as_before():
+    with ends_at_once():
+        before = signal.getsignal(signal.SIGTERM)
+        with Interrupts() as interrupts:
+            with interrupts.suspended():
+                assert signal.getsignal(signal.SIGTERM) == before
+                assert not interrupts.entered
+            assert interrupts.entered
+            os.kill(os.getpid(), signal.SIGTERM)
+            with pytest.raises(KeyboardInterrupt), interrupts.suspended():
+                pytest.fail("a signal noted before is heeded first")
+
+
 def test_a_second_signal_stops_at_once():
     code = """
 import os, signal

@@ -15,11 +15,14 @@ import safetensors.numpy
 
 from configs.errors import UsageError
 from configs.exits import INTERRUPTED
+from configs.locks import locked
 from eval.records.schema import RunFolder
+from eval.rollout.interrupts import Interrupts
 from eval.train import training
 from eval.train.__main__ import app
 from oxygen.model.config import PRESETS
 from oxygen.training import checkpoint
+from oxygen.training.batches import TrainingBatches
 from oxygen.training.logs import read_log
 from oxygen.weights.loading import SINGLE_FILE
 from sim_envs.fake import FakeWorld
@@ -183,6 +186,27 @@ with here.in_a_world_without_physics():
     here.call(sys.argv[1:])
 """
 """A process that trains until somebody kills it."""
+
+
+def test_a_second_process_is_refused(command, tmp_path):
+    assert command(tmp_path, "--minutes", "1e-9") == 0
+    before = sorted(tmp_path.rglob("*"))
+    with locked(tmp_path), pytest.raises(UsageError, match="another process is still at"):
+        resume(tmp_path)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_signals_are_deferred_only_while_there_are_steps_to_be_saved(command, tmp_path, monkeypatch):
+    deferred = []
+    batch = TrainingBatches.batch
+
+    def noting(batches, step):
+        deferred.append(isinstance(getattr(signal.getsignal(signal.SIGTERM), "__self__", None), Interrupts))
+        return batch(batches, step)
+
+    monkeypatch.setattr(TrainingBatches, "batch", noting)
+    assert command(tmp_path) == 0
+    assert deferred == [False, True, False, True], "a checkpoint is saved every second step"
 
 
 def test_ctrl_c_ends_training_after_the_step_without_rollouts(command, whole, tmp_path, capsys, monkeypatch):

@@ -1,6 +1,7 @@
 """The converter writes what loads to the same bits, and refuses in one line with exit code 2."""
 
 import json
+import shutil
 
 import jax.numpy as jnp
 import numpy as np
@@ -53,6 +54,19 @@ def test_a_published_checkpoint_becomes_a_folder_that_loads_alike(published, ori
     assert description["sizes"]["trunk"]["width"] == TINY.trunk.width
     assert (tmp_path / "ours/assets/libero/norm_stats.json").exists()
     assert [path.name for path in tmp_path.iterdir()] == ["ours"]
+
+
+def test_a_tokenizer_or_statistics_that_do_not_exist_are_refused(published, tmp_path, capsys):
+    assert "nowhere" in refusal(capsys, published, tmp_path / "ours", "--tokenizer", tmp_path / "nowhere")
+    card = {"name": "mine", "kind": "oxygen", "description": "d", "model": "tiny"}
+    card |= {"embodiment": "libero_compact", "weights": "."}
+    for named in ("tokenizer", "norm_stats"):
+        source = tmp_path / named
+        shutil.copytree(published, source)
+        (source / CARD).write_text(yaml.safe_dump({**card, "tokenizer": "bundled://tiny", named: "nowhere"}))
+        said = refusal(capsys, source, tmp_path / "ours")
+        assert f"names the {named}" in said
+    assert not (tmp_path / "ours").exists()
 
 
 def test_a_single_bfloat16_file(published, original, tmp_path):
@@ -140,10 +154,11 @@ def test_what_training_says_of_a_checkpoint_goes_along(original, tmp_path):
     save_safetensors(source / "model.safetensors", original)
     for name in (CARD, TOKENIZER, RECORD):
         (source / name).write_text(f"its {name}")
+    card = {"name": "mine", "kind": "oxygen", "description": "d", "model": "tiny", "weights": "."}
+    (source / CARD).write_text(yaml.safe_dump({**card, "embodiment": "libero", "tokenizer": TOKENIZER}))
     assert main([str(source), str(tmp_path / "half"), "--dtype", "bfloat16"]) == 0
-    assert [(tmp_path / "half" / name).read_text() for name in (CARD, TOKENIZER, RECORD)] == [
-        f"its {name}" for name in (CARD, TOKENIZER, RECORD)
-    ]
+    for name in (CARD, TOKENIZER, RECORD):
+        assert (tmp_path / "half" / name).read_text() == (source / name).read_text()
 
 
 def test_a_model_that_does_not_fit_is_refused(published, tmp_path, capsys):

@@ -56,6 +56,12 @@ def test_what_to_do_about_assets_is_told_in_one_line(tmp_path: Path) -> None:
         find_assets(tmp_path)
 
 
+def test_a_tree_with_an_empty_folder_is_refused(tmp_path: Path) -> None:
+    (_tree(tmp_path) / "scenes" / "thing.xml").unlink()
+    with pytest.raises(UsageError, match="nothing is in scenes"):
+        find_assets(tmp_path)
+
+
 def test_a_folder_around_the_tree_is_answered_with_the_tree(tmp_path: Path) -> None:
     tree = _tree(tmp_path / "around" / "libero-assets")
     with pytest.raises(UsageError, match=f"did you mean '{tree}'"):

@@ -1,0 +1,37 @@
+"""A console that shows text of policies, tasks and records as text."""
+
+from typing import Any
+
+from rich.console import Console
+from rich.errors import MarkupError
+from rich.text import Text
+
+_DIRECTIONS = (0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+"""Characters that reverse the text after them."""
+_CONTROL: dict[int, int | str] = {
+    **{code: 0x2400 + code for code in range(32) if code not in (9, 10)},
+    127: 0x2421,
+    **{code: f"\\x{code:x}" for code in range(128, 160)},
+    **{code: f"\\u{code:04x}" for code in _DIRECTIONS},
+}
+"""Control characters to the symbols of Unicode for them, others to their escapes."""
+
+
+def visible_text(text: str) -> str:
+    """The text with control characters, such as terminal colours, as visible symbols."""
+    return text.translate(_CONTROL)
+
+
+class TextConsole(Console):
+    """A console on which no text sends control sequences to the terminal."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(highlight=False, **options)
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Text without control characters; text that is no markup is shown as it is."""
+        try:
+            return super().render_str(visible_text(text), **options)
+        except MarkupError:
+            options["markup"] = False
+            return super().render_str(visible_text(text), **options)

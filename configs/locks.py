@@ -1,0 +1,29 @@
+"""Locks a folder for one process."""
+
+import contextlib
+import fcntl
+from collections.abc import Iterator
+from pathlib import Path
+
+from configs.errors import UsageError
+
+LOCK = ".lock"
+"""The file that is locked; it stays behind."""
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Lock a folder, created if it is missing; the lock ends with the process.
+
+    Raises:
+        UsageError: Another process has it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / LOCK).open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(
+                f"another process is still at {folder.name}; wait for it, or stop it first"
+            ) from None
+        yield

@@ -1,0 +1,58 @@
+"""A disk that is full ends a command in one line; with space again, the same work is completed."""
+
+import errno
+
+import pytest
+
+from configs.exits import INPUT_ERROR, exit_code_of
+from eval.collect.store import EpisodeStore
+from eval.records.run_folders import find_unfinished, new_run
+from eval.rollout.recorder import EpisodeRecorder
+from tests.eval.collect.collecting import collect, contents
+from tests.eval.conftest import CONFIG, evaluate, policy
+
+__all__ = ["policy"]
+
+
+def full(*_, **__) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.fixture(autouse=True)
+def nothing_plays() -> None:
+    """Here episodes are played."""
+
+
+def refusal(command, capsys) -> str:
+    """The line of a command that ends for lack of space."""
+    assert exit_code_of(command) == INPUT_ERROR
+    (line,) = capsys.readouterr().err.splitlines()
+    return line
+
+
+def test_an_evaluation_is_resumed_and_no_episode_is_an_error(tmp_path, policy, monkeypatch, capsys):
+    add = EpisodeRecorder.add
+    with monkeypatch.context() as patch:
+        patch.setattr(EpisodeRecorder, "add", lambda *given: full() if policy.queries > 5 else add(*given))
+        said = refusal(lambda: evaluate(new_run(tmp_path, CONFIG)), capsys)
+    assert said == "error: writing: No space left on device; free some, and run it again (--resume)"
+    (run,) = find_unfinished(tmp_path, {})
+    assert all(each.outcome == "success" for each in run.folder.episodes().values())
+    evaluate(run)
+    assert len(run.folder.episodes()) == 8
+    assert not list(run.folder.path.glob("*.partial"))
+
+
+def test_a_collection_stops_at_once_and_is_completed_by_the_same_command(tmp_path, monkeypatch, capsys):
+    kept = []
+    add = EpisodeStore.add
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            EpisodeStore, "add", lambda *given: full() if len(kept) > 2 else kept.append(add(*given))
+        )
+        said = refusal(lambda: collect(tmp_path / "a"), capsys)
+    assert "No space left on device" in said
+    assert len(list((tmp_path / "a" / ".episodes").glob("*.parquet"))) == 3
+    for folder in ("a", "b"):
+        assert collect(tmp_path / folder) == 0
+    assert contents(tmp_path / "a") == contents(tmp_path / "b")

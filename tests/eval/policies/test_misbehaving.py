@@ -1,0 +1,197 @@
+"""Python classes that misbehave: each outcome is the one in the table of docs/policies.md."""
+
+import re
+import resource
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from configs.cli import run_app
+from configs.errors import UsageError
+from configs.exits import INPUT_ERROR
+from eval import libero
+from eval.policies.python import open_python
+from eval.records.run_folders import new_run
+from eval.records.schema import Outcome
+from eval.rollout.executors.processes import Processes
+from sim_envs.fake import FakeSuite, FakeWorld
+from tests.eval.conftest import CONFIG, evaluate
+from tests.eval.doubles import without_physics
+from tests.eval.rollout.scaled import suite_file
+
+_CLASS = """
+import sys, time
+import numpy as np
+
+GOOD = np.zeros((10, 7))
+NAN = np.full((10, 7), np.nan)
+kept = []
+
+
+class Mine:
+    embodiment = "libero"
+    horizon = 10
+    queries = resets = 0
+
+    def infer(self, obs):
+        self.queries += 1
+        if self.queries != 2 and not {always}:
+            return {{"actions": GOOD}}
+        {infer}
+
+    def reset(self):
+        self.resets += 1
+        {reset}
+"""
+
+TEN_STEPS = {"suites": ("libero_object",), "task_ids": (0,), "num_trials_per_task": 2, "max_steps": 10}
+
+
+@pytest.fixture(autouse=True)
+def quick_worlds(monkeypatch):
+    """Worlds that are solved after seven steps: two queries an episode."""
+    without_physics(monkeypatch, lambda task: FakeWorld(success_at=7))
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setitem(sys.modules, "policy_mine", None)
+
+
+def written(folder: Path, infer: str = "return {'actions': GOOD}", *, reset: str = "", always: bool = False):
+    file = folder / "mine.py"
+    file.write_text(_CLASS.format(infer=infer, reset=reset or "pass", always=always))
+    return f"{file}:Mine"
+
+
+def played(folder: Path, policy: str, **how):
+    run = new_run(folder / "runs", CONFIG.model_copy(update={"policy": policy, **TEN_STEPS}))
+    evaluate(run, **how)
+    return list(run.folder.episodes().values())
+
+
+@pytest.mark.parametrize(
+    ("infer", "outcome", "said"),
+    [
+        ("raise ValueError('no \\x1b[31mweights')", "error", "ValueError: no"),
+        ("sys.exit(3)", "error", "SystemExit: 3"),
+        ("sys.exit()", "error", "SystemExit"),
+        ("return None", "error", "answered with NoneType, not a dict with 'actions'"),
+        ("return {'action': GOOD}", "error", "no 'actions'; it has 'action'"),
+        ("return {'actions': GOOD.astype(str)}", "error", "'actions' are ndarray"),
+        ("return {'actions': GOOD * 1j}", "error", "'actions' are ndarray"),
+        ("return {'actions': [[1], [1, 2]]}", "error", "'actions' are list"),
+        ("return {'actions': GOOD.astype(np.float16)}", "success", None),
+        ("return {'actions': GOOD.astype(int)}", "success", None),
+        ("return {'actions': GOOD[:, :6]}", "invalid_action", "shape (10, 6), should have (at least 5, 7)"),
+        ("return {'actions': GOOD[:4]}", "invalid_action", "shape (4, 7), should have (at least 5, 7)"),
+        ("return {'actions': GOOD[0]}", "invalid_action", "shape (7,)"),
+        ("return {'actions': NAN}", "invalid_action", "action 0 holds nan"),
+        ("return {'actions': GOOD + np.inf}", "invalid_action", "action 0 holds inf"),
+        ("print('\\x1b[2J'); return {'actions': GOOD}", "success", None),
+    ],
+)
+def test_one_bad_query_costs_its_episode_alone(tmp_path, infer, outcome, said):
+    first, second = played(tmp_path, written(tmp_path, infer))
+    assert first.outcome == outcome
+    assert (said is None and first.error is None) or said in first.error
+    assert second.outcome is Outcome.SUCCESS
+
+
+@pytest.mark.parametrize("hanging", ["time.sleep(60)", "while True: pass"])
+def test_a_query_that_hangs_is_an_error_after_its_time(tmp_path, hanging):
+    first, second = played(tmp_path, written(tmp_path, hanging), query_timeout_s=0.2)
+    assert first.outcome is Outcome.ERROR
+    assert first.error == "QueryTimeoutError: the policy has not answered a query within 0.2 s"
+    assert second.outcome is Outcome.SUCCESS
+
+
+def test_a_reset_that_fails_is_an_error(tmp_path):
+    first, second = played(tmp_path, written(tmp_path, reset="if self.resets == 1: sys.exit(1)"))
+    assert first.outcome is Outcome.ERROR
+    assert second.outcome is Outcome.SUCCESS
+
+
+def test_nothing_but_nan_fails_every_episode_and_is_graded(tmp_path):
+    episodes = played(tmp_path, written(tmp_path, "return {'actions': NAN}", always=True))
+    assert [each.outcome for each in episodes] == [Outcome.INVALID_ACTION] * 2
+
+
+def test_nothing_but_errors_stops_the_run(tmp_path):
+    with pytest.raises(UsageError, match="2 episodes in a row were errors"):
+        played(tmp_path, written(tmp_path, "sys.exit(0)", always=True), max_errors=2)
+
+
+@pytest.mark.parametrize("where", ["import sys; sys.exit(0)", "class Mine:\n    def __init__(self): exit()"])
+def test_a_class_that_exits_before_it_acts_is_refused(tmp_path, where):
+    (tmp_path / "mine.py").write_text(textwrap.dedent(where))
+    with pytest.raises(UsageError, match="SystemExit"):
+        open_python(f"{tmp_path}/mine.py:Mine", {})
+
+
+@pytest.mark.parametrize(
+    ("policy", "limit", "said"),
+    [
+        ("noop", "5", "--query-timeout 5 is for a Python class, not noop"),
+        ("mine.py:Mine", "0", "--query-timeout is 0: give seconds"),
+        ("mine.py:Mine", "nan", "--query-timeout is nan: give seconds"),
+    ],
+)
+def test_time_limits_that_cannot_be_kept_are_refused(tmp_path, capsys, monkeypatch, policy, limit, said):
+    written(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as stopped:
+        run_app(libero.app, ["--suite", "libero_object", "--policy", policy, "--query-timeout", limit])
+    assert stopped.value.code == INPUT_ERROR
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists()
+
+
+_LEAKING = """
+        kept.append(np.empty(100 * 2**20, np.uint8))
+        return {'actions': GOOD}"""
+
+
+def limit_memory() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (8 * 2**30, 8 * 2**30))
+
+
+@pytest.mark.slow
+def test_a_class_that_leaks_a_hundred_megabytes_a_query_runs_out_of_memory_in_an_episode(tmp_path):
+    """Where the system ends the process instead, --resume continues, as after any kill."""
+    suite = suite_file(
+        tmp_path, "fake", FakeSuite, environment={"init_ids": 10}, max_steps=500, camera_size=256
+    )
+    policy = written(tmp_path, _LEAKING, always=True)
+    command = [sys.executable, "-m", "eval.run", "--suite", suite, "--policy", policy, "--init-ids", "0-1"]
+    done = subprocess.run(
+        [*command, "--video", "none", "--output-dir", tmp_path / "runs"],
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=limit_memory,
+    )
+    assert done.returncode == 1, done.stderr
+    assert len(re.findall(r"error in fake\.", done.stdout)) == 2
+    assert len(re.findall("Unable to allocate 100. MiB", done.stdout)) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("wrong", ["infer", "reset"])
+def test_beside_worker_processes_the_outcomes_are_the_same(tmp_path, wrong):
+    suite = suite_file(
+        tmp_path, "fake", FakeSuite, environment={"success_at": 7, "init_ids": 10}, camera_size=256
+    )
+    body = {"infer": {"infer": "sys.exit(3)"}, "reset": {"reset": "if self.resets == 1: sys.exit(3)"}}[wrong]
+    config = CONFIG.model_copy(
+        update={
+            "policy": written(tmp_path, **body),
+            "suites": (suite,),
+            "task_ids": (0,),
+            "num_trials_per_task": 3,
+        }
+    )
+    run = new_run(tmp_path / "runs", config)
+    evaluate(run, executor=Processes(num_envs=2))
+    outcomes = [each.outcome for each in run.folder.episodes().values()]
+    assert sorted(outcomes) == ["error", "error", "success"]
