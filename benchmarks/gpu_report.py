@@ -14,6 +14,7 @@ from eval.bench.row import Row
 from eval.bench.row_file import RowFile
 from eval.bench.table import heading, row_label
 from eval.bench.workloads import configuration_label
+from eval.report.figures import OTHER_COLOURS, STYLE, new_figure
 from eval.report.marked_block import MarkedBlock
 
 RESULTS = Path(__file__).parent / "results/gpu"
@@ -116,7 +117,7 @@ def _reference(record: Mapping[str, Any]) -> str:
         ("code", "mode", "frame, ms", "published / this"),
         (
             (
-                row["code"] if row["code"] == "published" else f"ours, {row['code']}",
+                _say_code(row),
                 _label(row),
                 f"{row['frame_ms_median']:.2f}",
                 _with_interval(row["published_over_this"], row["published_over_this_ci95"]),
@@ -124,6 +125,35 @@ def _reference(record: Mapping[str, Any]) -> str:
             for row in record["rows"]
         ),
     )
+
+
+def draw_reference(record: Mapping[str, Any], path: Path) -> None:
+    """Draw frames of the published code beside ours: a bar at the median, a mark for every turn."""
+    import matplotlib as mpl
+
+    codes = list(dict.fromkeys(row["code"] for row in record["rows"]))
+    labels = list(dict.fromkeys(map(_label, record["rows"])))
+    width = 0.8 / len(codes)
+    with mpl.rc_context(STYLE):
+        figure = new_figure(7.6, 3.8)
+        axes = figure.subplots()
+        for row in record["rows"]:
+            number = codes.index(row["code"])
+            at = labels.index(_label(row)) + (number - (len(codes) - 1) / 2) * width
+            name = _say_code(row) if _label(row) == labels[0] else None
+            axes.bar(
+                at, row["frame_ms_median"], 0.9 * width, color=OTHER_COLOURS[number], alpha=0.75, label=name
+            )
+            axes.plot([at] * len(row["frame_ms"]), row["frame_ms"], "o", color="#404654", markersize=3)
+        axes.set_xticks(range(len(labels)), labels)
+        axes.set_ylabel("frame (ms)")
+        axes.set_title(f"{record['policy']} on {record['published']['device']}, N = {record['text_tokens']}")
+        axes.legend(frameon=False)
+        figure.savefig(path, bbox_inches="tight")
+
+
+def _say_code(row: Mapping[str, Any]) -> str:
+    return row["code"] if row["code"] == "published" else f"ours, {row['code']}"
 
 
 def _label(row: Mapping[str, Any]) -> str:
@@ -150,7 +180,10 @@ def main() -> None:
     )
     parser.add_argument("folder", type=Path, nargs="?", default=RESULTS)
     parser.add_argument("--into", type=Path, metavar="FILE", help="the document to put the tables into")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw reference.json as a PNG or SVG")
     options = parser.parse_args()
+    if options.plot is not None:
+        draw_reference(json.loads((options.folder / "reference.json").read_text()), options.plot)
     tables = report(options.folder)
     if options.into is None:
         sys.stdout.write(f"{tables}\n")
