@@ -3,6 +3,8 @@
 import functools
 import itertools
 import re
+import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -22,7 +24,9 @@ def seconds_apart(monkeypatch):
 
     def tick(seconds):
         times = itertools.count(step=seconds)
-        monkeypatch.setattr(console.time, "monotonic", lambda: next(times))
+        monkeypatch.setattr(
+            console, "time", SimpleNamespace(monotonic=lambda: next(times), perf_counter=time.perf_counter)
+        )
 
     return tick
 

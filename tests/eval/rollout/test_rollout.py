@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from configs.interface import Hold, Interface, Motion
 from configs.schema import RunConfig
+from eval.policies.base import BadAnswerError
 from eval.rollout.chunks import ActionError, validated_actions
 from eval.rollout.clock_choice import find_clock
 from eval.rollout.rollout import rollout
@@ -108,8 +109,6 @@ def test_every_query_is_timed_on_both_sides():
         np.zeros(7),
         np.zeros((4, 7)),
         np.zeros((0, 7)),
-        "no actions",
-        None,
     ],
 )
 def test_actions_that_are_not_finite_or_have_a_wrong_shape_never_reach_the_simulator(actions):
@@ -119,9 +118,15 @@ def test_actions_that_are_not_finite_or_have_a_wrong_shape_never_reach_the_simul
     assert world.steps == 0
 
 
-@pytest.mark.parametrize("actions", [np.zeros(7), np.zeros((10, 7, 1)), [[0.0] * 7], "no actions"])
-def test_what_is_no_table_of_actions_is_refused(actions):
-    with pytest.raises(ValueError, match=r"shape|could not convert"):
+@pytest.mark.parametrize("actions", [np.zeros(7), np.zeros((10, 7, 1)), [[0.0] * 7]])
+def test_actions_of_another_shape_are_refused(actions):
+    with pytest.raises(ActionError, match="shape"):
+        validated_actions(actions, least=5, width=7)
+
+
+@pytest.mark.parametrize("actions", ["no actions", None, np.zeros((10, 7), complex), [[0.0], [0.0, 1.0]]])
+def test_what_is_no_numbers_is_a_bad_answer(actions):
+    with pytest.raises(BadAnswerError, match="give numbers"):
         validated_actions(actions, least=5, width=7)
 
 
