@@ -29,7 +29,7 @@ _COMMAND = "python -m eval.results"
 RESULTS = MarkedBlock("results", _COMMAND)
 """Tables and figures of all sweeps, with their commands."""
 SUMMARY = MarkedBlock("summary of results", _COMMAND)
-"""A table for each sweep of several modes."""
+"""The frontier, or else a table, of each sweep of several modes."""
 
 
 _SUMMARY_NOTE = (
@@ -70,7 +70,14 @@ def _summary(records: Sequence[Record]) -> str:
     compared = [record for record in records if "mode" in record["varied"]]
     if not compared:
         raise UsageError("none of these sweeps compares modes; a summary needs one that does")
-    return "\n\n".join(_summary_of(record) for record in compared)
+    return "\n\n".join(
+        _frontier_of(record) if record["frontier"] else _summary_of(record) for record in compared
+    )
+
+
+def _frontier_of(record: Record) -> str:
+    lead = f"The largest text rate shown to be non-inferior to actions alone ({_margins([record])}):"
+    return "\n".join([lead, "", *(f"- {line}" for line in frontier_lines(record)), "", _say_episodes(record)])
 
 
 def _summary_of(record: Record) -> str:

@@ -14,6 +14,7 @@ from eval.report.results_page import RESULTS, SUMMARY, write_page
 from tests.eval.report.test_frontier import ACTIONS, row
 
 ROOT = Path(__file__).resolve().parents[3]
+SWEEPS = ("frontier", "modes", "schedules")
 RECORDS = ROOT / "benchmarks" / "results"
 
 
@@ -95,10 +96,11 @@ def test_a_page_that_exists_keeps_its_own_text(record, tmp_path):
     assert "stale" not in page.read_text()
 
 
-def test_a_summary_has_a_row_for_each_device_and_mode(record, tmp_path):
+def test_a_summary_has_the_frontier_or_a_row_for_each_device_and_mode(record, tmp_path):
     page = tmp_path / "README.md"
     page.write_text(f"{SUMMARY.begin}\n{SUMMARY.end}\n")
-    assert write_page([record], page) == [page]
+    assert write_page([record, {**record, "frontier": []}], page) == [page]
+    assert "- jetson-thor, unified: 10.0 tokens/s (every 4); at the next rate" in page.read_text()
     assert "| A | unified every 4 | 6/8 =, 4.5 s = | 10 |" in page.read_text()
     assert "| A | actions | 6/8, 4.5 s | none |" in page.read_text()
     assert "5 points of success, 10 % of time to success" in page.read_text()
@@ -106,11 +108,11 @@ def test_a_summary_has_a_row_for_each_device_and_mode(record, tmp_path):
 
 def test_the_documents_have_what_the_records_say(tmp_path, monkeypatch):
     monkeypatch.setattr(results_page, "draw_sweep", drawn_before)
-    records = [json.loads((RECORDS / f"sweep_{name}.json").read_text()) for name in ("modes",)]
-    for name in ("README.md", "docs/results.md"):
+    records = [json.loads((RECORDS / f"sweep_{name}.json").read_text()) for name in SWEEPS]
+    for name, shown in {"README.md": records[:2], "docs/results.md": records}.items():
         page = tmp_path / Path(name).name
         page.write_text(before := (ROOT / name).read_text(encoding="utf-8"))
-        write_page(records, page)
+        write_page(shown, page)
         assert page.read_text() == before
 
 
