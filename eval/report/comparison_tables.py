@@ -12,10 +12,11 @@ from eval.metrics.action_difference import ActionDifference
 from eval.records.protocol import say_inputs
 from eval.records.reader import RunIdentity
 from eval.report.clock_words import MEASURED, PAUSED
-from eval.report.comparison import Comparison, PairTable, StageLatency
+from eval.report.comparison import Comparison, StageLatency
 from eval.report.comparison_summary import say_clock
 from eval.report.comparison_texts import Fate, TextPairs
 from eval.report.comparison_verdict import MARGIN, TIME_MARGIN, Judgements, judge_all
+from eval.report.pair_table import PairTable
 
 _MEASURES = {"narration": "narrations wholly right", "memory": "F1 of memory"}
 _WHEN = {"at_request": "when requested", "on_delivery": "on delivery"}

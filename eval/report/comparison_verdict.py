@@ -10,7 +10,8 @@ from eval.metrics.error_budget import ERROR_BUDGET, exceeds
 from eval.metrics.noninferiority import Verdict, corrected_verdicts, episodes_needed, verdict_of
 from eval.metrics.statistics import Interval
 from eval.metrics.time_to_success import TimeRatio
-from eval.report.comparison import Comparison, PairTable
+from eval.report.comparison import Comparison
+from eval.report.pair_table import PairTable
 
 MARGIN = 5.0
 """Default non-inferiority margin of the success rate, percentage points."""

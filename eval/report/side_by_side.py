@@ -7,7 +7,8 @@ from pathlib import Path
 
 from configs.cli import counted, ranges, spelt
 from configs.errors import UsageError
-from eval.records.reader import RunIdentity, read_episodes, read_queries
+from eval.records.query_logs import read_queries
+from eval.records.reader import RunIdentity, read_episodes
 from eval.records.schema import EpisodeResult, Outcome, RunFolder
 from eval.report.clock_words import PAUSED
 from eval.report.comparison import require_one_world, tell_apart

@@ -3,7 +3,7 @@
 import dataclasses
 
 from eval.metrics.language import HEADLINES, grade_memory_part, grade_text
-from eval.records.reader import QueryRecord
+from eval.records.query_logs import QueryRecord
 from eval.records.schema import Share
 from eval.records.timing import Delivery
 from sim_envs.truth.ground_truth import Truth

@@ -12,7 +12,7 @@ from configs.schema import RunConfig
 from eval.metrics.language import EpisodeGrader
 from eval.metrics.statistics import quantiles
 from eval.records.json_files import json_line
-from eval.records.reader import QueryRecord
+from eval.records.query_logs import QueryRecord
 from eval.records.schema import EpisodeResult, Outcome, RequestCounts, RunFolder
 from eval.records.timing import Delivery
 from eval.rollout.captions import EpisodeCaptions

@@ -11,7 +11,7 @@ from eval.metrics.error_budget import exceeds
 from eval.metrics.language import HEADLINES
 from eval.metrics.statistics import wilson_95
 from eval.metrics.success import aggregate, graded_only, solved, timings_of
-from eval.records.reader import QueryRecord, read_queries
+from eval.records.query_logs import QueryRecord, read_queries
 from eval.records.schema import EpisodeResult, Outcome
 from eval.report.comparison import compare, compare_common
 from eval.report.comparison_verdict import judge_all
