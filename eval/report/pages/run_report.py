@@ -118,7 +118,7 @@ def _video(run: ReportedRun, episode: EpisodeResult, folder: Path, number: int) 
     if episode.video is None:
         return {"video": None, "no_video": "no video was recorded"}
     name = f"videos/{number}/{episode.video.removeprefix('videos/')}"
-    if ".." in Path(name).parts or not link_or_copy(run.folder.path / episode.video, folder / name):
+    if not link_or_copy(run.folder.path / episode.video, folder / name):
         return {"video": None, "no_video": f"the video {episode.video} is missing from the run's folder"}
     return {"video": name, "no_video": None}
 
