@@ -44,7 +44,7 @@ class Comparison:
     """What two runs say about each other.
 
     Attributes:
-        time_ratio: B's simulated seconds to success over A's; None where no pair tells.
+        time_ratio: B's simulated seconds to success over A's; None if no pair has both.
         curve_a: The share of the graded pairs that A solved by each time; `curve_b` likewise. Empty where
             times are not recorded.
         staleness: Language task to how stale its finished texts were, over the graded pairs.

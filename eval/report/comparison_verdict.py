@@ -24,9 +24,9 @@ class Judgement:
     """A verdict on B.
 
     Attributes:
-        verdict: Non-inferior, inferior, superior or inconclusive; or that errors allow none.
-        margin: By which it was reached: percentage points of success, or percent of time.
-        sentence: Both, and the numbers, in plain English.
+        verdict: The verdict.
+        margin: Its margin: percentage points of success, or percent of time.
+        sentence: Verdict, margin and numbers in one sentence.
         episodes_needed: If success is inconclusive, how many episodes would settle it; None if no number.
     """
 
@@ -42,7 +42,7 @@ class Judgements:
 
     Attributes:
         success: On the pooled pairs, uncorrected: the primary test.
-        time: On time to success; None where no episode tells, or errors allow no verdict.
+        time: On time to success; None if no episode has a ratio, or errors allow no verdict.
         per_suite: On success, corrected for the number of suites.
     """
 
@@ -55,7 +55,7 @@ def judge_all(comparison: Comparison, margin: float = MARGIN, time_margin: float
     """Every verdict of a comparison.
 
     Raises:
-        UsageError: A margin is none.
+        UsageError: A margin is out of range.
     """
     a, b = comparison.names
     success = judge(comparison.overall, margin, a=a, b=b)

@@ -256,15 +256,9 @@ def _latex_cells(name: str, row: Mapping[str, Any]) -> list[str]:
 
 def _described(run: RunIdentity) -> str:
     """The run in one line."""
-    parts = [
-        run.run_id,
-        run.policy,
-        run.weights,
-        f"mode {run.mode}",
-        f"clock {run.clock}",
-        f"assets {run.assets}",
-    ]
-    return ", ".join(part for part in [*parts, f"protocol {run.protocol_hash}"] if part)
+    parts = [run.run_id, run.policy, run.weights, f"mode {run.mode}", f"clock {run.clock}"]
+    said = [*parts, f"assets {run.assets}", f"protocol {run.protocol_hash}"]
+    return ", ".join(part for part in said if part)
 
 
 def _json(content: Mapping[str, Any]) -> str:
