@@ -23,7 +23,6 @@ from eval.bench.policy_runner import PolicyRunner
 from eval.bench.serving import Bench
 from eval.bench.workloads import BenchConfiguration, Workload
 from oxygen.model.compile_cache import use_compile_cache
-from oxygen.serving.arrivals import EveryN
 from oxygen.serving.scheduler import Mode
 
 _READINGS = 10
@@ -131,13 +130,7 @@ def _nothing() -> Iterator[None]:
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Endure in each mode, one after the other."""
     model = find_model(options.policy, random_weights=True, dtype=None, prompt_tokens=24)
-    workload = Workload(
-        denoise_steps=model.config.denoise_steps,
-        text_tokens=options.text_tokens,
-        robots=1,
-        arrivals=EveryN(n=1),
-        arrivals_text="every:1",
-    )
+    workload = Workload.steady(denoise_steps=model.config.denoise_steps, text_tokens=options.text_tokens)
     watts, energy = open_power()
     bench, rows = Bench(model), []
     for mode in options.modes:

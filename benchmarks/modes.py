@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from configs.errors import UsageError
-from eval.records.reader import QueryRecord, read_episodes, read_identity, read_queries
+from eval.records.query_logs import QueryRecord, read_queries
+from eval.records.reader import read_episodes, read_identity
 from eval.records.schema import RunFolder
 from eval.report.figures import COLOURS, STYLE, new_figure
 from sim_envs.world import EpisodeKey

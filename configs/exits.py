@@ -35,8 +35,7 @@ def exit_code_of(command: Callable[[], int | None]) -> int:
     """Run a command: its exit code; 2 for bad input (one line), 130 for Ctrl-C.
 
     Files that cannot be opened, created or written are bad input, too, as are JAX's environment variables if
-    it does not start. SIGINT and SIGTERM end the process at
-    once until the command handles them.
+    it does not start. SIGINT and SIGTERM end the process at once until the command handles them.
 
     Args:
         command: Returns an exit code; None counts as 0.

@@ -1,4 +1,4 @@
-"""How what is to be grasped moves until it is touched: `none`, `shuttle:SPEED[,PERIOD]` or `drift:SPEED`."""
+"""Motion of the object to grasp until it is touched: `none`, `shuttle:SPEED[,PERIOD]` or `drift:SPEED`."""
 
 import dataclasses
 from typing import Annotated
@@ -10,14 +10,12 @@ from configs.errors import UsageError, unknown
 NONE = "none"
 _FORMS = (NONE, "shuttle:SPEED", "shuttle:SPEED,PERIOD", "drift:SPEED")
 _UNITS = "SPEED is in cm/s, PERIOD in s."
-
 _SPEEDS = (0.1, 30.0)
 """Least and greatest speed, cm/s."""
-
 _PERIODS = (1.0, 60.0)
 """Shortest and longest period, s."""
-
 _PERIOD = 4.0
+"""Default period, s."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -25,8 +23,8 @@ class Shuttle:
     """To and fro on a line, as a pendulum.
 
     Attributes:
-        speed: Greatest, in the middle of the line, m/s.
-        period: From one passage of the middle to the next but one, s.
+        speed: Maximum speed, reached in the middle of the line, m/s.
+        period: Time of a whole oscillation, s.
     """
 
     speed: float
@@ -38,7 +36,7 @@ class Drift:
     """Along a line, once.
 
     Attributes:
-        speed: m/s.
+        speed: Speed, m/s.
     """
 
     speed: float

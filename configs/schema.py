@@ -89,8 +89,8 @@ class SuiteConfig(Preset):
         replan_steps: Control steps between two queries.
         variation: How much its scenes vary between episodes beyond their initial states, 0 to 1; None if they
             cannot.
-        motion: How what is to be grasped moves until it is touched, as `configs.motion.parse_motion` reads
-            it; None if nothing can.
+        motion: Motion of the object to grasp until it is touched, as `configs.motion.parse_motion` reads it;
+            None if nothing can move.
         test_init_ids: The first and the last of the initial states that are kept for measuring a policy:
             demonstrations of them are not collected.
         environment: What else its class takes.

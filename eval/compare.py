@@ -7,7 +7,6 @@ from cyclopts import App, Parameter
 
 from configs.cli import run_app
 from configs.console import TextConsole
-from configs.errors import UsageError
 from configs.paths import usable_file
 from eval.records.json_files import write_json
 from eval.records.schema import RunFolder
@@ -55,7 +54,7 @@ def main(  # noqa: PLR0913 - one parameter per option of the command line
     judgements = judge_all(comparison, margin, time_margin)
     if json is not None:
         provenance = dict(zip(("a", "b"), map(_provenance, folders), strict=True))
-        _write(json, {**to_json(comparison, judgements), "provenance": provenance})
+        write_json(json, {**to_json(comparison, judgements), "provenance": provenance})
     if picture is not None:
         draw_success_curves(comparison, picture)
     show(comparison, TextConsole(), margin=margin, time_margin=time_margin)
@@ -65,13 +64,6 @@ def _provenance(folder: RunFolder) -> dict[str, Any]:
     """The part of a manifest needed to understand and repeat a run."""
     manifest = folder.read_manifest()
     return {part: manifest[part] for part in _PROVENANCE if part in manifest}
-
-
-def _write(path: Path, content: dict[str, Any]) -> None:
-    try:
-        write_json(path, content)
-    except OSError as error:
-        raise UsageError(f"cannot write {str(path)!r}: {error.strerror}; give --json another file") from None
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ class GymSuite:
         protocol: The suite's protocol.
         interface: The interface that its YAML declares.
         assets: None: the environments bring their own.
+        environment: The configuration of the environments.
     """
 
     def __init__(self, protocol: SuiteConfig, *, assets: str = "auto") -> None:
@@ -40,29 +41,29 @@ class GymSuite:
         """
         if assets != "auto":
             raise UsageError(f"assets {assets!r}: {protocol.name} brings its own; leave them out")
-        self._config = check(
+        self.environment = check(
             GymEnvironment, protocol.environment, source=f"environment of suite {protocol.name}"
         )
         self.protocol = protocol
-        self.interface = self._config.interface(protocol)
+        self.interface = self.environment.interface(protocol)
         self.assets = None
 
     def tasks(self) -> tuple[Task, ...]:
         """All tasks, in the YAML's order."""
         return tuple(
             Task(suite=self.protocol.name, task_id=number, name=task.name, language=task.instruction)
-            for number, task in enumerate(self._config.tasks)
+            for number, task in enumerate(self.environment.tasks)
         )
 
     def init_ids(self, task: Task) -> InitIds:
         """Stored states, as many as the YAML declares."""
-        return InitIds(stored=self._config.init_ids)
+        return InitIds(stored=self.environment.init_ids)
 
     def instruction(self, key: EpisodeKey, wordings: Wordings) -> str:
         """The YAML's instruction, which is the only wording."""
         if wordings != "benchmark":
             raise UsageError(f"wordings {wordings!r}: {self.protocol.name} has only 'benchmark'")
-        return self._config.tasks[key.task_id].instruction
+        return self.environment.tasks[key.task_id].instruction
 
     def training_wordings(self) -> Mapping[str, Sequence[str]]:
         """Empty: every instruction has one wording."""
@@ -71,7 +72,7 @@ class GymSuite:
     def check(self, tasks: Iterable[Task]) -> None:
         """Check packages, environment ids, and the renderer if MuJoCo is used."""
         self._load()
-        if "mujoco" in self._config.packages:
+        if "mujoco" in self.environment.packages:
             require_backend()
         for task in tasks:
             self._require_id(task)
@@ -80,53 +81,45 @@ class GymSuite:
         """Make the task's environment, without Gymnasium's time limit: the protocol has its own."""
         self._load()
         self._require_id(task)
-        chosen = self._config.tasks[task.task_id]
-        options: dict[str, Any] = dict.fromkeys(self._config.size_arguments, self.protocol.camera_size)
-        if self._config.renders:
+        chosen = self.environment.tasks[task.task_id]
+        options: dict[str, Any] = dict.fromkeys(self.environment.size_arguments, self.protocol.camera_size)
+        if self.environment.renders:
             options["render_mode"] = "rgb_array"
         try:
             env = gymnasium.make(
                 chosen.id, **chosen.kwargs, **options, max_episode_steps=-1, disable_env_checker=True
             )
         except gymnasium.error.DependencyNotInstalled as error:
-            raise UsageError(f"{chosen.id} of {task.suite}: {error}; {self._config.remedy}") from error
+            raise UsageError(f"{chosen.id} of {task.suite}: {error}; {self.environment.remedy}") from error
         return GymWorld(env, suite=self, language=chosen.instruction)
 
     def describe(self, wordings: Wordings) -> Mapping[str, Any]:
         """Environment ids, arguments, number of initial states, success criterion and versions."""
         fields = {"tasks", "init_ids", "size_arguments", "success"}
-        packages = ("gymnasium", *self._config.packages)
-        return {
-            **self._config.model_dump(mode="json", include=fields),
-            "versions": {package: version(package) for package in packages},
-        }
+        versions = {package: version(package) for package in ("gymnasium", *self.environment.packages)}
+        return {**self.environment.model_dump(mode="json", include=fields), "versions": versions}
 
     def expert(self, world: World, *, noise: float = 0.0) -> None:
         """None: there is no expert."""
         return
 
-    @property
-    def environment(self) -> GymEnvironment:
-        """The configuration of the environments."""
-        return self._config
-
     def _load(self) -> None:
         """Import the module that registers the environments."""
         try:
-            for package in self._config.packages:
+            for package in self.environment.packages:
                 version(package)
-            if "mujoco" in self._config.packages:
+            if "mujoco" in self.environment.packages:
                 choose_backend()  # MuJoCo reads the choice on import
-            if self._config.module is not None:
-                importlib.import_module(self._config.module)
+            if self.environment.module is not None:
+                importlib.import_module(self.environment.module)
         except (PackageNotFoundError, ModuleNotFoundError) as error:
             raise UsageError(
                 f"suite {self.protocol.name} needs {error.name}, which is not installed: run "
-                f"{self._config.remedy}"
+                f"{self.environment.remedy}"
             ) from error
 
     def _require_id(self, task: Task) -> None:
-        name = self._config.tasks[task.task_id].id
+        name = self.environment.tasks[task.task_id].id
         if name not in gymnasium.registry:
             raise unknown("Gymnasium environment", name, gymnasium.registry)
 
@@ -157,9 +150,10 @@ class GymWorld:
         self._config = suite.environment
         self._interface = suite.interface
         self._language = language
-        self._diverged: tuple[type[Exception], ...] = ()
-        if self._config.physics_error is not None:
-            self._diverged = (load_object(self._config.physics_error, what="physics_error"),)
+        diverged = self._config.physics_error
+        self._diverged: tuple[type[Exception], ...] = (
+            () if diverged is None else (load_object(diverged, what="physics_error"),)
+        )
         self._observed: Any = None
         self._finished = self._solved = self._closed = False
         self._last: Float64[np.ndarray, " action"] | None = None
@@ -269,14 +263,12 @@ class GymWorld:
 
     def _image(self, key: str, camera: Camera) -> UInt8[np.ndarray, "height width 3"]:
         pixels = np.asarray(self.env.render() if key == RENDER else self._at(key))
-        if pixels.ndim != 3:
-            raise UsageError(f"camera {camera.name!r} of {self._interface.name} gives {_dtype_shape(pixels)}")
-        image = np.rot90(pixels, camera.rotated_deg // 90)
+        image = np.rot90(pixels, camera.rotated_deg // 90) if pixels.ndim == 3 else pixels
         assert camera.size is not None
         if image.dtype != np.uint8 or image.shape != (*camera.size, 3):
             raise UsageError(
                 f"camera {camera.name!r} of {self._interface.name} is declared with {camera.size[0]} × "
-                f"{camera.size[1]} pixels; the environment gives {_dtype_shape(image)}"
+                f"{camera.size[1]} pixels; the environment gives {image.dtype} {list(image.shape)}"
             )
         return np.array(image, order="C")
 
@@ -303,7 +295,3 @@ class GymWorld:
         self._require_open()
         if self._observed is None:
             raise RuntimeError("the world was not reset yet")
-
-
-def _dtype_shape(pixels: np.ndarray) -> str:
-    return f"{pixels.dtype} {list(pixels.shape)}"

@@ -18,7 +18,7 @@ from jaxtyping import Float64
 
 from configs.errors import UsageError
 from configs.interface import Interface
-from sim_envs.suite import InitIds, Suite, Task
+from sim_envs.suite import Suite, Task
 from sim_envs.world import EpisodeKey, Observation, World
 
 Actions = Float64[np.ndarray, "steps action"]
@@ -161,10 +161,6 @@ def _check_task(suite: Suite, task: Task, number: int) -> None:
     with contextlib.suppress(UsageError):
         ids.check(-1, task)
         raise AssertionError(f"task {number} of {name} accepts init id -1")
-    _check_instruction(suite, task, ids)
-
-
-def _check_instruction(suite: Suite, task: Task, ids: InitIds) -> None:
     for init_id in range(min(2, ids.stored)):
         key = EpisodeKey(suite=task.suite, task_id=task.task_id, init_id=init_id, seed=_SEED)
         given = suite.instruction(key, "benchmark")

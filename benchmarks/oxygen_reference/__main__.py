@@ -30,7 +30,6 @@ from eval.bench.ratios import paired_ratio
 from eval.bench.serving import Bench
 from eval.bench.workloads import BenchConfiguration, Workload
 from oxygen.model.compile_cache import use_compile_cache
-from oxygen.serving.arrivals import EveryN
 from oxygen.serving.scheduler import Mode
 
 _CAMERAS = (2, 3)
@@ -136,13 +135,8 @@ def measure(options: argparse.Namespace, model: ModelUnderTest) -> dict[str, Any
             ("published", one): Published(process, *_setting(one)) for one in configurations
         }
         for cameras in _CAMERAS:
-            workload = Workload(
-                denoise_steps=model.config.denoise_steps,
-                text_tokens=options.text_tokens,
-                robots=1,
-                arrivals=EveryN(n=1),
-                arrivals_text="every:1",
-                cameras=cameras,
+            workload = Workload.steady(
+                denoise_steps=model.config.denoise_steps, text_tokens=options.text_tokens, cameras=cameras
             )
             prepared = stack.enter_context(bench.prepare(workload, configurations, queries))
             timers |= {(f"{cameras} cameras", one.configuration): Ours(one) for one in prepared.runners}

@@ -22,7 +22,6 @@ T = TypeVar("T")
 
 _MOST = 100_000
 """Limit of every whole number."""
-
 _DEFAULTS: dict[str, Any] = {
     "policy": "small",
     "modes": tuple(Mode),
@@ -35,16 +34,10 @@ _DEFAULTS: dict[str, Any] = {
     "queries": 10,
     "peaks": "auto",
 }
+_WHOLE_NUMBERS = ("denoise_steps", "text_tokens", "tokens_per_frame", "robots")
 _NOT_FOR_ROOFLINE = (
-    "modes",
-    "tokens_per_frame",
-    "deadline_ms",
-    "arrivals",
-    "slots",
-    "rows",
-    "queries",
-    "resume",
-    "save_profile",
+    *("modes", "tokens_per_frame", "deadline_ms", "arrivals", "slots", "rows"),
+    *("queries", "resume", "save_profile"),
 )
 _QUICK: dict[str, Any] = {
     **_DEFAULTS,
@@ -108,11 +101,8 @@ def read(arguments: Sequence[str]) -> Options:
         raise UsageError("--deadline-ms sets the tokens of a frame; leave out --tokens-per-frame")
     grid = WorkloadGrid(
         modes=_once(chosen["modes"], "mode", str),
-        denoise_steps=_once(chosen["denoise_steps"], "denoise steps", int),
-        text_tokens=_once(chosen["text_tokens"], "text tokens", int),
-        tokens_per_frame=_once(chosen["tokens_per_frame"], "tokens per frame", int),
-        robots=_once(chosen["robots"], "robots", int),
         arrivals=tuple((text, parse_arrivals(text)) for text in _once(chosen["arrivals"], "arrivals", str)),
+        **{name: _once(chosen[name], name.replace("_", " "), int) for name in _WHOLE_NUMBERS},
         deadline_ms=_once(chosen.get("deadline_ms", ()), "deadline ms", float),
         cameras=_once(chosen.get("cameras", ()), "cameras", int),
         slots=given.slots,
@@ -123,7 +113,7 @@ def read(arguments: Sequence[str]) -> Options:
         check_profile(given.save_profile, grid)
     for name in ("repetitions", "queries", "prompt_tokens"):
         if chosen[name] < 1:
-            raise UsageError(f"--{name.replace('_', '-')} {chosen[name]}: at least 1")
+            raise UsageError(f"{_flag(name)} {chosen[name]}: at least 1")
     names = {field.name for field in dataclasses.fields(Options)} - {"grid"}
     values: dict[str, Any] = {name: chosen.get(name) for name in names}
     return Options(grid=grid, **values)
@@ -133,8 +123,9 @@ def _refuse_ignored_options(given: argparse.Namespace) -> None:
     """Refuse options that have no effect with, or without, --roofline, and --resume without a file."""
     ignored = [name for name in _NOT_FOR_ROOFLINE if getattr(given, name)]
     if given.roofline and ignored:
-        flags = ", ".join(f"--{name.replace('_', '-')}" for name in ignored)
-        raise UsageError(f"--roofline times stages and runs no mode; leave out {flags}")
+        raise UsageError(
+            f"--roofline times stages and runs no mode; leave out {', '.join(map(_flag, ignored))}"
+        )
     if given.peaks and not given.roofline:
         raise UsageError(f"--peaks {given.peaks} has no effect without --roofline; leave it out, or add that")
     if given.resume and not given.output:
@@ -146,8 +137,8 @@ def _refuse_frames_without_unified(given: argparse.Namespace, modes: Sequence[st
         values = getattr(given, name)
         if values and Mode.UNIFIED not in modes:
             raise UsageError(
-                f"--{name.replace('_', '-')} {' '.join(values)} is for mode unified, and --modes is "
-                f"{' '.join(modes)}; leave it out, or add unified"
+                f"{_flag(name)} {' '.join(values)} is for mode unified, and --modes is {' '.join(modes)}; "
+                "leave it out, or add unified"
             )
 
 
@@ -218,20 +209,6 @@ def _parser() -> OneLineParser:
     what.add_argument("--dtype", choices=("float32", "bfloat16"), help="default: the policy's own")
     _add_lists(what)
     what.add_argument(
-        "--deadline-ms",
-        nargs="+",
-        action="extend",
-        metavar="MS",
-        help="in mode unified, decode what fits before the deadline instead of --tokens-per-frame",
-    )
-    what.add_argument(
-        "--cameras",
-        nargs="+",
-        action="extend",
-        metavar="N",
-        help="images in an observation, at most twice as many as the policy has; default: its own number",
-    )
-    what.add_argument(
         "--slots",
         type=_whole,
         metavar="N",
@@ -292,13 +269,18 @@ def _add_lists(group: argparse._ArgumentGroup) -> None:
         "tokens_per_frame": ("K", "tokens a frame decodes in mode unified"),
         "robots": ("N", "robots served at once"),
         "arrivals": ("WHEN", "when texts are requested: every:1, burst:4:8, poisson:0.5, any with @8-30"),
+        "deadline_ms": ("MS", "in mode unified, decode what fits before it instead of --tokens-per-frame"),
+        "cameras": ("N", "images in an observation, at most twice the policy's number; default: that number"),
     }
     for name, (metavar, text) in axes.items():
-        flag = f"--{name.replace('_', '-')}"
-        group.add_argument(flag, nargs="+", action="extend", metavar=metavar, help=_help(text, name))
+        group.add_argument(_flag(name), nargs="+", action="extend", metavar=metavar, help=_help(text, name))
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def _help(text: str, name: str) -> str:
-    default = _DEFAULTS[name]
+    default = _DEFAULTS.get(name)
     shown = " ".join(map(str, default)) if isinstance(default, tuple) else default
-    return f"{text}; default: {shown}"
+    return text if default is None else f"{text}; default: {shown}"

@@ -2,9 +2,10 @@
 
 import dataclasses
 import itertools
+from typing import Self
 
 from configs.errors import UsageError, unknown
-from oxygen.serving.arrivals import Arrivals
+from oxygen.serving.arrivals import Arrivals, EveryN
 from oxygen.serving.budget import Deadline
 from oxygen.serving.scheduler import Mode
 
@@ -50,6 +51,18 @@ class Workload:
             value = getattr(self, field)
             if value is not None and value < 1:
                 raise UsageError(f"{field}: {value}; at least 1")
+
+    @classmethod
+    def steady(cls, *, denoise_steps: int, text_tokens: int, cameras: int | None = None) -> Self:
+        """One robot, and one text per query."""
+        return cls(
+            denoise_steps=denoise_steps,
+            text_tokens=text_tokens,
+            robots=1,
+            arrivals=EveryN(n=1),
+            arrivals_text="every:1",
+            cameras=cameras,
+        )
 
     def lengths(self, robot: int, query: int) -> list[int]:
         """Tokens of each text requested for a robot in a query."""

@@ -1,4 +1,4 @@
-"""What a logger is, and how one is chosen by its name."""
+"""The interface of loggers, and the choice of one by its name."""
 
 import hashlib
 import json
@@ -13,16 +13,8 @@ PROJECT = "oxygen-eval"
 """Project of logs that are kept by project, unless the logger's environment variable names another."""
 LOGGERS = ("tensorboard", "wandb", "trackio")
 _DESCRIBED = (
-    "command",
-    "mode",
-    "policy",
-    "weights_sha256",
-    "assets",
-    "config",
-    "protocol_hash",
-    "git",
-    "versions",
-    "hardware",
+    *("command", "mode", "policy", "weights_sha256", "assets", "config", "protocol_hash"),
+    *("git", "versions", "hardware"),
 )
 """The fields of a manifest that a log holds."""
 
@@ -31,13 +23,13 @@ class RunLogger(Protocol):
     """Logs one run. Any method may raise; the evaluation goes on without the log.
 
     Attributes:
-        where: How the log is looked at: a command or an address.
+        where: Command or address that shows the log.
     """
 
     where: str
 
     def log(self, values: Mapping[str, float], videos: Mapping[str, Path], *, step: int) -> None:
-        """Log what is known after an episode.
+        """Log metrics and videos after an episode.
 
         Args:
             values: Metrics by name, in groups: `success/rate`.
@@ -46,11 +38,11 @@ class RunLogger(Protocol):
         """
 
     def close(self) -> None:
-        """Write what is left."""
+        """Flush and close the log."""
 
 
 LoggerFactory = Callable[[Run, str], RunLogger]
-"""Opens the log of a run, which is begun, in a group of runs. The log of a resumed run is continued."""
+"""Opens the log of a run that has begun, in a group of runs; continues that of a resumed run."""
 
 
 def choose_logger(name: str) -> LoggerFactory:
@@ -88,7 +80,7 @@ def _of_extra(name: str) -> LoggerFactory:
 
 
 def describe(run: Run) -> dict[str, Any]:
-    """What a log says about its run: fields of the manifest."""
+    """The fields of a run's manifest that a log holds."""
     manifest = run.folder.read_manifest()
     return {name: manifest.get(name) for name in _DESCRIBED}
 

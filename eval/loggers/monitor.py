@@ -20,7 +20,7 @@ _QUANTILES = ("p50", "p95")
 
 
 def with_log(monitor: MonitorFactory, name: str | None) -> MonitorFactory:
-    """A monitor that is accompanied by a logger; the monitor itself without a name.
+    """The monitor together with a logger; the monitor alone without a name.
 
     Raises:
         UsageError: There is no such logger, its package is not installed, or it needs a login.

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from configs.errors import UsageError
-from eval.records.reader import QueryRecord
+from eval.records.query_logs import QueryRecord
 from sim_envs.world import EpisodeKey
 
 Chunk = Float64[np.ndarray, "horizon action"]

@@ -16,7 +16,8 @@ from eval.metrics.language_results import mean_staleness_ms, summarize_language
 from eval.metrics.progress import summarize_progress
 from eval.metrics.simulated_time import summarize_time
 from eval.metrics.statistics import quantiles, wilson_95
-from eval.records.reader import QueryRecord, read_episodes, read_identity, read_queries
+from eval.records.query_logs import QueryRecord, read_queries
+from eval.records.reader import read_episodes, read_identity
 from eval.records.schema import EpisodeResult, Outcome, RunFolder
 from sim_envs.world import EpisodeKey
 

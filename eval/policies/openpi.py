@@ -17,12 +17,12 @@ from sim_envs.world import EpisodeKey, Observation
 
 
 def named(keys: OpenpiKeys, name: str, horizon: object) -> OpenpiKeys:
-    """The keys as those of one policy.
+    """The keys with the name and the horizon of one policy.
 
     Args:
         keys: The robot's.
         name: The policy's, for messages.
-        horizon: The number of actions that it answers with; None if it does not say.
+        horizon: The number of actions in an answer, of any type; None if unknown.
 
     Raises:
         UsageError: The horizon is no number of actions.
@@ -35,7 +35,7 @@ def named(keys: OpenpiKeys, name: str, horizon: object) -> OpenpiKeys:
 
 
 def assumption(name: str, remedy: str) -> str:
-    """The line that tells a user of such a policy."""
+    """The remark on a policy that names no robot, and so is given LIBERO's keys."""
     keys = f"the keys of {ASSUMED.robot} ({', '.join(ASSUMED.names)})"
     return f"{name} does not say which robot it is for and is shown {keys}; {remedy}"
 
@@ -117,7 +117,7 @@ class OpenpiPolicy:
 
 
 def opened(policy: OpenpiPolicy, *, remark: str | None, **inputs: Any) -> OpenPolicy:
-    """Such a policy for a run: one object for all episodes. The manifest keeps `inputs`."""
+    """The policy for a run: one object for all episodes. The manifest records `inputs`."""
     importlib.import_module("PIL.Image")  # or the first query would be timed with it
     size = policy.keys.image_size
     inputs = {"keys": list(policy.keys.names), "image_size": size and list(size), **inputs}

@@ -1,4 +1,4 @@
-"""A policy that is a Python class of yours: with openpi's two methods, or with this project's contract."""
+"""Policies from Python classes: with openpi's two methods, or with this project's contract."""
 
 import contextlib
 import dataclasses
@@ -25,9 +25,9 @@ _OPENPI = ("infer", "reset")
 def open_python(target: str, kwargs: Mapping[str, Any], *, worlds: int = 1) -> OpenPolicy:
     """A policy from a class, or from a function that returns one.
 
-    A policy with `act` keeps the contract in `eval/policies/base.py`. Any other is openpi's: its attribute
-    `embodiment` names the robot it is for or its `interface` describes one, and `horizon` is the number of
-    actions that it answers with; it may have none of them.
+    A policy with `act` follows the contract in `eval/policies/base.py`. Any other follows openpi's. Its
+    optional attributes are `embodiment`, the name of its robot, or `interface`, which describes one, and
+    `horizon`, the number of actions in an answer.
 
     Args:
         target: `package.module:Class`, or `path/to/file.py:Class`.
@@ -126,7 +126,7 @@ def _check_has(policy: Any, target: str, needed: tuple[str, ...]) -> None:
 
 
 def _keys(policy: Any, target: str) -> OpenpiKeys | None:
-    """How a policy of openpi's wants to be shown the world; None if it does not say."""
+    """The keys of the observations that a policy takes; None if it names no robot."""
     embodiment, interface = getattr(policy, "embodiment", None), getattr(policy, "interface", None)
     if embodiment is not None and interface is not None:
         raise UsageError(f"policy {target} has an `embodiment` and an `interface`; give one of them")
@@ -144,14 +144,14 @@ def _checked(interface: Any, target: str) -> Interface:
 
 @contextlib.contextmanager
 def _in_one_line(what: str) -> Iterator[None]:
-    """Says in one line what somebody else's code has raised, and where."""
+    """Turns an exception of the user's code into one line that names its place."""
     try:
         yield
     except UsageError:
         raise
-    except SyntaxError as error:  # says itself where it is
+    except SyntaxError as error:  # its message names the place
         raise UsageError(f"{what}: {type(error).__name__}: {error}") from error
-    except (Exception, SystemExit) as error:  # whatever it is, it is not ours to mend
+    except (Exception, SystemExit) as error:  # the user's code may raise anything
         where = traceback.extract_tb(error.__traceback__)[-1]
         said = f"{type(error).__name__}: {error}"
         raise UsageError(f"{what}: {said} ({Path(where.filename).name}, line {where.lineno})") from error

@@ -30,7 +30,7 @@ _TOO_BIG = 1009  # RFC 6455's close code for a message beyond the limit
 _ATTEMPT_S = 10.0
 _LONGEST_PAUSE_S = 8.0
 _CLOSE_S = 2.0
-_NOTICE_S = 0.05  # for a server's goodbye that is on its way between two episodes
+_NOTICE_S = 0.05  # for a close frame that is on its way between two episodes
 
 
 class PolicyServerError(RuntimeError):
@@ -38,14 +38,14 @@ class PolicyServerError(RuntimeError):
 
 
 class PolicyClient:
-    """A connection to a policy server, made again for the next episode if it is lost in one.
+    """A connection to a policy server, reopened for the next episode if it is lost.
 
     Args:
         url: `ws://` or `wss://`, host, port, path.
-        headers: Of the HTTP request that opens the connection.
-        answer_s: How long an answer may take.
-        connect_s: How long to go on trying to connect.
-        notify: Told in one line what is waited for, if the server is not there at once.
+        headers: HTTP headers of the handshake.
+        answer_s: Timeout of an answer, seconds.
+        connect_s: Timeout of connecting, all attempts together, seconds.
+        notify: Called with one line if the server cannot be reached at once.
     """
 
     def __init__(
@@ -68,11 +68,11 @@ class PolicyClient:
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """What the server says of itself; nothing before the first `reset()`."""
+        """The server's metadata; empty before the first `reset()`."""
         return self._metadata or {}
 
     def reset(self) -> None:
-        """Make sure of a connection. Its server has nothing to say.
+        """Connect, unless there is an open connection without unread messages.
 
         Raises:
             PolicyLostError: There is no server at the address, or none of this protocol.
@@ -82,11 +82,11 @@ class PolicyClient:
             self._connect()
 
     def infer(self, obs: dict[str, Any], /) -> Mapping[str, Any]:
-        """The server's answer to an observation. The connection does not outlive a failure.
+        """The server's answer to an observation. A failure closes the connection.
 
         Raises:
             PolicyServerError: The server has failed, hung up, or not answered in time.
-            BadAnswerError: The server answered with something else than a message of the protocol.
+            BadAnswerError: The answer is not a message of the protocol.
         """
         try:
             answer = self._exchanged(pack(obs))
@@ -114,7 +114,7 @@ class PolicyClient:
             raise
 
     def close(self) -> None:
-        """Hang up. A second call does nothing."""
+        """Close the connection. A second call does nothing."""
         self._connection = None
         self._resources.close()
 
@@ -187,7 +187,7 @@ class PolicyClient:
                     open_timeout=limit,
                     close_timeout=_CLOSE_S,
                     ping_interval=None,  # servers that infer in their event loop do not answer pings
-                    proxy=None,  # its time would be taken for the policy's
+                    proxy=None,  # its latency would count as the policy's
                 )
             )
             _limit_sending(connection.socket, self._answer_s)
@@ -230,7 +230,7 @@ class RemotePolicy(OpenpiPolicy):
         self.client = client
 
     def stages(self, answer: Mapping[str, Any], answer_ms: float) -> Mapping[str, float]:
-        """`server` (by its own account) and `wire` (the rest), milliseconds; empty if it reports no time."""
+        """`server` (as it reports) and `wire` (the rest), milliseconds; empty if it reports no time."""
         for timing in ("server_timing", "policy_timing"):
             told = answer.get(timing)
             infer_ms = told.get("infer_ms") if isinstance(told, Mapping) else None
@@ -273,7 +273,7 @@ def _ending(error: ConnectionClosed) -> str:
 
 
 def _limit_sending(connected: socket.socket, seconds: float) -> None:
-    """Let sending to a server that has stopped reading fail after that time."""
+    """Limit the time of sending to a server that has stopped reading."""
     whole = int(seconds)
     limit = struct.pack("ll", whole, int(1e6 * (seconds - whole)))
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)

@@ -1,4 +1,4 @@
-"""Opens the policy of a server, by its address: `--policy ws://host:port`. Openpi's, RoboArena's or ours."""
+"""Opens the policy of a server (openpi's, RoboArena's or ours) by its address: `--policy ws://host:port`."""
 
 import dataclasses
 import functools
@@ -27,10 +27,10 @@ class ServerOptions:
     """Options of a policy server.
 
     Attributes:
-        embodiment: The robot that it is for, if its metadata does not say.
+        embodiment: Its robot, if its metadata names none.
         api_key_env: The environment variable with the key to send as `Authorization: Api-Key …`.
-        timeout_s: Timeout of an answer; the first one compiles on many servers.
-        connect_timeout_s: How long to keep trying to connect.
+        timeout_s: Timeout of an answer, seconds; the first one compiles on many servers.
+        connect_timeout_s: Timeout of connecting, seconds.
     """
 
     embodiment: str | None = None
@@ -127,7 +127,7 @@ def _refuse_embodiment(options: ServerOptions, why: str) -> None:
 
 
 def _unheard(line: str) -> None:
-    """In workers: the evaluation has printed it at its start."""
+    """Print nothing, in workers: the evaluation has printed it at its start."""
     del line
 
 

@@ -35,16 +35,11 @@ def measure_best(folder: SweepFolder, given: Mapping[str, Any]) -> dict[str, Any
 def _best(rows: Sequence[Row]) -> list[Row]:
     """The Pareto front of tokens per second and merit among the cells of a mode, ascending."""
     kept: list[Row] = []
-    for row in sorted(
-        rows, key=lambda row: (-(row["tokens_per_simulated_s"] or 0.0), *_negated(_merit(row)))
-    ):
+    by_rate = sorted(rows, key=lambda row: (row["tokens_per_simulated_s"] or 0.0, _merit(row)), reverse=True)
+    for row in by_rate:
         if not kept or _merit(row) > _merit(kept[-1]):
             kept.append(row)
     return kept[::-1] if speaks(kept[0]) else [max(rows, key=_merit)]
-
-
-def _negated(merit: tuple[float, float]) -> tuple[float, float]:
-    return -merit[0], -merit[1]
 
 
 def _merit(row: Row) -> tuple[float, float]:

@@ -9,7 +9,8 @@ import dataclasses
 from pathlib import Path
 
 from eval.metrics.language import HEADLINES
-from eval.records.reader import read_episodes, read_identity, read_queries
+from eval.records.query_logs import read_queries
+from eval.records.reader import read_episodes, read_identity
 from eval.records.schema import EpisodeResult, Outcome, RunFolder, Share
 from sim_envs.truth.wording import narrate
 

@@ -7,9 +7,10 @@ from typing import Any
 
 from eval.metrics.statistics import Interval
 from eval.metrics.time_to_success import CurvePoint, TimeRatio
-from eval.report.comparison import Comparison, PairTable, StageLatency
+from eval.report.comparison import Comparison, StageLatency
 from eval.report.comparison_texts import TextPairs
 from eval.report.comparison_verdict import Judgements
+from eval.report.pair_table import PairTable
 
 
 def to_json(comparison: Comparison, judgements: Judgements) -> dict[str, Any]:

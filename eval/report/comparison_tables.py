@@ -12,10 +12,11 @@ from eval.metrics.action_difference import ActionDifference
 from eval.records.protocol import say_inputs
 from eval.records.reader import RunIdentity
 from eval.report.clock_words import MEASURED, PAUSED
-from eval.report.comparison import Comparison, PairTable, StageLatency
+from eval.report.comparison import Comparison, StageLatency
 from eval.report.comparison_summary import say_clock
 from eval.report.comparison_texts import Fate, TextPairs
 from eval.report.comparison_verdict import MARGIN, TIME_MARGIN, Judgements, judge_all
+from eval.report.pair_table import PairTable
 
 _MEASURES = {"narration": "narrations wholly right", "memory": "F1 of memory"}
 _WHEN = {"at_request": "when requested", "on_delivery": "on delivery"}
@@ -24,16 +25,16 @@ _WHEN = {"at_request": "when requested", "on_delivery": "on delivery"}
 def show(
     comparison: Comparison, console: Console, *, margin: float = MARGIN, time_margin: float = TIME_MARGIN
 ) -> None:
-    """Print the comparison for a person: who is compared, then outcomes, actions, latency and texts.
+    """Print a comparison: runs, outcomes, actions, latency and texts.
 
     Args:
-        comparison: What to print.
-        console: Where.
+        comparison: The comparison.
+        console: The console.
         margin: What B may lose and still count as non-inferior, percentage points of success.
-        time_margin: How much longer B may take to success and still count as that, percent.
+        time_margin: How much longer B may take to success and still count as non-inferior, percent.
 
     Raises:
-        UsageError: A margin is none.
+        UsageError: A margin is out of range.
     """
     judgements = judge_all(comparison, margin, time_margin)
     _show_runs(comparison, console)
@@ -71,7 +72,7 @@ def _show_runs(comparison: Comparison, console: Console) -> None:
 
 
 def _show_texts(tasks: Sequence[TextPairs], console: Console) -> None:
-    """Scores where there is a text in both runs; in any case how many there are, and in which run alone."""
+    """Scores of paired texts, and the numbers of paired and unpaired ones."""
     if any(texts.differences for texts in tasks):
         console.print(_texts(tasks))
     for texts in tasks:
@@ -79,7 +80,7 @@ def _show_texts(tasks: Sequence[TextPairs], console: Console) -> None:
 
 
 def _describe(name: str, run: RunIdentity, comparison: Comparison) -> str:
-    """A run in two lines; in what it computes, only where the other does otherwise."""
+    """A run in two lines; its data type only if the other's differs."""
     dtype = "" if comparison.a.dtype == comparison.b.dtype else run.dtype or "its own dtype"
     parts = [run.policy, run.weights, dtype, f"mode {run.mode}", f"assets {run.assets}"]
     what = ", ".join(part for part in parts if part)
@@ -144,7 +145,7 @@ def _texts(tasks: Sequence[TextPairs]) -> Table:
 
 
 def _say_pairs(texts: TextPairs) -> str:
-    """Of how many texts the scores are, which have no counterpart and why, and whose are no merit."""
+    """The number of paired texts, unpaired ones by reason, and whose texts are an oracle's."""
     alone = [_say_alone("A", "B", texts.only_a), _say_alone("B", "A", texts.only_b)]
     oracles = [name for name, oracle in (("A", texts.oracle_a), ("B", texts.oracle_b)) if oracle]
     parts = [f"{texts.task}: {counted(texts.pairs, 'text')} graded in both", *filter(None, alone)]

@@ -10,7 +10,8 @@ from eval.metrics.error_budget import ERROR_BUDGET, exceeds
 from eval.metrics.noninferiority import Verdict, corrected_verdicts, episodes_needed, verdict_of
 from eval.metrics.statistics import Interval
 from eval.metrics.time_to_success import TimeRatio
-from eval.report.comparison import Comparison, PairTable
+from eval.report.comparison import Comparison
+from eval.report.pair_table import PairTable
 
 MARGIN = 5.0
 """Default non-inferiority margin of the success rate, percentage points."""
@@ -23,9 +24,9 @@ class Judgement:
     """A verdict on B.
 
     Attributes:
-        verdict: Non-inferior, inferior, superior or inconclusive; or that errors allow none.
-        margin: By which it was reached: percentage points of success, or percent of time.
-        sentence: Both, and the numbers, in plain English.
+        verdict: The verdict.
+        margin: Its margin: percentage points of success, or percent of time.
+        sentence: Verdict, margin and numbers in one sentence.
         episodes_needed: If success is inconclusive, how many episodes would settle it; None if no number.
     """
 
@@ -41,7 +42,7 @@ class Judgements:
 
     Attributes:
         success: On the pooled pairs, uncorrected: the primary test.
-        time: On time to success; None where no episode tells, or errors allow no verdict.
+        time: On time to success; None if no episode has a ratio, or errors allow no verdict.
         per_suite: On success, corrected for the number of suites.
     """
 
@@ -54,7 +55,7 @@ def judge_all(comparison: Comparison, margin: float = MARGIN, time_margin: float
     """Every verdict of a comparison.
 
     Raises:
-        UsageError: A margin is none.
+        UsageError: A margin is out of range.
     """
     a, b = comparison.names
     success = judge(comparison.overall, margin, a=a, b=b)

@@ -122,6 +122,11 @@ class EvaluationConsole:
             self._reported = time.monotonic()
             self._say(self._progress_line())
 
+    def resumed(self, variant: int, result: EpisodeResult) -> None:
+        """Count an episode recorded earlier."""
+        self._results[variant].append(result)
+        self._progress.update(self._bar, advance=1, status=self._status())
+
     def interrupted(self) -> None:
         """Print what is recorded and how to resume."""
         total = len(self._plan.keys) * len(self._runs)
@@ -200,11 +205,6 @@ class EvaluationConsole:
 
     def _where(self) -> str:
         return ", ".join(str(run.folder.path) for run in self._runs)
-
-    def resumed(self, variant: int, result: EpisodeResult) -> None:
-        """Count an episode recorded earlier."""
-        self._results[variant].append(result)
-        self._progress.update(self._bar, advance=1, status=self._status())
 
     def _shown(self) -> RenderableType:
         """The bar, and below it the episode of each world."""

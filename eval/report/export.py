@@ -16,6 +16,7 @@ from eval.metrics.success import Results, graded_only, solved, summarize
 from eval.records.reader import RunIdentity, read_episodes, read_identity
 from eval.records.schema import EpisodeResult, Outcome, RunFolder
 from eval.report.clock_words import PAUSED
+from eval.report.plain_text import latex_table
 
 _RATES = ("n_episodes", "n_success", "pc_success", "pc_success_ci95")
 _REWARDS = ("avg_sum_reward", "avg_max_reward", "video_paths")
@@ -26,12 +27,6 @@ _COLUMNS = (
 """Fields of an episode in CSV, after those of its key."""
 
 _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_LATEX = {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    **{character: f"\\{character}" for character in "&%$#_{}"},
-}
 
 
 def lerobot(folder: RunFolder) -> str:
@@ -119,25 +114,11 @@ def episodes_csv(folder: RunFolder) -> str:
 def latex(folder: RunFolder) -> str:
     """A LaTeX table (package booktabs) with a row per suite."""
     run, results = _read_rates(folder)
-    rows = dict(results["per_suite"])
-    if len(rows) > 1:
-        rows["all suites"] = results["overall"]
-    lines = [" & ".join(_latex_cells(name, row)) + r" \\" for name, row in rows.items()]
-    if len(rows) > 1:
-        lines.insert(-1, r"\midrule")
-    return "\n".join(
-        [
-            f"% {_described(run)}",
-            r"\begin{tabular}{lrrcr}",
-            r"\toprule",
-            r"suite & episodes & success (\%) & 95\,\% interval & time to success (s) \\",
-            r"\midrule",
-            *lines,
-            r"\bottomrule",
-            r"\end{tabular}",
-            "",
-        ]
-    )
+    heads = ["suite", "episodes", "success (%)", "95 % interval", "time to success (s)"]
+    suites = [_latex_cells(name, row) for name, row in results["per_suite"].items()]
+    overall = [[_latex_cells("all suites", results["overall"])]] if len(suites) > 1 else []
+    table = latex_table("lrrcr", [heads], suites, *overall)
+    return "\n".join([f"% {_described(run)}", *table, ""])
 
 
 def model_card(folder: RunFolder) -> str:
@@ -265,7 +246,7 @@ def _latex_cells(name: str, row: Mapping[str, Any]) -> list[str]:
     low, high = row["pc_success_ci95"]
     time = row["time_to_success_s"]
     return [
-        "".join(_LATEX.get(character, character) for character in name),
+        name,
         str(row["n_episodes"]),
         f"{row['pc_success']:.1f}",
         f"{low:.1f}--{high:.1f}",
@@ -275,15 +256,9 @@ def _latex_cells(name: str, row: Mapping[str, Any]) -> list[str]:
 
 def _described(run: RunIdentity) -> str:
     """The run in one line."""
-    parts = [
-        run.run_id,
-        run.policy,
-        run.weights,
-        f"mode {run.mode}",
-        f"clock {run.clock}",
-        f"assets {run.assets}",
-    ]
-    return ", ".join(part for part in [*parts, f"protocol {run.protocol_hash}"] if part)
+    parts = [run.run_id, run.policy, run.weights, f"mode {run.mode}", f"clock {run.clock}"]
+    said = [*parts, f"assets {run.assets}", f"protocol {run.protocol_hash}"]
+    return ", ".join(part for part in said if part)
 
 
 def _json(content: Mapping[str, Any]) -> str:

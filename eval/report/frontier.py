@@ -6,8 +6,10 @@ from typing import Any
 from configs.sweep import CONDITIONS
 from eval.metrics.noninferiority import Verdict
 
+Record = Mapping[str, Any]
+"""A finished sweep's `sweep.json`."""
 Row = Mapping[str, Any]
-"""A cell's row of `sweep.json`."""
+"""A cell's row in it."""
 
 GOOD_ENOUGH = (Verdict.SUPERIOR.value, Verdict.NON_INFERIOR.value)
 """Verdicts that count as no loss."""
@@ -46,6 +48,11 @@ def speaks(row: Row) -> bool:
     """Whether the cell generates texts at a configured rate."""
     options = row["options"]
     return options["mode"] != "actions" and options["text_every"] is not None
+
+
+def is_judged(record: Record) -> bool:
+    """Whether a cell is compared with mode `actions`."""
+    return any(row["success"] for row in record["cells"])
 
 
 def group_by(rows: Sequence[Row], axes: Sequence[str]) -> list[list[Row]]:

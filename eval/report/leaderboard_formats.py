@@ -15,7 +15,7 @@ from eval.report.figures import COLOURS, OTHER_COLOURS
 from eval.report.leaderboard_rows import APART, BoardColumn, Entry, RankedRow
 from eval.report.leaderboard_tables import Leaderboard, RankedTable
 from eval.report.pages.site import write_page, writing
-from eval.report.plain_text import in_latex, in_markdown, in_markdown_code, visible
+from eval.report.plain_text import in_markdown, in_markdown_code, latex_table, visible
 
 _TEMPLATE = importlib.resources.files("eval.report.pages").joinpath("leaderboard.md.j2")
 _GROUPS = ("policy", "mode", "assets", "control", "weights", "clock")
@@ -112,20 +112,10 @@ def to_latex(board: Leaderboard) -> str:
             lines = [[str(row.rank.best), str(row.rank), *row.cells] for row in table.rows]
             parts += [
                 f"% {visible(' '.join(f'{suite}: {table.title}'.split()))}",
-                f"\\begin{{tabular}}{{rc{alignment}}}",
-                "\\toprule",
-                _line(columns),
-                "\\midrule",
-                *map(_line, lines),
-                "\\bottomrule",
-                "\\end{tabular}",
+                *latex_table(f"rc{alignment}", [columns], lines),
                 "",
             ]
     return "\n".join(parts)
-
-
-def _line(cells: list[str]) -> str:
-    return " & ".join(map(in_latex, cells)) + r" \\"
 
 
 def _rows(board: Leaderboard) -> Iterator[tuple[str, int, RankedTable, RankedRow]]:

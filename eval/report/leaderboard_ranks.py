@@ -32,8 +32,8 @@ class Rank:
 def ranks(runs: Sequence[Outcomes]) -> list[Rank]:
     """The rank of each run.
 
-    The rule of the large public leaderboards (Chatbot Arena's), with the test that pairs deserve: better is
-    who solves more of the common episodes, by McNemar's exact test at 5 %.
+    Chatbot Arena's rule with a paired test: a run is better if it solves significantly more of the common
+    episodes (McNemar's exact test at 5 %).
     """
     better = [[_is_better(one, other) for other in runs] for one in runs]
     return [

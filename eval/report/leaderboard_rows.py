@@ -12,7 +12,7 @@ from eval.report.leaderboard_ranks import Outcomes, Rank, ranks
 from sim_envs.world import EpisodeKey
 
 _CONTROLS = {"noop": "floor", "random": "floor", "expert": "ceiling"}
-"""Policies that bound what a score can mean."""
+"""Reference policies."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -63,7 +63,7 @@ class BoardColumn:
     Attributes:
         heading: What it shows.
         rule: Its alignment in Markdown.
-        cell: From a run, and all runs of the table, to what the table says of it.
+        cell: Maps a run, and all runs of the table, to its text.
     """
 
     heading: str
@@ -79,7 +79,7 @@ def graded_tasks(entries: Sequence[Entry]) -> list[str]:
 def columns_of(entries: Sequence[Entry], texts: Sequence[str], *, is_timed: bool) -> list[BoardColumn]:
     """The columns of runs that may be ranked together, beside their rank.
 
-    The machine's own latency and tokens per second are there if no clock charged anything else.
+    Measured latency and tokens per second have columns if a run is on clock `paused` or `measured`.
 
     Args:
         entries: The runs.

@@ -1,7 +1,7 @@
-"""Shows text of policies, tasks and errors as text: in terminals and pages, Markdown and LaTeX."""
+"""Text of policies, tasks and errors, shown as text in terminals, pages, Markdown and LaTeX; tables of it."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from markupsafe import Markup
@@ -46,3 +46,23 @@ def in_markdown_code(text: str) -> str:
 def in_latex(text: str) -> str:
     """The text on one line, without a meaning in LaTeX."""
     return "".join(_LATEX.get(each, each) for each in visible(" ".join(text.split())))
+
+
+def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, align: str = "---") -> str:
+    """A table in Markdown; `align` is the rule below every heading but the first."""
+    lines = [heads, ["---", *[align] * (len(heads) - 1)], *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def latex_table(alignment: str, *groups: Sequence[Sequence[str]]) -> list[str]:
+    """The lines of a `tabular` with the rules of package `booktabs`.
+
+    Args:
+        alignment: Of the columns, as `tabular` takes it.
+        groups: Rows of cells, with a rule before each group. The first group is the heading.
+    """
+    lines = [f"\\begin{{tabular}}{{{alignment}}}"]
+    for number, rows in enumerate(groups):
+        lines += [r"\midrule" if number else r"\toprule"]
+        lines += [" & ".join(map(in_latex, cells)) + r" \\" for cells in rows]
+    return [*lines, r"\bottomrule", r"\end{tabular}"]

@@ -17,13 +17,13 @@ from eval.report.best_video import BestVideo, find_best_video
 from eval.report.clock_words import MEASURED, PAUSED, say_clock_of
 from eval.report.comparison import Comparison, compare
 from eval.report.comparison_verdict import judge_all
-from eval.report.plain_text import in_markdown, in_markdown_code
+from eval.report.plain_text import in_markdown, in_markdown_code, markdown_table
 from eval.report.side_by_side import EpisodePair
 from videos.clip import read_pictures, save_clip, save_still
 
 CLIP_WIDTH = 880
 CLIP_BYTES = 2_000_000
-"""A page's size, and what it may take to load."""
+"""Width in pixels, and the limit of the clip's size."""
 
 _PICTURES_HZ = 10
 _MOST_PICTURES = 120
@@ -124,11 +124,7 @@ def write_pictures(media: ReadmeMedia, *, still: Path, clip: Path) -> None:
 
 def to_markdown(media: ReadmeMedia) -> str:
     """Caption of the clip, table of the variants, and their comparison."""
-    parts = [
-        _caption(media),
-        _variants_table(media.variants, media.shown.clock),
-        _compared(media),
-    ]
+    parts = [_caption(media), _variants_table(media.variants, media.shown.clock), _compared(media)]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -139,7 +135,7 @@ def _variants_table(variants: Mapping[str, Results], clock: str) -> str:
     else:
         headings, cells = (*_SOLVED, *_CHARGED, *_TEXTS, *_STALE), _clocked_cells
     rows = [(f"`{in_markdown_code(mode)}`", results["overall"]) for mode, results in variants.items()]
-    return _table(headings, [[mode, *cells(overall)] for mode, overall in rows])
+    return markdown_table(headings, [[mode, *cells(overall)] for mode, overall in rows], align="---:")
 
 
 def _caption(media: ReadmeMedia) -> str:
@@ -270,11 +266,6 @@ def _score(row: Mapping[str, Any], task: str) -> str:
     ]
     known = [f"{score['pc']:.1f}" for score in times if score is not None]
     return f"{' → '.join(known)} %" if known else "–"
-
-
-def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    aligned = ["---", *["---:"] * (len(headings) - 1)]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in (headings, aligned, *rows))
 
 
 def _control_hz(folder: RunFolder, suite: str) -> float:

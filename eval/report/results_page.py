@@ -1,29 +1,20 @@
 """Results of finished sweeps in a Markdown page: figures, tables and the commands that repeat them."""
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 from configs.cli import counted
 from configs.errors import UsageError
 from configs.load import load
 from configs.profile import ProfileConfig
 from configs.sweep import AXES, CONDITIONS
-from eval.report.frontier import Row, group_by
+from eval.report.frontier import Record, Row, group_by
 from eval.report.marked_block import MarkedBlock
+from eval.report.plain_text import markdown_table
 from eval.report.sweep_plots import draw_sweep
-from eval.report.sweep_table import (
-    JUDGED_NOTE,
-    NOTE,
-    frontier_lines,
-    markdown_row,
-    markdown_table,
-    verdicts_of,
-)
-from eval.report.sweep_words import say_cell, say_value
-
-Record = Mapping[str, Any]
+from eval.report.sweep_table import JUDGED_NOTE, NOTE, frontier_lines, to_markdown, verdicts_of
+from eval.report.sweep_words import say_cell, say_margins, say_value
 
 _COMMAND = "python -m eval.results"
 RESULTS = MarkedBlock("results", _COMMAND)
@@ -87,12 +78,12 @@ def _summary_of(record: Record) -> str:
     varied = [axis for axis in AXES if len({say_value(axis, row["options"]) for row in shown} - {""}) > 1]
     motions = [say_value("motion", rows[0]["options"]) for rows in group_by(shown, ["motion"])]
     heads = ["device", "mode", *motions, "tokens/s"]
-    lines = [markdown_row(heads), markdown_row(["---"] * len(heads))]
+    table = []
     for rows in group_by(shown, [axis for axis in AXES if axis != "motion"]):
         what = [rows[0]["device"] or rows[0]["options"]["clock"], say_cell(rows[0]["options"], varied)]
-        lines.append(markdown_row([*what, *map(_say_outcome, rows), _say_rates(rows)]))
-    note = _SUMMARY_NOTE.format(margins=_margins([record]))
-    return "\n".join([*lines, "", f"{_say_episodes(record)} {note}"])
+        table.append([*what, *map(_say_outcome, rows), _say_rates(rows)])
+    note = _SUMMARY_NOTE.format(margins=say_margins(record))
+    return f"{markdown_table(heads, table)}\n\n{_say_episodes(record)} {note}"
 
 
 def _say_rates(rows: Sequence[Row]) -> str:
@@ -114,7 +105,7 @@ def _section(record: Record, figures: Sequence[str]) -> str:
     if record["frontier"]:
         lines += [*(f"- {line}" for line in frontier_lines(record)), ""]
     lines += [f"![{_heading(record)}]({name})\n" for name in figures]
-    lines += [markdown_table(record), "", "```", _command(record), "```", ""]
+    lines += [to_markdown(record), "", "```", _command(record), "```", ""]
     return "\n".join(lines)
 
 
@@ -143,14 +134,6 @@ def _command(record: Record) -> str:
         place = words.index("--output-dir")
         del words[place : place + 2]
     return shlex.join(words)
-
-
-def _margins(records: Sequence[Record]) -> str:
-    declared = [(record["asked"]["margin"], record["asked"]["time_margin"]) for record in records]
-    return "; ".join(
-        f"{points:g} points of success, {percent:g} % of time to success"
-        for points, percent in dict.fromkeys(declared)
-    )
 
 
 def _profiles(records: Iterable[Record]) -> str:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from configs.cli import counted, ranges, spelt
 from configs.errors import UsageError
-from eval.records.reader import RunIdentity, read_episodes, read_queries
+from eval.records.query_logs import read_queries
+from eval.records.reader import RunIdentity, read_episodes
 from eval.records.schema import EpisodeResult, Outcome, RunFolder
-from eval.report.clock_words import PAUSED
 from eval.report.comparison import require_one_world, tell_apart
-from eval.rollout.captions import EpisodeCaptions
+from eval.rollout.captions import EpisodeCaptions, first_caption
 from sim_envs.world import EpisodeKey
 from videos.caption import Caption
 from videos.clip import Picture, iterate_pictures
@@ -67,18 +67,12 @@ class _PlayedEpisode:
 
     def captions(self, *, control_hz: float, limit_s: float) -> Iterator[Caption]:
         """The caption of every control step, then of the end."""
-        key, clock = self.result.key, self.identity.clock
-        common = Caption(
-            task=self.result.language,
-            episode=f"{key.suite} · task {key.task_id} · init {key.init_id}",
-            mode=self.identity.mode,
-            time_s=0.0,
-            limit_s=limit_s,
-            clock="" if clock == PAUSED else clock.removeprefix("profile:"),
+        identity, result = self.identity, self.result
+        first = first_caption(
+            result.key, task=result.language, mode=identity.mode, clock=identity.clock, limit_s=limit_s
         )
-        captions = EpisodeCaptions(common, control_hz=control_hz)
-        queries = read_queries(self.run, key)
-        for query in queries:
+        captions = EpisodeCaptions(first, control_hz=control_hz)
+        for query in read_queries(self.run, result.key):
             captions.add(query)
             for step in range(query.step, query.step + query.steps):
                 yield captions.at(step)

@@ -15,9 +15,9 @@ from eval.metrics.time_to_success import time_ratio
 from eval.records.reader import read_episodes, read_identity
 from eval.records.run_folders import Run
 from eval.records.schema import EpisodeResult
-from eval.report.comparison import Pair, outcomes_of
 from eval.report.comparison_verdict import Judgement, judge, judge_time
 from eval.report.frontier import find_frontier
+from eval.report.pair_table import Pair, outcomes_of
 from eval.report.sweep_words import say_value
 
 _KEPT = (

@@ -9,14 +9,13 @@ from configs.cli import counted
 from configs.sweep import CONDITIONS
 from eval.records.sweep_folders import SweepFolder
 from eval.report.figures import COLOURS
-from eval.report.frontier import Row, group_by, speaks
+from eval.report.frontier import Record, Row, group_by, is_judged, speaks
 from eval.report.pages.charts import ChartLine, ChartPoint, chart_group, line_chart
 from eval.report.pages.reported_runs import say_code, say_machine
 from eval.report.pages.run_report import REPORT
 from eval.report.pages.site import write_page
 from eval.report.sweep_series import (
     CellLine,
-    Record,
     Value,
     is_non_inferior,
     latency_lines,
@@ -25,8 +24,8 @@ from eval.report.sweep_series import (
     seconds_of,
     success_of,
 )
-from eval.report.sweep_table import all_columns_of, frontier_lines
-from eval.report.sweep_words import say_condition, say_value
+from eval.report.sweep_table import all_columns_of, episodes_of, frontier_lines
+from eval.report.sweep_words import say_condition, say_margins, say_value
 
 _HEADINGS = {
     "text_every": "text every (queries)",
@@ -63,7 +62,7 @@ def write_sweep_page(folder: SweepFolder, record: Record, page_folder: Path | No
         "facts": _facts(record),
         "axes": [_HEADINGS.get(axis, axis) for axis in all_columns_of(record)],
         "cells": [_cell(row, record, _link(folder, row, target)) for row in cells],
-        "is_judged": any(row["success"] for row in cells),
+        "is_judged": is_judged(record),
         "plots": {"charts": _charts(record)},
     }
     return write_page(target, "sweep.html.j2", content)
@@ -71,11 +70,8 @@ def write_sweep_page(folder: SweepFolder, record: Record, page_folder: Path | No
 
 def _title(record: Record) -> str:
     suites = ", ".join(record["asked"]["suites"])
-    episodes = max(row["n_episodes"] + row["n_errors"] for row in record["cells"])
-    return (
-        f"{record['provenance']['policy']} on {suites}: {counted(len(record['cells']), 'cell')} "
-        f"of {counted(episodes, 'episode')}"
-    )
+    cells, episodes = counted(len(record["cells"]), "cell"), counted(episodes_of(record), "episode")
+    return f"{record['provenance']['policy']} on {suites}: {cells} of {episodes}"
 
 
 def _facts(record: Record) -> dict[str, str]:
@@ -84,7 +80,7 @@ def _facts(record: Record) -> dict[str, str]:
     return {
         "Policy": f"{provenance['policy']}{f', weights {weights[:12]}' if weights else ''}",
         "Assets": provenance["assets"]["name"] if provenance.get("assets") else "none",
-        "Margins": f"{asked['margin']:g} points of success, {asked['time_margin']:g} % of time to success",
+        "Margins": say_margins(record),
         "Schedules chosen on": asked["chosen_on"] or "these episodes",
         "Machine": say_machine(provenance.get("hardware") or {}),
         "Code": say_code(provenance),

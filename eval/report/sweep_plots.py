@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from configs.sweep import CONDITIONS
 from eval.report.figures import COLOURS, STYLE, new_figure
-from eval.report.frontier import Row, group_by, speaks
+from eval.report.frontier import Record, Row, group_by, speaks
 from eval.report.sweep_series import (
-    Record,
     Value,
     is_non_inferior,
     latency_lines,
@@ -30,7 +29,6 @@ _APART = 0.006
 """Offset between lines, as a share of the largest latency, so that their intervals do not overlap."""
 _MOST_CELLS = 60
 """Larger sweeps have no figure of cells."""
-
 _MOST_BESIDE = 3
 """Clocks side by side; with more of them, every condition is a row of panels."""
 

@@ -2,15 +2,12 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from configs.sweep import CONDITIONS
 from eval.report.figures import COLOURS, OTHER_COLOURS
-from eval.report.frontier import GOOD_ENOUGH, Row, group_by
+from eval.report.frontier import GOOD_ENOUGH, Record, Row, group_by
 from eval.report.sweep_words import say_cell, say_condition
 
-Record = Mapping[str, Any]
-"""A finished sweep's `sweep.json`."""
 Value = Callable[[Row], tuple[float, float, float] | None]
 """Maps a row to a value and the bounds of its interval; None if it has none."""
 

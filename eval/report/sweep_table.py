@@ -9,7 +9,8 @@ from rich.table import Table
 from configs.cli import counted
 from configs.sweep import CONDITIONS
 from eval.metrics.noninferiority import Verdict
-from eval.report.frontier import Row, group_by
+from eval.report.frontier import Record, Row, group_by, is_judged
+from eval.report.plain_text import markdown_table
 from eval.report.sweep_words import HEADINGS, say_cell, say_condition, say_value
 
 SIGNS = {
@@ -33,10 +34,10 @@ JUDGED_NOTE = (
 )
 
 
-def sweep_table(record: Mapping[str, Any]) -> Table:
+def sweep_table(record: Record) -> Table:
     """The cells of a finished sweep, a section per condition."""
     rows, axes = record["cells"], columns_of(record)
-    judged = any(row["success"] for row in rows)
+    judged = is_judged(record)
     told = numbers_in(record)
     table = Table(title=_title(record), title_justify="left", box=box.SIMPLE_HEAD, padding=0)
     for axis in axes:
@@ -53,14 +54,14 @@ def sweep_table(record: Mapping[str, Any]) -> Table:
     return table
 
 
-def columns_of(record: Mapping[str, Any]) -> list[str]:
+def columns_of(record: Record) -> list[str]:
     """The options that have a column: those that vary; conditions only if they differ in most rows."""
     varied, rows = record["varied"], record["cells"]
     apart = 2 * len(group_by(rows, CONDITIONS)) > len(rows)
     return [axis for axis in varied if apart or axis not in CONDITIONS] or ["mode"]
 
 
-def numbers_in(record: Mapping[str, Any]) -> list[str]:
+def numbers_in(record: Record) -> list[str]:
     """The headings of the numbers; the text rate only if there are texts."""
     speaks = any(row["tokens_per_simulated_s"] for row in record["cells"])
     return [*_NUMBERS, *([_RATE] if speaks else [])]
@@ -79,14 +80,15 @@ def _cells(headings: Sequence[str], row: Row) -> list[str]:
     return [said[heading] for heading in headings]
 
 
-def _title(record: Mapping[str, Any]) -> str:
+def _title(record: Record) -> str:
     rows, policy = record["cells"], record["provenance"]["policy"]
     mode = "" if "mode" in record["varied"] else f", mode {rows[0]['options']['mode']}"
-    return f"{policy}{mode}: {counted(len(rows), 'cell')}, {counted(_episodes(rows), 'episode')} each"
+    return f"{policy}{mode}: {counted(len(rows), 'cell')}, {counted(episodes_of(record), 'episode')} each"
 
 
-def _episodes(rows: Sequence[Row]) -> int:
-    return max(row["n_episodes"] + row["n_errors"] for row in rows)
+def episodes_of(record: Record) -> int:
+    """Episodes of a cell, errors included."""
+    return max(row["n_episodes"] + row["n_errors"] for row in record["cells"])
 
 
 def verdicts_of(row: Row) -> list[str]:
@@ -94,12 +96,12 @@ def verdicts_of(row: Row) -> list[str]:
     return ["" if row[on] is None else SIGNS[row[on]["verdict"]] for on in ("success", "time")]
 
 
-def frontier_lines(record: Mapping[str, Any]) -> list[str]:
+def frontier_lines(record: Record) -> list[str]:
     """The frontier in words: for every mode and condition the largest non-inferior text rate."""
     return [_say_frontier(found, record) for found in record["frontier"]]
 
 
-def _say_frontier(found: Mapping[str, Any], record: Mapping[str, Any]) -> str:
+def _say_frontier(found: Mapping[str, Any], record: Record) -> str:
     options, varied = found["options"], record["varied"]
     where = f"{say_condition(options, varied)}, {options['mode']}"
     open_in = "time to success" if found["ended_by"] == "time" else "success"
@@ -119,24 +121,22 @@ def _number(value: float | None, digits: int) -> str:
     return "–" if value is None else f"{value:.{digits}f}"
 
 
-def all_columns_of(record: Mapping[str, Any]) -> list[str]:
+def all_columns_of(record: Record) -> list[str]:
     """The options that have a column where conditions have no section of their own."""
     conditions = [axis for axis in CONDITIONS if axis in record["varied"]]
     return list(dict.fromkeys([*conditions, *columns_of(record)]))
 
 
-def markdown_table(record: Mapping[str, Any]) -> str:
+def to_markdown(record: Record) -> str:
     """The table in Markdown."""
-    axes, told = all_columns_of(record), numbers_in(record)
-    judged = any(row["success"] for row in record["cells"])
+    axes, told, judged = all_columns_of(record), numbers_in(record), is_judged(record)
     heads = [*(HEADINGS.get(axis, axis) for axis in axes), *told, *(_VERDICTS if judged else ())]
-    lines = [markdown_row(heads), markdown_row(["---"] * len(heads))]
-    for row in record["cells"]:
-        cells = [say_value(axis, row["options"]) for axis in axes]
-        lines.append(markdown_row([*cells, *_cells(told, row), *(verdicts_of(row) if judged else ())]))
-    return "\n".join(lines)
-
-
-def markdown_row(cells: Sequence[str]) -> str:
-    """A row of a table in Markdown."""
-    return f"| {' | '.join(cells)} |"
+    rows = [
+        [
+            *(say_value(axis, row["options"]) for axis in axes),
+            *_cells(told, row),
+            *(verdicts_of(row) if judged else ()),
+        ]
+        for row in record["cells"]
+    ]
+    return markdown_table(heads, rows)

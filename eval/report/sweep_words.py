@@ -5,6 +5,7 @@ from typing import Any
 
 from configs.motion import NONE, say_motion
 from configs.sweep import CONDITIONS
+from eval.report.frontier import Record
 
 HEADINGS = {
     "clock": "clock",
@@ -43,3 +44,9 @@ def say_cell(options: Mapping[str, Any], varied: Sequence[str]) -> str:
         named = axis in ("tokens_per_frame", "text_every", "replan_steps")
         parts.append(f"{HEADINGS[axis]}{joint}{said}" if named else said)
     return " ".join(parts)
+
+
+def say_margins(record: Record) -> str:
+    """The declared margins of a sweep."""
+    asked = record["asked"]
+    return f"{asked['margin']:g} points of success, {asked['time_margin']:g} % of time to success"

@@ -8,6 +8,7 @@ from configs.errors import UsageError
 from eval.metrics.success import Results
 from eval.records.run_folders import new_run
 from eval.records.sweep_folders import SweepFolder
+from eval.report.frontier import is_judged
 from eval.report.pages.run_report import REPORT
 from eval.report.sweep import summarize_sweep
 from eval.report.sweep_console import SweepConsole
@@ -79,8 +80,7 @@ def show_sweep(folder: SweepFolder, record: Mapping[str, Any]) -> None:
     """Print the table of a finished sweep, its frontier and the paths of its files."""
     rich = TextConsole()
     rich.print(sweep_table(record))
-    judged = any(row["success"] for row in record["cells"])
-    for note in (NOTE, *((JUDGED_NOTE,) if judged else ())):
+    for note in (NOTE, JUDGED_NOTE) if is_judged(record) else (NOTE,):
         rich.print(note, style="dim", markup=False)
     for line in frontier_lines(record):
         rich.print(line, markup=False)

@@ -26,8 +26,8 @@ class Column:
     Attributes:
         heading: What it shows, with its unit in a second line.
         width: Characters.
-        cell: From a row of results to what the table says of it.
-        optional: Place in the order in which columns give way to the first one, 1 first; None if never.
+        cell: Maps a row of results to its text.
+        optional: Order in which columns are dropped where width is short, 1 first; None if never.
     """
 
     heading: str
@@ -37,7 +37,7 @@ class Column:
 
 
 def fitting_columns(rows: Sequence[Row], *, clock: str, width: int, label: int) -> list[Column]:
-    """The columns that rows with all there is need, less those that leave no room for the first column.
+    """The columns of some rows, without optional ones that leave no room for the first column.
 
     Args:
         rows: The most comprehensive rows of the table.
@@ -54,7 +54,7 @@ def fitting_columns(rows: Sequence[Row], *, clock: str, width: int, label: int) 
 
 
 def first_column_room(columns: Sequence[Column], width: int) -> int:
-    """What the columns leave for the first one in a table that wide, characters."""
+    """Width left for the first column, characters."""
     return max(_LEAST_ROOM, width - sum(column.width + 1 for column in columns) - 3)
 
 
@@ -97,7 +97,7 @@ def _columns(rows: Sequence[Row], clock: str) -> list[Column]:
 
 
 def _text_column(task: str, clock: str) -> Column:
-    """Under a clock with the score on delivery, which is what latency costs."""
+    """The scores of a language task; on clocks other than `paused`, on delivery, too."""
     heading = f"{TEXT_HEADINGS[task]}\n%"
     if clock == PAUSED:
         return Column(heading=heading, width=5, cell=lambda row: _score(row, task, "at_request"))
@@ -143,11 +143,9 @@ def _tokens(row: Row) -> str:
 
 def _scores(row: Row, task: str) -> str:
     """When requested → on delivery."""
-    return (
-        "→".join(_score(row, task, when) for when in ("at_request", "on_delivery"))
-        if is_graded(row, task)
-        else "–"
-    )
+    if not is_graded(row, task):
+        return "–"
+    return "→".join(_score(row, task, when) for when in ("at_request", "on_delivery"))
 
 
 def _score(row: Row, task: str, when: str) -> str:
@@ -162,16 +160,13 @@ def _median(row: Row, stage: str) -> str:
 
 
 _PROGRESS = Column(heading="progr.", width=7, cell=_progress)
-
 _TIME = Column(heading="time\ns", width=5, cell=_time)
-
 _MEASURED = (
     Column(heading="action\nms", width=6, cell=lambda row: _median(row, "action"), optional=3),
     Column(heading="frame\nms", width=6, cell=lambda row: _median(row, "frame"), optional=2),
     Column(heading="tok/s", width=5, cell=_tokens, optional=1),
 )
 """What this machine took, which no other clock charges."""
-
 _CHARGED = (
     Column(heading="query\nHz", width=5, cell=_query_hz),
     Column(heading="held\n%", width=4, cell=_held, optional=1),

@@ -3,14 +3,35 @@
 import dataclasses
 
 from eval.metrics.language import HEADLINES, grade_memory_part, grade_text
-from eval.records.reader import QueryRecord
+from eval.records.query_logs import QueryRecord
 from eval.records.schema import Share
 from eval.records.timing import Delivery
 from sim_envs.truth.ground_truth import Truth
+from sim_envs.world import EpisodeKey
 from videos import theme
 from videos.caption import Caption, CaptionText
 from videos.theme import Mark
 from videos.timeline import QueryLatency, QuerySpan, QueryTimeline, TimeSpan
+
+
+def first_caption(key: EpisodeKey, *, task: str, mode: str, clock: str, limit_s: float) -> Caption:
+    """The caption at the start of an episode: what all its captions have in common.
+
+    Args:
+        key: The episode.
+        task: The instruction.
+        mode: The scheduling mode.
+        clock: Value of `--clock`.
+        limit_s: The episode's limit, simulated seconds.
+    """
+    return Caption(
+        task=task,
+        episode=f"{key.suite} · task {key.task_id} · init {key.init_id}",
+        mode=mode,
+        time_s=0.0,
+        limit_s=limit_s,
+        clock="" if clock == "paused" else clock.removeprefix("profile:"),
+    )
 
 
 class EpisodeCaptions:
@@ -20,7 +41,7 @@ class EpisodeCaptions:
         """Begin an episode.
 
         Args:
-            caption: What all captions have in common.
+            caption: As `first_caption` returns it.
             control_hz: Control steps per simulated second.
         """
         self._caption = caption

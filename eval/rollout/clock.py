@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from configs.profile import ProfileConfig
 from eval.records import provenance
-from eval.records.reader import read_queries
+from eval.records.query_logs import read_queries
 from eval.records.schema import RunFolder
 from eval.records.timing import Latency
 from eval.rollout.latency_model import LatencyModel, jitter

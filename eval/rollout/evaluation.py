@@ -14,23 +14,20 @@ from eval.metrics.success import Results, summarize
 from eval.policies.base import OpenPolicy, PolicyLostError
 from eval.policies.resolved import ResolvedPolicy, resolve_policy
 from eval.policies.time_limit import limited, query_limit_s
-from eval.records import provenance
 from eval.records.attempts import Attempt, attempt_record, past_attempts
 from eval.records.json_files import write_json
-from eval.records.protocol import describe_suite, protocol_hash, say_inputs, suite_hash
-from eval.records.run_folders import Run, begin, claimed, policy_name
+from eval.records.run_folders import Run, begin, claimed
 from eval.records.schema import Outcome
-from eval.rollout.clock import Clock, PausedClock, ProfileClock
+from eval.rollout.clock import Clock, ProfileClock
 from eval.rollout.clock_choice import find_clock
 from eval.rollout.executors.executor import Executor, PreparedEvaluation
 from eval.rollout.executors.player import EpisodeJob
 from eval.rollout.executors.serial import SERIAL
 from eval.rollout.interrupts import Interrupts
+from eval.rollout.manifest import describe_run, refuse_mixed_records
 from eval.rollout.monitor import MAX_ERRORS, ErrorLimit, Monitor, MonitorFactory, RepeatedErrorsError
 from eval.rollout.plan import EpisodePlan, check_overlap, check_playable, make_plans
 from eval.rollout.preflight import require_quick_checks
-from oxygen.presets.policies import weights_sha256
-from sim_envs.blas import KERNELS, pin_kernels
 
 _MOST_ERRORS = 1_000_000
 NOTHING_GRADED = 1
@@ -116,11 +113,11 @@ def run_evaluation(
     for clock, policy in zip(clocks, policies, strict=True):
         _check_priced(clock, policy, name)
     described = [
-        _describe(run.config, plan, resolved, policy, clock)
+        describe_run(run.config, plan, resolved, policy, clock)
         for run, plan, policy, clock in zip(runs, plans, policies, clocks, strict=True)
     ]
     for run, description in zip(runs, described, strict=True):
-        _refuse_mixed_records(run, description)
+        refuse_mixed_records(run, description)
     with contextlib.ExitStack() as claims:
         for policy in policies:
             claims.callback(policy.close)
@@ -245,71 +242,6 @@ def _refuse_shared_time(variants: Sequence[RunConfig], executor: Executor) -> No
                 f"{option} measures the latency of one robot's queries, and {executor.num_envs} worlds in "
                 f"batches of {config.batch_size} share this machine; give --num-envs 1 and --batch-size 1"
             )
-
-
-def _describe(
-    config: RunConfig, plan: EpisodePlan, resolved: ResolvedPolicy, policy: OpenPolicy, clock: Clock
-) -> dict[str, Any]:
-    """The manifest of a run without its name, times and status."""
-    preset = resolved.policy
-    timing = (
-        None
-        if isinstance(clock, PausedClock)
-        else {
-            **clock.describe(),
-            "while_waiting": config.while_waiting,
-            **({} if config.overlap == "skip" else {"overlap": config.overlap}),
-        }
-    )
-    protocol = {
-        name: describe_suite(suite, wordings=config.wordings, drawn=plan.draws_states(name), clock=timing)
-        for name, suite in plan.suites.items()
-    }
-    return {
-        "command": provenance.command(),
-        "mode": config.mode,
-        "policy": policy_name(config.policy),
-        "weights_sha256": None if config.random_weights else weights_sha256(preset),
-        "random_weights": preset.kind == "oxygen" and (config.random_weights or not preset.weights),
-        "assets": next(iter(protocol.values()))["assets"],
-        "n_planned": len(plan.keys),
-        "config": config.model_copy(update={"language_tasks": resolved.texts.names}).model_dump(mode="json"),
-        "protocol": protocol,
-        "protocol_hash": protocol_hash(protocol),
-        "suite_hashes": {name: suite_hash(description) for name, description in protocol.items()},
-        "policy_inputs": dict(policy.inputs),
-        "git": provenance.git_state(),
-        "versions": provenance.versions(),
-        "hardware": {**provenance.hardware(), "blas_kernels": KERNELS if pin_kernels() else None},
-    }
-
-
-def _refuse_mixed_records(run: Run, now: Mapping[str, Any]) -> None:
-    """Reject resuming a run under another protocol or with another policy."""
-    if not run.resumed:
-        return
-    before = run.folder.read_manifest()
-    protocol, now_under = protocol_hash(before["protocol"]), now["protocol_hash"]
-    if protocol != now_under:
-        raise UsageError(
-            f"{run.folder.run_id} was run under protocol {protocol}, this is {now_under} "
-            "(other versions or assets); start a new run without --resume"
-        )
-    if before["policy_inputs"] != now["policy_inputs"]:
-        raise UsageError(
-            f"{run.folder.run_id} showed its policy {say_inputs(before['policy_inputs'])}, this is "
-            f"{say_inputs(now['policy_inputs'])}; start a new run without --resume"
-        )
-    weights, other = before["weights_sha256"], now["weights_sha256"]
-    if weights != other:
-        raise UsageError(
-            f"{run.folder.run_id} was run with weights {_short(weights)}, {now['policy']} now has "
-            f"{_short(other)}; put the first ones back, or start a new run without --resume"
-        )
-
-
-def _short(digest: str | None) -> str:
-    return "without a digest" if digest is None else digest[:12]
 
 
 def _now() -> str:

@@ -1,4 +1,4 @@
-"""Checks of a machine before an evaluation: what it has, what it lacks, and what to do about that."""
+"""Checks of a machine before an evaluation, each with its remedy."""
 
 import dataclasses
 import functools
@@ -23,7 +23,7 @@ _SOFTWARE_RENDERERS = ("llvmpipe", "softpipe", "swrast")
 
 
 def quick_checks(output_dir: Path, *, num_envs: int) -> Iterator[CheckResult]:
-    """What takes no time to check: disk, memory, and caches.
+    """Checks that take no time: disk, memory and caches.
 
     Args:
         output_dir: Where runs are written.

@@ -12,10 +12,10 @@ from configs.schema import RunConfig
 from eval.metrics.language import EpisodeGrader
 from eval.metrics.statistics import quantiles
 from eval.records.json_files import json_line
-from eval.records.reader import QueryRecord
+from eval.records.query_logs import QueryRecord
 from eval.records.schema import EpisodeResult, Outcome, RequestCounts, RunFolder
 from eval.records.timing import Delivery
-from eval.rollout.captions import EpisodeCaptions
+from eval.rollout.captions import EpisodeCaptions, first_caption
 from eval.rollout.live_picture import LivePicture
 from eval.rollout.plan import TaskPlan
 from eval.rollout.rollout import Query
@@ -23,7 +23,6 @@ from oxygen.policy.reply import Tail
 from sim_envs.truth.ground_truth import Truth
 from sim_envs.truth.nouns import Nouns
 from sim_envs.world import EpisodeKey
-from videos.caption import Caption
 from videos.mp4 import VideoError
 from videos.recorder import EpisodeVideo
 
@@ -45,7 +44,15 @@ class EpisodeRecorder:
         self._progress = 0.0
         self._grader = EpisodeGrader(control_hz=plan.protocol.control_hz)
         self._compiles: int | None = None
-        self._captions = EpisodeCaptions(_caption_of(plan, key, config), control_hz=plan.protocol.control_hz)
+        protocol = plan.protocol
+        caption = first_caption(
+            key,
+            task=plan.instruction(key),
+            mode=config.mode,
+            clock=config.clock,
+            limit_s=protocol.max_steps / protocol.control_hz,
+        )
+        self._captions = EpisodeCaptions(caption, control_hz=protocol.control_hz)
         self._video: EpisodeVideo | None = None
         if config.video != "none":
             stem = folder.path / "videos" / key.suite / f"task{key.task_id:02d}_ep{key.init_id:03d}"
@@ -153,19 +160,6 @@ class EpisodeRecorder:
         for picture, end in zip(query.pictures, steps[2:], strict=True):
             images[picture.camera] = picture.image
             video.add(images, end - picture.step, caption=self._captions.at(picture.step))
-
-
-def _caption_of(plan: TaskPlan, key: EpisodeKey, config: RunConfig) -> Caption:
-    """What all captions of an episode have in common."""
-    protocol = plan.protocol
-    return Caption(
-        task=plan.instruction(key),
-        episode=f"{key.suite} · task {key.task_id} · init {key.init_id}",
-        mode=config.mode,
-        time_s=0.0,
-        limit_s=protocol.max_steps / protocol.control_hz,
-        clock="" if config.clock == "paused" else config.clock.removeprefix("profile:"),
-    )
 
 
 def _query_of(query: Query, *, timed: bool) -> QueryRecord:

@@ -5,8 +5,6 @@ Prefill, denoising and decoding differ only in what tokens attend to. A layer th
 such as the KV cache. Sources: Gemma (arXiv 2403.08295), openpi's mixture of transformers.
 """
 
-import dataclasses
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,13 +12,12 @@ import flax.linen as nn
 import flax.struct
 import jax
 import jax.numpy as jnp
-import numpy as np
 
+from oxygen.model.layers import Layer
 from oxygen.model.rotary import RotaryTables, rope
-from oxygen.typing import Array, Bool, Float, Float32, Int32, Leaf, Params
+from oxygen.typing import Array, Bool, Float, Float32, Leaf
 
 Attend = Callable[[Array, Array, Array], tuple[Array, Any]]
-Copied = Callable[[np.ndarray], None]
 
 _MASKED = -2.3819763e38  # Gemma's own: close to float32's lowest, yet finite
 
@@ -51,7 +48,7 @@ class KeyValues:
     """Keys and values to attend to, with their mask.
 
     Attributes:
-        k: KeyValues, [batch, position, kv_head, dim].
+        k: Keys, [batch, position, kv_head, dim].
         v: Values, of the same shape.
         mask: Which positions each query may see, [batch, query or 1, position].
     """
@@ -133,133 +130,6 @@ def _of_one_head(
         out = out + weights[:, start:stop] @ part.v[:, head]
         start = stop
     return out.reshape(q.shape)
-
-
-@flax.struct.dataclass
-class Layer:
-    """The weights of one layer of one expert, each matrix [in, out].
-
-    Attributes:
-        qkv: Queries of every head, then keys, then values, [width, (head + 2·kv_head)·dim].
-        out: [head·dim, width].
-        gate_up: The gated MLP's two input matrices side by side, [width, 2·mlp]; down: [mlp, width].
-        before_attention, before_mlp: Norms: a scale [width] in the trunk; in the action expert the adaRMS
-            vectors (scale, shift and gate concatenated) of every denoising step, [step, 3·width].
-    """
-
-    qkv: Leaf
-    out: Leaf
-    gate_up: Leaf
-    down: Leaf
-    before_attention: Leaf
-    before_mlp: Leaf
-
-    def at_step(self, step: Int32[Array, ""]) -> "Layer":
-        """An action expert's layer at one denoising step: its norms are [3·width]."""
-        return dataclasses.replace(
-            self,
-            before_attention=jax.lax.dynamic_index_in_dim(self.before_attention, step, keepdims=False),
-            before_mlp=jax.lax.dynamic_index_in_dim(self.before_mlp, step, keepdims=False),
-        )
-
-
-def trunk_layers(llm: dict[str, Any], dtype: str, copied: Copied) -> tuple[Layer, ...]:
-    """The trunk's layers, unstacked and cast once, so that no program slices weights.
-
-    Removes parameters from `llm` as they are used. `copied` is called with each layer of a parameter once it
-    has been copied, and may free it.
-    """
-    layers = llm["layers"]
-    norms = layers.pop("pre_attention_norm")["scale"], layers.pop("pre_ffw_norm")["scale"]
-    return _unstacked(layers, "", norms, dtype, copied)
-
-
-def expert_layers(
-    llm: dict[str, Any], conditions: Float[Array, "step width"], dtype: str, copied: Copied
-) -> tuple[Layer, ...]:
-    """The action expert's layers, likewise, with the adaRMS vectors of every time step."""
-    layers = llm["layers"]
-    norms = (
-        _modulations(layers.pop("pre_attention_norm_1")["Dense_0"], conditions, dtype),
-        _modulations(layers.pop("pre_ffw_norm_1")["Dense_0"], conditions, dtype),
-    )
-    return _unstacked(layers, "_1", norms, dtype, copied)
-
-
-def final_modulation(llm: Params, conditions: Float[Array, "step width"], dtype: str) -> Array:
-    """The adaRMS vectors before the action head, [step, 3·width]."""
-    dense = jax.tree.map(lambda w: w[None], llm["final_norm_1"]["Dense_0"])
-    return _modulations(dense, conditions, dtype)[0]
-
-
-@functools.partial(jax.jit, static_argnames="dtype")
-def _modulations(dense: Params, conditions: Float[Array, "step width"], dtype: str) -> Array:
-    kernel, bias = dense["kernel"].astype(dtype), dense["bias"].astype(dtype)
-    return jnp.einsum("sc,lcm->lsm", conditions.astype(dtype), kernel) + bias[:, None]
-
-
-def _unstacked(
-    layers: dict[str, Any],
-    suffix: str,
-    norms: tuple[Array | np.ndarray, Array | np.ndarray],
-    dtype: str,
-    copied: Copied,
-) -> tuple[Layer, ...]:
-    attn, mlp = layers["attn"], layers[f"mlp{suffix}"]
-    cast = jnp.dtype(dtype)  # NumPy by itself has no bfloat16
-    qkv = _projections(attn, suffix, cast, copied)
-    out = _apart(attn.pop(f"attn_vec_einsum{suffix}")["w"], _rows, cast, copied)
-    gate_up = _apart(mlp.pop("gating_einsum"), lambda pair: _side_by_side([*pair]), cast, copied)
-    down = _apart(mlp.pop("linear"), _rows, cast, copied)
-    return tuple(
-        Layer(
-            qkv=qkv[i],
-            out=out[i],
-            gate_up=gate_up[i],
-            down=down[i],
-            before_attention=jnp.asarray(norms[0][i]),
-            before_mlp=jnp.asarray(norms[1][i]),
-        )
-        for i in range(len(out))
-    )
-
-
-def _projections(attn: dict[str, Any], suffix: str, dtype: np.dtype[Any], copied: Copied) -> list[Array]:
-    """Queries, keys and values of all heads as one matrix, layer by layer."""
-    if f"qkv_einsum{suffix}" in attn:  # openpi fuses the three where every query head has its own KV head
-        fused = attn.pop(f"qkv_einsum{suffix}")["w"]
-        heads = lambda three: _side_by_side([head for part in three for head in part])  # noqa: E731
-        return _apart(fused, heads, dtype, copied)
-    q, kv = attn.pop(f"q_einsum{suffix}")["w"], attn.pop(f"kv_einsum{suffix}")["w"]
-    return [
-        jax.device_put(_side_by_side([*q[i], *kv[i, 0], *kv[i, 1]]).astype(dtype, copy=False))
-        for i in range(q.shape[0])
-    ]
-
-
-def _apart(
-    stack: Array | np.ndarray,
-    matrix: Callable[[Any], Array | np.ndarray],
-    dtype: np.dtype[Any],
-    copied: Copied,
-) -> list[Array]:
-    """The layers of a stack, each as one matrix on the device; waits for each transfer."""
-    layers = []
-    for i in range(stack.shape[0]):
-        on_host = matrix(stack[i]).astype(dtype, copy=False)
-        layers.append(jax.block_until_ready(jax.device_put(on_host)))
-        if isinstance(stack, np.ndarray) and not np.may_share_memory(on_host, stack):
-            copied(stack[i])
-    return layers
-
-
-def _side_by_side(matrices: Sequence[Array | np.ndarray]) -> Array | np.ndarray:
-    own = np if isinstance(matrices[0], np.ndarray) else jnp
-    return own.concatenate(matrices, axis=1)
-
-
-def _rows(heads: Array | np.ndarray) -> Array | np.ndarray:
-    return heads.reshape(-1, heads.shape[-1])
 
 
 def trunk_layer(

@@ -17,8 +17,12 @@ import numpy as np
 from oxygen.model import gemma, host_memory, rotary
 from oxygen.model.config import Pi05Config
 from oxygen.model.guidance import Guidance, guided
+from oxygen.model.layers import Copied, Layer, expert_layers, final_modulation, trunk_layers
 from oxygen.model.params import tower
 from oxygen.typing import Array, Float, Float32, Int32, Leaf, Params, UInt8
+
+Actions = Float32[Array, "batch horizon action"]
+"""Chunks of actions, noisy or not."""
 
 _ALIGNED = 32
 """The denoising KV cache is padded to a multiple of this many positions, for aligned loads."""
@@ -41,9 +45,9 @@ class Weights:
 
     tower: Params
     embedding: Leaf
-    trunk: tuple[gemma.Layer, ...]
+    trunk: tuple[Layer, ...]
     trunk_norm: Leaf
-    expert: tuple[gemma.Layer, ...]
+    expert: tuple[Layer, ...]
     expert_norm: Leaf
     action_in: Params
     action_out: Params
@@ -104,11 +108,11 @@ def consume(params: dict[str, Any], config: Pi05Config) -> Weights:
 
 def weights_at(params: Params, config: Pi05Config, times: Float32[Array, " step"]) -> Weights:
     """Like `prepare`, with given flow times: step `n` is at `times[n]`. Differentiable."""
-    return _weights(_opened(params), config, times, copied=_keep)
+    return _weights(_opened(params), config, times, copied=lambda _: None)
 
 
 def _weights(
-    params: dict[str, Any], config: Pi05Config, times: Float32[Array, " step"], copied: gemma.Copied
+    params: dict[str, Any], config: Pi05Config, times: Float32[Array, " step"], copied: Copied
 ) -> Weights:
     llm = params["PaliGemma"].pop("llm")
     time_mlp = {name: params.pop(name) for name in ("time_mlp_in", "time_mlp_out")}
@@ -117,20 +121,16 @@ def _weights(
         embedding=jax.device_put(
             llm.pop("embedder")["input_embedding"].astype(jnp.dtype(config.dtype), copy=False)
         ),
-        trunk=gemma.trunk_layers(llm, config.dtype, copied),
+        trunk=trunk_layers(llm, config.dtype, copied),
         trunk_norm=llm.pop("final_norm")["scale"],
-        expert=gemma.expert_layers(llm, conditions, config.dtype, copied),
-        expert_norm=gemma.final_modulation(llm, conditions, config.dtype),
+        expert=expert_layers(llm, conditions, config.dtype, copied),
+        expert_norm=final_modulation(llm, conditions, config.dtype),
         tower=params.pop("PaliGemma")["img"],
         action_in=params.pop("action_in_proj"),
         action_out=params.pop("action_out_proj"),
         head_dim=config.trunk.head_dim,
     )
     return jax.device_put(weights)
-
-
-def _keep(layer: np.ndarray) -> None:
-    """Leave a layer as it is."""
 
 
 def _opened(tree: Params) -> dict[str, Any]:
@@ -187,7 +187,7 @@ def prefill_kv(
 
 
 def _through(
-    weights: Weights, layers: Sequence[gemma.Layer], x: Array, length: Array
+    weights: Weights, layers: Sequence[Layer], x: Array, length: Array
 ) -> tuple[Array, rotary.RotaryTables, list[tuple[Array, Array]]]:
     """Output, rotary tables, and every layer's keys and values of a prefix with full attention."""
     angles = rotary.table(x.shape[1], weights.head_dim)
@@ -232,10 +232,10 @@ def _denoise_cache(prefix: Prefix, room: int) -> DenoiseCache:
 def denoise(
     weights: Weights,
     prefix: Prefix,
-    noise: Float32[Array, "batch horizon action"],
+    noise: Actions,
     steps: int,
     guidance: Guidance | None = None,
-) -> Float32[Array, "batch horizon action"]:
+) -> Actions:
     """Integrate the flow from noise (t = 1) to actions (t = 0) with the prepared number of Euler steps.
 
     `guidance` pulls them towards the actions being executed; it takes a backward pass in each step.
@@ -245,9 +245,7 @@ def denoise(
     angles, mask = _positions_and_mask(weights, prefix, horizon, room)
     times = jnp.asarray(flow_times(steps))
 
-    def euler(
-        step: Int32[Array, ""], state: tuple[Float32[Array, "batch horizon action"], DenoiseCache]
-    ) -> tuple[Array, DenoiseCache]:
+    def euler(step: Int32[Array, ""], state: tuple[Actions, DenoiseCache]) -> tuple[Array, DenoiseCache]:
         x, cache = state
 
         def velocity_at(x: Array) -> tuple[Array, DenoiseCache]:
@@ -262,9 +260,7 @@ def denoise(
     return jax.lax.fori_loop(0, steps, euler, (noise, _denoise_cache(prefix, room)))[0]
 
 
-def velocity(
-    weights: Weights, prefix: Prefix, noisy: Float32[Array, "batch horizon action"], step: Int32[Array, ""]
-) -> Float32[Array, "batch horizon action"]:
+def velocity(weights: Weights, prefix: Prefix, noisy: Actions, step: Int32[Array, ""]) -> Actions:
     """The flow's velocity at one step, for training."""
     horizon = noisy.shape[1]
     angles, mask = _positions_and_mask(weights, prefix, horizon, horizon)
@@ -284,10 +280,10 @@ def _positions_and_mask(
 def _velocity(
     weights: Weights,
     cache: DenoiseCache,
-    at: tuple[Float32[Array, "batch horizon action"], Int32[Array, ""]],
+    at: tuple[Actions, Int32[Array, ""]],
     angles: rotary.RotaryTables,
     mask: Array,
-) -> tuple[Float32[Array, "batch horizon action"], DenoiseCache]:
+) -> tuple[Actions, DenoiseCache]:
     """The flow's velocity at the noisy actions, at one denoising step."""
     noisy, step = at
     x = _dense(weights.action_in, noisy).astype(weights.embedding.dtype)

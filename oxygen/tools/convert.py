@@ -43,14 +43,13 @@ def convert(
 
     Args:
         source: What `oxygen.weights.load` takes.
-        target: A new `.safetensors` file; or a new folder for `model.safetensors`, for `config.json`, which
-            says what the parameters fit, for the source's `assets` (norm stats), and for the card that
-            makes a policy of it, where it is known whose parameters these are.
+        target: A new `.safetensors` file; or a new folder for `model.safetensors`, `config.json` (the model
+            configuration), the source's `assets` (norm stats) and, if the policy is known, its card.
         dtype: `float32` or `bfloat16`; None keeps every tensor's own.
-        model: The policy whose parameters these are, or were before they were trained on. By default the one
-            that they fit; of several, the one for whose robot the source has norm stats.
-        robot: The embodiment it acts in; by default that policy's own.
-        tokenizer: The SentencePiece model: a file or a URL; by default that policy's own.
+        model: The policy that it is, or was fine-tuned from. Default: the one whose shapes it has; of
+            several, the one for whose robot the source has norm stats.
+        robot: The embodiment. Default: that policy's.
+        tokenizer: The SentencePiece model: a file or a URL. Default: that policy's.
 
     Returns:
         The file of tensors.
@@ -236,7 +235,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _use_of(folder: Path) -> str:
-    """How what was written is used, as far as it says itself."""
+    """How to use a written folder."""
     if (folder / CARD).is_file():
         return f"The policy: python -m eval.libero --policy {folder}\n"
     return "No policy.yaml: name a --model whose parameters these are, and a --tokenizer if it has none\n"

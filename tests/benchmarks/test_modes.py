@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from benchmarks import modes
-from eval.records.reader import read_queries
+from eval.records.query_logs import read_queries
 from tests.eval.factory import RunBuilder, asked, episode, key, query, said
 
 TIMED = {

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from eval.metrics.language import HEADLINES, ORACLE, grade_text
-from eval.records.reader import QueryRecord
+from eval.records.query_logs import QueryRecord
 from eval.records.schema import EpisodeResult, Share
 from eval.records.timing import Delivery
 from sim_envs.truth.ground_truth import Truth

@@ -11,7 +11,7 @@ from eval.metrics.error_budget import exceeds
 from eval.metrics.language import HEADLINES
 from eval.metrics.statistics import wilson_95
 from eval.metrics.success import aggregate, graded_only, solved, timings_of
-from eval.records.reader import QueryRecord, read_queries
+from eval.records.query_logs import QueryRecord, read_queries
 from eval.records.schema import EpisodeResult, Outcome
 from eval.report.comparison import compare, compare_common
 from eval.report.comparison_verdict import judge_all
@@ -118,7 +118,7 @@ def _video(run: ReportedRun, episode: EpisodeResult, folder: Path, number: int) 
     if episode.video is None:
         return {"video": None, "no_video": "no video was recorded"}
     name = f"videos/{number}/{episode.video.removeprefix('videos/')}"
-    if ".." in Path(name).parts or not link_or_copy(run.folder.path / episode.video, folder / name):
+    if not link_or_copy(run.folder.path / episode.video, folder / name):
         return {"video": None, "no_video": f"the video {episode.video} is missing from the run's folder"}
     return {"video": name, "no_video": None}
 

@@ -23,6 +23,7 @@ _SHARED = (
     "style.css",
     "tables.js",
     "plots.js",
+    "timeline.js",
     "viewer.js",
     "vendor/uPlot.iife.min.js",
     "vendor/uPlot.min.css",

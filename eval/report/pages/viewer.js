@@ -1,23 +1,15 @@
 "use strict";
-// The episode viewer: videos of one or two variants in step, over timelines of what was computed and executed.
+// The episode viewer: videos of one or two variants in step, over their timelines.
 
 const viewer = (() => {
+  const { svg, time, verdict } = timeline;
   const variants = JSON.parse(document.getElementById("variants").textContent);
   const place = document.getElementById("viewer");
   const table = tables.find(({ name }) => name === "episodes");
   const link = (row) => row.querySelector('a[href^="#episode="]');
   const keyOf = (row) => new URLSearchParams(link(row).hash.slice(1)).get("episode");
-  const marks = { right: "✓ right", partly: "◐ partly right", wrong: "✗ wrong" };
   const speeds = ["0.25", "0.5", "1", "2", "4"];
   let open = null; // {key, data, sides, seconds, length, hz, playing, speed}
-
-  const svg = (name, attributes, ...children) => {
-    const made = document.createElementNS("http://www.w3.org/2000/svg", name);
-    for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-    made.append(...children);
-    return made;
-  };
-  const time = (seconds) => `${seconds.toFixed(2)} s`;
 
   function load(key) {
     const script = element("script", { src: `episodes/${encodeURIComponent(key)}.js`, onload: () => script.remove() });
@@ -46,7 +38,7 @@ const viewer = (() => {
     open = { key: data.key, data, sides, hz, steps, length: steps / hz, seconds: 0, playing: false, speed: open?.speed ?? 1 };
     place.hidden = false;
     place.replaceChildren(heading(), controls(), scrubber(), element("div", { class: "sides" }, ...sides.map(sideOf)), legend());
-    for (const side of sides) drawTimeline(side);
+    for (const side of sides) timeline.draw(side, open);
     seek(Number(address.get("t")) || 0, { remember: false });
     markRow();
   }
@@ -117,13 +109,6 @@ const viewer = (() => {
     return element("details", {}, element("summary", {}, `All texts (${side.texts.length})`), element("ul", { class: "texts" }, ...side.texts.map(item)));
   }
 
-  function verdict(mark) {
-    if (!mark) return { name: "", words: "no truth to compare with" };
-    if (mark.score === null) return { name: "wrong", words: "not readable" };
-    const name = mark.score > 99.99 ? "right" : mark.score > 0 ? "partly" : "wrong";
-    return { name, words: name === "partly" ? `${marks[name]} (${mark.score.toFixed(0)} %)` : marks[name] };
-  }
-
   function describe(text) {
     const line = (words, attributes = {}) => element("div", attributes, words);
     const lines = [];
@@ -152,58 +137,6 @@ const viewer = (() => {
     if (truth) items.push(element("li", { class: "truth" }, `Truth now: “${truth[1]}” Memory: “${truth[2]}”`));
     const content = items.map((item) => item.textContent).join("\n");
     if (content !== side.said) { side.list.replaceChildren(...items); side.said = content; }
-  }
-
-  function lanes(texts, steps) {
-    const placed = [];
-    for (const text of texts) {
-      const lane = placed.findIndex((ends) => ends <= text.requested);
-      const end = text.until ?? steps;
-      if (lane < 0) { text.lane = placed.length; placed.push(end); } else { text.lane = lane; placed[lane] = end; }
-    }
-    return Math.max(1, placed.length);
-  }
-
-  function drawTimeline(side) {
-    if (side.missing) return;
-    const label = 72, width = Math.max(280, side.svg.parentElement.clientWidth), x = (step) => label + (step / open.steps) * (width - label - 4);
-    side.x = x;
-    const parts = [];
-    let top = 12;
-    const name = (words, height) => parts.push(svg("text", { x: 0, y: top + height - 3 }, words));
-    const bar = (from, to, y, height, fill, title, opacity = 1) =>
-      parts.push(svg("rect", { x: x(from), y, width: Math.max(1, x(to) - x(from) - 0.5), height, fill, opacity }, svg("title", {}, title)));
-    name("queries", 13);
-    for (const query of side.queries) {
-      bar(Math.min(query.actions, side.steps), Math.min(query.free, side.steps), top + 3, 7, side.colour, `until ${time(query.free / open.hz)} the next query could not start`, 0.4);
-      bar(query.issued, Math.min(query.actions, side.steps), top, 13, side.colour, `query at ${time(query.issued / open.hz)}, actions at ${time(query.actions / open.hz)}`);
-      if (query.late) parts.push(svg("path", { d: `M${x(query.issued)} ${top - 1} l-4 -7 h8 z`, fill: "var(--wrong)" }, svg("title", {}, "deadline missed")));
-    }
-    top += 17;
-    name("executed", 11);
-    const fills = { held: "var(--held)", continued: "var(--continued)" };
-    const words = { new: "new chunk", continued: "previous chunk continued", held: "held still" };
-    for (const [kind, start, end] of side.spans) bar(start, end, top, kind === "continued" ? 6 : 11, fills[kind] ?? side.colour, `${words[kind]}, ${end - start} control steps`, kind === "new" ? 0.7 : 1);
-    for (const query of side.queries) {
-      if (query.skipped) parts.push(svg("rect", { x: x(query.actions) - 1, y: top - 3, width: 2, height: 6, fill: "var(--text)" }, svg("title", {}, `${query.skipped} actions of the new chunk skipped`)));
-    }
-    top += 16;
-    for (const task of new Set(side.texts.map((text) => text.task))) {
-      const texts = side.texts.filter((text) => text.task === task), count = lanes(texts, side.steps), height = count > 4 ? 4 : 8;
-      name(task.length > 11 ? `${task.slice(0, 10)}…` : task, 10);
-      for (const text of texts) {
-        const { name: right, words: said } = verdict(text.on_delivery);
-        const fill = text.state !== "finished" ? "var(--continued)" : right ? `var(--${right})` : "var(--accent)";
-        bar(text.requested, text.until ?? side.steps, top + text.lane * (height + 1), height, fill, `${task}: ${text.state === "finished" ? `“${text.text}”, ${said}` : text.state}`);
-      }
-      top += Math.max(12, count * (height + 1)) + 4;
-    }
-    for (let second = 0; second <= open.length; second += open.length > 16 ? 5 : open.length > 6 ? 2 : 1) {
-      parts.push(svg("text", { x: x(second * open.hz), y: top + 11, "text-anchor": "middle" }, `${second} s`));
-    }
-    side.head = svg("line", { x1: label, x2: label, y1: 2, y2: top, stroke: "var(--text)", "stroke-width": 2 });
-    side.svg.setAttribute("viewBox", `0 0 ${width} ${top + 16}`);
-    side.svg.replaceChildren(...parts, side.head);
   }
 
   function legend() {
@@ -308,7 +241,7 @@ const viewer = (() => {
       place.scrollIntoView({ block: "nearest" });
     });
     addEventListener("hashchange", () => { const key = address.get("episode"); if (key && key !== open?.key) load(key); });
-    addEventListener("resize", () => { if (open) { open.sides.forEach(drawTimeline); moved(); } });
+    addEventListener("resize", () => { if (open) { for (const side of open.sides) timeline.draw(side, open); moved(); } });
     if (address.get("episode")) load(address.get("episode"));
   }
   return { show };

@@ -12,7 +12,7 @@ from configs.cli import run_app
 from configs.exits import INPUT_ERROR
 from configs.serving import ServeConfig
 from eval import libero
-from eval.records.reader import read_queries
+from eval.records.query_logs import read_queries
 from eval.records.run_folders import new_run
 from eval.records.schema import Outcome
 from oxygen.presets.policies import read_model_policy

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from eval.records.reader import QueryRecord
+from eval.records.query_logs import QueryRecord
 from eval.records.timing import Delivery, Latency
 from eval.rollout.captions import EpisodeCaptions
 from oxygen.policy.reply import TextFinished

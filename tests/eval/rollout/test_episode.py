@@ -8,7 +8,7 @@ import pytest
 
 from configs.schema import RunConfig
 from eval.policies.base import PolicyLostError
-from eval.records.reader import read_queries
+from eval.records.query_logs import read_queries
 from eval.records.schema import Outcome, RunFolder
 from eval.rollout.episode import EpisodeContext, run_episode
 from eval.rollout.interrupts import Interrupts

@@ -1,0 +1,89 @@
+"""The manifest of a run: what was run, under which protocol, with which versions and hardware."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from configs.errors import UsageError
+from configs.schema import RunConfig
+from eval.policies.base import OpenPolicy
+from eval.policies.resolved import ResolvedPolicy
+from eval.records import provenance
+from eval.records.protocol import describe_suite, protocol_hash, say_inputs, suite_hash
+from eval.records.run_folders import Run, policy_name
+from eval.rollout.clock import Clock, PausedClock
+from eval.rollout.plan import EpisodePlan
+from oxygen.presets.policies import weights_sha256
+from sim_envs.blas import KERNELS, pin_kernels
+
+
+def describe_run(
+    config: RunConfig, plan: EpisodePlan, resolved: ResolvedPolicy, policy: OpenPolicy, clock: Clock
+) -> dict[str, Any]:
+    """The manifest of a run without its name, times and status."""
+    preset = resolved.policy
+    timing = (
+        None
+        if isinstance(clock, PausedClock)
+        else {
+            **clock.describe(),
+            "while_waiting": config.while_waiting,
+            **({} if config.overlap == "skip" else {"overlap": config.overlap}),
+        }
+    )
+    protocol = {
+        name: describe_suite(suite, wordings=config.wordings, drawn=plan.draws_states(name), clock=timing)
+        for name, suite in plan.suites.items()
+    }
+    return {
+        "command": provenance.command(),
+        "mode": config.mode,
+        "policy": policy_name(config.policy),
+        "weights_sha256": None if config.random_weights else weights_sha256(preset),
+        "random_weights": preset.kind == "oxygen" and (config.random_weights or not preset.weights),
+        "assets": next(iter(protocol.values()))["assets"],
+        "n_planned": len(plan.keys),
+        "config": config.model_copy(update={"language_tasks": resolved.texts.names}).model_dump(mode="json"),
+        "protocol": protocol,
+        "protocol_hash": protocol_hash(protocol),
+        "suite_hashes": {name: suite_hash(description) for name, description in protocol.items()},
+        "policy_inputs": dict(policy.inputs),
+        "git": provenance.git_state(),
+        "versions": provenance.versions(),
+        "hardware": {**provenance.hardware(), "blas_kernels": KERNELS if pin_kernels() else None},
+    }
+
+
+def refuse_mixed_records(run: Run, now: Mapping[str, Any]) -> None:
+    """Reject resuming a run under another protocol or with another policy.
+
+    Args:
+        run: The run.
+        now: What `describe_run` says of it now.
+
+    Raises:
+        UsageError: The protocol, the policy's inputs or its weights differ from the recorded ones.
+    """
+    if not run.resumed:
+        return
+    before = run.folder.read_manifest()
+    protocol, now_under = protocol_hash(before["protocol"]), now["protocol_hash"]
+    if protocol != now_under:
+        raise UsageError(
+            f"{run.folder.run_id} was run under protocol {protocol}, this is {now_under} "
+            "(other versions or assets); start a new run without --resume"
+        )
+    if before["policy_inputs"] != now["policy_inputs"]:
+        raise UsageError(
+            f"{run.folder.run_id} showed its policy {say_inputs(before['policy_inputs'])}, this is "
+            f"{say_inputs(now['policy_inputs'])}; start a new run without --resume"
+        )
+    weights, other = before["weights_sha256"], now["weights_sha256"]
+    if weights != other:
+        raise UsageError(
+            f"{run.folder.run_id} was run with weights {_short(weights)}, {now['policy']} now has "
+            f"{_short(other)}; put the first ones back, or start a new run without --resume"
+        )
+
+
+def _short(digest: str | None) -> str:
+    return "without a digest" if digest is None else digest[:12]
