@@ -35,10 +35,10 @@ def data(tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("after_s", [0.3, 1, 2, 4, 8, 20])
+@pytest.mark.parametrize("after_s", [1, 2, 4, 8, 20])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_signal_ends_a_starting_command(command, number, after_s, data, tmp_path, record_property):
+def test_a_signal_ends_a_starting_command(command, number, after_s, data, tmp_path):
     line = COMMANDS[command].format(data=data, out=tmp_path / "out")
     with subprocess.Popen(
         [sys.executable, "-m", command, *line.split()],
@@ -52,7 +52,6 @@ def test_a_signal_ends_a_starting_command(command, number, after_s, data, tmp_pa
         began = time.monotonic()
         said = process.communicate(timeout=60)[1]
     took = time.monotonic() - began
-    record_property("seconds", round(took, 2))
     assert process.returncode in (-number, 128 + number, INTERRUPTED)
     assert "Traceback" not in said
     assert took < WITHIN_S
