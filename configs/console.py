@@ -8,11 +8,13 @@ from rich.text import Text
 
 _DIRECTIONS = (0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
 """Characters that reverse the text after them."""
+_SURROGATES = range(0xD800, 0xE000)
+"""Halves of characters, which UTF-8 cannot encode."""
 _CONTROL: dict[int, int | str] = {
     **{code: 0x2400 + code for code in range(32) if code not in (9, 10)},
     127: 0x2421,
     **{code: f"\\x{code:x}" for code in range(128, 160)},
-    **{code: f"\\u{code:04x}" for code in _DIRECTIONS},
+    **{code: f"\\u{code:04x}" for code in (*_DIRECTIONS, *_SURROGATES)},
 }
 """Control characters to the symbols of Unicode for them, others to their escapes."""
 

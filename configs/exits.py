@@ -2,6 +2,7 @@
 
 import argparse
 import errno
+import io
 import os
 import sys
 import traceback
@@ -35,11 +36,14 @@ def exit_code_of(command: Callable[[], int | None]) -> int:
     """Run a command: its exit code; 2 for bad input (one line), 130 for Ctrl-C.
 
     Files that cannot be opened, created or written are bad input, too, as are JAX's environment variables if
-    it does not start. SIGINT and SIGTERM end the process at once until the command handles them.
+    it does not start. SIGINT and SIGTERM end the process at once until the command handles them. Characters
+    that the terminal's encoding lacks are printed as `?`.
 
     Args:
         command: Returns an exit code; None counts as 0.
     """
+    if isinstance(sys.stdout, io.TextIOWrapper):  # stderr escapes what it cannot encode
+        sys.stdout.reconfigure(errors="replace")
     try:
         with ends_at_once():
             return command() or 0

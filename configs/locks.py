@@ -9,6 +9,8 @@ from configs.errors import UsageError
 
 LOCK = ".lock"
 """The file that is locked; it stays behind."""
+YOUNG_S = 60.0
+"""Age below which a folder without a lock is not left over: its process may not have locked it yet."""
 
 
 @contextlib.contextmanager

@@ -9,8 +9,7 @@ import tempfile
 import time
 from pathlib import Path
 
-_YOUNG_S = 60.0
-"""Age below which a folder is kept: its process may not have locked it yet."""
+from configs.locks import YOUNG_S
 
 
 def temporary_folder(prefix: str) -> Path:
@@ -36,7 +35,7 @@ def _remove_if_left(folder: Path) -> None:
     """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
-        if time.time() - os.fstat(descriptor).st_mtime > _YOUNG_S:
+        if time.time() - os.fstat(descriptor).st_mtime > YOUNG_S:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(folder)
     finally:

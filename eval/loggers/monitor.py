@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Self
 
+from configs.console import visible_text
 from eval.loggers.logger import LoggerFactory, RunLogger, choose_logger
 from eval.metrics.statistics import wilson_95
 from eval.metrics.success import Results, solved
@@ -58,7 +59,7 @@ class LoggingMonitor:
             with self._reported_once():
                 self._loggers[-1] = self._open(run, group)
         for where in dict.fromkeys(logger.where for logger in self._loggers if logger):
-            sys.stdout.write(f"Log: {where}\n")
+            sys.stdout.write(f"Log: {visible_text(where)}\n")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -95,7 +96,7 @@ class LoggingMonitor:
             yield
         except Exception as error:  # noqa: BLE001 - libraries that talk to servers raise anything
             if not self._failed:
-                said = " ".join(f"{type(error).__name__}: {error}".split())
+                said = visible_text(" ".join(f"{type(error).__name__}: {error}".split()))
                 sys.stderr.write(
                     f"--log {self._name} failed and has gaps ({said}); episodes are recorded as before\n"
                 )

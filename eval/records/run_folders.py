@@ -6,6 +6,7 @@ import datetime as dt
 import os
 import re
 import shutil
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,14 @@ from pydantic import TypeAdapter, ValidationError
 
 from configs.errors import UsageError
 from configs.load import check, load
+from configs.locks import YOUNG_S
 from configs.schema import PolicyConfig, RunConfig
 from configs.variants import VariantsConfig
 from eval.records.reader import pass_over, read_episodes, read_manifest_as
 from eval.records.schema import Outcome, RunFolder
+
+_DRAFTS = ".????????-??????-*.partial"
+"""Hidden folders of new runs: see `new_run` and `_draft`."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -54,7 +59,7 @@ def new_run(output_dir: Path, config: RunConfig) -> Run:
     """A new run with an unused folder name from time, policy and mode. Writes nothing."""
     now = dt.datetime.now().astimezone()
     policy = policy_name(config.policy)
-    policy = Path(policy).stem if "/" in policy else policy
+    policy = re.sub(r"[^\w.-]+", "-", Path(policy).stem if "/" in policy else policy).strip("-")
     name = f"{now:%Y%m%d-%H%M%S}-{policy}-{config.mode}"
     taken = {path.name for path in output_dir.iterdir()} if output_dir.is_dir() else set()
     folders = (RunFolder(output_dir / _numbered(name, n)) for n in range(1, len(taken) + 2))
@@ -102,6 +107,7 @@ def _reserved(run: Run) -> Run:
     """Reserve a folder name by creating its draft, which is atomic between processes."""
     output_dir = run.folder.path.parent
     output_dir.mkdir(parents=True, exist_ok=True)
+    _drop_left_drafts(output_dir)
     while True:
         draft = _draft(run.folder).path
         with contextlib.suppress(FileExistsError):
@@ -110,6 +116,23 @@ def _reserved(run: Run) -> Run:
                 return run
             draft.rmdir()  # another process has begun under this name
         run = new_run(output_dir, run.config)
+
+
+def _drop_left_drafts(output_dir: Path) -> None:
+    """Delete drafts left by killed processes, except those of evaluations that can be resumed."""
+    for path in output_dir.glob(_DRAFTS):
+        with contextlib.suppress(OSError, UsageError):  # another process has it, or it is gone already
+            if time.time() - path.stat().st_mtime > YOUNG_S and not _is_resumable(RunFolder(path)):
+                with RunFolder(path).claimed():
+                    shutil.rmtree(path)
+
+
+def _is_resumable(draft: RunFolder) -> bool:
+    """Whether the folder of another variant of the draft's evaluation has appeared."""
+    if not draft.manifest_path.exists():
+        return False
+    variants = read_manifest_as(_MANIFEST, draft).variants
+    return any((draft.path.parent / name).exists() for name in variants)
 
 
 def _remove_unless_begun(draft: RunFolder) -> None:

@@ -16,17 +16,16 @@ from eval.metrics.success import Results, graded_only, solved, summarize
 from eval.records.reader import RunIdentity, read_episodes, read_identity
 from eval.records.schema import EpisodeResult, Outcome, RunFolder
 from eval.report.clock_words import PAUSED
-from eval.report.plain_text import latex_table
+from eval.report.plain_text import in_csv, latex_table, visible
 
 _RATES = ("n_episodes", "n_success", "pc_success", "pc_success_ci95")
 _REWARDS = ("avg_sum_reward", "avg_max_reward", "video_paths")
+_NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _COLUMNS = (
     *("task", "language", "outcome", "steps", "queries", "simulated_s", "held_steps"),
     *("progress", "tokens", "policy_s", "wall_s", "error"),
 )
 """Fields of an episode in CSV, after those of its key."""
-
-_NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def lerobot(folder: RunFolder) -> str:
@@ -107,7 +106,7 @@ def episodes_csv(folder: RunFolder) -> str:
     file = io.StringIO(newline="")
     writer = csv.DictWriter(file, rows[0], lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows({name: in_csv(value) for name, value in row.items()} for row in rows)
     return file.getvalue()
 
 
@@ -126,7 +125,7 @@ def model_card(folder: RunFolder) -> str:
     from huggingface_hub import EvalResult, ModelCardData
 
     run, results = _read_rates(folder)
-    protocol = {"mode": run.mode, "clock": run.clock, "assets": str(run.assets)}
+    protocol = {"mode": run.mode, "clock": run.clock, "assets": visible(str(run.assets))}
     found = [
         EvalResult(
             task_type="robotics",
@@ -144,7 +143,7 @@ def model_card(folder: RunFolder) -> str:
         )
         for suite, row in results["per_suite"].items()
     ]
-    card = ModelCardData(model_name=run.policy, pipeline_tag="robotics", eval_results=found)
+    card = ModelCardData(model_name=visible(run.policy), pipeline_tag="robotics", eval_results=found)
     return f"---\n{card.to_yaml()}\n---\n"
 
 
@@ -231,15 +230,19 @@ def _add_test_case(suite: ET.Element, episode: EpisodeResult) -> None:
         suite,
         "testcase",
         classname=f"{episode.key.suite}.{episode.key.task_id}",
-        name=f"{episode.instruction} [init {episode.key.init_id}, seed {episode.key.seed}]",
+        name=f"{_in_xml(episode.instruction)} [init {episode.key.init_id}, seed {episode.key.seed}]",
         time=f"{episode.wall_s:.3f}",
     )
     if solved(episode):
         return
     kind = "error" if episode.outcome is Outcome.ERROR else "failure"
     message = episode.error or f"not solved in {episode.steps} control steps"
-    found = ET.SubElement(case, kind, type=episode.outcome.value, message=_NOT_IN_XML.sub("\ufffd", message))
-    found.text = _NOT_IN_XML.sub("\ufffd", episode.traceback or "") or None
+    found = ET.SubElement(case, kind, type=episode.outcome.value, message=_in_xml(message))
+    found.text = _in_xml(episode.traceback or "") or None
+
+
+def _in_xml(text: str) -> str:
+    return _NOT_IN_XML.sub("\ufffd", visible(text))
 
 
 def _latex_cells(name: str, row: Mapping[str, Any]) -> list[str]:
@@ -258,7 +261,7 @@ def _described(run: RunIdentity) -> str:
     """The run in one line."""
     parts = [run.run_id, run.policy, run.weights, f"mode {run.mode}", f"clock {run.clock}"]
     said = [*parts, f"assets {run.assets}", f"protocol {run.protocol_hash}"]
-    return ", ".join(part for part in said if part)
+    return " ".join(visible(", ".join(part for part in said if part)).split())
 
 
 def _json(content: Mapping[str, Any]) -> str:

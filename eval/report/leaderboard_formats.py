@@ -15,7 +15,7 @@ from eval.report.figures import COLOURS, OTHER_COLOURS
 from eval.report.leaderboard_rows import APART, BoardColumn, Entry, RankedRow
 from eval.report.leaderboard_tables import Leaderboard, RankedTable
 from eval.report.pages.site import write_page, writing
-from eval.report.plain_text import in_markdown, in_markdown_code, latex_table, visible
+from eval.report.plain_text import in_csv, in_markdown, in_markdown_code, latex_table, visible
 
 _TEMPLATE = importlib.resources.files("eval.report.pages").joinpath("leaderboard.md.j2")
 _GROUPS = ("policy", "mode", "assets", "control", "weights", "clock")
@@ -71,7 +71,7 @@ def to_csv(board: Leaderboard) -> str:
     text = io.StringIO()
     writer = csv.DictWriter(text, list(headings), restval="", lineterminator="\n")
     writer.writeheader()
-    writer.writerows(visible(record) for record in records)
+    writer.writerows({name: in_csv(value) for name, value in record.items()} for record in records)
     return text.getvalue()
 
 

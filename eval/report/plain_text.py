@@ -1,4 +1,4 @@
-"""Text of policies, tasks and errors, shown as text in terminals, pages, Markdown and LaTeX; tables of it."""
+"""Text of policies, tasks and errors, as text in terminals, pages, Markdown, CSV and LaTeX; tables of it."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,6 +9,8 @@ from markupsafe import Markup
 from configs.console import visible_text
 
 _MARKDOWN = re.compile(r"[\\`*\[\]<&|~]|(?<!\w)_|_(?!\w)")
+_FORMULA = re.compile(r"\s*[=+@-]")
+_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?(e[+-]?\d+)?( ?%)?")
 _LATEX = {
     **{each: f"\\{each}" for each in "&%$#_{}"},
     "\\": r"\textbackslash{}",
@@ -41,6 +43,13 @@ def in_markdown(text: str) -> str:
 def in_markdown_code(text: str) -> str:
     """The text on one line, for use between backticks."""
     return visible(" ".join(text.split())).replace("`", "'").replace("|", "\\|")
+
+
+def in_csv(value: Any) -> Any:
+    """The value, with an apostrophe before text that a spreadsheet would run as a formula."""
+    shown = visible(value)
+    is_formula = isinstance(shown, str) and _FORMULA.match(shown) and not _NUMBER.fullmatch(shown)
+    return f"'{shown}" if is_formula else shown
 
 
 def in_latex(text: str) -> str:

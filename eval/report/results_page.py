@@ -67,7 +67,7 @@ def _summary(records: Sequence[Record]) -> str:
 
 
 def _frontier_of(record: Record) -> str:
-    lead = f"The largest text rate shown to be non-inferior to actions alone ({say_margins([record])}):"
+    lead = f"The largest text rate shown to be non-inferior to actions alone ({say_margins(record)}):"
     return "\n".join([lead, "", *(f"- {line}" for line in frontier_lines(record)), "", _say_episodes(record)])
 
 

@@ -61,9 +61,12 @@ def save(folder: Path, state: TrainState, metadata: PolicyMetadata) -> Path:
         return target
     draft = target.with_name(f"{target.name}.partial")
     shutil.rmtree(draft, ignore_errors=True)
-    write_policy(draft, state.average, metadata, step=int(state.step))
-    _write_tree(draft / STATE_FILE, state)
-    draft.rename(target)
+    try:
+        write_policy(draft, state.average, metadata, step=int(state.step))
+        _write_tree(draft / STATE_FILE, state)
+        draft.rename(target)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)  # where the disk is full
     for older in folder.glob(f"step_*/{STATE_FILE}"):
         if older.parent != target:
             older.unlink()

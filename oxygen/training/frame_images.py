@@ -163,17 +163,17 @@ def cached_pixels(
 
 def _decode_all(images: FrameImages, side: int, resize: str, path: Path) -> None:
     partial = path.with_suffix(f".{os.getpid()}.partial")
-    first = images.episode(0)
-    shape = (images.n_frames, first.shape[1], side, side, 3)
-    pixels = np.lib.format.open_memmap(partial, mode="w+", dtype=np.uint8, shape=shape)
-    row = 0
-    for episode in range(images.n_episodes):
-        for frame in images.episode(episode):
-            pixels[row] = [squared(image, side, resize) for image in frame]
-            row += 1
-    pixels.flush()
-    del pixels
-    partial.replace(path)
+    shape = (images.n_frames, images.episode(0).shape[1], side, side, 3)
+    header = {"descr": "|u1", "fortran_order": False, "shape": shape}
+    try:
+        with partial.open("wb") as file:  # not memory-mapped: a full disk would be a SIGBUS
+            np.lib.format.write_array_header_1_0(file, header)
+            for episode in range(images.n_episodes):
+                for frame in images.episode(episode):
+                    file.write(np.stack([squared(image, side, resize) for image in frame]).tobytes())
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def _digest(root: Path) -> str:

@@ -90,15 +90,21 @@ class Answer:
         return broken
 
 
-def call(command: str, arguments: Sequence[str], folder: Path) -> Answer:
-    """Call a command with its working directory's files in `folder`."""
+def call(command: str, arguments: Sequence[str], folder: Path, *, encoding: str = "utf-8") -> Answer:
+    """Call a command with its working directory's files in `folder`, in a terminal of an encoding."""
     before = _contents(folder)
-    out, err = io.StringIO(), io.StringIO()
+    out = io.TextIOWrapper(io.BytesIO(), encoding)
+    err = io.TextIOWrapper(io.BytesIO(), encoding, errors="backslashreplace")  # as Python opens them
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = _code(command, arguments)
     after = _contents(folder)
     wrote = sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
-    return Answer(code=code, out=out.getvalue(), err=err.getvalue(), wrote=wrote)
+    return Answer(code=code, out=_written(out), err=_written(err), wrote=wrote)
+
+
+def _written(stream: io.TextIOWrapper) -> str:
+    stream.flush()
+    return stream.buffer.getvalue().decode(stream.encoding)
 
 
 def _code(command: str, arguments: Sequence[str]) -> int | None:

@@ -56,7 +56,7 @@ def collect(folder: Path, image_size: int = 8) -> None:
 
 
 def train(arguments: tuple[str, ...], folder: Path) -> None:
-    """`eval.train` with rollouts."""
+    """`eval.train`."""
     from tests.eval.train import test_train_cli as here
 
     resume = ["--resume"] if (folder / "run.json").is_file() else []

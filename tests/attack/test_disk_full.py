@@ -8,10 +8,13 @@ from configs.exits import INPUT_ERROR, exit_code_of
 from eval.collect.store import EpisodeStore
 from eval.records.run_folders import find_unfinished, new_run
 from eval.rollout.recorder import EpisodeRecorder
+from oxygen.training import checkpoint
+from oxygen.training.logs import read_log
 from tests.eval.collect.collecting import collect, contents
 from tests.eval.conftest import CONFIG, evaluate, policy
+from tests.eval.train.test_train_cli import STEPS, assert_same, command, in_a_world_without_physics, resume
 
-__all__ = ["policy"]
+__all__ = ["command", "policy"]
 
 
 def full(*_, **__) -> None:
@@ -56,3 +59,22 @@ def test_a_collection_stops_at_once_and_is_completed_by_the_same_command(tmp_pat
     for folder in ("a", "b"):
         assert collect(tmp_path / folder) == 0
     assert contents(tmp_path / "a") == contents(tmp_path / "b")
+
+
+def test_a_training_keeps_its_last_checkpoint_and_is_resumed(tmp_path, command, monkeypatch, capsys):
+    write = checkpoint._write_tree
+    with in_a_world_without_physics():
+        assert command(tmp_path / "whole") == 0
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                checkpoint,
+                "_write_tree",
+                lambda file, tree: full() if f"{STEPS:07d}" in str(file) else write(file, tree),
+            )
+            capsys.readouterr()
+            said = refusal(lambda: command(tmp_path / "full"), capsys)
+        assert said == "error: writing: No space left on device; free some, and run it again (--resume)"
+        assert [each.name for each in (tmp_path / "full" / "checkpoints").iterdir()] == ["step_0000002"]
+        assert resume(tmp_path / "full") == 0
+    assert_same(checkpoint.STATE_FILE, tmp_path / "full", tmp_path / "whole")
+    assert [line["step"] for line in read_log(tmp_path / "full")] == [1, 2, 3, 4]

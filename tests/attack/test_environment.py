@@ -1,10 +1,31 @@
 """Environment variables that keep JAX or MuJoCo from starting: one line with the remedy."""
 
+import itertools
 import os
 import subprocess
 import sys
 
 import pytest
+
+from tests.eval.collect import collecting
+
+SIDE = 112
+"""Side of the images of policy `tiny`, pixels."""
+
+FEW = "--suite libero_object --task-ids 0 --init-ids 0 --max-steps 10 --assets standins"
+
+COMMANDS = {
+    "eval.libero": "--smoke --assets standins --output-dir {out}",
+    "eval.sweep": f"{FEW} --policy tiny --mode actions unified --output-dir {{out}}",
+    "eval.collect": f"{FEW} --policy tiny --workers 1 --output {{out}}",
+    "eval.train": "--data {data} --model tiny --steps 2 --batch 2 --eval-suite libero_object --eval-assets "
+    "standins --output-dir {out}",
+    "eval.bench": "--policy tiny --quick",
+    "oxygen.serve": "--policy tiny --port 0",
+}
+"""Command to its options; all need JAX."""
+
+WITHOUT_MUJOCO = ("eval.bench", "oxygen.serve")
 
 WRONG = {
     "JAX_ENABLE_X64": "banana",
@@ -16,28 +37,46 @@ WRONG = {
 }
 """Variable to a value that nothing can start with."""
 
-CHEAP = "JAX_ENABLE_X64"
+QUICK = (("eval.libero", "JAX_ENABLE_X64"), ("eval.bench", "JAX_ENABLE_X64"))
 """Refused as soon as JAX is imported."""
 
 
-@pytest.mark.parametrize(
-    "variable", [pytest.param(each, marks=[pytest.mark.slow] if each != CHEAP else []) for each in WRONG]
-)
-def test_a_wrong_environment_variable_is_one_line(variable, tmp_path):
+def cases() -> list:
+    """Every command with every variable that it reads."""
+    pairs = [
+        pair
+        for pair in itertools.product(COMMANDS, WRONG)
+        if pair[0] not in WITHOUT_MUJOCO or pair[1] != "MUJOCO_GL"
+    ]
+    return [pytest.param(*pair, marks=[] if pair in QUICK else [pytest.mark.slow]) for pair in pairs]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """A handful of demonstrations."""
+    folder = tmp_path_factory.mktemp("data")
+    source = collecting.FakeDemonstrationSource(image_size=SIDE)
+    assert collecting.collect(folder, source=source, image_size=SIDE) == 0
+    return folder
+
+
+@pytest.mark.parametrize(("command", "variable"), cases())
+def test_a_wrong_environment_variable_is_one_line(command, variable, tmp_path, request):
+    data = request.getfixturevalue("data") if "{data}" in COMMANDS[command] else None
     kept = {
         name: value
         for name, value in os.environ.items()
-        if name not in ("OXYGEN_LIBERO_ASSETS", "XDG_CACHE_HOME")
+        if name not in ("OXYGEN_LIBERO_ASSETS", "XDG_CACHE_HOME", "JAX_COMPILATION_CACHE_DIR")
     }
     answer = subprocess.run(
-        [sys.executable, "-m", "eval.libero", "--smoke", "--assets", "standins", "--output-dir", tmp_path],
+        [sys.executable, "-m", command, *COMMANDS[command].format(out=tmp_path, data=data).split()],
         env=kept | {variable: WRONG[variable]},
         capture_output=True,
         text=True,
         check=False,
     )
+    assert answer.returncode == 2, answer.stderr
     (line,) = answer.stderr.splitlines()
-    assert answer.returncode == 2
     assert line.startswith("error: ")
     assert variable in line or variable == "HOME"
     assert not list(tmp_path.iterdir())

@@ -16,7 +16,7 @@ from oxygen.training.logs import read_log
 from tests.attack import killed
 from tests.eval.collect.collecting import contents
 from tests.eval.rollout.scaled import suite_file, timeless
-from tests.eval.train.test_train_cli import MODEL, ROLLOUTS, assert_same, solved_at
+from tests.eval.train.test_train_cli import MODEL, assert_same
 
 pytestmark = pytest.mark.timeout(3600)
 
@@ -77,7 +77,6 @@ def test_collections(tmp_path, least):
 
 def same_trainings(folder: Path, whole: Path) -> None:
     assert_same(checkpoint.STATE_FILE, folder, whole)
-    assert solved_at(folder) == solved_at(whole)
     steps = [line["step"] for line in read_log(folder) if "loss" in line]
     assert steps == [line["step"] for line in read_log(whole) if "loss" in line]
     assert [each.name for each in sorted((folder / "checkpoints").iterdir())] == [
@@ -89,6 +88,6 @@ def same_trainings(folder: Path, whole: Path) -> None:
 def test_trainings(tmp_path):
     data = tmp_path / "data"
     killed.seconds_of(functools.partial(killed.collect, image_size=MODEL.image_size), data)
-    given = f"--data {data} --model {MODEL.name} --language-tasks narration --steps 12 --batch 8"
-    arguments = (*given.split(), "--save-every", "3", "--log-every", "1", *ROLLOUTS)
-    resumed_equals_uninterrupted(functools.partial(killed.train, arguments), tmp_path, 30, same_trainings)
+    given = f"--data {data} --model {MODEL.name} --language-tasks narration --steps 6 --batch 2"
+    arguments = (*given.split(), "--save-every", "2", "--log-every", "1")
+    resumed_equals_uninterrupted(functools.partial(killed.train, arguments), tmp_path, 20, same_trainings)

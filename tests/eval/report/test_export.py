@@ -73,8 +73,8 @@ def test_junit_tells_failures_from_errors_and_escapes_what_xml_forbids(tmp_path)
     assert (solved.tag, solved.get("classname"), len(solved)) == ("testcase", "libero_object.0", 0)
     assert solved.get("name") == "do task 0 [init 0, seed 7]"
     assert timeout.find("failure").get("message") == "not solved in 100 control steps"
-    assert broken.find("error").get("message") == "\ufffd[31m <broken>"
-    assert broken.find("error").text == "at \ufffd & more"
+    assert broken.find("error").get("message") == "␛[31m <broken>"
+    assert broken.find("error").text == "at ␀ & more"
 
 
 def test_csv_has_a_line_per_episode(run):

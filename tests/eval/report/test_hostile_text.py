@@ -1,22 +1,35 @@
 """Text of policies, tasks and records is shown as text by every renderer, and paths stay in their folder."""
 
+import csv
 import io
 import json
+import re
+import types
 
+import numpy as np
 import pytest
+from PIL import ImageDraw
 from rich.table import Table
 
 from configs.console import TextConsole
 from configs.errors import UsageError
+from configs.exits import exit_code_of
+from configs.schema import RunConfig
+from eval.loggers.monitor import LoggingMonitor
+from eval.media import app as media
 from eval.records.reader import read_episodes
+from eval.records.run_folders import Run, new_run
 from eval.records.schema import RunFolder
 from eval.report.comparison import compare
 from eval.report.comparison_tables import show
+from eval.report.export import FORMATS
 from eval.report.leaderboard_formats import write_leaderboard
 from eval.report.leaderboard_tables import read_leaderboard
 from eval.report.pages.run_report import write_report
-from eval.report.plain_text import in_markdown, in_markdown_code, visible
-from tests.eval.factory import RunBuilder
+from eval.report.plain_text import in_csv, in_markdown, in_markdown_code, visible
+from tests.eval.factory import RunBuilder, episode, key
+from videos.caption import Caption, CaptionText
+from videos.panel import compose
 
 HOSTILE = (
     "\x1b[31mred\x1b]0;title\x07",
@@ -80,3 +93,95 @@ def test_a_video_outside_the_runs_folder_is_refused(tmp_path, video):
     folder.episodes_path.write_text(json.dumps({**record, "video": video}) + "\n")
     with pytest.raises(UsageError, match=r"video is .*, should be a path inside the run's folder"):
         read_episodes(folder)
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_a_video_shows_text(monkeypatch, text):
+    drawn = []
+    draw = ImageDraw.ImageDraw.text
+
+    def noting(picture, at, shown, *style, **options):
+        drawn.append(shown)
+        return draw(picture, at, shown, *style, **options)
+
+    monkeypatch.setattr(ImageDraw.ImageDraw, "text", noting)
+    said = CaptionText(text=text, seen_s=1.0, parts=((text, None),))
+    caption = Caption(
+        task=text, episode=text, mode="unified", clock=text, time_s=2.0, narration=said, memory=said
+    )
+    compose({text: np.zeros((8, 8, 3), np.uint8)}, caption, outcome="success")
+    assert len([shown for shown in drawn if shown]) > 5
+    assert not controls_in("".join(drawn))
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_the_readmes_table_shows_text(tmp_path, capsys, text):
+    hour = {"started": "2026-01-01T00:00:00+00:00", "finished": "2026-01-01T01:00:00+00:00"}
+    attempt = {**hour, "hardware": {"cores": 2, "processor": text}}
+    built = RunBuilder.at(tmp_path / "run", policy=text, attempts=[attempt])
+    built.add(episode(key(), language=text, instruction=text, video="videos/0.mp4"))
+    run_media = lambda: media(  # noqa: E731
+        [str(tmp_path / "run")], exit_on_error=False, print_error=False, result_action="return_value"
+    )
+    assert exit_code_of(run_media) == 0
+    page = capsys.readouterr().out
+    assert not controls_in(page)
+    markdown = re.sub(r"`[^`]*`", "", page.partition("\n\n")[2])  # without code
+    assert not re.search(r"(?<!\\)(<script|<img|\]\()", markdown)
+
+
+FORMULAS = ("=1+1", "+1+cmd|' /C calc'!A0", "-1+1", "@SUM(A1)", "\t=1+1", "\n=1+1")
+
+
+@pytest.mark.parametrize("text", [*HOSTILE, *FORMULAS])
+@pytest.mark.parametrize("name", FORMATS)
+def test_an_export_shows_text(tmp_path, name, text):
+    built = RunBuilder.at(tmp_path / "run", policy=text, assets={"name": text, "digest": "d1ge57000000"})
+    built.add(episode(key(), language=text, instruction=text)).add(
+        episode(key(1), "invalid_action", error=text, traceback=text)
+    )
+    written = FORMATS[name](built.folder)
+    assert not controls_in(written)
+    if name == "csv":
+        cells = [cell for row in csv.reader(io.StringIO(written)) for cell in row]
+        assert not [cell for cell in cells if cell.strip()[:1] in tuple("=+-@")]
+    if name == "latex":
+        assert written.splitlines()[1] == r"\begin{tabular}{lrrcr}"
+
+
+def test_numbers_are_no_formulas():
+    for cell in (-0.5, "-0.5", "+1.25", "-3 %", "-1e-05"):
+        assert in_csv(cell) == cell
+
+
+def test_a_lone_surrogate_can_be_written(tmp_path):
+    built = RunBuilder.at(tmp_path / "run", policy="tiny").add(episode(key(), language="\ud800"))
+    for write in FORMATS.values():
+        write(built.folder).encode()
+    write_report([tmp_path / "run"], tmp_path / "report")
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_a_log_shows_text(tmp_path, capsys, text):
+    class Log:
+        where = text
+
+        def __init__(self, *_):
+            pass
+
+        def close(self):
+            raise ConnectionError(text)
+
+    run = Run(config=RunConfig(policy="noop"), folder=RunBuilder.at(tmp_path / "run").add_all("s").folder)
+    with LoggingMonitor([run], types.SimpleNamespace(suites=()), name="memory", open_logger=Log):
+        pass
+    printed = capsys.readouterr()
+    assert printed.out.startswith("Log: ")
+    assert "ConnectionError" in printed.err
+    assert not controls_in(printed.out + printed.err)
+
+
+def test_a_runs_folder_has_a_plain_name(tmp_path):
+    policy = tmp_path / "red\x1b[31m\u202e [x](y) policy"
+    (name,) = {new_run(tmp_path / "runs", RunConfig(policy=str(policy), mode="actions")).folder.run_id}
+    assert name.endswith("-red-31m-x-y-policy-actions")

@@ -2,6 +2,8 @@
 
 import errno
 import json
+import os
+import time
 
 import pytest
 
@@ -9,6 +11,7 @@ from configs.errors import UsageError
 from eval.records import provenance
 from eval.records.reader import read_identity
 from eval.records.run_folders import find_unfinished, new_run
+from eval.records.schema import RunFolder
 from eval.rollout import evaluation
 from eval.rollout.evaluation import exit_code
 from tests.eval.conftest import CONFIG, evaluate
@@ -178,3 +181,36 @@ def test_resume_passes_over_a_run_with_which_an_option_does_not_go(tmp_path, pol
         policy.interrupted_at += 4
     with pytest.raises(UsageError, match="nothing to resume"):
         find_unfinished(tmp_path, {"deadline_ms": 90.0})
+
+
+def left_by_a_kill(output_dir, name, *, age_s=120.0, manifest=None):
+    """A draft of a new run, as old as given."""
+    draft = output_dir / f".{name}.partial"
+    draft.mkdir(parents=True)
+    (draft / ".lock").touch()
+    if manifest is not None:
+        RunFolder(draft).write_manifest(manifest)
+    then = time.time() - age_s
+    os.utime(draft, (then, then))
+    return draft
+
+
+def test_a_start_removes_what_killed_starts_have_left(tmp_path, policy):
+    config, started = CONFIG.model_dump(mode="json"), "2026-01-01T00:00:00+00:00"
+    seen = {"config": config, "status": "running", "started": started}
+    gone = [
+        left_by_a_kill(tmp_path, "20260101-000000-tiny-actions"),
+        left_by_a_kill(tmp_path, "20260101-000001-tiny-actions", manifest={**seen, "variants": ["a", "b"]}),
+    ]
+    (tmp_path / "visible").mkdir()
+    locked = left_by_a_kill(tmp_path, "20260101-000002-tiny-actions")
+    kept = [
+        locked,
+        left_by_a_kill(tmp_path, "20260101-000003-tiny-actions", age_s=1.0),
+        left_by_a_kill(tmp_path, "20260101-000004-tiny-actions", manifest={**seen, "variants": ["visible"]}),
+        left_by_a_kill(tmp_path, "a-bundle"),
+    ]
+    with RunFolder(locked).claimed():
+        evaluate(new_run(tmp_path, CONFIG))
+    assert not any(draft.exists() for draft in gone)
+    assert all(draft.exists() for draft in kept)
