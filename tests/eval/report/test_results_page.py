@@ -14,7 +14,7 @@ from eval.report.results_page import RESULTS, SUMMARY, write_page
 from tests.eval.report.test_frontier import ACTIONS, row
 
 ROOT = Path(__file__).resolve().parents[3]
-SWEEPS = ("frontier", "modes", "schedules")
+SWEEPS = ("frontier", "modes", "latency", "schedules")
 RECORDS = ROOT / "benchmarks" / "results"
 
 
