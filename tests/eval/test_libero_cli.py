@@ -46,6 +46,7 @@ def test_with_nothing_chosen_the_demo_runs(started):
         assets="standins",
         clock="profile:jetson-thor",
         video="all",
+        video_every=1,
     )
     assert started[1] == demo
 

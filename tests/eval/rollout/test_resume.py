@@ -12,7 +12,7 @@ from eval.records import provenance
 from eval.records.reader import read_identity
 from eval.records.run_folders import find_unfinished, new_run
 from eval.records.schema import RunFolder
-from eval.rollout import evaluation
+from eval.rollout import evaluation, manifest
 from eval.rollout.evaluation import exit_code
 from tests.eval.conftest import CONFIG, evaluate
 from tests.eval.doubles import FakeAssets, without_physics
@@ -66,13 +66,13 @@ def test_resume_refuses_a_run_under_another_protocol(tmp_path, policy, monkeypat
 
 
 def test_resume_refuses_other_weights_than_the_run_began_with(tmp_path, policy, monkeypatch):
-    monkeypatch.setattr(evaluation, "weights_sha256", lambda cast: "a" * 64)
+    monkeypatch.setattr(manifest, "weights_sha256", lambda cast: "a" * 64)
     policy.interrupted_at = 3
     run = new_run(tmp_path, CONFIG)
     with pytest.raises(KeyboardInterrupt):
         evaluate(run)
     left = run.folder.read_manifest()
-    monkeypatch.setattr(evaluation, "weights_sha256", lambda cast: "b" * 64)
+    monkeypatch.setattr(manifest, "weights_sha256", lambda cast: "b" * 64)
     with pytest.raises(UsageError, match=r"weights a{12}, tiny now has b{12}; .* without --resume"):
         evaluate(*find_unfinished(tmp_path, {}))
     assert run.folder.read_manifest() == left
@@ -88,14 +88,14 @@ def test_a_run_records_the_machine_of_each_attempt(tmp_path, policy, monkeypatch
         evaluate(run)
     (first,) = run.folder.read_manifest()["attempts"]
     evaluate(*find_unfinished(tmp_path, {}))
-    manifest = run.folder.read_manifest()
-    before, after = manifest["attempts"]
+    left = run.folder.read_manifest()
+    before, after = left["attempts"]
     assert before == first
     assert (before["git"]["commit"], after["git"]["commit"]) == ("first", "second")
-    assert after["versions"] == manifest["versions"]
-    assert after["hardware"] == manifest["hardware"]
-    assert manifest["started"] == before["started"] <= before["finished"] <= after["started"]
-    assert manifest["finished"] == after["finished"]
+    assert after["versions"] == left["versions"]
+    assert after["hardware"] == left["hardware"]
+    assert left["started"] == before["started"] <= before["finished"] <= after["started"]
+    assert left["finished"] == after["finished"]
 
 
 def test_resume_refuses_a_run_whose_policy_was_shown_something_else(tmp_path, policy):
