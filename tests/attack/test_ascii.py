@@ -3,7 +3,7 @@
 import pytest
 
 from tests.attack.commands import COMMANDS, call
-from tests.attack.table import BASE
+from tests.attack.table import BASE, thinned
 
 NO_UNICODE = {"TERM": "dumb", "NO_COLOR": "1", "LC_ALL": "C", "PYTHONIOENCODING": "ascii"}
 
@@ -17,7 +17,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("command", "options"), CASES)
+@pytest.mark.parametrize(("command", "options"), thinned(CASES, keep=3))
 def test_a_command_prints_ascii(command, options, place, monkeypatch):
     for name, value in NO_UNICODE.items():
         monkeypatch.setenv(name, value)

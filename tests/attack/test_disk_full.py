@@ -61,6 +61,7 @@ def test_a_collection_stops_at_once_and_is_completed_by_the_same_command(tmp_pat
     assert contents(tmp_path / "a") == contents(tmp_path / "b")
 
 
+@pytest.mark.slow
 def test_a_training_keeps_its_last_checkpoint_and_is_resumed(tmp_path, command, monkeypatch, capsys):
     write = checkpoint._write_tree
     with in_a_world_without_physics():
