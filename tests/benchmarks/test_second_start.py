@@ -23,6 +23,7 @@ with open(sys.argv[1], "a") as log:
 """
 
 
+@pytest.mark.slow
 def test_only_a_second_start_finds_compiled_programs(tmp_path, monkeypatch):
     monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "/elsewhere")
     log = tmp_path / "log"

@@ -312,9 +312,8 @@ def test_ctrl_c_before_the_first_episode_ends_the_program_at_once(tmp_path, load
     assert not (tmp_path / "runs").exists()
 
 
-@pytest.mark.parametrize(
-    ("wish", "part"), [pytest.param("foo", "did you mean", marks=pytest.mark.slow), ("disable", "no OpenGL")]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("wish", "part"), [("foo", "did you mean"), ("disable", "no OpenGL")])
 def test_a_machine_that_cannot_render_is_told_before_anything_is_run(wish, part, tmp_path):
     command = [
         sys.executable,

@@ -51,6 +51,7 @@ def test_a_gymnasium_environment_conforms() -> None:
     check_suite(suite, solve=solve_reacher, hold_tolerances={"joint_velocities": 0.01, "joint_sines": 0.001})
 
 
+@pytest.mark.slow
 def test_libero_conforms(standins: AssetSet) -> None:
     suite = open_suite("libero_object", assets=str(standins.path), camera_size=32)
     check_suite(suite, task_ids=(2,), solve=solve_libero, hold_tolerances={"eef_position": 0.01})

@@ -50,7 +50,13 @@ def decode(path):
 
 @pytest.mark.parametrize(
     ("control_hz", "pieces", "held"),
-    [(20.0, [5, 5, 3], 30), (20.0, [1], 30), (15.0, [8, 8, 8, 1], 23), (20.0, [5, 7, 1, 40], 40)],
+    [
+        (15.0, [8, 8, 8, 1], 23),
+        *(
+            pytest.param(20.0, pieces, held, marks=pytest.mark.slow)
+            for pieces, held in (([5, 5, 3], 30), ([1], 30), ([5, 7, 1, 40], 40))
+        ),
+    ],
 )
 def test_the_video_has_one_frame_per_control_step_and_shows_the_outcome_for_a_second_and_a_half(
     tmp_path, control_hz, pieces, held

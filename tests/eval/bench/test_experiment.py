@@ -220,6 +220,7 @@ def test_more_than_two_robots_cameras_are_refused_before_a_file_is_made(tmp_path
     assert not path.exists()
 
 
+@pytest.mark.slow
 def test_a_deadline_sets_the_tokens_per_frame(tmp_path):
     path = tmp_path / "rows.jsonl"
     arguments = (

@@ -29,6 +29,7 @@ def test_other_devices_and_float32_have_no_published_peaks():
         peaks.find_peaks("published", "float32")
 
 
+@pytest.mark.slow
 def test_the_measured_peaks_of_this_machine_are_within_reason():
     assert jax.devices()[0].platform == "cpu"
     found = peaks.find_peaks("auto", "float32")

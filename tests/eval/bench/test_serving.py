@@ -60,6 +60,7 @@ def test_texts_requested_together_have_a_slot_each_even_if_they_are_decoded_one_
     assert (sizes(few, "shared").rows, sizes(few, "shared").forks) == ((1,), (3,))
 
 
+@pytest.mark.slow
 def test_isolated_alone_drops_no_texts():
     burst = workload("burst:3:2", text_tokens=4)
     with Bench(MODEL).prepare(burst, [BenchConfiguration(mode=Mode.ISOLATED)], 4) as prepared:

@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pytest
 
 from configs.collection import CollectConfig
 from eval.collect.collection import collect_demonstrations
@@ -10,6 +11,7 @@ from oxygen.training import layout
 from oxygen.training.demonstrations import Demonstrations
 
 
+@pytest.mark.slow
 def test_a_demonstration_of_the_expert_has_droids_shapes(tmp_path):
     config = CollectConfig(suites=("droid_tabletop",), task_ids=(7,), init_ids=(0,), replan_steps=10)
     assert collect_demonstrations(config, tmp_path, workers=1) == 0

@@ -238,6 +238,7 @@ def test_videos_hold_the_episodes_one_after_the_other(videos):
         assert seconds == pytest.approx(end, abs=0.01)
 
 
+@pytest.mark.slow
 def test_full_tables_and_videos_start_new_files(tmp_path, monkeypatch):
     monkeypatch.setattr(layout, "DATA_FILE_MB", 0.002)
     monkeypatch.setattr(layout, "VIDEO_FILE_MB", 0.00002)

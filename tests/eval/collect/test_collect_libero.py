@@ -36,6 +36,7 @@ def test_an_expert_corrects_a_learner_and_only_its_own_turns_are_learnable(tmp_p
     assert all(parse_narration(text) for text in columns.narration)  # what to say is known in both
 
 
+@pytest.mark.slow
 def test_an_expert_catches_a_moving_object_and_ground_truth_narrates_it(tmp_path):
     config = CollectConfig(
         suites=("libero_spatial",),

@@ -110,6 +110,7 @@ def record(tmp_path, suite, sim, **changes):
     return result, [json.loads(line) for line in log.splitlines()]
 
 
+@pytest.mark.slow
 def test_the_expert_reads_the_simulators_truth_aloud(tmp_path, suite, sim):
     result, log = record(tmp_path, suite, sim)
     narration = result.texts["narration"]

@@ -96,6 +96,7 @@ def test_a_checkpoint_of_openpis_is_refused_with_two_ways_to_use_it(preset):
         resolve_policy(RunConfig(policy=str(folder)))
 
 
+@pytest.mark.slow
 def test_what_was_converted_is_a_policy_by_its_folder(preset, tmp_path, capsys):
     folder = tmp_path / "ours"
     options = [
@@ -115,6 +116,7 @@ def test_what_was_converted_is_a_policy_by_its_folder(preset, tmp_path, capsys):
     )
 
 
+@pytest.mark.slow
 def test_random_weights_need_neither_checkpoint_nor_statistics(preset, tmp_path):
     config = RunConfig(policy=preset, random_weights=True, **SILENT)
     np.testing.assert_array_equal(
@@ -122,6 +124,7 @@ def test_random_weights_need_neither_checkpoint_nor_statistics(preset, tmp_path)
     )
 
 
+@pytest.mark.slow
 def test_statistics_may_lie_elsewhere_than_the_weights(preset, tmp_path):
     """Doubled ranges, doubled actions."""
     content = yaml.safe_load(Path(preset).read_text(encoding="utf-8"))

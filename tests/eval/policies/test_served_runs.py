@@ -136,6 +136,7 @@ def test_texts_of_our_server_are_graded_and_delivered_when_they_arrive(tmp_path)
     assert folder.read_manifest()["policy_inputs"]["server_metadata"] == oxygen_server.metadata()
 
 
+@pytest.mark.slow
 def test_our_own_server_gives_the_bits_and_texts_of_the_policy_in_process(tmp_path):
     options = ServeConfig(policy="tiny", language_tasks=("narration",))
     policy, declaration = open_served(read_model_policy("tiny"), options)

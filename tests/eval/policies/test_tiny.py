@@ -78,6 +78,7 @@ def test_it_was_trained_at_the_sizes_that_tiny_has():
     assert (FOLDER / "tokenizer.model").read_bytes() == tokenizer.tiny().serialized
 
 
+@pytest.mark.slow
 def test_the_preset_serves_what_lies_in_the_folder():
     by_name, by_folder = read_policy("tiny"), read_policy(str(FOLDER))
     apart = {"name", "description", "weights"}

@@ -14,7 +14,7 @@ from tests.eval.conftest import evaluate
 from tests.eval.doubles import opened
 from tests.eval.pursuit import Pursuer, PursuitSuite
 
-EPISODES = 200
+EPISODES = 100
 
 
 class Clock:

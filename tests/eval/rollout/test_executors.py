@@ -91,6 +91,7 @@ def test_records_of_two_worlds_at_once_are_those_of_one_after_the_other(tmp_path
     assert sum(line["requests"]["finished"] for line, _ in records.values())
 
 
+@pytest.mark.slow
 def test_a_class_of_ones_own_has_an_object_for_every_world(tmp_path):
     file = tmp_path / "mine.py"
     file.write_text(POLICY)
@@ -101,6 +102,7 @@ def test_a_class_of_ones_own_has_an_object_for_every_world(tmp_path):
     assert len(timeless(alone)) == 8
 
 
+@pytest.mark.slow
 def test_every_worker_has_a_connection_of_its_own_to_a_server(tmp_path):
     with OpenpiServer() as server:
         config = errands(tmp_path, policy=server.url, policy_kwargs={"embodiment": "libero"}, init_ids=(0, 6))
@@ -122,13 +124,12 @@ def test_in_mode_parallel_every_group_of_worlds_has_a_second_process(tmp_path):
     assert sum(line["requests"]["finished"] for line, _ in records.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "reasons",
     [
         {DEADLY: "exited with code 3"},
-        pytest.param(
-            {DEADLY: "exited with code 3", HANGING: "had not finished after 2 s"}, marks=pytest.mark.slow
-        ),
+        {DEADLY: "exited with code 3", HANGING: "had not finished after 2 s"},
     ],
 )
 def test_a_process_that_is_lost_is_replaced_and_its_episode_played_once_more(tmp_path, monkeypatch, reasons):

@@ -70,12 +70,16 @@ class Stage:
         return self.worlds[-1]
 
 
+def set_stage(patch: pytest.MonkeyPatch) -> Stage:
+    stage = Stage()
+    patch.setattr(serial, "open_policies", stage.open_policies)
+    without_physics(patch, stage.open_world)
+    return stage
+
+
 @pytest.fixture
 def stage(monkeypatch) -> Stage:
-    stage = Stage()
-    monkeypatch.setattr(serial, "open_policies", stage.open_policies)
-    without_physics(monkeypatch, stage.open_world)
-    return stage
+    return set_stage(monkeypatch)
 
 
 def begin(output_dir, asked=ASKED) -> list[Run]:

@@ -54,7 +54,7 @@ def shown(monkeypatch):
     return images
 
 
-@pytest.mark.parametrize("suite", ["libero_object", "gym_reacher"])
+@pytest.mark.parametrize("suite", [pytest.param("libero_object", marks=pytest.mark.slow), "gym_reacher"])
 def test_a_smooth_video_changes_no_bit_of_the_records_and_not_the_protocol(tmp_path, suite, shown):
     (tmp_path / "looking.py").write_text(POLICY)
     looking = {"policy": f"{tmp_path}/looking.py:Looking", "assets": "standins", "num_steps_wait": 2}

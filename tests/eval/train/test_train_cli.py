@@ -141,6 +141,7 @@ def test_every_checkpoint_is_rolled_out_and_the_last_line_names_the_policy(whole
     assert f"The policy: python -m eval.libero --policy {saved[-1]}" in whole.printed
 
 
+@pytest.mark.slow
 def test_resuming_after_the_time_limit_equals_an_uninterrupted_training(command, whole, tmp_path, capsys):
     assert command(tmp_path, "--minutes", "1e-9") == 0
     assert f"Stopped at step 1 of {STEPS}; resume with {resuming(tmp_path)}" in capsys.readouterr().out
@@ -149,6 +150,7 @@ def test_resuming_after_the_time_limit_equals_an_uninterrupted_training(command,
     assert_same_weights(tmp_path, whole.folder)
 
 
+@pytest.mark.slow
 def test_resuming_with_options_that_change_the_result_is_refused(command, tmp_path):
     assert command(tmp_path, "--minutes", "1e-9") == 0
     with pytest.raises(UsageError, match=r"recipe\.seed = 0, not 1"):
@@ -209,6 +211,7 @@ def test_signals_are_deferred_only_while_there_are_steps_to_be_saved(command, tm
     assert deferred == [False, True, False, True], "a checkpoint is saved every second step"
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_training_after_the_step_without_rollouts(command, whole, tmp_path, capsys, monkeypatch):
     line = training._line
 

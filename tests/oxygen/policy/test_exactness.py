@@ -190,7 +190,10 @@ def test_sampling_refuses_what_means_nothing(wrong):
         Sampling(**wrong)
 
 
-@pytest.mark.parametrize(("where", "new", "copied"), [("cpu", 1, 5), ("cpu", 2, 5), ("elsewhere", 2, 6)])
+@pytest.mark.parametrize(
+    ("where", "new", "copied"),
+    [pytest.param("cpu", 1, 5, marks=pytest.mark.slow), ("cpu", 2, 5), ("elsewhere", 2, 6)],
+)
 def test_the_pool_is_written_in_place_and_nothing_of_its_size_is_held_beside_it(where, new, copied):
     """Of a single request too, whose loop XLA unrolls, and then copied the pool to read it after a write.
 

@@ -43,7 +43,9 @@ def test_every_reply_is_the_same_in_any_company(policy, observe, frames, narrati
         assert alone[robot] == together[robot]
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    "mode", [mode if mode == "unified" else pytest.param(mode, marks=pytest.mark.slow) for mode in MODES]
+)
 def test_the_work_of_a_reply_is_that_of_a_policy_for_one_robot(policy, observe, mode):
     """With texts that end at their limits alone, which the last bits of a batch size do not change."""
     tasks = [dataclasses.replace(task, stop="\n") for task in TASKS]

@@ -104,7 +104,10 @@ class SlowArray(DeviceArray):
 
 @pytest.mark.parametrize(
     "mode",
-    [Mode.ACTIONS, Mode.UNIFIED, pytest.param(Mode.SHARED, marks=pytest.mark.slow), Mode.ISOLATED],
+    [
+        Mode.UNIFIED,
+        *(pytest.param(mode, marks=pytest.mark.slow) for mode in Mode if mode is not Mode.UNIFIED),
+    ],
 )
 def test_no_time_contains_what_the_caller_did_between_act_and_settle(observe, mode):
     """In `unified` the device is done long before the caller comes back, and a thread has seen when."""

@@ -147,12 +147,13 @@ def test_a_missing_text_adds_no_loss():
     assert float(loss(logits, targets, jnp.zeros_like(mask))["loss"]) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("actions", "texts", "reached"),
     [
         (False, True, True),
-        pytest.param(True, False, True, marks=pytest.mark.slow),
-        pytest.param(False, False, False, marks=pytest.mark.slow),
+        (True, False, True),
+        (False, False, False),
     ],
 )
 def test_stopped_gradients_do_not_reach_the_vision_tower(batches, parameters, actions, texts, reached):

@@ -61,6 +61,7 @@ def test_a_checkpoint_holds_the_ema_of_the_parameters(trained):
     assert bits(served) != bits(state.params)
 
 
+@pytest.mark.slow
 def test_training_starts_from_given_weights_and_resumes_without_them(trained, mixture, tmp_path):
     start = tmp_path / "start"
     shutil.copytree(checkpoint.newest(trained[0] / "checkpoints"), start)

@@ -56,6 +56,7 @@ def test_what_it_means_leads_back_from_where_noise_has_led(sim):
     assert expert.intended[0, 0] < -0.2
 
 
+@pytest.mark.slow
 def test_it_takes_up_again_what_was_taken_from_it(sim):
     expert = begun(sim)
     cube = sim.station.data.joint("cube")

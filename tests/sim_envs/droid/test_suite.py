@@ -25,6 +25,7 @@ def solve(world: Any) -> np.ndarray:
     return np.tile([*at, 0.0], (3, 1))
 
 
+@pytest.mark.slow
 def test_velocities_keep_the_contract() -> None:
     check_suite(open_suite("droid_tabletop", camera_size=36), solve=solve, hold_tolerances=STILL)
 
@@ -120,7 +121,9 @@ def test_the_expert_solves_thirteen_tasks_in_nine_of_ten_states_either_way(suite
     assert sum(solved(suite, task, init_id) for init_id in range(10)) >= 9
 
 
-@pytest.mark.parametrize("suite", ["droid_tabletop", "droid_tabletop_jointpos"])
+@pytest.mark.parametrize(
+    "suite", ["droid_tabletop_jointpos", pytest.param("droid_tabletop", marks=pytest.mark.slow)]
+)
 def test_the_expert_puts_the_cube_in_the_bowl_either_way(suite: str) -> None:
     assert solved(suite, "cube_in_bowl", 0)
 

@@ -55,6 +55,7 @@ def test_without_variation_nothing_is_added_and_the_objects_stand_where_they_sta
         assert places[0] == places[1]
 
 
+@pytest.mark.slow
 def test_the_lightest_variation_looks_almost_as_none(open_droid):
     plain, slight, full = (
         begun(open_droid(variation=strength), 3).observe().images["exterior_image_1_left"].astype(int)

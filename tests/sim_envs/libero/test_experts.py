@@ -56,6 +56,7 @@ def test_the_expert_puts_a_bowl_on_a_plate(open_sim: OpenSim) -> None:
     assert _play(open_sim("libero_spatial", 2), "expert").success
 
 
+@pytest.mark.slow
 @pytest.mark.assets
 def test_an_episode_is_a_function_of_its_key(open_sim: OpenSim, solved: tuple[Attempt, np.ndarray]) -> None:
     sim = open_sim("libero_object", 9)
@@ -63,6 +64,7 @@ def test_an_episode_is_a_function_of_its_key(open_sim: OpenSim, solved: tuple[At
     np.testing.assert_array_equal(sim.flat_state(), solved[1])
 
 
+@pytest.mark.slow
 @pytest.mark.assets
 def test_standing_still_solves_nothing(open_sim: OpenSim) -> None:
     done = _play(open_sim("libero_object", 9), "noop")

@@ -111,7 +111,7 @@ def test_no_finger_goes_where_a_neighbour_stands(side: int) -> None:
     assert all(abs(closing_axis(grasp)[1]) > 0.7 for grasp in free[:20])
 
 
-@pytest.mark.parametrize("side", [-1, 1])
+@pytest.mark.parametrize("side", [pytest.param(-1, marks=pytest.mark.slow), 1])
 def test_of_two_grasps_that_fit_the_one_with_more_room_is_taken(side: int) -> None:
     bowl, outer = ring(0.055, 0.05), 0.055 + PANDA.thick_outer
     neighbour = box(0.04, 0.02, 0.02, at=(0.0, side * (outer + 0.01 + 0.02)))

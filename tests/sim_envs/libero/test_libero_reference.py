@@ -17,7 +17,7 @@ OpenSim = Callable[[str, int], LiberoSim]
 
 @pytest.fixture(
     scope="module",
-    params=[("libero_goal", 7), pytest.param(("libero_10", 3), marks=pytest.mark.slow)],
+    params=[("libero_goal", 7), ("libero_10", 3)],
     ids=lambda pair: f"{pair[0]}.{pair[1]}",
 )
 def pair(request: pytest.FixtureRequest, open_sim: OpenSim) -> Iterator[tuple[LiberoSim, Any]]:

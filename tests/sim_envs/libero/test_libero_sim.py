@@ -51,7 +51,9 @@ def test_reference_trajectories_are_reproduced_to_the_last_bit(open_sim: OpenSim
                 np.testing.assert_array_equal(sim.flat_state(), expected, err_msg=name)
 
 
-@pytest.mark.parametrize(("suite", "task_id"), [("libero_goal", 3), ("libero_10", 9)])
+@pytest.mark.parametrize(
+    ("suite", "task_id"), [("libero_goal", 3), pytest.param("libero_10", 9, marks=pytest.mark.slow)]
+)
 def test_an_episode_does_not_depend_on_those_before_it(open_sim: OpenSim, suite: str, task_id: int) -> None:
     sim = open_sim(suite, task_id)
     actions = _random_actions(4)

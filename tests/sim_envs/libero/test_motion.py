@@ -54,7 +54,7 @@ def columns(sim: LiberoSim) -> tuple[np.ndarray, np.ndarray]:
     return np.arange(place, place + 7), np.arange(1 + nq + joint.dofadr[0], 1 + nq + joint.dofadr[0] + 6)
 
 
-@pytest.mark.parametrize("motion", ["shuttle:3", "drift:3"])
+@pytest.mark.parametrize("motion", ["shuttle:3", pytest.param("drift:3", marks=pytest.mark.slow)])
 def test_the_thing_moves_smoothly_and_nothing_else_because_of_it(open_moving, motion):
     still = states(open_moving("none"))
     sim = open_moving(motion)
