@@ -92,7 +92,7 @@ def parse_yaml(text: str, source: str) -> Any:
     if len(text) > _MOST_BYTES:
         raise UsageError(f"{source}: {len(text)} characters, at most {_MOST_BYTES} are read")
     try:
-        content = yaml.safe_load(text)
+        content = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
         values = _count(content, {})
     except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
         raise UsageError(f"{source}: not YAML: {_reason(error)}") from None

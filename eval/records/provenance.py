@@ -1,5 +1,6 @@
 """Provenance of a run: command, commit, versions, hardware."""
 
+import functools
 import os
 import platform
 import shlex
@@ -20,8 +21,9 @@ def command() -> str:
     return shlex.join(["python", *sys.orig_argv[1:]])
 
 
+@functools.cache
 def git_state() -> dict[str, Any]:
-    """Commit of the running code, and whether files differ from it; None outside a checkout.
+    """Commit of the running code when first asked, and whether files differ from it; None outside a checkout.
 
     A package installed or copied into another repository does not have that repository's commits.
     """
@@ -32,6 +34,7 @@ def git_state() -> dict[str, Any]:
     return {"commit": commit, "dirty": None if changes is None else bool(changes)}
 
 
+@functools.cache
 def versions() -> dict[str, str | None]:
     """Versions of Python and of packages that affect results; None if not installed."""
     found: dict[str, str | None] = {"python": platform.python_version()}

@@ -48,6 +48,7 @@ def list_suites() -> tuple[str, ...]:
     return SUITES
 
 
+@functools.cache
 def list_tasks(suite: str) -> tuple[LiberoTask, ...]:
     """All tasks of a suite, by task id.
 

@@ -17,7 +17,9 @@ def git(folder, *arguments):
 def repository(tmp_path):
     git(tmp_path, "init")
     git(tmp_path, "commit", "--allow-empty", "-m", "somebody's")
-    return tmp_path
+    provenance.git_state.cache_clear()
+    yield tmp_path
+    provenance.git_state.cache_clear()
 
 
 def project(root, name):

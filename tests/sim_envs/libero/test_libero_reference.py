@@ -31,6 +31,7 @@ def pair(request: pytest.FixtureRequest, open_sim: OpenSim) -> Iterator[tuple[Li
         usual.close()
 
 
+@pytest.mark.slow
 def test_the_same_calls_give_the_same_states_and_pictures(pair: tuple[LiberoSim, Any]) -> None:
     sim, usual = pair
     actions = np.random.default_rng(1).uniform(-1, 1, (6, 7))
