@@ -14,6 +14,7 @@ def call(*arguments: str) -> int:
     return stopped.value.code
 
 
+@pytest.mark.slow
 def test_a_policy_of_pi05_droid_s_form_plays_an_episode(tmp_path, capsys):
     what = "--policy small_droid --random-weights --mode actions --task-ids 0 --init-ids 0"
     assert call(*what.split(), "--max-steps", "8", "--video", "none", "--output-dir", str(tmp_path)) == 0

@@ -44,6 +44,7 @@ def test_a_class_with_openpis_methods_keeps_the_contract(tmp_path):
     check_policy(opened.in_world(libero_object(), world()), world().observe(), replan_steps=5)
 
 
+@pytest.mark.slow
 def test_a_policy_with_a_model_keeps_the_contract():
     config = RunConfig(mode="unified", policy="tiny", random_weights=True)
     (opened,) = open_policies(resolve_policy(config), [config])

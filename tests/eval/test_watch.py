@@ -39,6 +39,7 @@ def read_often(monkeypatch) -> None:
     monkeypatch.setattr("eval.report.watch_server._POLL_S", 0.05)
 
 
+@pytest.mark.slow
 def test_two_worlds_are_shown_while_they_play(tmp_path, monkeypatch):
     mark = tmp_path / "seen"
     monkeypatch.setenv("SEEN_MARK", str(mark))

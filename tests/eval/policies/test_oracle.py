@@ -124,6 +124,7 @@ def test_the_expert_reads_the_simulators_truth_aloud(tmp_path, suite, sim):
     }
 
 
+@pytest.mark.slow
 def test_in_mode_actions_nobody_speaks(tmp_path, suite, sim):
     result, log = record(tmp_path, suite, sim, mode="actions")
     assert result.texts == {}

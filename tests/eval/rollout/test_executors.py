@@ -146,6 +146,7 @@ def test_a_process_that_is_lost_is_replaced_and_its_episode_played_once_more(tmp
     assert timeless(alone).items() <= timeless(run).items(), "the others have not noticed"
 
 
+@pytest.mark.slow
 def test_variants_play_an_episode_one_after_the_other_wherever_it_is(tmp_path):
     variants = [errands(tmp_path, mode=mode) for mode in ("isolated", "unified")]
     runs = played(tmp_path, *variants, executor=Processes(num_envs=2))

@@ -44,12 +44,14 @@ def folder(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_a_checkpoint_is_a_policy(folder, tmp_path):
     random = actions_of(RunConfig(mode="actions", policy=untrained(tmp_path), language_tasks=()))
     trained = actions_of(RunConfig(mode="actions", policy=str(folder), language_tasks=()))
     np.testing.assert_allclose(trained, random / 2, rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_policy_answers_its_trained_language_tasks(folder):
     config = RunConfig(mode="isolated", policy=str(folder), language_tasks=("narration",))
     policy, world = policy_of(config), FakeWorld(image_size=64)

@@ -72,6 +72,7 @@ def test_every_bucket_is_served():
     assert served.compiles_after_warm_up == 0
 
 
+@pytest.mark.slow
 def test_actions_that_start_from_less_noise_owe_less_to_chance():
     spread = []
     for scale in (1.0, 0.5, 0.0):
