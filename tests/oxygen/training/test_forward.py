@@ -44,6 +44,7 @@ def flow(parameters, observed):
     return of
 
 
+@pytest.mark.slow
 def test_following_the_trained_velocity_gives_the_served_actions(parameters, observed, flow):
     images, prompt, length = observed
     weights = pi05.prepare(parameters, SMALL)

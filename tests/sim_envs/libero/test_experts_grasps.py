@@ -130,6 +130,7 @@ def test_nothing_else_is_caught_between_the_fingers() -> None:
         assert not ((abs(across) < PANDA.inner) & (abs(along) < PANDA.half_width) & (depth < PANDA.tip)).any()
 
 
+@pytest.mark.slow
 @given(x=st.floats(-0.2, 0.2), y=st.floats(-0.2, 0.2), yaw=st.sampled_from([0.0, np.pi / 6, np.pi / 2, 2.0]))
 @settings(max_examples=3)
 def test_a_grasp_moves_with_the_thing(x: float, y: float, yaw: float) -> None:

@@ -85,6 +85,7 @@ def _work_on(sim: LiberoSim, goal: Goal, steps: int, monkeypatch: pytest.MonkeyP
     return scene
 
 
+@pytest.mark.slow
 def test_the_expert_closes_a_door(open_sim: OpenSim, monkeypatch: pytest.MonkeyPatch) -> None:
     goal = _goal("close", "microwave_1")
     assert _work_on(open_sim("libero_10", 9), goal, 120, monkeypatch).satisfied(goal)
