@@ -111,6 +111,11 @@ _INPUTS = [
     Line("sim_envs.droid.contact_sheet sheet.nonsense", refused=None),
     Line("sim_envs.libero.contact_sheet sheet.jpg --assets /dev/zero"),
     Line("oxygen.serve --policy http://127.0.0.1:1/x"),
+    *(
+        Line(f"eval.run --suite libero_object --policy={name}")
+        for name in (":", "ws://", ".py:", "::", "\u0661:")
+    ),
+    *(Line(f"eval.sweep --suite libero_object --policy={name}") for name in (":", "wss://")),
 ]
 
 _NUMBERS = [
