@@ -1,5 +1,8 @@
 """Checks paths on command lines, before anything is written."""
 
+import errno
+import os
+import stat
 import tempfile
 from pathlib import Path
 
@@ -43,6 +46,18 @@ def usable_file(path: Path, option: str) -> Path:
         _exists(path)
     except OSError as error:
         raise UsageError(f"{option} {str(path)!r}: {_reason(error)}; give another") from None
+    return path
+
+
+def regular(path: Path) -> Path:
+    """The path, unless it is a pipe or a device, which may never end.
+
+    Raises:
+        OSError: It is one, or does not exist.
+    """
+    mode = path.stat().st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise OSError(errno.EINVAL, "a pipe or a device, not a file", os.fspath(path))
     return path
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from configs.errors import UsageError
+from configs.paths import regular
 
 if TYPE_CHECKING:
     import numpy as np
@@ -41,7 +42,7 @@ def read_text(path: Path | Traversable) -> str:
         UsageError: It cannot be read, or is not UTF-8.
     """
     try:
-        return path.read_text(encoding="utf-8")
+        return (regular(path) if isinstance(path, Path) else path).read_text(encoding="utf-8")
     except OSError as error:
         raise UsageError(f"cannot read {str(path)!r}: {error.strerror}") from None
     except UnicodeDecodeError as error:
@@ -110,7 +111,7 @@ def read_npz(path: Path) -> "dict[str, np.ndarray]":
     import numpy as np
 
     try:
-        with zipfile.ZipFile(path) as archive:
+        with zipfile.ZipFile(regular(path)) as archive:
             for member in archive.infolist():
                 with archive.open(member) as stream:
                     _check_array(stream, member)

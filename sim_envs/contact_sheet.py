@@ -1,16 +1,32 @@
 """Contact sheets: grids of captioned images."""
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 import numpy as np
 from jaxtyping import UInt8
 from PIL import Image, ImageDraw
 
+from configs.errors import unknown
+from configs.paths import usable_file
+
 CAPTION = 18
 TILES_PER_ROW = 2
+SUFFIXES = (".jpg", ".jpeg", ".png")
 
 
 Picture = UInt8[np.ndarray, "height width 3"]
+
+
+def usable_image(path: Path) -> Path:
+    """The path, if an image can be written there.
+
+    Raises:
+        UsageError: It is of another format, a folder, or its folder cannot be used.
+    """
+    if path.suffix.lower() not in SUFFIXES:
+        raise unknown("image format", path.suffix, SUFFIXES, remedy=f"In {str(path)!r}.")
+    return usable_file(path, "the image")
 
 
 def side_by_side(images: Iterable[Picture]) -> Image.Image:

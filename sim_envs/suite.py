@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib
+import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import entry_points
 from typing import Any, Protocol, runtime_checkable
@@ -182,7 +183,14 @@ def open_suite(name: str, *, assets: str = "auto", **overrides: Any) -> Suite:
     for field, complaint in _OPTIONAL.items():
         if getattr(protocol, field) is None and overrides.get(field, NONE) != NONE:
             raise UsageError(f"{field} {overrides[field]}: {protocol.name} {complaint}; leave out --{field}")
-    return factory(check(SuiteConfig, {**dict(protocol), **overrides}, source=name), assets=assets)
+    config = check(SuiteConfig, {**dict(protocol), **overrides}, source=name)
+    try:
+        inspect.signature(factory).bind(config, assets=assets)
+    except (TypeError, ValueError) as error:
+        raise UsageError(
+            f"world of suite {name} is {protocol.world!r}, which opens no suite: {error}"
+        ) from None
+    return factory(config, assets=assets)
 
 
 def load_object(path: str, *, what: str) -> Any:

@@ -5,19 +5,11 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from configs.cli import Names, counted, run_app, spelt
-from configs.console import TextConsole
+from configs.cli import Names, run_app, spelt
 from configs.errors import UsageError
 from configs.load import load
 from configs.paths import usable_folder
 from configs.pipeline import PipelineConfig
-from eval.bundle.bundling import MOST_BYTES, BundleSummary, bundle
-from eval.bundle.card import CARD_FILE
-from eval.bundle.provenance import unknowns
-from eval.pipeline.steps import last_checkpoint
-from eval.policies.names import read_policy
-from oxygen.presets.checkpoints import read_record
-from oxygen.weights.source import bundled
 
 app = App(
     name="python -m eval.bundle",
@@ -46,6 +38,12 @@ def main(
         data: Datasets that have moved since training.
         output: The folder of the bundle. Default: that of the model's name in the package (`tiny`).
     """
+    from eval.bundle.bundling import bundle  # JAX, which --help does not need
+    from eval.bundle.console import show
+    from eval.pipeline.steps import last_checkpoint
+    from eval.policies.names import read_policy
+    from oxygen.weights.source import bundled
+
     if pipeline is not None:
         if checkpoint is not None:
             raise UsageError(
@@ -59,23 +57,7 @@ def main(
         )
     name = "tiny" if checkpoint is None else str(read_policy(str(checkpoint)).model)
     target = usable_folder(output or bundled(name), "--output")
-    _tell(bundle(checkpoint, [*map(Path, results)], target, data=[*map(Path, data)]), target)
-
-
-def _tell(summary: BundleSummary, target: Path) -> None:
-    manifest, console = summary.manifest, TextConsole()
-    console.print(
-        f"[bold]{manifest.name}[/]: {manifest.parameters:,} parameters after {manifest.step} steps, "
-        f"{manifest.bytes:,} of at most {MOST_BYTES:,} bytes, {counted(len(summary.results), 'result')}",
-        soft_wrap=True,
-    )
-    if summary.dropped:
-        console.print(
-            f"Left out, of the weights before: {counted(summary.dropped, 'result')}", soft_wrap=True
-        )
-    for unknown in unknowns(read_record(target), manifest):
-        console.print(f"Not known, and the card says so: {unknown}", soft_wrap=True)
-    console.print(f"The card: {target / CARD_FILE}", soft_wrap=True)
+    show(bundle(checkpoint, [*map(Path, results)], target, data=[*map(Path, data)]), target)
 
 
 if __name__ == "__main__":

@@ -35,6 +35,7 @@ from eval.records.json_files import write_json
 from eval.records.schema import Outcome, RunFolder
 from eval.rollout.interrupts import Interrupts
 from eval.rollout.plan import check_playable, make_plan
+from oxygen.model.compile_cache import use_compile_cache
 from oxygen.presets.policies import weights_sha256
 from oxygen.training import layout
 from oxygen.training.demonstrations import Demonstrations
@@ -69,7 +70,10 @@ def collect_demonstrations(config: CollectConfig, dataset: Path, *, workers: int
     """
     _check_policies(config)
     _check_playable(config)
-    return collect_from(_simulation(config), config, dataset, workers=workers)
+    source = _simulation(config)
+    if source.model is not None:
+        use_compile_cache()  # fails before anything is written if JAX does not start
+    return collect_from(source, config, dataset, workers=workers)
 
 
 def _simulation(config: CollectConfig) -> Simulation:

@@ -77,7 +77,8 @@ class EpisodeStore:
         """Check that demonstrations of this configuration may be added. Writes nothing.
 
         Raises:
-            UsageError: The dataset was begun with other options, or its episodes have been deleted.
+            UsageError: The dataset was begun with other options, its episodes have been deleted, or the
+                folder holds something else.
         """
         if self._options_path.exists():
             before = read_json_object(self._options_path)
@@ -88,6 +89,10 @@ class EpisodeStore:
             raise UsageError(
                 f"{str(self.dataset)!r} holds a dataset without its {self.folder.name}, to which nothing "
                 "can be added: give another folder with --output"
+            )
+        elif foreign := sorted(each.name for each in self.dataset.glob("[!.]*")):
+            raise UsageError(
+                f"{str(self.dataset)!r} holds {foreign[0]!r} and no dataset; give --output another"
             )
 
     def begin(self, config: CollectConfig) -> None:

@@ -6,7 +6,7 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from configs.errors import UsageError, unknown
-from configs.load import load, names
+from configs.load import check, load, names
 from configs.schema import PolicyConfig, RunConfig
 from eval.records.run_folders import policy_name
 from oxygen.presets.policies import completed, is_a_place, learnt_tasks, of_checkpoint
@@ -45,14 +45,19 @@ def read_policy(name: str, kwargs: Mapping[str, Any] | None = None) -> PolicyCon
 def _of_ones_own(name: str) -> PolicyConfig | None:
     """A server, a class, or a policy of an entry point; None for other names."""
     if name.startswith(_A_URL):
-        return PolicyConfig(name=policy_name(name), kind="websocket", target=name)
+        return _of_target(name, "websocket")
     if ":" in name and "://" not in name:
-        return PolicyConfig(name=policy_name(name), kind="python", target=name)
+        return _of_target(name, "python")
     if name not in names(PolicyConfig):
         for point in entry_points(group=ENTRY_POINTS):
             if point.name == name:
                 return PolicyConfig(name=name, kind="python", target=point.value)
     return None
+
+
+def _of_target(name: str, kind: str) -> PolicyConfig:
+    given = {"name": policy_name(name), "kind": kind, "target": name}
+    return check(PolicyConfig, given, source=f"policy {name!r}")
 
 
 def _preset(name: str) -> PolicyConfig:

@@ -14,6 +14,7 @@ from pydantic import AwareDatetime, TypeAdapter, ValidationError
 
 from configs.errors import UsageError
 from configs.locks import LOCK
+from configs.paths import regular
 from configs.validation import invalid
 from eval.records.json_files import read_json_line
 from eval.records.reader import RunIdentity, read_identity
@@ -125,7 +126,7 @@ class FollowedRun:
         if not os.path.lexists(path):
             return
         _require_inside(self.folder.path, path.name)
-        with path.open("rb") as lines:
+        with regular(path).open("rb") as lines:
             if os.fstat(lines.fileno()).st_size < self._offset:  # another file
                 self._lines = self._offset = 0
                 self.episodes, self._damaged_lines = {}, []

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from configs.errors import UsageError
+from configs.paths import regular
 from configs.reading import parse_json
 
 
@@ -19,7 +20,7 @@ def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
     if not path.exists():
         return
     try:
-        with path.open("rb") as lines:
+        with regular(path).open("rb") as lines:
             for number, line in enumerate(lines, start=1):
                 if line.endswith(b"\n"):
                     yield read_json_line(line, f"{path}, line {number}")

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from configs.errors import UsageError
+from configs.paths import regular
 from configs.validation import invalid
 from eval.records.protocol import protocol_hash, suite_hash
 from eval.records.schema import SCHEMA_VERSION, EpisodeResult, RunFolder, Total
@@ -128,7 +129,7 @@ def read_manifest_as(shape: TypeAdapter[ManifestT], folder: RunFolder) -> Manife
         UsageError: The manifest is missing, damaged, or of another schema version.
     """
     try:
-        content = folder.manifest_path.read_bytes()
+        content = regular(folder.manifest_path).read_bytes()
         version = _VERSION.validate_json(content).schema_version
         if version != SCHEMA_VERSION:
             raise UsageError(

@@ -28,7 +28,9 @@ class MarkedBlock:
         return f"<!-- {self.name}: end -->"
 
     def written(self, content: str) -> str:
-        """The block with its two lines."""
+        """The block with its two lines, which text in it does not repeat."""
+        for line in (self.begin, self.end):
+            content = content.replace(line, line.replace("<!--", "<! --"))
         return f"{self.begin}\n\n{content}\n\n{self.end}"
 
     def replaced(self, page: str, content: str) -> str:

@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from configs.console import visible_text
 
-_MARKDOWN = re.compile(r"[\\`*\[\]<&|~]|(?<!\w)_|_(?!\w)")
+_MARKDOWN = re.compile(r"[\\`*\[\]<&|~$]|(?<!\w)_|_(?!\w)")
 _FORMULA = re.compile(r"\s*[=+@-]")
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?(e[+-]?\d+)?( ?%)?")
 _LATEX = {

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from configs.console import TextConsole
-from configs.errors import UsageError
 from eval.metrics.success import Results
 from eval.records.run_folders import new_run
 from eval.records.sweep_folders import SweepFolder
@@ -49,7 +48,7 @@ def run_sweep(
         runs = folder.runs() or tuple(new_run(folder.path, cell) for cell in cells_of(asked))
         try:
             results = run_evaluation(*runs, monitor=monitor, max_errors=max_errors, executor=executor)
-        except (OSError, UsageError):
+        except BaseException:
             folder.drop_unless_begun()
             raise
         show_sweep(folder, conclude(folder, results))

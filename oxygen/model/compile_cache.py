@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from configs.errors import UsageError
+from configs.paths import usable_folder
 
 CACHE_VARIABLE = "OXYGEN_COMPILE_CACHE"
 
@@ -23,7 +24,7 @@ def use_compile_cache(directory: Path | None = None) -> Path:
         The folder used; except for JAX's own setting, a subfolder for this kind of processor.
 
     Raises:
-        UsageError: XLA does not know a flag in `XLA_FLAGS`.
+        UsageError: XLA does not know a flag in `XLA_FLAGS`, or the folder cannot be written.
     """
     if os.environ.get("XLA_FLAGS"):
         _check_xla_flags()
@@ -33,7 +34,7 @@ def use_compile_cache(directory: Path | None = None) -> Path:
     configured = jax.config.values["jax_compilation_cache_dir"]
     if directory is None and configured:
         return Path(configured)
-    path = (directory or cache_folder()) / processor()
+    path = usable_folder((directory or cache_folder()) / processor(), f"{CACHE_VARIABLE} or XDG_CACHE_HOME")
     jax.config.update("jax_compilation_cache_dir", str(path))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)

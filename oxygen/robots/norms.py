@@ -10,6 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from configs.errors import UsageError, unknown
+from configs.paths import regular
 from oxygen.typing import Float, Float64
 
 FILE_NAME = "norm_stats.json"
@@ -167,7 +168,7 @@ def read_norms(
         UsageError: The file is missing, damaged or incomplete.
     """
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(regular(path).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"{path} is no readable JSON: {str(error)[:200]}") from None
     stats = _member(content, "norm_stats", str(path))

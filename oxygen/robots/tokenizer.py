@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from configs.errors import UsageError
+from configs.paths import regular
 from oxygen.model.config import Pi05Config
 
 
@@ -122,7 +123,7 @@ def load(source: str | Path) -> SentencePieceTokenizer:
 
     path = fetch(source)
     try:
-        return SentencePieceTokenizer(path.read_bytes())
+        return SentencePieceTokenizer(regular(path).read_bytes())
     except OSError as error:
         raise UsageError(
             f"no SentencePiece model at {path} ({error.strerror}); give the path of a `.model` file"

@@ -1,33 +1,15 @@
 """`python -m oxygen.serve`: serve a policy to robots and harnesses over WebSockets."""
 
 import asyncio
-import ipaddress
 import logging
 import os
-import signal
-import sys
 from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from configs.cli import counted, run_app
+from configs.cli import run_app
 from configs.errors import UsageError
-from configs.load import load
-from configs.schema import EveryNConfig, LanguageTaskConfig, PolicyConfig
 from configs.serving import ServeConfig
-from oxygen.model.compile_cache import use_compile_cache
-from oxygen.policy.vector_policy import VectorPolicy
-from oxygen.presets.language_tasks import language_task
-from oxygen.presets.loading import load_policy
-from oxygen.presets.policies import check_learnt, learnt_tasks, read_model_policy, weights_sha256
-from oxygen.robots.openpi_keys import keys_of_policy
-from oxygen.serve.batching import Batcher
-from oxygen.serve.metadata import Declaration
-from oxygen.serve.server import ConnectionServer
-from oxygen.serving.budget import FixedTokens
-from oxygen.serving.engine_config import EngineConfig, texts_in_progress
-from oxygen.serving.language import LanguageTask
-from oxygen.serving.scheduler import Mode
 
 app = App(
     name="python -m oxygen.serve",
@@ -35,94 +17,23 @@ app = App(
     default_parameter=Parameter(negative=""),
 )
 
-_RED, _PLAIN = "\033[31m", "\033[0m"
-
 
 @app.default
 def serve(options: Annotated[ServeConfig, Parameter(name="*")]) -> None:
     """Serve until SIGTERM or Ctrl-C; queries in progress are answered first, a second signal ends at once."""
-    logging.basicConfig(format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     api_key = _api_key(options)
+    from oxygen.model.compile_cache import use_compile_cache  # JAX, which --help does not need
+    from oxygen.presets.policies import read_model_policy
+    from oxygen.serve.serving import open_served, run_server
+
+    logging.basicConfig(format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     preset = read_model_policy(options.policy)
     use_compile_cache()
     policy, declaration = open_served(preset, options)
     try:
-        asyncio.run(_run(policy, declaration, options, api_key))
+        asyncio.run(run_server(policy, declaration, options, api_key))
     finally:
         policy.close()
-
-
-def open_served(preset: PolicyConfig, options: ServeConfig) -> tuple[VectorPolicy, Declaration]:
-    """Load, compile and warm up a policy.
-
-    Raises:
-        UsageError: It has not learnt a language task, or its checkpoint is not to be had.
-    """
-    tasks = _tasks(preset, options)
-    rows = options.robots * texts_in_progress(tasks, options.tokens_per_frame)
-    engine = EngineConfig(
-        mode=Mode(options.mode),
-        budget=FixedTokens(options.tokens_per_frame),
-        slots=rows,
-        rows=rows,
-        robots=options.robots,
-        independent=options.robots > 1,
-    )
-    random = options.random_weights
-    policy = load_policy(preset, tasks=tasks, engine=engine, dtype=options.dtype, random_weights=random)
-    config = policy.runner.config
-    declaration = Declaration(
-        keys=keys_of_policy(policy.transform.embodiment.interface, config.cameras),
-        horizon=config.horizon,
-        model=preset.name,
-        weights_sha256=None if random else weights_sha256(preset),
-        mode=options.mode,
-        language_tasks=tuple(task.name for task in tasks),
-        robots=options.robots,
-    )
-    return policy, declaration
-
-
-def _tasks(preset: PolicyConfig, options: ServeConfig) -> list[LanguageTask]:
-    if options.mode == "actions":
-        return []
-    asked = options.language_tasks
-    names = learnt_tasks(preset) if asked is None else () if asked == ("none",) else asked
-    tasks = [load(LanguageTaskConfig, name) for name in names]
-    if not options.random_weights:
-        check_learnt(preset, tasks)
-    if options.text_every is not None:
-        arrivals = EveryNConfig(n=options.text_every)
-        tasks = [task.model_copy(update={"arrivals": arrivals}) for task in tasks]
-    return [language_task(task) for task in tasks]
-
-
-async def _run(
-    policy: VectorPolicy, declaration: Declaration, options: ServeConfig, api_key: str | None
-) -> None:
-    batcher = Batcher(policy, robots=options.robots, window_s=options.batch_window_ms / 1e3)
-    server = ConnectionServer(batcher, declaration, api_key=api_key, replan_steps=options.replan_steps)
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, _stop, loop, server, number)
-
-    def started(port: int) -> None:
-        paths = ", ".join(server.paths)
-        robots = counted(options.robots, "robot")
-        sys.stdout.write(f"{declaration.model} for {robots} at ws://{options.host}:{port} ({paths})\n")
-        if api_key is None and not _is_loopback(options.host):
-            warning = "anyone who reaches this address can use the policy: set --api-key-env"
-            sys.stderr.write(f"{_RED}{warning}{_PLAIN}\n" if sys.stderr.isatty() else f"{warning}\n")
-        sys.stdout.flush()
-
-    await server.run(options.host, options.port, started=started)
-
-
-def _stop(loop: asyncio.AbstractEventLoop, server: ConnectionServer, number: int) -> None:
-    """End in order; the next signal ends at once."""
-    server.stop()
-    loop.remove_signal_handler(number)
-    signal.signal(number, signal.SIG_DFL)
 
 
 def _api_key(options: ServeConfig) -> str | None:
@@ -132,13 +43,6 @@ def _api_key(options: ServeConfig) -> str | None:
     if not key:
         raise UsageError(f"--api-key-env: the environment has no {options.api_key_env}")
     return key
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from configs.errors import UsageError, nearest_first
+from configs.paths import regular
 from oxygen.training import layout
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def read_info(root: Path) -> Info:
     """
     path = root / layout.INFO
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(regular(path).read_text(encoding="utf-8"))
         version = content["codebase_version"]
         known = {field.name: content[field.name] for field in dataclasses.fields(Info)}
         known["fps"] = float(content["fps"])

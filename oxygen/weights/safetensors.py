@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from configs.errors import UsageError
+from configs.paths import regular
 from oxygen.typing import Float
 from oxygen.weights.checkpoint import Stored, fill
 
@@ -93,7 +94,7 @@ def open_safetensors(file: Path) -> SafetensorsFile:
 
 def _header(file: Path, size: int) -> tuple[dict[str, Any], int]:
     """The JSON header, and where the tensors' bytes begin."""
-    with file.open("rb") as stream:
+    with regular(file).open("rb") as stream:
         length = int.from_bytes(stream.read(_LENGTH_BYTES), "little")
         if not 2 <= length <= min(_MAX_HEADER_BYTES, size - _LENGTH_BYTES):
             raise UsageError(f"{file} is not a safetensors file, or cut short in its header ({size} bytes)")

@@ -45,7 +45,10 @@ def bundled(name: str) -> Path:
 
 def cached(url: str) -> Path:
     """Where in the cache a URL's copy belongs, whether it is there or not."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise UsageError(f"{url} is no URL: {error}") from None
     if not parts.netloc or not parts.path.strip("/"):
         raise UsageError(f"{url} names no file or folder")
     below = [quote(part, safe="") for part in parts.path.strip("/").split("/")]

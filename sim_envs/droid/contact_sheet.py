@@ -9,8 +9,7 @@ from cyclopts import App
 from PIL import Image
 
 from configs.cli import run_app
-from configs.paths import usable_file
-from sim_envs.contact_sheet import sheet, side_by_side
+from sim_envs.contact_sheet import sheet, side_by_side, usable_image
 from sim_envs.suite import Suite, Task, open_suite
 
 app = App(
@@ -38,7 +37,7 @@ def main(file: Path, /, *, suite: str = "droid_tabletop") -> None:
         file: The image to write.
         suite: The suite whose tasks are shown.
     """
-    usable_file(file, "the image")
+    usable_image(file)
     opened = open_suite(suite)
     tiles = {f"{task.task_id} {task.name}: {task.language}": view(opened, task) for task in opened.tasks()}
     sheet(tiles).save(file, quality=85)

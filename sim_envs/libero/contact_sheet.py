@@ -8,10 +8,9 @@ from pathlib import Path
 from cyclopts import App
 
 from configs.cli import Names, run_app
-from configs.paths import usable_file
-from sim_envs.contact_sheet import Picture, sheet, side_by_side
+from sim_envs.contact_sheet import Picture, sheet, side_by_side, usable_image
+from sim_envs.gl import choose_backend
 from sim_envs.libero.assets import AssetSet, find_assets
-from sim_envs.libero.sim import LiberoSim
 from sim_envs.libero.tasks import LiberoTask, get_task
 
 app = App(
@@ -28,6 +27,8 @@ SIZE = 224
 
 def view(task: LiberoTask, assets: AssetSet) -> Picture:
     """Agent view after the settle steps."""
+    from sim_envs.libero.sim import LiberoSim  # MuJoCo, which --help does not need
+
     with LiberoSim(task, assets=assets, camera_size=SIZE) as sim:
         sim.reset(init_id=0, seed=7, settle_steps=10)
         return next(iter(sim.observe().images.values()))
@@ -41,7 +42,8 @@ def main(file: Path, /, *, assets: Names = ("standins",)) -> None:
         file: The image to write.
         assets: Asset sets, from left to right: folders, or names of sources (standins, download, auto).
     """
-    usable_file(file, "the image")
+    usable_image(file)
+    choose_backend()  # before anything imports MuJoCo
     sets = [find_assets(source) for source in assets]
     names = " / ".join(each.name for each in sets)
     tiles = {

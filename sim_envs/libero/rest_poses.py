@@ -9,7 +9,7 @@ import json
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 from cyclopts import App, Parameter
@@ -18,9 +18,12 @@ from jaxtyping import Float64
 from configs.cli import run_app
 from configs.paths import usable_file
 from configs.reading import read_json_object
+from sim_envs.gl import choose_backend
 from sim_envs.libero.assets import AssetSet, find_assets
-from sim_envs.libero.sim import LiberoSim
 from sim_envs.libero.tasks import LiberoTask, list_tasks
+
+if TYPE_CHECKING:
+    from sim_envs.libero.sim import LiberoSim
 
 app = App(
     name="python -m sim_envs.libero.rest_poses",
@@ -55,7 +58,7 @@ class Deviation:
     tilt_deg: float
 
 
-def measure(sim: LiberoSim, init_id: int) -> Poses:
+def measure(sim: "LiberoSim", init_id: int) -> Poses:
     """The pose of every object and fixture of the task after the settle steps."""
     sim.reset(init_id=init_id, seed=SEED, settle_steps=SETTLE_STEPS)
     data = sim.env.sim.data
@@ -94,6 +97,8 @@ def _tasks() -> Iterator[LiberoTask]:
 
 
 def _write(file: Path, assets: AssetSet) -> None:
+    from sim_envs.libero.sim import LiberoSim  # MuJoCo, which --help does not need
+
     stored: dict[str, dict[str, list[list[int]]]] = {}
     for task in _tasks():
         with LiberoSim(task, assets=assets) as sim:
@@ -110,6 +115,8 @@ def _compact(pose: Float64[np.ndarray, " 7"]) -> list[int]:
 
 
 def _check(file: Path, assets: AssetSet) -> bool:
+    from sim_envs.libero.sim import LiberoSim
+
     every: list[Deviation] = []
     for task in _tasks():
         with LiberoSim(task, assets=assets) as sim:
@@ -141,6 +148,7 @@ def main(
     """
     if not check:
         usable_file(file, "the file")
+    choose_backend()  # before anything imports MuJoCo
     found = find_assets(assets)
     if check:
         return 0 if _check(file, found) else 1

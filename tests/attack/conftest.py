@@ -84,7 +84,7 @@ def nothing_plays(monkeypatch) -> None:
     monkeypatch.setattr("eval.bench.experiment.run_experiment", lambda *_, **__: 0)
     monkeypatch.setattr("eval.bench.roofline_report.report_roofline", lambda *_: 0)
     monkeypatch.setattr("eval.pipeline.__main__._run", lambda *_: 0)
-    monkeypatch.setattr("oxygen.serve.__main__.load_policy", _accepted)
+    monkeypatch.setattr("oxygen.serve.serving.load_policy", _accepted)
     monkeypatch.setattr("eval.report.watch_server.serve", _send_one_page)
     monkeypatch.setattr("eval.rollout.preflight.all_checks", lambda *_, **__: ())
     monkeypatch.setattr("oxygen.tools.train_tokenizer.train", lambda: b"model")

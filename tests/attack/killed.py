@@ -85,11 +85,13 @@ def seconds_of(command: Command, folder: Path) -> float:
 def kill_until_it_ends(command: Command, folder: Path, *, within_s: float, rng: random.Random) -> int:
     """Kill a command at random moments, and start it again, until it was quicker.
 
+    Each time it is given a little longer, so that it ends on a machine that has become busy.
+
     Returns:
         The number of kills.
     """
     kills = 0
-    while _kill_after(command, folder, rng.uniform(0, within_s)):
+    while _kill_after(command, folder, rng.uniform(0, within_s * 1.05**kills)):
         kills += 1
     return kills
 

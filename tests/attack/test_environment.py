@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from tests.attack.commands import COMMANDS as EVERY_COMMAND
 from tests.eval.collect import collecting
 
 SIDE = 112
@@ -79,4 +80,45 @@ def test_a_wrong_environment_variable_is_one_line(command, variable, tmp_path, r
     (line,) = answer.stderr.splitlines()
     assert line.startswith("error: ")
     assert variable in line or variable == "HOME"
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", EVERY_COMMAND)
+def test_help_needs_no_environment(command):
+    answer = subprocess.run(
+        [sys.executable, "-m", command, "--help"],
+        env=os.environ | WRONG,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert "usage" in answer.stdout.lower()
+
+
+STARTS = {
+    "eval.bundle": ("--output {out}/new", "JAX_ENABLE_X64"),
+    "oxygen.tools.convert": ("{out} {out}/new", "JAX_ENABLE_X64"),
+    "oxygen.tools.parity": ("{out}/absent.npz", "JAX_ENABLE_X64"),
+    "sim_envs.libero.rest_poses": ("{out}/poses.json --assets standins", "MUJOCO_GL"),
+    "sim_envs.libero.contact_sheet": ("{out}/sheet.jpg --assets standins", "MUJOCO_GL"),
+}
+"""Commands of which a variable is the only thing wrong: their options, and that variable."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", STARTS)
+def test_a_wrong_variable_of_a_small_command_is_one_line(command, tmp_path):
+    options, variable = STARTS[command]
+    answer = subprocess.run(
+        [sys.executable, "-m", command, *options.format(out=tmp_path).split()],
+        env=os.environ | {variable: WRONG[variable]},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert answer.returncode == 2, answer.stderr
+    (line,) = answer.stderr.splitlines()
+    assert variable in line
     assert not list(tmp_path.iterdir())

@@ -1,24 +1,33 @@
-"""`kill -9` at random moments: what is resumed equals what nothing interrupted."""
+"""`kill -9` at random moments: of what is resumed nothing is lost, doubled or different."""
 
+import collections
 import functools
 import json
 import random
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+import safetensors.numpy
 
 from eval.metrics.success import summarize
 from eval.records.run_folders import Run
-from eval.records.schema import RunFolder
-from oxygen.training import checkpoint
+from eval.records.schema import EpisodeKey, RunFolder
+from oxygen.training import checkpoint, layout
 from oxygen.training.logs import read_log
 from tests.attack import killed
 from tests.eval.collect.collecting import contents
 from tests.eval.rollout.scaled import suite_file, timeless
-from tests.eval.train.test_train_cli import MODEL, assert_same
+from tests.eval.train.test_train_cli import MODEL
 
 pytestmark = pytest.mark.timeout(3600)
+
+Records = Sequence[tuple[str, object]]
+"""What a finished folder holds, piece by piece, by name: episodes, files, steps."""
+
+WRONG = ("lost", "doubled", "different")
+"""What can have happened to a record."""
 
 
 def kills(number: int, in_all: int) -> list:
@@ -27,61 +36,88 @@ def kills(number: int, in_all: int) -> list:
 
 
 def resumed_equals_uninterrupted(
-    command: killed.Command, folder: Path, least: int, check: Callable[[Path, Path], None]
+    command: killed.Command, folder: Path, least: int, records: Callable[[Path], Records]
 ) -> None:
-    """Kill the command at least so often, and compare every folder that it completes."""
+    """Kill the command at least so often, and compare every folder that it completes.
+
+    Prints the numbers of kills and of records lost, doubled and different (`pytest -rP` shows them).
+    """
     rng, number, done = random.Random(7), 0, 0
     whole = folder / "whole"
     seconds = killed.seconds_of(command, whole)
     assert seconds > 0.3, "it lasts long enough to be killed in the middle"
+    expected, wrong = records(whole), collections.Counter()
     while done < least:
         done += killed.kill_until_it_ends(command, folder / str(number), within_s=seconds, rng=rng)
-        check(folder / str(number), whole)
+        wrong += compare(records(folder / str(number)), expected)
         number += 1
+    counts = ", ".join(f"{wrong[what]} {what}" for what in WRONG)
+    sys.stdout.write(f"{done} kills, {number} folders of {len(expected)} records: {counts}\n")
+    assert not wrong
 
 
-def runs_in(folder: Path) -> list[RunFolder]:
-    """The variants of the only evaluation in a folder."""
-    found = {run.read_manifest()["mode"]: run for run in map(RunFolder, folder.glob("[!.]*"))}
-    assert sorted(found) == ["actions", "unified"]
+def compare(found: Records, expected: Records) -> collections.Counter:
+    """How many records are lost, doubled and different."""
+    times, right = collections.Counter(name for name, _ in found), dict(expected)
+    different = sum(name not in right or value != right[name] for name, value in found)
+    lost, doubled = len(right.keys() - times.keys()), times.total() - len(times)
+    return collections.Counter(dict(zip(WRONG, (lost, doubled, different), strict=True)))
+
+
+def test_lost_doubled_and_different_records_are_counted():
+    expected = [("a", 1), ("b", 2), ("c", 3)]
+    assert not +compare(expected, expected)
+    assert compare([("a", 1), ("a", 1), ("b", 7), ("d", 4)], expected) == {
+        "lost": 1,
+        "doubled": 1,
+        "different": 2,
+    }
+
+
+def episodes_of(folder: Path) -> Records:
+    """The episodes of both variants of the only evaluation in a folder."""
+    runs = {run.read_manifest()["mode"]: run for run in map(RunFolder, folder.glob("[!.]*"))}
+    assert sorted(runs) == ["actions", "unified"]
     assert len(list(folder.glob("[!.]*"))) == 2
-    return [found["actions"], found["unified"]]
-
-
-def same_runs(folder: Path, whole: Path) -> None:
-    for run, expected in zip(runs_in(folder), runs_in(whole), strict=True):
-        assert timeless(Run(config=None, folder=run)) == timeless(Run(config=None, folder=expected))
-        keys = [str(json.loads(line)["key"]) for line in run.episodes_path.read_text().splitlines()]
-        assert len(set(keys)) == len(keys) == killed.EPISODES
+    found = []
+    for mode, run in runs.items():
         assert run.read_manifest()["status"] == "complete"
         assert json.loads(run.results_path.read_text()) == json.loads(json.dumps(summarize(run.path)))
+        played = timeless(Run(config=None, folder=run))
+        for line in run.episodes_path.read_text().splitlines():
+            key = str(EpisodeKey(**json.loads(line)["key"]))
+            found.append((f"{mode} {key}", played[key]))
+    assert len(found) >= 2 * killed.EPISODES
+    return found
 
 
 @pytest.mark.parametrize("least", kills(3, 40))
 def test_evaluations(tmp_path, least):
     suite = suite_file(tmp_path, "fake", killed.UnhurriedSuite, environment={"success_at": 12})
     command = functools.partial(killed.evaluate, suite)
-    resumed_equals_uninterrupted(command, tmp_path, least, same_runs)
+    resumed_equals_uninterrupted(command, tmp_path, least, episodes_of)
 
 
-def same_datasets(folder: Path, whole: Path) -> None:
-    assert contents(folder) == contents(whole)
+def files_of(folder: Path) -> Records:
+    """The demonstrations and the files of a dataset."""
     assert not list(folder.rglob("*.partial"))
     assert not (folder / ".assembling").exists()
+    kept = json.loads((folder / layout.MANIFEST).read_text())["demonstrations"]
+    return [*((key, "kept") for key in kept), *contents(folder).items()]
 
 
 @pytest.mark.parametrize("least", kills(2, 30))
 def test_collections(tmp_path, least):
-    resumed_equals_uninterrupted(killed.collect, tmp_path, least, same_datasets)
+    resumed_equals_uninterrupted(killed.collect, tmp_path, least, files_of)
 
 
-def same_trainings(folder: Path, whole: Path) -> None:
-    assert_same(checkpoint.STATE_FILE, folder, whole)
-    steps = [line["step"] for line in read_log(folder) if "loss" in line]
-    assert steps == [line["step"] for line in read_log(whole) if "loss" in line]
-    assert [each.name for each in sorted((folder / "checkpoints").iterdir())] == [
-        each.name for each in sorted((whole / "checkpoints").iterdir())
-    ]
+def steps_of(folder: Path) -> Records:
+    """The steps of a training, its checkpoints and the arrays of the last."""
+    saved = sorted((folder / "checkpoints").iterdir())
+    arrays = safetensors.numpy.load_file(saved[-1] / checkpoint.STATE_FILE)
+    steps = [(f"step {line['step']}", line["loss"]) for line in read_log(folder) if "loss" in line]
+    values = [(name, (array.shape, array.tobytes())) for name, array in arrays.items()]
+    return [*steps, *((each.name, "saved") for each in saved), *values]
 
 
 @pytest.mark.slow
@@ -90,4 +126,4 @@ def test_trainings(tmp_path):
     killed.seconds_of(functools.partial(killed.collect, image_size=MODEL.image_size), data)
     given = f"--data {data} --model {MODEL.name} --language-tasks narration --steps 6 --batch 2"
     arguments = (*given.split(), "--save-every", "2", "--log-every", "1")
-    resumed_equals_uninterrupted(functools.partial(killed.train, arguments), tmp_path, 20, same_trainings)
+    resumed_equals_uninterrupted(functools.partial(killed.train, arguments), tmp_path, 30, steps_of)

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM at any moment of a command's start end it within two seconds, without a traceback."""
+"""SIGINT and SIGTERM while a command starts or compiles end it within two seconds, without a traceback."""
 
 import signal
 import subprocess
@@ -14,6 +14,9 @@ SIDE = 112
 """Side of the images of policy `tiny`, pixels."""
 
 WITHIN_S = 2.0
+
+IN_ORDER_S = 15.0
+"""Once episodes are played: their queries end, records are written, workers and simulators are closed."""
 
 COMMANDS = {
     "eval.run": "--suite libero_object --policy tiny --mode actions unified --task-ids 0 --init-ids 0-9 "
@@ -42,7 +45,7 @@ def test_a_signal_ends_a_starting_command(command, number, after_s, data, tmp_pa
     line = COMMANDS[command].format(data=data, out=tmp_path / "out")
     with subprocess.Popen(
         [sys.executable, "-m", command, *line.split()],
-        stdout=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
@@ -50,8 +53,8 @@ def test_a_signal_ends_a_starting_command(command, number, after_s, data, tmp_pa
         assert process.poll() is None, "it is still at work"
         process.send_signal(number)
         began = time.monotonic()
-        said = process.communicate(timeout=60)[1]
+        out, err = process.communicate(timeout=60)
     took = time.monotonic() - began
     assert process.returncode in (-number, 128 + number, INTERRUPTED)
-    assert "Traceback" not in said
-    assert took < WITHIN_S
+    assert "Traceback" not in err
+    assert took < (IN_ORDER_S if "Interrupted: " in out else WITHIN_S)

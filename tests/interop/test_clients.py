@@ -11,7 +11,7 @@ import pytest
 
 from configs.serving import ServeConfig
 from oxygen.presets.policies import read_model_policy
-from oxygen.serve.__main__ import open_served
+from oxygen.serve.serving import open_served
 
 HERE = Path(__file__).parent
 QUERIES = 12

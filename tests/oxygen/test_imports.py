@@ -30,7 +30,7 @@ def _import_without(absent: str, modules: list[str]) -> None:
     assert done.returncode == 0, done.stderr
 
 
-_READS_PRESETS = ("oxygen.presets", "oxygen.serve.__main__")
+_READS_PRESETS = ("oxygen.presets", "oxygen.serve.__main__", "oxygen.serve.serving")
 """What finds policies by name, and so needs pydantic."""
 
 

@@ -16,7 +16,7 @@ from eval.records.query_logs import read_queries
 from eval.records.run_folders import new_run
 from eval.records.schema import Outcome
 from oxygen.presets.policies import read_model_policy
-from oxygen.serve.__main__ import open_served
+from oxygen.serve.serving import open_served
 from sim_envs.fake import FakeWorld
 from tests.eval.conftest import CONFIG, evaluate
 from tests.eval.doubles import without_physics

@@ -2,11 +2,13 @@
 
 import dataclasses
 import itertools
+import json
 import re
 import shutil
 
 import numpy as np
 import pytest
+from markdown_it import MarkdownIt
 
 from eval.records.schema import Outcome, RunFolder
 from eval.report.side_by_side import Filters, find_pair
@@ -14,7 +16,8 @@ from eval.rollout.executors import serial
 from tests.eval.conftest import evaluate
 from tests.eval.doubles import without_physics
 from tests.eval.factory import RunBuilder, episode, key
-from tests.eval.report.test_media import command, readme
+from tests.eval.report.test_hostile_text import HOSTILE, controls_in
+from tests.eval.report.test_media import BEGIN, END, command, readme
 from tests.eval.rollout.test_variants import ASKED, Stage, begin
 from videos import theme
 from videos.clip import iterate_pictures
@@ -155,3 +158,56 @@ def test_a_video_of_another_version_is_refused(runs, tmp_path, monkeypatch, caps
     assert command(*(run.path for run in runs), "--side-by-side", "-o", tmp_path / "a.mp4") == 2
     assert "pixels high" in capsys.readouterr().err
     assert not (tmp_path / "a.mp4").exists()
+
+
+def disfigure(run, text):
+    """Put a text wherever a policy, a task, a model or a machine puts one."""
+    manifest = run.read_manifest()
+    clock = {"kind": "profile", "profile": {"device": text}, "while_waiting": "continue"}
+    run.write_manifest(
+        {
+            **manifest,
+            "policy": text,
+            "config": {**manifest["config"], "policy": text, "clock": f"profile:{text}"},
+            "assets": {**manifest["assets"], "name": text},
+            "protocol": {name: {**suite, "clock": clock} for name, suite in manifest["protocol"].items()},
+            "attempts": [
+                {**each, "hardware": {"cores": 2, "processor": text}} for each in manifest["attempts"]
+            ],
+        }
+    )
+    change(run, 0, language=text, instruction=text)
+    change(run, 1, outcome=Outcome.INVALID_ACTION, error=text, traceback=text)
+    for file in (run.path / "queries").iterdir():
+        lines = [json.loads(line) for line in file.read_text().splitlines()]
+        for finished in (each for line in lines for each in line["finished"]):
+            finished["text"] = text
+        file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def rendered(markdown):
+    """The kinds of what a text renders as, and where its links and images lead."""
+    blocks = MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(markdown)
+    tokens = [token for block in blocks for token in (block, *(block.children or ()))]
+    return {token.type for token in tokens}, [each for token in tokens for each in token.attrs.values()]
+
+
+@pytest.mark.parametrize("side_by_side", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_the_block_of_a_readme_shows_text_of_anyone_as_text(runs, readme, capsys, side_by_side):
+    text = " ".join((*HOSTILE, "~~struck~~ __strong__ <!-- demo: end --> $x$ &lt;\n\n# heading\n- item"))
+    for run in runs:
+        disfigure(run, text)
+    both = [runs[1].path, "--side-by-side"] if side_by_side else []
+    assert command(runs[0].path, *both, "--readme", readme) == 0
+    printed, page = capsys.readouterr().out, readme.read_text()
+    assert page.count(END) == 1
+    block = page.partition(BEGIN)[2].partition(END)[0]
+    assert "alert(1)" in block
+    assert not controls_in(block + printed)
+    kinds, leads = rendered(block)
+    assert not kinds & {"html_inline", "html_block", "strong_open", "s_open", "heading_open"}
+    assert {each for each in leads if "text-align" not in str(each)} <= {
+        "docs/rollout.jpg",
+        "docs/rollout.webp",
+        "",
+    }

@@ -8,8 +8,8 @@ import urllib.request
 import pytest
 
 from configs.cli import run_app
-from oxygen.serve import __main__ as command
 from oxygen.serve.__main__ import app
+from oxygen.serve.serving import _is_loopback
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_bad_input_is_one_line(arguments, said, capsys):
     ("host", "local"), [("127.0.0.1", True), ("::1", True), ("localhost", True), ("0.0.0.0", False)]
 )
 def test_only_this_machine_reaches_a_loopback_address(host, local):
-    assert command._is_loopback(host) == local
+    assert _is_loopback(host) == local
 
 
 @pytest.mark.slow

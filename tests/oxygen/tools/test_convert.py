@@ -11,7 +11,8 @@ import yaml
 from oxygen.model import params
 from oxygen.model.config import PI05_BASE, PI05_DROID, PI05_LIBERO, TINY
 from oxygen.robots.norms import FILE_NAME
-from oxygen.tools.convert import _whose, main
+from oxygen.tools.conversion import _whose
+from oxygen.tools.convert import main
 from oxygen.weights import load
 from oxygen.weights.card import CARD, RECORD, TOKENIZER
 from oxygen.weights.loading import open_checkpoint

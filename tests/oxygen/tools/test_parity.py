@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from configs.errors import UsageError
-from oxygen.tools import parity
+from oxygen.tools import fixtures, parity
 
 
 @pytest.mark.golden
@@ -15,7 +15,7 @@ from oxygen.tools import parity
     ["pi05_dummy_f32", "pi05_dummy_sharp_f32", pytest.param("pi05_dummy_bf16", marks=pytest.mark.slow)],
 )
 def test_the_reference_is_met(golden, name):
-    checks = parity.compare(parity.load(golden / f"{name}.npz"))
+    checks = fixtures.compare(fixtures.load(golden / f"{name}.npz"))
     compared = {check.name for check in checks if check.tolerance is not None}
     assert compared >= {"prefix_tokens", "kv_k", "kv_v", "actions_1", "logits"}
     assert not [check for check in checks if not check.passed]
@@ -33,15 +33,15 @@ def test_a_model_that_differs_is_told_apart(golden, tmp_path, capsys):
 
 
 def test_nan_passes_no_tolerance():
-    assert not parity.Check(name="a", error=float("nan"), tolerance=1.0).passed
-    assert parity.Check(name="a", error=2.0, tolerance=None).passed
+    assert not fixtures.Check(name="a", error=float("nan"), tolerance=1.0).passed
+    assert fixtures.Check(name="a", error=2.0, tolerance=None).passed
 
 
 def test_a_file_that_is_no_fixture_is_one_line(tmp_path, capsys):
     other = tmp_path / "other.npz"
     np.savez(other, a=np.zeros(1))
     with pytest.raises(UsageError, match="no π0"):
-        parity.load(other)
+        fixtures.load(other)
     assert parity.main([str(tmp_path / "absent.npz")]) == 2
     assert parity.main([]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 2

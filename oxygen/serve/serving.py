@@ -1,0 +1,106 @@
+"""Opens a policy and serves it until a signal ends it."""
+
+import asyncio
+import ipaddress
+import signal
+import sys
+
+from configs.cli import counted
+from configs.load import load
+from configs.schema import EveryNConfig, LanguageTaskConfig, PolicyConfig
+from configs.serving import ServeConfig
+from oxygen.policy.vector_policy import VectorPolicy
+from oxygen.presets.language_tasks import language_task
+from oxygen.presets.loading import load_policy
+from oxygen.presets.policies import check_learnt, learnt_tasks, weights_sha256
+from oxygen.robots.openpi_keys import keys_of_policy
+from oxygen.serve.batching import Batcher
+from oxygen.serve.metadata import Declaration
+from oxygen.serve.server import ConnectionServer
+from oxygen.serving.budget import FixedTokens
+from oxygen.serving.engine_config import EngineConfig, texts_in_progress
+from oxygen.serving.language import LanguageTask
+from oxygen.serving.scheduler import Mode
+
+_RED, _PLAIN = "\033[31m", "\033[0m"
+
+
+def open_served(preset: PolicyConfig, options: ServeConfig) -> tuple[VectorPolicy, Declaration]:
+    """Load, compile and warm up a policy.
+
+    Raises:
+        UsageError: It has not learnt a language task, or its checkpoint is not to be had.
+    """
+    tasks = _tasks(preset, options)
+    rows = options.robots * texts_in_progress(tasks, options.tokens_per_frame)
+    engine = EngineConfig(
+        mode=Mode(options.mode),
+        budget=FixedTokens(options.tokens_per_frame),
+        slots=rows,
+        rows=rows,
+        robots=options.robots,
+        independent=options.robots > 1,
+    )
+    random = options.random_weights
+    policy = load_policy(preset, tasks=tasks, engine=engine, dtype=options.dtype, random_weights=random)
+    config = policy.runner.config
+    declaration = Declaration(
+        keys=keys_of_policy(policy.transform.embodiment.interface, config.cameras),
+        horizon=config.horizon,
+        model=preset.name,
+        weights_sha256=None if random else weights_sha256(preset),
+        mode=options.mode,
+        language_tasks=tuple(task.name for task in tasks),
+        robots=options.robots,
+    )
+    return policy, declaration
+
+
+def _tasks(preset: PolicyConfig, options: ServeConfig) -> list[LanguageTask]:
+    if options.mode == "actions":
+        return []
+    asked = options.language_tasks
+    names = learnt_tasks(preset) if asked is None else () if asked == ("none",) else asked
+    tasks = [load(LanguageTaskConfig, name) for name in names]
+    if not options.random_weights:
+        check_learnt(preset, tasks)
+    if options.text_every is not None:
+        arrivals = EveryNConfig(n=options.text_every)
+        tasks = [task.model_copy(update={"arrivals": arrivals}) for task in tasks]
+    return [language_task(task) for task in tasks]
+
+
+async def run_server(
+    policy: VectorPolicy, declaration: Declaration, options: ServeConfig, api_key: str | None
+) -> None:
+    """Serve until SIGTERM or Ctrl-C; queries in progress are answered first."""
+    batcher = Batcher(policy, robots=options.robots, window_s=options.batch_window_ms / 1e3)
+    server = ConnectionServer(batcher, declaration, api_key=api_key, replan_steps=options.replan_steps)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, _stop, loop, server, number)
+
+    def started(port: int) -> None:
+        paths = ", ".join(server.paths)
+        robots = counted(options.robots, "robot")
+        sys.stdout.write(f"{declaration.model} for {robots} at ws://{options.host}:{port} ({paths})\n")
+        if api_key is None and not _is_loopback(options.host):
+            warning = "anyone who reaches this address can use the policy: set --api-key-env"
+            sys.stderr.write(f"{_RED}{warning}{_PLAIN}\n" if sys.stderr.isatty() else f"{warning}\n")
+        sys.stdout.flush()
+
+    await server.run(options.host, options.port, started=started)
+
+
+def _stop(loop: asyncio.AbstractEventLoop, server: ConnectionServer, number: int) -> None:
+    """End in order; the next signal ends at once."""
+    server.stop()
+    loop.remove_signal_handler(number)
+    signal.signal(number, signal.SIG_DFL)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

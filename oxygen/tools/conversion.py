@@ -1,0 +1,197 @@
+"""Converts checkpoints of known policies to safetensors."""
+
+import dataclasses
+import json
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from configs.errors import UsageError, unknown
+from oxygen.model.config import PRESETS, Pi05Config
+from oxygen.robots.norms import FILE_NAME
+from oxygen.robots.tokenizer import load as load_tokenizer
+from oxygen.robots.transforms import embodiment
+from oxygen.weights import layout
+from oxygen.weights.card import CARD, CONFIG_FILE, RECORD, TOKENIZER, card_text
+from oxygen.weights.checkpoint import Checkpoint, Stored
+from oxygen.weights.loading import DTYPES, SINGLE_FILE, open_checkpoint
+from oxygen.weights.safetensors import SUFFIX, write_safetensors
+from oxygen.weights.source import fetch
+
+if TYPE_CHECKING:
+    from configs.schema import PolicyConfig
+
+_ASSETS = "assets"
+
+
+def convert(
+    source: str | Path,
+    target: Path,
+    *,
+    dtype: str | None = None,
+    model: str | None = None,
+    robot: str | None = None,
+    tokenizer: str | None = None,
+) -> Path:
+    """Write a checkpoint's parameters as safetensors, one tensor at a time.
+
+    Args:
+        source: What `oxygen.weights.load` takes.
+        target: A new `.safetensors` file; or a new folder for `model.safetensors`, `config.json` (the model
+            configuration), the source's `assets` (norm stats) and, if the policy is known, its card.
+        dtype: `float32` or `bfloat16`; None keeps every tensor's own.
+        model: The policy that it is, or was fine-tuned from. Default: the one whose shapes it has; of
+            several, the one for whose robot the source has norm stats.
+        robot: The embodiment. Default: that policy's.
+        tokenizer: The SentencePiece model: a file or a URL. Default: that policy's.
+
+    Returns:
+        The file of tensors.
+
+    Raises:
+        UsageError: The source cannot be read or fits no known configuration, or the target exists.
+    """
+    if dtype not in (None, *DTYPES):
+        raise unknown("dtype", dtype, DTYPES)
+    if target.exists():
+        raise UsageError(f"{target} exists already; name a new one, or remove it first")
+    if tokenizer is not None and "://" not in tokenizer:
+        load_tokenizer(tokenizer)
+    local = fetch(source)
+    _check_card(local)
+    checkpoint = open_checkpoint(local)
+    fits = _fitting(checkpoint, source)
+    if model is not None and model not in [config.name for config in fits]:
+        raise unknown("model", model, [config.name for config in fits], remedy=f"{source} fits no other.")
+    single = target.suffix == SUFFIX
+    draft = target.with_name(f"{target.name}.partial")
+    _remove(draft)
+    draft.parent.mkdir(parents=True, exist_ok=True)
+    if not single:
+        draft.mkdir()
+        _copy_beside(local, draft)
+        _write_card(draft, model or _whose(fits, draft), robot, tokenizer, name=target.name)
+        (draft / CONFIG_FILE).write_text(json.dumps(_description(source, fits), indent=2) + "\n")
+    _write(checkpoint, draft if single else draft / SINGLE_FILE, dtype, fits)
+    draft.rename(target)
+    return target if single else target / SINGLE_FILE
+
+
+def _check_card(local: Path) -> None:
+    """Refuse a checkpoint whose card names a tokenizer or statistics that do not exist."""
+    card = _home(local) / CARD
+    if not card.is_file():
+        return
+    policy = _preset(str(card))
+    for what, named in (("tokenizer", policy.tokenizer), ("norm_stats", policy.norm_stats)):
+        if named is not None and "://" not in named and not (card.parent / Path(named).expanduser()).exists():
+            raise UsageError(f"{card} names the {what} {named}, which does not exist; correct it")
+
+
+def _home(local: Path) -> Path:
+    """The folder of a checkpoint's card and norm stats, which lie beside `params`."""
+    return local.parent if local.name == "params" else local
+
+
+def _fitting(checkpoint: Checkpoint, source: str | Path) -> list[Pi05Config]:
+    fits = layout.fitting(checkpoint.tensors)
+    layout.check(
+        checkpoint.tensors, PRESETS[fits[0]] if fits else layout.nearest(checkpoint.tensors), str(source)
+    )
+    return [PRESETS[name] for name in fits]
+
+
+def _write(checkpoint: Checkpoint, file: Path, dtype: str | None, fits: Sequence[Pi05Config]) -> None:
+    tensors = {
+        path: Stored(shape=tensor.shape, dtype=dtype or tensor.dtype)
+        for path, tensor in checkpoint.tensors.items()
+    }
+    write_safetensors(file, tensors, checkpoint.read, {"fits": " ".join(config.name for config in fits)})
+
+
+def _description(source: str | Path, fits: Sequence[Pi05Config]) -> Mapping[str, Any]:
+    """What `config.json` says: where the parameters are from, which configurations they fit, their sizes."""
+    sizes = dataclasses.asdict(fits[0])
+    shaping = ("siglip", "trunk", "expert", "vocab_size", "image_size", "action_dim")
+    return {
+        "source": str(source),
+        "fits": [config.name for config in fits],
+        "sizes": {name: sizes[name] for name in shaping},
+    }
+
+
+def _copy_beside(local: Path, draft: Path) -> None:
+    """Take along openpi's norm stats, which lie beside `params`, and the card that training wrote."""
+    home = _home(local)
+    if (home / _ASSETS).is_dir():
+        shutil.copytree(home / _ASSETS, draft / _ASSETS)
+    for name in (CARD, TOKENIZER, RECORD):
+        if (home / name).is_file():
+            shutil.copyfile(home / name, draft / name)
+
+
+def _whose(fits: Sequence[Pi05Config], draft: Path) -> str | None:
+    """The policy of these parameters, guessed from their sizes and the norm stats beside them."""
+    if len(fits) == 1:
+        return fits[0].name
+    presets = [_preset(config.name) for config in fits]
+    likely = [each.model for each in presets if each.norm_stats is None and _stats(draft, _robot(each))]
+    return likely[0] if len(likely) == 1 else None
+
+
+def _preset(name: str) -> "PolicyConfig":
+    from configs.load import load  # needs pydantic, which the policy does not
+    from configs.schema import PolicyConfig
+
+    return load(PolicyConfig, name)
+
+
+def _robot(preset: "PolicyConfig") -> str:
+    """The embodiment of a policy; its card says it where the preset names a checkpoint."""
+    card = preset if preset.checkpoint is None else _preset(str(fetch(preset.checkpoint) / CARD))
+    return str(card.embodiment)
+
+
+def _stats(draft: Path, robot: str) -> bool:
+    """Whether a robot's norm stats are there."""
+    return (draft / _ASSETS / embodiment(robot).asset_id / FILE_NAME).is_file()
+
+
+def _write_card(
+    draft: Path, model: str | None, robot: str | None, tokenizer: str | None, *, name: str
+) -> None:
+    """Write the card, unless training has written one, or the policy or its vocabulary is unknown."""
+    if model is None or (draft / CARD).is_file():
+        return
+    preset = _preset(model)
+    vocabulary = tokenizer or preset.tokenizer
+    if vocabulary is None:
+        return
+    robot = robot or _robot(preset)
+    content = {
+        "name": re.sub(r"[^A-Za-z0-9_.-]", "-", name),
+        "kind": "oxygen",
+        "description": f"Converted, with the sizes of {model}.",
+        "model": model,
+        "embodiment": robot,
+        "weights": ".",
+        "tokenizer": vocabulary,
+        "language_tasks": {},
+    }
+    stats = None if _stats(draft, robot) else _only_stats(draft) or preset.norm_stats
+    (draft / CARD).write_text(card_text(content | ({"norm_stats": stats} if stats else {})), encoding="utf-8")
+
+
+def _only_stats(draft: Path) -> str | None:
+    """The norm stats of a robot under another name, where they are the only ones."""
+    found = list((draft / _ASSETS).rglob(FILE_NAME))
+    return str(found[0].relative_to(draft)) if len(found) == 1 else None
+
+
+def _remove(draft: Path) -> None:
+    """Remove what an interrupted conversion left."""
+    if draft.is_dir():
+        shutil.rmtree(draft)
+    draft.unlink(missing_ok=True)
