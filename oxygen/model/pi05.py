@@ -40,6 +40,7 @@ class Weights:
         expert: The action expert's layers.
         expert_norm: adaRMS vectors before the action head, [step, 3·width].
         action_in, action_out: Projections of actions, `kernel` and `bias`, in float32.
+        text_head: The projection to logits as an `int8.Int8Matrix`; None for the tied embedding.
         head_dim: Channels of an attention head.
     """
 
@@ -51,6 +52,7 @@ class Weights:
     expert_norm: Leaf
     action_in: Params
     action_out: Params
+    text_head: Any
     head_dim: int = flax.struct.field(pytree_node=False)
 
 
@@ -128,6 +130,7 @@ def _weights(
         tower=params.pop("PaliGemma")["img"],
         action_in=params.pop("action_in_proj"),
         action_out=params.pop("action_out_proj"),
+        text_head=None,
         head_dim=config.trunk.head_dim,
     )
     return jax.device_put(weights)

@@ -228,5 +228,8 @@ def _next(
 
 
 def logits(weights: Weights, x: Float[Array, "row width"]) -> Float32[Array, "row vocab"]:
-    """Logits of normalised outputs by the tied embedding, in float32."""
+    """Logits of normalised outputs, in float32, by the tied embedding or its int8 values."""
+    if weights.text_head is not None:
+        product: Array = weights.text_head.product(x)
+        return product
     return jnp.einsum("bd,vd->bv", x, weights.embedding, preferred_element_type=jnp.float32)
