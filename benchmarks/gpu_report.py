@@ -29,7 +29,9 @@ def report(folder: Path) -> str:
         *_modes(folder),
         *_sections(folder, "soak.json", _soak),
         *_sections(folder, "energy.json", _energy),
+        *_sections(folder, "candidates.json", _candidates),
         *_sections(folder, "reference.json", _reference),
+        *_sections(folder, "opening_*.json", _opening),
     ]
     return "\n\n".join(sections) or NOT_MEASURED
 
@@ -123,6 +125,43 @@ def _reference(record: Mapping[str, Any]) -> str:
                 _with_interval(row["published_over_this"], row["published_over_this_ci95"]),
             )
             for row in record["rows"]
+        ),
+    )
+
+
+def _candidates(record: Mapping[str, Any]) -> str:
+    return _table(
+        f"{record['policy']}, {record['dtype']}, {record['device']}: other ways to run each stage, in turns",
+        ("stage", "how", "ms", "as served / this", "ms / floor", "result"),
+        ((row["stage"], row["alternative"], *_candidate_cells(row)) for row in record["rows"]),
+    )
+
+
+def _candidate_cells(row: Mapping[str, Any]) -> tuple[str, ...]:
+    if "left_out" in row:
+        return "–", "–", "–", f"left out: {row['left_out']}"
+    if row["equal_bits"]:
+        result = "the same bits"
+    elif row["equal_tokens"] is not None:
+        result = f"{100 * row['equal_tokens']:.0f} % of tokens equal"
+    else:
+        result = f"differs by {row['difference']:.0e} of the largest value"
+    return (
+        f"{row['ms_median']:.3f}",
+        _with_interval(row["served_over_this"], row["served_over_this_ci95"]),
+        f"{row['ms_median'] / row['floor_ms']:.2f}",
+        result,
+    )
+
+
+def _opening(record: Mapping[str, Any]) -> str:
+    gb = record["bf16_bytes"] / 1e9
+    return _table(
+        f"{record['size']}, {gb:.2f} GB in bfloat16: host memory of opening it",
+        ("way", "peak, GB", "peak / size in bfloat16"),
+        (
+            (way, f"{row['peak_bytes'] / 1e9:.2f}", f"{row['peak_over_bf16_size']:.3f}")
+            for way, row in record["ways"].items()
         ),
     )
 

@@ -71,7 +71,7 @@ def _kernel(
         out, total, top = state
         first = (split * each + number) * block
         at = jnp.minimum(first, positions - block)  # the last block may begin earlier, to end with the slot
-        logits = pl.dot(q, k_ref[slot, kv_head, :, pl.ds(at, block)]).astype(jnp.float32)
+        logits = triton.dot(q, k_ref[slot, kv_head, :, pl.ds(at, block)]).astype(jnp.float32)
         here = at + jnp.arange(block, dtype=jnp.int32)
         seen = (here >= first) & (here < length)
         logits = jnp.where(seen[None], logits, _MASKED)
@@ -79,7 +79,7 @@ def _kernel(
         weights = jnp.where(seen[None], jnp.exp(logits - higher[:, None]), 0.0)
         fade = jnp.exp(top - higher)
         v = v_ref[slot, pl.ds(at, block), kv_head, :]
-        out = out * fade[:, None] + pl.dot(weights.astype(v.dtype), v).astype(jnp.float32)
+        out = out * fade[:, None] + triton.dot(weights.astype(v.dtype), v).astype(jnp.float32)
         return out, total * fade + jnp.sum(weights, axis=1), higher
 
     empty = jnp.zeros(q.shape, jnp.float32), jnp.zeros(len(q), jnp.float32), jnp.full(len(q), _MASKED)
