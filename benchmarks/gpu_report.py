@@ -1,6 +1,6 @@
 """`python -m benchmarks.gpu_report [FOLDER]`: the results of `benchmarks/gpu.sh` as Markdown tables.
 
-`--into docs/gpu.md` replaces what stands there between the two markers.
+`--into docs/gpu.md` replaces what stands there between markers: these tables, and those of two cores.
 """
 
 import argparse
@@ -18,7 +18,9 @@ from eval.report.figures import OTHER_COLOURS, STYLE, new_figure
 from eval.report.marked_block import MarkedBlock
 
 RESULTS = Path(__file__).parent / "results/gpu"
-TABLES = MarkedBlock("tables", "python -m benchmarks.gpu_report")
+ON_TWO_CORES = Path(__file__).parent / "results/two_cores"
+_COMMAND = "python -m benchmarks.gpu_report"
+_TABLES, _TABLES_OF_TWO_CORES = MarkedBlock("tables", _COMMAND), MarkedBlock("tables of two cores", _COMMAND)
 NOT_MEASURED = "Not measured on a GPU yet."
 
 
@@ -34,6 +36,11 @@ def report(folder: Path) -> str:
         *_sections(folder, "opening_*.json", _opening),
     ]
     return "\n\n".join(sections) or NOT_MEASURED
+
+
+def rendered(page: str, folder: Path) -> str:
+    """The document with the tables of `folder` and of two cores."""
+    return _TABLES_OF_TWO_CORES.replaced(_TABLES.replaced(page, report(folder)), report(ON_TWO_CORES))
 
 
 def _sections(folder: Path, pattern: str, section: Any) -> Iterator[str]:
@@ -145,7 +152,7 @@ def _candidate_cells(row: Mapping[str, Any]) -> tuple[str, ...]:
     elif row["equal_tokens"] is not None:
         result = f"{100 * row['equal_tokens']:.0f} % of tokens equal"
     else:
-        result = f"differs by {row['difference']:.0e} of the largest value"
+        result = f"differs by {row['difference']:.0e} of the largest"
     return (
         f"{row['ms_median']:.3f}",
         _with_interval(row["served_over_this"], row["served_over_this_ci95"]),
@@ -227,9 +234,8 @@ def main() -> None:
     if options.into is None:
         sys.stdout.write(f"{tables}\n")
         return
-    options.into.write_text(
-        TABLES.replaced(options.into.read_text(encoding="utf-8"), tables), encoding="utf-8"
-    )
+    page = rendered(options.into.read_text(encoding="utf-8"), options.folder)
+    options.into.write_text(page, encoding="utf-8")
 
 
 if __name__ == "__main__":
