@@ -198,7 +198,7 @@ def _difference(a: np.ndarray, b: np.ndarray) -> float:
     return float(np.abs(wide_a - wide_b).max() / max(np.abs(wide_a).max(), 1e-30))
 
 
-def _runners(bench: Bench, model: ModelUnderTest, rows: Sequence[int], limit: int) -> dict[str, Runner]:
+def decode_runners(bench: Bench, model: ModelUnderTest, rows: Sequence[int], limit: int) -> dict[str, Runner]:
     sizes = {
         f"decode {each}": ProgramSizes(slots=each, rows=(each,), forks=(1,), suffix=len(SUFFIX), limit=limit)
         for each in rows
@@ -225,7 +225,7 @@ def run(options: argparse.Namespace) -> None:
     }
     rows = _measured_before(options.output, about)
     bench, peaks = Bench(model), find_peaks("auto", model.config.dtype)
-    runners = _runners(bench, model, sorted({1, texts}), texts)
+    runners = decode_runners(bench, model, sorted({1, texts}), texts)
     costs: dict[str, Any] = {}
     for runner in runners.values():
         costs |= stage_costs(model.config, runner.sizes, model.bucket)

@@ -13,7 +13,7 @@ from oxygen.serving import decode
 
 SERVED = "as served"
 GRAPHS = "xla_gpu_enable_command_buffer"
-_CAPTURED = "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CUDNN,CONDITIONAL,WHILE"
+_CAPTURED = "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CUDNN,DYNAMIC_SLICE_FUSION,CONDITIONAL,WHILE"
 
 WITHOUT_GRAPHS: Mapping[str, Options | None] = {"no CUDA graphs": {GRAPHS: ""}}
 COMPILATIONS: Mapping[str, Options | None] = {
@@ -22,6 +22,7 @@ COMPILATIONS: Mapping[str, Options | None] = {
     "CUDA graphs with loops": {GRAPHS: _CAPTURED},
     "loop unrolled": {"xla_gpu_enable_while_loop_unrolling": "WHILE_LOOP_UNROLLING_FULL_UNROLL"},
     "no autotuning": {"xla_gpu_autotune_level": "0"},
+    "latency-hiding scheduler": {"xla_gpu_enable_latency_hiding_scheduler": True},
 }
 """Options beside those of serving; None for none at all. All are for GPUs."""
 

@@ -46,7 +46,7 @@ def versions() -> dict[str, str | None]:
 
 
 def hardware() -> dict[str, Any]:
-    """Processor, memory, accelerators and load of this machine."""
+    """Processor, memory, accelerators and load of this machine, and XLA's options on it."""
     return {
         "processor": _processor(),
         "cores": os.cpu_count(),

@@ -11,9 +11,10 @@ from typing import Any
 
 Options = Mapping[str, bool | str]
 
-GPU: Options = {"xla_gpu_enable_latency_hiding_scheduler": True, "xla_gpu_triton_gemm_any": True}
-"""As JAX's guide to GPU performance recommends (docs.jax.dev/en/latest/gpu_performance_tips.html).
-`benchmarks.candidates` compares them with XLA's defaults and with others."""
+GPU: Options = {"xla_gpu_triton_gemm_any": True}
+"""Matrix products by Triton wherever autotuning finds it faster, as JAX's guide to GPU performance advises
+(docs.jax.dev/en/latest/gpu_performance_tips.html). `benchmarks.candidates` measures it beside XLA's defaults
+and other options."""
 
 
 def compiler_options(platform: str) -> Options:

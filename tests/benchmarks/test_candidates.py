@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from benchmarks.candidates.__main__ import _runners, measure, stages
+from benchmarks.candidates.__main__ import decode_runners, measure, stages
 from benchmarks.candidates.alternatives import COMPILATIONS, SERVED
 from benchmarks.candidates.ragged_attention import decode_ragged
 from eval.bench.model_under_test import ModelUnderTest
@@ -27,7 +27,7 @@ def rows():
     """Rows of every stage of a small policy, by stage and alternative."""
     model = ModelUnderTest(name="small", config=_CONFIG, weights=0, weights_from="random", prompt_tokens=24)
     bench = Bench(model)
-    runners = _runners(bench, model, [2], 4)
+    runners = decode_runners(bench, model, [2], 4)
     weights = bench.weights(_CONFIG.denoise_steps)
     found = [row for stage in stages(runners, model) for row in measure(stage, weights, 2)]
     return {(row["stage"], row["alternative"]): row for row in found}
