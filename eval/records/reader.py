@@ -43,7 +43,8 @@ class RunIdentity:
             format.
         random_weights: Whether the weights are random.
         dtype: Data type of the policy's computation; None for its default.
-        decode_weights: Data type of the weights that decoded texts; None for that of the computation.
+        decode_weights: Data type of the weights that decode texts; None for that of the computation, and in
+            mode `actions`.
         text_every: Queries between text requests; None if the preset decides, or in mode `actions`.
         tokens_per_frame: In mode `unified`, tokens decoded per query for each running text; with a deadline,
             the size of the compiled batch. None in other modes.
@@ -159,11 +160,11 @@ def _identity(manifest: _Manifest) -> RunIdentity:
         field.name: getattr(manifest, field.name) for field in dataclasses.fields(RunIdentity)
     }
     said["random_weights"] = manifest.random_weights or bool(manifest.config.get("random_weights"))
-    said |= {name: manifest.config.get(name) for name in ("dtype", "decode_weights")}
+    said["dtype"] = manifest.config.get("dtype")
     options = ("margin", "time_margin", "clock", "while_waiting", "overlap")
     said |= {name: manifest.config[name] for name in options if name in manifest.config}
     if manifest.mode != "actions":
-        said["text_every"] = manifest.config.get("text_every")
+        said |= {option: manifest.config.get(option) for option in ("text_every", "decode_weights")}
     if manifest.mode == "unified":
         said |= {option: manifest.config.get(option) for option in ("tokens_per_frame", "deadline_ms")}
     if not manifest.protocol:  # only hashes are recorded
