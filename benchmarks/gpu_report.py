@@ -137,20 +137,24 @@ def _reference(record: Mapping[str, Any]) -> str:
 
 
 def _candidates(record: Mapping[str, Any]) -> str:
-    return _table(
+    measured = [row for row in record["rows"] if "left_out" not in row]
+    left_out: dict[str, list[str]] = {}
+    for row in record["rows"]:
+        if "left_out" in row:
+            left_out.setdefault(row["left_out"], []).append(f"{row['stage']}, {row['alternative']}")
+    table = _table(
         f"{record['policy']}, {record['dtype']}, {record['device']}: other ways to run each stage, in turns",
         ("stage", "how", "ms", "as served / this", "ms / floor", "result"),
-        ((row["stage"], row["alternative"], *_candidate_cells(row)) for row in record["rows"]),
+        ((row["stage"], row["alternative"], *_candidate_cells(row)) for row in measured),
     )
+    return "\n\n".join([table, *(f"Left out ({why}): {'; '.join(rows)}." for why, rows in left_out.items())])
 
 
 def _candidate_cells(row: Mapping[str, Any]) -> tuple[str, ...]:
-    if "left_out" in row:
-        return "–", "–", "–", f"left out: {row['left_out']}"
-    if row["equal_bits"]:
-        result = "the same bits"
-    elif row["equal_tokens"] is not None:
+    if row["equal_tokens"] is not None:
         result = f"{100 * row['equal_tokens']:.0f} % of tokens equal"
+    elif row["equal_bits"]:
+        result = "the same bits"
     else:
         result = f"differs by {row['difference']:.0e} of the largest"
     return (

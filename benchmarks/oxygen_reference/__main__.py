@@ -18,7 +18,7 @@ import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -129,8 +129,8 @@ def measure(options: argparse.Namespace, model: ModelUnderTest) -> Iterator[dict
         BenchConfiguration(mode=Mode.ISOLATED),
         *(BenchConfiguration(mode=Mode.UNIFIED, tokens_per_frame=k) for k in ks),
     ]
-    fill = 1 + -(-options.text_tokens // min(ks))
-    queries = fill + options.repetitions * (1 + options.queries)
+    fills = {one: _frames_to_fill(one, options.text_tokens) for one in configurations}
+    queries = max(fills.values()) + options.repetitions * (1 + options.queries)
     bench = Bench(model)
     with contextlib.ExitStack() as stack:
         process, about = stack.enter_context(published(options, model))
@@ -144,9 +144,15 @@ def measure(options: argparse.Namespace, model: ModelUnderTest) -> Iterator[dict
             prepared = stack.enter_context(bench.prepare(workload, configurations, queries))
             timers |= {(f"{cameras} cameras", one.configuration): Ours(one) for one in prepared.runners}
         about |= {"commit": _commit(options.checkout)}
-        for repetitions, frames in enumerate(in_turns(timers, fill, options), 1):
+        for repetitions, frames in enumerate(in_turns(timers, fills, options), 1):
             rows = [_row(which, one, frames) for which, one in frames]
             yield {"repetitions": repetitions, "published": about, "rows": rows}
+
+
+def _frames_to_fill(configuration: BenchConfiguration, text_tokens: int) -> int:
+    """Frames until a text ends for every one that begins, and one more."""
+    k = configuration.tokens_per_frame
+    return 2 if k is None else 1 + -(-text_tokens // k)
 
 
 def _setting(configuration: BenchConfiguration) -> tuple[str, int]:
@@ -156,15 +162,17 @@ def _setting(configuration: BenchConfiguration) -> tuple[str, int]:
 
 
 def in_turns(
-    timers: dict[tuple[str, BenchConfiguration], FrameTimer], fill: int, options: argparse.Namespace
+    timers: dict[tuple[str, BenchConfiguration], FrameTimer],
+    fills: Mapping[BenchConfiguration, int],
+    options: argparse.Namespace,
 ) -> Iterator[dict[tuple[str, BenchConfiguration], list[float]]]:
     """Mean frame of each configuration by repetition: A B C, C B A, …, the first frame of a turn left out.
 
-    Yields all so far after each repetition.
+    Yields all so far after each repetition. First, frames until as many texts run at once as ever will.
     """
     names = list(timers)
-    for timer in timers.values():
-        timer.frames_ms(fill)
+    for (_, configuration), timer in timers.items():
+        timer.frames_ms(fills[configuration])
     frames: dict[tuple[str, BenchConfiguration], list[float]] = {name: [] for name in names}
     for repetition in range(options.repetitions):
         for index in run_order(len(names), repetition):

@@ -4,6 +4,10 @@ import argparse
 import copy
 
 from benchmarks.oxygen_reference.__main__ import in_turns
+from eval.bench.workloads import BenchConfiguration
+from oxygen.serving.scheduler import Mode
+
+ISOLATED = BenchConfiguration(mode=Mode.ISOLATED)
 
 
 class FakeTimer:
@@ -19,9 +23,11 @@ class FakeTimer:
 
 def test_turns_alternate_and_every_repetition_can_be_kept():
     log = []
-    timers = {name: FakeTimer(name, ms, log) for name, ms in (("published", 8.0), ("ours", 4.0))}
-    kept = [copy.deepcopy(each) for each in in_turns(timers, 5, argparse.Namespace(repetitions=2, queries=3))]
-    assert kept == [{"published": [8.0], "ours": [4.0]}, {"published": [8.0] * 2, "ours": [4.0] * 2}]
+    published, ours = ("published", ISOLATED), ("ours", ISOLATED)
+    timers = {which: FakeTimer(which[0], ms, log) for which, ms in ((published, 8.0), (ours, 4.0))}
+    options = argparse.Namespace(repetitions=2, queries=3)
+    kept = [copy.deepcopy(each) for each in in_turns(timers, {ISOLATED: 5}, options)]
+    assert kept == [{published: [8.0], ours: [4.0]}, {published: [8.0] * 2, ours: [4.0] * 2}]
     filling, first, second = log[:2], log[2:4], log[4:]
     assert filling == [("published", 5), ("ours", 5)]
     assert first == second[::-1]
