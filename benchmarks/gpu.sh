@@ -18,8 +18,8 @@ mkdir -p "$OUT"
 failed=0
 
 if [ "${SIZE:-full}" = small ]; then
-  policies="small small_droid" work="--text-tokens 6 --tokens-per-frame 1 3 --repetitions 2 --queries 3"
-  robots="1 4" soak=40 energy=10 few="--repetitions 2 --queries 3 --text-tokens 6 --tokens-per-frame 1 3"
+  policies="small small_droid" work="--text-tokens 4 --tokens-per-frame 1 2 --repetitions 2 --queries 1"
+  robots="1 2" soak=40 energy=10 few="--repetitions 2 --queries 3 --text-tokens 6 --tokens-per-frame 1 3"
   texts=6 turns=2
 else
   policies="pi05_libero pi05_droid" work="--text-tokens 30 --tokens-per-frame 1 5 10 30"
