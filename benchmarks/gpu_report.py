@@ -32,7 +32,7 @@ def report(folder: Path) -> str:
         *_sections(folder, "soak.json", _soak),
         *_sections(folder, "energy.json", _energy),
         *_sections(folder, "candidates.json", _candidates),
-        *_sections(folder, "reference.json", _reference),
+        *_sections(folder, "reference*.json", _reference),
         *_sections(folder, "opening_*.json", _opening),
     ]
     return "\n\n".join(sections) or NOT_MEASURED
@@ -119,7 +119,8 @@ def _reference(record: Mapping[str, Any]) -> str:
     about = record["published"]
     title = (
         f"{record['policy']}, {record['dtype']}, {about['device']}: OxyGen's published code "
-        f"(JAX {about['versions']['jax']}) and ours, N = {record['text_tokens']}"
+        f"(JAX {about['versions']['jax']}) and ours, N = {record['text_tokens']}, "
+        f"load average {record['hardware']['load_average'][0]}"
     )
     return _table(
         title,
