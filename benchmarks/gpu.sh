@@ -18,11 +18,13 @@ mkdir -p "$OUT"
 failed=0
 
 if [ "${SIZE:-full}" = small ]; then
-  policies="small small_droid" work="--text-tokens 6 --tokens-per-frame 1 3 --repetitions 2 --queries 3"
-  robots="1 4" soak=40 energy=10 few="--repetitions 2 --queries 3 --text-tokens 6 --tokens-per-frame 1 3"
+  policies="small small_droid" work="--text-tokens 4 --tokens-per-frame 1 2 --repetitions 2 --queries 1"
+  robots="1 2" soak=40 energy=10 few="--repetitions 2 --queries 3 --text-tokens 6 --tokens-per-frame 1 3"
+  texts=6 turns=2
 else
   policies="pi05_libero pi05_droid" work="--text-tokens 30 --tokens-per-frame 1 5 10 30"
   robots="1 4 16" soak=2000 energy=200 few="--repetitions 6 --queries 6"
+  texts=30 turns=6
 fi
 
 # part NAME SECONDS COMMAND…: runs a part once, with a limit; its output goes to NAME.log.
@@ -53,18 +55,18 @@ bench() { # NAME SECONDS POLICY OPTIONS…
 
 # Stages against their floors; all modes, whose actions must be equal bit for bit (else exit code 1).
 for policy in $policies; do
-  bench "roofline_$policy" 90 "$policy" --roofline --output "$OUT/roofline_$policy.json"
+  bench "roofline_$policy" 85 "$policy" --roofline --output "$OUT/roofline_$policy.json"
 done
 for policy in $policies; do
   # shellcheck disable=SC2086
-  bench "modes_$policy" 255 "$policy" $work --robots $robots --output "$OUT/modes_$policy.jsonl" --resume
+  bench "modes_$policy" 205 "$policy" $work --robots $robots --output "$OUT/modes_$policy.jsonl" --resume
 done
 
 # Mode `parallel` again, with the multi-process service; without it, above.
 if command -v nvidia-cuda-mps-control >/dev/null && nvidia-cuda-mps-control -d; then
   for policy in $policies; do
     # shellcheck disable=SC2086
-    bench "service_$policy" 75 "$policy" $work --modes actions isolated parallel unified \
+    bench "service_$policy" 60 "$policy" $work --modes actions isolated parallel unified \
       --output "$OUT/service_$policy.jsonl" --resume
   done
   echo quit | nvidia-cuda-mps-control
@@ -73,26 +75,30 @@ else
 fi
 
 if [ -d "${GOLDEN:-}" ]; then
-  part parity 60 "$PYTHON" -m oxygen.tools.parity "$GOLDEN"/pi05_dummy_*.npz
+  part parity 50 "$PYTHON" -m oxygen.tools.parity "$GOLDEN"/pi05_dummy_*.npz
 else
   echo "parity: left out; name the folder of fixtures with GOLDEN=DIR"
 fi
 
 first=${policies%% *}
-part soak 120 "$PYTHON" -m benchmarks.endurance --policy "$first" --queries $soak --output "$OUT/soak.json"
-part energy 150 "$PYTHON" -m benchmarks.endurance --policy "$first" --queries $energy \
+part soak 110 "$PYTHON" -m benchmarks.endurance --policy "$first" --queries $soak --output "$OUT/soak.json"
+part energy 120 "$PYTHON" -m benchmarks.endurance --policy "$first" --queries $energy \
   --modes actions isolated shared parallel unified --output "$OUT/energy.json"
 
 # Latency profiles for `--clock profile:FILE`, from the rows above where they were measured.
 for policy in $policies; do
   # shellcheck disable=SC2086
-  [ -e "$OUT/$policy.yaml" ] || bench "profile_$policy" 45 "$policy" $work --robots 1 --resume \
+  [ -e "$OUT/$policy.yaml" ] || bench "profile_$policy" 40 "$policy" $work --robots 1 --resume \
     --output "$OUT/modes_$policy.jsonl" --save-profile "$OUT/$policy.yaml"
 done
 
+# Other attentions, compiler options and int8 weights beside what is served, stage by stage.
+part candidates 230 "$PYTHON" -m benchmarks.candidates --policy "$first" --text-tokens $texts \
+  --repetitions $turns --output "$OUT/candidates.json"
+
 if [ -d "${REFERENCE:-}" ]; then
   # shellcheck disable=SC2086
-  part reference 240 "$PYTHON" -m benchmarks.oxygen_reference "$REFERENCE" --python "$REFERENCE_PYTHON" \
+  part reference 210 "$PYTHON" -m benchmarks.oxygen_reference "$REFERENCE" --python "$REFERENCE_PYTHON" \
     --policy "$first" $few --output "$OUT/reference.json"
 else
   echo "reference: left out; name a clone of the published code with REFERENCE=DIR"

@@ -1,6 +1,6 @@
 """`python -m benchmarks.gpu_report [FOLDER]`: the results of `benchmarks/gpu.sh` as Markdown tables.
 
-`--into docs/gpu.md` replaces what stands there between the two markers.
+`--into docs/gpu.md` replaces what stands there between markers: these tables, and those of two cores.
 """
 
 import argparse
@@ -18,7 +18,9 @@ from eval.report.figures import OTHER_COLOURS, STYLE, new_figure
 from eval.report.marked_block import MarkedBlock
 
 RESULTS = Path(__file__).parent / "results/gpu"
-TABLES = MarkedBlock("tables", "python -m benchmarks.gpu_report")
+ON_TWO_CORES = Path(__file__).parent / "results/two_cores"
+_COMMAND = "python -m benchmarks.gpu_report"
+_TABLES, _TABLES_OF_TWO_CORES = MarkedBlock("tables", _COMMAND), MarkedBlock("tables of two cores", _COMMAND)
 NOT_MEASURED = "Not measured on a GPU yet."
 
 
@@ -29,9 +31,16 @@ def report(folder: Path) -> str:
         *_modes(folder),
         *_sections(folder, "soak.json", _soak),
         *_sections(folder, "energy.json", _energy),
-        *_sections(folder, "reference.json", _reference),
+        *_sections(folder, "candidates.json", _candidates),
+        *_sections(folder, "reference*.json", _reference),
+        *_sections(folder, "opening_*.json", _opening),
     ]
     return "\n\n".join(sections) or NOT_MEASURED
+
+
+def rendered(page: str, folder: Path) -> str:
+    """The document with the tables of `folder` and of two cores."""
+    return _TABLES_OF_TWO_CORES.replaced(_TABLES.replaced(page, report(folder)), report(ON_TWO_CORES))
 
 
 def _sections(folder: Path, pattern: str, section: Any) -> Iterator[str]:
@@ -110,7 +119,8 @@ def _reference(record: Mapping[str, Any]) -> str:
     about = record["published"]
     title = (
         f"{record['policy']}, {record['dtype']}, {about['device']}: OxyGen's published code "
-        f"(JAX {about['versions']['jax']}) and ours, N = {record['text_tokens']}"
+        f"(JAX {about['versions']['jax']}) and ours, N = {record['text_tokens']}, "
+        f"load average {record['hardware']['load_average'][0]}"
     )
     return _table(
         title,
@@ -123,6 +133,47 @@ def _reference(record: Mapping[str, Any]) -> str:
                 _with_interval(row["published_over_this"], row["published_over_this_ci95"]),
             )
             for row in record["rows"]
+        ),
+    )
+
+
+def _candidates(record: Mapping[str, Any]) -> str:
+    measured = [row for row in record["rows"] if "left_out" not in row]
+    left_out: dict[str, list[str]] = {}
+    for row in record["rows"]:
+        if "left_out" in row:
+            left_out.setdefault(row["left_out"], []).append(f"{row['stage']}, {row['alternative']}")
+    table = _table(
+        f"{record['policy']}, {record['dtype']}, {record['device']}: other ways to run each stage, in turns",
+        ("stage", "how", "ms", "as served / this", "ms / floor", "result"),
+        ((row["stage"], row["alternative"], *_candidate_cells(row)) for row in measured),
+    )
+    return "\n\n".join([table, *(f"Left out ({why}): {'; '.join(rows)}." for why, rows in left_out.items())])
+
+
+def _candidate_cells(row: Mapping[str, Any]) -> tuple[str, ...]:
+    if row["equal_tokens"] is not None:
+        result = f"{100 * row['equal_tokens']:.0f} % of tokens equal"
+    elif row["equal_bits"]:
+        result = "the same bits"
+    else:
+        result = f"differs by {row['difference']:.0e} of the largest"
+    return (
+        f"{row['ms_median']:.3f}",
+        _with_interval(row["served_over_this"], row["served_over_this_ci95"]),
+        f"{row['ms_median'] / row['floor_ms']:.2f}",
+        result,
+    )
+
+
+def _opening(record: Mapping[str, Any]) -> str:
+    gb = record["bf16_bytes"] / 1e9
+    return _table(
+        f"{record['size']}, {gb:.2f} GB in bfloat16: host memory of opening it",
+        ("way", "peak, GB", "peak / size in bfloat16"),
+        (
+            (way, f"{row['peak_bytes'] / 1e9:.2f}", f"{row['peak_over_bf16_size']:.3f}")
+            for way, row in record["ways"].items()
         ),
     )
 
@@ -188,9 +239,8 @@ def main() -> None:
     if options.into is None:
         sys.stdout.write(f"{tables}\n")
         return
-    options.into.write_text(
-        TABLES.replaced(options.into.read_text(encoding="utf-8"), tables), encoding="utf-8"
-    )
+    page = rendered(options.into.read_text(encoding="utf-8"), options.folder)
+    options.into.write_text(page, encoding="utf-8")
 
 
 if __name__ == "__main__":

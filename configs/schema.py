@@ -15,6 +15,7 @@ Wordings = Literal["benchmark", "training", "held_out"]
 WhileWaiting = Literal["continue", "hold"]
 OverlapRule = Literal["skip", "blend", "rtc"]
 Dtype = Literal["float32", "bfloat16"]
+DecodeWeights = Literal["int8"]
 ImageStorage = Literal["png", "video"]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$")]
 
@@ -247,6 +248,8 @@ class EpisodesConfig(Preset):
         policy_kwargs: Keyword arguments of a class or a server.
         random_weights: Use random weights: measures latency without a download.
         dtype: Data type of the policy's computation. Default: the policy's.
+        decode_weights: Data type of the weights that decode texts: int8 changes texts, but no action.
+            Default: that of the computation.
         language_tasks: Texts to generate beside actions, or `none`. Default: those the policy was trained on.
         deadline_ms: In mode unified, latency budget of a query: decode as many tokens as fit, by measured
             costs. The batch is sized for tokens_per_frame. Default: none.
@@ -276,6 +279,7 @@ class EpisodesConfig(Preset):
     policy_kwargs: Annotated[dict[str, Any], Parameter(parse=False)] = Field(default_factory=dict)
     random_weights: Annotated[bool, WHAT, Parameter(show_default=False)] = False
     dtype: Annotated[Dtype | None, WHAT] = None
+    decode_weights: Annotated[DecodeWeights | None, WHAT] = None
     language_tasks: Annotated[NamesOrNone | None, SERVING] = None
     deadline_ms: Annotated[float | None, SERVING, Field(gt=0, le=3_600_000)] = None
     margin: Annotated[float, SERVING, Field(gt=0, lt=100)] = 5.0

@@ -18,7 +18,7 @@ import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -119,15 +119,18 @@ def published(
             process.kill()
 
 
-def measure(options: argparse.Namespace, model: ModelUnderTest) -> dict[str, Any]:
-    """Mean frames of every configuration by repetition, and the published code's frames by ours."""
+def measure(options: argparse.Namespace, model: ModelUnderTest) -> Iterator[dict[str, Any]]:
+    """Mean frames of every configuration by repetition, and the published code's frames by ours.
+
+    Yields them after each repetition, so that a measurement cut short leaves those it has.
+    """
     ks = options.tokens_per_frame
     configurations = [
         BenchConfiguration(mode=Mode.ISOLATED),
         *(BenchConfiguration(mode=Mode.UNIFIED, tokens_per_frame=k) for k in ks),
     ]
-    fill = 1 + -(-options.text_tokens // min(ks))
-    queries = fill + options.repetitions * (1 + options.queries)
+    fills = {one: _frames_to_fill(one, options.text_tokens) for one in configurations}
+    queries = max(fills.values()) + options.repetitions * (1 + options.queries)
     bench = Bench(model)
     with contextlib.ExitStack() as stack:
         process, about = stack.enter_context(published(options, model))
@@ -140,9 +143,16 @@ def measure(options: argparse.Namespace, model: ModelUnderTest) -> dict[str, Any
             )
             prepared = stack.enter_context(bench.prepare(workload, configurations, queries))
             timers |= {(f"{cameras} cameras", one.configuration): Ours(one) for one in prepared.runners}
-        frames = _in_turns(timers, fill, options)
-    rows = [_row(which, one, frames) for which, one in frames]
-    return {"published": {**about, "commit": _commit(options.checkout)}, "rows": rows}
+        about |= {"commit": _commit(options.checkout)}
+        for repetitions, frames in enumerate(in_turns(timers, fills, options), 1):
+            rows = [_row(which, one, frames) for which, one in frames]
+            yield {"repetitions": repetitions, "published": about, "rows": rows}
+
+
+def _frames_to_fill(configuration: BenchConfiguration, text_tokens: int) -> int:
+    """Frames until a text ends for every one that begins, and one more."""
+    k = configuration.tokens_per_frame
+    return 2 if k is None else 1 + -(-text_tokens // k)
 
 
 def _setting(configuration: BenchConfiguration) -> tuple[str, int]:
@@ -151,19 +161,24 @@ def _setting(configuration: BenchConfiguration) -> tuple[str, int]:
     return "continuous_batching", configuration.min_decode_steps
 
 
-def _in_turns(
-    timers: dict[tuple[str, BenchConfiguration], FrameTimer], fill: int, options: argparse.Namespace
-) -> dict[tuple[str, BenchConfiguration], list[float]]:
-    """Mean frame of each configuration by repetition: A B C, C B A, …, the first frame of a turn left out."""
+def in_turns(
+    timers: dict[tuple[str, BenchConfiguration], FrameTimer],
+    fills: Mapping[BenchConfiguration, int],
+    options: argparse.Namespace,
+) -> Iterator[dict[tuple[str, BenchConfiguration], list[float]]]:
+    """Mean frame of each configuration by repetition: A B C, C B A, …, the first frame of a turn left out.
+
+    Yields all so far after each repetition. First, frames until as many texts run at once as ever will.
+    """
     names = list(timers)
-    for timer in timers.values():
-        timer.frames_ms(fill)
+    for (_, configuration), timer in timers.items():
+        timer.frames_ms(fills[configuration])
     frames: dict[tuple[str, BenchConfiguration], list[float]] = {name: [] for name in names}
     for repetition in range(options.repetitions):
         for index in run_order(len(names), repetition):
             run = timers[names[index]].frames_ms(1 + options.queries)
             frames[names[index]].append(statistics.fmean(itertools.islice(run, 1, None)))
-    return frames
+        yield frames
 
 
 def _row(
@@ -213,19 +228,20 @@ def main() -> None:
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # two processes share the device
     use_compile_cache()
     model = find_model(options.policy, random_weights=True, dtype=None, prompt_tokens=options.prompt_tokens)
-    row = {
+    about = {
         "benchmark": "oxygen_reference",
         "policy": model.name,
         "dtype": model.config.dtype,
         "text_tokens": options.text_tokens,
         "denoise_steps": model.config.denoise_steps,
         "prompt_tokens": model.bucket,
-        "repetitions": options.repetitions,
         "queries": options.queries,
-        **measure(options, model),
     }
-    write_record("oxygen_reference", row, options.output)
-    for one in row["rows"]:
+    rows: list[dict[str, Any]] = []
+    for measured in measure(options, model):
+        write_record("oxygen_reference", {**about, **measured}, options.output)
+        rows = measured["rows"]
+    for one in rows:
         k = "" if one["tokens_per_frame"] is None else f", k = {one['tokens_per_frame']}"
         ratio = one["published_over_this"]
         print(f"{one['code']:12} {one['mode']}{k}: {one['frame_ms_median']:.1f} ms, {ratio:.2f}")

@@ -121,7 +121,7 @@ class Row(WorkloadInfo):
         command: The command line.
         commit, dirty: The code that ran, and whether files differed from it.
         versions: Of Python and the main packages.
-        hardware: Processor, memory, accelerators, load.
+        hardware: Processor, memory, accelerators, load, XLA's flags and options.
     """
 
     mode: str

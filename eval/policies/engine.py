@@ -168,6 +168,7 @@ def engine_for(tasks: Sequence[LanguageTask], variants: Sequence[RunConfig]) -> 
         robots=robots,
         independent=robots > 1,
         guided=any(each.overlap == "rtc" for each in variants),
+        int8_decode=first.decode_weights == "int8",
     )
 
 

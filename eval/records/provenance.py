@@ -11,6 +11,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from oxygen.model.compiler_options import describe_compilation
+
 _PACKAGES = ("jax", "jaxlib", "flax", "numpy", "scipy", "mujoco", "robosuite", "hf-libero", "gymnasium")
 _PROJECT = "oxygen-eval"
 _ROOT = Path(__file__).resolve().parents[2]
@@ -47,7 +49,7 @@ def versions() -> dict[str, str | None]:
 
 
 def hardware() -> dict[str, Any]:
-    """Processor, memory, accelerators and load of this machine."""
+    """Processor, memory, accelerators and load of this machine, and XLA's options on it."""
     return {
         "processor": _processor(),
         "cores": os.cpu_count(),
@@ -55,6 +57,7 @@ def hardware() -> dict[str, Any]:
         "memory_gib": round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30, 1),
         "platform": platform.platform(),
         "accelerators": _accelerators(),
+        "xla": _compilation(),
     }
 
 
@@ -62,6 +65,12 @@ def _accelerators() -> list[str]:
     """JAX devices if JAX is already imported; importing it here would be slow."""
     jax = sys.modules.get("jax")
     return [] if jax is None else [f"{device.platform}: {device.device_kind}" for device in jax.devices()]
+
+
+def _compilation() -> dict[str, Any] | None:
+    """XLA's flags and options if JAX is already imported."""
+    jax = sys.modules.get("jax")
+    return None if jax is None else describe_compilation(jax.default_backend())
 
 
 def _processor() -> str:

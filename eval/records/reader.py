@@ -44,6 +44,8 @@ class RunIdentity:
             format.
         random_weights: Whether the weights are random.
         dtype: Data type of the policy's computation; None for its default.
+        decode_weights: Data type of the weights that decode texts; None for that of the computation, and in
+            mode `actions`.
         text_every: Queries between text requests; None if the preset decides, or in mode `actions`.
         tokens_per_frame: In mode `unified`, tokens decoded per query for each running text; with a deadline,
             the size of the compiled batch. None in other modes.
@@ -72,6 +74,7 @@ class RunIdentity:
     weights_sha256: str | None = None
     random_weights: bool = False
     dtype: str | None = None
+    decode_weights: str | None = None
     text_every: int | None = None
     tokens_per_frame: int | None = None
     deadline_ms: float | None = None
@@ -86,8 +89,11 @@ class RunIdentity:
     def weights(self) -> str | None:
         """A short label of the weights; None if they are unknown."""
         if self.random_weights:
-            return "random weights"
-        return None if self.weights_sha256 is None else f"weights {self.weights_sha256[:8]}"
+            named = "random weights"
+        else:
+            named = "" if self.weights_sha256 is None else f"weights {self.weights_sha256[:8]}"
+        decoding = "" if self.decode_weights is None else f"texts in {self.decode_weights}"
+        return ", ".join(part for part in (named, decoding) if part) or None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -159,7 +165,7 @@ def _identity(manifest: _Manifest) -> RunIdentity:
     options = ("margin", "time_margin", "clock", "while_waiting", "overlap")
     said |= {name: manifest.config[name] for name in options if name in manifest.config}
     if manifest.mode != "actions":
-        said["text_every"] = manifest.config.get("text_every")
+        said |= {option: manifest.config.get(option) for option in ("text_every", "decode_weights")}
     if manifest.mode == "unified":
         said |= {option: manifest.config.get(option) for option in ("tokens_per_frame", "deadline_ms")}
     if not manifest.protocol:  # only hashes are recorded

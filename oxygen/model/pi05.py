@@ -5,6 +5,7 @@ keys and values, and so do the texts of language tasks, which follow it causally
 one prefill serves the actions and any number of texts. Sources: π0.5 (arXiv 2504.16054), openpi's `pi0.py`.
 """
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,7 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from oxygen.model import gemma, host_memory, rotary
+from oxygen.model import cached_attention, gemma, host_memory, rotary
+from oxygen.model.cached_attention import CachedLayer, Implementation
 from oxygen.model.config import Pi05Config
 from oxygen.model.guidance import Guidance, guided
 from oxygen.model.layers import Copied, Layer, expert_layers, final_modulation, trunk_layers
@@ -40,6 +42,7 @@ class Weights:
         expert: The action expert's layers.
         expert_norm: adaRMS vectors before the action head, [step, 3·width].
         action_in, action_out: Projections of actions, `kernel` and `bias`, in float32.
+        text_head: The projection to logits as an `int8.Int8Matrix`; None for the tied embedding.
         head_dim: Channels of an attention head.
     """
 
@@ -51,6 +54,7 @@ class Weights:
     expert_norm: Leaf
     action_in: Params
     action_out: Params
+    text_head: Any
     head_dim: int = flax.struct.field(pytree_node=False)
 
 
@@ -128,6 +132,7 @@ def _weights(
         tower=params.pop("PaliGemma")["img"],
         action_in=params.pop("action_in_proj"),
         action_out=params.pop("action_out_proj"),
+        text_head=None,
         head_dim=config.trunk.head_dim,
     )
     return jax.device_put(weights)
@@ -207,25 +212,14 @@ def _prefix(kept: Sequence[tuple[Array, Array]], length: Array) -> Prefix:
     return Prefix(k=tuple(k for k, _ in kept), v=tuple(v for _, v in kept), length=length)
 
 
-@flax.struct.dataclass
-class DenoiseCache:
-    """KV cache of the action expert: per layer the prefix, then padding, then its own tokens.
-
-    Attributes:
-        k: One [batch, kv_head, dim, position + room] for every layer, transposed for the matrix products.
-        v: One [batch, kv_head, position + room, dim].
-    """
-
-    k: tuple[Leaf, ...]
-    v: tuple[Leaf, ...]
+DenoiseCache = tuple[CachedLayer, ...]
+"""The action expert's KV cache, layer by layer."""
 
 
-def _denoise_cache(prefix: Prefix, room: int) -> DenoiseCache:
-    def with_room(leaf: Array) -> Array:
-        return jnp.pad(leaf.transpose(0, 2, 1, 3), ((0, 0), (0, 0), (0, room), (0, 0)))
-
-    return DenoiseCache(
-        k=tuple(with_room(k).transpose(0, 1, 3, 2) for k in prefix.k), v=tuple(map(with_room, prefix.v))
+def _denoise_cache(prefix: Prefix, room: int, implementation: Implementation) -> DenoiseCache:
+    return tuple(
+        CachedLayer.begin(k, v, room=room, implementation=implementation)
+        for k, v in zip(prefix.k, prefix.v, strict=True)
     )
 
 
@@ -235,15 +229,22 @@ def denoise(
     noise: Actions,
     steps: int,
     guidance: Guidance | None = None,
+    implementation: Implementation = cached_attention.DEFAULT,
 ) -> Actions:
     """Integrate the flow from noise (t = 1) to actions (t = 0) with the prepared number of Euler steps.
 
-    `guidance` pulls them towards the actions being executed; it takes a backward pass in each step.
+    Args:
+        weights: The model's.
+        prefix: The observation.
+        noise: Where the flow starts.
+        steps: Euler steps.
+        guidance: Pulls them towards the actions being executed; it takes a backward pass in each step.
+        implementation: Of the attention.
     """
     horizon = noise.shape[1]
     room = horizon + -(prefix.k[0].shape[1] + horizon) % _ALIGNED
     angles, mask = _positions_and_mask(weights, prefix, horizon, room)
-    times = jnp.asarray(flow_times(steps))
+    times, cache = jnp.asarray(flow_times(steps)), _denoise_cache(prefix, room, implementation)
 
     def euler(step: Int32[Array, ""], state: tuple[Actions, DenoiseCache]) -> tuple[Array, DenoiseCache]:
         x, cache = state
@@ -257,14 +258,15 @@ def denoise(
             velocity, cache = guided(velocity_at, x, times[step], guidance)
         return x - velocity / steps, cache
 
-    return jax.lax.fori_loop(0, steps, euler, (noise, _denoise_cache(prefix, room)))[0]
+    return jax.lax.fori_loop(0, steps, euler, (noise, cache))[0]
 
 
 def velocity(weights: Weights, prefix: Prefix, noisy: Actions, step: Int32[Array, ""]) -> Actions:
     """The flow's velocity at one step, for training."""
     horizon = noisy.shape[1]
     angles, mask = _positions_and_mask(weights, prefix, horizon, horizon)
-    return _velocity(weights, _denoise_cache(prefix, horizon), (noisy, step), angles, mask)[0]
+    cache = _denoise_cache(prefix, horizon, cached_attention.DEFAULT)
+    return _velocity(weights, cache, (noisy, step), angles, mask)[0]
 
 
 def _positions_and_mask(
@@ -287,20 +289,11 @@ def _velocity(
     """The flow's velocity at the noisy actions, at one denoising step."""
     noisy, step = at
     x = _dense(weights.action_in, noisy).astype(weights.embedding.dtype)
-    before = cache.k[0].shape[-1] - noisy.shape[1]
-    ks, vs = [], []
-    for layer, all_k, all_v in zip(weights.expert, cache.k, cache.v, strict=True):
-
-        def attend(
-            q: Array, k: Array, v: Array, all_k: Array = all_k, all_v: Array = all_v
-        ) -> tuple[Array, tuple[Array, Array]]:
-            all_k = all_k.at[..., before:].set(k.transpose(0, 2, 3, 1))
-            all_v = all_v.at[:, :, before:].set(v.transpose(0, 2, 1, 3))
-            return gemma.attention_transposed(q, all_k, all_v, mask), (all_k, all_v)
-
-        x, (k, v) = gemma.expert_layer(layer.at_step(step), x, angles, attend)
-        ks.append(k)
-        vs.append(v)
+    kept = []
+    for layer, held in zip(weights.expert, cache, strict=True):
+        attend = functools.partial(held.attend, mask=mask)
+        x, longer = gemma.expert_layer(layer.at_step(step), x, angles, attend)
+        kept.append(longer)
     modulation = jax.lax.dynamic_index_in_dim(weights.expert_norm, step, keepdims=False)
     normed, _ = gemma.adaptive_rms_norm(x, modulation)
-    return _dense(weights.action_out, normed.astype(jnp.float32)), DenoiseCache(k=tuple(ks), v=tuple(vs))
+    return _dense(weights.action_out, normed.astype(jnp.float32)), tuple(kept)

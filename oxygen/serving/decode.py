@@ -1,6 +1,7 @@
 """Text decoding: forks the prefix KV cache into the slots of new requests, then decodes token by token."""
 
 import functools
+from collections.abc import Callable
 
 import flax.struct
 import jax
@@ -39,7 +40,12 @@ def fork(
 
 
 def decode(
-    weights: Weights, rows: Int32[Array, " row"], pool: KvPool, texts: DecodeState, top_k: int = 0
+    weights: Weights,
+    rows: Int32[Array, " row"],
+    pool: KvPool,
+    texts: DecodeState,
+    top_k: int = 0,
+    attend: "DecodeAttention | None" = None,
 ) -> tuple[KvPool, DecodeState, Float32[Array, "row vocab"]]:
     """Decode one token in every slot of `rows`.
 
@@ -49,6 +55,7 @@ def decode(
         pool: The KV pool.
         texts: Decode state of all slots.
         top_k: The largest of any request; 0 if all requests are greedy.
+        attend: How it writes and reads the pool; None for what suits the device.
 
     Returns:
         The updated pool and decode state, and the logits.
@@ -59,7 +66,7 @@ def decode(
     kept = []
     for layer, held in zip(weights.trunk, pool.layers, strict=True):
         x, longer = gemma.trunk_layer(
-            layer, x, angles, functools.partial(_decode_layer, held, (rows, position))
+            layer, x, angles, functools.partial(_decode_layer, held, (rows, position), attend or by_device)
         )
         kept.append(longer)
     pool = KvPool(layers=tuple(kept))
@@ -119,13 +126,20 @@ def _fork_layer(
     )
 
 
+DecodeAttention = Callable[[KvLayer, Tokens], tuple[Array, KvLayer]]
+"""Writes tokens into their slots and attends causally: the heads' outputs, and the layer."""
+
+
 def _decode_layer(
-    held: KvLayer, at: tuple[Array, Array], q: Array, k: Array, v: Array
+    held: KvLayer, at: tuple[Array, Array], attend: DecodeAttention, q: Array, k: Array, v: Array
 ) -> tuple[Array, KvLayer]:
-    """Write tokens into their slots and attend causally."""
     slot, position = at
-    tokens = Tokens(slot=slot, position=position, q=q, k=k, v=v)
-    if 2 * len(slot) >= len(held.v):
+    return attend(held, Tokens(slot=slot, position=position, q=q, k=k, v=v))
+
+
+def by_device(held: KvLayer, tokens: Tokens) -> tuple[Array, KvLayer]:
+    """In place if at least half of the slots are in use, else as suits the device."""
+    if 2 * len(tokens.slot) >= len(held.v):
         return decode_in_place(held, tokens)
     return jax.lax.platform_dependent(held, tokens, cpu=decode_slot_by_slot, default=decode_all_at_once)
 
@@ -228,5 +242,8 @@ def _next(
 
 
 def logits(weights: Weights, x: Float[Array, "row width"]) -> Float32[Array, "row vocab"]:
-    """Logits of normalised outputs by the tied embedding, in float32."""
+    """Logits of normalised outputs, in float32, by the tied embedding or its int8 values."""
+    if weights.text_head is not None:
+        product: Array = weights.text_head.product(x)
+        return product
     return jnp.einsum("bd,vd->bv", x, weights.embedding, preferred_element_type=jnp.float32)

@@ -32,6 +32,7 @@ class EngineConfig:
             Its texts, and their cost by a latency profile, are then a function of its own episode. Slots and
             rows are divided evenly among the robots. If False, texts continue while their robot has no query.
         guided: Whether actions can be guided towards the chunk in execution (real-time chunking).
+        int8_decode: Whether texts are decoded with int8 weights, which changes texts but no action.
     """
 
     mode: Mode = Mode.UNIFIED
@@ -41,6 +42,7 @@ class EngineConfig:
     robots: int = 1
     independent: bool = False
     guided: bool = False
+    int8_decode: bool = False
 
     def __post_init__(self) -> None:
         for field in ("robots", "slots", "rows"):
@@ -75,6 +77,7 @@ def sizes_for(engine: EngineConfig, tasks: Sequence[TokenizedTask]) -> ProgramSi
         limit=max([1, *(task.max_tokens for task in tasks)]),
         top_k=max([0, *(sampling.top_k or 1 for sampling in drawn)]),
         guided=engine.guided,
+        int8_decode=engine.int8_decode,
     )
 
 
@@ -108,3 +111,7 @@ def check_serves(engine: EngineConfig, sizes: ProgramSizes) -> None:
         raise UsageError(f"robots is {engine.robots}; the programs were compiled for {sizes.robots}")
     if engine.guided and not sizes.guided:
         raise UsageError("guided is True; the programs were compiled without guidance")
+    if engine.int8_decode != sizes.int8_decode:
+        raise UsageError(
+            f"int8_decode is {engine.int8_decode}; the programs were compiled with {sizes.int8_decode}"
+        )

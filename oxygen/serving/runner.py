@@ -10,11 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.stages import Compiled
+from jax.stages import Compiled, Lowered
 
 from configs.errors import UsageError
-from oxygen.model import pi05
+from oxygen.model import int8, pi05
 from oxygen.model.compile_counter import compile_counter
+from oxygen.model.compiler_options import compiler_options
 from oxygen.model.config import Pi05Config
 from oxygen.model.guidance import Guidance
 from oxygen.model.inputs import ModelInput
@@ -39,6 +40,7 @@ class ProgramSizes:
         limit: Tokens of the longest text.
         top_k: The largest `top_k` of a request; 0 if every request is greedy.
         guided: Whether to compile a guided denoise program.
+        int8_decode: Whether texts are decoded with int8 weights.
     """
 
     robots: int = 1
@@ -49,6 +51,7 @@ class ProgramSizes:
     limit: int
     top_k: int = 0
     guided: bool = False
+    int8_decode: bool = False
 
     def __post_init__(self) -> None:
         for what, sizes in (("decode batches", self.rows), ("forks of", self.forks)):
@@ -110,6 +113,7 @@ class Runner:
         self.config = config
         self.sizes = sizes
         self._weights = weights
+        self._decode_weights = self._for_decoding(like)
         # Successive steps decode the same rows: keep these on the device.
         self._rows = functools.lru_cache(maxsize=4)(functools.partial(_rows, sizes.slots))
         counter = compile_counter()
@@ -173,7 +177,7 @@ class Runner:
         """
         rows = self._rows(tuple(slots), batch)
         program: Callable[..., tuple[KvPool, DecodeState]] = self.programs.decode[batch]
-        return program(self._weights, rows, pool, texts)
+        return program(self._decode_weights, rows, pool, texts)
 
     def new_requests(self, requests: Sequence[Request], *, batch: int | None = None) -> NewRequests:
         """Send requests to the device, for `fork`, padded to `batch` rows.
@@ -213,9 +217,16 @@ class Runner:
     def _bucket(self, prefix: Prefix) -> int:
         return prefix.k[0].shape[1] - self.config.image_tokens
 
+    def _for_decoding(self, like: "Runner | None") -> Weights:
+        if not self.sizes.int8_decode:
+            return self._weights
+        if like is not None and like.sizes.int8_decode:
+            return like._decode_weights
+        return int8.for_decoding(self._weights)
+
     def _compiled(self, acting: Programs | None) -> Programs:
         """Compile all programs that `acting` does not have, from shapes alone."""
-        weights = jax.tree.map(_abstract, self._weights)
+        weights, decoding = jax.tree.map(_abstract, (self._weights, self._decode_weights))
         acting = acting or self._acting(weights)
         pool, texts = jax.eval_shape(self.empty)
         forks, decodes = {}, {}
@@ -224,11 +235,11 @@ class Runner:
             for batch in self.sizes.forks:
                 new = jax.tree.map(_abstract, self.new_requests((), batch=batch))
                 fork = jax.jit(decode.fork, donate_argnames="pool")
-                forks[bucket, batch] = fork.lower(weights, prefix, new, pool, texts).compile()
+                forks[bucket, batch] = _compile(fork.lower(weights, prefix, new, pool, texts))
         for batch in self.sizes.rows:
             rows = jax.ShapeDtypeStruct((batch,), jnp.int32)
             step = jax.jit(functools.partial(_decode, self.sizes.top_k), donate_argnames="pool")
-            decodes[batch] = step.lower(weights, rows, pool, texts).compile()
+            decodes[batch] = _compile(step.lower(decoding, rows, pool, texts))
         return dataclasses.replace(acting, fork=forks, decode=decodes)
 
     def _acting(self, weights: Weights) -> Programs:
@@ -242,11 +253,11 @@ class Runner:
             inputs = jax.tree.map(_abstract, dataclasses.astuple(self.blank(bucket)))
             lowered = jax.jit(functools.partial(_prefill, self.config)).lower(weights, *inputs)
             prefix = jax.tree.map(_abstract, lowered.out_info)
-            prefills[bucket] = lowered.compile()
+            prefills[bucket] = _compile(lowered)
             denoise = jax.jit(functools.partial(_denoise, self.config))
-            denoises[bucket] = denoise.lower(weights, prefix, words, which).compile()
+            denoises[bucket] = _compile(denoise.lower(weights, prefix, words, which))
             if self.sizes.guided:
-                guided[bucket] = denoise.lower(weights, prefix, words, which, guidance).compile()
+                guided[bucket] = _compile(denoise.lower(weights, prefix, words, which, guidance))
         return Programs(prefill=prefills, denoise=denoises, guided_denoise=guided, fork={}, decode={})
 
     def _run_everything_once(self) -> None:
@@ -262,6 +273,10 @@ class Runner:
         for batch in self.sizes.rows:
             pool, texts = self.decode((), pool, texts, batch=batch)
         jax.block_until_ready((pool, texts))
+
+
+def _compile(program: Lowered) -> Compiled:
+    return program.compile(compiler_options=dict(compiler_options(jax.default_backend())))
 
 
 def _origins(seeds: Sequence[int], queries: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:

@@ -3,15 +3,15 @@
 import json
 from pathlib import Path
 
-from benchmarks.gpu_report import NOT_MEASURED, RESULTS, TABLES, report
+from benchmarks.gpu_report import NOT_MEASURED, ON_TWO_CORES, RESULTS, rendered, report
 
 _ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_the_documents_tables_are_those_of_the_records():
     text = (_ROOT / "docs/gpu.md").read_text(encoding="utf-8")
-    assert TABLES.replaced(text, report(RESULTS)) == text
-    assert report(RESULTS.parent / "two_cores") in text
+    assert rendered(text, RESULTS) == text
+    assert report(ON_TWO_CORES) in text
 
 
 def test_a_folder_without_results_says_so(tmp_path):
@@ -30,3 +30,41 @@ def test_rows_of_the_benchmark_become_a_table_for_each_workload(tmp_path):
     assert (
         "{:.2f} ({:.2f}–{:.2f})".format(unified["speedup_over_isolated"], *unified["speedup_ci95"]) in tables
     )
+
+
+def test_candidates_become_a_table_and_what_was_left_out_a_line(tmp_path):
+    timed = {"stage": "denoise", "ms": [4.0, 4.2], "floor_ms": 2.0, "equal_tokens": None}
+    rows = [
+        {
+            **timed,
+            "alternative": "as served",
+            "ms_median": 4.1,
+            "served_over_this": 1.0,
+            "served_over_this_ci95": [1.0, 1.0],
+            "equal_bits": True,
+            "difference": 0.0,
+        },
+        {
+            **timed,
+            "alternative": "jax.nn attention",
+            "ms_median": 3.0,
+            "served_over_this": 1.37,
+            "served_over_this_ci95": [1.3, 1.4],
+            "equal_bits": False,
+            "difference": 0.0004,
+        },
+        {
+            "stage": "denoise",
+            "alternative": "cuDNN attention",
+            "left_out": "needs a GPU",
+            "floor_ms": 2.0,
+        },
+    ]
+    record = {"policy": "small", "dtype": "float32", "device": "cpu", "rows": rows}
+    (tmp_path / "candidates.json").write_text(json.dumps(record))
+    assert report(tmp_path).splitlines()[4:] == [
+        "| denoise | as served | 4.100 | 1.00 (1.00–1.00) | 2.05 | the same bits |",
+        "| denoise | jax.nn attention | 3.000 | 1.37 (1.30–1.40) | 1.50 | differs by 4e-04 of the largest |",
+        "",
+        "Left out (needs a GPU): denoise, cuDNN attention.",
+    ]

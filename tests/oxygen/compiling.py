@@ -1,5 +1,7 @@
 """Programs that are compiled without being optimised, for tests of what does not depend on that."""
 
+from collections.abc import Mapping
+
 import jax
 import pytest
 from jax.stages import Compiled, Lowered
@@ -23,7 +25,7 @@ def compile_soon(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(optimiser, "_step", step)
     optimised = Lowered.compile
 
-    def compiled(lowered: Lowered) -> Compiled:
-        return optimised(lowered, COMPILED_SOON)
+    def compiled(lowered: Lowered, compiler_options: Mapping[str, bool | str] | None = None) -> Compiled:
+        return optimised(lowered, {**(compiler_options or {}), **COMPILED_SOON})
 
     patch.setattr(Lowered, "compile", compiled)

@@ -200,6 +200,11 @@ def test_unlike_weights_and_dtypes_are_told_apart(tmp_path, capsys):
     assert "dtype" not in command([a.path, a.path], capsys)[1]
 
 
+def test_int8_texts_are_always_declared(tmp_path, capsys):
+    run = run_with(tmp_path / "a", "s", weights_sha256="0123456789abcdef", config={"decode_weights": "int8"})
+    assert "tiny, weights 01234567, texts in int8, mode unified" in command([run.path, run.path], capsys)[1]
+
+
 def test_what_unfinished_runs_both_have_is_compared_and_called_partial(tmp_path, capsys):
     a = run_with(tmp_path / "a", "sst", status="interrupted", n_planned=500)
     b = run_with(tmp_path / "b", "ss", status="interrupted", n_planned=500)

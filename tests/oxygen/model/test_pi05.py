@@ -238,6 +238,18 @@ def test_denoising_follows_the_velocity_from_step_to_step(model):
     np.testing.assert_allclose(denoise(model.weights, model.prefix, noise, 10), actions, atol=1e-5)
 
 
+@pytest.mark.parametrize("model", [("float32", "cpu")], indirect=True, ids=" ".join)
+def test_the_library_attends_to_the_same_cache_up_to_rounding(model):
+    noise = jnp.asarray(np.random.default_rng(0).standard_normal((2, 10, 32), dtype=np.float32))
+    own, library = (
+        jax.jit(functools.partial(pi05.denoise, implementation=implementation), static_argnums=3)(
+            model.weights, model.prefix, noise, 10
+        )
+        for implementation in ("matmul", "xla")
+    )
+    np.testing.assert_allclose(own, library, atol=1e-4)
+
+
 def test_flow_times_fall_from_one_in_equal_steps():
     np.testing.assert_allclose(pi05.flow_times(10), 1 - np.arange(10) / 10, atol=1e-6)
     assert pi05.flow_times(10).dtype == np.float32

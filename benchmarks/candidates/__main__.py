@@ -1,0 +1,273 @@
+"""`python -m benchmarks.candidates`: each stage as it is served and in other ways, in turns.
+
+Denoise and prefill of one robot, and decode steps of 1 and of N texts, each in a pool of that many slots.
+Other attentions, XLA's options and int8 decode weights; an alternative that the device cannot run is left out
+with the reason. Results are compared with those of serving. The record is written after every stage, and
+a second call adds the stages that it lacks.
+"""
+
+import argparse
+import dataclasses
+import functools
+import json
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from benchmarks.candidates.alternatives import SERVED, Alternative, of_decode, of_denoise, of_prefill
+from benchmarks.record import write_record
+from eval.bench.measurement import run_order
+from eval.bench.model_under_test import ModelUnderTest, find_model
+from eval.bench.peaks import find_peaks
+from eval.bench.ratios import paired_ratio
+from eval.bench.roofline import stage_costs
+from eval.bench.serving import SUFFIX, Bench
+from oxygen.model import int8
+from oxygen.model.compile_cache import use_compile_cache
+from oxygen.model.compiler_options import compiler_options
+from oxygen.model.pi05 import Weights
+from oxygen.serving.requests import Request
+from oxygen.serving.runner import ProgramSizes, Runner
+
+_CALLS = 3
+"""Calls of prefill and denoise in a turn."""
+_NEEDS_GPU = "needs a GPU"
+_LENGTHIEST_REASON = 160
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Stage:
+    """A stage with its alternatives.
+
+    Attributes:
+        name: `prefill`, `denoise` or `decode B`.
+        alternatives: The first one is as served.
+        inputs: Arguments after the weights, made anew for each turn; the pool among them is donated.
+        turn: Runs a program on them; returns what it computed and the calls it took.
+    """
+
+    name: str
+    alternatives: Sequence[Alternative]
+    inputs: Callable[[], tuple[Any, ...]]
+    turn: Callable[[Callable[..., Any], tuple[Any, ...]], tuple[Any, int]]
+    donated: tuple[int, ...] = ()
+
+
+def stages(runners: Mapping[str, Runner], model: ModelUnderTest) -> Iterator[Stage]:
+    """All stages; `runners` by the names of their decode stages."""
+    runner = next(iter(runners.values()))
+    config, blank = runner.config, runner.blank(model.bucket)
+    prefix = runner.prefill(blank)
+    shape = (1, config.horizon, config.action_dim)
+    noise = jnp.asarray(np.random.default_rng(0).standard_normal(shape, np.float32))
+    yield Stage(
+        name="denoise",
+        alternatives=tuple(of_denoise(config)),
+        inputs=lambda: (prefix, noise),
+        turn=_several_calls,
+    )
+    for name, served in runners.items():
+        yield Stage(
+            name=name,
+            alternatives=tuple(of_decode()),
+            inputs=functools.partial(_texts_begun, served, prefix),
+            turn=functools.partial(_all_tokens, served.sizes.limit),
+            donated=(2,),
+        )
+    images, prompt, length = map(jnp.asarray, dataclasses.astuple(blank))
+    yield Stage(
+        name="prefill",
+        alternatives=tuple(of_prefill(config)),
+        inputs=lambda: (images, prompt, length),
+        turn=_several_calls,
+    )
+
+
+def _several_calls(program: Callable[..., Any], inputs: tuple[Any, ...]) -> tuple[Any, int]:
+    for _ in range(_CALLS):
+        result = jax.block_until_ready(program(*inputs))
+    return result, _CALLS
+
+
+def _texts_begun(runner: Runner, prefix: Any) -> tuple[Any, ...]:
+    """The rows, pool and texts of a full batch, forked one by one."""
+    state = runner.empty()
+    slots = range(runner.sizes.slots)
+    for slot in slots:
+        new = runner.new_requests([Request(slot=slot, robot=0, suffix=SUFFIX, seed=slot, query=0, task=0)])
+        state = runner.fork(prefix, new, *state)
+    return jnp.asarray(slots, jnp.int32), *state
+
+
+def _all_tokens(limit: int, program: Callable[..., Any], inputs: tuple[Any, ...]) -> tuple[Any, int]:
+    """Decode whole texts; the steps are queued at once, as in serving."""
+    rows, pool, texts = inputs
+    for _ in range(limit):
+        pool, texts = program(rows, pool, texts)
+    return jax.block_until_ready(texts.written[rows]), limit
+
+
+def measure(stage: Stage, weights: Weights, repetitions: int) -> list[dict[str, Any]]:
+    """A row for each alternative: its time in each turn, and its result beside that of serving."""
+    programs, left_out = _compiled(stage, weights)
+    results = {name: _turn(stage, program)[0] for name, program in programs.items()}  # and warms up
+    taken: dict[str, list[float]] = {name: [] for name in programs}
+    names = list(programs)
+    for repetition in range(repetitions):
+        for index in run_order(len(names), repetition):
+            taken[names[index]].append(_turn(stage, programs[names[index]])[1])
+    rows = [
+        {**_timed(taken[SERVED], taken[name]), **_compared(results[SERVED], results[name])} for name in names
+    ]
+    measured = dict(zip(names, rows, strict=True))
+    return [
+        {
+            "stage": stage.name,
+            "alternative": each.name,
+            **measured.get(each.name, {"left_out": left_out.get(each.name)}),
+        }
+        for each in stage.alternatives
+    ]
+
+
+def _turn(stage: Stage, program: Callable[..., Any]) -> tuple[Any, float]:
+    """The result of a turn, and milliseconds of a call."""
+    inputs = jax.block_until_ready(stage.inputs())
+    began = time.perf_counter()
+    result, calls = stage.turn(program, inputs)
+    return result, 1e3 * (time.perf_counter() - began) / calls
+
+
+def _compiled(stage: Stage, weights: Weights) -> tuple[dict[str, Callable[..., Any]], dict[str, str]]:
+    """The programs by name, bound to their weights, and why others cannot be compiled."""
+    platform = jax.default_backend()
+    served, programs, left_out = dict(compiler_options(platform)), {}, {}
+    for each in stage.alternatives:
+        if each.needs_gpu and platform != "gpu":
+            left_out[each.name] = _NEEDS_GPU
+            continue
+        options = {} if each.options is None else served | dict(each.options)
+        of_this = int8.for_decoding(weights) if each.int8 else weights
+        try:
+            lowered = jax.jit(each.program, donate_argnums=stage.donated).lower(of_this, *stage.inputs())
+            program = functools.partial(lowered.compile(compiler_options=options), of_this)
+            jax.block_until_ready(_turn(stage, program)[0])
+        except (RuntimeError, ValueError) as error:  # also JAX's own, and NotImplementedError
+            if each.name == SERVED:
+                raise
+            left_out[each.name] = " ".join(str(error).split())[:_LENGTHIEST_REASON]
+        else:
+            programs[each.name] = program
+    return programs, left_out
+
+
+def _timed(served: Sequence[float], own: Sequence[float]) -> dict[str, Any]:
+    ratio = paired_ratio(served, own)
+    bounds = ratio.ci95
+    return {
+        "ms": own,
+        "ms_median": statistics.median(own),
+        "served_over_this": ratio.value,
+        "served_over_this_ci95": None if bounds is None else (bounds.low, bounds.high),
+    }
+
+
+def _compared(served: Any, own: Any) -> dict[str, Any]:
+    """Whether all bits are equal; else the largest difference by the largest value, or equal tokens."""
+    pairs = [
+        (np.asarray(a), np.asarray(b))
+        for a, b in zip(jax.tree.leaves(served), jax.tree.leaves(own), strict=True)
+    ]
+    texts = pairs[0][0].dtype == np.int32
+    return {
+        "equal_bits": all(a.tobytes() == b.tobytes() for a, b in pairs),
+        "equal_tokens": float(np.mean(pairs[0][0] == pairs[0][1])) if texts else None,
+        "difference": None if texts else max(_difference(a, b) for a, b in pairs),
+    }
+
+
+def _difference(a: np.ndarray, b: np.ndarray) -> float:
+    wide_a, wide_b = a.astype(np.float64), b.astype(np.float64)
+    return float(np.abs(wide_a - wide_b).max() / max(np.abs(wide_a).max(), 1e-30))
+
+
+def decode_runners(bench: Bench, model: ModelUnderTest, rows: Sequence[int], limit: int) -> dict[str, Runner]:
+    sizes = {
+        f"decode {each}": ProgramSizes(slots=each, rows=(each,), forks=(1,), suffix=len(SUFFIX), limit=limit)
+        for each in rows
+    }
+    compiled = bench.runners(model.config.denoise_steps, list(sizes.values()))
+    return {name: compiled[each] for name, each in sizes.items()}
+
+
+def run(options: argparse.Namespace) -> None:
+    """Measure the stages that the record lacks."""
+    model = find_model(
+        options.policy, random_weights=True, dtype=options.dtype, prompt_tokens=options.prompt_tokens
+    )
+    texts = options.text_tokens
+    about: dict[str, Any] = {
+        "benchmark": "candidates",
+        "policy": model.name,
+        "dtype": model.config.dtype,
+        "device": jax.devices()[0].device_kind,
+        "text_tokens": texts,
+        "denoise_steps": model.config.denoise_steps,
+        "prefix_tokens": model.config.image_tokens + model.bucket,
+        "repetitions": options.repetitions,
+    }
+    rows = _measured_before(options.output, about)
+    bench, peaks = Bench(model), find_peaks("auto", model.config.dtype)
+    runners = decode_runners(bench, model, sorted({1, texts}), texts)
+    costs: dict[str, Any] = {}
+    for runner in runners.values():
+        costs |= stage_costs(model.config, runner.sizes, model.bucket)
+    for stage in stages(runners, model):
+        if any(row["stage"] == stage.name for row in rows):
+            continue
+        floor_ms = peaks.floor_ms(costs[stage.name])
+        weights = bench.weights(model.config.denoise_steps)
+        rows += [{**row, "floor_ms": floor_ms} for row in measure(stage, weights, options.repetitions)]
+        record = {**about, "peaks": dataclasses.asdict(peaks), "rows": rows}
+        write_record("candidates", record, options.output)
+        print(f"{stage.name}: measured", flush=True)
+
+
+def _measured_before(output: Path, about: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Rows of an earlier call with the same settings."""
+    if not output.exists():
+        return []
+    record = json.loads(output.read_text(encoding="utf-8"))
+    if any(record.get(name) != value for name, value in about.items()):
+        raise SystemExit(f"{output} was measured with other settings; give --output another")
+    rows: list[dict[str, Any]] = record["rows"]
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.candidates",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--policy", default="small")
+    parser.add_argument("--dtype", choices=("float32", "bfloat16"), help="default: the policy's own")
+    parser.add_argument("--text-tokens", type=int, default=30, help="N; default: 30")
+    parser.add_argument("--prompt-tokens", type=int, default=24)
+    parser.add_argument("--repetitions", type=int, default=6)
+    parser.add_argument("--output", type=Path, required=True)
+    options = parser.parse_args()
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    use_compile_cache()
+    run(options)
+
+
+if __name__ == "__main__":
+    main()
