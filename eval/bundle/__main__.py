@@ -5,18 +5,17 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from configs.cli import Names, counted, run_app, spelt
+from configs.cli import Names, run_app, spelt
 from configs.console import TextConsole
 from configs.errors import UsageError
 from configs.load import load
 from configs.paths import usable_folder
 from configs.pipeline import PipelineConfig
-from eval.bundle.bundling import MOST_BYTES, BundleSummary, bundle
+from eval.bundle.bundling import bundle
 from eval.bundle.card import CARD_FILE
 from eval.bundle.provenance import unknowns
 from eval.pipeline.steps import last_checkpoint
 from eval.policies.names import read_policy
-from oxygen.presets.checkpoints import read_record
 from oxygen.weights.source import bundled
 
 app = App(
@@ -34,7 +33,6 @@ def main(
     *,
     pipeline: Annotated[str | None, Parameter(show_default=False)] = None,
     results: Annotated[Names, Parameter(show_default=False)] = (),
-    data: Annotated[Names, Parameter(show_default=False)] = (),
     output: Annotated[Path | None, Parameter(show_default=False)] = None,
 ) -> None:
     """Bundle a checkpoint, or add results to the bundled one.
@@ -43,7 +41,6 @@ def main(
         checkpoint: The folder of a checkpoint. Default: the bundled one.
         pipeline: The last checkpoint of this pipeline (`python -m eval.pipeline`), instead of a folder.
         results: Complete runs of the checkpoint, or folders of runs; added to the existing results.
-        data: Datasets that have moved since training.
         output: The folder of the bundle. Default: that of the model's name in the package (`tiny`).
     """
     if pipeline is not None:
@@ -53,27 +50,11 @@ def main(
             )
         config = load(PipelineConfig, pipeline)
         checkpoint = last_checkpoint(config, Path(config.output_dir))
-    if data and checkpoint is None:
-        raise UsageError(
-            f"{spelt('data', data)} has no effect without a new checkpoint; leave it out, or give one"
-        )
     name = "tiny" if checkpoint is None else str(read_policy(str(checkpoint)).model)
     target = usable_folder(output or bundled(name), "--output")
-    _tell(bundle(checkpoint, [*map(Path, results)], target, data=[*map(Path, data)]), target)
-
-
-def _tell(summary: BundleSummary, target: Path) -> None:
-    manifest, console = summary.manifest, TextConsole()
-    console.print(
-        f"[bold]{manifest.name}[/]: {manifest.parameters:,} parameters after {manifest.step} steps, "
-        f"{manifest.bytes:,} of at most {MOST_BYTES:,} bytes, {counted(len(summary.results), 'result')}",
-        soft_wrap=True,
-    )
-    if summary.dropped:
-        console.print(
-            f"Left out, of the weights before: {counted(summary.dropped, 'result')}", soft_wrap=True
-        )
-    for unknown in unknowns(read_record(target), manifest):
+    bundle(checkpoint or target, [*map(Path, results)], target)
+    console = TextConsole()
+    for unknown in unknowns(target):
         console.print(f"Not known, and the card says so: {unknown}", soft_wrap=True)
     console.print(f"The card: {target / CARD_FILE}", soft_wrap=True)
 
