@@ -89,6 +89,4 @@ def nothing_plays(monkeypatch) -> None:
     monkeypatch.setattr("eval.report.watch_server.serve", _send_one_page)
     monkeypatch.setattr("eval.rollout.preflight.all_checks", lambda *_, **__: ())
     monkeypatch.setattr("oxygen.tools.train_tokenizer.train", lambda: b"model")
-    monkeypatch.setattr("sim_envs.libero.rest_poses.find_assets", _at_hand)
     monkeypatch.setattr("sim_envs.contact_sheet._tile", lambda *_: Image.new("RGB", (2, 2)))
-    monkeypatch.setattr("sim_envs.libero.rest_poses._tasks", lambda: iter(()))
