@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -99,18 +98,8 @@ def _measured(
     each = [programs.times() for _ in range(repetitions)]
     siglip_ms = roofline.siglip_ms(runner.config, bench.weights(steps), inputs, calls=repetitions)
     costs = roofline.stage_costs(runner.config, sizes, model.bucket)
-    return roofline.stages(costs, peaks, _median(each), siglip_ms), decode_growth(
+    return roofline.stages(costs, peaks, StageTimes.median(each), siglip_ms), decode_growth(
         [times.decode for times in each]
-    )
-
-
-def _median(times: Sequence[StageTimes]) -> StageTimes:
-    return StageTimes(
-        prefill=statistics.median(one.prefill for one in times),
-        denoise=statistics.median(one.denoise for one in times),
-        guided_denoise=statistics.median(one.guided_denoise for one in times),
-        fork=statistics.median(one.fork for one in times),
-        decode={batch: statistics.median(one.decode[batch] for one in times) for batch in times[0].decode},
     )
 
 

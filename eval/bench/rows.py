@@ -13,7 +13,7 @@ from eval.bench.ratios import Ratio, decode_growth, paired_ratio
 from eval.bench.row import Row, WorkloadInfo
 from eval.bench.schedule import QueryPrograms, StageTimes, is_predictable, programs_by_query
 from eval.bench.workloads import BenchConfiguration, Workload
-from eval.metrics.statistics import Interval, quantiles
+from eval.metrics.statistics import quantiles
 from oxygen.serving.scheduler import Mode
 
 DecodeBatchSize = Callable[[QueryPrograms], int | None]
@@ -173,17 +173,9 @@ def _exactness(
 
 
 def _stage_ms(stages: Sequence[StageTimes]) -> dict[str, float]:
-    by_name = [
-        {
-            "prefill": times.prefill,
-            "denoise": times.denoise,
-            "guided_denoise": times.guided_denoise,
-            "fork": times.fork,
-            **{f"decode_{batch}": ms for batch, ms in times.decode.items()},
-        }
-        for times in stages
-    ]
-    return {name: statistics.median(times[name] for times in by_name) for name in by_name[0]}
+    by_name: dict[str, Any] = dataclasses.asdict(StageTimes.median(stages))
+    decode = by_name.pop("decode")
+    return {**by_name, **{f"decode_{batch}": ms for batch, ms in decode.items()}}
 
 
 def _decode_ms(times: StageTimesByConfiguration) -> dict[int, float]:
@@ -250,12 +242,8 @@ def _as_fields(name: str, stem: str, ratio: Ratio | None) -> dict[str, Any]:
     """A ratio under `name`, and its interval under `stem` with `_ci95`."""
     return {
         name: None if ratio is None else ratio.value,
-        f"{stem}_ci95": None if ratio is None else _bounds(ratio.ci95),
+        f"{stem}_ci95": None if ratio is None or ratio.ci95 is None else (ratio.ci95.low, ratio.ci95.high),
     }
-
-
-def _bounds(interval: Interval | None) -> tuple[float, float] | None:
-    return None if interval is None else (interval.low, interval.high)
 
 
 _NO_SPEEDUP = {
