@@ -8,7 +8,8 @@ import numpy as np
 
 from configs.errors import UsageError
 from configs.interface import Interface
-from configs.schema import LanguageTaskConfig, PolicyConfig, RunConfig
+from configs.language_task import LanguageTaskConfig
+from configs.schema import PolicyConfig, RunConfig
 from eval.policies.base import OpenPolicy
 from eval.policies.oracle import Oracle
 from oxygen.policy.reply import Reply, Tail

@@ -97,13 +97,11 @@ def prepare(params: Params, config: Pi05Config) -> Weights:
 
 
 def consume(params: dict[str, Any], config: Pi05Config) -> Weights:
-    """The same, but frees every array once it is used, which leaves the tree empty.
+    """The same, but frees every array that `host_memory.empty` made once it is used, and empties the tree.
 
-    Host memory peaks at the tree's size plus one layer of a parameter, for arrays that
-    `host_memory.empty` made.
+    Host memory peaks at the tree's size plus one layer of a parameter.
     """
-    times = jnp.asarray(flow_times(config.denoise_steps))
-    return _weights(params, config, times, copied=host_memory.release)
+    return _weights(params, config, jnp.asarray(flow_times(config.denoise_steps)), copied=host_memory.release)
 
 
 def weights_at(params: Params, config: Pi05Config, times: Float32[Array, " step"]) -> Weights:
@@ -230,11 +228,7 @@ def _denoise_cache(prefix: Prefix, room: int) -> DenoiseCache:
 
 
 def denoise(
-    weights: Weights,
-    prefix: Prefix,
-    noise: Actions,
-    steps: int,
-    guidance: Guidance | None = None,
+    weights: Weights, prefix: Prefix, noise: Actions, steps: int, guidance: Guidance | None = None
 ) -> Actions:
     """Integrate the flow from noise (t = 1) to actions (t = 0) with the prepared number of Euler steps.
 
@@ -288,7 +282,7 @@ def _velocity(
     noisy, step = at
     x = _dense(weights.action_in, noisy).astype(weights.embedding.dtype)
     before = cache.k[0].shape[-1] - noisy.shape[1]
-    ks, vs = [], []
+    kept = []
     for layer, all_k, all_v in zip(weights.expert, cache.k, cache.v, strict=True):
 
         def attend(
@@ -298,9 +292,9 @@ def _velocity(
             all_v = all_v.at[:, :, before:].set(v.transpose(0, 2, 1, 3))
             return gemma.attention_transposed(q, all_k, all_v, mask), (all_k, all_v)
 
-        x, (k, v) = gemma.expert_layer(layer.at_step(step), x, angles, attend)
-        ks.append(k)
-        vs.append(v)
+        x, kv = gemma.expert_layer(layer.at_step(step), x, angles, attend)
+        kept.append(kv)
     modulation = jax.lax.dynamic_index_in_dim(weights.expert_norm, step, keepdims=False)
     normed, _ = gemma.adaptive_rms_norm(x, modulation)
-    return _dense(weights.action_out, normed.astype(jnp.float32)), DenoiseCache(k=tuple(ks), v=tuple(vs))
+    cache = DenoiseCache(k=tuple(k for k, _ in kept), v=tuple(v for _, v in kept))
+    return _dense(weights.action_out, normed.astype(jnp.float32)), cache

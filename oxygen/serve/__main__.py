@@ -12,8 +12,9 @@ from cyclopts import App, Parameter
 
 from configs.cli import counted, run_app
 from configs.errors import UsageError
+from configs.language_task import EveryNConfig, LanguageTaskConfig
 from configs.load import load
-from configs.schema import EveryNConfig, LanguageTaskConfig, PolicyConfig
+from configs.schema import PolicyConfig
 from configs.serving import ServeConfig
 from oxygen.model.compile_cache import use_compile_cache
 from oxygen.policy.vector_policy import VectorPolicy

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from configs.errors import UsageError
+from configs.language_task import LanguageTaskConfig
 from configs.load import load
-from configs.schema import LanguageTaskConfig, RunConfig
+from configs.schema import RunConfig
 from eval.bundle.bundling import MOST_BYTES
 from eval.bundle.card import CARD_FILE, render
 from eval.bundle.provenance import read_bundle_manifest, trainings_of, unknowns
