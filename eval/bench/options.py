@@ -16,6 +16,7 @@ from configs.paths import refuse_home
 from eval.bench.arrivals import parse_arrivals
 from eval.bench.profile import check_profile
 from eval.bench.workloads import WorkloadGrid
+from eval.records import provenance
 from oxygen.serving.scheduler import Mode
 
 T = TypeVar("T")
@@ -142,9 +143,14 @@ def _refuse_frames_without_unified(given: argparse.Namespace, modes: Sequence[st
             )
 
 
-def command() -> str:
-    """The command line, for the record."""
-    return shlex.join(["python", "-m", "eval.bench", *sys.argv[1:]])
+def provenance_now() -> dict[str, Any]:
+    """The command line, the code and the machine, for the record."""
+    return {
+        "command": shlex.join(["python", "-m", "eval.bench", *sys.argv[1:]]),
+        **provenance.git_state(),
+        "versions": provenance.versions(),
+        "hardware": provenance.hardware(),
+    }
 
 
 def default_output(policy: str) -> Path:

@@ -12,7 +12,7 @@ from configs.errors import UsageError
 from eval.bench import roofline
 from eval.bench.costs import Peaks
 from eval.bench.model_under_test import ModelUnderTest
-from eval.bench.options import Options, command
+from eval.bench.options import Options, provenance_now
 from eval.bench.peaks import find_peaks
 from eval.bench.ratios import Ratio, decode_growth
 from eval.bench.roofline import StageCost
@@ -22,7 +22,6 @@ from eval.bench.stages import StageTimer
 from eval.bench.table import print_growth, print_roofline
 from eval.bench.terminal import open_console
 from eval.bench.workloads import Workload, robots_label
-from eval.records import provenance
 from eval.records.json_files import write_json
 from oxygen.serving.runner import ProgramSizes
 
@@ -114,10 +113,7 @@ def _about(model: ModelUnderTest, peaks: Peaks) -> dict[str, Any]:
         "dtype": model.config.dtype,
         "device": jax.devices()[0].device_kind,
         "peaks": dataclasses.asdict(peaks),
-        "command": command(),
-        **provenance.git_state(),
-        "versions": provenance.versions(),
-        "hardware": provenance.hardware(),
+        **provenance_now(),
     }
 
 

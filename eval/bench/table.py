@@ -128,6 +128,14 @@ def row_label(row: Row) -> str:
     return configuration_label(row.mode, row.tokens_per_frame, row.deadline_ms)
 
 
+def by_label(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """The rows of each mode and token budget, by tokens per second."""
+    groups: dict[str, list[Row]] = {}
+    for row in sorted(rows, key=lambda row: (row_label(row), row.tokens_per_s)):
+        groups.setdefault(row_label(row), []).append(row)
+    return groups
+
+
 def warnings_of(rows: Sequence[Row]) -> list[str]:
     """Reasons not to trust the measurements."""
     found = []
