@@ -6,17 +6,18 @@ follows what a machine with more cores and a GPU would do.
 """
 
 import argparse
+import concurrent.futures
 import importlib.util
-import json
+import multiprocessing
 import os
 import statistics
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.record import record
+from benchmarks.scale_run import play
 from configs.errors import UsageError
 from configs.load import load
 from configs.profile import ProfileConfig
@@ -67,10 +68,9 @@ def _ratios(turns: Sequence[Mapping[str, Any]], one: str, other: str) -> list[fl
 
 def _played(player: str, options: argparse.Namespace) -> dict[str, Any]:
     """One measurement, in a process of its own."""
-    what = ["--episodes", str(options.episodes), "--steps", str(options.steps), "--assets", options.assets]
-    command = [sys.executable, "-m", "benchmarks.scale_run", player, *what]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-    return json.loads(done.stdout.splitlines()[-1])
+    what = {"episodes": options.episodes, "steps": options.steps, "assets": options.assets}
+    with concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
+        return process.submit(play, player, **what).result()
 
 
 def _median(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -1,9 +1,7 @@
-"""Plays the episodes of `benchmarks.scale` once, in a process of its own, and prints as JSON what it took."""
+"""Plays the episodes of `benchmarks.scale` once, and measures what it took."""
 
-import argparse
 import contextlib
 import json
-import sys
 import tempfile
 import threading
 import time
@@ -26,29 +24,6 @@ _PARTS = {"physics": "advance", "rendering": "observe", "model": "frame"}
 """What the shares call a part, and what the query log does."""
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.scale_run", description=__doc__)
-    parser.add_argument("player", help="serial:1, processes:N or ray:N")
-    parser.add_argument("--episodes", type=int, required=True)
-    parser.add_argument("--steps", type=int, required=True)
-    parser.add_argument("--assets", required=True)
-    options = parser.parse_args()
-    executor, _, worlds = options.player.partition(":")
-    config = RunConfig(
-        suites=(SUITE,),
-        task_ids=(0,),
-        init_ids=tuple(range(options.episodes)),
-        max_steps=options.steps,
-        assets=options.assets,
-        batch_size=batch_size_for(int(worlds)),
-        video="none",
-    )
-    with contextlib.redirect_stdout(sys.stderr):
-        found = _ours(config, executor, int(worlds))
-    print(json.dumps(found))
-    return 0
-
-
 class _Stopwatch(EvaluationConsole):
     """Notes when episodes end."""
 
@@ -61,8 +36,19 @@ class _Stopwatch(EvaluationConsole):
         self.ended.append((time.perf_counter(), result))
 
 
-def _ours(config: RunConfig, executor: str, worlds: int) -> dict[str, Any]:
-    """One run of an executor."""
+def play(player: str, *, episodes: int, steps: int, assets: str) -> dict[str, Any]:
+    """One run of `serial:1`, `processes:N` or `ray:N`."""
+    executor, _, number = player.partition(":")
+    worlds = int(number)
+    config = RunConfig(
+        suites=(SUITE,),
+        task_ids=(0,),
+        init_ids=tuple(range(episodes)),
+        max_steps=steps,
+        assets=assets,
+        batch_size=batch_size_for(worlds),
+        video="none",
+    )
     address = "local" if executor == "ray" else None
     playing = choose_executor(num_envs=worlds, executor=executor, ray_address=address)
     watches: list[_Stopwatch] = []
@@ -138,7 +124,3 @@ def _memory_watched() -> Iterator[dict[str, float]]:
     finally:
         over.set()
         watching.join()
-
-
-if __name__ == "__main__":
-    sys.exit(main())

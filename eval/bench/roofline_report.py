@@ -1,14 +1,14 @@
 """`--roofline`: times each stage of a policy by itself, and compares it with its minimum time (floor)."""
 
 import dataclasses
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
 
 from configs.errors import UsageError
+from configs.reading import read_json_object
 from eval.bench import roofline
 from eval.bench.costs import Peaks
 from eval.bench.model_under_test import ModelUnderTest
@@ -57,7 +57,7 @@ def report_roofline(options: Options, model: ModelUnderTest) -> int:
             record["decode_growth"] = {"rows": sizes.rows, **dataclasses.asdict(growth)}
         records.append(record)
     if options.output is not None:
-        _write(options.output, {**_about(model, device_peaks), "rooflines": records})
+        write_json(options.output, {**_about(model, device_peaks), "rooflines": records})
     return 0
 
 
@@ -120,25 +120,8 @@ def _about(model: ModelUnderTest, peaks: Peaks) -> dict[str, Any]:
 def _check_output(path: Path) -> None:
     """Refuse to replace a file that is not a roofline, before anything is measured."""
     try:
-        written = path.read_text(encoding="utf-8") if path.exists() else ""
-    except OSError as error:
-        raise UsageError(f"cannot write {str(path)!r}: {error.strerror}; give --output another") from None
-    except UnicodeDecodeError:
-        written = "something else"
-    if written and not _is_roofline(written):
+        known = not path.exists() or not path.stat().st_size or "rooflines" in read_json_object(path)
+    except UsageError:
+        known = False
+    if not known:
         raise UsageError(f"{str(path)!r} is not a roofline and is not replaced; give --output another")
-
-
-def _is_roofline(written: str) -> bool:
-    try:
-        content = json.loads(written)
-    except ValueError:
-        return False
-    return isinstance(content, dict) and "rooflines" in content
-
-
-def _write(path: Path, content: Mapping[str, Any]) -> None:
-    try:
-        write_json(path, content)
-    except OSError as error:
-        raise UsageError(f"cannot write {str(path)!r}: {error.strerror}; give --output another") from None
