@@ -14,7 +14,7 @@ from configs.validation import invalid
 from eval.metrics.success import summarize
 from eval.policies.unused_options import unused_in
 from eval.records.json_files import write_json
-from eval.records.reader import AssetsUsed, find_runs, read_episodes, read_identity
+from eval.records.reader import AssetsUsed, read_episodes, read_identity, require_runs
 from eval.records.schema import RunFolder
 
 TEST_STATES = range(500_000, 500_050)
@@ -102,12 +102,7 @@ def results_of(paths: Sequence[Path], *, weights: str) -> list[BundledResult]:
     Raises:
         UsageError: A path has no run, or a run is incomplete, or of other weights.
     """
-    folders = []
-    for path in paths:
-        runs = find_runs([path])
-        if not runs:
-            raise UsageError(f"no run in {path}; give a run's folder, or one that holds runs")
-        folders += runs
+    folders = [folder for path in paths for folder in require_runs([path])]
     return [result for folder in folders for result in _of_run(folder, weights)]
 
 
