@@ -14,9 +14,21 @@ from eval.report.console import EvaluationConsole
 from eval.report.pages.site import render
 from eval.rollout.evaluation import run_evaluation
 from sim_envs.libero.assets import AssetSet, find_assets
+from tests.eval.collect import collecting
 from tests.eval.doubles import FakeAssets, without_physics
 
+SIDE = 112
+"""Side of the images of policy `tiny`, pixels."""
 EPISODES = {"suites": ("libero_object",), "task_ids": (0, 1), "num_trials_per_task": 1, "max_steps": 20}
+
+
+@pytest.fixture(scope="session")
+def data(tmp_path_factory):
+    """A handful of demonstrations."""
+    folder = tmp_path_factory.mktemp("data")
+    source = collecting.FakeDemonstrationSource(image_size=SIDE)
+    assert collecting.collect(folder, source=source, image_size=SIDE) == 0
+    return folder
 
 
 @pytest.fixture(scope="session")

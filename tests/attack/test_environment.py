@@ -7,11 +7,6 @@ import sys
 
 import pytest
 
-from tests.eval.collect import collecting
-
-SIDE = 112
-"""Side of the images of policy `tiny`, pixels."""
-
 FEW = "--suite libero_object --task-ids 0 --init-ids 0 --max-steps 10 --assets standins"
 
 COMMANDS = {
@@ -49,15 +44,6 @@ def cases() -> list:
         if pair[0] not in WITHOUT_MUJOCO or pair[1] != "MUJOCO_GL"
     ]
     return [pytest.param(*pair, marks=[] if pair in QUICK else [pytest.mark.slow]) for pair in pairs]
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    """A handful of demonstrations."""
-    folder = tmp_path_factory.mktemp("data")
-    source = collecting.FakeDemonstrationSource(image_size=SIDE)
-    assert collecting.collect(folder, source=source, image_size=SIDE) == 0
-    return folder
 
 
 @pytest.mark.parametrize(("command", "variable"), cases())
