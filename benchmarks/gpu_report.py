@@ -15,6 +15,7 @@ from eval.bench.row_file import RowFile
 from eval.bench.table import heading, row_label
 from eval.bench.workloads import configuration_label
 from eval.report.figures import OTHER_COLOURS, STYLE, new_figure
+from eval.report.labels import number
 from eval.report.marked_block import MarkedBlock
 
 RESULTS = Path(__file__).parent / "results/gpu"
@@ -79,8 +80,8 @@ def _roofline(record: Mapping[str, Any]) -> str:
                 str(one["robots"]),
                 stage["name"],
                 f"{stage['floor_ms']:.3f}",
-                _number(stage["measured_ms"], ".3f"),
-                _number(stage["measured_over_floor"], ".2f"),
+                number(stage["measured_ms"], ".3f"),
+                number(stage["measured_over_floor"], ".2f"),
             )
             for one in record["rooflines"]
             for stage in one["stages"]
@@ -109,7 +110,7 @@ def _energy(record: Mapping[str, Any]) -> str:
         f"{record['policy']}, {record['device']}: energy ({record['energy']})",
         ("mode", "joules per query", "mean power, W"),
         (
-            (_label(row), _number(row["joules_per_query"], ".2f"), _number(row["mean_watts"], ".0f"))
+            (_label(row), number(row["joules_per_query"], ".2f"), number(row["mean_watts"], ".0f"))
             for row in record["rows"]
         ),
     )
@@ -213,11 +214,7 @@ def _label(row: Mapping[str, Any]) -> str:
 
 def _with_interval(value: float | None, bounds: Sequence[float] | None) -> str:
     interval = "" if bounds is None else " ({:.2f}–{:.2f})".format(*bounds)
-    return _number(value, ".2f") + interval
-
-
-def _number(value: float | None, form: str) -> str:
-    return "–" if value is None else format(value, form)
+    return number(value, ".2f") + interval
 
 
 def _table(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

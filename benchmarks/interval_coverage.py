@@ -30,6 +30,8 @@ DISCORDANT = (0.0, 0.05, 0.1, 0.3)
 """Shares of the pairs that one run alone solves."""
 MARGIN = 0.05
 SUITES = 4
+_WRONG = {0.0: (Verdict.INFERIOR, Verdict.SUPERIOR), -MARGIN: (Verdict.NON_INFERIOR, Verdict.SUPERIOR)}
+"""True difference to the verdicts that are wrong then."""
 
 app = App(name="python -m benchmarks.interval_coverage", version_flags=[])
 
@@ -84,8 +86,8 @@ def main(
 
 def simulate(scale: float = 1.0) -> Iterator[Rate]:
     """Every rate, in the order of the table."""
-    intervals = wilson, tango, texts, text_differences, times, bench_ratios, curves
-    for part in (*intervals, verdicts, holm_verdicts):
+    parts = wilson, tango, texts, text_differences, times, bench_ratios, curves, verdicts, holm_verdicts
+    for part in parts:
         yield from part(scale, np.random.default_rng(0))
 
 
@@ -144,8 +146,7 @@ def times(scale: float, rng: np.random.Generator) -> Iterator[Rate]:
 def bench_ratios(scale: float, rng: np.random.Generator) -> Iterator[Rate]:
     """Intervals of a benchmark's ratio, under common drift and long-tailed noise of 2 %."""
     for n in (6, 10, 20, 50):
-        found = [_drifting(rng, n) for _ in range(_times(500, scale))]
-        intervals = (paired_ratio(*each).ci95 for each in found)
+        intervals = (paired_ratio(*_drifting(rng, n)).ci95 for _ in range(_times(500, scale)))
         yield _coverage("bench ratio (order statistics)", "ratio 3", n, intervals, 3)
 
 
@@ -162,25 +163,21 @@ def curves(scale: float, rng: np.random.Generator) -> Iterator[Rate]:
 
 def verdicts(scale: float, rng: np.random.Generator) -> Iterator[Rate]:
     """Rates at which identical runs are told apart, and runs at the margin are called non-inferior."""
-    kinds = {0.0: (Verdict.INFERIOR, Verdict.SUPERIOR), -MARGIN: (Verdict.NON_INFERIOR, Verdict.SUPERIOR)}
-    for gap, discordant in _pair_truths(kinds):
+    for gap, discordant in _pair_truths(_WRONG):
         for n in SIZES:
             drawn = _draw_pairs(rng, n, gap, discordant, _times(20_000, scale))
-            wrong = [verdict_of(_interval(*pair, n), MARGIN) in kinds[gap] for pair in drawn]
-            yield _share(f"called {_say(kinds[gap])}", _say_pairs(gap, discordant), n, wrong)
+            wrong = [verdict_of(_interval(*pair, n), MARGIN) in _WRONG[gap] for pair in drawn]
+            yield _share(f"called {_say(_WRONG[gap])}", _say_pairs(gap, discordant), n, wrong)
 
 
 def holm_verdicts(scale: float, rng: np.random.Generator) -> Iterator[Rate]:
     """Rates at which any of several suites of equal size has a wrong verdict."""
-    kinds = {0.0: (Verdict.INFERIOR, Verdict.SUPERIOR), -MARGIN: (Verdict.NON_INFERIOR, Verdict.SUPERIOR)}
-    for gap, wrong in kinds.items():
+    for gap, wrong in _WRONG.items():
         for n in SIZES:
-            drawn = iter(_draw_pairs(rng, n, gap, 0.1, _times(2000, scale) * SUITES))
+            pairs = _draw_pairs(rng, n, gap, 0.1, _times(2000, scale) * SUITES)
+            drawn = (PairCounts(only_a=a, only_b=b, pairs=n) for a, b in pairs)
             found = [
-                any(
-                    verdict in wrong
-                    for verdict in corrected_verdicts([_counts(*pair, n) for pair in suites], MARGIN)
-                )
+                not set(wrong).isdisjoint(corrected_verdicts(suites, MARGIN))
                 for suites in zip(*[drawn] * SUITES, strict=True)
             ]
             yield _share(f"any of {SUITES} suites {_say(wrong)}", _say_pairs(gap, 0.1), n, found)
@@ -230,11 +227,6 @@ def _draw_pairs(
 
 
 @functools.cache
-def _counts(only_a: int, only_b: int, pairs: int) -> PairCounts:
-    return PairCounts(only_a=only_a, only_b=only_b, pairs=pairs)
-
-
-@functools.cache
 def _interval(only_a: int, only_b: int, pairs: int) -> Interval:
     found = paired_difference_95(only_a, only_b, pairs)
     assert found is not None
@@ -281,11 +273,10 @@ def _episode(seconds: float | None) -> EpisodeResult:
 
 def _timed(rng: np.random.Generator, n: int, ratio: float) -> list[tuple[EpisodeResult, EpisodeResult]]:
     """Pairs solved by both, in which either run needs a second try (1.8 times as long) in one of ten."""
-    a = rng.uniform(3, 12, n)
-    noise = 0.1 * rng.standard_normal((2, n)) + np.log(1.8) * (rng.random((2, n)) < 0.1)
-    b = a * ratio * np.exp(noise[1])
-    first = a * np.exp(noise[0])
-    return [(_episode(x), _episode(y)) for x, y in zip(first.tolist(), b.tolist(), strict=True)]
+    seconds = rng.uniform(3, 12, n)
+    noise = np.exp(0.1 * rng.standard_normal((2, n)) + np.log(1.8) * (rng.random((2, n)) < 0.1))
+    a, b = seconds * noise[0], ratio * seconds * noise[1]
+    return [(_episode(x), _episode(y)) for x, y in zip(a.tolist(), b.tolist(), strict=True)]
 
 
 def _drifting(rng: np.random.Generator, n: int) -> tuple[list[float], list[float]]:
@@ -301,11 +292,8 @@ def _curve_bands(rng: np.random.Generator, n: int, rate: float) -> list[Interval
     curve = success_curve(
         [_episode(s if yes else None) for s, yes in zip(seconds.tolist(), solved, strict=True)]
     )
-    bands = []
-    for at in (6.0, 12.0):
-        point = [each for each in curve if each.seconds <= at][-1]
-        bands.append(Interval(low=point.low, high=point.high))
-    return bands
+    points = [[each for each in curve if each.seconds <= at][-1] for at in (6.0, 12.0)]
+    return [Interval(low=point.low, high=point.high) for point in points]
 
 
 if __name__ == "__main__":

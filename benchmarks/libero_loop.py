@@ -11,42 +11,26 @@ On one core: `taskset -c 0 python -m benchmarks.libero_loop`.
 import argparse
 import contextlib
 import dataclasses
-import json
 import os
-import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import mujoco
 import numpy as np
 
+from benchmarks.record import record
 from configs.errors import UsageError
 from eval.bench.ratios import paired_ratio
-from eval.records import provenance
-from sim_envs.libero.arm import ArmController
 from sim_envs.libero.assets import AssetSet, find_assets
 from sim_envs.libero.bootstrap import load_libero, use_assets
-from sim_envs.libero.cameras import CAMERAS, Cameras
+from sim_envs.libero.cameras import CAMERAS
 from sim_envs.libero.sim import SETTLE_ACTION, LiberoSim
 from sim_envs.libero.tasks import LiberoTask, get_init_state, get_task
 
 RESULTS = Path(__file__).parent / "results" / "libero_loop.json"
 SEED, SETTLE_STEPS, CAMERA_SIZE = 7, 10, 256
-
-# What the breakdown calls a part, and the function whose time it is.
-_PARTS: Mapping[str, tuple[Any, str]] = {
-    "physics: position, velocity, first solve": (mujoco, "mj_forwardSkip"),
-    "physics: second solve": (mujoco, "mj_fwdConstraint"),
-    "physics: last solve, integration": (mujoco, "mj_step2"),
-    "controller: readings, torques": (ArmController, "physics_step"),
-    "success predicate": (LiberoSim, "_judge"),
-    "exposure": (LiberoSim, "_expose"),
-    "rendering": (Cameras, "develop"),
-}
 
 
 def main() -> int:
@@ -64,13 +48,11 @@ def _compare(options: argparse.Namespace) -> int:
     with LiberoSim(task, assets=assets, camera_size=CAMERA_SIZE) as sim, usual_env(task, assets) as usual:
         seconds = _time_resets(sim, usual, task)
         rows = _race(sim, usual, actions)
-        breakdown = _breakdown(sim, actions)
     loops = {
         "usual loop": sum(row["usual loop"] for row in rows),
         "ours": sum(row["our steps"] + row["our pictures"] for row in rows),
     }
     result = {
-        "benchmark": "libero_loop",
         "episode": f"{task.suite}.{task.task_id}.0.{SEED}",
         "control_steps": options.steps,
         "replan_steps": options.replan_steps,
@@ -81,14 +63,10 @@ def _compare(options: argparse.Namespace) -> int:
         "control_step": _compared(rows, "usual steps", "our steps", each=options.replan_steps),
         "pictures": _compared(rows, "usual pictures", "our pictures", each=1),
         "pictures_and_states_equal_at_every_query": True,
-        "our_milliseconds_per_query": breakdown,
         "assets": {"name": assets.name, "digest": assets.digest},
-        "machine": _machine(),
-        "command": shlex.join([Path(sys.executable).name, "-m", "benchmarks.libero_loop", *sys.argv[1:]]),
+        "renderer": os.environ["MUJOCO_GL"],
     }
-    _print(result)
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    options.output.write_text(json.dumps(result, indent=2) + "\n")
+    record("libero_loop", result, options.output)
     return 0
 
 
@@ -114,7 +92,7 @@ def _race(sim: LiberoSim, usual: Any, chunks: np.ndarray) -> list[dict[str, floa
     rows = []
     for chunk in chunks:
         row = dict.fromkeys(["usual loop", "usual rendering", "our steps", "our pictures"], 0.0)
-        with _clocked(type(usual.env.sim), "render", row, "usual rendering"), _timed(row, "usual loop"):
+        with _rendering_timed(type(usual.env.sim), row), _timed(row, "usual loop"):
             for action in chunk:
                 expected, *_ = usual.step(action)
         with _timed(row, "our steps"):
@@ -138,24 +116,6 @@ def _compared(rows: Sequence[Mapping[str, float]], usual: str, ours: str, *, eac
         "our_ms": round(1000 * float(np.median(our_s)) / each, 2),
         "usual_over_ours": dataclasses.asdict(paired_ratio(usual_s, our_s)),
     }
-
-
-def _breakdown(sim: LiberoSim, chunks: np.ndarray) -> dict[str, float]:
-    """Milliseconds per query in each part of our loop; the clocks themselves cost a few per cent."""
-    sim.reset(init_id=0, seed=SEED, settle_steps=SETTLE_STEPS)
-    seconds = dict.fromkeys([*_PARTS, "everything"], 0.0)
-    with contextlib.ExitStack() as clocks:
-        for name, (owner, function) in _PARTS.items():
-            clocks.enter_context(_clocked(owner, function, seconds, name))
-        with _timed(seconds, "everything"):
-            for chunk in chunks:
-                sim.advance(chunk)
-                sim.observe()
-    physics = [name for name in _PARTS if name.startswith("physics")]
-    seconds["controller: readings, torques"] -= sum(seconds[name] for name in physics)
-    everything = seconds.pop("everything")
-    seconds["the rest"] = everything - sum(seconds.values())
-    return {name: round(1000 * value / len(chunks), 2) for name, value in seconds.items()}
 
 
 def usual_reset(usual: Any, task: LiberoTask, init_id: int = 0) -> Mapping[str, np.ndarray]:
@@ -197,50 +157,19 @@ def _timed(seconds: dict[str, float], name: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _clocked(owner: Any, function: str, seconds: dict[str, float], name: str) -> Iterator[None]:
-    """Add up the time spent in `owner.function`."""
-    plain: Callable[..., Any] = getattr(owner, function)
+def _rendering_timed(simulator: Any, row: dict[str, float]) -> Iterator[None]:
+    """Add up the time that LIBERO's environment spends rendering."""
+    render: Callable[..., Any] = simulator.render
 
-    def clocked(*args: Any, **kwargs: Any) -> Any:
-        start = time.perf_counter()
-        result = plain(*args, **kwargs)
-        seconds[name] += time.perf_counter() - start
-        return result
+    def timed(*args: Any, **kwargs: Any) -> Any:
+        with _timed(row, "usual rendering"):
+            return render(*args, **kwargs)
 
-    setattr(owner, function, clocked)
+    simulator.render = timed
     try:
         yield
     finally:
-        setattr(owner, function, plain)
-
-
-def _machine() -> dict[str, Any]:
-    return {
-        **provenance.git_state(),
-        **provenance.hardware(),
-        "cores_used": len(os.sched_getaffinity(0)),
-        "renderer": os.environ["MUJOCO_GL"],
-        "versions": {**provenance.versions(), "numba": version("numba")},
-    }
-
-
-def _print(result: Mapping[str, Any]) -> None:
-    steps, seconds = result["control_steps"], result["seconds"]
-    print(f"{result['episode']}: {steps} control steps, replanning every {result['replan_steps']}")
-    for name in ("usual loop", "ours"):
-        print(f"  {name:12} {seconds[name]:8.2f} s  {1000 * seconds[name] / steps:8.2f} ms a control step")
-    print(f"  {result['speedup']}x faster; pictures and states equal, byte by byte, at every query")
-    for name in ("control_step", "pictures"):
-        part = result[name]
-        ratio = part["usual_over_ours"]
-        print(
-            f"  {name:12} {part['usual_ms']:8.2f} ms, ours {part['our_ms']:.2f} ms: {ratio['value']:.2f}x "
-            f"[{ratio['ci95']['low']:.2f}, {ratio['ci95']['high']:.2f}]"
-        )
-    print(f"  reset with settling: {seconds['usual reset']:.2f} s, ours {seconds['our reset']:.2f} s")
-    print("where our time goes, milliseconds per query:")
-    for name, milliseconds in result["our_milliseconds_per_query"].items():
-        print(f"  {name:42} {milliseconds:8.2f}")
+        simulator.render = render
 
 
 def _options() -> argparse.Namespace:

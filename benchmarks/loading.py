@@ -6,13 +6,12 @@ memory; it skips Orbax itself, which would take 15 GB.
 """
 
 import argparse
+import concurrent.futures
 import dataclasses
 import importlib
 import importlib.util
 import json
-import shlex
-import subprocess
-import sys
+import multiprocessing
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -24,7 +23,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from eval.records import provenance
+from benchmarks.record import record
 from oxygen.model import params
 from oxygen.model.config import PI05_LIBERO, PRESETS, Pi05Config
 
@@ -48,32 +47,19 @@ _DRAWN = "random weights, prepared for serving"
 SIZES: Mapping[str, Pi05Config] = {"mid": MID, **PRESETS}
 
 
-def main() -> int:
+def main() -> None:
     options = _options()
-    if options.measure:
-        print(json.dumps(_measure(options.measure, options.source, SIZES[options.size])))
-        return 0
-    if options.write:
-        _write(options.write, SIZES[options.size])
-        return 0
-    if options.convert:
-        _convert(options.source, options.convert, SIZES[options.size])
-        return 0
     with tempfile.TemporaryDirectory(dir=options.scratch) as scratch:
-        result = _compare(options, Path(scratch))
-    _print(result)
-    output = options.output or RESULTS / f"loading_{options.size}.json"
-    output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(json.dumps(result, indent=2) + "\n")
-    return 0
+        result = _compare(options.size, Path(scratch))
+    record("loading", result, options.output or RESULTS / f"loading_{options.size}.json")
 
 
-def _compare(options: argparse.Namespace, scratch: Path) -> dict[str, Any]:
-    config = SIZES[options.size]
+def _compare(size: str, scratch: Path) -> dict[str, Any]:
+    config = SIZES[size]
     count = sum(int(np.prod(shape)) for shape in params.shapes(config).values())
     ours, published = scratch / "ours.safetensors", scratch / "published"
-    _apart("--write", str(published), "--size", options.size)
-    _apart("--convert", str(ours), "--source", str(published), "--size", options.size)
+    _apart(_write, published, config)
+    _apart(_convert, published, ours, config)
     sources = {
         "orbax float32 to bfloat16": published,
         "orbax float32 to bfloat16, onto the device": published,
@@ -85,30 +71,25 @@ def _compare(options: argparse.Namespace, scratch: Path) -> dict[str, Any]:
     }
     if config == PI05_LIBERO:
         del sources[_BY_ORBAX]
-    measured = {
-        way: json.loads(_apart("--measure", way, "--source", str(source), "--size", options.size))
-        for way, source in sources.items()
-    }
+    measured = {way: _apart(_measure, way, source, config) for way, source in sources.items()}
     for figures in measured.values():
         figures["peak_over_bf16_size"] = round(figures["peak_bytes"] / (2 * count), 3)
     return {
-        "benchmark": "loading",
-        "size": options.size,
+        "size": size,
         "parameters": count,
         "bf16_bytes": 2 * count,
         "loaded_to": DTYPE,
         "ways": measured,
         "page_cache": "warm",
-        "machine": _machine(),
-        "command": shlex.join([Path(sys.executable).name, "-m", "benchmarks.loading", *sys.argv[1:]]),
+        "codecs": {name: version(name) for name in ("ml_dtypes", "orbax-checkpoint", "tensorstore")},
+        "streams_large_chunks": importlib.util.find_spec("zstandard") is not None,
     }
 
 
-def _apart(*arguments: str) -> str:
-    """The output of this benchmark in its own process."""
-    command = [sys.executable, "-m", "benchmarks.loading", *arguments]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-    return done.stdout
+def _apart(function: Callable[..., Any], *arguments: Any) -> Any:
+    """What a function returns in a process of its own."""
+    with concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
+        return process.submit(function, *arguments).result()
 
 
 def _measure(way: str, source: Path, config: Pi05Config) -> dict[str, Any]:
@@ -156,7 +137,7 @@ def _ways(source: Path, config: Pi05Config) -> Mapping[str, Callable[[], Any]]:
         return ours(jax.devices()[0])
 
     def opened() -> Any:
-        return load_weights(ours, config)
+        return load_weights(ours, dataclasses.replace(config, dtype=DTYPE))
 
     return {
         "orbax float32 to bfloat16": ours,
@@ -210,35 +191,13 @@ def _convert(source: Path, target: Path, config: Pi05Config) -> None:
     write_safetensors(target, tensors, checkpoint.read, {})
 
 
-def _machine() -> dict[str, Any]:
-    codecs = {name: version(name) for name in ("ml_dtypes", "orbax-checkpoint", "tensorstore")}
-    return {
-        **provenance.git_state(),
-        **provenance.hardware(),
-        "versions": {**provenance.versions(), **codecs},
-        "streams_large_chunks": importlib.util.find_spec("zstandard") is not None,
-    }
-
-
-def _print(result: Mapping[str, Any]) -> None:
-    print(f"{result['parameters'] / 1e6:.0f} M parameters, {result['bf16_bytes'] / 1e9:.2f} GB in bfloat16")
-    for way, figures in result["ways"].items():
-        print(
-            f"  {way:44} {figures['seconds']:7.2f} s  peak {figures['peak_over_bf16_size']:.3f} of that size"
-        )
-
-
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.loading", description=__doc__)
     parser.add_argument("--size", choices=SIZES, default="mid")
     parser.add_argument("--scratch", type=Path, help="where the checkpoints are written; removed afterwards")
     parser.add_argument("--output", type=Path, help="JSON; by default in benchmarks/results")
-    parser.add_argument("--write", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--convert", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--measure", help=argparse.SUPPRESS)
-    parser.add_argument("--source", type=Path, help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,22 +1,23 @@
 """`python -m benchmarks.scale`: episodes per hour over the number of worlds that are played at once.
 
 The same episodes of LIBERO with the same policy, in turns: one world in the process of the policy, several in
-worker processes, on a local Ray cluster where Ray is installed, and in the usual loop, which renders at every
-control step. From the parts of one world's time follows what a machine with more cores and a GPU would do.
+worker processes, and on a local Ray cluster where Ray is installed. From the parts of one world's time
+follows what a machine with more cores and a GPU would do.
 """
 
 import argparse
+import concurrent.futures
 import importlib.util
-import json
+import multiprocessing
 import os
 import statistics
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.record import record
+from benchmarks.scale_run import play
 from configs.errors import UsageError
 from configs.load import load
 from configs.profile import ProfileConfig
@@ -24,7 +25,7 @@ from sim_envs.libero.assets import find_assets
 
 RESULTS = Path(__file__).parent / "results" / "scale.json"
 PLOT = Path(__file__).parents[1] / "docs" / "scale.png"
-USUAL, SERIAL, RAY = "usual", "serial:1", "ray:2"
+SERIAL, RAY = "serial:1", "ray:2"
 _MS_PER_HOUR = 3.6e6
 
 
@@ -35,11 +36,11 @@ def main() -> int:
     except UsageError as error:
         sys.stderr.write(f"error: {error}\n")
         return 2
-    players = [SERIAL, *(f"processes:{n}" for n in options.num_envs), *_other_players(options.num_envs)]
+    has_ray = importlib.util.find_spec("ray") is not None and 2 in options.num_envs
+    players = [SERIAL, *(f"processes:{n}" for n in options.num_envs), *([RAY] if has_ray else [])]
     turns = [{player: _played(player, options) for player in players} for _ in range(options.turns)]
     found = {player: _median([turn[player] for turn in turns]) for player in players}
     row = {
-        "benchmark": "scale",
         "assets": options.assets,
         "episodes": options.episodes,
         "turns": options.turns,
@@ -52,17 +53,11 @@ def main() -> int:
     return 0
 
 
-def _other_players(num_envs: Sequence[int]) -> list[str]:
-    has_ray = importlib.util.find_spec("ray") is not None and 2 in num_envs
-    return [*([RAY] if has_ray else []), USUAL]
-
-
 def _pairs(players: Sequence[str]) -> dict[str, tuple[str, str]]:
     """What is compared with what."""
     processes = [player for player in players if player.startswith("processes")]
     several = {f"{player} over {SERIAL}": (player, SERIAL) for player in processes}
-    ray = {f"{RAY} over processes:2": (RAY, "processes:2")} if RAY in players else {}
-    return {**several, **ray, f"{SERIAL} over the usual loop": (SERIAL, USUAL)}
+    return {**several, **({f"{RAY} over processes:2": (RAY, "processes:2")} if RAY in players else {})}
 
 
 def _ratios(turns: Sequence[Mapping[str, Any]], one: str, other: str) -> list[float]:
@@ -73,11 +68,9 @@ def _ratios(turns: Sequence[Mapping[str, Any]], one: str, other: str) -> list[fl
 
 def _played(player: str, options: argparse.Namespace) -> dict[str, Any]:
     """One measurement, in a process of its own."""
-    episodes = options.usual_episodes if player == USUAL else options.episodes
-    what = ["--episodes", str(episodes), "--steps", str(options.steps), "--assets", options.assets]
-    command = [sys.executable, "-m", "benchmarks.scale_run", player, *what]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-    return json.loads(done.stdout.splitlines()[-1])
+    what = {"episodes": options.episodes, "steps": options.steps, "assets": options.assets}
+    with concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
+        return process.submit(play, player, **what).result()
 
 
 def _median(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -134,7 +127,7 @@ def _plot(row: Mapping[str, Any], path: Path) -> None:
     figure, axes = plt.subplots(figsize=(6, 3.6), layout="constrained")
     predicted = row["model"]["episodes_per_hour_here"]
     axes.plot(list(map(int, predicted)), list(predicted.values()), ":", color="grey", label="by the parts")
-    for name, style in (("serial", "o"), ("processes", "o"), ("ray", "s"), ("usual", "x")):
+    for name, style in (("serial", "o"), ("processes", "o"), ("ray", "s")):
         found = {player: each for player, each in row["players"].items() if player.partition(":")[0] == name}
         worlds = [int(player.partition(":")[2] or 1) for player in found]
         rates = [each["episodes_per_hour"] for each in found.values()]
@@ -150,7 +143,6 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scale", description=__doc__)
     parser.add_argument("--num-envs", type=int, nargs="+", default=[1, 2, 4])
     parser.add_argument("--episodes", type=int, default=24, help="a multiple of every --num-envs")
-    parser.add_argument("--usual-episodes", type=int, default=4, help="of the usual loop, which is slower")
     parser.add_argument("--steps", type=int, default=100, help="control steps of an episode")
     parser.add_argument("--turns", type=int, default=2)
     parser.add_argument("--assets", default="standins", help="folder of LIBERO's asset tree, or standins")
@@ -159,8 +151,8 @@ def _options() -> argparse.Namespace:
     options = parser.parse_args()
     if min(options.num_envs) < 1 or any(options.episodes % n for n in options.num_envs):
         parser.error("--episodes must be a multiple of every --num-envs")
-    if options.episodes <= max(options.num_envs) or options.usual_episodes < 2 or options.turns < 1:
-        parser.error("give more --episodes than --num-envs, 2 --usual-episodes and 1 turn, or more")
+    if options.episodes <= max(options.num_envs) or options.turns < 1:
+        parser.error("give more --episodes than --num-envs, and 1 turn or more")
     return options
 
 

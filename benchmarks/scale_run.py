@@ -1,61 +1,27 @@
-"""Plays the episodes of `benchmarks.scale` once, in a process of its own, and prints as JSON what it took."""
+"""Plays the episodes of `benchmarks.scale` once, and measures what it took."""
 
-import argparse
 import contextlib
 import json
-import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import psutil
 
-from benchmarks.libero_loop import CAMERA_SIZE, usual_env, usual_reset
 from configs.schema import RunConfig
-from eval.policies.opening import open_policies
-from eval.policies.resolved import resolve_policy
 from eval.records.run_folders import new_run
 from eval.records.schema import EpisodeResult, RunFolder
 from eval.report.console import EvaluationConsole
 from eval.rollout.evaluation import run_evaluation
 from eval.rollout.executors.choice import batch_size_for, choose_executor
-from eval.rollout.plan import make_plan
-from sim_envs.libero.assets import find_assets
-from sim_envs.libero.cameras import CAMERAS
-from sim_envs.libero.tasks import get_task
-from sim_envs.world import Observation
 
 SUITE = "libero_object"
 _LOOK_EVERY_S = 0.5
 _PARTS = {"physics": "advance", "rendering": "observe", "model": "frame"}
 """What the shares call a part, and what the query log does."""
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.scale_run", description=__doc__)
-    parser.add_argument("player", help="usual, serial:1, processes:N or ray:N")
-    parser.add_argument("--episodes", type=int, required=True)
-    parser.add_argument("--steps", type=int, required=True)
-    parser.add_argument("--assets", required=True)
-    options = parser.parse_args()
-    executor, _, worlds = options.player.partition(":")
-    config = RunConfig(
-        suites=(SUITE,),
-        task_ids=(0,),
-        init_ids=tuple(range(options.episodes)),
-        max_steps=options.steps,
-        assets=options.assets,
-        batch_size=batch_size_for(int(worlds or 1)),
-        video="none",
-    )
-    with contextlib.redirect_stdout(sys.stderr):
-        found = _usual(config) if executor == "usual" else _ours(config, executor, int(worlds))
-    print(json.dumps(found))
-    return 0
 
 
 class _Stopwatch(EvaluationConsole):
@@ -70,8 +36,19 @@ class _Stopwatch(EvaluationConsole):
         self.ended.append((time.perf_counter(), result))
 
 
-def _ours(config: RunConfig, executor: str, worlds: int) -> dict[str, Any]:
-    """One run of an executor."""
+def play(player: str, *, episodes: int, steps: int, assets: str) -> dict[str, Any]:
+    """One run of `serial:1`, `processes:N` or `ray:N`."""
+    executor, _, number = player.partition(":")
+    worlds = int(number)
+    config = RunConfig(
+        suites=(SUITE,),
+        task_ids=(0,),
+        init_ids=tuple(range(episodes)),
+        max_steps=steps,
+        assets=assets,
+        batch_size=batch_size_for(worlds),
+        video="none",
+    )
     address = "local" if executor == "ray" else None
     playing = choose_executor(num_envs=worlds, executor=executor, ray_address=address)
     watches: list[_Stopwatch] = []
@@ -96,42 +73,6 @@ def _ours(config: RunConfig, executor: str, worlds: int) -> dict[str, Any]:
         "shares": found,
         "memory_mb": memory,
     }
-
-
-def _usual(config: RunConfig) -> dict[str, Any]:
-    """The usual loop over the same episodes, with the same policy: every control step is rendered."""
-    (opened,) = open_policies(resolve_policy(config), [config])
-    (plan,) = make_plan(config).tasks
-    task, ended = get_task(SUITE, 0), []
-    with usual_env(task, find_assets(config.assets)) as env:
-        policy = opened.in_world(plan.suite, env)
-        for key in plan.keys:
-            seen = usual_reset(env, task, key.init_id)
-            policy.reset(key)
-            steps, done = 0, False
-            while steps < plan.protocol.max_steps and not done:
-                actions = policy.act(_observation(seen, plan.instruction(key)))
-                policy.settle()
-                for action in actions[: plan.protocol.replan_steps]:
-                    seen, _, done, _ = env.step(action)
-                    steps += 1
-                    if done:
-                        break
-            policy.finish()
-            ended.append((time.perf_counter(), steps))
-    opened.close()
-    return _rate(ended, 1)
-
-
-def _observation(seen: Mapping[str, np.ndarray], language: str) -> Observation:
-    """What openpi's client makes of LIBERO's observation."""
-    quaternion = seen["robot0_eef_quat"]
-    sine = float(np.sqrt(max(0.0, 1 - quaternion[3] ** 2)))
-    axis_angle = quaternion[:3] * (2 * np.arccos(np.clip(quaternion[3], -1, 1)) / sine if sine else 0.0)
-    images = {name: seen[f"{camera}_image"][::-1, ::-1] for name, camera in CAMERAS.items()}
-    assert all(image.shape[0] == CAMERA_SIZE for image in images.values())
-    state = np.concatenate([seen["robot0_eef_pos"], axis_angle, seen["robot0_gripper_qpos"]])
-    return Observation(images=images, state=state, language=language)
 
 
 def _rate(ended: list[tuple[float, int]], worlds: int) -> dict[str, Any]:
@@ -183,7 +124,3 @@ def _memory_watched() -> Iterator[dict[str, float]]:
     finally:
         over.set()
         watching.join()
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -278,53 +278,6 @@ class Interface:
         return action
 
 
-def compare(policy: Interface, env: Interface) -> None:
-    """Check that the conventions of a policy and an environment agree.
-
-    The environment may have more cameras than the policy looks through.
-
-    Raises:
-        UsageError: Names the first convention that differs, and what each side means by it.
-    """
-    for label, wanted, given in [*_cameras(policy, env), *_conventions(policy, env)]:
-        if wanted != given:
-            raise UsageError(
-                f"{label}: policy {policy.name!r} has {_told(wanted)}, environment {env.name!r} has "
-                f"{_told(given)}. Choose a policy that was trained for this environment"
-            )
-
-
-def _cameras(policy: Interface, env: Interface) -> list[tuple[str, object, object]]:
-    there = {camera.name: camera for camera in env.observation.cameras}
-    pairs: list[tuple[str, object, object]] = []
-    for camera in policy.observation.cameras:
-        if camera.name not in there:
-            lacks = f"policy {policy.name!r} looks through what environment {env.name!r} lacks"
-            raise UsageError(f"{lacks}: {unknown('camera', camera.name, there)}")
-        given = there[camera.name]
-        wanted = dataclasses.replace(camera, size=camera.size or given.size)
-        pairs.append((f"camera {camera.name!r}", wanted, given))
-    return pairs
-
-
-def _conventions(policy: Interface, env: Interface) -> list[tuple[str, object, object]]:
-    ours, theirs = policy.observation, env.observation
-    gives, takes = policy.action, env.action
-    return [
-        ("state", ours.state, theirs.state),
-        ("rotation in the state", ours.rotation, theirs.rotation),
-        ("action", gives.channels, takes.channels),
-        ("rotation in an action", gives.rotation, takes.rotation),
-        ("grippers of an action", gives.grippers, takes.grippers),
-        ("limits of an action", gives.limits, takes.limits),
-        ("control rate, Hz", gives.control_hz, takes.control_hz),
-    ]
-
-
-def _told(value: object) -> str:
-    return f"({', '.join(map(str, value))})" if isinstance(value, tuple) else str(value)
-
-
 def _each_named_once(what: str, names: Sequence[str]) -> None:
     if not names or len(set(names)) != len(names):
         raise UsageError(f"{what} {list(names)}: name at least one, and each once")

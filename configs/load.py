@@ -11,10 +11,11 @@ import pydantic
 
 from configs.collection import CollectConfig
 from configs.errors import UsageError, unknown
+from configs.language_task import LanguageTaskConfig
 from configs.pipeline import PipelineConfig
 from configs.profile import ProfileConfig
 from configs.reading import parse_yaml, read_text
-from configs.schema import LanguageTaskConfig, PolicyConfig, Preset, SuiteConfig
+from configs.schema import PolicyConfig, Preset, SuiteConfig
 from configs.sweep import SweepConfig
 from configs.training import TrainConfig
 from configs.validation import invalid

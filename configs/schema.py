@@ -1,4 +1,4 @@
-"""Schemas of presets: suites, policies, language tasks, runs. Unknown keys are errors."""
+"""Schemas of presets: suites, policies, runs. Unknown keys are errors."""
 
 import re
 from typing import Annotated, Any, Literal, Self
@@ -109,72 +109,6 @@ class SuiteConfig(Preset):
     motion: MotionText | None = None
     test_init_ids: tuple[int, int] | None = None
     environment: dict[str, Any] = Field(default_factory=dict)
-
-
-class EveryNConfig(Preset):
-    """One text at every n-th query."""
-
-    kind: Literal["every_n"] = "every_n"
-    n: Count
-
-
-class BurstConfig(Preset):
-    """`n` texts at every `every`-th query."""
-
-    kind: Literal["burst"]
-    n: Count
-    every: Count
-
-
-class PoissonConfig(Preset):
-    """A Poisson number of texts per query, with mean `rate`."""
-
-    kind: Literal["poisson"]
-    rate: float = Field(gt=0, le=1000)
-    seed: Seed = 0
-
-
-class RandomLengthConfig(Preset):
-    """Texts arrive as in `arrivals`, each with a random limit of `least` to `most` tokens."""
-
-    kind: Literal["random_length"]
-    arrivals: EveryNConfig | BurstConfig | PoissonConfig = Field(discriminator="kind")
-    least: Tokens
-    most: Tokens
-    seed: Seed = 0
-
-
-ArrivalsConfig = EveryNConfig | BurstConfig | PoissonConfig | RandomLengthConfig
-
-
-class SamplingConfig(Preset):
-    """Sampling of tokens: greedy at temperature 0, else from the `top_k` best, or from all."""
-
-    temperature: float = Field(default=0.0, ge=0, allow_inf_nan=False)
-    top_k: int | None = Field(default=None, gt=0)
-
-
-class LanguageTaskConfig(Preset):
-    """A kind of text generated beside actions.
-
-    Attributes:
-        name: Name of the language task.
-        prompt: The suffix after the shared prefix that prompts the text.
-        arrivals: When texts are requested.
-        max_tokens: Maximum length of a text, tokens.
-        priority: Queries of head start when not all fit in one batch: a text goes before those of lesser
-            priority that are older by no more than the difference.
-        sampling: How its tokens are chosen.
-        stop: A text ends before this one, a single token of the vocabulary; with its end token if None.
-    """
-
-    name: Name
-    prompt: str = Field(min_length=1, max_length=10_000)
-    arrivals: ArrivalsConfig = Field(default=EveryNConfig(n=1), discriminator="kind")
-    max_tokens: Tokens
-    priority: Whole = Field(default=0, ge=-1_000_000, le=1_000_000)
-    sampling: SamplingConfig = SamplingConfig()
-    stop: str | None = Field(default=None, min_length=1)
 
 
 class PolicyConfig(Preset):

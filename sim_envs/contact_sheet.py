@@ -1,50 +1,93 @@
-"""Contact sheets: grids of captioned images."""
+"""Contact sheet: an initial state of each task, with one asset set or several side by side.
 
-from collections.abc import Iterable, Mapping
+python -m sim_envs.contact_sheet docs/droid.jpg
+python -m sim_envs.contact_sheet docs/standins.jpg --suite libero_object --assets standins PATH
+"""
+
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
-from jaxtyping import UInt8
+from cyclopts import App, Parameter
 from PIL import Image, ImageDraw
 
-from configs.errors import unknown
+from configs.cli import Names, Numbers, run_app, spelt
+from configs.errors import UsageError, unknown
 from configs.paths import usable_file
+from sim_envs.suite import Suite, Task, open_suite
 
-CAPTION = 18
-TILES_PER_ROW = 2
-SUFFIXES = (".jpg", ".jpeg", ".png")
+_CAPTION = 18
+_TILES_PER_ROW = 2
+_SUFFIXES = (".jpg", ".jpeg", ".png")
 
-
-Picture = UInt8[np.ndarray, "height width 3"]
-
-
-def usable_image(path: Path) -> Path:
-    """The path, if an image can be written there.
-
-    Raises:
-        UsageError: It is of another format, a folder, or its folder cannot be used.
-    """
-    if path.suffix.lower() not in SUFFIXES:
-        raise unknown("image format", path.suffix, SUFFIXES, remedy=f"In {str(path)!r}.")
-    return usable_file(path, "the image")
+app = App(
+    name="python -m sim_envs.contact_sheet",
+    help="Draw an initial state of each task of some suites, with one asset set or several side by side.",
+    version_flags=[],
+)
 
 
-def side_by_side(images: Iterable[Picture]) -> Image.Image:
-    """Images of equal height, from left to right."""
-    return Image.fromarray(np.concatenate(list(images), axis=1))
-
-
-def sheet(tiles: Mapping[str, Image.Image]) -> Image.Image:
-    """Arrange tiles of one size in rows, each below its caption.
+@app.default
+def main(
+    file: Path,
+    /,
+    *,
+    suite: Annotated[Names, Parameter(show_default=False)] = ("droid_tabletop",),
+    task_ids: Annotated[Numbers, Parameter(show_default=False)] = (),
+    assets: Annotated[Names, Parameter(show_default=False)] = ("auto",),
+) -> None:
+    """Write the contact sheet. Of one asset set it shows all cameras, of several the first.
 
     Args:
-        tiles: Caption to tile; at least one.
+        file: The image to write.
+        suite: The suites. Default: droid_tabletop.
+        task_ids: Tasks of every suite. Default: all.
+        assets: Asset sets, from left to right: folders, or names of sources (standins, download, auto).
     """
+    if file.suffix.lower() not in _SUFFIXES:
+        raise unknown("image format", file.suffix, _SUFFIXES, remedy=f"In {str(file)!r}.")
+    usable_file(file, "the image")
+    opened = [[open_suite(name, assets=source) for source in assets] for name in suite]
+    tiles = {
+        f"{task.suite} {task.task_id}: {task.language}": _tile(sets, task)
+        for sets in opened
+        for task in sets[0].tasks()
+        if not task_ids or task.task_id in task_ids
+    }
+    if not tiles:
+        raise UsageError(f"no task of {', '.join(suite)} is among {spelt('task_ids', task_ids)}")
+    _sheet(tiles).save(file, quality=85, optimize=True)
+
+
+def _tile(sets: list[Suite], task: Task) -> Image.Image:
+    views = [_views(suite, task) for suite in sets]
+    shown = views[0] if len(sets) == 1 else [view[0] for view in views]
+    return Image.fromarray(np.concatenate(shown, axis=1))
+
+
+def _views(suite: Suite, task: Task) -> list[np.ndarray]:
+    """The camera images of initial state 0 after settling."""
+    suite.check([task])
+    world = suite.open(task)
+    try:
+        world.reset(init_id=0, seed=7, settle_steps=suite.protocol.settle_steps)
+        return list(world.observe().images.values())
+    finally:
+        world.close()
+
+
+def _sheet(tiles: Mapping[str, Image.Image]) -> Image.Image:
+    """Arrange tiles of one size in rows, each below its caption."""
     first = next(iter(tiles.values()))
-    width, height = first.width, first.height + CAPTION
-    canvas = Image.new("RGB", (TILES_PER_ROW * width, -(-len(tiles) // TILES_PER_ROW) * height), "white")
+    width, height = first.width, first.height + _CAPTION
+    canvas = Image.new("RGB", (_TILES_PER_ROW * width, -(-len(tiles) // _TILES_PER_ROW) * height), "white")
     for number, (caption, tile) in enumerate(tiles.items()):
-        row, column = divmod(number, TILES_PER_ROW)
+        row, column = divmod(number, _TILES_PER_ROW)
         ImageDraw.Draw(canvas).text((column * width + 4, row * height + 3), caption, fill="black")
-        canvas.paste(tile, (column * width, row * height + CAPTION))
+        canvas.paste(tile, (column * width, row * height + _CAPTION))
     return canvas
+
+
+if __name__ == "__main__":
+    run_app(app)

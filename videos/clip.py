@@ -4,6 +4,7 @@ import io
 import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
@@ -73,20 +74,10 @@ def save_clip(
         for picture in pictures
     ]
     for quality in _QUALITIES:
-        content = io.BytesIO()
-        scaled[0].save(
-            content,
-            format="webp",
-            save_all=True,
-            append_images=scaled[1:],
-            duration=list(milliseconds),
-            loop=0,
-            quality=quality,
-            method=4,
-        )
-        if content.tell() <= most_bytes:
+        content = _animation(scaled, format="webp", duration=list(milliseconds), quality=quality, method=4)
+        if len(content) <= most_bytes:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content.getvalue())
+            path.write_bytes(content)
             return
     raise VideoError(f"{len(pictures)} images of {width}x{height} exceed {most_bytes} bytes")
 
@@ -121,16 +112,14 @@ def to_gif(video: Path, *, fps: float, width: int) -> tuple[bytes, tuple[int, in
         stream.release()
     if not kept:
         raise VideoError(f"{video} cannot be read")
+    return _animation(kept, format="gif", duration=round(1000 * every / rate)), size
+
+
+def _animation(pictures: Sequence[Image.Image], **options: Any) -> bytes:
+    """The content of an endlessly looping file."""
     content = io.BytesIO()
-    kept[0].save(
-        content,
-        format="gif",
-        save_all=True,
-        append_images=kept[1:],
-        duration=round(1000 * every / rate),
-        loop=0,
-    )
-    return content.getvalue(), size
+    pictures[0].save(content, save_all=True, append_images=pictures[1:], loop=0, **options)
+    return content.getvalue()
 
 
 def _fitting(stream: cv2.VideoCapture, width: int) -> tuple[int, int]:

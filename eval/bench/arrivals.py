@@ -1,34 +1,16 @@
 """Parses arrivals from the command line: `every:1`, `burst:4:8`, `poisson:0.5@8-30`."""
 
-import dataclasses
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from configs.errors import UsageError, unknown
 from oxygen.serving.arrivals import Arrivals, Burst, EveryN, Poisson, RandomLength
 
 _SEED = 7
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _Form:
-    """One kind of arrivals: its syntax, the types of its numbers, and its constructor."""
-
-    syntax: str
-    numbers: tuple[Callable[[str], float], ...]
-    make: Callable[..., Arrivals]
-
-
-_FORMS: Mapping[str, _Form] = {
-    "every": _Form(syntax="every:QUERIES", numbers=(int,), make=EveryN),
-    "burst": _Form(
-        syntax="burst:TEXTS:QUERIES", numbers=(int, int), make=lambda n, every: Burst(n=n, every=every)
-    ),
-    "poisson": _Form(
-        syntax="poisson:TEXTS_PER_QUERY",
-        numbers=(float,),
-        make=lambda rate: Poisson(rate=rate, seed=_SEED),
-    ),
+_FORMS: Mapping[str, str] = {
+    "every": "every:QUERIES",
+    "burst": "burst:TEXTS:QUERIES",
+    "poisson": "poisson:TEXTS_PER_QUERY",
 }
 
 
@@ -43,21 +25,28 @@ def parse_arrivals(text: str) -> Arrivals:
     """
     kind, _, rest = text.partition(":")
     if kind not in _FORMS:
-        raise unknown("arrivals", text, [form.syntax for form in _FORMS.values()])
-    form = _FORMS[kind]
+        raise unknown("arrivals", text, _FORMS.values())
     body, _, lengths = rest.partition("@")
-    parts = body.split(":")
-    if len(parts) != len(form.numbers):
-        raise UsageError(f"arrivals {text!r}: write {form.syntax}, or {form.syntax}@LEAST-MOST")
     try:
-        arrivals = form.make(*(number(part) for number, part in zip(form.numbers, parts, strict=True)))
+        arrivals = _parse(kind, body.split(":"))
         return _with_lengths(arrivals, lengths) if "@" in rest else arrivals
     except UsageError as error:
         raise UsageError(f"arrivals {text!r}: {error}") from None
     except ValueError:
         raise UsageError(
-            f"arrivals {text!r}: {body!r} has something that is no number of its kind; write {form.syntax}"
+            f"arrivals {text!r}: {body!r} has something that is no number of its kind; write {_FORMS[kind]}"
         ) from None
+
+
+def _parse(kind: str, numbers: list[str]) -> Arrivals:
+    match kind, numbers:
+        case "every", [n]:
+            return EveryN(n=int(n))
+        case "burst", [n, every]:
+            return Burst(n=int(n), every=int(every))
+        case "poisson", [rate]:
+            return Poisson(rate=float(rate), seed=_SEED)
+    raise UsageError(f"write {_FORMS[kind]}, or {_FORMS[kind]}@LEAST-MOST")
 
 
 def _with_lengths(arrivals: Arrivals, lengths: str) -> Arrivals:

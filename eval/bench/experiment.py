@@ -16,7 +16,7 @@ from eval.bench import multi_process_service
 from eval.bench.measurement import Repetitions, measure
 from eval.bench.memory import memory_use
 from eval.bench.model_under_test import ModelUnderTest
-from eval.bench.options import Options, command, default_output
+from eval.bench.options import Options, default_output, provenance_now
 from eval.bench.profile import save_profile
 from eval.bench.row import Row, WorkloadInfo, identity
 from eval.bench.row_file import RowFile
@@ -25,7 +25,6 @@ from eval.bench.schedule import max_queries_per_text
 from eval.bench.serving import Bench
 from eval.bench.terminal import Terminal
 from eval.bench.workloads import BenchConfiguration, Workload
-from eval.records import provenance
 from eval.rollout.interrupts import Interrupts
 from oxygen.serving.scheduler import Mode
 
@@ -86,7 +85,7 @@ class _Experiment:
         self._options = options
         self._began = began
         self._bench = Bench(model)
-        self.provenance = _provenance()
+        self.provenance = provenance_now()
         on_gpu = jax.devices()[0].platform == "gpu"
         self._multi_process_service = multi_process_service.is_active(os.environ) if on_gpu else None
 
@@ -96,27 +95,12 @@ class _Experiment:
         """The identities of a workload's rows, before it is measured."""
         common = {
             **dataclasses.asdict(self._info_of(workload)),
-            "denoise_steps": workload.denoise_steps,
-            "text_tokens": workload.text_tokens,
-            "robots": workload.robots,
-            "arrivals": workload.arrivals_text,
-            "slots": workload.slots,
-            "rows": workload.rows,
+            **workload.fields,
             "repetitions": self._options.repetitions,
             "queries": self._options.queries,
             **self.provenance,
         }
-        return [
-            identity(
-                {
-                    **common,
-                    "mode": configuration.mode.value,
-                    "tokens_per_frame": configuration.tokens_per_frame,
-                    "deadline_ms": configuration.deadline_ms,
-                }
-            )
-            for configuration in configurations
-        ]
+        return [identity({**common, **dataclasses.asdict(each)}) for each in configurations]
 
     def measure(
         self,
@@ -180,15 +164,6 @@ def _info(model: ModelUnderTest) -> WorkloadInfo:
 
 def _now() -> str:
     return dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
-
-
-def _provenance() -> dict[str, Any]:
-    return {
-        "command": command(),
-        **provenance.git_state(),
-        "versions": provenance.versions(),
-        "hardware": provenance.hardware(),
-    }
 
 
 def _pictures(shown: Sequence[Row], path: Path) -> list[Path]:

@@ -16,6 +16,7 @@ from configs.paths import refuse_home
 from eval.bench.arrivals import parse_arrivals
 from eval.bench.profile import check_profile
 from eval.bench.workloads import WorkloadGrid
+from eval.records import provenance
 from oxygen.serving.scheduler import Mode
 
 T = TypeVar("T")
@@ -32,6 +33,7 @@ _DEFAULTS: dict[str, Any] = {
     "arrivals": ("every:1",),
     "repetitions": 8,
     "queries": 10,
+    "prompt_tokens": 24,
     "peaks": "auto",
 }
 _WHOLE_NUMBERS = ("denoise_steps", "text_tokens", "tokens_per_frame", "robots")
@@ -142,9 +144,14 @@ def _refuse_frames_without_unified(given: argparse.Namespace, modes: Sequence[st
             )
 
 
-def command() -> str:
-    """The command line, for the record."""
-    return shlex.join(["python", "-m", "eval.bench", *sys.argv[1:]])
+def provenance_now() -> dict[str, Any]:
+    """The command line, the code and the machine, for the record."""
+    return {
+        "command": shlex.join(["python", "-m", "eval.bench", *sys.argv[1:]]),
+        **provenance.git_state(),
+        "versions": provenance.versions(),
+        "hardware": provenance.hardware(),
+    }
 
 
 def default_output(policy: str) -> Path:
@@ -200,64 +207,36 @@ def _parser() -> OneLineParser:
         allow_abbrev=False,
     )
     what = parser.add_argument_group("what is measured")
-    what.add_argument(
-        "--policy", type=_policy, help=_help("policy preset, YAML file, or folder of a checkpoint", "policy")
-    )
-    what.add_argument(
-        "--random-weights", action="store_true", help="instead of its checkpoint: latency without a download"
-    )
+    policy = _help("policy preset, YAML file, or folder of a checkpoint", "policy")
+    what.add_argument("--policy", type=_policy, help=policy)
+    _add_switch(what, "random_weights", "instead of its checkpoint: latency without a download")
     what.add_argument("--dtype", choices=("float32", "bfloat16"), help="default: the policy's own")
     _add_lists(what)
-    what.add_argument(
-        "--slots",
-        type=_whole,
-        metavar="N",
-        help="unfinished texts at once; one more drops another; default: as many as are requested",
-    )
-    what.add_argument(
-        "--rows",
-        type=_whole,
-        metavar="N",
-        help="texts decoded in one batch, the others wait in their slots; default: all unfinished ones",
-    )
-    what.add_argument(
-        "--prompt-tokens",
-        type=_whole,
-        default=24,
-        metavar="N",
-        help="tokens in the prompt, padded to one of the policy's lengths; default: 24",
-    )
+    _add_number(what, "slots", "unfinished texts at once; one more drops another; default: all requested")
+    _add_number(what, "rows", "texts decoded in one batch, the others wait; default: all unfinished ones")
+    _add_number(what, "prompt_tokens", "tokens in the prompt, padded to one of the policy's lengths")
     how = parser.add_argument_group("how")
-    how.add_argument(
-        "--repetitions", type=_whole, metavar="N", help=_help("runs of each configuration", "repetitions")
-    )
-    how.add_argument("--queries", type=_whole, metavar="N", help=_help("queries in a run", "queries"))
-    how.add_argument(
-        "--quick", action="store_true", help="`tiny`, and less of everything: two minutes on a CPU"
-    )
-    how.add_argument(
-        "--roofline", action="store_true", help="compare stages with their minimum times instead of modes"
-    )
-    how.add_argument(
-        "--peaks",
-        choices=("auto", "published", "measured"),
-        help="source of the device's peaks; default: auto, published if known, else measured",
-    )
+    _add_number(how, "repetitions", "runs of each configuration")
+    _add_number(how, "queries", "queries in a run")
+    _add_switch(how, "quick", "`tiny`, and less of everything: two minutes on a CPU")
+    _add_switch(how, "roofline", "compare stages with their minimum times instead of modes")
+    peaks = "source of the device's peaks; default: auto, published if known, else measured"
+    how.add_argument("--peaks", choices=("auto", "published", "measured"), help=peaks)
     where = parser.add_argument_group("output")
-    where.add_argument(
-        "--output",
-        type=_path,
-        metavar="FILE",
-        help="rows, plots beside it; default: in runs/bench; with --roofline a JSON file; default: none",
-    )
-    where.add_argument("--resume", action="store_true", help="skip workloads that FILE already has")
-    where.add_argument(
-        "--save-profile",
-        type=_path,
-        metavar="NAME.yaml",
-        help="write the stage times as a latency profile for `--clock profile:`",
-    )
+    output = "rows, plots beside it; default: in runs/bench; with --roofline a JSON file; default: none"
+    where.add_argument("--output", type=_path, metavar="FILE", help=output)
+    _add_switch(where, "resume", "skip workloads that FILE already has")
+    profile = "write the stage times as a latency profile for `--clock profile:`"
+    where.add_argument("--save-profile", type=_path, metavar="NAME.yaml", help=profile)
     return parser
+
+
+def _add_switch(group: argparse._ArgumentGroup, name: str, text: str) -> None:
+    group.add_argument(_flag(name), action="store_true", help=text)
+
+
+def _add_number(group: argparse._ArgumentGroup, name: str, text: str) -> None:
+    group.add_argument(_flag(name), type=_whole, metavar="N", help=_help(text, name))
 
 
 def _add_lists(group: argparse._ArgumentGroup) -> None:

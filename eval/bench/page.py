@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from eval.bench.row import Row
-from eval.bench.table import heading, row_label, warnings_of, workload_of
+from eval.bench.table import by_label, heading, warnings_of, workload_of
 from eval.report.figures import COLOURS
 from eval.report.pages.charts import ChartLine, ChartPoint, chart_group, line_chart
 from eval.report.pages.reported_runs import say_code, say_machine
@@ -63,7 +63,7 @@ def _charts(rows: Sequence[Row]) -> list[dict[str, Any]]:
         found += chart_group(heading(workload[0]), speedup, latency)
     lines = [
         ChartLine(label=label, colour=COLOURS[group[0].mode], points=[_rates(row) for row in group])
-        for label, group in _by_label(rows)
+        for label, group in by_label(rows).items()
     ]
     tradeoff = line_chart(lines, x="tokens per second", y="actions per second")
     return [*found, *chart_group("actions against tokens: up and to the right is better", tradeoff)]
@@ -104,11 +104,3 @@ def _action_ms(row: Row) -> tuple[float, float, float]:
 
 def _rates(row: Row) -> ChartPoint:
     return ChartPoint(x=row.tokens_per_s, y=row.actions_per_s, low=row.actions_per_s, high=row.actions_per_s)
-
-
-def _by_label(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
-    """The rows of each configuration, by tokens per second."""
-    groups: dict[str, list[Row]] = {}
-    for row in sorted(rows, key=lambda row: row.tokens_per_s):
-        groups.setdefault(row_label(row), []).append(row)
-    return sorted(groups.items())

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eval.bench.row import Row
-from eval.bench.table import heading, row_label, workload_of
+from eval.bench.table import by_label, heading, row_label, workload_of
 from eval.report.figures import COLOURS, STYLE, new_figure
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def _tradeoff(rows: Sequence[Row]) -> "Figure":
     """
     figure = new_figure(8.4, 5.2)
     panel = figure.subplots()
-    curves = _curves(rows)
+    curves = list(by_label(rows).values())
     for curve in curves:
         xs, ys = [row.tokens_per_s for row in curve], [row.actions_per_s for row in curve]
         panel.plot(xs, ys, "o-", color=COLOURS[curve[0].mode], markersize=7, linewidth=1.2)
@@ -89,14 +89,6 @@ def _tradeoff(rows: Sequence[Row]) -> "Figure":
     _name_curves(panel, curves)
     _title(figure, rows[0], "Actions against tokens: up and to the right is better")
     return figure
-
-
-def _curves(rows: Sequence[Row]) -> list[list[Row]]:
-    """The rows of each configuration, by tokens per second."""
-    curves: dict[str, list[Row]] = {}
-    for row in rows:
-        curves.setdefault(row_label(row), []).append(row)
-    return [sorted(curve, key=lambda row: row.tokens_per_s) for curve in curves.values()]
 
 
 def _name_curves(panel: "Axes", curves: Sequence[Sequence[Row]]) -> None:

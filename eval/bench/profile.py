@@ -46,19 +46,12 @@ def check_profile(path: Path, grid: WorkloadGrid) -> None:
 
 
 def save_profile(path: Path, rows: Sequence[Row]) -> None:
-    """Write the profile of a workload's rows, named after the file.
-
-    Raises:
-        UsageError: The file cannot be written.
-    """
+    """Write the profile of a workload's rows, named after the file."""
     import yaml
 
     content = profile(path.stem, rows)
     written = yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=120)
-    try:
-        path.write_text(written, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"--save-profile {path}: {error.strerror}; name another file") from None
+    path.write_text(written, encoding="utf-8")
 
 
 def profile(name: str, rows: Sequence[Row]) -> dict[str, Any]:

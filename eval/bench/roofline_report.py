@@ -1,19 +1,18 @@
 """`--roofline`: times each stage of a policy by itself, and compares it with its minimum time (floor)."""
 
 import dataclasses
-import json
-import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
 
 from configs.errors import UsageError
+from configs.reading import read_json_object
 from eval.bench import roofline
 from eval.bench.costs import Peaks
 from eval.bench.model_under_test import ModelUnderTest
-from eval.bench.options import Options, command
+from eval.bench.options import Options, provenance_now
 from eval.bench.peaks import find_peaks
 from eval.bench.ratios import Ratio, decode_growth
 from eval.bench.roofline import StageCost
@@ -23,7 +22,6 @@ from eval.bench.stages import StageTimer
 from eval.bench.table import print_growth, print_roofline
 from eval.bench.terminal import open_console
 from eval.bench.workloads import Workload, robots_label
-from eval.records import provenance
 from eval.records.json_files import write_json
 from oxygen.serving.runner import ProgramSizes
 
@@ -59,7 +57,7 @@ def report_roofline(options: Options, model: ModelUnderTest) -> int:
             record["decode_growth"] = {"rows": sizes.rows, **dataclasses.asdict(growth)}
         records.append(record)
     if options.output is not None:
-        _write(options.output, {**_about(model, device_peaks), "rooflines": records})
+        write_json(options.output, {**_about(model, device_peaks), "rooflines": records})
     return 0
 
 
@@ -99,18 +97,8 @@ def _measured(
     each = [programs.times() for _ in range(repetitions)]
     siglip_ms = roofline.siglip_ms(runner.config, bench.weights(steps), inputs, calls=repetitions)
     costs = roofline.stage_costs(runner.config, sizes, model.bucket)
-    return roofline.stages(costs, peaks, _median(each), siglip_ms), decode_growth(
+    return roofline.stages(costs, peaks, StageTimes.median(each), siglip_ms), decode_growth(
         [times.decode for times in each]
-    )
-
-
-def _median(times: Sequence[StageTimes]) -> StageTimes:
-    return StageTimes(
-        prefill=statistics.median(one.prefill for one in times),
-        denoise=statistics.median(one.denoise for one in times),
-        guided_denoise=statistics.median(one.guided_denoise for one in times),
-        fork=statistics.median(one.fork for one in times),
-        decode={batch: statistics.median(one.decode[batch] for one in times) for batch in times[0].decode},
     )
 
 
@@ -125,35 +113,15 @@ def _about(model: ModelUnderTest, peaks: Peaks) -> dict[str, Any]:
         "dtype": model.config.dtype,
         "device": jax.devices()[0].device_kind,
         "peaks": dataclasses.asdict(peaks),
-        "command": command(),
-        **provenance.git_state(),
-        "versions": provenance.versions(),
-        "hardware": provenance.hardware(),
+        **provenance_now(),
     }
 
 
 def _check_output(path: Path) -> None:
     """Refuse to replace a file that is not a roofline, before anything is measured."""
     try:
-        written = path.read_text(encoding="utf-8") if path.exists() else ""
-    except OSError as error:
-        raise UsageError(f"cannot write {str(path)!r}: {error.strerror}; give --output another") from None
-    except UnicodeDecodeError:
-        written = "something else"
-    if written and not _is_roofline(written):
+        known = not path.exists() or not path.stat().st_size or "rooflines" in read_json_object(path)
+    except UsageError:
+        known = False
+    if not known:
         raise UsageError(f"{str(path)!r} is not a roofline and is not replaced; give --output another")
-
-
-def _is_roofline(written: str) -> bool:
-    try:
-        content = json.loads(written)
-    except ValueError:
-        return False
-    return isinstance(content, dict) and "rooflines" in content
-
-
-def _write(path: Path, content: Mapping[str, Any]) -> None:
-    try:
-        write_json(path, content)
-    except OSError as error:
-        raise UsageError(f"cannot write {str(path)!r}: {error.strerror}; give --output another") from None

@@ -13,7 +13,7 @@ from eval.bench.ratios import Ratio, decode_growth, paired_ratio
 from eval.bench.row import Row, WorkloadInfo
 from eval.bench.schedule import QueryPrograms, StageTimes, is_predictable, programs_by_query
 from eval.bench.workloads import BenchConfiguration, Workload
-from eval.metrics.statistics import Interval, quantiles
+from eval.metrics.statistics import quantiles
 from oxygen.serving.scheduler import Mode
 
 DecodeBatchSize = Callable[[QueryPrograms], int | None]
@@ -65,22 +65,14 @@ def rows(
     return [
         Row(
             **dataclasses.asdict(info),
-            mode=configuration.mode.value,
-            denoise_steps=workload.denoise_steps,
-            text_tokens=workload.text_tokens,
-            tokens_per_frame=configuration.tokens_per_frame,
-            deadline_ms=configuration.deadline_ms,
-            robots=workload.robots,
-            arrivals=workload.arrivals_text,
-            slots=workload.slots,
-            rows=workload.rows,
+            **workload.fields,
+            **dataclasses.asdict(configuration),
             repetitions=repetitions.count,
             queries=repetitions.queries,
             warm_up_queries=repetitions.warm_up,
-            **_latencies(runs),
-            **_rates(runs, info.horizon * workload.robots, workload.robots),
-            **_frames(runs, configuration),
-            **_requests(runs),
+            **_totals(
+                list(itertools.chain.from_iterable(runs)), configuration, info.horizon, workload.robots
+            ),
             decode_batch=_largest(workload, configuration, run_info.batches[configuration], repetitions),
             stage_ms=_stage_ms(stages[configuration]),
             **_as_fields("decode_growth", "decode_growth", growth),
@@ -109,55 +101,34 @@ def _memory(configuration: BenchConfiguration, memory: MemoryUse) -> dict[str, A
     }
 
 
-def _all(runs: Sequence[Run]) -> list[QueryTimes]:
-    return list(itertools.chain.from_iterable(runs))
-
-
-def _latencies(runs: Sequence[Run]) -> dict[str, Any]:
-    queries = _all(runs)
+def _totals(
+    queries: Sequence[QueryTimes], configuration: BenchConfiguration, horizon: int, robots: int
+) -> dict[str, Any]:
+    """Latencies, rates and counts over the queries of all runs."""
     texts = [text for query in queries for text in query.finished]
+    seconds = 1e-3 * sum(query.frame_ms for query in queries)
+    steps, deadline = statistics.fmean(query.decode_steps for query in queries), configuration.deadline_ms
+    missed = None if deadline is None else statistics.fmean(query.frame_ms > deadline for query in queries)
     return {
         **_percentiles("action_ms", (query.action_ms for query in queries)),
         **_percentiles("frame_ms", (query.frame_ms for query in queries)),
         "frame_ms_mean": statistics.fmean(query.frame_ms for query in queries),
         **_percentiles("first_token_ms", (text.first_token_ms for text in texts)),
         **_percentiles("request_ms", (text.request_ms for text in texts)),
+        "chunks_per_s": robots * len(queries) / seconds,
+        "actions_per_s": horizon * robots * len(queries) / seconds,
+        "tokens_per_s": sum(query.tokens for query in queries) / seconds,
+        "decode_steps_per_frame": steps if configuration.mode is Mode.UNIFIED else None,
+        "deadline_missed_fraction": missed,
+        "requests_submitted": sum(query.submitted for query in queries),
+        "requests_finished": len(texts),
+        "requests_dropped": sum(query.dropped for query in queries),
     }
 
 
 def _percentiles(name: str, values: Iterable[float]) -> dict[str, float | None]:
     found = quantiles(values)
     return {f"{name}_{p}": found.get(p) for p in ("p50", "p95", "p99")}
-
-
-def _rates(runs: Sequence[Run], actions: int, chunks: int) -> dict[str, Any]:
-    queries = _all(runs)
-    seconds = 1e-3 * sum(query.frame_ms for query in queries)
-    return {
-        "chunks_per_s": chunks * len(queries) / seconds,
-        "actions_per_s": actions * len(queries) / seconds,
-        "tokens_per_s": sum(query.tokens for query in queries) / seconds,
-    }
-
-
-def _frames(runs: Sequence[Run], configuration: BenchConfiguration) -> dict[str, Any]:
-    """Decode steps of a frame of `unified`, and how often it missed its deadline."""
-    queries, deadline = _all(runs), configuration.deadline_ms
-    steps = statistics.fmean(query.decode_steps for query in queries)
-    missed = None if deadline is None else statistics.fmean(query.frame_ms > deadline for query in queries)
-    return {
-        "decode_steps_per_frame": steps if configuration.mode is Mode.UNIFIED else None,
-        "deadline_missed_fraction": missed,
-    }
-
-
-def _requests(runs: Sequence[Run]) -> dict[str, Any]:
-    queries = _all(runs)
-    return {
-        "requests_submitted": sum(query.submitted for query in queries),
-        "requests_finished": sum(len(query.finished) for query in queries),
-        "requests_dropped": sum(query.dropped for query in queries),
-    }
 
 
 def _exactness(
@@ -173,17 +144,9 @@ def _exactness(
 
 
 def _stage_ms(stages: Sequence[StageTimes]) -> dict[str, float]:
-    by_name = [
-        {
-            "prefill": times.prefill,
-            "denoise": times.denoise,
-            "guided_denoise": times.guided_denoise,
-            "fork": times.fork,
-            **{f"decode_{batch}": ms for batch, ms in times.decode.items()},
-        }
-        for times in stages
-    ]
-    return {name: statistics.median(times[name] for times in by_name) for name in by_name[0]}
+    by_name: dict[str, Any] = dataclasses.asdict(StageTimes.median(stages))
+    decode = by_name.pop("decode")
+    return {**by_name, **{f"decode_{batch}": ms for batch, ms in decode.items()}}
 
 
 def _decode_ms(times: StageTimesByConfiguration) -> dict[int, float]:
@@ -250,12 +213,8 @@ def _as_fields(name: str, stem: str, ratio: Ratio | None) -> dict[str, Any]:
     """A ratio under `name`, and its interval under `stem` with `_ci95`."""
     return {
         name: None if ratio is None else ratio.value,
-        f"{stem}_ci95": None if ratio is None else _bounds(ratio.ci95),
+        f"{stem}_ci95": None if ratio is None or ratio.ci95 is None else (ratio.ci95.low, ratio.ci95.high),
     }
-
-
-def _bounds(interval: Interval | None) -> tuple[float, float] | None:
-    return None if interval is None else (interval.low, interval.high)
 
 
 _NO_SPEEDUP = {

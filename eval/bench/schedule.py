@@ -7,6 +7,7 @@ import dataclasses
 import math
 import statistics
 from collections.abc import Mapping, Sequence
+from typing import Self
 
 from eval.bench.workloads import BenchConfiguration, Workload
 from oxygen.serving.scheduler import Mode
@@ -131,6 +132,15 @@ class StageTimes:
     guided_denoise: float
     fork: float
     decode: Mapping[int, float]
+
+    @classmethod
+    def median(cls, times: Sequence[Self]) -> Self:
+        """The median of each program over repetitions."""
+        programs = ("prefill", "denoise", "guided_denoise", "fork")
+        return cls(
+            **{name: statistics.median(getattr(one, name) for one in times) for name in programs},
+            decode={size: statistics.median(one.decode[size] for one in times) for size in times[0].decode},
+        )
 
     def predicted(self, queries: Sequence[tuple[QueryPrograms, int | None]]) -> float:
         """Mean milliseconds of a query by its programs alone: no forks, no host.

@@ -12,6 +12,7 @@ from eval.bench.ratios import Ratio
 from eval.bench.roofline import StageCost
 from eval.bench.row import Row
 from eval.bench.workloads import capacity_label, configuration_label, robots_label
+from eval.report.labels import number
 
 WIDTH = 110
 """Width of the tables outside a terminal, in columns."""
@@ -28,30 +29,14 @@ def _interval(row: Row) -> str:
     return "–" if row.speedup_ci95 is None else "{:.2f}–{:.2f}".format(*row.speedup_ci95)
 
 
-def _percent(value: float | None) -> str:
-    return "–" if value is None else f"{100 * value:.0f} %"
-
-
 def _k(row: Row) -> str:
     """Tokens per frame, or the deadline."""
-    return _number(row.tokens_per_frame, "d") if row.deadline_ms is None else f"{row.deadline_ms:g} ms"
+    return number(row.tokens_per_frame, "d") if row.deadline_ms is None else f"{row.deadline_ms:g} ms"
 
 
-def _number(value: float | None, form: str) -> str:
-    return "–" if value is None else format(value, form)
-
-
-def _optional_ms(value: float | None) -> str:
-    return "–" if value is None else _ms(value)
-
-
-def _gib(size: int | None) -> str:
-    return "–" if size is None else f"{size / 2**30:.2f}"
-
-
-def _ms(value: float) -> str:
+def _ms(value: float | None) -> str:
     """Three significant digits."""
-    return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+    return number(value, ".2f" if value is None or value < 10 else ".1f" if value < 100 else ".0f")
 
 
 _COLUMNS: Mapping[str, Callable[[Row], str]] = {
@@ -61,25 +46,27 @@ _COLUMNS: Mapping[str, Callable[[Row], str]] = {
     "action\np95": lambda row: _ms(row.action_ms_p95),
     "frame\np50, ms": lambda row: _ms(row.frame_ms_p50),
     "frame\np95": lambda row: _ms(row.frame_ms_p95),
-    "times\nisolated": lambda row: _number(row.speedup_over_isolated, ".2f"),
+    "times\nisolated": lambda row: number(row.speedup_over_isolated, ".2f"),
     "95 %\ninterval": _interval,
-    "pre-\ndicted": lambda row: _number(row.predicted_speedup, ".2f"),
-    "attained": lambda row: _percent(row.attained_fraction),
-    "stage\nshare": lambda row: _percent(row.predicted_over_frame),
+    "pre-\ndicted": lambda row: number(row.predicted_speedup, ".2f"),
+    "attained": lambda row: number(row.attained_fraction, ".0f", " %", scale=100),
+    "stage\nshare": lambda row: number(
+        row.predicted_over_frame and 100 * row.predicted_over_frame, ".0f", " %"
+    ),
     "actions\nper s": lambda row: f"{row.actions_per_s:.1f}",
-    "tokens\nper s": lambda row: _number(row.tokens_per_s or None, ".1f"),
+    "tokens\nper s": lambda row: number(row.tokens_per_s or None, ".1f"),
 }
 _TAIL_COLUMNS: Mapping[str, Callable[[Row], str]] = {
     "mode": lambda row: row.mode,
     "k": _k,
     "action\np99": lambda row: _ms(row.action_ms_p99),
     "frame\np99": lambda row: _ms(row.frame_ms_p99),
-    "first\ntoken\np50": lambda row: _optional_ms(row.first_token_ms_p50),
-    "\np99": lambda row: _optional_ms(row.first_token_ms_p99),
-    "whole\ntext\np50": lambda row: _optional_ms(row.request_ms_p50),
-    "p99": lambda row: _optional_ms(row.request_ms_p99),
+    "first\ntoken\np50": lambda row: _ms(row.first_token_ms_p50),
+    "\np99": lambda row: _ms(row.first_token_ms_p99),
+    "whole\ntext\np50": lambda row: _ms(row.request_ms_p50),
+    "p99": lambda row: _ms(row.request_ms_p99),
     "chunks\nper s": lambda row: f"{row.chunks_per_s:.1f}",
-    "memory\nGiB": lambda row: _gib(row.needed_memory_bytes),
+    "memory\nGiB": lambda row: number(row.needed_memory_bytes, ".2f", scale=2**-30),
 }
 _WIDE_ONLY = ("action\np95", "frame\np95", "95 %\ninterval", "stage\nshare")
 
@@ -141,6 +128,14 @@ def row_label(row: Row) -> str:
     return configuration_label(row.mode, row.tokens_per_frame, row.deadline_ms)
 
 
+def by_label(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """The rows of each mode and token budget, by tokens per second."""
+    groups: dict[str, list[Row]] = {}
+    for row in sorted(rows, key=lambda row: (row_label(row), row.tokens_per_s)):
+        groups.setdefault(row_label(row), []).append(row)
+    return groups
+
+
 def warnings_of(rows: Sequence[Row]) -> list[str]:
     """Reasons not to trust the measurements."""
     found = []
@@ -180,8 +175,8 @@ def print_roofline(stages: Sequence[StageCost], peaks: Peaks, title: str, consol
             f"{stage.bytes / 1e6:,.1f}",
             stage.bound,
             _ms(stage.floor_ms),
-            "–" if stage.measured_ms is None else _ms(stage.measured_ms),
-            _number(stage.over_floor, ".2f"),
+            _ms(stage.measured_ms),
+            number(stage.over_floor, ".2f"),
         )
     console.print(table)
     tera, giga = peaks.flops_per_s / 1e12, peaks.bytes_per_s / 1e9

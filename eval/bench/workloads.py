@@ -2,7 +2,7 @@
 
 import dataclasses
 import itertools
-from typing import Self
+from typing import Any, Self
 
 from configs.errors import UsageError, unknown
 from oxygen.serving.arrivals import Arrivals, EveryN
@@ -63,6 +63,12 @@ class Workload:
             arrivals_text="every:1",
             cameras=cameras,
         )
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The workload's part of a row."""
+        names = ("denoise_steps", "text_tokens", "robots", "slots", "rows")
+        return {**{name: getattr(self, name) for name in names}, "arrivals": self.arrivals_text}
 
     def lengths(self, robot: int, query: int) -> list[int]:
         """Tokens of each text requested for a robot in a query."""

@@ -6,6 +6,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from configs.cli import Names, run_app, spelt
+from configs.console import TextConsole
 from configs.errors import UsageError
 from configs.load import load
 from configs.paths import usable_folder
@@ -26,7 +27,6 @@ def main(
     *,
     pipeline: Annotated[str | None, Parameter(show_default=False)] = None,
     results: Annotated[Names, Parameter(show_default=False)] = (),
-    data: Annotated[Names, Parameter(show_default=False)] = (),
     output: Annotated[Path | None, Parameter(show_default=False)] = None,
 ) -> None:
     """Bundle a checkpoint, or add results to the bundled one.
@@ -35,11 +35,11 @@ def main(
         checkpoint: The folder of a checkpoint. Default: the bundled one.
         pipeline: The last checkpoint of this pipeline (`python -m eval.pipeline`), instead of a folder.
         results: Complete runs of the checkpoint, or folders of runs; added to the existing results.
-        data: Datasets that have moved since training.
         output: The folder of the bundle. Default: that of the model's name in the package (`tiny`).
     """
     from eval.bundle.bundling import bundle  # JAX, which --help does not need
-    from eval.bundle.console import show
+    from eval.bundle.card import CARD_FILE
+    from eval.bundle.provenance import unknowns
     from eval.pipeline.steps import last_checkpoint
     from eval.policies.names import read_policy
     from oxygen.weights.source import bundled
@@ -51,13 +51,13 @@ def main(
             )
         config = load(PipelineConfig, pipeline)
         checkpoint = last_checkpoint(config, Path(config.output_dir))
-    if data and checkpoint is None:
-        raise UsageError(
-            f"{spelt('data', data)} has no effect without a new checkpoint; leave it out, or give one"
-        )
     name = "tiny" if checkpoint is None else str(read_policy(str(checkpoint)).model)
     target = usable_folder(output or bundled(name), "--output")
-    show(bundle(checkpoint, [*map(Path, results)], target, data=[*map(Path, data)]), target)
+    bundle(checkpoint or target, [*map(Path, results)], target)
+    console = TextConsole()
+    for unknown in unknowns(target):
+        console.print(f"Not known, and the card says so: {unknown}", soft_wrap=True)
+    console.print(f"The card: {target / CARD_FILE}", soft_wrap=True)
 
 
 if __name__ == "__main__":

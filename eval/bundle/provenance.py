@@ -1,19 +1,98 @@
-"""The trainings behind a checkpoint: its own, that of the checkpoint it started from, and so on."""
+"""The trainings and datasets behind a checkpoint, back to the first, and the manifest that keeps them."""
 
-import filecmp
-from collections.abc import Mapping, Sequence
+import dataclasses
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from configs.errors import UsageError, unknown
-from eval.bundle.manifest import BundleManifest, DatasetFacts, read_bundle_manifest, read_dataset_facts
+from pydantic import TypeAdapter, ValidationError
+
+from configs.errors import UsageError
+from configs.reading import read_json_object
+from configs.validation import invalid
+from eval.records.json_files import write_json
 from oxygen.presets.checkpoints import read_record
+from oxygen.training import layout
 from oxygen.weights import fetch
 from oxygen.weights.card import RECORD
 from oxygen.weights.loading import SINGLE_FILE
 
+MANIFEST = "manifest.json"
 _BEFORE = "before"
 """Key in a bundled `training.json` of the previous training's record."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DatasetFacts:
+    """A dataset of demonstrations, as its own manifest describes it.
+
+    Attributes:
+        name: Name of its folder.
+        policy: The demonstrator.
+        learner: The policy that it corrected; None if it played alone.
+        demonstrations: Number of episodes in it.
+        failures: Number of failed episodes; they are in it only if failures were kept, for their texts.
+        keeps_failures: Whether they were.
+        frames: Number of rows.
+        init_ids: Suite to initial states, of failed episodes too; those from 1000 on are drawn.
+        commit: Commit of the code that collected it.
+    """
+
+    name: str
+    policy: str
+    learner: str | None
+    demonstrations: int
+    failures: int
+    keeps_failures: bool
+    frames: int
+    init_ids: Mapping[str, tuple[int, ...]]
+    commit: str | None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BundleManifest:
+    """The `manifest.json` of a bundled checkpoint.
+
+    Attributes:
+        files: SHA-256 of each file, by its path in the folder.
+        data: The datasets it was trained on.
+    """
+
+    files: Mapping[str, str]
+    data: tuple[DatasetFacts, ...]
+
+
+_MANIFEST = TypeAdapter(BundleManifest)
+
+
+def digest(file: Path) -> str:
+    """SHA-256 of a file."""
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def write_manifest(folder: Path, paths: Iterable[str], data: Iterable[DatasetFacts]) -> None:
+    """Write the manifest of a bundled checkpoint with these files."""
+    manifest = BundleManifest(files={path: digest(folder / path) for path in paths}, data=tuple(data))
+    write_json(folder / MANIFEST, dataclasses.asdict(manifest))
+
+
+def read_bundle_manifest(folder: Path) -> BundleManifest:
+    """The manifest of a bundled checkpoint.
+
+    Raises:
+        UsageError: It is damaged, or a file is not the one that was bundled.
+    """
+    file = folder / MANIFEST
+    try:
+        manifest = _MANIFEST.validate_python(read_json_object(file))
+    except ValidationError as error:
+        raise invalid(error, f"{file} is not a bundle's manifest") from None
+    for path, sha256 in manifest.files.items():
+        if not (folder / path).is_file() or digest(folder / path) != sha256:
+            raise UsageError(f"{folder / path} is not the file that {MANIFEST} names; restore it")
+    return manifest
 
 
 def trainings_of(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -21,80 +100,68 @@ def trainings_of(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [*(trainings_of(record[_BEFORE]) if _BEFORE in record else []), record]
 
 
-def unknowns(record: Mapping[str, Any], manifest: BundleManifest) -> list[str]:
+def unknowns(folder: Path) -> list[str]:
     """What is unknown about a bundled checkpoint's trainings, one line each."""
-    start, known = trainings_of(record)[0]["start_from"], {each.name for each in manifest.data}
+    trainings = trainings_of(read_record(folder))
+    known = {each.name for each in read_bundle_manifest(folder).data}
+    start = trainings[0]["start_from"]
     return [
         *([] if start is None else [f"how {start}, from which training began, was trained"]),
-        *(f"what is in dataset {name}, which training names" for name in _named(record) if name not in known),
+        *(f"what is in dataset {name}" for each in trainings for name in each["data"] if name not in known),
     ]
 
 
-def provenance(checkpoint: Path, moved: Sequence[Path]) -> tuple[dict[str, Any], tuple[DatasetFacts, ...]]:
+def provenance(checkpoint: Path) -> tuple[dict[str, Any], list[DatasetFacts]]:
     """The record of a checkpoint's training, which contains those before it, and the datasets of all.
 
-    Args:
-        checkpoint: The folder of a checkpoint.
-        moved: Datasets that have moved since training. If any are given, other missing ones are left out.
-
-    Raises:
-        UsageError: A dataset is missing, or one is given that no training used.
+    Datasets and checkpoints that are no longer where training found them are left out.
     """
-    record, data = _provenance(checkpoint, {folder.name: folder for folder in moved})
-    for folder in moved:
-        if folder.name not in (named := _named(record)):
-            raise unknown(
-                "dataset of this checkpoint", folder.name, named, remedy="Only the folder's name counts."
-            )
-    return record, tuple(data.values())
-
-
-def _provenance(
-    checkpoint: Path, moved: Mapping[str, Path]
-) -> tuple[dict[str, Any], dict[str, DatasetFacts]]:
-    record, manifest = read_record(checkpoint), read_bundle_manifest(checkpoint)
-    if manifest is not None:  # has the datasets of earlier trainings
-        return record, {each.name: each for each in manifest.data}
-    data = {}
-    for folder in map(Path, record["data"]):
-        place = moved.get(folder.name, folder)
-        if place.exists() or folder.name in moved or not moved:
-            data[folder.name] = read_dataset_facts(place)
-    before = _before(record["start_from"], checkpoint)
+    record = read_record(checkpoint)
+    if (checkpoint / MANIFEST).is_file():  # is bundled, and has those before it
+        return record, [*read_bundle_manifest(checkpoint).data]
+    data = [_dataset(folder) for folder in map(Path, record["data"]) if (folder / layout.MANIFEST).is_file()]
+    before = _start(record["start_from"], checkpoint)
     if before is not None:
-        earlier, earlier_data = _provenance(before, moved)
+        earlier, earlier_data = provenance(before)
         if earlier.get("wordings") == record["wordings"]:  # most of a record's size
-            earlier = {name: value for name, value in earlier.items() if name != "wordings"}
-        record, data = {**record, _BEFORE: earlier}, {**earlier_data, **data}
-    return _without_folders(record), data
+            del earlier["wordings"]
+        record[_BEFORE] = earlier
+        names = {each.name for each in data}
+        data = [*(each for each in earlier_data if each.name not in names), *data]
+    record["data"] = [Path(folder).name for folder in record["data"]]  # no paths of this machine
+    for key in {"start_from", "norm_stats"} & set(record):
+        record[key] = _name(record[key])
+    return record, data
 
 
-def _before(start: str | None, checkpoint: Path) -> Path | None:
+def _start(source: str | None, checkpoint: Path) -> Path | None:
     """The checkpoint that training started from, if training wrote it and it still exists."""
     try:
-        folder = None if start is None else fetch(start)
+        folder = None if source is None else fetch(source)
     except UsageError:
         return None
     if folder is None or not ((folder / RECORD).is_file() and (folder / SINGLE_FILE).is_file()):
         return None
-    replaced = filecmp.cmp(folder / SINGLE_FILE, checkpoint / SINGLE_FILE, shallow=False)
-    return None if replaced else folder
-
-
-def _without_folders(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The record with folder names instead of paths, which mean nothing on other machines."""
-    return {
-        **record,
-        "data": [Path(folder).name for folder in record["data"]],
-        **{key: _name(record[key]) for key in ("start_from", "norm_stats") if key in record},
-    }
+    has_replaced_it = digest(folder / SINGLE_FILE) == digest(checkpoint / SINGLE_FILE)
+    return None if has_replaced_it else folder
 
 
 def _name(place: str | None) -> str | None:
     return place if place is None or "://" in place else Path(place).name
 
 
-def _named(record: Mapping[str, Any]) -> list[str]:
-    """The names of the trainings' datasets."""
-    trainings = trainings_of(record)
-    return list(dict.fromkeys(Path(folder).name for each in trainings for folder in each["data"]))
+def _dataset(folder: Path) -> DatasetFacts:
+    manifest = read_json_object(folder / layout.MANIFEST)
+    init_ids = defaultdict[str, set[int]](set)
+    for key in [*manifest["demonstrations"], *manifest["failed"]]:  # suite.task.init_id.…
+        suite, _, init_id, *_ = key.split(".")
+        init_ids[suite].add(int(init_id))
+    return DatasetFacts(
+        name=folder.name,
+        policy=Path(manifest["policy"]).name,
+        learner=(manifest.get("learner") or {}).get("policy"),
+        **manifest["counts"],
+        keeps_failures=manifest["config"].get("keep_failures", False),
+        init_ids={suite: tuple(sorted(states)) for suite, states in sorted(init_ids.items())},
+        commit=manifest["git"]["commit"],
+    )

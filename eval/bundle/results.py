@@ -8,15 +8,13 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from configs.errors import UsageError
-from configs.load import names
 from configs.reading import read_json_object
-from configs.schema import LanguageTaskConfig, RunConfig
+from configs.schema import RunConfig
 from configs.validation import invalid
-from eval.metrics.language_results import LanguageRow
 from eval.metrics.success import summarize
 from eval.policies.unused_options import unused_in
 from eval.records.json_files import write_json
-from eval.records.reader import AssetsUsed, find_runs, read_episodes, read_identity
+from eval.records.reader import AssetsUsed, read_episodes, read_identity, require_runs
 from eval.records.schema import RunFolder
 
 TEST_STATES = range(500_000, 500_050)
@@ -24,27 +22,9 @@ TEST_STATES = range(500_000, 500_050)
 
 _FILE = "results.json"
 _NOT_OPTIONS = {
-    "mode",
-    "suites",
-    "num_trials_per_task",
-    "init_ids",
-    "policy",
-    "random_weights",
-    "assets",
-    "video",
-    "video_every",
+    *("mode", "suites", "init_ids", "num_trials_per_task", "assets"),  # fields of a result
+    *("policy", "random_weights", "video", "video_every"),  # no effect on it
 }
-"""Options that a result has fields for, or that do not change it."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class TaskResult:
-    """Successes of one task; `task` is its name in the benchmark."""
-
-    task_id: int
-    task: str
-    n_episodes: int
-    n_success: int
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -57,14 +37,12 @@ class BundledResult:
         mode: Scheduling mode.
         assets: The asset set.
         protocol: Hash of the suite's protocol.
-        n_episodes: Graded episodes.
-        n_success: Successful episodes.
+        init_ids: Initial states of its episodes; those from 1000 on are drawn.
+        options: Other options that differ from the defaults, by their names in `RunConfig`.
+        tasks: Task id to successful and graded episodes.
         n_errors: Episodes with errors, which are not graded.
-        init_ids: Their initial states; those from 1000 on are drawn.
-        options: Other options that differ from the published protocol's, by their names in `RunConfig`.
-        latency_ms: Stage to quantiles over all queries, milliseconds.
-        texts: Language task to the grades of its texts.
-        tasks: Successes by task.
+        latency_ms: Stage to median over all queries, milliseconds.
+        texts: Language task to the grades of its texts at request (`LanguageRow.at_request`).
         machine: Processor, cores and accelerators.
         commit: Commit of the code that ran.
         finished: Time it finished.
@@ -75,14 +53,12 @@ class BundledResult:
     mode: str
     assets: AssetsUsed
     protocol: str
-    n_episodes: int
-    n_success: int
-    n_errors: int
     init_ids: tuple[int, ...]
     options: Mapping[str, Any]
-    latency_ms: Mapping[str, Mapping[str, float]]
-    texts: Mapping[str, LanguageRow]
-    tasks: tuple[TaskResult, ...]
+    tasks: Mapping[int, tuple[int, int]]
+    n_errors: int
+    latency_ms: Mapping[str, float]
+    texts: Mapping[str, Mapping[str, Mapping[str, Any]]]
     machine: str
     commit: str | None
     finished: str
@@ -94,18 +70,15 @@ class BundledResult:
 
 
 _RESULTS = TypeAdapter(tuple[BundledResult, ...])
-_TEXTS = TypeAdapter(Mapping[str, LanguageRow])
 
 
 def read_results(folder: Path) -> tuple[BundledResult, ...]:
-    """The results of a bundled checkpoint; none if there is no such file.
+    """The results of a bundled checkpoint.
 
     Raises:
-        UsageError: It is damaged.
+        UsageError: They are missing or damaged.
     """
     file = folder / _FILE
-    if not file.is_file():
-        return ()
     try:
         return _RESULTS.validate_python(read_json_object(file).get("results"))
     except ValidationError as error:
@@ -113,23 +86,13 @@ def read_results(folder: Path) -> tuple[BundledResult, ...]:
 
 
 def write_results(folder: Path, results: Iterable[BundledResult]) -> None:
-    """Write the results of a bundled checkpoint."""
-    write_json(folder / _FILE, {"results": [dataclasses.asdict(result) for result in results]})
+    """Write the results of a bundled checkpoint in the card's order; of the same run, the last one."""
+    last = {(each.suite, each.assets, each.init_ids, each.run_id): each for each in results}
+    ordered = sorted(last.values(), key=lambda each: (each.suite, each.assets.name, each.mode, each.finished))
+    write_json(folder / _FILE, {"results": [dataclasses.asdict(result) for result in ordered]})
 
 
-def merged(*groups: Iterable[BundledResult]) -> tuple[BundledResult, ...]:
-    """All results in the card's order; of the same run and suite, the last one."""
-    by_run = {
-        (result.suite, result.assets, result.init_ids, result.run_id): result
-        for group in groups
-        for result in group
-    }
-    return tuple(
-        sorted(by_run.values(), key=lambda r: (r.suite, r.assets.name, r.mode, r.finished, r.run_id))
-    )
-
-
-def of_runs(paths: Sequence[Path], *, weights: str) -> tuple[BundledResult, ...]:
+def results_of(paths: Sequence[Path], *, weights: str) -> list[BundledResult]:
     """The results of recorded runs.
 
     Args:
@@ -139,32 +102,20 @@ def of_runs(paths: Sequence[Path], *, weights: str) -> tuple[BundledResult, ...]
     Raises:
         UsageError: A path has no run, or a run is incomplete, or of other weights.
     """
-    folders = []
-    for path in paths:
-        runs = find_runs([path])
-        if not runs:
-            raise UsageError(f"no run in {path}; give a run's folder, or one that holds runs")
-        folders += runs
-    for folder in folders:
-        _check(folder, weights)
-    return tuple(result for folder in folders for result in _of_run(folder))
+    folders = [folder for path in paths for folder in require_runs([path])]
+    return [result for folder in folders for result in _of_run(folder, weights)]
 
 
-def _check(folder: RunFolder, weights: str) -> None:
-    identity, used = read_identity(folder), folder.read_manifest().get("weights_sha256")
+def _of_run(folder: RunFolder, weights: str) -> list[BundledResult]:
+    identity, manifest = read_identity(folder), folder.read_manifest()
     if identity.status != "complete":
         raise UsageError(f"{folder.path} is {identity.status}; complete it with --resume, or leave it out")
-    if used != weights:
+    if identity.weights_sha256 != weights:
         raise UsageError(
             f"{folder.path} is a run of {identity.policy} with other weights than {weights[:12]} "
-            f"({used[:12] if used else 'random'}); leave it out, or repeat it with the bundled checkpoint"
+            f"({identity.weights or 'unknown'}); leave it out, or repeat it with the bundled checkpoint"
         )
-
-
-def _of_run(folder: RunFolder) -> list[BundledResult]:
-    identity, manifest = read_identity(folder), folder.read_manifest()
-    results = summarize(folder.path)
-    episodes = read_episodes(folder)
+    results, episodes = summarize(folder.path), read_episodes(folder)
     return [
         BundledResult(
             run_id=identity.run_id,
@@ -172,34 +123,31 @@ def _of_run(folder: RunFolder) -> list[BundledResult]:
             mode=identity.mode,
             assets=identity.assets,
             protocol=identity.suite_hashes[suite],
-            **{count: row[count] for count in ("n_episodes", "n_success", "n_errors")},
             init_ids=tuple(sorted({key.init_id for key in episodes if key.suite == suite})),
             options=_options(manifest["config"]),
-            latency_ms=row["latency_ms"],
-            texts=_TEXTS.validate_python(row["texts"]),
-            tasks=tuple(_task(task) for task in results["per_task"] if task["task_group"] == suite),
+            tasks={
+                task["task_id"]: (task["n_success"], task["n_episodes"])
+                for task in results["per_task"]
+                if task["task_group"] == suite
+            },
+            n_errors=row["n_errors"],
+            latency_ms={stage: quantiles["p50"] for stage, quantiles in row["latency_ms"].items()},
+            texts={task: texts["at_request"] for task, texts in row["texts"].items()},
             machine=_machine(manifest["hardware"]),
             commit=manifest["git"]["commit"],
             finished=manifest["finished"],
         )
         for suite, row in results["per_suite"].items()
+        if row["n_episodes"]
     ]
 
 
 def _options(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Options that differ from the defaults and have an effect; all language tasks count as the default."""
     defaults = RunConfig().model_dump(mode="json")
-    if set(config["language_tasks"] or ()) == set(names(LanguageTaskConfig)):
-        config = {**config, "language_tasks": defaults["language_tasks"]}
+    left_out = _NOT_OPTIONS | unused_in(config["mode"])
     return {
-        name: value
-        for name, value in config.items()
-        if name not in _NOT_OPTIONS | unused_in(config["mode"]) and value != defaults.get(name)
+        name: value for name, value in config.items() if name not in left_out and value != defaults.get(name)
     }
-
-
-def _task(row: Mapping[str, Any]) -> TaskResult:
-    return TaskResult(**{field.name: row[field.name] for field in dataclasses.fields(TaskResult)})
 
 
 def _machine(hardware: Mapping[str, Any]) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from eval.metrics.language import HEADLINES
-from eval.metrics.statistics import Interval, cluster_bootstrap_95
+from eval.metrics.statistics import cluster_bootstrap_95, ends
 from eval.records.schema import EpisodeResult, Share, TextScores
 
 
@@ -84,7 +84,7 @@ def percentage(shares: Sequence[Share]) -> dict[str, Any] | None:
         return None
     return {
         "pc": 100 * float(hits.sum() / of.sum()),
-        "ci95": _percent(cluster_bootstrap_95(_rate, hits, of)),
+        "ci95": ends(cluster_bootstrap_95(_rate, hits, of), 100),
         "n": int(of.sum()),
     }
 
@@ -97,7 +97,7 @@ def difference(before: Sequence[Share], after: Sequence[Share]) -> dict[str, Any
     columns = (*_columns([pair[0] for pair in both]), *_columns([pair[1] for pair in both]))
     return {
         "pc": 100 * float(_fall(*columns)),
-        "ci95": _percent(cluster_bootstrap_95(_fall, *columns)),
+        "ci95": ends(cluster_bootstrap_95(_fall, *columns), 100),
     }
 
 
@@ -113,7 +113,3 @@ def _fall(
     hits: np.ndarray, of: np.ndarray, later_hits: np.ndarray, later_of: np.ndarray, axis: int = -1
 ) -> np.ndarray:
     return _rate(hits, of, axis) - _rate(later_hits, later_of, axis)
-
-
-def _percent(interval: Interval | None) -> list[float] | None:
-    return None if interval is None else [100 * interval.low, 100 * interval.high]

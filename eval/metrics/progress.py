@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from eval.metrics.statistics import cluster_bootstrap_95
+from eval.metrics.statistics import cluster_bootstrap_95, ends
 from eval.records.schema import EpisodeResult, Outcome
 
 
@@ -23,5 +23,5 @@ def summarize_progress(episodes: Sequence[EpisodeResult]) -> dict[str, Any]:
     interval = cluster_bootstrap_95(np.mean, values, method="percentile")
     return {
         "pc_progress": 100 * float(values.mean()),
-        "pc_progress_ci95": None if interval is None else [100 * interval.low, 100 * interval.high],
+        "pc_progress_ci95": ends(interval, 100),
     }

@@ -31,6 +31,11 @@ class Interval:
             raise ValueError(f"an interval from {self.low} to {self.high} runs backwards")
 
 
+def ends(interval: Interval | None, scale: float = 1.0) -> list[float] | None:
+    """The bounds, scaled, as records have them; None where there is no interval."""
+    return None if interval is None else [scale * interval.low, scale * interval.high]
+
+
 def wilson_95(successes: int, trials: int) -> Interval | None:
     """95 % Wilson score interval of a success rate, in [0, 1]; None where nothing was tried.
 

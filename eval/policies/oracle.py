@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from configs.schema import LanguageTaskConfig
+from configs.language_task import LanguageTaskConfig
 from eval.metrics.language import ORACLE
 from oxygen.policy.reply import TextFinished, TextRequest
 from oxygen.presets.language_tasks import language_task

@@ -4,8 +4,9 @@ import dataclasses
 from collections.abc import Sequence
 
 from configs.interface import Interface
+from configs.language_task import EveryNConfig, LanguageTaskConfig
 from configs.load import load
-from configs.schema import EveryNConfig, LanguageTaskConfig, PolicyConfig, RunConfig
+from configs.schema import PolicyConfig, RunConfig
 from eval.policies.names import RequestedTexts, read_policy, requested_texts
 from oxygen.model import config as model_configs
 from oxygen.model.config import Pi05Config

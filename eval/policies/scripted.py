@@ -8,7 +8,8 @@ import numpy as np
 
 from configs.errors import UsageError
 from configs.interface import Interface
-from configs.schema import LanguageTaskConfig, PolicyConfig, RunConfig
+from configs.language_task import LanguageTaskConfig
+from configs.schema import PolicyConfig, RunConfig
 from eval.policies.base import OpenPolicy
 from eval.policies.oracle import Oracle
 from oxygen.policy.reply import Reply, Tail
@@ -17,23 +18,20 @@ from sim_envs.suite import Suite
 from sim_envs.world import EpisodeKey, Observation, World
 
 
-def open_scripted(
-    policy: PolicyConfig, tasks: Sequence[LanguageTaskConfig], config: RunConfig, *, noise: float = 0.0
-) -> OpenPolicy:
+def open_scripted(policy: PolicyConfig, tasks: Sequence[LanguageTaskConfig], config: RunConfig) -> OpenPolicy:
     """Open the suite's expert, or a baseline.
 
     Args:
         policy: Its preset; with `speaks: truth` it writes texts from the truth, except in mode `actions`.
         tasks: The language tasks.
         config: The run.
-        noise: Variation of the expert's speed and path, and rate of its mistakes, from 0 to 1.
     """
     speaks = policy.speaks == "truth" and config.mode != "actions"
 
     def in_world(suite: Suite, world: World) -> Scripted:
         return Scripted(
             suite.interface,
-            lambda: scripted_policy(policy.kind, suite, world, noise),
+            lambda: scripted_policy(policy.kind, suite, world),
             Oracle(tasks if speaks else (), world),
         )
 
@@ -42,7 +40,7 @@ def open_scripted(
         horizon=HORIZON,
         inputs={"privileged_state": True},
         in_world=in_world,
-        opener=functools.partial(open_scripted, policy, tasks, config, noise=noise),
+        opener=functools.partial(open_scripted, policy, tasks, config),
     )
 
 

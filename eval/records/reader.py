@@ -212,6 +212,19 @@ def _refuse_unplanned(folder: RunFolder, manifest: Mapping[str, Any], key: Episo
             )
 
 
+def require_runs(paths: Sequence[Path]) -> list[RunFolder]:
+    """The same as `find_runs`, but at least one.
+
+    Raises:
+        UsageError: There is none, or a path is not a folder.
+    """
+    if found := find_runs(paths):
+        return found
+    raise UsageError(
+        f"no run in {', '.join(map(str, paths))}; make one with `python -m eval.run`, or give another folder"
+    )
+
+
 def find_runs(paths: Sequence[Path]) -> list[RunFolder]:
     """All runs in or below the paths, without duplicates.
 

@@ -5,7 +5,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from eval.metrics.statistics import Interval
+from eval.metrics.statistics import ends
 from eval.metrics.time_to_success import CurvePoint, TimeRatio
 from eval.report.comparison import Comparison, StageLatency
 from eval.report.comparison_texts import TextPairs
@@ -53,7 +53,7 @@ def _times_to_json(times: TimeRatio | None, judgements: Judgements) -> dict[str,
     return {
         "n_pairs": times.n_pairs,
         "b_over_a": times.ratio,
-        "b_over_a_ci95": _ends(times.ci95),
+        "b_over_a_ci95": ends(times.ci95),
         "verdict": None if judgements.time is None else dataclasses.asdict(judgements.time),
     }
 
@@ -82,10 +82,10 @@ def _pairs_to_json(pairs: PairTable) -> dict[str, Any]:
         "n_pairs": pairs.graded,
         "pc_success_a": pairs.percent_a,
         "pc_success_b": pairs.percent_b,
-        "pc_success_ci95_a": _percent(pairs.interval_a),
-        "pc_success_ci95_b": _percent(pairs.interval_b),
+        "pc_success_ci95_a": ends(pairs.interval_a, 100),
+        "pc_success_ci95_b": ends(pairs.interval_b, 100),
         "difference": pairs.difference,
-        "difference_ci95": _ends(pairs.difference_ci95),
+        "difference_ci95": ends(pairs.difference_ci95),
         "mcnemar_p": pairs.mcnemar_p,
     }
 
@@ -94,11 +94,3 @@ def _text_pairs_to_json(texts: TextPairs) -> dict[str, Any]:
     content: dict[str, Any] = dataclasses.asdict(texts)
     del content["differences"]
     return content
-
-
-def _ends(interval: Interval | None) -> list[float] | None:
-    return None if interval is None else [interval.low, interval.high]
-
-
-def _percent(interval: Interval | None) -> list[float] | None:
-    return None if interval is None else [100 * interval.low, 100 * interval.high]

@@ -16,6 +16,7 @@ from eval.report.comparison import Comparison, StageLatency
 from eval.report.comparison_summary import say_clock
 from eval.report.comparison_texts import Fate, TextPairs
 from eval.report.comparison_verdict import MARGIN, TIME_MARGIN, Judgements, judge_all
+from eval.report.labels import number
 from eval.report.pair_table import PairTable
 
 _MEASURES = {"narration": "narrations wholly right", "memory": "F1 of memory"}
@@ -99,8 +100,9 @@ def _rates(comparison: Comparison) -> Table:
     table = _table("solved", "A", "B", "B minus A", "95 %", "p")
     p_values = {**comparison.suite_p_values, "all": comparison.overall.mcnemar_p}
     for suite, pairs in _rows(comparison):
+        rates = (number(percent, ".1f", " %") for percent in (pairs.percent_a, pairs.percent_b))
         p_value = f"{p_values[suite]:.2g}" if pairs.graded else "–"
-        table.add_row(escape(suite), _rate(pairs.percent_a), _rate(pairs.percent_b), *_gap(pairs), p_value)
+        table.add_row(escape(suite), *rates, *_gap(pairs), p_value)
     return table
 
 
@@ -130,8 +132,7 @@ def _latencies(comparison: Comparison) -> Table:
 
 def _milliseconds(latency: StageLatency, quantile: str) -> tuple[str, str, str]:
     ratio = latency.ratio(quantile)
-    quotient = "–" if ratio is None else f"{ratio:.2f}"
-    return f"{latency.a[quantile]:.1f}", f"{latency.b[quantile]:.1f}", quotient
+    return f"{latency.a[quantile]:.1f}", f"{latency.b[quantile]:.1f}", number(ratio, ".2f")
 
 
 def _texts(tasks: Sequence[TextPairs]) -> Table:
@@ -175,10 +176,6 @@ def _rows(comparison: Comparison) -> Iterator[tuple[str, PairTable]]:
     yield from comparison.per_suite.items()
     if len(comparison.per_suite) > 1:
         yield "all", comparison.overall
-
-
-def _rate(percent: float | None) -> str:
-    return "–" if percent is None else f"{percent:.1f} %"
 
 
 def _between(low: float, high: float) -> str:

@@ -4,7 +4,7 @@ import dataclasses
 import enum
 import functools
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from eval.metrics.action_difference import EpisodeQueries
 from eval.metrics.language import HEADLINES, ORACLE, grade_text
@@ -96,26 +96,18 @@ class _Text:
     on_delivery: Share = _NOTHING
 
 
-@dataclasses.dataclass(frozen=True)
-class _Pair:
-    a: _Text
-    b: _Text
-
-
 def _pair_task(task: str, episodes: Sequence[EpisodeQueries]) -> TextPairs:
     by_episode = [_pair_up(_texts(task, episode.a), _texts(task, episode.b)) for episode in episodes]
     everywhere = [pair for pairs in by_episode for pair in pairs]
-    both = [[pair for pair in pairs if pair.a.fate is pair.b.fate is None] for pairs in by_episode]
+    both = [[(a, b) for a, b in pairs if a.fate is b.fate is None] for pairs in by_episode]
     return TextPairs(
         task=task,
         pairs=sum(map(len, both)),
-        only_a=_count(pair.b.fate for pair in everywhere if pair.a.fate is None),
-        only_b=_count(pair.a.fate for pair in everywhere if pair.b.fate is None),
-        oracle_a=any(pair.a.oracle for pair in everywhere),
-        oracle_b=any(pair.b.oracle for pair in everywhere),
-        differences=list(
-            _differences(task, [([p.a for p in pairs], [p.b for p in pairs]) for pairs in both])
-        ),
+        only_a=dict(Counter(b.fate for a, b in everywhere if a.fate is None and b.fate is not None)),
+        only_b=dict(Counter(a.fate for a, b in everywhere if b.fate is None and a.fate is not None)),
+        oracle_a=any(a.oracle for a, _ in everywhere),
+        oracle_b=any(b.oracle for _, b in everywhere),
+        differences=list(_differences(task, [([a for a, _ in each], [b for _, b in each]) for each in both])),
     )
 
 
@@ -139,38 +131,28 @@ def _graded_only(texts: Mapping[_When, _Text]) -> list[_Text]:
     return [text for text in texts.values() if text.fate is None]
 
 
-def _count(fates: Iterable[Fate | None]) -> dict[Fate, int]:
-    return dict(Counter(fate for fate in fates if fate is not None))
-
-
-def _pair_up(a: Mapping[_When, _Text], b: Mapping[_When, _Text]) -> list[_Pair]:
+def _pair_up(a: Mapping[_When, _Text], b: Mapping[_When, _Text]) -> list[tuple[_Text, _Text]]:
     never = _Text(fate=Fate.NEVER)
-    return [_Pair(a.get(when, never), b.get(when, never)) for when in sorted(a.keys() | b.keys())]
+    return [(a.get(when, never), b.get(when, never)) for when in sorted(a.keys() | b.keys())]
 
 
 def _differences(
     task: str, by_episode: Sequence[tuple[Sequence[_Text], Sequence[_Text]]]
 ) -> Iterator[TextDifference]:
     """B beside A, from the texts of each episode in A and in B."""
-    sides = {
-        "at_request": [(_sum(t.at_request for t in a), _sum(t.at_request for t in b)) for a, b in by_episode],
-        "on_delivery": [
-            (_sum(t.on_delivery for t in a), _sum(t.on_delivery for t in b)) for a, b in by_episode
-        ],
-    }
-    for when, shares in sides.items():
-        a, b = percentage([a for a, _ in shares]), percentage([b for _, b in shares])
+    for when in ("at_request", "on_delivery"):
+        shares_a, shares_b = (
+            [sum((getattr(text, when) for text in texts[side]), _NOTHING) for texts in by_episode]
+            for side in (0, 1)
+        )
+        a, b = percentage(shares_a), percentage(shares_b)
         # A share falls from its first to its second reading; a difference is counted upwards.
-        fall = difference([b for _, b in shares], [a for a, _ in shares])
+        fall = difference(shares_b, shares_a)
         if a is not None and b is not None and fall is not None:
             interval = None if fall["ci95"] is None else (fall["ci95"][0], fall["ci95"][1])
             yield TextDifference(
                 task=task, when=when, a=a["pc"], b=b["pc"], difference=fall["pc"], interval=interval
             )
-
-
-def _sum(shares: Iterable[Share]) -> Share:
-    return sum(shares, _NOTHING)
 
 
 def _texts(task: str, queries: Sequence[QueryRecord]) -> dict[_When, _Text]:

@@ -1,9 +1,14 @@
-"""Short labels of instructions: words common to all rows are omitted."""
+"""Cells of tables: numbers, and short labels of instructions without the words common to all rows."""
 
 from collections import Counter
 from collections.abc import Sequence
 
 ELLIPSIS = "…"
+
+
+def number(value: float | None, form: str, unit: str = "", *, scale: float = 1) -> str:
+    """A number in a table, scaled, with its unit; a dash for None."""
+    return "–" if value is None else f"{scale * value:{form}}{unit}"
 
 
 def shortened(labels: Sequence[str], width: int) -> list[str]:

@@ -8,6 +8,7 @@ from eval.metrics.language_results import LanguageRow
 from eval.records.protocol import hash_of
 from eval.records.reader import RunIdentity
 from eval.report.clock_words import MEASURED, PAUSED, clock_label
+from eval.report.labels import number
 from eval.report.leaderboard_ranks import Outcomes, Rank, ranks
 from sim_envs.world import EpisodeKey
 
@@ -29,6 +30,11 @@ class SuiteRow:
     query_hz: float | None = None
     staleness_ms: float | None = None
     texts: Mapping[str, LanguageRow] = dataclasses.field(default_factory=dict)
+
+    @property
+    def median_s(self) -> float | None:
+        """Median simulated seconds to success."""
+        return (self.time_to_success_s or {}).get("median")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -173,14 +179,6 @@ def _interval(row: SuiteRow) -> str:
     return f"{low:.1f} – {high:.1f}"
 
 
-def _seconds(row: SuiteRow) -> str:
-    return "–" if row.time_to_success_s is None else f"{row.time_to_success_s['median']:.1f}"
-
-
-def _number(value: float | None, spec: str) -> str:
-    return format(value, spec) if value else "–"
-
-
 def _language_column(task: str) -> BoardColumn:
     return BoardColumn(
         heading=f"{task} (%), graded", rule=":-:", cell=lambda entry, _: language_cell(entry, task)
@@ -201,17 +199,20 @@ _SOLVED = (
     BoardColumn(heading="95 % interval", rule=":-:", cell=lambda entry, _: _interval(entry.row)),
 )
 _TIMED = (
-    BoardColumn(heading="time to success (s)", cell=lambda entry, _: _seconds(entry.row)),
-    BoardColumn(heading="queries (Hz)", cell=lambda entry, _: _number(entry.row.query_hz, ".2f")),
+    BoardColumn(
+        heading="time to success (s)",
+        cell=lambda entry, _: number(entry.row.median_s, ".1f"),
+    ),
+    BoardColumn(heading="queries (Hz)", cell=lambda entry, _: number(entry.row.query_hz, ".2f")),
 )
 _LATENCY = (
     BoardColumn(heading="action (ms)", cell=lambda entry, _: _latency(entry.row.latency_ms.get("action"))),
     BoardColumn(heading="query (ms)", cell=lambda entry, _: _latency(entry.row.latency_ms.get("frame"))),
-    BoardColumn(heading="tokens/s", cell=lambda entry, _: _number(entry.row.tokens_per_s, ".0f")),
+    BoardColumn(heading="tokens/s", cell=lambda entry, _: number(entry.row.tokens_per_s or None, ".0f")),
 )
 _STALENESS = BoardColumn(
     heading="staleness (ms)",
-    cell=lambda entry, _: "–" if entry.row.staleness_ms is None else f"{entry.row.staleness_ms:.0f}",
+    cell=lambda entry, _: number(entry.row.staleness_ms, ".0f"),
 )
 APART = (
     BoardColumn(heading="weights", rule=":--", cell=lambda entry, _: entry.run.weights or "not known"),

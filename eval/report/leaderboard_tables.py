@@ -11,7 +11,7 @@ from configs.errors import UsageError
 from eval.metrics.error_budget import ERROR_BUDGET, exceeds
 from eval.metrics.success import summarize
 from eval.records.protocol import say_inputs
-from eval.records.reader import find_runs, pass_over, read_episodes, read_identity
+from eval.records.reader import pass_over, read_episodes, read_identity, require_runs
 from eval.records.schema import RunFolder
 from eval.report.clock_words import PAUSED, clock_label, say_clock_of
 from eval.report.leaderboard_rows import (
@@ -85,15 +85,9 @@ def read_leaderboard(paths: Sequence[Path], *, error_budget: float = ERROR_BUDGE
             f"an error budget of {error_budget:g} %; give one from 0 to less than 100, such as "
             f"{ERROR_BUDGET:g}"
         )
-    folders = find_runs(paths)
-    if not folders:
-        raise UsageError(
-            f"no run in {', '.join(map(str, paths))}; make one with `python -m eval.run`, "
-            "or give another folder"
-        )
     entries: list[Entry] = []
     unranked: list[LeftOut] = []
-    for folder in folders:
+    for folder in require_runs(paths):
         try:
             ranked, left_out = _read(folder, error_budget)
         except UsageError as error:

@@ -17,6 +17,7 @@ from eval.report.best_video import BestVideo, find_best_video
 from eval.report.clock_words import MEASURED, PAUSED, say_clock_of
 from eval.report.comparison import Comparison, compare
 from eval.report.comparison_verdict import judge_all
+from eval.report.labels import number
 from eval.report.plain_text import in_markdown, in_markdown_code, markdown_table
 from eval.report.side_by_side import EpisodePair
 from videos.clip import read_pictures, save_clip, save_still
@@ -225,19 +226,18 @@ def _say_actions(comparison: Comparison) -> str:
 def _paused_cells(row: Mapping[str, Any]) -> list[str]:
     return [
         *_solved_cells(row),
-        *(_milliseconds(row, stage) for stage in ("action", "frame")),
+        *(number(row["latency_ms"].get(stage, {}).get("p50"), ".1f", " ms") for stage in ("action", "frame")),
         *_text_cells(row),
     ]
 
 
 def _clocked_cells(row: Mapping[str, Any]) -> list[str]:
-    times, rate, stale = row["time_to_success_s"], row["query_hz"], row["staleness_ms"]
     return [
         *_solved_cells(row),
-        "–" if times is None else f"{times['median']:.1f} s",
-        "–" if rate is None else f"{rate:.2f} Hz",
+        number((row["time_to_success_s"] or {}).get("median"), ".1f", " s"),
+        number(row["query_hz"], ".2f", " Hz"),
         *_text_cells(row),
-        "–" if stale is None else f"{stale:.0f} ms",
+        number(row["staleness_ms"], ".0f", " ms"),
     ]
 
 
@@ -251,11 +251,6 @@ def _solved_cells(row: Mapping[str, Any]) -> list[str]:
 
 def _text_cells(row: Mapping[str, Any]) -> list[str]:
     return [_score(row, task) for task in ("narration", "memory")]
-
-
-def _milliseconds(row: Mapping[str, Any], stage: str) -> str:
-    found = row["latency_ms"].get(stage)
-    return "–" if found is None else f"{found['p50']:.1f} ms"
 
 
 def _score(row: Mapping[str, Any], task: str) -> str:

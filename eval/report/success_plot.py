@@ -28,7 +28,7 @@ def draw_success_curves(comparison: Comparison, path: Path) -> None:
     """Draw the curve of either run with its pointwise 95 % band.
 
     Raises:
-        UsageError: The runs did not record simulated time, or the file cannot be written.
+        UsageError: The runs did not record simulated time.
     """
     if not comparison.curve_a or not comparison.curve_b:
         raise UsageError("these runs did not record simulated seconds; leave out --plot, or run them again")
@@ -37,13 +37,8 @@ def draw_success_curves(comparison: Comparison, path: Path) -> None:
     with mpl.rc_context(STYLE):
         figure = new_figure(7.2, 4.4)
         _draw(figure.subplots(), comparison)
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            figure.savefig(path)
-        except OSError as error:
-            raise UsageError(
-                f"cannot write {str(path)!r}: {error.strerror}; give --plot another file"
-            ) from None
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path)
 
 
 def _draw(panel: "Axes", comparison: Comparison) -> None:

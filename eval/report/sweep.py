@@ -9,16 +9,17 @@ import numpy as np
 from configs.motion import NONE
 from configs.sweep import AXES, CONDITIONS, SCHEDULE, SweepConfig
 from eval.metrics.noninferiority import Verdict
-from eval.metrics.statistics import cluster_bootstrap_95
+from eval.metrics.statistics import cluster_bootstrap_95, ends
 from eval.metrics.success import Results, graded_only
 from eval.metrics.time_to_success import time_ratio
 from eval.records.reader import read_episodes, read_identity
 from eval.records.run_folders import Run
 from eval.records.schema import EpisodeResult
-from eval.report.comparison_verdict import Judgement, judge, judge_time
+from eval.report.comparison_verdict import judge, judge_time
 from eval.report.frontier import find_frontier
-from eval.report.pair_table import Pair, outcomes_of
+from eval.report.pair_table import outcomes_of
 from eval.report.sweep_words import say_value
+from sim_envs.world import EpisodeKey
 
 _KEPT = (
     "n_episodes",
@@ -44,7 +45,7 @@ class _Cell:
     run: Run
     options: Mapping[str, Any]
     results: Results
-    episodes: Sequence[EpisodeResult]
+    episodes: Mapping[EpisodeKey, EpisodeResult]
 
     def shares(self, other: "_Cell", axes: Sequence[str]) -> bool:
         return all(self.options.get(axis) == other.options.get(axis) for axis in axes)
@@ -81,7 +82,7 @@ def summarize_sweep(asked: SweepConfig, runs: Sequence[Run], results: Sequence[R
 def _cell(run: Run, results: Results) -> _Cell:
     options = {axis: getattr(run.config, axis) for axis in AXES}
     options["motion"] = options["motion"] or NONE  # a grid may leave it out
-    return _Cell(run=run, options=options, results=results, episodes=list(read_episodes(run.folder).values()))
+    return _Cell(run=run, options=options, results=results, episodes=read_episodes(run.folder))
 
 
 def _reference(cell: _Cell, cells: Sequence[_Cell]) -> _Cell | None:
@@ -94,14 +95,14 @@ def _reference(cell: _Cell, cells: Sequence[_Cell]) -> _Cell | None:
 
 def _row(cell: _Cell, reference: _Cell | None, asked: SweepConfig) -> dict[str, Any]:
     overall = cell.results["overall"]
-    seconds = [episode.success_s for episode in cell.episodes if episode.success_s is not None]
+    seconds = [episode.success_s for episode in cell.episodes.values() if episode.success_s is not None]
     interval = cluster_bootstrap_95(np.mean, np.array(seconds), method="percentile") if seconds else None
     return {
         "run": cell.run.folder.run_id,
         "options": dict(cell.options),
         "device": read_identity(cell.run.folder).clock_device,
         **{name: overall[name] for name in _KEPT},
-        "time_to_success_ci95": None if interval is None else [interval.low, interval.high],
+        "time_to_success_ci95": ends(interval),
         **_verdicts(cell, reference, asked),
     }
 
@@ -109,31 +110,21 @@ def _row(cell: _Cell, reference: _Cell | None, asked: SweepConfig) -> dict[str, 
 def _verdicts(cell: _Cell, reference: _Cell | None, asked: SweepConfig) -> dict[str, Any]:
     if reference is None:
         return {"against": None, "success": None, "time": None}
-    pairs = _pairs(reference.episodes, cell.episodes)
+    pairs = [(each, cell.episodes[key]) for key, each in reference.episodes.items() if key in cell.episodes]
     outcomes, times = outcomes_of(pairs), time_ratio([pair for pair in pairs if len(graded_only(pair)) == 2])
     names = {"a": "actions", "b": cell.options["mode"]}
     success, time = judge(outcomes, asked.margin, **names), judge_time(times, asked.time_margin, **names)
-    interval = outcomes.difference_ci95
     return {
         "against": reference.run.folder.run_id,
         "success": {
             "verdict": success.verdict.value,
             "difference": outcomes.difference,
-            "ci95": None if interval is None else [interval.low, interval.high],
+            "ci95": ends(outcomes.difference_ci95),
             "episodes_needed": success.episodes_needed,
         },
         "time": {
-            "verdict": _verdict(time),
+            "verdict": Verdict.INCONCLUSIVE.value if time is None else time.verdict.value,
             "ratio": None if times is None else times.ratio,
-            "ci95": None if times is None or times.ci95 is None else [times.ci95.low, times.ci95.high],
+            "ci95": None if times is None else ends(times.ci95),
         },
     }
-
-
-def _verdict(judgement: Judgement | None) -> str:
-    return Verdict.INCONCLUSIVE.value if judgement is None else judgement.verdict.value
-
-
-def _pairs(a: Sequence[EpisodeResult], b: Sequence[EpisodeResult]) -> list[Pair]:
-    others = {episode.key: episode for episode in b}
-    return [(episode, others[episode.key]) for episode in a if episode.key in others]

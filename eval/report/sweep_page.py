@@ -97,23 +97,13 @@ def _link(folder: SweepFolder, row: Row, target: Path) -> str | None:
 
 def _cell(row: Row, record: Record, link: str | None) -> dict[str, Any]:
     """A cell as the table shows it."""
-    charged, interval = row["charged_ms"] or {}, row["pc_success_ci95"]
     return {
-        "run": row["run"],
+        **row,
         "link": link,
         "colour": COLOURS[row["options"]["mode"]],
         "options": [say_value(axis, row["options"]) for axis in all_columns_of(record)],
-        "n_success": row["n_success"],
-        "n_episodes": row["n_episodes"],
-        "n_errors": row["n_errors"],
-        "percent": row["pc_success"],
-        "low": interval and interval[0],
-        "high": interval and interval[1],
         "seconds": seconds_of(row),
-        "actions_ms": charged.get("actions"),
-        "busy_ms": charged.get("busy"),
-        "pc_held": row["pc_held"],
-        "tokens_per_s": row["tokens_per_simulated_s"],
+        "charged_ms": row["charged_ms"] or {},
         "verdicts": [None if row[on] is None else row[on]["verdict"] for on in ("success", "time")],
     }
 

@@ -79,8 +79,11 @@ def _cells_figure(record: Record) -> "Figure | None":
     if "mode" not in record["varied"] or len(record["cells"]) > _MOST_CELLS:
         return None
     clocks = [rows[0]["options"]["clock"] for rows in group_by(record["cells"], ["clock"])]
-    beside = clocks if len(clocks) <= _MOST_BESIDE else [None]
-    rows = group_by(record["cells"], [axis for axis in CONDITIONS if axis != "clock" or beside == [None]])
+    if len(clocks) <= _MOST_BESIDE:
+        beside, down = clocks, [axis for axis in CONDITIONS if axis != "clock"]
+    else:
+        beside, down = [None], list(CONDITIONS)
+    rows = group_by(record["cells"], down)
     labels = [list(dict.fromkeys(_say_row(row, record) for row in cells)) for cells in rows]
     heights = [0.3 * len(names) + 0.7 for names in labels]
     figure = new_figure(2.6 + 3.3 * (1 + len(beside)), sum(heights) + 0.9)

@@ -10,6 +10,7 @@ from configs.cli import counted
 from configs.sweep import CONDITIONS
 from eval.metrics.noninferiority import Verdict
 from eval.report.frontier import Record, Row, group_by, is_judged
+from eval.report.labels import number
 from eval.report.plain_text import markdown_table
 from eval.report.sweep_words import HEADINGS, say_cell, say_condition, say_value
 
@@ -71,11 +72,11 @@ def _cells(headings: Sequence[str], row: Row) -> list[str]:
     times, charged = row["time_to_success_s"], row["charged_ms"] or {}
     said = {
         "solved": f"{row['n_success']}/{row['n_episodes']}",
-        "s": _number(times and times["mean"], 1),
-        "actions": _number(charged.get("actions"), 0),
-        "busy": _number(charged.get("busy"), 0),
-        "held": f"{_number(row['pc_held'], 0)} %",
-        _RATE: _number(row["tokens_per_simulated_s"], 1),
+        "s": number(times and times["mean"], ".1f"),
+        "actions": number(charged.get("actions"), ".0f"),
+        "busy": number(charged.get("busy"), ".0f"),
+        "held": number(row["pc_held"], ".0f") + " %",
+        _RATE: number(row["tokens_per_simulated_s"], ".1f"),
     }
     return [said[heading] for heading in headings]
 
@@ -115,10 +116,6 @@ def _say_frontier(found: Mapping[str, Any], record: Record) -> str:
     if found["ended_by"] is None:
         return f"{said}, the largest rate tried."
     return f"{said}; at the next rate non-inferiority in {open_in} is not shown."
-
-
-def _number(value: float | None, digits: int) -> str:
-    return "–" if value is None else f"{value:.{digits}f}"
 
 
 def all_columns_of(record: Record) -> list[str]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from configs.motion import NONE, say_motion
+from configs.motion import say_motion
 from configs.sweep import CONDITIONS
 from eval.report.frontier import Record
 
@@ -23,7 +23,7 @@ def say_value(axis: str, options: Mapping[str, Any]) -> str:
     value, mode = options.get(axis), options["mode"]
     idle = (axis == "tokens_per_frame" and mode != "unified") or (axis == "text_every" and mode == "actions")
     if axis == "motion":
-        return say_motion(value or NONE)
+        return say_motion(str(value))
     return "" if idle else str("default" if value is None else value).removeprefix("profile:")
 
 

@@ -9,6 +9,7 @@ from rich.table import Table
 
 from eval.metrics.language import HEADLINES
 from eval.report.clock_words import PAUSED
+from eval.report.labels import number
 
 Row = Mapping[str, Any]
 """A row of results, as `eval.metrics.success.aggregate` makes it."""
@@ -86,7 +87,7 @@ def _columns(rows: Sequence[Row], clock: str) -> list[Column]:
     charged = _CHARGED if any(row["staleness_ms"] is not None for row in rows) else _CHARGED[:-1]
     return [
         Column(heading="n", width=max(2, len(str(most))), cell=lambda row: str(row["n_episodes"])),
-        Column(heading="success", width=7, cell=_success),
+        Column(heading="success", width=7, cell=lambda row: number(row["pc_success"], ".1f", " %")),
         Column(heading="95 %", width=10, cell=_interval),
         *progress,
         *([_TIME] if any(map(is_timed, rows)) else []),
@@ -104,10 +105,6 @@ def _text_column(task: str, clock: str) -> Column:
     return Column(heading=heading, width=7, cell=lambda row: _scores(row, task))
 
 
-def _success(row: Row) -> str:
-    return "–" if row["pc_success"] is None else f"{row['pc_success']:.1f} %"
-
-
 def _interval(row: Row) -> str:
     low, high = row["pc_success_ci95"] or (None, None)
     return "–" if low is None else f"{low:.1f}–{high:.1f}"
@@ -116,29 +113,16 @@ def _interval(row: Row) -> str:
 def _progress(row: Row) -> str:
     """Success is the whole of a row's progress where it has none apart."""
     share = row["pc_success"] if row["pc_progress"] is None else row["pc_progress"]
-    return "–" if share is None else f"{share:.1f} %"
+    return number(share, ".1f", " %")
 
 
 def _time(row: Row) -> str:
-    times = row["time_to_success_s"]
-    return "–" if times is None else f"{times['median']:.1f}"
+    return number((row["time_to_success_s"] or {}).get("median"), ".1f")
 
 
 def _query_hz(row: Row) -> str:
     rate = row["query_hz"]
-    return "–" if rate is None else f"{rate:.2f}" if rate < 10 else f"{rate:.1f}"
-
-
-def _held(row: Row) -> str:
-    return "–" if row["pc_held"] is None else f"{row['pc_held']:.0f}"
-
-
-def _stale(row: Row) -> str:
-    return "–" if row["staleness_ms"] is None else f"{row['staleness_ms']:.0f}"
-
-
-def _tokens(row: Row) -> str:
-    return "–" if not row["tokens_per_s"] else f"{row['tokens_per_s']:.0f}"
+    return number(rate, ".1f" if rate is not None and rate >= 10 else ".2f")
 
 
 def _scores(row: Row, task: str) -> str:
@@ -164,11 +148,11 @@ _TIME = Column(heading="time\ns", width=5, cell=_time)
 _MEASURED = (
     Column(heading="action\nms", width=6, cell=lambda row: _median(row, "action"), optional=3),
     Column(heading="frame\nms", width=6, cell=lambda row: _median(row, "frame"), optional=2),
-    Column(heading="tok/s", width=5, cell=_tokens, optional=1),
+    Column(heading="tok/s", width=5, cell=lambda row: number(row["tokens_per_s"] or None, ".0f"), optional=1),
 )
 """What this machine took, which no other clock charges."""
 _CHARGED = (
     Column(heading="query\nHz", width=5, cell=_query_hz),
-    Column(heading="held\n%", width=4, cell=_held, optional=1),
-    Column(heading="stale\nms", width=5, cell=_stale, optional=2),
+    Column(heading="held\n%", width=4, cell=lambda row: number(row["pc_held"], ".0f"), optional=1),
+    Column(heading="stale\nms", width=5, cell=lambda row: number(row["staleness_ms"], ".0f"), optional=2),
 )

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from configs.errors import UsageError
-from configs.interface import Interface, compare
+from configs.interface import Interface
+from configs.interface_check import compare
 from configs.schema import OverlapRule, RunConfig, SuiteConfig, Wordings
 from eval.rollout.chunks import averaged_channels
 from sim_envs.suite import Suite, Task, open_suite

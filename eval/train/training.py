@@ -13,9 +13,10 @@ from configs.cli import spelt
 from configs.console import TextConsole
 from configs.errors import UsageError
 from configs.exits import INTERRUPTED
+from configs.language_task import LanguageTaskConfig
 from configs.load import check, load, names
 from configs.reading import read_json_object
-from configs.schema import LanguageTaskConfig, PolicyConfig, RunConfig, SuiteConfig
+from configs.schema import PolicyConfig, RunConfig, SuiteConfig
 from configs.training import TrainConfig
 from eval.policies.names import Start, policy_of, start_of
 from eval.records.run_folders import new_run

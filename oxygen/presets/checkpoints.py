@@ -56,12 +56,6 @@ def read_record(folder: Path) -> dict[str, Any]:
     return record
 
 
-def served_only(model: str) -> dict[str, Any]:
-    """What a model configuration says of serving, and of nothing that training fixed."""
-    config = dataclasses.asdict(preset(model))
-    return {field: config[field] for field in sorted(_SERVED_ONLY)}
-
-
 def check_sizes(folder: Path, model: str) -> None:
     """Refuse a checkpoint of other sizes than its model has in this code.
 

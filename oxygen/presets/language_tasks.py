@@ -1,6 +1,6 @@
 """Builds language tasks from their presets."""
 
-from configs.schema import (
+from configs.language_task import (
     ArrivalsConfig,
     BurstConfig,
     EveryNConfig,

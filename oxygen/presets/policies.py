@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from configs.errors import UsageError, unknown
+from configs.language_task import LanguageTaskConfig
 from configs.load import load, names
-from configs.schema import LanguageTaskConfig, PolicyConfig
+from configs.schema import PolicyConfig
 from oxygen.presets.checkpoints import check_sizes, no_checkpoint
 from oxygen.weights import fetch
 from oxygen.weights.card import CARD

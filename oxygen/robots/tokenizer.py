@@ -106,10 +106,6 @@ def check_fits(tokenizer: Tokenizer, config: Pi05Config) -> None:
         )
 
 
-PALIGEMMA = "gs://big_vision/paligemma_tokenizer.model"
-"""PaliGemma's published vocabulary of 257 152 pieces, used by every π0.5."""
-
-
 def load(source: str | Path) -> SentencePieceTokenizer:
     """Load a SentencePiece model.
 

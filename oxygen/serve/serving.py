@@ -6,8 +6,9 @@ import signal
 import sys
 
 from configs.cli import counted
+from configs.language_task import EveryNConfig, LanguageTaskConfig
 from configs.load import load
-from configs.schema import EveryNConfig, LanguageTaskConfig, PolicyConfig
+from configs.schema import PolicyConfig
 from configs.serving import ServeConfig
 from oxygen.policy.vector_policy import VectorPolicy
 from oxygen.presets.language_tasks import language_task

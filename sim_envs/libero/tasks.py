@@ -43,11 +43,6 @@ class LiberoTask(Task):
         return package_root() / "init_files" / self.suite / f"{self.name}.pruned_init"
 
 
-def list_suites() -> tuple[str, ...]:
-    """The names of all suites."""
-    return SUITES
-
-
 @functools.cache
 def list_tasks(suite: str) -> tuple[LiberoTask, ...]:
     """All tasks of a suite, by task id.

@@ -86,19 +86,12 @@ class GraspSearch:
 
 
 def grasps_from_above(
-    thing: Points,
-    surroundings: Points,
-    *,
-    frame: Pose,
-    center_of_mass: Vector3,
-    search: GraspSearch | None = None,
+    thing: Points, surroundings: Points, *, frame: Pose, center_of_mass: Vector3
 ) -> list[Grasp]:
     """All grasps from straight above, best first; arguments as for `grasps_turned`."""
-    search = search or GraspSearch()
-    turns = [downward(float(yaw)) for yaw in np.arange(search.yaws) * math.pi / search.yaws]
-    return grasps_turned(
-        turns, thing, surroundings, frame=frame, center_of_mass=center_of_mass, search=search
-    )
+    yaws = GraspSearch().yaws
+    turns = [downward(float(yaw)) for yaw in np.arange(yaws) * math.pi / yaws]
+    return grasps_turned(turns, thing, surroundings, frame=frame, center_of_mass=center_of_mass)
 
 
 def grasps_turned(

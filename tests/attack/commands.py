@@ -31,11 +31,7 @@ CYCLOPTS = {
     "eval.report": "eval.report.__main__",
     "eval.watch": "eval.watch",
     "oxygen.serve": "oxygen.serve.__main__",
-    "sim_envs.libero.experts": "sim_envs.libero.experts.__main__",
-    "sim_envs.libero.verify": "sim_envs.libero.verify",
-    "sim_envs.libero.rest_poses": "sim_envs.libero.rest_poses",
-    "sim_envs.libero.contact_sheet": "sim_envs.libero.contact_sheet",
-    "sim_envs.droid.contact_sheet": "sim_envs.droid.contact_sheet",
+    "sim_envs.contact_sheet": "sim_envs.contact_sheet",
 }
 """Command to the module of its cyclopts `app`."""
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from configs.schema import RunConfig
 from eval.records.run_folders import new_run
@@ -13,9 +14,21 @@ from eval.report.console import EvaluationConsole
 from eval.report.pages.site import render
 from eval.rollout.evaluation import run_evaluation
 from sim_envs.libero.assets import AssetSet, find_assets
+from tests.eval.collect import collecting
 from tests.eval.doubles import FakeAssets, without_physics
 
+SIDE = 112
+"""Side of the images of policy `tiny`, pixels."""
 EPISODES = {"suites": ("libero_object",), "task_ids": (0, 1), "num_trials_per_task": 1, "max_steps": 20}
+
+
+@pytest.fixture(scope="session")
+def data(tmp_path_factory):
+    """A handful of demonstrations."""
+    folder = tmp_path_factory.mktemp("data")
+    source = collecting.FakeDemonstrationSource(image_size=SIDE)
+    assert collecting.collect(folder, source=source, image_size=SIDE) == 0
+    return folder
 
 
 @pytest.fixture(scope="session")
@@ -88,9 +101,4 @@ def nothing_plays(monkeypatch) -> None:
     monkeypatch.setattr("eval.report.watch_server.serve", _send_one_page)
     monkeypatch.setattr("eval.rollout.preflight.all_checks", lambda *_, **__: ())
     monkeypatch.setattr("oxygen.tools.train_tokenizer.train", lambda: b"model")
-    monkeypatch.setattr("sim_envs.libero.experts.report.attempts", lambda *_, **__: [])
-    monkeypatch.setattr("sim_envs.libero.experts.report.find_assets", _at_hand)
-    monkeypatch.setattr("sim_envs.libero.rest_poses.find_assets", _at_hand)
-    monkeypatch.setattr("sim_envs.libero.contact_sheet.find_assets", _at_hand)
-    monkeypatch.setattr("sim_envs.libero.contact_sheet.TASKS", ())
-    monkeypatch.setattr("sim_envs.libero.rest_poses._tasks", lambda: iter(()))
+    monkeypatch.setattr("sim_envs.contact_sheet._tile", lambda *_: Image.new("RGB", (2, 2)))

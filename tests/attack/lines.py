@@ -105,11 +105,8 @@ _INPUTS = [
     Line("eval.libero --suite libero_object --policy http://127.0.0.1:1"),
     Line("eval.libero --suite libero_object --policy ws://[bad"),
     Line("eval.libero --suite libero_object --policy ws://127.0.0.1:99999999"),
-    Line("sim_envs.libero.experts --suite libero_object --results /dev/full/x"),
-    Line("sim_envs.libero.rest_poses poses.json --check", text("poses.json", "[1]"), refused=None),
-    Line("sim_envs.libero.verify /dev/zero"),
-    Line("sim_envs.droid.contact_sheet sheet.nonsense", refused=None),
-    Line("sim_envs.libero.contact_sheet sheet.jpg --assets /dev/zero"),
+    Line("sim_envs.contact_sheet sheet.nonsense"),
+    Line("sim_envs.contact_sheet sheet.jpg --suite libero_object --assets /dev/zero"),
     Line("oxygen.serve --policy http://127.0.0.1:1/x"),
     *(
         Line(f"eval.run --suite libero_object --policy={name}")

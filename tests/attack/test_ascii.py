@@ -8,11 +8,8 @@ from tests.attack.table import BASE, thinned
 NO_UNICODE = {"TERM": "dumb", "NO_COLOR": "1", "LC_ALL": "C", "PYTHONIOENCODING": "ascii"}
 
 
-PICTURES = [command for command in COMMANDS if command.endswith("contact_sheet")]
-"""Commands whose doubles have nothing to draw."""
-
 CASES = [
-    *((command, BASE[command]) for command in COMMANDS if command not in PICTURES),
+    *((command, BASE[command]) for command in COMMANDS),
     *((command, "--help") for command in COMMANDS),
 ]
 

@@ -8,10 +8,6 @@ import sys
 import pytest
 
 from tests.attack.commands import COMMANDS as EVERY_COMMAND
-from tests.eval.collect import collecting
-
-SIDE = 112
-"""Side of the images of policy `tiny`, pixels."""
 
 FEW = "--suite libero_object --task-ids 0 --init-ids 0 --max-steps 10 --assets standins"
 
@@ -50,15 +46,6 @@ def cases() -> list:
         if pair[0] not in WITHOUT_MUJOCO or pair[1] != "MUJOCO_GL"
     ]
     return [pytest.param(*pair, marks=[] if pair in QUICK else [pytest.mark.slow]) for pair in pairs]
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    """A handful of demonstrations."""
-    folder = tmp_path_factory.mktemp("data")
-    source = collecting.FakeDemonstrationSource(image_size=SIDE)
-    assert collecting.collect(folder, source=source, image_size=SIDE) == 0
-    return folder
 
 
 @pytest.mark.parametrize(("command", "variable"), cases())
@@ -101,8 +88,7 @@ STARTS = {
     "eval.bundle": ("--output {out}/new", "JAX_ENABLE_X64"),
     "oxygen.tools.convert": ("{out} {out}/new", "JAX_ENABLE_X64"),
     "oxygen.tools.parity": ("{out}/absent.npz", "JAX_ENABLE_X64"),
-    "sim_envs.libero.rest_poses": ("{out}/poses.json --assets standins", "MUJOCO_GL"),
-    "sim_envs.libero.contact_sheet": ("{out}/sheet.jpg --assets standins", "MUJOCO_GL"),
+    "sim_envs.contact_sheet": ("{out}/sheet.jpg --suite libero_object --assets standins", "MUJOCO_GL"),
 }
 """Commands of which a variable is the only thing wrong: their options, and that variable."""
 

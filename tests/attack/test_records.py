@@ -208,7 +208,7 @@ OTHERS = {
     "training/run.json": ["eval.train --resume --output-dir training"],
     "dataset/meta/info.json": ["eval.train --data dataset"],
     "dataset/.episodes/options.json": ["eval.collect --suite libero_object --task-ids 0 --output dataset"],
-    "reference.npz": ["oxygen.tools.parity reference.npz", "sim_envs.libero.verify reference.npz"],
+    "reference.npz": ["oxygen.tools.parity reference.npz"],
 }
 """Other files that commands read, and these commands."""
 

@@ -8,10 +8,6 @@ import time
 import pytest
 
 from configs.exits import INTERRUPTED
-from tests.eval.collect import collecting
-
-SIDE = 112
-"""Side of the images of policy `tiny`, pixels."""
 
 WITHIN_S = 2.0
 
@@ -26,15 +22,6 @@ COMMANDS = {
     "eval.collect": "--suite libero_object --task-ids 0 --init-ids 0-49 --assets standins --workers 2 "
     "--output {out}",
 }
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    """A handful of demonstrations."""
-    folder = tmp_path_factory.mktemp("data")
-    source = collecting.FakeDemonstrationSource(image_size=SIDE)
-    assert collecting.collect(folder, source=source, image_size=SIDE) == 0
-    return folder
 
 
 @pytest.mark.slow

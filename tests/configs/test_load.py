@@ -3,9 +3,10 @@
 import pytest
 
 from configs.errors import UsageError
+from configs.language_task import LanguageTaskConfig
 from configs.load import check, load, names
 from configs.profile import ProfileConfig
-from configs.schema import LanguageTaskConfig, PolicyConfig, RunConfig, SuiteConfig
+from configs.schema import PolicyConfig, RunConfig, SuiteConfig
 from configs.variants import VariantsConfig
 
 

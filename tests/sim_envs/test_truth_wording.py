@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from configs.language_task import LanguageTaskConfig
 from configs.load import load
-from configs.schema import LanguageTaskConfig
 from oxygen.robots import tokenizer
 from sim_envs.truth.ground_truth import CompletedAction, Fact, Memory, Narration, Phase, Verb
 from sim_envs.truth.places import PARTS

@@ -8,12 +8,12 @@ from typing import Any
 from hypothesis import strategies as st
 
 from sim_envs.libero.bootstrap import load_libero
-from sim_envs.libero.tasks import LiberoTask, list_suites, list_tasks
+from sim_envs.libero.tasks import SUITES, LiberoTask, list_tasks
 from sim_envs.libero.truth.names import Names
 from sim_envs.truth.ground_truth import ELSEWHERE, HELD, CompletedAction, Fact, Memory, Narration, Phase, Verb
 from sim_envs.truth.places import DRAWERS, MOVABLE, PARTS, PLACES, SUBJECTS, phrase
 
-ALL_TASKS = [task for suite in list_suites() for task in list_tasks(suite)]
+ALL_TASKS = [task for suite in SUITES for task in list_tasks(suite)]
 
 
 @functools.cache

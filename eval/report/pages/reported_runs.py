@@ -9,7 +9,7 @@ from configs.cli import counted, ranges
 from configs.errors import UsageError
 from configs.motion import NONE
 from eval.records.protocol import say_inputs
-from eval.records.reader import RunIdentity, find_runs, read_episodes, read_identity
+from eval.records.reader import RunIdentity, read_episodes, read_identity, require_runs
 from eval.records.schema import EpisodeResult, Outcome, RunFolder
 from eval.report.clock_words import PAUSED, say_clock_of
 from eval.report.figures import COLOURS, OTHER_COLOURS
@@ -52,15 +52,9 @@ def read_runs(paths: Sequence[Path]) -> tuple[list[ReportedRun], dict[str, str]]
     Raises:
         UsageError: A path is not a folder, or no run can be read.
     """
-    folders = find_runs(paths)
-    if not folders:
-        raise UsageError(
-            f"no run in {', '.join(map(str, paths))}; make one with `python -m eval.run`, "
-            "or give another folder"
-        )
     read: list[tuple[RunFolder, RunIdentity, Mapping[EpisodeKey, EpisodeResult]]] = []
     refused: dict[str, str] = {}
-    for folder in folders:
+    for folder in require_runs(paths):
         try:
             read.append((folder, read_identity(folder), read_episodes(folder)))
         except UsageError as error:

@@ -116,5 +116,5 @@ def evaluate(monkeypatch, tmp_path):
 def shipped(tmp_path, checkpoint) -> Path:
     """The checkpoint, bundled without results."""
     folder = tmp_path / "assets" / "tiny"
-    bundle(checkpoint, [], folder, data=[])
+    bundle(checkpoint, [], folder)
     return folder

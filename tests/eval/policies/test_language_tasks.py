@@ -4,8 +4,8 @@ import pytest
 import yaml
 
 from configs.errors import UsageError
+from configs.language_task import LanguageTaskConfig
 from configs.load import load, names
-from configs.schema import LanguageTaskConfig
 from oxygen.presets.language_tasks import language_task
 from oxygen.robots import tokenizer
 from oxygen.serving.arrivals import Burst, EveryN, Poisson, RandomLength

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from configs.errors import UsageError
+from configs.language_task import LanguageTaskConfig
 from configs.load import check, load
-from configs.schema import LanguageTaskConfig, PolicyConfig, RunConfig
+from configs.schema import PolicyConfig, RunConfig
 from eval.metrics.language import HEADLINES, ORACLE, EpisodeGrader
 from eval.policies.opening import open_policies
 from eval.policies.oracle import Oracle

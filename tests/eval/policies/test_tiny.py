@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from configs.errors import UsageError
+from configs.language_task import LanguageTaskConfig
 from configs.load import load
-from configs.schema import LanguageTaskConfig, RunConfig
+from configs.schema import RunConfig
 from eval.bundle.bundling import MOST_BYTES
 from eval.bundle.card import CARD_FILE, render
-from eval.bundle.manifest import read_bundle_manifest
-from eval.bundle.provenance import trainings_of, unknowns
+from eval.bundle.provenance import read_bundle_manifest, trainings_of, unknowns
 from eval.libero import app
 from eval.policies.names import read_policy
 from eval.records.schema import EpisodeResult, Outcome, RunFolder
@@ -23,6 +23,7 @@ from oxygen.model.config import TINY
 from oxygen.presets.checkpoints import check_sizes, read_record
 from oxygen.presets.policies import check_learnt
 from oxygen.robots import tokenizer
+from oxygen.weights.safetensors import open_safetensors
 from oxygen.weights.source import bundled
 from sim_envs.world import EpisodeKey
 from tests.eval.policies.test_policies import actions_of
@@ -45,9 +46,8 @@ def test_the_files_are_those_of_the_manifest_and_no_more_than_may_be_shipped(fol
     there = {file.relative_to(folder).as_posix(): file for file in folder.rglob("*") if file.is_file()}
     assert set(there) == set(manifest.files) | {"manifest.json", "results.json", CARD_FILE}
     assert sum(file.stat().st_size for file in there.values()) <= MOST_BYTES
-    for path, facts in manifest.files.items():
-        content = there[path].read_bytes()
-        assert (len(content), hashlib.sha256(content).hexdigest()) == (facts.bytes, facts.sha256)
+    for path, digest in manifest.files.items():
+        assert hashlib.sha256(there[path].read_bytes()).hexdigest() == digest
 
 
 @BUNDLED
@@ -60,7 +60,7 @@ def test_the_card_is_what_the_files_say_on_one_screen(folder):
     parameters = sum(math.prod(leaf["shape"]) for name, leaf in header.items() if name != "__metadata__")
     assert f"{parameters:,} parameters" in card
     assert hashlib.sha256(weights).hexdigest() in card
-    assert "| suite | assets | mode |" in card
+    assert "| suite | assets | options |" in card
 
 
 @BUNDLED
@@ -69,12 +69,13 @@ def test_every_dataset_of_every_training_is_known(folder):
     assert {name for each in trainings_of(record) for name in each["data"]} == {
         each.name for each in manifest.data
     }
-    assert unknowns(record, manifest) == []
+    assert unknowns(folder) == []
 
 
 def test_it_was_trained_at_the_sizes_that_tiny_has():
     check_sizes(FOLDER, "tiny")
-    assert MANIFEST.parameters == sum(math.prod(shape) for shape in params.shapes(TINY).values())
+    tensors = open_safetensors(FOLDER / "model.safetensors").tensors
+    assert {name: tensor.shape for name, tensor in tensors.items()} == params.shapes(TINY)
     assert (FOLDER / "tokenizer.model").read_bytes() == tokenizer.tiny().serialized
 
 
@@ -101,7 +102,7 @@ def test_it_refuses_texts_in_words_that_it_has_not_learnt():
 def test_it_solves_a_task_from_an_initial_state_that_training_never_saw(tmp_path):
     """While it narrates and remembers, in physics, on the stand-ins: the first, or else the next."""
     for episode in EPISODES:
-        assert episode.init_id not in MANIFEST.init_ids_of(episode.suite)
+        assert all(episode.init_id not in each.init_ids.get(episode.suite, ()) for each in MANIFEST.data)
         played = play(episode, tmp_path / str(episode.task_id))
         assert set(played.texts) == {"narration", "memory"}
         if played.outcome is Outcome.SUCCESS:
@@ -117,5 +118,5 @@ def play(key: EpisodeKey, folder: Path) -> EpisodeResult:
     (run,) = map(RunFolder, folder.iterdir())
     (episode,) = run.episodes().values()
     assert episode.key == key
-    assert run.read_manifest()["weights_sha256"] == MANIFEST.weights_sha256
+    assert run.read_manifest()["weights_sha256"] == MANIFEST.files["model.safetensors"]
     return episode

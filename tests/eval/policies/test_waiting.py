@@ -8,8 +8,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from configs.language_task import LanguageTaskConfig
 from configs.load import load
-from configs.schema import LanguageTaskConfig, RunConfig
+from configs.schema import RunConfig
 from eval.policies.engine import engine_for
 from oxygen.policy.vector_policy import PolicyParts, VectorPolicy
 from oxygen.presets.language_tasks import language_task

@@ -36,7 +36,13 @@ def whole_row(each):
         "charged_ms": {"actions": 52.0, "busy": 96.0},
         "pc_held": 3.0,
         **each,
-        "options": {"tokens_per_frame": 1, "replan_steps": 5, "while_waiting": "continue", **each["options"]},
+        "options": {
+            "motion": "none",
+            "tokens_per_frame": 1,
+            "replan_steps": 5,
+            "while_waiting": "continue",
+            **each["options"],
+        },
     }
 
 

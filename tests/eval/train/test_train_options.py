@@ -8,8 +8,9 @@ from cyclopts import CycloptsError
 
 from configs.cli import usage_error
 from configs.errors import UsageError
+from configs.language_task import LanguageTaskConfig
 from configs.load import load
-from configs.schema import LanguageTaskConfig, SuiteConfig
+from configs.schema import SuiteConfig
 from configs.training import TrainConfig
 from eval.train.__main__ import app
 from eval.train.training import recipe_of, rollouts_of, training_of

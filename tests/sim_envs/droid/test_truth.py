@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from configs.errors import UsageError
+from configs.language_task import LanguageTaskConfig
 from configs.load import load
-from configs.schema import LanguageTaskConfig
 from oxygen.robots import tokenizer
 from sim_envs.droid.control import CONTROL_HZ
 from sim_envs.droid.expert import DroidExpert

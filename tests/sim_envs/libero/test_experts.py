@@ -1,19 +1,12 @@
 """The scripted policies: the expert solves real tasks, the controls do not, and both are reproducible."""
 
-import json
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from configs.load import load
-from configs.schema import SuiteConfig
 from sim_envs.libero.conventions import LIBERO_INTERFACE
-from sim_envs.libero.experts.__main__ import app
 from sim_envs.libero.experts.expert import Expert
-from sim_envs.libero.experts.measure import Attempt, attempt, summary
-from sim_envs.libero.experts.policies import scripted_policy
 from sim_envs.libero.experts.scene import ExpertScene
 from sim_envs.libero.experts.steering import ArmModel, GripperState
 from sim_envs.libero.sim import LiberoSim
@@ -23,6 +16,7 @@ from sim_envs.scripted.policy import Noop, Random
 from sim_envs.scripted.poses import Pose
 from sim_envs.truth.ground_truth import Phase
 from sim_envs.world import EpisodeKey
+from tests.sim_envs.libero.playing import Attempt, attempt
 
 OpenSim = Callable[[str, int], LiberoSim]
 
@@ -31,43 +25,39 @@ def _key(suite: str, task_id: int, init_id: int = 0) -> EpisodeKey:
     return EpisodeKey(suite=suite, task_id=task_id, init_id=init_id, seed=7)
 
 
-def _play(sim: LiberoSim, policy: str, init_id: int = 0) -> Attempt:
-    key = _key(sim.task.suite, sim.task.task_id, init_id)
-    return attempt(sim, scripted_policy(policy, sim), key, load(SuiteConfig, sim.task.suite))
-
-
 @pytest.fixture(scope="module")
 def solved(open_sim: OpenSim) -> tuple[Attempt, np.ndarray]:
     """An episode of the expert, and the simulator's state at its end."""
     sim = open_sim("libero_object", 9)
-    return _play(sim, "expert"), sim.flat_state()
+    return attempt(sim, Expert(sim)), sim.flat_state()
 
 
 @pytest.mark.assets
 def test_the_expert_puts_a_thing_into_a_basket(solved: tuple[Attempt, np.ndarray]) -> None:
     done, _ = solved
     assert done.success
-    assert [phase for _, phase in done.phases][:3] == [Phase.APPROACH, Phase.GRASP, Phase.CARRY]
+    assert done.phases[:3] == (Phase.APPROACH, Phase.GRASP, Phase.CARRY)
 
 
 @pytest.mark.assets
 @pytest.mark.slow
 def test_the_expert_puts_a_bowl_on_a_plate(open_sim: OpenSim) -> None:
-    assert _play(open_sim("libero_spatial", 2), "expert").success
+    sim = open_sim("libero_spatial", 2)
+    assert attempt(sim, Expert(sim)).success
 
 
 @pytest.mark.slow
 @pytest.mark.assets
 def test_an_episode_is_a_function_of_its_key(open_sim: OpenSim, solved: tuple[Attempt, np.ndarray]) -> None:
     sim = open_sim("libero_object", 9)
-    assert _play(sim, "expert") == solved[0]
+    assert attempt(sim, Expert(sim)) == solved[0]
     np.testing.assert_array_equal(sim.flat_state(), solved[1])
 
 
 @pytest.mark.slow
 @pytest.mark.assets
 def test_standing_still_solves_nothing(open_sim: OpenSim) -> None:
-    done = _play(open_sim("libero_object", 9), "noop")
+    done = attempt(open_sim("libero_object", 9), Noop(LIBERO_INTERFACE))
     assert not done.success
     assert done.steps == 280
     assert done.phases == ()
@@ -173,26 +163,3 @@ def test_noop_stands_still_with_an_open_gripper() -> None:
     policy = Noop(LIBERO_INTERFACE)
     policy.reset(_key("libero_object", 0))
     np.testing.assert_array_equal(policy.query(np.empty(8)), np.tile([0, 0, 0, 0, 0, 0, -1], (10, 1)))
-
-
-def test_a_summary_names_what_failed() -> None:
-    won = Attempt(key=_key("libero_object", 0), success=True, steps=80, phases=())
-    lost = Attempt(key=_key("libero_object", 1), success=False, steps=280, phases=())
-    counts = summary([won, lost])["libero_object"]
-    assert (counts["successes"], counts["episodes"], counts["mean_steps"]) == (1, 2, 80)
-    assert counts["failed"] == [str(lost.key)]
-    assert counts["tasks"][1]["mean_steps"] is None
-
-
-@pytest.mark.assets
-@pytest.mark.slow
-def test_the_command_line_measures_and_records(
-    libero_assets: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    output, results = tmp_path / "episodes.jsonl", tmp_path / "results.json"
-    which = ["--suite", "libero_object", "--task-ids", "9", "--init-ids", "2"]
-    where = ["--assets", str(libero_assets), "--output", str(output), "--results", str(results)]
-    app([*which, *where], result_action="return_value")
-    assert "libero_object  9   1/1" in capsys.readouterr().out
-    assert json.loads(output.read_text())["success"] is True
-    assert json.loads(results.read_text())["suites"]["libero_object"]["successes"] == 1

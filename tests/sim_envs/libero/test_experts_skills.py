@@ -7,16 +7,12 @@ import numpy as np
 import pytest
 
 from configs.errors import UsageError
-from configs.load import load
-from configs.schema import SuiteConfig
 from sim_envs.libero.assets import AssetSet
 from sim_envs.libero.experts.expert import Expert
 from sim_envs.libero.experts.joints import FixtureJoint
-from sim_envs.libero.experts.measure import Attempt, AttemptPlayer, attempt, attempts, summary
 from sim_envs.libero.experts.order import in_working_order, opening_for
-from sim_envs.libero.experts.policies import scripted_policy
 from sim_envs.libero.experts.scene import ExpertScene, Goal
-from sim_envs.libero.experts.skills import NoSkillError, require_skills
+from sim_envs.libero.experts.skills import SKILLS, NoSkillError, require_skills
 from sim_envs.libero.sim import LiberoSim
 from sim_envs.libero.tasks import get_task
 from sim_envs.scripted.motion import GripperMotion, Waypoint
@@ -24,6 +20,7 @@ from sim_envs.scripted.noise import ExpertNoise
 from sim_envs.scripted.poses import Pose
 from sim_envs.truth.ground_truth import Phase
 from sim_envs.world import EpisodeKey
+from tests.sim_envs.libero.playing import Attempt, attempt
 
 OpenSim = Callable[[str, int], LiberoSim]
 
@@ -51,8 +48,7 @@ def _goal(predicate: str, *arguments: str) -> Goal:
 
 
 def _solve(sim: LiberoSim, noise: float = 0.0) -> Attempt:
-    key = _key(sim.task.suite, sim.task.task_id)
-    return attempt(sim, scripted_policy("expert", sim, noise), key, load(SuiteConfig, sim.task.suite))
+    return attempt(sim, Expert(sim, noise))
 
 
 @pytest.mark.parametrize(
@@ -68,7 +64,7 @@ def _solve(sim: LiberoSim, noise: float = 0.0) -> Attempt:
 def test_the_expert_solves_a_task(suite: str, task_id: int, phase: Phase, open_sim: OpenSim) -> None:
     done = _solve(open_sim(suite, task_id))
     assert done.success
-    assert done.phases[-1][1] == phase
+    assert done.phases[-1] == phase
 
 
 def _work_on(sim: LiberoSim, goal: Goal, steps: int, monkeypatch: pytest.MonkeyPatch) -> ExpertScene:
@@ -232,12 +228,7 @@ def test_closing_fingers_sometimes_miss_and_only_they_do() -> None:
 @pytest.mark.parametrize("noise", [-0.1, 1.5, float("nan")])
 def test_noise_beyond_its_range_is_refused(noise: float, open_sim: OpenSim) -> None:
     with pytest.raises(UsageError, match=r"expert noise is .*, must be between 0"):
-        scripted_policy("expert", open_sim("libero_goal", 7), noise)
-
-
-def test_the_controls_take_no_noise(open_sim: OpenSim) -> None:
-    with pytest.raises(UsageError, match="'noop' takes none"):
-        scripted_policy("noop", open_sim("libero_goal", 7), 0.2)
+        Expert(open_sim("libero_goal", 7), noise)
 
 
 def test_a_goal_about_nothing_that_moves_is_refused(open_sim: OpenSim) -> None:
@@ -250,13 +241,7 @@ def test_a_goal_about_nothing_that_moves_is_refused(open_sim: OpenSim) -> None:
         require_skills(rack)
 
 
-@pytest.mark.slow
-def test_a_task_without_a_skill_is_counted_and_says_why(
-    standins: AssetSet, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delitem(__import__("sim_envs.libero.experts.skills", fromlist=["SKILLS"]).SKILLS, "turnon")
-    player = AttemptPlayer(policy="expert", assets=standins, noise=0.0)
-    done = list(attempts(player, [get_task("libero_goal", 7)], (0, 1), seed=7))
-    counts = summary(done)["libero_goal"]
-    assert (counts["successes"], counts["episodes"]) == (0, 2)
-    assert "no scripted skill achieves turnon(flat_stove_1)" in counts["no_skill"][0]
+def test_a_task_without_a_skill_is_refused(open_sim: OpenSim, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(SKILLS, "turnon")
+    with pytest.raises(NoSkillError, match=r"no scripted skill achieves turnon\(flat_stove_1\)"):
+        Expert(open_sim("libero_goal", 7))

@@ -6,19 +6,17 @@ import numpy as np
 import pytest
 
 from configs.errors import UsageError
-from configs.load import load
 from configs.motion import parse_motion
-from configs.schema import SuiteConfig
 from eval.records.protocol import describe_suite, protocol_hash, suite_hash
 from sim_envs.libero.assets import AssetSet
 from sim_envs.libero.conventions import LIBERO_INTERFACE
 from sim_envs.libero.experts.expert import Expert
-from sim_envs.libero.experts.measure import Attempt, attempt
 from sim_envs.libero.sim import LiberoSim
 from sim_envs.libero.tasks import get_task
 from sim_envs.suite import open_suite
 from sim_envs.truth.ground_truth import Phase
 from sim_envs.world import EpisodeKey
+from tests.sim_envs.libero.playing import attempt
 
 OpenSim = Callable[..., LiberoSim]
 THING = "orange_juice_1"
@@ -79,12 +77,6 @@ def test_an_episode_is_a_function_of_its_key(open_moving):
     assert np.linalg.norm(ways[0] - ways[1]) > 0.002
 
 
-def play(sim: LiberoSim, init_id: int = 0) -> Attempt:
-    task = sim.task
-    key = EpisodeKey(suite=task.suite, task_id=task.task_id, init_id=init_id, seed=7)
-    return attempt(sim, Expert(sim), key, load(SuiteConfig, task.suite))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("motion", ["shuttle:3", "drift:3"])
 def test_the_expert_catches_nine_of_ten_at_3_cm_per_second(standins, motion):
@@ -93,7 +85,7 @@ def test_the_expert_catches_nine_of_ten_at_3_cm_per_second(standins, motion):
         with LiberoSim(
             get_task("libero_object", task_id), assets=standins, camera_size=32, motion=parse_motion(motion)
         ) as sim:
-            solved += [play(sim, init_id).success for init_id in range(3)]
+            solved += [attempt(sim, Expert(sim), init_id).success for init_id in range(3)]
     assert sum(solved) >= 27
 
 

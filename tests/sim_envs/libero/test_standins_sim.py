@@ -1,7 +1,6 @@
 """LIBERO with the stand-ins: stored states load, objects rest as with the real assets, images are cheap."""
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import mujoco
 import numpy as np
@@ -9,14 +8,12 @@ import pytest
 
 from configs.errors import UsageError
 from sim_envs.libero.assets import STANDINS, AssetSet, find_assets
-from sim_envs.libero.rest_poses import deviations, load, measure
 from sim_envs.libero.sim import LiberoSim
 from sim_envs.libero.tasks import get_task
-
-REST_POSES = Path(__file__).with_name("rest_poses.json")
+from tests.sim_envs.libero.rest_poses import deviations, load, measure
 
 # Between them, these hold every category and every room of the four suites, and the bowl that LIBERO drops on
-# a ramekin's rim. All 40: `python -m sim_envs.libero.rest_poses FILE --check` with the file above.
+# a ramekin's rim.
 
 TASKS = [
     ("libero_object", 3),
@@ -50,7 +47,7 @@ def test_objects_rest_where_and_as_they_rest_with_the_real_assets(open_sim, suit
     sim = open_sim(suite, task_id)
     for init_id in (0, 9):
         poses = measure(sim, init_id)
-        expected = load(REST_POSES, sim.task, init_id)
+        expected = load(sim.task, init_id)
         assert poses.keys() == expected.keys()
         for deviation in deviations(sim.task, init_id, poses, expected):
             assert deviation.distance_mm <= 5, deviation
