@@ -69,7 +69,6 @@ def is_non_inferior(row: Row) -> bool:
 
 def _label(row: Row, varied: Sequence[str], *, with_mode: bool) -> str:
     axes = [axis for axis in varied if axis != "clock"]
-    said = say_cell(row["options"], axes)
-    said = said if with_mode else said.removeprefix(row["options"]["mode"]).strip()
+    said = say_cell(row["options"], axes, with_mode=with_mode)
     where = say_condition(row["options"], axes) if set(axes) & set(CONDITIONS) else ""
     return ", ".join(filter(None, (said, where))) or row["options"]["mode"]

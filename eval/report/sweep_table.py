@@ -111,7 +111,7 @@ def _say_frontier(found: Mapping[str, Any], record: Record) -> str:
         return (
             f"{where}: non-inferiority in {open_in} is not shown at {least}{counted(found['rates'], 'rate')}."
         )
-    how = say_cell(found["cell"], varied).removeprefix(options["mode"]).strip()
+    how = say_cell(found["cell"], varied, with_mode=False)
     said = f"{where}: {found['tokens_per_s']:.1f} tokens/s" + (f" ({how})" if how else "")
     if found["ended_by"] is None:
         return f"{said}, the largest rate tried."

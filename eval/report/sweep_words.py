@@ -17,6 +17,17 @@ HEADINGS = {
 }
 """Column headings of axes; others have their own names."""
 
+_WORDS = {
+    ("tokens_per_frame", ""): "k={}",
+    ("text_every", ""): "text every {} queries",
+    ("text_every", "1"): "text every query",
+    ("text_every", "default"): "text as by default",
+    ("replan_steps", ""): "replan every {} steps",
+    ("replan_steps", "asap"): "replan asap",
+    ("replan_steps", "default"): "replan as by default",
+}
+"""Values of axes in labels; an empty value stands for all others."""
+
 
 def say_value(axis: str, options: Mapping[str, Any]) -> str:
     """The value of an option in a cell; empty if it has no effect in the cell."""
@@ -33,17 +44,14 @@ def say_condition(options: Mapping[str, Any], varied: Sequence[str]) -> str:
     return ", ".join(filter(None, (say_value(axis, options) for axis in told)))
 
 
-def say_cell(options: Mapping[str, Any], varied: Sequence[str]) -> str:
-    """The mode, then other axes that vary except conditions, such as `unified k=1 every 4`."""
-    parts = [str(options["mode"])]
+def say_cell(options: Mapping[str, Any], varied: Sequence[str], *, with_mode: bool = True) -> str:
+    """The mode, then other axes that vary except conditions, such as `unified, k=1, text every 4 queries`."""
+    parts = [str(options["mode"])] if with_mode else []
     for axis in varied:
         said = say_value(axis, options)
-        if axis in (*CONDITIONS, "mode") or not said:
-            continue
-        joint = "=" if axis == "tokens_per_frame" else " "
-        named = axis in ("tokens_per_frame", "text_every", "replan_steps")
-        parts.append(f"{HEADINGS[axis]}{joint}{said}" if named else said)
-    return " ".join(parts)
+        if axis not in (*CONDITIONS, "mode") and said:
+            parts.append(_WORDS.get((axis, said)) or _WORDS.get((axis, ""), "{}").format(said))
+    return ", ".join(parts)
 
 
 def say_margins(record: Record) -> str:

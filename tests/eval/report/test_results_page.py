@@ -84,7 +84,7 @@ def test_the_page_has_the_figures_the_table_and_the_command(record, tmp_path):
     page, *figures = write_page([record], tmp_path / "docs" / "results.md")
     text = page.read_text()
     assert "| jetson-thor | Jetson AGX Thor |" in text
-    assert "- jetson-thor, unified: 10.0 tokens/s (every 4); at the next rate non-inferiority in" in text
+    assert "- jetson-thor, unified: 10.0 tokens/s (text every 4 queries); at the next" in text
     assert "| unified | 4 | 6/8 | 4.5 | 52 | 96 | 3 % | 10.0 | = | = |" in text
     assert "| unified | 1 | 6/8 | 4.5 | 52 | 96 | 3 % | 40.0 | = | − |" in text
     assert "\npython -m eval.sweep --best-of runs/another\n" in text
@@ -106,8 +106,8 @@ def test_a_summary_has_the_frontier_or_a_row_for_each_device_and_mode(record, tm
     page = tmp_path / "README.md"
     page.write_text(f"{SUMMARY.begin}\n{SUMMARY.end}\n")
     assert write_page([record, {**record, "frontier": []}], page) == [page]
-    assert "- jetson-thor, unified: 10.0 tokens/s (every 4); at the next rate" in page.read_text()
-    assert "| A | unified every 4 | 6/8 =, 4.5 s = | 10 |" in page.read_text()
+    assert "- jetson-thor, unified: 10.0 tokens/s (text every 4 queries); at the next" in page.read_text()
+    assert "| A | unified, text every 4 queries | 6/8 =, 4.5 s = | 10 |" in page.read_text()
     assert "| A | actions | 6/8, 4.5 s | none |" in page.read_text()
     assert "5 points of success, 10 % of time to success" in page.read_text()
 
