@@ -1,4 +1,4 @@
-"""The interface of loggers, and the choice of one by its name."""
+"""The interface of loggers, and what all of them log of a run."""
 
 import hashlib
 import json
@@ -6,12 +6,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from configs.errors import UsageError, unknown
 from eval.records.run_folders import Run
 
 PROJECT = "oxygen-eval"
 """Project of logs that are kept by project, unless the logger's environment variable names another."""
-LOGGERS = ("tensorboard", "wandb", "trackio")
 _DESCRIBED = (
     *("command", "mode", "policy", "weights_sha256", "assets", "config", "protocol_hash"),
     *("git", "versions", "hardware"),
@@ -43,40 +41,6 @@ class RunLogger(Protocol):
 
 LoggerFactory = Callable[[Run, str], RunLogger]
 """Opens the log of a run that has begun, in a group of runs; continues that of a resumed run."""
-
-
-def choose_logger(name: str) -> LoggerFactory:
-    """The logger of a name.
-
-    Raises:
-        UsageError: There is none of this name, its package is not installed, or it needs a login.
-    """
-    if name not in LOGGERS:
-        raise unknown("logger", name, LOGGERS)
-    if name == "tensorboard":
-        from eval.loggers.tensorboard import TensorBoardLogger
-
-        return TensorBoardLogger
-    try:
-        return _of_extra(name)
-    except ModuleNotFoundError as missing:
-        if missing.name != name:
-            raise
-        raise UsageError(
-            f"--log {name} needs a package that is not installed: run uv pip install 'oxygen-eval[{name}]', "
-            f"or in a checkout uv pip install -e '.[{name}]'"
-        ) from None
-
-
-def _of_extra(name: str) -> LoggerFactory:
-    if name == "trackio":
-        from eval.loggers.trackio import TrackioLogger
-
-        return TrackioLogger
-    from eval.loggers.wandb import WandbLogger, require_login
-
-    require_login()
-    return WandbLogger
 
 
 def describe(run: Run) -> dict[str, Any]:

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Self
 
 from configs.console import visible_text
-from eval.loggers.logger import LoggerFactory, RunLogger, choose_logger
+from configs.errors import UsageError, unknown
+from eval.loggers.logger import LoggerFactory, RunLogger
 from eval.metrics.statistics import wilson_95
 from eval.metrics.success import Results, solved
 from eval.records.run_folders import Run
@@ -17,6 +18,7 @@ from eval.rollout.monitor import MonitorFactory, Monitors
 from eval.rollout.plan import EpisodePlan
 from sim_envs.world import EpisodeKey
 
+LOGGERS = ("tensorboard", "wandb", "trackio")
 _QUANTILES = ("p50", "p95")
 
 
@@ -30,6 +32,40 @@ def with_log(monitor: MonitorFactory, name: str | None) -> MonitorFactory:
         return monitor
     log = functools.partial(LoggingMonitor, name=name, open_logger=choose_logger(name))
     return lambda runs, plan: Monitors([log(runs, plan), monitor(runs, plan)])
+
+
+def choose_logger(name: str) -> LoggerFactory:
+    """The logger of a name.
+
+    Raises:
+        UsageError: There is none of this name, its package is not installed, or it needs a login.
+    """
+    if name not in LOGGERS:
+        raise unknown("logger", name, LOGGERS)
+    if name == "tensorboard":
+        from eval.loggers.tensorboard import TensorBoardLogger
+
+        return TensorBoardLogger
+    try:
+        return _of_extra(name)
+    except ModuleNotFoundError as missing:
+        if missing.name != name:
+            raise
+        raise UsageError(
+            f"--log {name} needs a package that is not installed: run uv pip install 'oxygen-eval[{name}]', "
+            f"or in a checkout uv pip install -e '.[{name}]'"
+        ) from None
+
+
+def _of_extra(name: str) -> LoggerFactory:
+    if name == "trackio":
+        from eval.loggers.trackio import TrackioLogger
+
+        return TrackioLogger
+    from eval.loggers.wandb import WandbLogger, require_login
+
+    require_login()
+    return WandbLogger
 
 
 class LoggingMonitor:

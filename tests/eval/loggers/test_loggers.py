@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from configs.errors import UsageError
-from eval.loggers.logger import choose_logger, log_id
-from eval.loggers.monitor import LoggingMonitor, with_log
+from eval.loggers.logger import log_id
+from eval.loggers.monitor import LoggingMonitor, choose_logger, with_log
 from eval.records.run_folders import find_unfinished, new_run
 from eval.report.console import EvaluationConsole
 from eval.rollout.evaluation import run_evaluation
