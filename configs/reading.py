@@ -19,6 +19,8 @@ _MOST_BYTES = 1_000_000
 """Size limit of a YAML file."""
 _MOST_VALUES = 100_000
 """Limit on the values of a YAML document, with anchors expanded."""
+_MOST_LEVELS = 100
+"""Limit on the nesting of a YAML document."""
 _MOST_NPZ_BYTES = 2**33
 """Size limit of an array in an `.npz` file."""
 _NPZ_ERRORS = (
@@ -86,14 +88,20 @@ def parse_yaml(text: str, source: str) -> Any:
     """The value of a YAML text with tags of plain values only.
 
     Raises:
-        UsageError: It is not YAML, too large, or contains itself.
+        UsageError: It is not YAML, too large, nested too deeply, or contains itself.
     """
     import yaml  # the policy alone does without it
 
     if len(text) > _MOST_BYTES:
         raise UsageError(f"{source}: {len(text)} characters, at most {_MOST_BYTES} are read")
     try:
-        content = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+        depth = 0
+        for event in yaml.parse(text, loader):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > _MOST_LEVELS:  # the loader in C would overflow its stack
+                raise ValueError(f"more than {_MOST_LEVELS} levels")
+        content = yaml.load(text, loader)
         values = _count(content, {})
     except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
         raise UsageError(f"{source}: not YAML: {_reason(error)}") from None
