@@ -49,8 +49,7 @@ def cases() -> list:
 
 
 @pytest.mark.parametrize(("command", "variable"), cases())
-def test_a_wrong_environment_variable_is_one_line(command, variable, tmp_path, request):
-    data = request.getfixturevalue("data") if "{data}" in COMMANDS[command] else None
+def test_a_wrong_environment_variable_is_one_line(command, variable, tmp_path, data):
     kept = {
         name: value
         for name, value in os.environ.items()
