@@ -89,7 +89,6 @@ def test_the_expert_catches_nine_of_ten_at_3_cm_per_second(standins, motion):
     assert sum(solved) >= 27
 
 
-@pytest.mark.slow
 def test_the_expert_catches_what_moves_and_what_it_touches_is_not_said_to_be_pushed(open_moving):
     sim = open_moving("shuttle:6")
     sim.reset(init_id=0, seed=7, settle_steps=10)
