@@ -88,7 +88,8 @@ def _compiled_otherwise(
 
 
 def _prefill(config: Pi05Config, weights: pi05.Weights, images: Any, prompt: Any, length: Any) -> Any:
-    return pi05.prefill_kv(weights, pi05.embed_prefix(weights, config, images, prompt), length)
+    embedded = pi05.embed_prefix(weights, config, images, prompt)
+    return pi05.prefill_kv(weights, embedded, length + config.image_tokens)
 
 
 def _decode(attend: decode.DecodeAttention, weights: pi05.Weights, rows: Any, pool: Any, texts: Any) -> Any:
