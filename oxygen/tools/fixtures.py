@@ -1,4 +1,4 @@
-"""Compares the model with reference outputs.
+"""Loads fixtures, which are reference outputs, and compares the model with them.
 
 A fixture holds inputs, a recipe for weights (`meta`), what the reference implementation computed, and how
 closely it must be met. Any configuration is built; absent cameras are dropped here, masked there.
