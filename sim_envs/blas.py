@@ -14,6 +14,8 @@ import platform
 from collections.abc import Iterator
 from pathlib import Path
 
+from threadpoolctl import LibController, ThreadpoolController
+
 KERNELS = "SkylakeX"
 _CPU_FLAGS = {"avx512f", "avx512cd", "avx512bw", "avx512dq", "avx512vl"}
 
@@ -30,21 +32,34 @@ def pin_kernels() -> bool:
     """
     if not _has_avx512():
         return False
-    import scipy.linalg  # noqa: F401  (numba uses SciPy's OpenBLAS, and loads it late)
-
-    libraries = _loaded_openblas()
+    libraries = _openblas()
     with environment_variable("OPENBLAS_CORETYPE", KERNELS):
         return bool(libraries) and all(list(map(_switch, libraries)))
 
 
-def _switch(path: Path) -> bool:
+@functools.cache
+def use_one_thread() -> None:
+    """Keep every OpenBLAS in this process to one thread.
+
+    LIBERO's matrices are small: threads that wait for work take a third of an expert's time.
+    """
+    for library in _openblas():
+        library.set_num_threads(1)
+
+
+def _openblas() -> list[LibController]:
+    import scipy.linalg  # noqa: F401  (numba uses SciPy's OpenBLAS, and loads it late)
+
+    return ThreadpoolController().select(internal_api="openblas").lib_controllers
+
+
+def _switch(library: LibController) -> bool:
     """Make a loaded OpenBLAS choose its kernels again, if it was built with several."""
-    library = ctypes.CDLL(str(path))
     try:
         forget, choose, chosen = (
-            library.gotoblas_dynamic_quit,
-            library.gotoblas_dynamic_init,
-            library.gotoblas_corename,
+            library.dynlib.gotoblas_dynamic_quit,
+            library.dynlib.gotoblas_dynamic_init,
+            library.dynlib.gotoblas_corename,
         )
     except AttributeError:
         return False
@@ -53,12 +68,6 @@ def _switch(path: Path) -> bool:
         forget()
         choose()
     return chosen() == KERNELS.encode()
-
-
-def _loaded_openblas() -> set[Path]:
-    maps = Path("/proc/self/maps").read_text().splitlines()
-    paths = {Path(line.split(maxsplit=5)[5]) for line in maps if "openblas" in line}
-    return {path for path in paths if ".so" in path.name}
 
 
 def _has_avx512() -> bool:

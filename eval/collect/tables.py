@@ -59,7 +59,7 @@ def _image_sizes(spec: Interface) -> dict[str, tuple[int, int]]:
 
 def _png(image: UInt8[np.ndarray, "height width 3"]) -> bytes:
     file = io.BytesIO()
-    Image.fromarray(image).save(file, "PNG")
+    Image.fromarray(image).save(file, "PNG", compress_level=1)
     return file.getvalue()
 
 

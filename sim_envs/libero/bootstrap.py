@@ -17,7 +17,7 @@ import yaml
 
 from configs.errors import UsageError
 from configs.temporary import temporary_folder
-from sim_envs.blas import environment_variable, pin_kernels
+from sim_envs.blas import environment_variable, pin_kernels, use_one_thread
 from sim_envs.gl import choose_backend
 
 PINNED_VERSIONS = {"mujoco": "3.2.3", "robosuite": "1.4.0", "hf-libero": "0.1.4"}
@@ -70,6 +70,7 @@ def load_libero() -> types.ModuleType:
     choose_backend()
     with _lock, _private_libero_config(), _quiet():
         pin_kernels()
+        use_one_thread()
         _silence_robosuite()
         from libero.libero import envs
     return envs

@@ -20,6 +20,14 @@ results = [np.dot(scipy.linalg.inv(matrix), random.standard_normal((7, 40))) for
 print(hashlib.sha256(np.array(results).tobytes()).hexdigest())
 """
 
+_THREADS = """
+from sim_envs import blas
+for library in blas._openblas():
+    library.set_num_threads(2)
+blas.use_one_thread()
+print(*(library.get_num_threads() for library in blas._openblas()))
+"""
+
 
 def _digest(kernels: str, how: str) -> str:
     return subprocess.run(
@@ -38,6 +46,13 @@ def test_products_and_inverses_do_not_depend_on_the_kernels_a_process_starts_wit
     reference = _digest(blas.KERNELS, "default")
     assert _digest(start, "default") != reference
     assert _digest(start, "pinned") == reference
+
+
+def test_one_thread() -> None:
+    command = [sys.executable, "-c", _THREADS]
+    root = Path(__file__).resolve().parents[2]
+    printed = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout
+    assert set(printed.split()) == {"1"}
 
 
 def test_a_cpu_without_avx512_keeps_its_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
