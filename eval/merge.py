@@ -1,4 +1,4 @@
-"""`python -m eval.merge`: join runs that each played a shard of the same episodes."""
+"""`python -m eval.merge`: join runs or sweeps that each played a shard of the same episodes."""
 
 from pathlib import Path
 from typing import Annotated
@@ -10,11 +10,12 @@ from configs.console import TextConsole
 from configs.errors import UsageError
 from configs.paths import usable_folder
 from eval.records.schema import RunFolder
+from eval.records.sweep_folders import SweepFolder
 
 app = App(
     name="python -m eval.merge",
-    help="Join runs that each played a share of the same episodes (--shard) into one.\n\nThe joined run has "
-    "the records that one run of all episodes would have.",
+    help="Join runs or sweeps that each played a share of the same episodes (--shard) into one.\n\nThe "
+    "result has the records that one run of all episodes would have.",
 )
 
 
@@ -25,14 +26,22 @@ def merge_runs(
     """Join the shards, and write the results of the whole.
 
     Args:
-        runs: Folders of runs; runs in several modes become a run in each.
-        output_dir: Where the joined run's folder is made.
+        runs: Folders of runs, or of sweeps; runs in several modes become a run in each.
+        output_dir: Where the joined folder is made.
     """
     if not runs:
         raise UsageError("name the folders of the runs to join")
     usable_folder(output_dir, "--output-dir")
-    from eval.report.merging import merge  # slow: statistics; --help needs none
+    from eval.report.merging import merge, merge_sweeps  # slow: statistics; --help needs none
+    from eval.report.sweeping import show_sweep
 
+    sweeps = [sweep for path in runs if (sweep := SweepFolder(path.absolute())).record_path.exists()]
+    if sweeps:
+        if len(sweeps) < len(runs):
+            raise UsageError("some of these folders are sweeps and some are runs; join them apart")
+        merged = merge_sweeps(sweeps, output_dir)
+        show_sweep(merged, merged.read())
+        return
     console = TextConsole()
     for folder in merge([_run(path) for path in runs], output_dir):
         count = counted(folder.read_manifest()["n_planned"], "episode")

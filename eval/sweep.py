@@ -44,8 +44,8 @@ def sweep(  # noqa: PLR0913 - options that are not part of the configuration
         axes: What varies.
         options: What is the same in every cell.
         profiles: The same as --clock profile:NAME, by name alone.
-        config: A YAML file, or the name of a preset (latency, modes, frontier). Its `grids` are lists of
-            values; an option that varies replaces the preset's values in every grid.
+        config: A YAML file, or the name of a preset (latency, modes, speeds, frontier). Its `grids` are
+            lists of values; an option that varies replaces the preset's values in every grid.
         best_of: A finished sweep: evaluate its best schedule for each clock and mode on other initial
             states (--init-ids), and report the text rate up to which actions do not suffer.
         num_envs: Parallel worlds, each in its own process.

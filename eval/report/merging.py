@@ -1,4 +1,4 @@
-"""Merges shards into one run."""
+"""Merges shards into one run, or into one sweep."""
 
 import shutil
 from collections import Counter
@@ -8,16 +8,21 @@ from typing import Any
 
 from configs.errors import UsageError
 from configs.load import check
+from configs.reading import read_json_object
 from configs.schema import RunConfig
 from eval.metrics.success import summarize
-from eval.records import provenance
 from eval.records.json_files import write_json
 from eval.records.protocol import protocol_hash
 from eval.records.reader import read_episodes, read_identity
 from eval.records.run_folders import Run, begin, claimed, new_run
 from eval.records.schema import EpisodeResult, RunFolder
+from eval.records.sweep_folders import SweepFolder, new_sweep
+from eval.report.sweeping import conclude
 from eval.rollout.plan import make_plan
 from sim_envs.world import EpisodeKey
+
+_Merged = tuple[RunConfig, dict[EpisodeKey, tuple[RunFolder, EpisodeResult]], Sequence[Mapping[str, Any]]]
+"""A merged run: its configuration, its episodes with their shards, and the shards' manifests."""
 
 
 def merge(folders: Sequence[RunFolder], output_dir: Path) -> list[RunFolder]:
@@ -31,25 +36,53 @@ def merge(folders: Sequence[RunFolder], output_dir: Path) -> list[RunFolder]:
         UsageError: Before anything is written: a run is no shard, two differ in more than their shares, have
             an episode in common, or some of the episodes are missing.
     """
+    modes: dict[str, list[RunFolder]] = {}
     for folder in folders:
         read_identity(folder)  # refuses other versions
-    manifests = {folder: folder.read_manifest() for folder in folders}
-    modes: dict[str, list[RunFolder]] = {}
-    for folder, manifest in manifests.items():
-        modes.setdefault(manifest["mode"], []).append(folder)
-    joined = []
-    for shards in modes.values():
-        _refuse_unlike({shard: manifests[shard] for shard in shards})
-        joined.append(
-            _joined(
-                shards, check(RunConfig, manifests[shards[0]]["config"], source=str(shards[0].manifest_path))
+        modes.setdefault(folder.read_manifest()["mode"], []).append(folder)
+    return _write_all([_merged(shards) for shards in modes.values()], output_dir)
+
+
+def merge_sweeps(shards: Sequence[SweepFolder], output_dir: Path) -> SweepFolder:
+    """Merge shards of a sweep, cell by cell.
+
+    Args:
+        shards: The sweeps, in any order.
+        output_dir: Parent of the merged sweep's folder.
+
+    Raises:
+        UsageError: As `merge`, or a sweep is not complete.
+    """
+    for shard in shards:
+        shard.read_finished()  # refuses others
+    whole, *others = (shard.asked().model_copy(update={"shard": None}) for shard in shards)
+    for shard, other in zip(shards[1:], others, strict=True):
+        if other != whole:
+            raise UsageError(
+                f"{shards[0].path.name} and {shard.path.name} are not shards of one sweep: they differ in "
+                "more than --shard"
             )
-        )
-    runs = [new_run(output_dir, config) for config, _ in joined]
+    cells = zip(*(shard.runs() for shard in shards), strict=True)
+    merged = [_merged([run.folder for run in cell]) for cell in cells]
+    sweep = new_sweep(output_dir, whole)
+    runs = _write_all(merged, sweep.path)
+    conclude(sweep, [read_json_object(run.results_path) for run in runs])
+    return sweep
+
+
+def _merged(shards: Sequence[RunFolder]) -> _Merged:
+    manifests = {shard: shard.read_manifest() for shard in shards}
+    _refuse_unlike(manifests)
+    config = check(RunConfig, manifests[shards[0]]["config"], source=str(shards[0].manifest_path))
+    return (*_joined(shards, config), list(manifests.values()))
+
+
+def _write_all(merged: Sequence[_Merged], output_dir: Path) -> list[RunFolder]:
+    """Write merged runs as the variants of one evaluation."""
     written = []
-    for run, (_, episodes), shards in zip(runs, joined, modes.values(), strict=True):
-        with claimed(run) as own:
-            manifest = _merged_manifest(own, [manifests[shard] for shard in shards], len(episodes))
+    for config, episodes, manifests in merged:
+        with claimed(new_run(output_dir, config)) as own:
+            manifest = _merged_manifest(own, manifests, len(episodes))
             begin([own], [{**manifest, "status": "running", "finished": None}])
             _write(own.folder, episodes)
             own.folder.write_manifest(manifest)
@@ -124,7 +157,6 @@ def _merged_manifest(run: Run, shards: Sequence[Mapping[str, Any]], count: int) 
     return {
         **shards[0],
         "run_id": run.folder.run_id,
-        "command": provenance.command(),
         "config": run.config.model_dump(mode="json"),
         "n_planned": count,
         "variants": [run.folder.run_id],

@@ -130,9 +130,10 @@ def _say_episodes(record: Record) -> str:
 def _command(record: Record) -> str:
     """The command, without options of one machine or attempt."""
     words = [word for word in shlex.split(record["provenance"]["command"]) if word != "--resume"]
-    if "--output-dir" in words:
-        place = words.index("--output-dir")
-        del words[place : place + 2]
+    for option in ("--output-dir", "--shard"):
+        if option in words:
+            place = words.index(option)
+            del words[place : place + 2]
     return shlex.join(words)
 
 

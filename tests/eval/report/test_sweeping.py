@@ -8,8 +8,10 @@ import pytest
 
 from configs.errors import UsageError
 from configs.sweep import GridConfig, SweepConfig
+from eval.merge import merge_runs
 from eval.records.sweep_folders import SweepFolder, find_unfinished_sweep, new_sweep
 from eval.report.best_schedules import measure_best
+from eval.report.merging import merge_sweeps
 from eval.report.sweeping import run_sweep, show_sweep
 from eval.rollout.executors import serial
 from tests.eval.doubles import FakePolicy, opened, without_physics
@@ -112,6 +114,31 @@ def test_interrupted_and_resumed_it_equals_one_that_was_not(tmp_path, policy):
         find_unfinished_sweep(tmp_path / "again", {})
     with pytest.raises(UsageError, match="no unfinished sweep in"):
         find_unfinished_sweep(tmp_path / "again", {"max_steps": 21})
+
+
+def test_shards_joined_are_the_sweep_that_was_not_divided(tmp_path, policy):
+    asked = SMALL.model_copy(update={"init_ids": tuple(range(6))})
+    whole = new_sweep(tmp_path / "whole", asked)
+    run_sweep(whole)
+    shards = [
+        new_sweep(tmp_path / share[0], asked.model_copy(update={"shard": share})) for share in ("2/2", "1/2")
+    ]
+    run_sweep(shards[0])
+    with pytest.raises(UsageError, match="the sweep is not complete"):
+        merge_sweeps(shards, tmp_path / "joined")
+    run_sweep(shards[1])
+    joined = merge_sweeps(shards, tmp_path / "joined")
+    assert timeless(joined) == timeless(whole)
+    assert joined.read_finished()["asked"] == whole.read()["asked"]
+    with pytest.raises(UsageError, match="is no shard"):
+        merge_sweeps([whole], tmp_path / "refused")
+    other = new_sweep(tmp_path, asked.model_copy(update={"max_steps": 19, "shard": "2/2"}))
+    run_sweep(other)
+    with pytest.raises(UsageError, match="they differ in more than --shard"):
+        merge_sweeps([shards[1], other], tmp_path / "refused")
+    with pytest.raises(UsageError, match="some of these folders are sweeps and some are runs"):
+        merge_runs(joined.path, joined.runs()[0].folder.path)
+    assert not (tmp_path / "refused").exists()
 
 
 def test_a_kill_before_the_first_run_began_leaves_a_sweep_that_resume_begins(tmp_path, policy):
