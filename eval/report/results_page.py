@@ -110,9 +110,14 @@ def _section(record: Record, figures: Sequence[str]) -> str:
 
 
 def _heading(record: Record) -> str:
+    varied = record["varied"]
     if record["frontier"]:
-        return "Text rate without a measurable loss"
-    return "Modes" if "mode" in record["varied"] else "Success over latency"
+        subject = "Text rate without a measurable loss"
+    elif "mode" in varied:
+        subject = "Schedules" if "text_every" in varied else "Modes"
+    else:
+        subject = "Success over latency" if "clock" in varied else "Motion"
+    return f"{subject}, {', '.join(record['asked']['suites'])}"
 
 
 def _say_episodes(record: Record) -> str:
