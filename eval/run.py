@@ -108,10 +108,7 @@ def build_app(
             flags["policy_kwargs"] = read_kwargs(policy_kwargs)
         preset = _preset_name(config, smoke=smoke)
         playing = choose_executor(
-            num_envs=num_envs,
-            executor=executor,
-            episode_timeout=episode_timeout,
-            ray_address=ray_address,
+            num_envs=num_envs, executor=executor, episode_timeout=episode_timeout, ray_address=ray_address
         )
         monitor = with_log(functools.partial(EvaluationConsole, report=report), log)
         how: Any = {

@@ -130,8 +130,7 @@ def fork(config: Pi05Config, *, prefix: int, suffix: int, requests: int) -> Cost
     copied = requests * (2 * prefix + suffix) * _kv(gemma)
     weights = _layers(gemma) - _unused_by_prefix(gemma) if suffix else 0
     return Cost(
-        flops=requests * (2 * weights * suffix + attention),
-        bytes=BYTES[config.dtype] * (weights + copied),
+        flops=requests * (2 * weights * suffix + attention), bytes=BYTES[config.dtype] * (weights + copied)
     )
 
 

@@ -36,10 +36,7 @@ def paired_ratio(
         raise ValueError("a ratio of no repetitions")
     by = expected or (1.0,) * len(numerators)
     ratios = np.array([a / b / c for a, b, c in zip(numerators, denominators, by, strict=True)])
-    return Ratio(
-        value=float(np.median(ratios)),
-        ci95=_median_95(np.sort(ratios)),
-    )
+    return Ratio(value=float(np.median(ratios)), ci95=_median_95(np.sort(ratios)))
 
 
 def _median_95(sample: np.ndarray) -> Interval | None:

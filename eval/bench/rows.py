@@ -170,10 +170,7 @@ def _predicted(
 
 
 def _largest(
-    workload: Workload,
-    configuration: BenchConfiguration,
-    batch: DecodeBatchSize,
-    repetitions: Repetitions,
+    workload: Workload, configuration: BenchConfiguration, batch: DecodeBatchSize, repetitions: Repetitions
 ) -> int | None:
     queries = programs_by_query(workload, configuration, repetitions.total_queries)
     sizes = [batch(query) for query in queries]

@@ -101,10 +101,7 @@ def _check_playable(config: CollectConfig) -> None:
         if run:
             resolved = resolve_policy(run)
             check_playable(
-                plan,
-                policy=resolved.policy.name,
-                interface=resolved.interface,
-                horizon=resolved.horizon,
+                plan, policy=resolved.policy.name, interface=resolved.interface, horizon=resolved.horizon
             )
 
 

@@ -121,8 +121,5 @@ def _refuse_test_states(job: Job) -> None:
 def _key(episode: EpisodeKey, config: CollectConfig, suite: Suite) -> DemonstrationKey:
     assets = suite.assets or NO_ASSETS
     return DemonstrationKey(
-        **dataclasses.asdict(episode),
-        assets=assets.name,
-        digest=assets.digest,
-        noise=config.expert_noise,
+        **dataclasses.asdict(episode), assets=assets.name, digest=assets.digest, noise=config.expert_noise
     )

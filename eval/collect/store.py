@@ -20,15 +20,7 @@ from eval.collect.statistics import Histogram
 from eval.records.json_files import write_json
 from oxygen.training import layout
 
-_MAY_DIFFER = {
-    "suites",
-    "task_ids",
-    "num_trials_per_task",
-    "init_ids",
-    "seeds",
-    "assets",
-    "expert_noise",
-}
+_MAY_DIFFER = {"suites", "task_ids", "num_trials_per_task", "init_ids", "seeds", "assets", "expert_noise"}
 """Options that select episodes, so that a later command may change them."""
 
 _COLUMNS = 2

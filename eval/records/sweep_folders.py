@@ -32,10 +32,7 @@ class _Record(TypedDict):
 
 
 _RECORD = TypeAdapter(_Record)
-_STATES = {
-    "running": "the sweep is not complete",
-    "errors": "the sweep has episodes that were errors",
-}
+_STATES = {"running": "the sweep is not complete", "errors": "the sweep has episodes that were errors"}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -123,12 +123,7 @@ def ranked_rows(entries: Sequence[Entry], columns: Sequence[BoardColumn]) -> lis
     placed = zip(ranks([entry.outcomes for entry in entries]), entries, strict=True)
     best_first = sorted(
         placed,
-        key=lambda item: (
-            item[0].best,
-            -(item[1].row.pc_success or 0),
-            item[1].run.policy,
-            item[1].run.mode,
-        ),
+        key=lambda item: (item[0].best, -(item[1].row.pc_success or 0), item[1].run.policy, item[1].run.mode),
     )
     return [
         RankedRow(rank=rank, entry=entry, cells=[column.cell(entry, entries) for column in columns])
@@ -199,10 +194,7 @@ _SOLVED = (
     BoardColumn(heading="95 % interval", rule=":-:", cell=lambda entry, _: _interval(entry.row)),
 )
 _TIMED = (
-    BoardColumn(
-        heading="time to success (s)",
-        cell=lambda entry, _: number(entry.row.median_s, ".1f"),
-    ),
+    BoardColumn(heading="time to success (s)", cell=lambda entry, _: number(entry.row.median_s, ".1f")),
     BoardColumn(heading="queries (Hz)", cell=lambda entry, _: number(entry.row.query_hz, ".2f")),
 )
 _LATENCY = (
@@ -211,8 +203,7 @@ _LATENCY = (
     BoardColumn(heading="tokens/s", cell=lambda entry, _: number(entry.row.tokens_per_s or None, ".0f")),
 )
 _STALENESS = BoardColumn(
-    heading="staleness (ms)",
-    cell=lambda entry, _: number(entry.row.staleness_ms, ".0f"),
+    heading="staleness (ms)", cell=lambda entry, _: number(entry.row.staleness_ms, ".0f")
 )
 APART = (
     BoardColumn(heading="weights", rule=":--", cell=lambda entry, _: entry.run.weights or "not known"),

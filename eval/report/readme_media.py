@@ -243,10 +243,7 @@ def _clocked_cells(row: Mapping[str, Any]) -> list[str]:
 
 def _solved_cells(row: Mapping[str, Any]) -> list[str]:
     low, high = row["pc_success_ci95"] or (None, None)
-    return [
-        f"{row['n_success']} of {row['n_episodes']}",
-        "–" if low is None else f"{low:.0f} – {high:.0f} %",
-    ]
+    return [f"{row['n_success']} of {row['n_episodes']}", "–" if low is None else f"{low:.0f} – {high:.0f} %"]
 
 
 def _text_cells(row: Mapping[str, Any]) -> list[str]:

@@ -120,9 +120,7 @@ class WatchedEvaluation:
                 yield {**self._name(number), **_shown_playing(number, run, episode)}
 
     def _newest(
-        self,
-        episodes: Sequence[Sequence[EpisodeResult]],
-        shown: Callable[[EpisodeResult], dict[str, Any]],
+        self, episodes: Sequence[Sequence[EpisodeResult]], shown: Callable[[EpisodeResult], dict[str, Any]]
     ) -> list[dict[str, Any]]:
         """The last records of the variants, which take turns."""
         turns = itertools.zip_longest(*(reversed(of_run[-_SHOWN:]) for of_run in episodes))

@@ -154,9 +154,6 @@ def _suites(config: RunConfig) -> str:
 def _policy(config: RunConfig) -> str:
     resolved = resolve_policy(config)
     check_playable(
-        make_plan(config),
-        policy=resolved.policy.name,
-        interface=resolved.interface,
-        horizon=resolved.horizon,
+        make_plan(config), policy=resolved.policy.name, interface=resolved.interface, horizon=resolved.horizon
     )
     return f"{resolved.policy.name} has the conventions of these suites"

@@ -97,10 +97,7 @@ class EpisodePlayer:
                 return dataclasses.replace(context, fatal=(MemoryError,))
 
             yield lambda job: run_job(
-                job,
-                self.plans[job.variant].tasks[job.task],
-                self.runs[job.variant],
-                context_of(job.variant),
+                job, self.plans[job.variant].tasks[job.task], self.runs[job.variant], context_of(job.variant)
             )
 
 

@@ -224,11 +224,7 @@ def connect(address: str, *, worlds: int) -> None:
     started = {"num_cpus": worlds + 1, "include_dashboard": False} if address == "local" else {}
     try:
         ray.init(
-            address,
-            ignore_reinit_error=True,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-            **started,
+            address, ignore_reinit_error=True, log_to_driver=False, logging_level=logging.ERROR, **started
         )
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise UsageError(
