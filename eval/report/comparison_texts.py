@@ -75,7 +75,7 @@ def pair_texts(episodes: Sequence[EpisodeQueries]) -> list[TextPairs]:
 def all_texts(episodes: Sequence[EpisodeQueries]) -> list[TextPairs]:
     """Compare all texts of both runs, for each language task with graded texts in both.
 
-    For clocks on which time passes: queries with the same number are issued at different times, so only
+    For clocks that charge latency: queries with the same number are issued at different times, so only
     episodes are paired.
     """
     return [texts for texts in (_all_of_task(task, episodes) for task in HEADLINES) if texts.differences]
@@ -97,7 +97,10 @@ class _Text:
 
 
 def _pair_task(task: str, episodes: Sequence[EpisodeQueries]) -> TextPairs:
-    by_episode = [_pair_up(_texts(task, episode.a), _texts(task, episode.b)) for episode in episodes]
+    by_episode, never = [], _Text(fate=Fate.NEVER)
+    for episode in episodes:
+        a, b = _texts(task, episode.a), _texts(task, episode.b)
+        by_episode.append([(a.get(when, never), b.get(when, never)) for when in sorted(a.keys() | b.keys())])
     everywhere = [pair for pairs in by_episode for pair in pairs]
     both = [[(a, b) for a, b in pairs if a.fate is b.fate is None] for pairs in by_episode]
     return TextPairs(
@@ -131,11 +134,6 @@ def _graded_only(texts: Mapping[_When, _Text]) -> list[_Text]:
     return [text for text in texts.values() if text.fate is None]
 
 
-def _pair_up(a: Mapping[_When, _Text], b: Mapping[_When, _Text]) -> list[tuple[_Text, _Text]]:
-    never = _Text(fate=Fate.NEVER)
-    return [(a.get(when, never), b.get(when, never)) for when in sorted(a.keys() | b.keys())]
-
-
 def _differences(
     task: str, by_episode: Sequence[tuple[Sequence[_Text], Sequence[_Text]]]
 ) -> Iterator[TextDifference]:
@@ -146,8 +144,7 @@ def _differences(
             for side in (0, 1)
         )
         a, b = percentage(shares_a), percentage(shares_b)
-        # A share falls from its first to its second reading; a difference is counted upwards.
-        fall = difference(shares_b, shares_a)
+        fall = difference(shares_b, shares_a)  # `difference` is a drop, from B to A the gain of B
         if a is not None and b is not None and fall is not None:
             interval = None if fall["ci95"] is None else (fall["ci95"][0], fall["ci95"][1])
             yield TextDifference(
@@ -156,7 +153,7 @@ def _differences(
 
 
 def _texts(task: str, queries: Sequence[QueryRecord]) -> dict[_When, _Text]:
-    """Every text of the task that an episode asked for."""
+    """The texts of the task requested in an episode."""
     finished = {
         text.request_id: _graded(task, text.text, oracle=text.reason == ORACLE, truths=truths)
         for query in queries
@@ -186,7 +183,7 @@ def _graded(task: str, said: str, *, oracle: bool, truths: tuple[Truth | None, T
     return _Text(fate=None, oracle=oracle, at_request=at_request, on_delivery=on_delivery)
 
 
-@functools.lru_cache(maxsize=4096)  # what is said and what is true change less often than queries come
+@functools.lru_cache(maxsize=4096)  # texts and truths repeat over queries
 def _headline(task: str, said: str, truth: Truth | None) -> Share | None:
     shares = None if truth is None else grade_text(task, said, truth)
     return None if shares is None else shares.get(HEADLINES[task], _NOTHING)
