@@ -40,11 +40,8 @@ def merge(folders: Sequence[RunFolder], output_dir: Path) -> list[RunFolder]:
     joined = []
     for shards in modes.values():
         _refuse_unlike({shard: manifests[shard] for shard in shards})
-        joined.append(
-            _joined(
-                shards, check(RunConfig, manifests[shards[0]]["config"], source=str(shards[0].manifest_path))
-            )
-        )
+        config = check(RunConfig, manifests[shards[0]]["config"], source=str(shards[0].manifest_path))
+        joined.append(_joined(shards, config))
     runs = [new_run(output_dir, config) for config, _ in joined]
     written = []
     for run, (_, episodes), shards in zip(runs, joined, modes.values(), strict=True):
@@ -102,18 +99,15 @@ def _joined(
             found[key] = shard, result
     whole = config.model_copy(update={"shard": None})
     planned = make_plan(whole).keys
-    _refuse_missing([key for key in planned if key not in found], str(config.shard).partition("/")[2])
-    return whole, {key: found[key] for key in planned}
-
-
-def _refuse_missing(missing: Sequence[EpisodeKey], count: str) -> None:
-    if missing:
-        shards = Counter(1 + key.digest() % int(count) for key in missing)
-        told = ", ".join(f"{number} of shard {shard}/{count}" for shard, number in sorted(shards.items()))
+    if missing := [key for key in planned if key not in found]:
+        count = str(config.shard).partition("/")[2]
+        by_shard = Counter(1 + key.digest() % int(count) for key in missing)
+        told = ", ".join(f"{number} of shard {shard}/{count}" for shard, number in sorted(by_shard.items()))
         raise UsageError(
             f"{len(missing)} episodes are missing ({told}); play them with --shard, or "
             "complete a shard that was interrupted with --resume"
         )
+    return whole, {key: found[key] for key in planned}
 
 
 def _merged_manifest(run: Run, shards: Sequence[Mapping[str, Any]], count: int) -> dict[str, Any]:
