@@ -19,7 +19,7 @@ _OVERLAP = {
 
 
 def say_clock(clock: str, while_waiting: str, *, overlap: str = "skip", device: str | None = None) -> str:
-    """How long the policy computes in simulated time, and what the robot does until then.
+    """The latency that a clock charges, and what the robot does in the meantime.
 
     Args:
         clock: As `--clock` takes it, other than `paused`: `fixed:A[,B]`, `profile:NAME`, `measured` or
@@ -33,7 +33,7 @@ def say_clock(clock: str, while_waiting: str, *, overlap: str = "skip", device: 
 
 
 def say_clock_of(run: RunIdentity) -> str:
-    """The same of a recorded run."""
+    """`say_clock` of a recorded run."""
     return say_clock(run.clock, run.while_waiting, overlap=run.overlap, device=run.clock_device)
 
 
