@@ -29,6 +29,7 @@ from eval.report.comparison_tables import show
 from eval.report.pages.run_report import REPORT, write_report
 from eval.report.plain_text import visible
 from eval.report.tables import run_table, say_results, table_notes, tasks_table, variants_table
+from eval.rollout.monitor import Monitor
 from eval.rollout.plan import EpisodePlan
 from sim_envs.world import EpisodeKey
 
@@ -42,7 +43,7 @@ _MOST_WORLDS = 8
 """Number of worlds whose episodes are shown."""
 
 
-class EvaluationConsole:
+class EvaluationConsole(Monitor):
     """Shows progress, errors and results of an evaluation.
 
     Args:

@@ -188,9 +188,7 @@ class ReplayClock:
             described: The recorded description of its clock.
         """
         self._described = described
-        self.knows_latency_in_advance = (
-            described.get("kind") != "measured"
-        )  # unknown when it was recorded, too
+        self.knows_latency_in_advance = described.get("kind") != "measured"  # as when it was recorded
         self._recorded = functools.lru_cache(maxsize=1)(functools.partial(_latencies, folder))
 
     def describe(self) -> Mapping[str, Any]:

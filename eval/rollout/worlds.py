@@ -28,7 +28,7 @@ class WorldHolder:
 
     def discard(self) -> None:
         """Close the open world; the next episode opens a new one."""
-        world, self._world, self._task = self._world, None, None
+        world, self._world = self._world, None
         if world is not None:
             world.close()
 
