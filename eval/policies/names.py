@@ -33,7 +33,7 @@ def read_policy(name: str, kwargs: Mapping[str, Any] | None = None) -> PolicyCon
     Raises:
         UsageError: The policy does not exist, its card is invalid, or its model has changed.
     """
-    own = _of_ones_own(name)
+    own = _custom(name)
     if own is not None:
         return own.model_copy(update={"kwargs": dict(kwargs or {})})
     preset = of_checkpoint(name) if is_a_place(name) else _preset(name)
@@ -42,8 +42,8 @@ def read_policy(name: str, kwargs: Mapping[str, Any] | None = None) -> PolicyCon
     return completed(preset)
 
 
-def _of_ones_own(name: str) -> PolicyConfig | None:
-    """A server, a class, or a policy of an entry point; None for other names."""
+def _custom(name: str) -> PolicyConfig | None:
+    """A policy that is a server, a class or an entry point; None for other names."""
     if name.startswith(_A_URL):
         return _of_target(name, "websocket")
     if ":" in name and "://" not in name:
@@ -123,7 +123,7 @@ def _left_out(policy: str, missing: Set[str], learnt: Mapping[str, str]) -> str 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Start:
-    """What a training starts from: a checkpoint and the normalization statistics of its training."""
+    """The checkpoint that a training starts from, and its normalization statistics."""
 
     weights: str
     norm_stats: str

@@ -31,7 +31,7 @@ def open_python(target: str, kwargs: Mapping[str, Any], *, worlds: int = 1) -> O
 
     Args:
         target: `package.module:Class`, or `path/to/file.py:Class`.
-        kwargs: What the class is called with.
+        kwargs: Keyword arguments of the class.
         worlds: Number of parallel episodes; the class is instantiated once for each.
 
     Raises:
@@ -81,12 +81,10 @@ def _found(target: str) -> Any:
         return load_object(target, what="policy")
     module = _executed(Path(place))
     if name not in vars(module):
-        there = [
-            each
-            for each, value in vars(module).items()
-            if getattr(value, "__module__", "") == module.__name__
+        own = [
+            key for key, each in vars(module).items() if getattr(each, "__module__", "") == module.__name__
         ]
-        raise unknown(f"class in {place}:", name, there)
+        raise unknown(f"class in {place}:", name, own)
     return vars(module)[name]
 
 

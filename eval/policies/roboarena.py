@@ -45,12 +45,8 @@ class RoboArenaMetadata:
             UsageError: The actions are not joint positions or velocities, or there is no camera.
         """
         if self.action_space not in _ACTIONS:
-            raise unknown(
-                "action space of a RoboArena server:",
-                self.action_space,
-                _ACTIONS,
-                remedy="DROID's suites take no others.",
-            )
+            what, remedy = "action space of a RoboArena server:", "DROID's suites take no others."
+            raise unknown(what, self.action_space, _ACTIONS, remedy=remedy)
         interface = _ACTIONS[self.action_space]
         cameras = tuple(Camera(name=name) for name in self._images.values())
         observation = dataclasses.replace(interface.observation, cameras=cameras)

@@ -7,7 +7,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from multiprocessing.shared_memory import SharedMemory
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, Protocol, Self
 
 import numpy as np
 
@@ -41,7 +41,6 @@ class ObservationLayout:
     action_prefix: ActionPrefix | None = None
 
 
-@runtime_checkable
 class Observations(Protocol):
     """Transfers observations from a world to its policy."""
 
