@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -123,11 +123,8 @@ class EpisodeStore:
     def failures(self) -> list[DemonstrationKey]:
         """All failed episodes, kept or not, in the order of their keys."""
         kept = (episode.key for episode in self.demonstrations() if not episode.solved)
-        return sorted([*self._not_kept(), *kept])
-
-    def _not_kept(self) -> Iterator[DemonstrationKey]:
-        for path in self.folder.glob("*.failed.json"):
-            yield DemonstrationKey(**read_json_object(path)["key"])
+        records = (read_json_object(path) for path in self.folder.glob("*.failed.json"))
+        return sorted([*(DemonstrationKey(**record["key"]) for record in records), *kept])
 
     @property
     def _options_path(self) -> Path:
