@@ -14,7 +14,7 @@ from eval.records.schema import RunFolder
 from eval.report.marked_block import MarkedBlock
 from eval.report.plain_text import visible
 from eval.report.readme_media import ReadmeMedia, find_readme_media, to_markdown, write_pictures
-from eval.report.side_by_side import EpisodePair, Filters, find_pair
+from eval.report.side_by_side import Filters, find_pair
 from videos.mp4 import VideoError
 
 DEMO = MarkedBlock("demo", "python -m eval.media")
@@ -62,7 +62,9 @@ def main(  # noqa: PLR0913 - one parameter per option of the command line
         if readme is not None:
             _write_readme(find_readme_media(RunFolder(run), pair), readme, docs or readme.parent / "docs")
         elif pair is not None:
-            _write_video(pair, usable_file(output or Path("side_by_side.mp4"), "--output"))
+            path = usable_file(output or Path("side_by_side.mp4"), "--output")
+            pair.write(path)
+            sys.stdout.write(f"{visible(pair.why)}\n{path}\n")
         else:
             _print_preview(find_readme_media(RunFolder(run)))
     except VideoError as error:
@@ -89,15 +91,14 @@ def _write_readme(media: ReadmeMedia, readme: Path, docs: Path) -> None:
     still, clip = folder / "rollout.jpg", folder / "rollout.webp"
     links = [Path(os.path.relpath(path, readme.parent)).as_posix() for path in (clip, still)]
     picture = f"[![{media.alternative_text}]({links[0]})]({links[1]})\n\n"
-    page = DEMO.replaced(_read(readme), picture + to_markdown(media))  # refused before anything is written
+    try:
+        before = readme.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot read {str(readme)!r}: {error.strerror}; give --readme another") from None
+    page = DEMO.replaced(before, picture + to_markdown(media))  # fails before anything is written
     write_pictures(media, still=still, clip=clip)
     readme.write_text(page, encoding="utf-8")
     sys.stdout.write(f"{visible(media.why)}\n{still}\n{clip}\n{readme}\n")
-
-
-def _write_video(pair: EpisodePair, path: Path) -> None:
-    pair.write(path)
-    sys.stdout.write(f"{visible(pair.why)}\n{path}\n")
 
 
 def _print_preview(media: ReadmeMedia) -> None:
@@ -106,13 +107,6 @@ def _print_preview(media: ReadmeMedia) -> None:
         "Nothing is written. --readme FILE puts this table between the markers of that file, and a picture "
         "and a clip of the video beside it: docs/rollout.jpg and docs/rollout.webp.\n"
     )
-
-
-def _read(readme: Path) -> str:
-    try:
-        return readme.read_text(encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"cannot read {str(readme)!r}: {error.strerror}; give --readme another") from None
 
 
 if __name__ == "__main__":

@@ -17,23 +17,11 @@ from configs.schema import OUTPUT, SCALE, WHAT
 from configs.variants import VariantsConfig
 from eval.records.run_folders import find_unfinished, new_run
 
-_KEEPS_THE_DEMO = {
-    "mode",
-    "against",
-    "margin",
-    "time_margin",
-    "language_tasks",
-    "text_every",
-    "tokens_per_frame",
-    "deadline_ms",
-    "clock",
-    "while_waiting",
-    "overlap",
-    "batch_size",
-    "video",
-    "video_every",
+_DEMO_OPTIONS = {
+    *("mode", "against", "margin", "time_margin", "clock", "while_waiting", "overlap", "batch_size"),
+    *("language_tasks", "text_every", "tokens_per_frame", "deadline_ms", "video", "video_every"),
 }
-"""Options of the demo. Any other means a run of one's own, with the defaults that its help names."""
+"""Options that change the demo. With any other the command runs the published protocol instead."""
 
 _DEMO = """\
 The demo: preset `{preset}`, since no option says what to run. Any that does, such as
@@ -120,7 +108,7 @@ def build_app(
         if resume:
             unfinished = find_unfinished(output_dir, overlay(VariantsConfig, preset, flags))
             return exit_code(run_evaluation(*unfinished, **how))
-        is_demo = demo is not None and preset is None and flags.keys() <= _KEEPS_THE_DEMO
+        is_demo = demo is not None and preset is None and flags.keys() <= _DEMO_OPTIONS
         defaults_here = {**(defaults or {}), "batch_size": batch_size_for(num_envs)}
         asked = {**defaults_here, **overlay(VariantsConfig, demo if is_demo else preset, flags)}
         variants = check(VariantsConfig, asked, source="the command line").variants()
