@@ -62,7 +62,8 @@ def new_run(output_dir: Path, config: RunConfig) -> Run:
     policy = re.sub(r"[^\w.-]+", "-", Path(policy).stem if "/" in policy else policy).strip("-")
     name = f"{now:%Y%m%d-%H%M%S}-{policy}-{config.mode}"
     taken = {path.name for path in output_dir.iterdir()} if output_dir.is_dir() else set()
-    folders = (RunFolder(output_dir / _numbered(name, n)) for n in range(1, len(taken) + 2))
+    names = [name, *(f"{name}-{number}" for number in range(2, len(taken) + 2))]
+    folders = (RunFolder(output_dir / each) for each in names)
     return Run(
         config=config,
         folder=next(each for each in folders if taken.isdisjoint((each.run_id, _draft(each).run_id))),
@@ -236,22 +237,21 @@ def _evaluations_newest_first(output_dir: Path) -> list[list[_Recorded]]:
     found = [_recorded(folder) for folder in folders if not folder.run_id.startswith(".")]
     runs = {run.folder.run_id: run for run in found if run is not None}
     evaluations = []
-    for names in {_variants(run) for run in runs.values()}:
-        variants = [runs.get(name) or _in_draft(output_dir / name) for name in names]
+    # A run alone counts as its evaluation if its folder was renamed.
+    all_names = {
+        run.manifest.variants if name in run.manifest.variants else (name,) for name, run in runs.items()
+    }
+    for names in all_names:
+        drafts = {name: _draft(RunFolder(output_dir / name)) for name in names}  # left by a kill
+        variants = [
+            runs.get(name) or (_recorded(draft) if draft.manifest_path.exists() else None)
+            for name, draft in drafts.items()
+        ]
         whole = [variant for variant in variants if variant is not None]
         if len(whole) == len(names):
             evaluations.append(whole)
-    return sorted(
-        evaluations,
-        key=lambda variants: (variants[0].manifest.started, variants[0].folder.run_id),
-        reverse=True,
-    )
-
-
-def _variants(run: _Recorded) -> tuple[str, ...]:
-    """Run ids of the evaluation's variants; the run alone if its folder was renamed."""
-    name, variants = run.folder.run_id, run.manifest.variants
-    return variants if name in variants else (name,)
+    evaluations.sort(key=lambda runs: (runs[0].manifest.started, runs[0].folder.run_id), reverse=True)
+    return evaluations
 
 
 def _recorded(folder: RunFolder) -> _Recorded | None:
@@ -263,12 +263,6 @@ def _recorded(folder: RunFolder) -> _Recorded | None:
         return None
 
 
-def _in_draft(path: Path) -> _Recorded | None:
-    """The run in a draft left by a kill."""
-    draft = _draft(RunFolder(path))
-    return _recorded(draft) if draft.manifest_path.exists() else None
-
-
 def _appeared(folder: RunFolder) -> RunFolder:
     """The folder of a run to be resumed; a draft is renamed, unless its process still runs."""
     if not folder.run_id.startswith("."):
@@ -277,7 +271,3 @@ def _appeared(folder: RunFolder) -> RunFolder:
     with folder.claimed():
         folder.path.rename(final.path)
     return final
-
-
-def _numbered(name: str, number: int) -> str:
-    return name if number == 1 else f"{name}-{number}"

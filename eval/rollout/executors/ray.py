@@ -98,10 +98,8 @@ class RayCluster:
                         ended.write_to(prepared.runs[job.variant].folder)
                         yield job, ended.result
                     elif job in lost_before:
-                        yield (
-                            job,
-                            lost_record(job, prepared.task_of(job), prepared.runs[job.variant], ended),
-                        )
+                        run = prepared.runs[job.variant]
+                        yield job, lost_record(job, prepared.task_of(job), run, ended)
                     else:
                         lost_before.add(job)
                         queue.put_back(world.connection.worker, job)
