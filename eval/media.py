@@ -39,7 +39,7 @@ def main(  # noqa: PLR0913 - one parameter per option of the command line
     """Show an episode of a finished run in a README, as a picture and a clip, and the run's table.
 
     The episode is the run's best, or with --side-by-side one that two runs have played, on one clock of
-    simulated time. Without --readme, print what would be written, or write the video of the two.
+    simulated time. Without --readme, print a preview, or write the side-by-side video.
 
     Args:
         run: Folder of a run with videos; the other variants of its evaluation are found.
@@ -51,7 +51,7 @@ def main(  # noqa: PLR0913 - one parameter per option of the command line
         init_ids: Initial states from which it is chosen. Default: all.
         output: With --side-by-side, the MP4 file to write. Default: side_by_side.mp4.
         readme: File whose text between the two `demo` markers is replaced.
-        docs: Folder for `rollout.jpg` and `rollout.webp`. Default: `docs` beside the README.
+        docs: Folder for `rollout.jpg` and `rollout.webp`. Default: `docs` next to the README.
     """
     filters = Filters(suites=suites, task_ids=task_ids, init_ids=init_ids)
     _check_options(side_by_side=side_by_side, other=other, only_then=(filters, output), readme=readme)

@@ -37,8 +37,8 @@ def build_app(
     Args:
         module: How the command is called: `python -m MODULE`.
         about: The head of its help.
-        defaults: Options that hold unless a flag or a preset says otherwise.
-        demo: The preset that runs if no option says what to run; None if one must.
+        defaults: Default options; flags and presets override them.
+        demo: The preset that runs if no option selects what to run; None if a suite is required.
     """
     app = App(name=f"python -m {module}", help=about, default_parameter=Parameter(negative=""))
 

@@ -1,4 +1,4 @@
-"""`python -m eval.watch RUN`: a page of a run that is going on."""
+"""`python -m eval.watch RUN`: a live page of a running evaluation."""
 
 import asyncio
 import sys

@@ -3,7 +3,7 @@
 Counts matrix products, attention included, at two operations per multiply-add, and the bytes that must pass
 between memory and processor: every weight once per program (once per step in loops, since a step's weights do
 not stay in a cache), and the keys and values that are read and written. Does not count norms, rotary
-embeddings, softmax and activations, which are small beside these.
+embeddings, softmax and activations, which are small in comparison.
 """
 
 import dataclasses
@@ -105,7 +105,7 @@ def denoise(config: Pi05Config, *, prefix: int, robots: int) -> Cost:
 
 
 def guided_denoise(config: Pi05Config, *, prefix: int, robots: int) -> Cost:
-    """All steps of guided denoising: the backward pass of a step has as many products as its forward pass.
+    """All steps of guided denoising, with a backward pass as expensive as the forward pass.
 
     It needs no gradients of weights, keys and values.
     """
@@ -141,7 +141,7 @@ def _layers(gemma: GemmaConfig) -> int:
 
 
 def _unused_by_prefix(gemma: GemmaConfig) -> int:
-    """Weights of the last layer beside those of keys and values."""
+    """Weights of the last layer except those of keys and values."""
     keys_and_values = 2 * gemma.width * gemma.num_kv_heads * gemma.head_dim
     return _layers(gemma) // gemma.depth - keys_and_values
 

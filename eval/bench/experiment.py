@@ -184,7 +184,7 @@ def mps_is_active(environment: Mapping[str, str]) -> bool:
 
 
 def _pictures(shown: Sequence[Row], path: Path) -> list[Path]:
-    """Write the page and the figures beside the file of rows, as far as their packages are installed."""
+    """Write the page and the figures next to the file of rows, if their packages are installed."""
     stem, written = path.with_suffix(""), []
     with contextlib.suppress(ModuleNotFoundError):
         from eval.bench.page import write_bench_page

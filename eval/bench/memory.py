@@ -41,7 +41,7 @@ def required_bytes(by_program: Mapping[str, int] | None, *, in_two_processes: bo
 
     Args:
         by_program: Bytes of each program; None if unknown.
-        in_two_processes: Whether one process runs prefill, fork and decode beside another that runs prefill
+        in_two_processes: Whether one process runs prefill, fork and decode, and another one prefill
             and denoise, each with its own weights: then the largest of either are added.
     """
     if by_program is None:

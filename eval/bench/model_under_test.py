@@ -19,7 +19,7 @@ class ModelUnderTest:
 
     Attributes:
         name: Its preset.
-        config: Its sizes, with the one prompt length in use, so that no other is compiled.
+        config: Its sizes, with a single prompt bucket, so that no other is compiled.
         weights: The seed of random weights, or a function that loads them.
         weights_from: `random`, or their source.
         prompt_tokens: Tokens in the prompt, before padding.
@@ -40,7 +40,7 @@ class ModelUnderTest:
         """The same policy and weights with another number of cameras.
 
         Args:
-            cameras: How many: the first of its own, then those of a second robot. None: its own.
+            cameras: Number of cameras: first its own, then those of a second robot. None: its own.
 
         Raises:
             UsageError: More than twice its own.

@@ -1,4 +1,4 @@
-"""Ratios of two configurations that ran in turns, paired by repetition, with intervals."""
+"""Ratios of two configurations that ran alternately, paired by repetition, with intervals."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence

@@ -26,8 +26,8 @@ class StageCost:
         flops: Operations.
         bytes: Memory traffic.
         floor_ms: Minimum time.
-        bound: What determines it: `compute` or `memory`.
-        measured_ms: Measured time; None for a part that is not a program by itself.
+        bound: Its bottleneck: `compute` or `memory`.
+        measured_ms: Measured time; None for a part of a program.
     """
 
     name: str
@@ -61,7 +61,7 @@ def stage_costs(config: Pi05Config, sizes: ProgramSizes, prompt: int) -> dict[st
 
 
 def stages(costs: Mapping[str, Cost], peaks: Peaks, times: StageTimes, siglip_ms: float) -> list[StageCost]:
-    """Each stage's cost beside its time."""
+    """Each stage's cost, floor and measured time."""
     measured = {
         "siglip": siglip_ms,
         "prefill": times.prefill,
@@ -84,7 +84,7 @@ def stages(costs: Mapping[str, Cost], peaks: Peaks, times: StageTimes, siglip_ms
 
 
 def siglip_ms(config: Pi05Config, weights: Weights, inputs: ModelInput, *, calls: int) -> float:
-    """Median milliseconds of the vision tower and the prompt's embedding, compiled by themselves."""
+    """Median milliseconds of the vision tower and the prompt's embedding, compiled alone."""
     program = jax.jit(lambda weights, images, prompt: pi05.embed_prefix(weights, config, images, prompt))
     jax.block_until_ready(program(weights, inputs.images, inputs.prompt))
     taken = []

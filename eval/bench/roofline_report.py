@@ -1,4 +1,4 @@
-"""`--roofline`: times each stage of a policy by itself, and compares it with its minimum time (floor)."""
+"""`--roofline`: times each stage of a policy alone, and compares it with its minimum time (floor)."""
 
 import dataclasses
 from pathlib import Path

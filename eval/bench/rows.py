@@ -24,7 +24,7 @@ _ISOLATED, _ACTIONS = BenchConfiguration(mode=Mode.ISOLATED), BenchConfiguration
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunInfo:
-    """Facts of a workload's run beside its times.
+    """Facts of a workload's run, except its times.
 
     Attributes:
         batches: The decode batch size of a query, by configuration.

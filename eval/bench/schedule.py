@@ -86,7 +86,7 @@ def is_predictable(workload: Workload, configuration: BenchConfiguration, querie
 
 
 def max_queries_per_text(workload: Workload, configuration: BenchConfiguration) -> int:
-    """The most queries that a text takes. After as many, the pipeline is full.
+    """The most queries that a text takes, after which the pipeline is full.
 
     With fewer rows than slots, a text may have to wait while those in all other slots are decoded.
     """
@@ -111,7 +111,7 @@ def max_new_requests(workload: Workload, queries: int) -> int:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StageTimes:
-    """Milliseconds of each program by itself, in one repetition.
+    """Milliseconds of each program alone, in one repetition.
 
     Attributes:
         prefill: The observations of all robots.

@@ -1,4 +1,4 @@
-"""The benchmark's terminal output: what will be measured, a progress bar, the tables."""
+"""The benchmark's terminal output: configurations, a progress bar, the tables."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -35,7 +35,7 @@ class Terminal:
         self._bar = self._progress.add_task("", total=None)
 
     def announce(self, configurations: int, *, skipped: int, existing: int) -> None:
-        """Print what will be measured."""
+        """Print the policy and the number of configurations."""
         info = self._info
         self._print(
             f"[bold]{info.policy}[/], {info.dtype}, weights {info.weights}, on {info.device}: "
@@ -68,7 +68,7 @@ class Terminal:
         self._progress.advance(self._bar)
 
     def interrupted(self, rows: int) -> None:
-        """Print what is saved, and how to resume."""
+        """Print the number of saved rows, and how to resume."""
         self._print(f"Interrupted: {plural(rows, 'row')} of this run are in {self._path}.")
         self._print("The same command with --output and --resume measures the rest.")
 

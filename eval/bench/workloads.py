@@ -23,7 +23,7 @@ class Workload:
         slots: Unfinished texts at once, of all robots; None for as many as are requested, so that none is
             dropped.
         rows: Texts that `unified` and `shared` decode in one batch; None for all unfinished ones.
-        cameras: Images in an observation; None for as many as the policy has.
+        cameras: Images in an observation; None for the policy's number.
     """
 
     denoise_steps: int
@@ -129,7 +129,7 @@ def configuration_label(mode: str, tokens_per_frame: int | None, deadline_ms: fl
 class WorkloadGrid:
     """The values of each axis; all combinations are measured.
 
-    Deadlines, if any, replace tokens per frame. Without `cameras` there are as many as the policy has.
+    Deadlines, if any, replace tokens per frame. Without `cameras` the policy's number is used.
     `slots` and `rows` are the same in all workloads.
     """
 

@@ -101,7 +101,7 @@ def trainings_of(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def unknowns(folder: Path) -> list[str]:
-    """What is unknown about a bundled checkpoint's trainings, one line each."""
+    """Unknown trainings and datasets behind a bundled checkpoint, one line each."""
     trainings = trainings_of(read_record(folder))
     known = {each.name for each in read_bundle_manifest(folder).data}
     start = trainings[0]["start_from"]

@@ -212,7 +212,7 @@ class _DataTables:
 def _statistics(
     numbers: pa.Table, histograms: Mapping[str, Histogram], features: Mapping[str, layout.Feature]
 ) -> dict[str, Statistics]:
-    """Statistics by feature. Those of actions are over frames whose action is a training target.
+    """Statistics by feature; of actions, over frames whose action is a training target.
 
     An episode that a learner solved alone, or that failed, has none. Readers expect numbers, so it gets those
     of all its actions.

@@ -1,4 +1,4 @@
-"""Collects demonstrations into a dataset; resumes what an earlier command left over."""
+"""Collects demonstrations into a dataset; resumes an interrupted collection."""
 
 import datetime as dt
 import json
@@ -64,7 +64,7 @@ def collect_demonstrations(config: CollectConfig, dataset: Path, *, workers: int
         The exit code: 0, or 1 if an episode was an error or none was kept.
 
     Raises:
-        UsageError: Something named does not exist, the assets lack what a task needs, the folder holds a
+        UsageError: A named thing does not exist, assets of a task are missing, the folder holds a
             dataset of other options, or another process uses it. Nothing is written then.
         KeyboardInterrupt: Ctrl-C; finished episodes are on disk.
     """

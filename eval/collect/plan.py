@@ -99,7 +99,7 @@ def run_config(config: CollectConfig, seed: int) -> RunConfig:
 
 
 def learner_config(config: CollectConfig) -> RunConfig | None:
-    """The run in which the learner plays the same episodes by itself; None if there is no learner."""
+    """The run of the learner alone over the same episodes; None without a learner."""
     run = run_config(config, config.seeds[0])
     return run.model_copy(update={"policy": config.learner}) if config.learner else None
 

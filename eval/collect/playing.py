@@ -36,7 +36,7 @@ class Worlds(Protocol):
         """The world of that task."""
 
     def discard(self) -> None:
-        """Close what is open."""
+        """Close the open world."""
 
 
 class DemonstrationSource(Protocol):
@@ -88,7 +88,7 @@ class EpisodeReport:
     Attributes:
         job: The episode.
         outcome: The store has a demonstration of a success, and of a timeout if failures are kept; else a
-            failure. It has nothing of an error.
+            failure. Errors are not stored.
         frames: Frames kept.
         error: The traceback of an error.
     """

@@ -111,7 +111,7 @@ class EpisodeStore:
         draft.replace(path)
 
     def add_failure(self, failure: Failure) -> None:
-        """Record a failed episode that is not kept, so that it is not tried again."""
+        """Record a failed episode without its frames; it is not played again."""
         key = failure.job.key
         write_json(self._failure(key), {"key": dataclasses.asdict(key)})
 

@@ -145,7 +145,7 @@ class _Tally:
             self._solved.setdefault(result.key.suite, []).append(solved(result))
 
     def values(self, result: EpisodeResult) -> dict[str, float]:
-        """What is logged after an episode. Rates are percent; latencies are those of this episode."""
+        """The metrics after an episode: rates in percent, latencies of this episode."""
         found: dict[str, float] = {"episode/errors": self._errors, "episode/steps": result.steps}
         graded = [each for of_suite in self._solved.values() for each in of_suite]
         interval = wilson_95(sum(graded), len(graded))
@@ -169,7 +169,7 @@ def _percent(outcomes: Sequence[bool]) -> float:
 
 
 def _videos(run: Run, result: EpisodeResult) -> dict[str, Path]:
-    """The episode's video under the name of its task, so that a task's episodes can be stepped through."""
+    """The episode's video by task, so that trackers show a task's episodes as steps."""
     if result.video is None:
         return {}
     return {f"video/{result.key.suite}/task{result.key.task_id:02d}": run.folder.path / result.video}

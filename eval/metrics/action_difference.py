@@ -28,8 +28,8 @@ class ActionDifference:
 
     Attributes:
         largest: In the action's own units; infinite where one run's number is NaN and the other's is not;
-            None where there is no common query.
-        key: The episode in which it is reached first; None where nothing differs.
+            None without common queries.
+        key: The first episode in which it is reached; None if actions do not differ.
         query: The query of that episode.
         bitwise_equal: Whether both runs made the same number of queries everywhere, with the same bits.
         n_queries: Common queries compared.

@@ -22,7 +22,7 @@ ORACLE = "oracle"
 def grade_narration(said: Narration, truth: Truth) -> Shares:
     """Scores of phase, object and target; `all` requires all three.
 
-    An object or target that was named where there is none counts only in `all`.
+    A superfluous object or target counts only in `all`.
     """
     true = truth.narration
     shares = {"phase": _hit(said.phase == true.phase), "all": _hit(said == true)}

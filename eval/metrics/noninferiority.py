@@ -26,7 +26,7 @@ class Verdict(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PairCounts:
-    """Pairs of episodes, and those of them in which one run alone succeeded."""
+    """Numbers of pairs: discordant ones by the successful run, and all."""
 
     only_a: int
     only_b: int

@@ -78,7 +78,7 @@ def _with_kwargs(preset: PolicyConfig, kwargs: Mapping[str, Any]) -> PolicyConfi
     return preset.model_copy(update={"kwargs": {**preset.kwargs, **kwargs}})
 
 
-_OF_ANY_POLICY = ("narration", "memory")
+_DEFAULT_TASKS = ("narration", "memory")
 """Default language tasks of scripted policies and random weights."""
 
 
@@ -101,23 +101,24 @@ def requested_texts(policy: PolicyConfig, config: RunConfig) -> RequestedTexts:
     if policy.kind in ("python", "websocket"):
         return RequestedTexts(names=() if asked is None else asked)
     if policy.weights is None or config.random_weights:
-        return RequestedTexts(names=_OF_ANY_POLICY if asked is None else asked)
-    learnt = policy.language_tasks or {}
+        return RequestedTexts(names=_DEFAULT_TASKS if asked is None else asked)
+    trained = policy.language_tasks or {}
     if asked is not None:
-        noise = f"{policy.name} has learnt no texts: what it says is noise, and nothing but a load."
-        return RequestedTexts(names=asked, remark=noise if asked and not learnt else None)
+        noise = f"{policy.name} was not trained on texts: they will be noise, useful only as a load."
+        return RequestedTexts(names=asked, remark=noise if asked and not trained else None)
     names = learnt_tasks(policy)
-    return RequestedTexts(names=names, remark=_left_out(policy.name, set(learnt) - set(names), learnt))
+    return RequestedTexts(names=names, remark=_remark(policy.name, set(trained) - set(names), trained))
 
 
-def _left_out(policy: str, missing: Set[str], learnt: Mapping[str, str]) -> str | None:
-    if not learnt:
+def _remark(policy: str, missing: Set[str], trained: Mapping[str, str]) -> str | None:
+    if not trained:
         return (
-            f"{policy} has learnt no texts, so none are asked for; "
-            f"--language-tasks {' '.join(_OF_ANY_POLICY)} asks for noise, as a load."
+            f"{policy} was not trained on texts, so none are requested; "
+            f"--language-tasks {' '.join(_DEFAULT_TASKS)} requests noise, as a load."
         )
     if missing:
-        return f"{policy} has also learnt {', '.join(sorted(missing))}: name its file with --language-tasks."
+        tasks = ", ".join(sorted(missing))
+        return f"{policy} was also trained on {tasks}: name its file with --language-tasks."
     return None
 
 

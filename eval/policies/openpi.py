@@ -106,7 +106,7 @@ class OpenpiPolicy:
         return {}
 
     def settle(self) -> Reply:
-        """Complete the query: nothing is left to do once the actions are there."""
+        """Complete the query, which ends with its actions."""
         return Reply(timings_ms={**self.timings_ms, "frame": self.timings_ms["action"]})
 
     def finish(self) -> Tail:

@@ -28,7 +28,7 @@ _ENGINE_STAGES = {"queue", "prefill", "denoise", "guided_denoise"}
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DeclaredPolicy:
-    """What the server declares about its policy.
+    """The policy that the server declares in its metadata.
 
     Attributes:
         interface: Conventions of observations and actions.
@@ -81,7 +81,7 @@ class DeclaredPolicy:
 
 
 def read_declared(metadata: Mapping[str, Any], url: str) -> DeclaredPolicy:
-    """What the server declares in its metadata.
+    """Validate the server's declaration of its policy.
 
     Raises:
         UsageError: It is another version of the extension, or incomplete.

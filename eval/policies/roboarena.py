@@ -22,7 +22,7 @@ class RoboArenaMetadata:
     """The metadata of a RoboArena server (`PolicyServerConfig` of robo-arena/roboarena), with its defaults.
 
     Attributes:
-        action_space: What its actions command.
+        action_space: Its action space, such as `joint_position`.
         n_external_cameras: Number of exterior cameras, numbered from 0.
         image_resolution: Height and width of the images; None for the camera's own.
         needs_wrist_camera: Whether it needs the wrist camera.

@@ -47,7 +47,7 @@ def query_limit_s(resolved: ResolvedPolicy, given: float | None) -> float | None
 
 
 def limited(policy: OpenPolicy, seconds: float | None) -> OpenPolicy:
-    """The policy, each of whose calls may take so long; None for no limit.
+    """The policy with a time limit on each call; None for no limit.
 
     A call that exceeds it raises QueryTimeoutError as soon as it executes Python, in the main thread only.
     """

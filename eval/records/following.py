@@ -30,7 +30,7 @@ _SILENT_S, _PROBED_EVERY_S = 10.0, 5.0
 """Seconds without changes after which the run's lock is probed, and between two probes."""
 
 STOPPED = "stopped"
-"""The status of a run whose manifest says `running`, and whose process has ended."""
+"""Status of a run whose process ended without updating its manifest."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -25,7 +25,7 @@ def command() -> str:
 
 @functools.cache
 def git_state() -> dict[str, Any]:
-    """Commit of the running code when first asked, and whether files differ from it; None outside a checkout.
+    """Commit of the code at the first call, and whether files differ from it; None outside a checkout.
 
     A package installed or copied into another repository does not have that repository's commits.
     """

@@ -151,9 +151,9 @@ def read_manifest_as(shape: TypeAdapter[ManifestT], folder: RunFolder) -> Manife
         raise invalid(error, str(folder.manifest_path)) from None
 
 
-def pass_over(folder: Path, why: UsageError | str) -> None:
+def warn_skipped(folder: Path, why: UsageError | str) -> None:
     """Report on stderr that a folder is skipped, and why."""
-    sys.stderr.write(f"passed over {folder}: {why}\n")
+    sys.stderr.write(f"skipped {folder}: {why}\n")
 
 
 def _identity(manifest: _Manifest) -> RunIdentity:
@@ -250,7 +250,7 @@ def _runs_in(path: Path, seen: set[Path]) -> Iterator[Path]:
                 each for each in path.iterdir() if each.is_dir() and not each.name.startswith(".")
             )
         except OSError as error:
-            pass_over(path, f"cannot read it: {error.strerror}")
+            warn_skipped(path, f"cannot read it: {error.strerror}")
             return
         for folder in inside:
             if not (folder / RUN_FILE).is_file():

@@ -18,7 +18,7 @@ from configs.load import check, load
 from configs.locks import YOUNG_S
 from configs.schema import PolicyConfig, RunConfig
 from configs.variants import VariantsConfig
-from eval.records.reader import pass_over, read_episodes, read_manifest_as
+from eval.records.reader import read_episodes, read_manifest_as, warn_skipped
 from eval.records.schema import Outcome, RunFolder
 
 _DRAFTS = ".????????-??????-*.partial"
@@ -148,7 +148,7 @@ def find_unfinished(output_dir: Path, given: Mapping[str, Any]) -> tuple[Run, ..
     `--mode unified --resume` resumes the demo.
 
     Raises:
-        UsageError: There is none.
+        UsageError: There is no unfinished evaluation with these options.
     """
     asked = check(VariantsConfig, given, source="the command line")
     modes = asked.modes if given.keys() & {"mode", "against"} else ()
@@ -161,7 +161,7 @@ def find_unfinished(output_dir: Path, given: Mapping[str, Any]) -> tuple[Run, ..
         try:
             unfinished = any(map(_is_unfinished, variants))
         except UsageError as error:
-            pass_over(variants[0].folder.path, error)
+            warn_skipped(variants[0].folder.path, error)
             continue
         if unfinished:
             return _resumed(variants)
@@ -259,7 +259,7 @@ def _recorded(folder: RunFolder) -> _Recorded | None:
     try:
         return _Recorded(folder=folder, manifest=read_manifest_as(_MANIFEST, folder))
     except UsageError as error:
-        pass_over(folder.path, error)
+        warn_skipped(folder.path, error)
         return None
 
 

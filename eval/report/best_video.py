@@ -50,7 +50,7 @@ def find_best_video(run: RunFolder) -> BestVideo | None:
         best = min(shown, key=lambda episode: (stages[episode.key][0], *_merit(episode)))
         last = stages[best.key][1]
         why = f"None of {len(shown)} was solved in mode {mode}. The furthest: {_describe(best)}"
-        why += f"; it came to “{last}”" if last else "."
+        why += f"; its last stage: “{last}”" if last else "."
     return BestVideo(path=run.path / str(best.video), episode=best, why=why)
 
 

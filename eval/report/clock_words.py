@@ -60,6 +60,6 @@ def _say_latency(clock: str, device: str | None) -> str:
 
 
 def _with_article(device: str) -> str:
-    """`a Jetson AGX Thor`, `an H200`: initials are spelt out, so that their sound decides."""
+    """`a Jetson AGX Thor`, `an H200`: the article fits initials that are spelled out."""
     spelt_out = not device[1:2].islower()
     return f"{'an' if device[0] in ('AEFHILMNORSX' if spelt_out else 'AEIOUaeiou') else 'a'} {device}"

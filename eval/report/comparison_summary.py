@@ -32,7 +32,7 @@ def verdict_lines(
     """
     judgements = judge_all(comparison, margin, time_margin)
     a, b = comparison.names
-    lines = [f"{b} beside {a}, clock {comparison.a.clock}:"]
+    lines = [f"{b} compared with {a}, clock {comparison.a.clock}:"]
     lines.append(_line("success", judgements.success, _say_success(comparison, judgements.success)))
     if judgements.time is not None:
         lines.append(_line("time to success", judgements.time, _say_time(comparison, judgements.time)))
@@ -41,15 +41,15 @@ def verdict_lines(
 
 
 def say_clock(comparison: Comparison) -> str | None:
-    """How simulated time passed, in one line; None where it is paused and the actions differ."""
+    """The clock in one line; None on clock `paused` if actions differ."""
     clock, waiting = comparison.a.clock, comparison.a.while_waiting
     if clock != PAUSED:
         overlap = "" if comparison.a.overlap == "skip" else f", overlap {comparison.a.overlap}"
         return f"Clock: {clock}{f', {waiting} while waiting' if waiting else ''}{overlap}."
     if comparison.actions.bitwise_equal:
         return (
-            "The clock was paused: modes act alike by construction, and this says nothing about latency "
-            "(use --clock)."
+            "The clock was paused: modes act alike by construction, whatever their latency (use --clock to "
+            "charge it)."
         )
     return None
 

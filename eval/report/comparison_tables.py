@@ -126,19 +126,19 @@ def _texts(tasks: Sequence[TextPairs]) -> Group:
 
 
 def _say_pairs(texts: TextPairs) -> str:
-    """The number of paired texts, unpaired ones by reason, and whose texts are an oracle's."""
+    """The numbers of paired texts and, by reason, of unpaired ones; oracles are named."""
     alone = [_say_alone("A", "B", texts.only_a), _say_alone("B", "A", texts.only_b)]
     oracles = [name for name, oracle in (("A", texts.oracle_a), ("B", texts.oracle_b)) if oracle]
     parts = [f"{texts.task}: {counted(texts.pairs, 'text')} graded in both", *filter(None, alone)]
     if Fate.OTHER_MOMENT in texts.only_a:
         count_a, count_b = texts.only_a[Fate.OTHER_MOMENT], texts.only_b[Fate.OTHER_MOMENT]
-        parts = [f"{texts.task}: all {counted(count_a, 'graded text')} of A beside all {count_b} of B"]
+        parts = [f"{texts.task}: all {counted(count_a, 'graded text')} of A against all {count_b} of B"]
     parts += [f"{name}'s are an oracle's" for name in oracles]
     return "; ".join(parts) + "."
 
 
 def _say_alone(name: str, other: str, texts: Mapping[Fate, int]) -> str:
-    """Texts that only one run has, by the reason why the other has none."""
+    """Texts that only one run has, by the reason that the other has none."""
     fates = ", ".join(f"{n} {fate}" for fate, n in sorted(texts.items()))
     return f"only in {name} {sum(texts.values())} (in {other} {fates})" if texts else ""
 
@@ -152,7 +152,7 @@ def _table(first: str, *numbers: str) -> Table:
 
 
 def _rows(comparison: Comparison) -> Iterator[tuple[str, PairTable]]:
-    """The suites, and all of them together where there are several."""
+    """The suites, and a total if there are several."""
     yield from comparison.per_suite.items()
     if len(comparison.per_suite) > 1:
         yield "all", comparison.overall
@@ -196,7 +196,7 @@ def _say_largest(actions: ActionDifference) -> str:
 def _say_turns(comparison: Comparison) -> str:
     if comparison.in_turns:
         return (
-            "Every episode was played in both before the next one: the machine's slow drift is in both "
-            "alike; short disturbances may not be."
+            "The runs alternated episode by episode, so slow drift of the machine affects both; short "
+            "disturbances may not."
         )
-    return "Two runs, one after the other: the machine's drift is in these latencies."
+    return "The runs did not alternate: latency differences include the machine's drift."

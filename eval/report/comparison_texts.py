@@ -29,9 +29,9 @@ class TextDifference:
     """The headline measure of one language task in both runs, in percent, over the texts in pairs.
 
     Attributes:
-        when: `at_request` or `on_delivery`: the moment whose truth the texts are compared with.
+        when: Time of the ground truth that grades the texts: `at_request` or `on_delivery`.
         difference: B's minus A's, percentage points.
-        interval: Its 95 % bootstrap interval over episodes; None where there is none.
+        interval: Its 95 % bootstrap interval over episodes; None if undefined.
     """
 
     task: str
@@ -137,7 +137,7 @@ def _graded_only(texts: Mapping[_When, _Text]) -> list[_Text]:
 def _differences(
     task: str, by_episode: Sequence[tuple[Sequence[_Text], Sequence[_Text]]]
 ) -> Iterator[TextDifference]:
-    """B beside A, from the texts of each episode in A and in B."""
+    """Scores of B and A, from the texts of each episode in A and in B."""
     for when in ("at_request", "on_delivery"):
         shares_a, shares_b = (
             [sum((getattr(text, when) for text in texts[side]), _NOTHING) for texts in by_episode]

@@ -22,7 +22,7 @@ _GROUPS = ("policy", "mode", "assets", "control", "weights", "clock")
 
 
 def write_leaderboard(board: Leaderboard, folder: Path) -> Path:
-    """Write the page, and the other formats beside it.
+    """Write the page and the other formats to a folder.
 
     Returns:
         The page.
@@ -81,7 +81,7 @@ def to_csv(board: Leaderboard) -> str:
 
 
 def to_json(board: Leaderboard) -> dict[str, Any]:
-    """The tables with unrounded results, and what is not ranked."""
+    """The tables with unrounded results, and the runs that are not ranked."""
     return {
         "error_budget": board.error_budget,
         "suites": {

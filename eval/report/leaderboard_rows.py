@@ -78,7 +78,7 @@ def graded_tasks(entries: Sequence[Entry]) -> list[str]:
 
 
 def columns_of(entries: Sequence[Entry], texts: Sequence[str], *, is_timed: bool) -> list[BoardColumn]:
-    """The columns of runs that may be ranked together, beside their rank.
+    """The columns after the rank, of runs that may be ranked together.
 
     Measured latency and tokens per second have columns if a run is on clock `paused` or `measured`.
 
@@ -105,7 +105,7 @@ class RankedRow:
     """A run in a table.
 
     Attributes:
-        cells: What the columns show, as plain text.
+        cells: The text of each column.
     """
 
     rank: Rank

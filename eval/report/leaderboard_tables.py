@@ -11,7 +11,7 @@ from configs.errors import UsageError
 from eval.metrics.error_budget import ERROR_BUDGET, exceeds
 from eval.metrics.success import summarize
 from eval.records.protocol import say_inputs
-from eval.records.reader import pass_over, read_episodes, read_identity, require_runs
+from eval.records.reader import read_episodes, read_identity, require_runs, warn_skipped
 from eval.records.schema import RunFolder
 from eval.report.clock_words import PAUSED, clock_label, say_clock_of
 from eval.report.leaderboard_rows import (
@@ -65,7 +65,7 @@ class Leaderboard:
 
     Attributes:
         suites: Suite to its tables, the largest first.
-        unranked: What is left out.
+        unranked: Runs and suites of runs that are left out.
         error_budget: Maximum percentage of errors of a ranked run.
     """
 
@@ -91,7 +91,7 @@ def read_leaderboard(paths: Sequence[Path], *, error_budget: float = ERROR_BUDGE
         try:
             ranked, left_out = _read(folder, error_budget)
         except UsageError as error:
-            pass_over(folder.path, error)
+            warn_skipped(folder.path, error)
             ranked, left_out = [], [LeftOut(run_id=folder.run_id, reason=str(error))]
         entries += ranked
         unranked += left_out

@@ -10,7 +10,7 @@ class MarkedBlock:
     """A part of a page that is replaced as a whole.
 
     Attributes:
-        name: What it holds.
+        name: Its name in the comments.
         command: The command that writes it.
     """
 
@@ -34,7 +34,7 @@ class MarkedBlock:
         return f"{self.begin}\n\n{content}\n\n{self.end}"
 
     def replaced(self, page: str, content: str) -> str:
-        """The page with `content` in place of what the block held.
+        """The page with `content` as the block's new text.
 
         Raises:
             UsageError: The page does not have each of the two lines once, in order.

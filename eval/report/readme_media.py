@@ -92,7 +92,7 @@ def find_readme_media(run: RunFolder, pair: EpisodePair | None = None) -> Readme
 
 
 def write_pictures(media: ReadmeMedia, *, still: Path, clip: Path) -> None:
-    """Write a still, two thirds into what is shown, and a clip at about ten pictures a second.
+    """Write a still at two thirds of the episode, and a clip at about ten pictures per second.
 
     Raises:
         VideoError: The video is damaged.
@@ -126,7 +126,7 @@ def to_markdown(media: ReadmeMedia) -> str:
 
 
 def _variants_table(variants: Mapping[str, Results], clock: str) -> str:
-    """A row for each mode: under clock `paused` with the machine's latency, else with what was charged."""
+    """A row for each mode, with measured latency on clock `paused`, else with charged times."""
     columns = (
         {**_SOLVED, **_MEASURED, **_TEXTS} if clock == PAUSED else {**_SOLVED, **_CHARGED, **_TEXTS, **_STALE}
     )

@@ -123,7 +123,7 @@ class EpisodePair:
         return self.sides[0].result.key
 
     def pictures(self) -> Iterator[Picture]:
-        """The frames, one per control step. The episode that ends first holds its last.
+        """The frames, one per control step. The shorter episode repeats its last frame.
 
         Raises:
             VideoError: A video is damaged, or of another version.
@@ -156,7 +156,7 @@ class EpisodePair:
 
 
 def find_pair(run_a: RunFolder, run_b: RunFolder, filters: Filters) -> EpisodePair:
-    """The episode with a video in both runs that tells them apart best.
+    """The most informative episode with a video in both runs.
 
     One that only one of the runs solved; else the one whose lengths differ most.
 

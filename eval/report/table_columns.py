@@ -42,7 +42,7 @@ def fitting_columns(rows: Sequence[Row], *, clock: str, width: int, label: int) 
 
     Args:
         rows: The most comprehensive rows of the table.
-        clock: The runs' clock: `paused` shows the machine's latency, all others what they charged.
+        clock: The runs' clock: `paused` shows measured latency, all others charged times.
         width: Characters of the whole table.
         label: Characters that the first column needs.
     """

@@ -44,7 +44,7 @@ _RIGHT = {"narration": "{} right", "memory": "F1 {}"}
 
 
 def run_table(title: str, results: Results, *, width: int) -> Table:
-    """One run: a row per task, a row per suite, and one over all where there are several."""
+    """One run: a row per task, a row per suite, and a total if there are several suites."""
     columns = fitting_columns([results["overall"]], clock=results["clock"], width=width, label=_LEAST_LABEL)
     table = empty_table(title, "task", columns, width)
     for suite, row in results["per_suite"].items():
@@ -58,7 +58,7 @@ def run_table(title: str, results: Results, *, width: int) -> Table:
 
 
 def variants_table(variants: Mapping[str, Results], *, width: int) -> Table:
-    """Several runs of the same episodes under one clock: a row per mode, for every suite by itself."""
+    """Several runs of the same episodes under one clock: a row per mode for each suite."""
     suites = suites_of(variants)
     rows = [results["overall"] for results in variants.values()]
     label = max(map(len, [*variants, *(suites if len(suites) > 1 else ())]))
@@ -124,7 +124,7 @@ def solved_by_task(
 
 
 def table_notes(runs: Sequence[Results]) -> list[str]:
-    """What the columns of runs under one clock mean, and whether the texts are the policy's own."""
+    """Notes on the columns of runs under one clock, and on oracle texts."""
     rows = [results["overall"] for results in runs]
     clock: str = runs[0]["clock"]
     time = [_TIME_NOTE] if any(map(is_timed, rows)) else []

@@ -39,7 +39,7 @@ class WatchedEvaluation:
     """
 
     def __init__(self, path: Path) -> None:
-        """Find the run in a folder, and the other variants of its evaluation beside it.
+        """Find the run in a folder, and the other variants of its evaluation in the same parent folder.
 
         Raises:
             UsageError: It is not a run.
@@ -51,7 +51,7 @@ class WatchedEvaluation:
         self._pace: collections.deque[tuple[float, int]] = collections.deque(maxlen=_PACE_CHANGES)
         self._attempt = -1.0
         self._state: dict[str, Any] = {}
-        self.state()  # so that the first page does not wait for it
+        self.state()  # the first page need not wait for it
 
     @property
     def title(self) -> str:
@@ -159,7 +159,7 @@ def _require_run(path: Path) -> None:
     if not RunFolder(path).manifest_path.exists():
         runs = [each.parent for each in sorted(path.glob("*/manifest.json")) if each.parent.name[0] != "."]
         if runs:
-            raise UsageError(f"{path} holds runs and is none; give one of them, such as {runs[-1]}")
+            raise UsageError(f"{path} is a folder of runs; give one of them, such as {runs[-1]}")
 
 
 def _variants(path: Path) -> tuple[list[FollowedRun], list[str]]:
@@ -185,13 +185,13 @@ def _sibling(run: Path, name: str, variants: Sequence[str]) -> Path:
     """The folder of another variant.
 
     Raises:
-        UsageError: It is not beside the run, or not of its evaluation.
+        UsageError: It is not in the same parent folder, or belongs to another evaluation.
     """
     folder = run.parent / name
     if folder.parent != run.parent or name == ".." or folder.is_symlink():
-        raise UsageError(f"{name!r} is no folder beside {run.name}")
+        raise UsageError(f"{name!r} is not a folder in {run.parent}")
     if list(read_identity(RunFolder(folder)).variants) != list(variants):
-        raise UsageError(f"{folder} is of another evaluation")
+        raise UsageError(f"{folder} belongs to another evaluation")
     return folder
 
 

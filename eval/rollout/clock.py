@@ -22,7 +22,7 @@ from sim_envs.world import EpisodeKey
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TimedQuery:
-    """What a clock knows of a query, after `Policy.act` and again after `Policy.settle`.
+    """Measurements of a query for a clock, after `Policy.act` and again after `Policy.settle`.
 
     Attributes:
         key: The episode.
@@ -181,7 +181,7 @@ class ReplayClock:
     """The latencies of a recorded run, in the same episodes."""
 
     def __init__(self, folder: RunFolder, described: Mapping[str, Any]) -> None:
-        """Prepare to replay; nothing is read yet.
+        """Prepare to replay; logs are read on use.
 
         Args:
             folder: The recorded run.

@@ -9,7 +9,7 @@ from eval.rollout.timeline import ActionSpan, steps_in
 from sim_envs.world import EpisodeKey
 
 _RECENT = 10
-"""Number of past queries whose longest latency is expected on a measured clock."""
+"""Number of past queries; on a measured clock their longest latency is the estimate."""
 
 
 class DelayEstimator:

@@ -79,7 +79,7 @@ def run_evaluation(
         query_timeout_s: Seconds that a call of a Python class may take; None for ten minutes.
 
     Returns:
-        What each variant's `results.json` holds.
+        The content of each variant's `results.json`.
 
     Raises:
         UsageError: Before anything is written: a suite, task, policy or asset tree does not exist; every

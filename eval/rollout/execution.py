@@ -26,11 +26,11 @@ class Snapshot:
 
 
 class Execution:
-    """Executes the actions of a timeline; holds what happened since the last query was issued.
+    """Executes the actions of a timeline; records events since the last query was issued.
 
     Attributes:
         success: Whether the task is solved.
-        spans: What was executed.
+        spans: The executed spans of actions.
         pictures: Images for the video.
         advance_ms: Wall time of physics.
         blended: Actions of the last chunk that were averaged with the previous chunk.

@@ -80,7 +80,7 @@ class LatencyModel:
         return self._language_from_ms + before + self._job_ms(work[job], steps)
 
     def decode_ms(self, batch: int) -> float:
-        """One decode step, while nothing else runs on the device.
+        """One decode step on an otherwise idle device.
 
         Piecewise linear in the batch sizes of the profile, extrapolated above the largest; constant below the
         smallest.

@@ -26,7 +26,7 @@ class RepeatedErrorsError(RuntimeError):
 
 
 class Monitor:
-    """Reports the progress of an evaluation. Subclasses override what they report; the rest does nothing."""
+    """Reports the progress of an evaluation. By default every method does nothing."""
 
     def __enter__(self) -> Self:
         """Start reporting."""

@@ -122,7 +122,7 @@ def _share(plan: EpisodePlan, shard: str) -> EpisodePlan:
 def check_playable(
     plan: EpisodePlan, *, policy: str, interface: Interface | None, horizon: int | None
 ) -> None:
-    """Reject what would fail in every episode.
+    """Reject a policy or plan that would fail in every episode.
 
     Args:
         plan: The episodes.

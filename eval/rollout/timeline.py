@@ -26,7 +26,7 @@ class Waiting(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ActionSpan:
-    """Consecutive control steps that execute one chunk, or hold.
+    """Consecutive control steps that execute one chunk, or hold still.
 
     Attributes:
         chunk: The query whose actions are executed; None while holding.
