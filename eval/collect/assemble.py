@@ -15,7 +15,7 @@ from configs.interface import Interface
 from eval.collect import statistics
 from eval.collect.statistics import Histogram, Statistics
 from eval.collect.store import StoredEpisode
-from eval.collect.tables import PLACED, arrow_schema, frame_features
+from eval.collect.tables import arrow_schema, frame_features
 from eval.collect.video_files import VideoFiles
 from oxygen.training import layout
 from oxygen.training.layout import Feature
@@ -126,7 +126,7 @@ class _Writer:
             "task_index": np.full(count, self._tasks[language]),
         }
         columns = [
-            pa.array(index[name]) if name in PLACED else rows.column(name) for name in self._schema.names
+            pa.array(index[name]) if name in index else rows.column(name) for name in self._schema.names
         ]
         return pa.Table.from_arrays(columns, schema=self._schema)
 

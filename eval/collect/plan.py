@@ -12,7 +12,7 @@ from eval.rollout.plan import TaskPlan, make_plan
 from sim_envs.suite import Suite
 from sim_envs.world import EpisodeKey
 
-_AS_IN_A_RUN = (
+_RUN_OPTIONS = (
     "suites",
     "task_ids",
     "num_trials_per_task",
@@ -94,7 +94,7 @@ def make_jobs(config: CollectConfig) -> tuple[Job, ...]:
 
 def run_config(config: CollectConfig, seed: int) -> RunConfig:
     """The run that plays the same episodes in mode `actions`."""
-    shared: Mapping[str, Any] = {name: getattr(config, name) for name in _AS_IN_A_RUN}
+    shared: Mapping[str, Any] = {name: getattr(config, name) for name in _RUN_OPTIONS}
     return RunConfig(mode="actions", language_tasks=(), seed=seed, video="none", **shared)
 
 

@@ -15,7 +15,7 @@ from configs.interface import Channels, Interface
 from oxygen.training import layout
 from oxygen.training.layout import Feature
 
-PLACED = ("episode_index", "index", "task_index")
+POSITION_COLUMNS = ("episode_index", "index", "task_index")
 """Columns that depend on an episode's position in the dataset."""
 
 _IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
@@ -37,7 +37,7 @@ def frame_features(config: CollectConfig, spec: Interface) -> dict[str, Feature]
 def row_features(config: CollectConfig, spec: Interface) -> dict[str, Feature]:
     """The columns of a stored episode: images as PNG, without columns that depend on its position."""
     features = frame_features(config.model_copy(update={"images": "png"}), spec)
-    return {name: feature for name, feature in features.items() if name not in PLACED}
+    return {name: feature for name, feature in features.items() if name not in POSITION_COLUMNS}
 
 
 def arrow_schema(features: Mapping[str, Feature]) -> pa.Schema:

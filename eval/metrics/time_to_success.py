@@ -10,7 +10,7 @@ from eval.metrics.statistics import Interval, cluster_bootstrap_95, ends, wilson
 from eval.metrics.success import graded_only, solved
 from eval.records.schema import EpisodeResult
 
-_ENOUGH_THAT_AGREE = 6
+_MIN_EQUAL_RATIOS = 6
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -60,7 +60,7 @@ def _interval(logs: np.ndarray) -> Interval | None:
     found = cluster_bootstrap_95(np.mean, logs, method="percentile")
     if found is not None:
         return Interval(low=math.exp(found.low), high=math.exp(found.high))
-    if len(logs) >= _ENOUGH_THAT_AGREE:
+    if len(logs) >= _MIN_EQUAL_RATIOS:
         ratio = math.exp(logs.mean())
         return Interval(low=ratio, high=ratio)
     return None

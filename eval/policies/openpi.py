@@ -40,7 +40,7 @@ def assumption(name: str, remedy: str) -> str:
     return f"{name} does not say which robot it is for and is shown {keys}; {remedy}"
 
 
-class Infers(Protocol):
+class InferencePolicy(Protocol):
     """openpi's two methods."""
 
     def infer(self, obs: dict[str, Any], /) -> Mapping[str, Any]:
@@ -59,7 +59,7 @@ class OpenpiPolicy:
         timings_ms: The stages of that query until its actions, milliseconds.
     """
 
-    def __init__(self, policy: Infers, keys: OpenpiKeys) -> None:
+    def __init__(self, policy: InferencePolicy, keys: OpenpiKeys) -> None:
         self._policy = policy
         self.keys = keys
         self.answer: Mapping[str, Any] = {}

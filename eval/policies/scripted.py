@@ -87,7 +87,7 @@ class Scripted:
         actions = self._policy.query(observation.state)
         milliseconds = 1e3 * (time.perf_counter() - began)
         timings = {"action": milliseconds, "frame": milliseconds}
-        requested, finished = self._oracle.speak()
+        requested, finished = self._oracle.write()
         self._reply = Reply(timings_ms=timings, requested=requested, finished=finished)
         return actions
 

@@ -20,7 +20,7 @@ from sim_envs.world import EpisodeKey, Observation
 _NUMBER = np.dtype(np.float64)
 _LARGEST = (1080, 1920)
 """Maximum camera resolution if the interface gives none. Unwritten shared memory costs nothing."""
-_OURS = ("builtins", "configs", "eval", "oxygen", "sim_envs")
+_IMPORTABLE = ("builtins", "configs", "eval", "oxygen", "sim_envs")
 """Packages whose exceptions worlds can import."""
 
 
@@ -171,7 +171,7 @@ class FailedAnswer:
     @classmethod
     def of(cls, error: BaseException) -> "FailedAnswer":
         """Wrap an exception; one of a class that worlds cannot import becomes a RuntimeError."""
-        if type(error).__module__.partition(".")[0] in _OURS:
+        if type(error).__module__.partition(".")[0] in _IMPORTABLE:
             return cls(error)
         return cls(RuntimeError(f"{type(error).__name__}: {error}"))
 

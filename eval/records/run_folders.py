@@ -209,7 +209,7 @@ class _Recorded:
 
 
 def _resumed(variants: Sequence[_Recorded]) -> tuple[Run, ...]:
-    folders = [_appeared(variant.folder) for variant in variants]
+    folders = [_published(variant.folder) for variant in variants]
     return tuple(
         Run(config=variant.manifest.config, folder=folder, resumed=True)
         for variant, folder in zip(variants, folders, strict=True)
@@ -263,7 +263,7 @@ def _recorded(folder: RunFolder) -> _Recorded | None:
         return None
 
 
-def _appeared(folder: RunFolder) -> RunFolder:
+def _published(folder: RunFolder) -> RunFolder:
     """The folder of a run to be resumed; a draft is renamed, unless its process still runs."""
     if not folder.run_id.startswith("."):
         return folder

@@ -43,11 +43,11 @@ def find_best_video(run: RunFolder) -> BestVideo | None:
     solved = [episode for episode in shown if episode.outcome is Outcome.SUCCESS]
     mode = read_identity(run).mode
     if solved:
-        best = min(solved, key=_merit)
+        best = min(solved, key=_sort_key)
         why = f"Best of the {len(solved)} solved in mode {mode}: {_describe(best)}."
     else:
         stages = {episode.key: _stages(run, episode) for episode in shown}
-        best = min(shown, key=lambda episode: (stages[episode.key][0], *_merit(episode)))
+        best = min(shown, key=lambda episode: (stages[episode.key][0], *_sort_key(episode)))
         last = stages[best.key][1]
         why = f"None of {len(shown)} was solved in mode {mode}. The furthest: {_describe(best)}"
         why += f"; its last stage: “{last}”" if last else "."
@@ -62,7 +62,7 @@ def _stages(run: RunFolder, episode: EpisodeResult) -> tuple[tuple[int, int], st
     return (-done, -len(stages)), narrate(stages[-1], nouns=told[-1].nouns) if stages else ""
 
 
-def _merit(episode: EpisodeResult) -> tuple[float, int, int]:
+def _sort_key(episode: EpisodeResult) -> tuple[float, int, int]:
     """Smaller is better."""
     right = _narrations(episode)
     share = right.hits / right.of if right.of else 0.0

@@ -66,8 +66,8 @@ class Comparison:
 
     @property
     def names(self) -> tuple[str, str]:
-        """Names of A and B in sentences; see `tell_apart`."""
-        return tell_apart(self.a, self.b)
+        """Names of A and B in sentences; see `run_names`."""
+        return run_names(self.a, self.b)
 
     @property
     def suite_p_values(self) -> dict[str, float]:
@@ -85,7 +85,7 @@ _LONGEST_NAME = 16
 """Maximum length of a mode or policy that names a run in a sentence."""
 
 
-def tell_apart(a: RunIdentity, b: RunIdentity) -> tuple[str, str]:
+def run_names(a: RunIdentity, b: RunIdentity) -> tuple[str, str]:
     """Short names of two runs: their modes if different, else their policies, else `A` and `B`."""
     for names in ((a.mode, b.mode), (a.policy, b.policy)):
         if names[0] != names[1] and max(map(len, names)) <= _LONGEST_NAME:

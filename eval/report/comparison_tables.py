@@ -14,7 +14,7 @@ from eval.records.reader import RunIdentity
 from eval.report.clock_words import MEASURED, PAUSED
 from eval.report.comparison import Comparison
 from eval.report.comparison_summary import say_clock
-from eval.report.comparison_texts import Fate, TextPairs
+from eval.report.comparison_texts import TextPairs, Unpaired
 from eval.report.comparison_verdict import MARGIN, TIME_MARGIN, Judgements, judge_all
 from eval.report.labels import number
 from eval.report.pair_table import PairTable
@@ -130,17 +130,20 @@ def _say_pairs(texts: TextPairs) -> str:
     alone = [_say_alone("A", "B", texts.only_a), _say_alone("B", "A", texts.only_b)]
     oracles = [name for name, oracle in (("A", texts.oracle_a), ("B", texts.oracle_b)) if oracle]
     parts = [f"{texts.task}: {counted(texts.pairs, 'text')} graded in both", *filter(None, alone)]
-    if Fate.OTHER_MOMENT in texts.only_a:
-        count_a, count_b = texts.only_a[Fate.OTHER_MOMENT], texts.only_b[Fate.OTHER_MOMENT]
+    if Unpaired.OTHER_MOMENT in texts.only_a:
+        count_a, count_b = (
+            texts.only_a[Unpaired.OTHER_MOMENT],
+            texts.only_b[Unpaired.OTHER_MOMENT],
+        )
         parts = [f"{texts.task}: all {counted(count_a, 'graded text')} of A against all {count_b} of B"]
     parts += [f"{name}'s are an oracle's" for name in oracles]
     return "; ".join(parts) + "."
 
 
-def _say_alone(name: str, other: str, texts: Mapping[Fate, int]) -> str:
+def _say_alone(name: str, other: str, texts: Mapping[Unpaired, int]) -> str:
     """Texts that only one run has, by the reason that the other has none."""
-    fates = ", ".join(f"{n} {fate}" for fate, n in sorted(texts.items()))
-    return f"only in {name} {sum(texts.values())} (in {other} {fates})" if texts else ""
+    reasons = ", ".join(f"{n} {reason}" for reason, n in sorted(texts.items()))
+    return f"only in {name} {sum(texts.values())} (in {other} {reasons})" if texts else ""
 
 
 def _table(first: str, *numbers: str) -> Table:

@@ -14,8 +14,8 @@ from eval.records.schema import Share
 from sim_envs.truth.ground_truth import Truth
 
 
-class Fate(enum.StrEnum):
-    """Why a run has no graded text where the other has one."""
+class Unpaired(enum.StrEnum):
+    """Why a graded text of one run has no counterpart in the other."""
 
     NOT_GRADED = "not readable"
     CUT_OFF = "cut off by the episode's end"
@@ -55,8 +55,8 @@ class TextPairs:
 
     task: str
     pairs: int
-    only_a: Mapping[Fate, int]
-    only_b: Mapping[Fate, int]
+    only_a: Mapping[Unpaired, int]
+    only_b: Mapping[Unpaired, int]
     oracle_a: bool
     oracle_b: bool
     differences: Sequence[TextDifference]
@@ -90,24 +90,24 @@ _When = tuple[int, int]
 class _Text:
     """A requested text: its scores, or why it has none."""
 
-    fate: Fate | None
+    reason: Unpaired | None
     oracle: bool = False
     at_request: Share = _NOTHING
     on_delivery: Share = _NOTHING
 
 
 def _pair_task(task: str, episodes: Sequence[EpisodeQueries]) -> TextPairs:
-    by_episode, never = [], _Text(fate=Fate.NEVER)
+    by_episode, never = [], _Text(reason=Unpaired.NEVER)
     for episode in episodes:
         a, b = _texts(task, episode.a), _texts(task, episode.b)
         by_episode.append([(a.get(when, never), b.get(when, never)) for when in sorted(a.keys() | b.keys())])
     everywhere = [pair for pairs in by_episode for pair in pairs]
-    both = [[(a, b) for a, b in pairs if a.fate is b.fate is None] for pairs in by_episode]
+    both = [[(a, b) for a, b in pairs if a.reason is b.reason is None] for pairs in by_episode]
     return TextPairs(
         task=task,
         pairs=sum(map(len, both)),
-        only_a=dict(Counter(b.fate for a, b in everywhere if a.fate is None and b.fate is not None)),
-        only_b=dict(Counter(a.fate for a, b in everywhere if b.fate is None and a.fate is not None)),
+        only_a=dict(Counter(b.reason for a, b in everywhere if a.reason is None and b.reason is not None)),
+        only_b=dict(Counter(a.reason for a, b in everywhere if b.reason is None and a.reason is not None)),
         oracle_a=any(a.oracle for a, _ in everywhere),
         oracle_b=any(b.oracle for _, b in everywhere),
         differences=list(_differences(task, [([a for a, _ in each], [b for _, b in each]) for each in both])),
@@ -122,8 +122,8 @@ def _all_of_task(task: str, episodes: Sequence[EpisodeQueries]) -> TextPairs:
     return TextPairs(
         task=task,
         pairs=0,
-        only_a={Fate.OTHER_MOMENT: len(every_a)},
-        only_b={Fate.OTHER_MOMENT: len(every_b)},
+        only_a={Unpaired.OTHER_MOMENT: len(every_a)},
+        only_b={Unpaired.OTHER_MOMENT: len(every_b)},
         oracle_a=any(text.oracle for text in every_a),
         oracle_b=any(text.oracle for text in every_b),
         differences=list(_differences(task, by_episode)),
@@ -131,7 +131,7 @@ def _all_of_task(task: str, episodes: Sequence[EpisodeQueries]) -> TextPairs:
 
 
 def _graded_only(texts: Mapping[_When, _Text]) -> list[_Text]:
-    return [text for text in texts.values() if text.fate is None]
+    return [text for text in texts.values() if text.reason is None]
 
 
 def _differences(
@@ -170,7 +170,7 @@ def _texts(task: str, queries: Sequence[QueryRecord]) -> dict[_When, _Text]:
                 asked[text.query].append(text.request_id)
     return {
         (query, place): finished.get(request)
-        or _Text(fate=Fate.DROPPED if request in dropped else Fate.CUT_OFF)
+        or _Text(reason=Unpaired.DROPPED if request in dropped else Unpaired.CUT_OFF)
         for query, requests in asked.items()
         for place, request in enumerate(sorted(requests))
     }
@@ -179,8 +179,8 @@ def _texts(task: str, queries: Sequence[QueryRecord]) -> dict[_When, _Text]:
 def _graded(task: str, said: str, *, oracle: bool, truths: tuple[Truth | None, Truth | None]) -> _Text:
     at_request, on_delivery = (_headline(task, said, truth) for truth in truths)
     if at_request is None or on_delivery is None:
-        return _Text(fate=Fate.NOT_GRADED, oracle=oracle)
-    return _Text(fate=None, oracle=oracle, at_request=at_request, on_delivery=on_delivery)
+        return _Text(reason=Unpaired.NOT_GRADED, oracle=oracle)
+    return _Text(reason=None, oracle=oracle, at_request=at_request, on_delivery=on_delivery)
 
 
 @functools.lru_cache(maxsize=4096)  # texts and truths repeat over queries

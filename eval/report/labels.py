@@ -19,12 +19,12 @@ def shortened(labels: Sequence[str], width: int) -> list[str]:
     """
     if max(map(len, labels), default=0) <= width:
         return list(labels)
-    ways = [_ways(label, width) for label in _without_shared_words(labels)]
-    rows_of = Counter(way for label in ways for way in dict.fromkeys(label))
-    return [min(label, key=lambda way: rows_of[way]) for label in ways]
+    candidates = [_candidates(label, width) for label in _without_shared_words(labels)]
+    uses = Counter(candidate for each in candidates for candidate in dict.fromkeys(each))
+    return [min(each, key=lambda candidate: uses[candidate]) for each in candidates]
 
 
-def _ways(label: str, width: int) -> list[str]:
+def _candidates(label: str, width: int) -> list[str]:
     """Shortenings of the label to `width` characters, best first: whole words, a gap near the middle."""
     heads = sorted(range(width), key=lambda head: abs(2 * head - width))
     return [_cut(label, width, head, whole_words=whole) for whole in (True, False) for head in heads]

@@ -11,7 +11,7 @@ from jinja2 import Environment, StrictUndefined
 
 from eval.records.json_files import write_json
 from eval.report.figures import COLOURS, OTHER_COLOURS
-from eval.report.leaderboard_rows import APART, BoardColumn, Entry
+from eval.report.leaderboard_rows import GROUP_COLUMNS, BoardColumn, Entry
 from eval.report.leaderboard_tables import Leaderboard, RankedTable
 from eval.report.pages.site import write_page, writing
 from eval.report.plain_text import in_csv, in_markdown, in_markdown_code, latex_table, visible
@@ -145,4 +145,4 @@ def _rates(table: RankedTable) -> list[dict[str, Any]]:
 def _apart(table: RankedTable) -> list[BoardColumn]:
     """The parts of labels in which the runs of a table differ."""
     entries = _entries(table)
-    return [column for column in APART if len({column.cell(entry, entries) for entry in entries}) > 1]
+    return [column for column in GROUP_COLUMNS if len({column.cell(entry, entries) for entry in entries}) > 1]

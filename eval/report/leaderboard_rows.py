@@ -198,7 +198,7 @@ _LATENCY = (
 _STALENESS = BoardColumn(
     heading="staleness (ms)", cell=lambda entry, _: number(entry.row.staleness_ms, ".0f")
 )
-APART = (
+GROUP_COLUMNS = (
     BoardColumn(heading="weights", rule=":--", cell=lambda entry, _: entry.run.weights or "not known"),
     BoardColumn(heading="clock", rule=":--", cell=lambda entry, _: clock_label(entry.run)),
 )

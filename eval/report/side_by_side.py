@@ -10,7 +10,7 @@ from configs.errors import UsageError
 from eval.records.query_logs import read_queries
 from eval.records.reader import RunIdentity, read_episodes
 from eval.records.schema import EpisodeResult, Outcome, RunFolder
-from eval.report.comparison import require_one_world, tell_apart
+from eval.report.comparison import require_one_world, run_names
 from eval.rollout.captions import EpisodeCaptions, first_caption
 from sim_envs.world import EpisodeKey
 from videos.caption import Caption
@@ -164,7 +164,7 @@ def find_pair(run_a: RunFolder, run_b: RunFolder, filters: Filters) -> EpisodePa
         UsageError: The runs cannot be compared, have no such episode in common, or no videos of it.
     """
     identities = require_one_world(run_a, run_b)
-    runs, names = (run_a, run_b), tell_apart(*identities)
+    runs, names = (run_a, run_b), run_names(*identities)
     a, b = (read_episodes(run) for run in runs)
     keys = sorted(a.keys() & b.keys())
     if not keys:
@@ -181,7 +181,7 @@ def find_pair(run_a: RunFolder, run_b: RunFolder, filters: Filters) -> EpisodePa
             f"{run_a.run_id} and {run_b.run_id} have {counted(len(common), 'episode')} in common, and none "
             "with a video in both; run them with --video all"
         )
-    pair = min(shown, key=_merit)
+    pair = min(shown, key=_sort_key)
     key, hz = pair[0].key, suite_field(run_a, pair[0].key, "control_hz")
     sides = tuple(
         _PlayedEpisode(run=run, identity=identity, name=name, result=result)
@@ -205,7 +205,7 @@ def _is_shown(run: RunFolder, result: EpisodeResult) -> bool:
     return (run.path / result.video).is_file()
 
 
-def _merit(pair: tuple[EpisodeResult, EpisodeResult]) -> tuple[bool, int, EpisodeKey]:
+def _sort_key(pair: tuple[EpisodeResult, EpisodeResult]) -> tuple[bool, int, EpisodeKey]:
     """Sort key: discordant pairs first, then by difference of length."""
     a, b = pair
     agree = (a.outcome is Outcome.SUCCESS) == (b.outcome is Outcome.SUCCESS)

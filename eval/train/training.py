@@ -78,11 +78,11 @@ def run_training(options: TrainConfig, folder: Path, *, minutes: float | None = 
             if not interrupts.entered:
                 unsaved.enter_context(interrupts)
             time_is_up = minutes is not None and time.monotonic() - began > 60 * minutes
-            return interrupts.noted or time_is_up
+            return interrupts.received or time_is_up
 
         def roll_out(_: int, saved: Path) -> Mapping[str, float]:
             unsaved.close()
-            if rollouts is None or interrupts.noted:
+            if rollouts is None or interrupts.received:
                 return {}
             config = rollouts.model_copy(update={"policy": str(saved)})
             return _success_rates(config, folder, options.eval_num_envs)
@@ -95,7 +95,7 @@ def run_training(options: TrainConfig, folder: Path, *, minutes: float | None = 
         )
         try:
             train(folder, training, mixture, tokenizer, schedule=schedule, on_checkpoint=roll_out)
-            interrupted = interrupts.noted
+            interrupted = interrupts.received
         except KeyboardInterrupt:  # in a rollout, after its checkpoint was saved
             interrupted = True
     _print_how_to_resume(console, folder, options, interrupted=interrupted)

@@ -15,9 +15,9 @@ from typing import Any
 from eval.policies.base import OpenPolicy
 from eval.policies.served import IN_MESSAGES, EpisodeStart
 from eval.policies.serving import PolicyServer
-from eval.rollout.executors.ray_world import Left, NotBegun
+from eval.rollout.executors.ray_world import EpisodeLeft, UnknownEpisode
 
-_TOLD = ("interface", "horizon", "inputs", "reports_work", "remark")
+_SENT_FIELDS = ("interface", "horizon", "inputs", "reports_work", "remark")
 """Fields of `OpenPolicy` that are sent to the driver."""
 
 
@@ -28,18 +28,18 @@ class PolicyService:
         self._opener = opener
         self._worlds = worlds
         self._opening = threading.Lock()
-        self._told: list[Mapping[str, Any]] = []
+        self._sent: list[Mapping[str, Any]] = []
         self._asked: queue.SimpleQueue[tuple[int, Any, Callable[[object], None]]] = queue.SimpleQueue()
 
     def opened(self) -> list[Mapping[str, Any]]:
         """Open the policy if needed; the fields of each variant's `OpenPolicy`."""
         with self._opening:
-            if not self._told:
+            if not self._sent:
                 policies = self._opener()
                 server = PolicyServer(policies, [IN_MESSAGES] * self._worlds)
                 threading.Thread(target=self._answer, args=(server,), daemon=True).start()
-                self._told = [{name: getattr(each, name) for name in _TOLD} for each in policies]
-        return self._told
+                self._sent = [{name: getattr(each, name) for name in _SENT_FIELDS} for each in policies]
+        return self._sent
 
     def ask(self, world: int, message: Any) -> Any:
         """Answer a world."""
@@ -76,7 +76,7 @@ class PolicyService:
         message: Any,
         answer: Callable[[object], None],
     ) -> None:
-        if isinstance(message, Left):
+        if isinstance(message, EpisodeLeft):
             playing.discard(world)
             server.job_ended(world)
             answer(None)
@@ -87,4 +87,4 @@ class PolicyService:
         elif world in playing:
             server.handle(world, message, answer)
         else:
-            answer(NotBegun())
+            answer(UnknownEpisode())
