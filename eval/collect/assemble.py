@@ -28,14 +28,14 @@ _PARTS = ("data", "videos", "meta")
 def assemble(
     kept: Sequence[StoredEpisode], dataset: Path, config: CollectConfig, *, interface: Interface, fps: float
 ) -> None:
-    """Write the dataset, replacing the existing one.
+    """Write a dataset of at least one demonstration, replacing the existing one.
 
     Args:
-        kept: The demonstrations, in order; at least one.
-        dataset: Its folder.
+        kept: The demonstrations, in order.
+        dataset: The dataset's folder.
         config: Image storage and horizon.
-        interface: The cameras, the state and the actions of its episodes.
-        fps: Frames per second of simulated time.
+        interface: The cameras, state and actions of the episodes.
+        fps: Frames per simulated second.
     """
     draft = dataset / ".assembling"
     shutil.rmtree(draft, ignore_errors=True)

@@ -27,9 +27,7 @@ class Demonstration:
     """An episode as a table.
 
     Attributes:
-        job: The episode that was played.
         solved: Whether it succeeded; if not, none of its actions is a training target.
-        language: The instruction.
         rows: A row per query, without the columns that depend on its position in the dataset.
         histograms: Camera to the histogram of its images, per channel.
     """
@@ -51,15 +49,7 @@ class Failure:
 def demonstrate(
     world: World, policy: Demonstrator, job: Job, config: CollectConfig, interrupts: Interrupts
 ) -> Demonstration | Failure:
-    """Play the episode.
-
-    Args:
-        world: A world with the episode's task loaded.
-        policy: The demonstrator.
-        job: The episode.
-        config: What is kept, and how.
-        interrupts: Checked after each query.
-    """
+    """Play an episode in a world with its task loaded; `interrupts` is checked after each query."""
     queries: list[Query] = []
     intended: list[np.ndarray | None] = []
     for query in rollout(world, policy, job.key.episode, job.plan.suite):

@@ -101,13 +101,7 @@ class EpisodeReport:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CollectionContext:
-    """What all workers share.
-
-    Attributes:
-        source: Opens worlds and demonstrators.
-        store: Keeps the episodes.
-        config: The options.
-    """
+    """The source, store and options that all workers share."""
 
     source: DemonstrationSource
     store: EpisodeStore
@@ -155,12 +149,7 @@ def play_in_processes(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DemonstrationPlayer:
-    """Plays demonstrations in a worker and stores them.
-
-    Attributes:
-        context: What all workers share.
-        source: Connects to the policy with a model, if there is one.
-    """
+    """Plays demonstrations in a worker and stores them; `source` connects to the policy with a model."""
 
     context: CollectionContext
     source: PolicySource | None

@@ -29,15 +29,7 @@ _COLUMNS = 2
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StoredEpisode:
-    """A demonstration on disk.
-
-    Attributes:
-        key: Its identity.
-        solved: Whether the episode succeeded.
-        language: The instruction.
-        histograms: Camera to the histogram of its images.
-        path: The table of its rows.
-    """
+    """A demonstration on disk: its table at `path`, and the histogram of each camera's images."""
 
     key: DemonstrationKey
     solved: bool
@@ -52,11 +44,7 @@ class StoredEpisode:
 
 @dataclasses.dataclass(frozen=True)
 class EpisodeStore:
-    """The folder `.episodes` of a dataset. Episodes in it are not played again.
-
-    Attributes:
-        dataset: The dataset's folder.
-    """
+    """The folder `.episodes` of a dataset. Episodes in it are not played again."""
 
     dataset: Path
 

@@ -145,11 +145,7 @@ class EpisodeStart:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ActionsRequest:
-    """A world requests actions.
-
-    Attributes:
-        sent: Message of `Observations.write`.
-    """
+    """A world requests actions; `sent` is the message of `Observations.write`."""
 
     sent: Any
 
@@ -177,19 +173,11 @@ class FailedAnswer:
 
 
 class ServedPolicy:
-    """A policy whose actions and texts come from another process."""
+    """A policy in another process, in one of the run's variants."""
 
     def __init__(
         self, connection: WorkerConnection, observations: Observations, variant: int, interface: Interface
     ) -> None:
-        """Connect to the policy.
-
-        Args:
-            connection: To the process with the policy.
-            observations: Transfers observations.
-            variant: Index of the variant.
-            interface: The policy's conventions.
-        """
         self.interface = interface
         self._connection = connection
         self._observations = observations

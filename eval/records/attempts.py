@@ -1,4 +1,4 @@
-"""The attempts at a run: an interrupted run may be resumed later, on another machine."""
+"""Attempts of a run: the first, and one for each time that it was resumed, maybe on another machine."""
 
 import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,13 +13,7 @@ _PROVENANCE = ("command", "git", "versions", "hardware")
 
 
 def attempt_record(manifest: Mapping[str, Any], *, started: str, finished: str | None) -> Attempt:
-    """One attempt as the manifest stores it.
-
-    Args:
-        manifest: Where its command, commit, versions and hardware are copied from.
-        started: ISO time with UTC offset.
-        finished: Likewise; None while it runs.
-    """
+    """One attempt, with the provenance of `manifest` and ISO times with UTC offset; None while it runs."""
     return {**{name: manifest.get(name) for name in _PROVENANCE}, "started": started, "finished": finished}
 
 

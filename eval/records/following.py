@@ -38,7 +38,6 @@ class PlayingEpisode:
     """A running episode.
 
     Attributes:
-        key: The episode.
         pictured: Time of its latest picture, Unix time in nanoseconds.
         query: The last query in its log; empty if there is none yet.
     """

@@ -17,13 +17,7 @@ from sim_envs.truth.wording import narrate
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BestVideo:
-    """A run's best video.
-
-    Attributes:
-        path: Its file.
-        episode: Its episode.
-        why: One line on the choice and the episode's results.
-    """
+    """A run's best video, with one line on the choice and the episode's results (`why`)."""
 
     path: Path
     episode: EpisodeResult

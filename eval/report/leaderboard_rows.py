@@ -102,11 +102,7 @@ def columns_of(entries: Sequence[Entry], texts: Sequence[str], *, is_timed: bool
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RankedRow:
-    """A run in a table.
-
-    Attributes:
-        cells: The text of each column.
-    """
+    """A run in a table, with the text of each column."""
 
     rank: Rank
     entry: Entry

@@ -7,12 +7,7 @@ from configs.errors import UsageError
 
 @dataclasses.dataclass(frozen=True)
 class MarkedBlock:
-    """A part of a page that is replaced as a whole.
-
-    Attributes:
-        name: Its name in the comments.
-        command: The command that writes it.
-    """
+    """A part of a page that is replaced as a whole, between comments with its name and its command."""
 
     name: str
     command: str

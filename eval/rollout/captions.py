@@ -17,12 +17,7 @@ from videos.timeline import QueryLatency, QuerySpan, QueryTimeline, TimeSpan
 def first_caption(key: EpisodeKey, *, task: str, mode: str, clock: str, limit_s: float) -> Caption:
     """The caption at the start of an episode, with the fields that all its captions share.
 
-    Args:
-        key: The episode.
-        task: The instruction.
-        mode: The scheduling mode.
-        clock: Value of `--clock`.
-        limit_s: The episode's limit, simulated seconds.
+    `task` is the instruction, `clock` the value of `--clock`, `limit_s` the step limit in simulated seconds.
     """
     return Caption(
         task=task,
@@ -38,12 +33,7 @@ class EpisodeCaptions:
     """Captions of one episode. Add a query, then ask for the captions of its control steps in order."""
 
     def __init__(self, caption: Caption, *, control_hz: float) -> None:
-        """Begin an episode.
-
-        Args:
-            caption: As `first_caption` returns it.
-            control_hz: Control steps per simulated second.
-        """
+        """Begin an episode with `first_caption`."""
         self._caption = caption
         self._control_hz = control_hz
         self._issued: list[int] = []

@@ -61,11 +61,7 @@ class LatencyModel:
         self._language_from_ms = 0.0 if mode == "parallel" else self.action_ms
 
     def busy_ms(self, work: Sequence[DecodeWork]) -> float:
-        """Until the next query can start.
-
-        Args:
-            work: The query's decode jobs, in order.
-        """
+        """Until the next query can start, given the query's decode jobs in order."""
         return max(self.action_ms, self._language_from_ms + sum(self._job_ms(job, job.steps) for job in work))
 
     def text_ms(self, work: Sequence[DecodeWork], *, job: int, steps: int) -> float:

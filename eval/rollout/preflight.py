@@ -23,12 +23,7 @@ _SOFTWARE_RENDERERS = ("llvmpipe", "softpipe", "swrast")
 
 
 def quick_checks(output_dir: Path, *, num_envs: int) -> Iterator[CheckResult]:
-    """Checks that take no time: disk, memory and caches.
-
-    Args:
-        output_dir: Where runs are written.
-        num_envs: Number of parallel worlds.
-    """
+    """Checks that take no time: disk, memory and caches, for runs in `output_dir` with `num_envs` worlds."""
     yield _attempt("output folder", lambda: _writable(output_dir, "--output-dir"))
     yield _disk(output_dir)
     yield _attempt("memory", lambda: _memory(num_envs))
@@ -37,13 +32,7 @@ def quick_checks(output_dir: Path, *, num_envs: int) -> Iterator[CheckResult]:
 
 
 def all_checks(config: RunConfig, output_dir: Path, *, num_envs: int) -> Iterator[CheckResult]:
-    """All checks, of the machine, the policy and each suite.
-
-    Args:
-        config: The suites and the policy.
-        output_dir: Where runs are written.
-        num_envs: Number of parallel worlds.
-    """
+    """All checks: of the machine, and of the policy and each suite of `config`."""
     packages = [f"{package} {found}" for package, found in provenance.versions().items() if found]
     yield CheckResult.of("versions", ", ".join(packages))
     yield _attempt("renderer", _renderer)

@@ -14,13 +14,7 @@ from sim_envs.truth.wording import narrate, remember
 def episode_data(
     episode: EpisodeResult, queries: Sequence[QueryRecord], *, deadline_ms: float | None
 ) -> dict[str, Any]:
-    """One variant of an episode. Times are control steps.
-
-    Args:
-        episode: Its result.
-        queries: Its query log.
-        deadline_ms: Latency budget of a query; None without one.
-    """
+    """One variant of an episode. Times are control steps; `deadline_ms` is the latency budget of a query."""
     return {
         "outcome": episode.outcome.value,
         "steps": episode.steps,

@@ -32,13 +32,7 @@ class WorkerLostError(RuntimeError):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EpisodeJob:
-    """One episode in one variant.
-
-    Attributes:
-        variant: Index of the variant.
-        task: Index of the task in the variant's plan.
-        key: The episode.
-    """
+    """One episode in one variant; `variant` and `task` are indices into runs and the plan's tasks."""
 
     variant: int
     task: int
@@ -58,13 +52,7 @@ def run_job(job: EpisodeJob, task: TaskPlan, run: Run, context: EpisodeContext) 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EpisodePlayer:
-    """Runs episodes in a worker.
-
-    Attributes:
-        plans: One plan per variant.
-        runs: One run per variant.
-        sources: One policy source per variant.
-    """
+    """Runs episodes in a worker. Plans, runs and policy sources are one per variant."""
 
     plans: tuple[EpisodePlan, ...]
     runs: tuple[Run, ...]

@@ -36,15 +36,14 @@ _ANSWER_S = 5.0
 
 
 class RayCluster:
-    """Runs episodes in parallel world actors of the connected Ray cluster."""
+    """Runs episodes in parallel world actors of the connected Ray cluster.
+
+    Args:
+        num_envs: Number of world actors. Actors without a free CPU wait for one.
+        timeout_s: Seconds after which an episode is considered hung.
+    """
 
     def __init__(self, *, num_envs: int, timeout_s: float) -> None:
-        """Configure the executor.
-
-        Args:
-            num_envs: Number of world actors. Actors without a free CPU wait for one.
-            timeout_s: Seconds after which an episode is considered hung.
-        """
         self.num_envs = num_envs
         self._timeout_s = timeout_s
         self._services: list[Any] = []

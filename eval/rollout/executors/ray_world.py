@@ -63,18 +63,13 @@ class PlayedEpisode:
 class ActorConnection:
     """A world's connection to its policy actor. See `sim_envs.worker_process.WorkerConnection`.
 
-    Attributes:
-        worker: The world's number.
+    Args:
+        worker: Index of the world.
+        service: The policy actor; None if the world opens its policy itself.
+        row: Index of the world among those of the actor.
     """
 
     def __init__(self, worker: int, service: Any, row: int) -> None:
-        """Connect.
-
-        Args:
-            worker: Index of the world.
-            service: The policy actor; None if the world opens its policy itself.
-            row: Index of the world among those of the actor.
-        """
         self.worker = worker
         self._service = service
         self._row = row
