@@ -72,12 +72,12 @@ def _patch_embeddings(config: Pi05Config) -> list[tuple[int, int]]:
 
 
 def trunk_pass(config: Pi05Config, *, tokens: int, robots: int) -> Cost:
-    """A whole pass of the trunk over `tokens` tokens of each robot, which all attend to each other."""
+    """A pass of the trunk over `tokens` tokens of each robot, with full attention."""
     return _trunk(config, _layers(config.trunk), config.trunk.depth, tokens, robots)
 
 
 def trunk_prefill(config: Pi05Config, *, tokens: int, robots: int) -> Cost:
-    """The part of such a pass that a prefix needs: of the last layer, only keys and values."""
+    """A prefill: as `trunk_pass`, with only keys and values of the last layer."""
     gemma = config.trunk
     weights = _layers(gemma) - _unused_by_prefix(gemma)
     return _trunk(config, weights, gemma.depth - 1, tokens, robots)
@@ -147,5 +147,5 @@ def _unused_by_prefix(gemma: GemmaConfig) -> int:
 
 
 def _kv(gemma: GemmaConfig) -> int:
-    """Numbers kept of one token, keys and values of all layers."""
+    """Size of one token in the KV cache: keys and values of all layers."""
     return 2 * gemma.depth * gemma.num_kv_heads * gemma.head_dim

@@ -69,7 +69,7 @@ def _coverage(k: int, n: int) -> float:
 
 
 def decode_growth(decode_ms: Sequence[Mapping[int, float]]) -> Ratio | None:
-    """Time of a decode step of the largest batch by one of the smallest; None if there is one size only.
+    """Ratio of a decode step's time, largest batch to smallest; None if there is only one size.
 
     Args:
         decode_ms: Milliseconds by batch size, one mapping per repetition.

@@ -39,7 +39,7 @@ class StageCost:
 
     @property
     def over_floor(self) -> float | None:
-        """Measured by minimum time."""
+        """Measured time divided by minimum time."""
         return None if self.measured_ms is None else self.measured_ms / self.floor_ms
 
 

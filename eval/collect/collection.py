@@ -149,7 +149,7 @@ def _conclude(
         return INCOMPLETE
     dataset = context.store.dataset
     sheet = dataset / "contact_sheet.png"
-    if not _is_of(dataset, kept):
+    if not _is_up_to_date(dataset, kept):
         console.assembling(len(kept))
         plan = jobs[0].plan
         assemble(kept, dataset, context.config, interface=plan.suite.interface, fps=frame_rate(plan))
@@ -160,7 +160,7 @@ def _conclude(
     return INCOMPLETE if errors else 0
 
 
-def _is_of(dataset: Path, kept: Sequence[StoredEpisode]) -> bool:
+def _is_up_to_date(dataset: Path, kept: Sequence[StoredEpisode]) -> bool:
     """Whether the dataset exists already with exactly these demonstrations."""
     try:
         manifest = json.loads((dataset / layout.MANIFEST).read_text(encoding="utf-8"))

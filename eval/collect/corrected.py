@@ -42,7 +42,7 @@ class CorrectedLearner:
 
     @property
     def interface(self) -> Interface:
-        """The learner's."""
+        """The learner's conventions."""
         return self._learner.interface
 
     @property
@@ -59,7 +59,7 @@ class CorrectedLearner:
         self._states.clear()
 
     def act(self, observation: Observation) -> np.ndarray:
-        """Answer one query with the policy whose turn it is."""
+        """Answer one query with the acting policy."""
         if self._left == 0 or (self._learning and self._is_stuck()):
             self._change_turns()
         self._states.append(observation.state)

@@ -1,4 +1,4 @@
-"""A vision-language-action model behind the serving engine, as the rollout sees it."""
+"""Vision-language-action models behind the serving engine, as policies of a rollout."""
 
 import dataclasses
 import math
@@ -60,7 +60,9 @@ def open_engine(
         served = _Served(like, worlds=worlds)
         for place, variant in zip(sharing, group, strict=True):
             of_this = dataclasses.replace(engine, mode=Mode(variant.mode), budget=_budget(variant))
-            opened[place] = _opened(served.by(of_this), interface, like.transform.embodiment.prompt.template)
+            opened[place] = _opened(
+                served.groups_of(of_this), interface, like.transform.embodiment.prompt.template
+            )
     return [opened[place] for place in range(len(variants))]
 
 
@@ -73,7 +75,7 @@ class _Served:
         self._worlds = worlds
         self._made: dict[EngineConfig, list[EnginePolicy]] = {}
 
-    def by(self, engine: EngineConfig) -> "list[EnginePolicy]":
+    def groups_of(self, engine: EngineConfig) -> "list[EnginePolicy]":
         """The groups of an engine, with a row for each world; variants share the group of a single world."""
         if self._worlds > 1 or engine not in self._made:
             count = math.ceil(self._worlds / engine.robots)

@@ -110,7 +110,7 @@ class OxygenServerPolicy(RemotePolicy):
         self._unfinished: dict[int, TextRequest] = {}
 
     def reset(self, key: EpisodeKey) -> None:
-        """Connect if necessary. The first query tells the server."""
+        """Connect if necessary. The first query announces the episode."""
         super().reset(key)
         self._episode = dataclasses.asdict(key)
         self._query = -1
@@ -168,7 +168,7 @@ class OxygenServerPolicy(RemotePolicy):
         return {EXTENSION: {"episode": self._episode, "query": self._query, **flags}}
 
     def _received(self, text: TextFinished, wire_ms: float) -> TextFinished:
-        """The text as it arrived here, later than in the server by the time on the wire."""
+        """The text, with the time on the wire added to its latency."""
         if not 0 <= text.requested_query <= self._query:
             raise BadAnswerError(
                 f"the policy server sent a text of query {text.requested_query} in query {self._query}"

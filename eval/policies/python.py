@@ -89,7 +89,7 @@ def _found(target: str) -> Any:
 
 
 def _executed(file: Path) -> ModuleType:
-    """The module in a file. Like a script's, its folder is where it imports from."""
+    """Import a file as a module, with its folder on the import path, as for a script."""
     if not file.is_file():
         raise UsageError(f"there is no file {file}; give path/to/file.py:Class, or package.module:Class")
     name = f"policy_{file.stem}"
@@ -142,7 +142,7 @@ def _checked(interface: Any, target: str) -> Interface:
 
 @contextlib.contextmanager
 def _in_one_line(what: str) -> Iterator[None]:
-    """Turns an exception of the user's code into one line that names its place."""
+    """Turn an exception of the user's code into a UsageError with its file and line."""
     try:
         yield
     except UsageError:

@@ -161,7 +161,7 @@ class PolicyClient:
             time.sleep(min(left, _LONGEST_PAUSE_S, 0.5 * 2**attempt))
 
     def _refusal(self, deadline: float) -> str | None:
-        """Why an attempt to connect has failed for now; None if it has not."""
+        """Try to connect once; returns why it failed temporarily, or None."""
         try:
             self._attempt(deadline)
         except InvalidStatus as error:
@@ -208,7 +208,7 @@ class PolicyClient:
             raise self._lost(f"begins with something else than metadata: {error}") from error
 
     def _accept(self, metadata: Mapping[str, Any]) -> None:
-        """Reject a server that has come back with another policy."""
+        """Reject a server that declares another policy than before."""
         known = metadata if self._metadata is None else self._metadata
         before, now = _declared(known), _declared(metadata)
         for name in before | now:
@@ -262,7 +262,7 @@ def _mapping(content: Any) -> Mapping[str, Any]:
 
 
 def _ending(error: ConnectionClosed) -> str:
-    """How a connection ended."""
+    """Describe how a connection ended."""
     if error.sent is not None and error.sent.code == _TOO_BIG:
         return f"sent more than {MAX_ANSWER_MIB} MiB in one message"
     if error.rcvd is None:

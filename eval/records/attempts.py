@@ -18,13 +18,13 @@ def attempt_record(manifest: Mapping[str, Any], *, started: str, finished: str |
 
 
 def attempts_of(manifest: Mapping[str, Any]) -> Sequence[Attempt]:
-    """All attempts at a run."""
+    """All attempts of a run."""
     attempts: Sequence[Attempt] = manifest["attempts"]
     return attempts
 
 
 def past_attempts(folder: RunFolder) -> Sequence[Attempt]:
-    """The attempts at a run that is resumed. A killed attempt ended when it last recorded an episode."""
+    """The attempts of a run before it is resumed. A killed attempt ended with its last record."""
     *before, last = attempts_of(folder.read_manifest())
     return [*before, {**last, "finished": last["finished"] or _last_record(folder, last["started"])}]
 

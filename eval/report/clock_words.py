@@ -33,7 +33,7 @@ def say_clock(clock: str, while_waiting: str, *, overlap: str = "skip", device: 
 
 
 def say_clock_of(run: RunIdentity) -> str:
-    """`say_clock` of a recorded run."""
+    """The clock of a recorded run in words; see `say_clock`."""
     return say_clock(run.clock, run.while_waiting, overlap=run.overlap, device=run.clock_device)
 
 

@@ -143,6 +143,6 @@ def _rates(table: RankedTable) -> list[dict[str, Any]]:
 
 
 def _apart(table: RankedTable) -> list[BoardColumn]:
-    """The parts of labels in which the runs of a table differ."""
+    """The grouping columns whose values differ within a table."""
     entries = _entries(table)
     return [column for column in GROUP_COLUMNS if len({column.cell(entry, entries) for entry in entries}) > 1]

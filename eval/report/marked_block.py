@@ -14,16 +14,16 @@ class MarkedBlock:
 
     @property
     def begin(self) -> str:
-        """The line before it."""
+        """The comment before the block."""
         return f"<!-- {self.name}: begin. Written by {self.command}; edits are lost. -->"
 
     @property
     def end(self) -> str:
-        """The line after it."""
+        """The comment after the block."""
         return f"<!-- {self.name}: end -->"
 
     def written(self, content: str) -> str:
-        """The block with its two lines, which text in it does not repeat."""
+        """The block with both comments, which are escaped in the content."""
         for line in (self.begin, self.end):
             content = content.replace(line, line.replace("<!--", "<! --"))
         return f"{self.begin}\n\n{content}\n\n{self.end}"

@@ -88,7 +88,7 @@ def _identity(manifest: Mapping[str, Any]) -> dict[str, Any]:
 def _joined(
     shards: Sequence[RunFolder], config: RunConfig
 ) -> tuple[RunConfig, dict[EpisodeKey, tuple[RunFolder, EpisodeResult]]]:
-    """The configuration of the whole, and its episodes in the order of the plan, each with its shard."""
+    """The merged run's configuration, and its episodes in the order of the plan, each with its shard."""
     found: dict[EpisodeKey, tuple[RunFolder, EpisodeResult]] = {}
     for shard in shards:
         for key, result in read_episodes(shard).items():

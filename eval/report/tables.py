@@ -92,7 +92,7 @@ def tasks_table(title: str, variants: Mapping[str, Results], *, width: int) -> T
 
 
 def suites_of(variants: Mapping[str, Results]) -> list[str]:
-    """The suites that the runs touch."""
+    """The suites of the runs, in order of first appearance."""
     return list(dict.fromkeys(suite for results in variants.values() for suite in results["per_suite"]))
 
 

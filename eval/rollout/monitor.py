@@ -1,4 +1,4 @@
-"""Progress reporting of an evaluation, and when it stops for too many errors."""
+"""Progress reporting of an evaluation, and its stop after too many errors."""
 
 import contextlib
 from collections.abc import Callable, Sequence

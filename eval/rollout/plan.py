@@ -1,4 +1,4 @@
-"""The episodes of a run in order, and checks that they can be played."""
+"""The episodes of a run in order, and checks that they can be run."""
 
 import dataclasses
 import functools

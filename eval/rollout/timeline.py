@@ -1,4 +1,4 @@
-"""Which action is executed at each control step while the policy computes.
+"""Schedules actions at control steps while the policy computes.
 
 A query is issued at control step s. Its actions are available at step s + a, and the next query can start at
 s + b; latencies are rounded up to whole control steps. Until the actions are available, the robot continues

@@ -1,4 +1,4 @@
-"""Holds the open simulator of a process: opened on first use, kept for the episodes of its task."""
+"""Keeps the simulator of a process open for all episodes of its task."""
 
 from typing import Self
 

@@ -139,15 +139,13 @@ def _verdicts(runs: Sequence[ReportedRun]) -> list[str]:
 
 
 def _say_rate(run: ReportedRun) -> str:
-    graded = graded_only(list(run.episodes.values()))
-    successes = sum(map(solved, graded))
-    interval = wilson_95(successes, len(graded))
-    total, errors = len(run.episodes), len(run.episodes) - len(graded)
-    if interval is None or exceeds(errors, total):
+    solved_rate, total = rate_of(list(run.episodes.values())), len(run.episodes)
+    errors = total - (solved_rate["of"] if solved_rate else 0)
+    if solved_rate is None or exceeds(errors, total):
         return f"No verdict: {errors} of {counted(total, 'episode')} ended in an error."
     return (
-        f"{run.label} solved {successes} of {counted(len(graded), 'episode')}: "
-        f"{100 * successes / len(graded):.1f} %, 95 % {100 * interval.low:.1f} to {100 * interval.high:.1f}."
+        f"{run.label} solved {solved_rate['hits']} of {counted(solved_rate['of'], 'episode')}: "
+        "{percent:.1f} %, 95 % {low:.1f} to {high:.1f}.".format(**solved_rate)
     )
 
 
@@ -187,13 +185,13 @@ def _tasks(runs: Sequence[ReportedRun], keys: Sequence[EpisodeKey]) -> list[dict
 
 
 def rate_of(episodes: Sequence[EpisodeResult]) -> dict[str, Any] | None:
-    """Solved episodes of those graded; see `rate`."""
+    """The success rate of the graded episodes; see `rate`."""
     graded = graded_only(episodes)
     return rate(sum(map(solved, graded)), len(graded))
 
 
 def rate(hits: int, of: int) -> dict[str, Any] | None:
-    """A count of a total, and the rate with its 95 % Wilson interval, percent; None of no total."""
+    """A count, its total, and the rate with its 95 % Wilson interval, percent; None if the total is 0."""
     interval = wilson_95(hits, of)
     if interval is None:
         return None

@@ -54,21 +54,21 @@ class PolicyService:
         patience_s = math.inf
         try:
             while True:
-                self._take_in(server, playing, patience_s)
+                self._receive(server, playing, patience_s)
                 patience_s = server.poll()
         except BaseException:  # noqa: BLE001 - process boundary: worlds must not wait for ever
             traceback.print_exc()
             os._exit(1)
 
-    def _take_in(self, server: PolicyServer, playing: set[int], patience_s: float) -> None:
+    def _receive(self, server: PolicyServer, playing: set[int], patience_s: float) -> None:
         """Wait for a message, then handle all that are queued."""
         with contextlib.suppress(queue.Empty):
             timeout_s = None if patience_s == math.inf else patience_s
-            self._note(server, playing, *self._asked.get(timeout=timeout_s))
+            self._handle(server, playing, *self._asked.get(timeout=timeout_s))
             while True:
-                self._note(server, playing, *self._asked.get_nowait())
+                self._handle(server, playing, *self._asked.get_nowait())
 
-    def _note(
+    def _handle(
         self,
         server: PolicyServer,
         playing: set[int],
