@@ -23,11 +23,12 @@ def summarize_time(graded: Sequence[EpisodeResult]) -> dict[str, Any]:
     timed = [episode for episode in graded if episode.simulated_s is not None]
     steps, queries = sum(e.steps for e in timed), sum(e.queries for e in timed)
     seconds = sum(e.simulated_s or 0.0 for e in timed)
-    times = [e.success_s for e in timed if e.success_s is not None]
+    times, time_to_success = [e.success_s for e in timed if e.success_s is not None], None
+    if times:
+        median = statistics.median(times)
+        time_to_success = {"mean": statistics.fmean(times), "median": median, "n": len(times)}
     return {
-        "time_to_success_s": None
-        if not times
-        else {"mean": statistics.fmean(times), "median": statistics.median(times), "n": len(times)},
+        "time_to_success_s": time_to_success,
         "query_hz": _ratio(queries, seconds),
         "pc_held": _ratio(100 * sum(e.held_steps for e in timed), steps),
         "pc_continued": _ratio(100 * sum(e.continued_steps for e in timed), steps),

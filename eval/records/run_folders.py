@@ -236,12 +236,12 @@ def _evaluations_newest_first(output_dir: Path) -> list[list[_Recorded]]:
     folders = [RunFolder(path.parent) for path in sorted(output_dir.glob("*/manifest.json"))]
     found = [_recorded(folder) for folder in folders if not folder.run_id.startswith(".")]
     runs = {run.folder.run_id: run for run in found if run is not None}
-    evaluations = []
-    # A run alone counts as its evaluation if its folder was renamed.
-    all_names = {
+    # A renamed folder is not among its manifest's variants any more: it is an evaluation of its own.
+    variant_sets = {
         run.manifest.variants if name in run.manifest.variants else (name,) for name, run in runs.items()
     }
-    for names in all_names:
+    evaluations = []
+    for names in variant_sets:
         drafts = {name: _draft(RunFolder(output_dir / name)) for name in names}  # left by a kill
         variants = [
             runs.get(name) or (_recorded(draft) if draft.manifest_path.exists() else None)
