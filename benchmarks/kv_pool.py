@@ -17,7 +17,6 @@ import jax
 import numpy as np
 
 from benchmarks.record import record
-from eval.bench.memory import analysis_of
 from eval.bench.ratios import paired_ratio
 from oxygen.model import pi05
 from oxygen.model.config import Pi05Config, preset
@@ -65,7 +64,7 @@ class Pool:
             "pool": sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))
         }
         for stage, program in programs.items():
-            memory = analysis_of(program)
+            memory = program.memory_analysis()
             row[stage] = memory and {
                 "aliased": memory.alias_size_in_bytes,
                 "temporary": memory.temp_size_in_bytes,

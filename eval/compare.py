@@ -1,7 +1,7 @@
 """`python -m eval.compare RUN_A RUN_B`: two runs over the same episodes, side by side."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import App, Parameter
 
@@ -53,17 +53,15 @@ def main(  # noqa: PLR0913 - one parameter per option of the command line
     time_margin = comparison.a.time_margin if time_margin is None else time_margin
     judgements = judge_all(comparison, margin, time_margin)
     if json is not None:
-        provenance = dict(zip(("a", "b"), map(_provenance, folders), strict=True))
+        manifests = {name: folder.read_manifest() for name, folder in zip(("a", "b"), folders, strict=True)}
+        provenance = {
+            name: {part: manifest[part] for part in _PROVENANCE if part in manifest}
+            for name, manifest in manifests.items()
+        }
         write_json(json, {**to_json(comparison, judgements), "provenance": provenance})
     if picture is not None:
         draw_success_curves(comparison, picture)
     show(comparison, TextConsole(), margin=margin, time_margin=time_margin)
-
-
-def _provenance(folder: RunFolder) -> dict[str, Any]:
-    """The part of a manifest needed to understand and repeat a run."""
-    manifest = folder.read_manifest()
-    return {part: manifest[part] for part in _PROVENANCE if part in manifest}
 
 
 if __name__ == "__main__":

@@ -15,13 +15,7 @@ app = App(name="python -m eval.export", version_flags=[])
 
 
 @app.default
-def main(
-    run: Path,
-    /,
-    *,
-    to: Annotated[str, Parameter(name="--format")],
-    output: Path | None = None,
-) -> None:
+def main(run: Path, /, *, to: Annotated[str, Parameter(name="--format")], output: Path | None = None) -> None:
     """Export a complete run for another tool, from its records alone.
 
     Args:

@@ -27,8 +27,7 @@ def main(
         paths: Folders that are searched for runs. Rollouts of a training are included only if its folder is
             given. Default: runs.
         error_budget: Maximum percentage of errors of a ranked run.
-        output_dir: Write a page to this folder, with Markdown, CSV, JSON and LaTeX beside it. Default: print
-            Markdown.
+        output_dir: Write a page, Markdown, CSV, JSON and LaTeX to this folder. Default: print Markdown.
     """
     if output_dir is not None:
         usable_folder(output_dir, "--output-dir")

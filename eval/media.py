@@ -14,7 +14,7 @@ from eval.records.schema import RunFolder
 from eval.report.marked_block import MarkedBlock
 from eval.report.plain_text import visible
 from eval.report.readme_media import ReadmeMedia, find_readme_media, to_markdown, write_pictures
-from eval.report.side_by_side import EpisodePair, Filters, find_pair
+from eval.report.side_by_side import Filters, find_pair
 from videos.mp4 import VideoError
 
 DEMO = MarkedBlock("demo", "python -m eval.media")
@@ -39,7 +39,7 @@ def main(  # noqa: PLR0913 - one parameter per option of the command line
     """Show an episode of a finished run in a README, as a picture and a clip, and the run's table.
 
     The episode is the run's best, or with --side-by-side one that two runs have played, on one clock of
-    simulated time. Without --readme, print what would be written, or write the video of the two.
+    simulated time. Without --readme, print a preview, or write the side-by-side video.
 
     Args:
         run: Folder of a run with videos; the other variants of its evaluation are found.
@@ -51,7 +51,7 @@ def main(  # noqa: PLR0913 - one parameter per option of the command line
         init_ids: Initial states from which it is chosen. Default: all.
         output: With --side-by-side, the MP4 file to write. Default: side_by_side.mp4.
         readme: File whose text between the two `demo` markers is replaced.
-        docs: Folder for `rollout.jpg` and `rollout.webp`. Default: `docs` beside the README.
+        docs: Folder for `rollout.jpg` and `rollout.webp`. Default: `docs` next to the README.
     """
     filters = Filters(suites=suites, task_ids=task_ids, init_ids=init_ids)
     _check_options(side_by_side=side_by_side, other=other, only_then=(filters, output), readme=readme)
@@ -62,7 +62,9 @@ def main(  # noqa: PLR0913 - one parameter per option of the command line
         if readme is not None:
             _write_readme(find_readme_media(RunFolder(run), pair), readme, docs or readme.parent / "docs")
         elif pair is not None:
-            _write_video(pair, usable_file(output or Path("side_by_side.mp4"), "--output"))
+            path = usable_file(output or Path("side_by_side.mp4"), "--output")
+            pair.write(path)
+            sys.stdout.write(f"{visible(pair.why)}\n{path}\n")
         else:
             _print_preview(find_readme_media(RunFolder(run)))
     except VideoError as error:
@@ -89,15 +91,14 @@ def _write_readme(media: ReadmeMedia, readme: Path, docs: Path) -> None:
     still, clip = folder / "rollout.jpg", folder / "rollout.webp"
     links = [Path(os.path.relpath(path, readme.parent)).as_posix() for path in (clip, still)]
     picture = f"[![{media.alternative_text}]({links[0]})]({links[1]})\n\n"
-    page = DEMO.replaced(_read(readme), picture + to_markdown(media))  # refused before anything is written
+    try:
+        before = readme.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot read {str(readme)!r}: {error.strerror}; give --readme another") from None
+    page = DEMO.replaced(before, picture + to_markdown(media))  # fails before anything is written
     write_pictures(media, still=still, clip=clip)
     readme.write_text(page, encoding="utf-8")
     sys.stdout.write(f"{visible(media.why)}\n{still}\n{clip}\n{readme}\n")
-
-
-def _write_video(pair: EpisodePair, path: Path) -> None:
-    pair.write(path)
-    sys.stdout.write(f"{visible(pair.why)}\n{path}\n")
 
 
 def _print_preview(media: ReadmeMedia) -> None:
@@ -106,13 +107,6 @@ def _print_preview(media: ReadmeMedia) -> None:
         "Nothing is written. --readme FILE puts this table between the markers of that file, and a picture "
         "and a clip of the video beside it: docs/rollout.jpg and docs/rollout.webp.\n"
     )
-
-
-def _read(readme: Path) -> str:
-    try:
-        return readme.read_text(encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"cannot read {str(readme)!r}: {error.strerror}; give --readme another") from None
 
 
 if __name__ == "__main__":

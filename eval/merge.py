@@ -43,13 +43,9 @@ def merge_runs(
         show_sweep(merged, merged.read())
         return
     console = TextConsole()
-    for folder in merge([_run(path) for path in runs], output_dir):
+    for folder in merge([RunFolder(path.absolute()) for path in runs], output_dir):
         count = counted(folder.read_manifest()["n_planned"], "episode")
         console.print(f"{count} → {folder.path}", soft_wrap=True, markup=False)
-
-
-def _run(path: Path) -> RunFolder:
-    return RunFolder(path.absolute())
 
 
 if __name__ == "__main__":

@@ -17,23 +17,11 @@ from configs.schema import OUTPUT, SCALE, WHAT
 from configs.variants import VariantsConfig
 from eval.records.run_folders import find_unfinished, new_run
 
-_KEEPS_THE_DEMO = {
-    "mode",
-    "against",
-    "margin",
-    "time_margin",
-    "language_tasks",
-    "text_every",
-    "tokens_per_frame",
-    "deadline_ms",
-    "clock",
-    "while_waiting",
-    "overlap",
-    "batch_size",
-    "video",
-    "video_every",
+_DEMO_OPTIONS = {
+    *("mode", "against", "margin", "time_margin", "clock", "while_waiting", "overlap", "batch_size"),
+    *("language_tasks", "text_every", "tokens_per_frame", "deadline_ms", "video", "video_every"),
 }
-"""Options of the demo. Any other means a run of one's own, with the defaults that its help names."""
+"""Options that change the demo. With any other the command runs the published protocol instead."""
 
 _DEMO = """\
 The demo: preset `{preset}`, since no option says what to run. Any that does, such as
@@ -49,8 +37,8 @@ def build_app(
     Args:
         module: How the command is called: `python -m MODULE`.
         about: The head of its help.
-        defaults: Options that hold unless a flag or a preset says otherwise.
-        demo: The preset that runs if no option says what to run; None if one must.
+        defaults: Default options; flags and presets override them.
+        demo: The preset that runs if no option selects what to run; None if a suite is required.
     """
     app = App(name=f"python -m {module}", help=about, default_parameter=Parameter(negative=""))
 
@@ -108,10 +96,7 @@ def build_app(
             flags["policy_kwargs"] = read_kwargs(policy_kwargs)
         preset = _preset_name(config, smoke=smoke)
         playing = choose_executor(
-            num_envs=num_envs,
-            executor=executor,
-            episode_timeout=episode_timeout,
-            ray_address=ray_address,
+            num_envs=num_envs, executor=executor, episode_timeout=episode_timeout, ray_address=ray_address
         )
         monitor = with_log(functools.partial(EvaluationConsole, report=report), log)
         how: Any = {
@@ -123,7 +108,7 @@ def build_app(
         if resume:
             unfinished = find_unfinished(output_dir, overlay(VariantsConfig, preset, flags))
             return exit_code(run_evaluation(*unfinished, **how))
-        is_demo = demo is not None and preset is None and flags.keys() <= _KEEPS_THE_DEMO
+        is_demo = demo is not None and preset is None and flags.keys() <= _DEMO_OPTIONS
         defaults_here = {**(defaults or {}), "batch_size": batch_size_for(num_envs)}
         asked = {**defaults_here, **overlay(VariantsConfig, demo if is_demo else preset, flags)}
         variants = check(VariantsConfig, asked, source="the command line").variants()

@@ -37,7 +37,8 @@ def check_policy(policy: Policy, observation: Observation, *, replan_steps: int 
     for camera, image in before.images.items():
         assert np.array_equal(observation.images[camera], image), f"act() changed the image {camera!r}"
     _episode(policy, _OTHER, observation, replan_steps)
-    _left_off(policy, observation)
+    policy.reset(_OTHER)  # aborted within a query
+    policy.act(observation)
     again = _episode(policy, _ONE, observation, replan_steps)
     for query, (one, other) in enumerate(zip(first, again, strict=True)):
         assert np.array_equal(one, other), (
@@ -61,12 +62,6 @@ def _episode(
     tail = policy.finish()
     assert isinstance(tail, Tail), f"finish() returned {type(tail).__name__}, should return a Tail"
     return chunks
-
-
-def _left_off(policy: Policy, observation: Observation) -> None:
-    """An episode that is aborted within a query."""
-    policy.reset(_OTHER)
-    policy.act(observation)
 
 
 def _checked(actions: np.ndarray, policy: Policy, replan_steps: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""`python -m eval.watch RUN`: a page of a run that is going on."""
+"""`python -m eval.watch RUN`: a live page of a running evaluation."""
 
 import asyncio
 import sys
@@ -15,7 +15,7 @@ app = App(name="python -m eval.watch", version_flags=[])
 
 @app.default
 def main(run: Path, /, *, port: int = 8100) -> None:
-    """Show a run in the browser while it goes on: progress, success so far, pictures, latency, errors.
+    """Show a live page of a run in the browser: progress, success so far, pictures, latency, errors.
 
     Serves this machine alone until Ctrl-C. The page outlives the run and follows it when it is resumed.
 

@@ -1,13 +1,13 @@
-"""A tokenizer without an end token, so that every text has exactly the requested number of tokens."""
+"""A tokenizer without an end token: every text has exactly the requested number of tokens."""
 
 from collections.abc import Sequence
 
 SPECIAL_TOKENS = 2
-"""Tokens of a prompt beside its instruction: the first and the line break."""
+"""Tokens of a prompt without its instruction: the start token and the line break."""
 
 
 class ByteTokenizer:
-    """One token per byte, and no end token. Decoding returns nothing, since the texts are not used."""
+    """One token per byte, and no end token. Texts are not used, so `decode` returns an empty string."""
 
     vocab_size = 256
     bos = 1

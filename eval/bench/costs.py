@@ -3,7 +3,7 @@
 Counts matrix products, attention included, at two operations per multiply-add, and the bytes that must pass
 between memory and processor: every weight once per program (once per step in loops, since a step's weights do
 not stay in a cache), and the keys and values that are read and written. Does not count norms, rotary
-embeddings, softmax and activations, which are small beside these.
+embeddings, softmax and activations, which are small in comparison.
 """
 
 import dataclasses
@@ -72,12 +72,12 @@ def _patch_embeddings(config: Pi05Config) -> list[tuple[int, int]]:
 
 
 def trunk_pass(config: Pi05Config, *, tokens: int, robots: int) -> Cost:
-    """A whole pass of the trunk over `tokens` tokens of each robot, which all attend to each other."""
+    """A pass of the trunk over `tokens` tokens of each robot, with full attention."""
     return _trunk(config, _layers(config.trunk), config.trunk.depth, tokens, robots)
 
 
 def trunk_prefill(config: Pi05Config, *, tokens: int, robots: int) -> Cost:
-    """The part of such a pass that a prefix needs: of the last layer, only keys and values."""
+    """A prefill: as `trunk_pass`, with only keys and values of the last layer."""
     gemma = config.trunk
     weights = _layers(gemma) - _unused_by_prefix(gemma)
     return _trunk(config, weights, gemma.depth - 1, tokens, robots)
@@ -105,7 +105,7 @@ def denoise(config: Pi05Config, *, prefix: int, robots: int) -> Cost:
 
 
 def guided_denoise(config: Pi05Config, *, prefix: int, robots: int) -> Cost:
-    """All steps of guided denoising: the backward pass of a step has as many products as its forward pass.
+    """All steps of guided denoising, with a backward pass as expensive as the forward pass.
 
     It needs no gradients of weights, keys and values.
     """
@@ -130,8 +130,7 @@ def fork(config: Pi05Config, *, prefix: int, suffix: int, requests: int) -> Cost
     copied = requests * (2 * prefix + suffix) * _kv(gemma)
     weights = _layers(gemma) - _unused_by_prefix(gemma) if suffix else 0
     return Cost(
-        flops=requests * (2 * weights * suffix + attention),
-        bytes=BYTES[config.dtype] * (weights + copied),
+        flops=requests * (2 * weights * suffix + attention), bytes=BYTES[config.dtype] * (weights + copied)
     )
 
 
@@ -142,11 +141,11 @@ def _layers(gemma: GemmaConfig) -> int:
 
 
 def _unused_by_prefix(gemma: GemmaConfig) -> int:
-    """Weights of the last layer beside those of keys and values."""
+    """Weights of the last layer except those of keys and values."""
     keys_and_values = 2 * gemma.width * gemma.num_kv_heads * gemma.head_dim
     return _layers(gemma) // gemma.depth - keys_and_values
 
 
 def _kv(gemma: GemmaConfig) -> int:
-    """Numbers kept of one token, keys and values of all layers."""
+    """Size of one token in the KV cache: keys and values of all layers."""
     return 2 * gemma.depth * gemma.num_kv_heads * gemma.head_dim

@@ -6,13 +6,12 @@ import datetime as dt
 import itertools
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
 
-from eval.bench import multi_process_service
 from eval.bench.measurement import Repetitions, measure
 from eval.bench.memory import memory_use
 from eval.bench.model_under_test import ModelUnderTest
@@ -87,7 +86,7 @@ class _Experiment:
         self._bench = Bench(model)
         self.provenance = provenance_now()
         on_gpu = jax.devices()[0].platform == "gpu"
-        self._multi_process_service = multi_process_service.is_active(os.environ) if on_gpu else None
+        self._multi_process_service = mps_is_active(os.environ) if on_gpu else None
 
     def identities(
         self, workload: Workload, configurations: Sequence[BenchConfiguration]
@@ -136,7 +135,10 @@ class _Experiment:
             memory=memory,
             multi_process_service=self._multi_process_service,
             took_s=time.perf_counter() - self._began,
-            provenance={"written_at": _now(), **self.provenance},
+            provenance={
+                "written_at": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+                **self.provenance,
+            },
         )
         return rows(self._info_of(workload), workload, repetitions, measured, run_info)
 
@@ -162,12 +164,27 @@ def _info(model: ModelUnderTest) -> WorkloadInfo:
     )
 
 
-def _now() -> str:
-    return dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
+def mps_is_active(environment: Mapping[str, str]) -> bool:
+    """Whether NVIDIA's multi-process service runs. Without it, kernels of two processes take turns on a GPU.
+
+    Checks the PID file of its control daemon in the folder that `environment` names. CUDA connects to the
+    service at start, so a daemon that starts later serves later processes only. (NVIDIA, Multi-Process
+    Service, 5.2.2.)
+    """
+    pid_file = (
+        Path(environment.get("CUDA_MPS_PIPE_DIRECTORY") or "/tmp/nvidia-mps") / "nvidia-cuda-mps-control.pid"
+    )
+    try:
+        os.kill(int(pid_file.read_text(encoding="ascii")), 0)  # signal 0 only checks that the process exists
+    except PermissionError:
+        return True  # the process is another user's
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def _pictures(shown: Sequence[Row], path: Path) -> list[Path]:
-    """Write the page and the figures beside the file of rows, as far as their packages are installed."""
+    """Write the page and the figures next to the file of rows, if their packages are installed."""
     stem, written = path.with_suffix(""), []
     with contextlib.suppress(ModuleNotFoundError):
         from eval.bench.page import write_bench_page

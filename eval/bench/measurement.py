@@ -1,4 +1,4 @@
-"""Measures the configurations of a workload in turns, A B C D, then D C B A, …, so that drift cancels.
+"""Measures the configurations of a workload alternately, A B C D, then D C B A, …, so that drift cancels.
 
 Latencies, the same in every mode. The loop has no simulator: each query follows the previous one at once.
 
@@ -98,7 +98,7 @@ class Repetitions:
 
 
 StageTimesByConfiguration = Mapping[BenchConfiguration, StageTimes]
-"""Times of each configuration's programs by themselves, in one repetition."""
+"""Stage times of each configuration, in one repetition."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -107,7 +107,7 @@ class Measurements:
 
     Attributes:
         runs: Of each configuration, one per repetition.
-        stages: Times of each configuration's programs by themselves, one per repetition.
+        stages: Stage times of each configuration, one per repetition.
         actions: Of each configuration, the digest of every query's actions, warm-up included.
     """
 
@@ -128,11 +128,11 @@ def measure(
     repetitions: Repetitions,
     advance: Callable[[], None] = lambda: None,
 ) -> Measurements:
-    """Warm all runners up, then run them in turns, and time the stages by themselves after each repetition.
+    """Warm all runners up, run them alternately, and time the stages alone after each repetition.
 
     Args:
         runners: One per configuration.
-        stages: Times every program by itself.
+        stages: Times every program alone.
         repetitions: How often.
         advance: Called after each run and each warm-up; an exception from it ends the measurement.
     """

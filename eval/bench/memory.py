@@ -6,24 +6,14 @@ import resource
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
 import jax
-from jax.stages import Compiled
 
 from oxygen.serving.runner import Runner
 
 _LANGUAGE = ("prefill", "fork", "decode")
 """Name prefixes of the programs that the second process of mode `parallel` runs."""
-
-
-class MemoryAnalysis(Protocol):
-    """XLA's account of a compiled program's memory, in bytes. Arguments and results share aliased bytes."""
-
-    argument_size_in_bytes: int
-    output_size_in_bytes: int
-    alias_size_in_bytes: int
-    temp_size_in_bytes: int
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -51,7 +41,7 @@ def required_bytes(by_program: Mapping[str, int] | None, *, in_two_processes: bo
 
     Args:
         by_program: Bytes of each program; None if unknown.
-        in_two_processes: Whether one process runs prefill, fork and decode beside another that runs prefill
+        in_two_processes: Whether one process runs prefill, fork and decode, and another one prefill
             and denoise, each with its own weights: then the largest of either are added.
     """
     if by_program is None:
@@ -78,15 +68,16 @@ def bytes_by_program(
     programs = {"prefill": compiled.prefill[bucket], "denoise": compiled.denoise[bucket]}
     if batch is not None:
         programs |= {"fork": compiled.fork[bucket, new_requests], f"decode_{batch}": compiled.decode[batch]}
-    sizes = {name: _total_bytes(analysis_of(program)) for name, program in programs.items()}
-    known = {name: size for name, size in sizes.items() if size is not None}
-    return known if len(known) == len(sizes) else None
-
-
-def analysis_of(program: Compiled) -> MemoryAnalysis | None:
-    """Memory of a compiled program; None if the backend does not report it."""
-    analysis: MemoryAnalysis | None = program.memory_analysis()
-    return analysis
+    memory: dict[str, Any] = {name: program.memory_analysis() for name, program in programs.items()}
+    if any(each is None for each in memory.values()):
+        return None
+    return {
+        name: each.argument_size_in_bytes
+        + each.temp_size_in_bytes
+        + each.output_size_in_bytes
+        - each.alias_size_in_bytes
+        for name, each in memory.items()
+    }
 
 
 def memory_use(by_program: Mapping[str, int] | None, *, in_two_processes: bool) -> MemoryUse:
@@ -95,13 +86,6 @@ def memory_use(by_program: Mapping[str, int] | None, *, in_two_processes: bool) 
     peak, peak_of = _peak()
     added = second if second is not None and peak_of == "process" else 0
     return MemoryUse(by_program=by_program, second_process=second, peak=peak + added, peak_of=peak_of)
-
-
-def _total_bytes(analysis: MemoryAnalysis | None) -> int | None:
-    if analysis is None:
-        return None
-    results = analysis.output_size_in_bytes - analysis.alias_size_in_bytes
-    return analysis.argument_size_in_bytes + analysis.temp_size_in_bytes + results
 
 
 def _peak() -> tuple[int, str]:
@@ -115,7 +99,6 @@ def _peak() -> tuple[int, str]:
 
 def _peak_of_children() -> int | None:
     """Peak resident memory of this process's children, from Linux's `VmHWM`."""
-
     peaks = []
     for child in multiprocessing.active_children():
         try:

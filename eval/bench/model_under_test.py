@@ -19,7 +19,7 @@ class ModelUnderTest:
 
     Attributes:
         name: Its preset.
-        config: Its sizes, with the one prompt length in use, so that no other is compiled.
+        config: Its sizes, with a single prompt bucket, so that no other is compiled.
         weights: The seed of random weights, or a function that loads them.
         weights_from: `random`, or their source.
         prompt_tokens: Tokens in the prompt, before padding.
@@ -40,7 +40,7 @@ class ModelUnderTest:
         """The same policy and weights with another number of cameras.
 
         Args:
-            cameras: How many: the first of its own, then those of a second robot. None: its own.
+            cameras: Number of cameras: first its own, then those of a second robot. None: its own.
 
         Raises:
             UsageError: More than twice its own.
@@ -64,22 +64,20 @@ def find_model(name: str, *, random_weights: bool, dtype: str | None, prompt_tok
     """
     if prompt_tokens <= SPECIAL_TOKENS:
         raise UsageError(f"--prompt-tokens {prompt_tokens}: at least {SPECIAL_TOKENS + 1}")
-    source = _from_model_preset if random_weights and name in model_configs.PRESETS else _from_policy_preset
-    config, weights, weights_from = source(name, dtype)
+    if random_weights and name in model_configs.PRESETS:
+        config, weights, weights_from = model_configs.preset(name), _SEED, "random"
+    else:
+        config, weights, weights_from = _from_policy_preset(name, dtype)
     if random_weights:
         weights, weights_from = _SEED, "random"
     used = config.bucket(prompt_tokens)
     return ModelUnderTest(
         name=name,
-        config=dataclasses.replace(config, prompt_buckets=(used,)),
+        config=dataclasses.replace(config, prompt_buckets=(used,), dtype=dtype or config.dtype),
         weights=weights,
         weights_from=weights_from,
         prompt_tokens=prompt_tokens,
     )
-
-
-def _from_model_preset(name: str, dtype: str | None) -> tuple[Pi05Config, Loadable, str]:
-    return _with_dtype(model_configs.preset(name), dtype), _SEED, "random"
 
 
 def _from_policy_preset(name: str, dtype: str | None) -> tuple[Pi05Config, Loadable, str]:
@@ -94,11 +92,8 @@ def _from_policy_preset(name: str, dtype: str | None) -> tuple[Pi05Config, Loada
     preset = read_policy(name)
     if preset.model is None:
         raise UsageError(f"policy {name!r} is no model, so there is nothing to measure; name one that is")
-    config = _with_dtype(model_configs.preset(preset.model), dtype)
+    config = model_configs.preset(preset.model)
+    config = dataclasses.replace(config, dtype=dtype or config.dtype)
     if preset.weights is None:
         return config, preset.weights_seed, "random"
     return config, functools.partial(load_checkpoint, preset.weights, config), preset.weights
-
-
-def _with_dtype(config: Pi05Config, dtype: str | None) -> Pi05Config:
-    return dataclasses.replace(config, dtype=dtype or config.dtype)

@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 import datetime as dt
+import functools
 import re
 import shlex
 import sys
@@ -122,7 +123,7 @@ def read(arguments: Sequence[str]) -> Options:
 
 
 def _refuse_ignored_options(given: argparse.Namespace) -> None:
-    """Refuse options that have no effect with, or without, --roofline, and --resume without a file."""
+    """Reject options that have no effect with, or without, --roofline, and --resume without a file."""
     ignored = [name for name in _NOT_FOR_ROOFLINE if getattr(given, name)]
     if given.roofline and ignored:
         raise UsageError(
@@ -180,11 +181,6 @@ def _converted(piece: str, what: str, kind: Callable[[str], T]) -> T:
     return value
 
 
-def _whole(text: str) -> int:
-    """A whole number on the command line."""
-    return _converted(text, "a number", int)
-
-
 def _policy(text: str) -> str:
     """A policy on the command line."""
     if text.startswith("~"):
@@ -236,7 +232,8 @@ def _add_switch(group: argparse._ArgumentGroup, name: str, text: str) -> None:
 
 
 def _add_number(group: argparse._ArgumentGroup, name: str, text: str) -> None:
-    group.add_argument(_flag(name), type=_whole, metavar="N", help=_help(text, name))
+    whole = functools.partial(_converted, what="a number", kind=int)
+    group.add_argument(_flag(name), type=whole, metavar="N", help=_help(text, name))
 
 
 def _add_lists(group: argparse._ArgumentGroup) -> None:

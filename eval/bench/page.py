@@ -17,14 +17,7 @@ Measure = Callable[[Row], tuple[float, float, float] | None]
 
 
 def write_bench_page(rows: Sequence[Row], folder: Path) -> Path:
-    """Write the page of a benchmark.
-
-    Args:
-        rows: Those that are shown, in order.
-        folder: Folder of the page.
-
-    Returns:
-        The page.
+    """Write the page of a benchmark's rows to a folder; returns its path.
 
     Raises:
         UsageError: The folder cannot be written.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def draw(rows: Sequence[Row], stem: Path) -> list[Path]:
-    """Draw the figures beside `stem`, each as PNG and SVG; returns their paths.
+    """Draw the figures as PNG and SVG to paths that begin with `stem`; returns the paths.
 
     Without `isolated` among the modes there is no speed-up figure.
     """

@@ -11,7 +11,7 @@ import numpy as np
 from eval.bench.measurement import QueryTimes, Run, TextLatency
 from eval.bench.workloads import BenchConfiguration
 from oxygen.model.config import Pi05Config
-from oxygen.policy.reply import Reply, TextTimes
+from oxygen.policy.reply import Reply
 from oxygen.policy.vector_policy import VectorPolicy
 from oxygen.typing import Float64
 
@@ -21,7 +21,12 @@ _DISTINCT_OBSERVATIONS = 4
 
 
 class PolicyRunner:
-    """Queries a policy with random observations."""
+    """Queries a policy with random observations.
+
+    Attributes:
+        configuration: The configuration it runs.
+        compiles_after_warm_up: Compilations during its own runs, in all its processes.
+    """
 
     def __init__(
         self,
@@ -29,23 +34,13 @@ class PolicyRunner:
         policy: VectorPolicy,
         observations: Iterator[Sequence[Mapping[str, Any]]],
     ) -> None:
-        self._configuration = configuration
+        self.configuration = configuration
+        self.compiles_after_warm_up = 0
         self._policy = policy
         self._observations = observations
         self._run_intervals: list[tuple[float, float]] = []
-        self._compiles = 0
         for robot in range(policy.engine.robots):
             policy.reset(robot, robot)
-
-    @property
-    def configuration(self) -> BenchConfiguration:
-        """The configuration it runs."""
-        return self._configuration
-
-    @property
-    def compiles_after_warm_up(self) -> int:
-        """Compilations during its own runs, in all its processes."""
-        return self._compiles
 
     def run(self, queries: int) -> Run:
         """Answer `queries` queries, each as soon as the previous one is complete."""
@@ -59,12 +54,11 @@ class PolicyRunner:
             answers.append((1e3 * (now - began), actions, replies))
             began = now
         self._run_intervals.append((first, began))
-        self._compiles += self._policy.compiles_after_warm_up - compiled_before
+        self.compiles_after_warm_up += self._policy.compiles_after_warm_up - compiled_before
         return [self._query(*answer) for answer in answers]
 
     def _query(self, frame_ms: float, actions: Sequence[Actions], replies: Sequence[Reply]) -> QueryTimes:
         """One query of all robots, which share its times."""
-        finished = [text for reply in replies for text in reply.finished]
         return QueryTimes(
             actions_sha256=hashlib.sha256(b"".join(chunk.tobytes() for chunk in actions)).hexdigest(),
             action_ms=replies[0].timings_ms["action"],
@@ -73,18 +67,19 @@ class PolicyRunner:
             decode_steps=max(reply.tokens_per_frame for reply in replies),
             submitted=sum(len(reply.requested) for reply in replies),
             dropped=sum(len(reply.dropped) for reply in replies),
-            finished=[self._text(text.times) for text in finished if text.times is not None],
+            finished=[
+                TextLatency(
+                    first_token_ms=self._running_ms(times.requested_s, times.first_token_s),
+                    request_ms=self._running_ms(times.requested_s, times.finished_s),
+                )
+                for times in (text.times for reply in replies for text in reply.finished)
+                if times is not None
+            ],
         )
 
-    def _text(self, times: TextTimes) -> TextLatency:
-        return TextLatency(
-            first_token_ms=1e3 * self._running_s(times.requested_s, times.first_token_s),
-            request_ms=1e3 * self._running_s(times.requested_s, times.finished_s),
-        )
-
-    def _running_s(self, since: float, until: float) -> float:
-        """Seconds between the two times in which this configuration ran, and no other."""
-        return sum(max(0.0, min(until, end) - max(since, start)) for start, end in self._run_intervals)
+    def _running_ms(self, since: float, until: float) -> float:
+        """Milliseconds between two times in which this configuration ran, and no other."""
+        return 1e3 * sum(max(0.0, min(until, end) - max(since, start)) for start, end in self._run_intervals)
 
 
 def random_observations(

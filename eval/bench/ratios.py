@@ -1,4 +1,4 @@
-"""Ratios of two configurations that ran in turns, paired by repetition, with intervals."""
+"""Ratios of two configurations that ran alternately, paired by repetition, with intervals."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -36,10 +36,7 @@ def paired_ratio(
         raise ValueError("a ratio of no repetitions")
     by = expected or (1.0,) * len(numerators)
     ratios = np.array([a / b / c for a, b, c in zip(numerators, denominators, by, strict=True)])
-    return Ratio(
-        value=float(np.median(ratios)),
-        ci95=_median_95(np.sort(ratios)),
-    )
+    return Ratio(value=float(np.median(ratios)), ci95=_median_95(np.sort(ratios)))
 
 
 def _median_95(sample: np.ndarray) -> Interval | None:
@@ -72,7 +69,7 @@ def _coverage(k: int, n: int) -> float:
 
 
 def decode_growth(decode_ms: Sequence[Mapping[int, float]]) -> Ratio | None:
-    """Time of a decode step of the largest batch by one of the smallest; None if there is one size only.
+    """Ratio of a decode step's time, largest batch to smallest; None if there is only one size.
 
     Args:
         decode_ms: Milliseconds by batch size, one mapping per repetition.

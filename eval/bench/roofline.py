@@ -1,7 +1,7 @@
 """Roofline of each stage: minimum time by arithmetic and memory traffic (floor), and measured time."""
 
 import dataclasses
-import functools
+import statistics
 import time
 from collections.abc import Mapping
 
@@ -26,8 +26,8 @@ class StageCost:
         flops: Operations.
         bytes: Memory traffic.
         floor_ms: Minimum time.
-        bound: What determines it: `compute` or `memory`.
-        measured_ms: Measured time; None for a part that is not a program by itself.
+        bound: Its bottleneck: `compute` or `memory`.
+        measured_ms: Measured time; None for a part of a program.
     """
 
     name: str
@@ -39,7 +39,7 @@ class StageCost:
 
     @property
     def over_floor(self) -> float | None:
-        """Measured by minimum time."""
+        """Measured time divided by minimum time."""
         return None if self.measured_ms is None else self.measured_ms / self.floor_ms
 
 
@@ -61,7 +61,7 @@ def stage_costs(config: Pi05Config, sizes: ProgramSizes, prompt: int) -> dict[st
 
 
 def stages(costs: Mapping[str, Cost], peaks: Peaks, times: StageTimes, siglip_ms: float) -> list[StageCost]:
-    """Each stage's cost beside its time."""
+    """Each stage's cost, floor and measured time."""
     measured = {
         "siglip": siglip_ms,
         "prefill": times.prefill,
@@ -70,32 +70,26 @@ def stages(costs: Mapping[str, Cost], peaks: Peaks, times: StageTimes, siglip_ms
         "fork": times.fork,
         **{f"decode {rows}": ms for rows, ms in times.decode.items()},
     }
-    return [_stage(name, cost, peaks, measured.get(name)) for name, cost in costs.items()]
-
-
-def _stage(name: str, cost: Cost, peaks: Peaks, measured_ms: float | None) -> StageCost:
-    compute = cost.flops / peaks.flops_per_s >= cost.bytes / peaks.bytes_per_s
-    return StageCost(
-        name=name,
-        flops=cost.flops,
-        bytes=cost.bytes,
-        floor_ms=peaks.floor_ms(cost),
-        bound="compute" if compute else "memory",
-        measured_ms=measured_ms,
-    )
+    return [
+        StageCost(
+            name=name,
+            flops=cost.flops,
+            bytes=cost.bytes,
+            floor_ms=peaks.floor_ms(cost),
+            bound="compute" if cost.flops / peaks.flops_per_s >= cost.bytes / peaks.bytes_per_s else "memory",
+            measured_ms=measured.get(name),
+        )
+        for name, cost in costs.items()
+    ]
 
 
 def siglip_ms(config: Pi05Config, weights: Weights, inputs: ModelInput, *, calls: int) -> float:
-    """Median milliseconds of the vision tower and the prompt's embedding, compiled by themselves."""
-    program = jax.jit(functools.partial(_embed, config))
+    """Median milliseconds of the vision tower and the prompt's embedding, compiled alone."""
+    program = jax.jit(lambda weights, images, prompt: pi05.embed_prefix(weights, config, images, prompt))
     jax.block_until_ready(program(weights, inputs.images, inputs.prompt))
     taken = []
     for _ in range(calls):
         began = time.perf_counter()
         jax.block_until_ready(program(weights, inputs.images, inputs.prompt))
         taken.append(1e3 * (time.perf_counter() - began))
-    return sorted(taken)[len(taken) // 2]
-
-
-def _embed(config: Pi05Config, weights: Weights, images: jax.Array, prompt: jax.Array) -> jax.Array:
-    return pi05.embed_prefix(weights, config, images, prompt)
+    return statistics.median(taken)

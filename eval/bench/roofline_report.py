@@ -1,7 +1,6 @@
-"""`--roofline`: times each stage of a policy by itself, and compares it with its minimum time (floor)."""
+"""`--roofline`: times each stage of a policy alone, and compares it with its minimum time (floor)."""
 
 import dataclasses
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +40,16 @@ def report_roofline(options: Options, model: ModelUnderTest) -> int:
     device_peaks = find_peaks(options.peaks, model.config.dtype)
     bench, console, records = Bench(model), open_console(), []
     for workload, served in workloads:
-        sizes = _sizes(workload.robots, workload.text_tokens)
+        rows = workload.robots * workload.text_tokens
+        sizes = ProgramSizes(
+            robots=workload.robots,
+            slots=rows,
+            rows=tuple(sorted({workload.robots, rows})),
+            forks=(workload.robots,),
+            suffix=len(SUFFIX),
+            limit=workload.text_tokens,
+            guided=True,
+        )
         stages, growth = _measured(bench, served, workload, sizes, device_peaks, options.repetitions)
         print_roofline(stages, device_peaks, _title(workload, served), console)
         record: dict[str, Any] = {
@@ -50,28 +58,24 @@ def report_roofline(options: Options, model: ModelUnderTest) -> int:
             "robots": workload.robots,
             "cameras": len(served.config.cameras),
             "prefix_tokens": served.config.image_tokens + served.bucket,
-            "stages": _records(stages),
+            "stages": [
+                {**dataclasses.asdict(stage), "measured_over_floor": stage.over_floor} for stage in stages
+            ],
         }
         if growth is not None:
             print_growth(sizes.rows, growth, console)
             record["decode_growth"] = {"rows": sizes.rows, **dataclasses.asdict(growth)}
         records.append(record)
     if options.output is not None:
-        write_json(options.output, {**_about(model, device_peaks), "rooflines": records})
+        about = {
+            "policy": model.name,
+            "weights": model.weights_from,
+            "dtype": model.config.dtype,
+            "device": jax.devices()[0].device_kind,
+            "peaks": dataclasses.asdict(device_peaks),
+        }
+        write_json(options.output, {**about, **provenance_now(), "rooflines": records})
     return 0
-
-
-def _sizes(robots: int, text_tokens: int) -> ProgramSizes:
-    rows = robots * text_tokens
-    return ProgramSizes(
-        robots=robots,
-        slots=rows,
-        rows=tuple(sorted({robots, rows})),
-        forks=(robots,),
-        suffix=len(SUFFIX),
-        limit=text_tokens,
-        guided=True,
-    )
 
 
 def _title(workload: Workload, model: ModelUnderTest) -> str:
@@ -100,21 +104,6 @@ def _measured(
     return roofline.stages(costs, peaks, StageTimes.median(each), siglip_ms), decode_growth(
         [times.decode for times in each]
     )
-
-
-def _records(stages: Sequence[StageCost]) -> list[dict[str, Any]]:
-    return [{**dataclasses.asdict(stage), "measured_over_floor": stage.over_floor} for stage in stages]
-
-
-def _about(model: ModelUnderTest, peaks: Peaks) -> dict[str, Any]:
-    return {
-        "policy": model.name,
-        "weights": model.weights_from,
-        "dtype": model.config.dtype,
-        "device": jax.devices()[0].device_kind,
-        "peaks": dataclasses.asdict(peaks),
-        **provenance_now(),
-    }
 
 
 def _check_output(path: Path) -> None:

@@ -76,7 +76,7 @@ class Row(WorkloadInfo):
         deadline_ms: Deadline of a frame of `unified`, instead of k.
         robots: Observations in a query.
         arrivals: When texts are requested.
-        slots, rows: Unfinished texts at once, and in one batch; None for as many as are requested.
+        slots, rows: Maximum unfinished texts, in total and in one batch; None without a limit.
         repetitions: Runs of this configuration.
         queries: Queries counted in a run; one more precedes them.
         warm_up_queries: Queries before the first run.
@@ -91,7 +91,7 @@ class Row(WorkloadInfo):
         deadline_missed_fraction: Fraction of frames longer than the deadline; None without one.
         requests_submitted, requests_finished, requests_dropped: Texts in the counted queries.
         decode_batch: Batch size of the decode program; None if nothing is decoded.
-        stage_ms: Each program by itself, median over repetitions: `prefill`, `denoise`, `guided_denoise`,
+        stage_ms: Each program alone, median over repetitions: `prefill`, `denoise`, `guided_denoise`,
             `fork`, `decode_B`. The last two write this configuration's pool.
         decode_growth, decode_growth_ci95: A decode step of the workload's largest batch by one of its
             smallest, each in its configuration's pool; None if there is one size only.

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from eval.bench.measurement import Measurements, QueryTimes, Repetitions, Run, StageTimesByConfiguration
+from eval.bench.measurement import Measurements, QueryTimes, Repetitions, Run
 from eval.bench.memory import MemoryUse, required_bytes
 from eval.bench.ratios import Ratio, decode_growth, paired_ratio
 from eval.bench.row import Row, WorkloadInfo
@@ -24,7 +24,7 @@ _ISOLATED, _ACTIONS = BenchConfiguration(mode=Mode.ISOLATED), BenchConfiguration
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunInfo:
-    """Facts of a workload's run beside its times.
+    """Facts of a workload's run, except its times.
 
     Attributes:
         batches: The decode batch size of a query, by configuration.
@@ -54,7 +54,12 @@ def rows(
     stages = {
         configuration: [times[configuration] for times in measured.stages] for configuration in measured.runs
     }
-    growth = decode_growth([_decode_ms(times) for times in measured.stages])
+    growth = decode_growth(
+        [
+            {batch: ms for one in times.values() for batch, ms in one.decode.items()}
+            for times in measured.stages
+        ]
+    )
     predicted = {
         configuration: _predicted(workload, configuration, batch, repetitions, stages[configuration])
         for configuration, batch in run_info.batches.items()
@@ -70,19 +75,14 @@ def rows(
             repetitions=repetitions.count,
             queries=repetitions.queries,
             warm_up_queries=repetitions.warm_up,
-            **_totals(
-                list(itertools.chain.from_iterable(runs)), configuration, info.horizon, workload.robots
-            ),
+            **_totals([*itertools.chain(*runs)], configuration, info.horizon, workload.robots),
             decode_batch=_largest(workload, configuration, run_info.batches[configuration], repetitions),
             stage_ms=_stage_ms(stages[configuration]),
-            **_as_fields("decode_growth", "decode_growth", growth),
+            **_as_fields("decode_growth", growth),
             **_ratios(configuration, measured.runs, predicted),
             **_exactness(configuration, measured.actions),
             compiles_after_warmup=run_info.compiles_after_warmup[configuration],
-            **_memory(configuration, run_info.memory[configuration]),
-            multi_process_service=(
-                run_info.multi_process_service if configuration.mode is Mode.PARALLEL else None
-            ),
+            **_memory(configuration, run_info),
             took_s=run_info.took_s,
             **run_info.provenance,
         )
@@ -90,14 +90,15 @@ def rows(
     ]
 
 
-def _memory(configuration: BenchConfiguration, memory: MemoryUse) -> dict[str, Any]:
-    in_two_processes = configuration.mode is Mode.PARALLEL
+def _memory(configuration: BenchConfiguration, run_info: RunInfo) -> dict[str, Any]:
+    memory, in_two_processes = run_info.memory[configuration], configuration.mode is Mode.PARALLEL
     return {
         "program_bytes": memory.by_program,
         "needed_memory_bytes": required_bytes(memory.by_program, in_two_processes=in_two_processes),
         "second_process_bytes": memory.second_process,
         "peak_memory_bytes": memory.peak,
         "peak_memory_of": memory.peak_of,
+        "multi_process_service": run_info.multi_process_service if in_two_processes else None,
     }
 
 
@@ -149,11 +150,6 @@ def _stage_ms(stages: Sequence[StageTimes]) -> dict[str, float]:
     return {**by_name, **{f"decode_{batch}": ms for batch, ms in decode.items()}}
 
 
-def _decode_ms(times: StageTimesByConfiguration) -> dict[int, float]:
-    """Milliseconds of a decode step, by batch size, of all configurations."""
-    return {batch: ms for stages in times.values() for batch, ms in stages.decode.items()}
-
-
 def _predicted(
     workload: Workload,
     configuration: BenchConfiguration,
@@ -170,10 +166,7 @@ def _predicted(
 
 
 def _largest(
-    workload: Workload,
-    configuration: BenchConfiguration,
-    batch: DecodeBatchSize,
-    repetitions: Repetitions,
+    workload: Workload, configuration: BenchConfiguration, batch: DecodeBatchSize, repetitions: Repetitions
 ) -> int | None:
     queries = programs_by_query(workload, configuration, repetitions.total_queries)
     sizes = [batch(query) for query in queries]
@@ -185,43 +178,40 @@ def _ratios(
     runs: Mapping[BenchConfiguration, Sequence[Run]],
     predicted: Mapping[BenchConfiguration, Sequence[float]],
 ) -> dict[str, Any]:
-    own = predicted.get(configuration)
-    found: dict[str, Any] = {
-        "frame_ms_predicted": None if own is None else statistics.median(own),
-        **_NO_SPEEDUP,
-        **_as_fields("predicted_over_frame", "predicted_over_frame", None),
-        **_as_fields("action_over_actions", "action_over_actions", None),
-    }
+    own, frames = predicted.get(configuration), _mean_frames(runs[configuration])
+    ratios: dict[str, Ratio | None] = dict.fromkeys(_RATIOS)
+    predicted_speedup = None
     if own is not None:
-        share = paired_ratio(own, _mean_frames(runs[configuration]))
-        found |= _as_fields("predicted_over_frame", "predicted_over_frame", share)
+        ratios["predicted_over_frame"] = paired_ratio(own, frames)
     if _ISOLATED in runs:
-        base, frames = _mean_frames(runs[_ISOLATED]), _mean_frames(runs[configuration])
-        found |= _as_fields("speedup_over_isolated", "speedup", paired_ratio(base, frames))
+        base = _mean_frames(runs[_ISOLATED])
+        ratios["speedup_over_isolated"] = paired_ratio(base, frames)
         if own is not None and _ISOLATED in predicted:
             expected = [a / b for a, b in zip(predicted[_ISOLATED], own, strict=True)]
-            found["predicted_speedup"] = statistics.median(expected)
-            attained = paired_ratio(base, frames, expected=expected)
-            found |= _as_fields("attained_fraction", "attained", attained)
+            predicted_speedup = statistics.median(expected)
+            ratios["attained_fraction"] = paired_ratio(base, frames, expected=expected)
     if _ACTIONS in runs:
-        ratio = paired_ratio(_median_actions(runs[configuration]), _median_actions(runs[_ACTIONS]))
-        found |= _as_fields("action_over_actions", "action_over_actions", ratio)
+        actions = [_median_actions(runs[each]) for each in (configuration, _ACTIONS)]
+        ratios["action_over_actions"] = paired_ratio(*actions)
+    found: dict[str, Any] = {
+        "frame_ms_predicted": own and statistics.median(own),
+        "predicted_speedup": predicted_speedup,
+    }
+    for name, ratio in ratios.items():
+        found |= _as_fields(name, ratio)
     return found
 
 
-def _as_fields(name: str, stem: str, ratio: Ratio | None) -> dict[str, Any]:
-    """A ratio under `name`, and its interval under `stem` with `_ci95`."""
+_RATIOS = ("predicted_over_frame", "speedup_over_isolated", "attained_fraction", "action_over_actions")
+_STEMS = {"speedup_over_isolated": "speedup", "attained_fraction": "attained"}
+
+
+def _as_fields(name: str, ratio: Ratio | None) -> dict[str, Any]:
+    """The fields of a ratio and of its interval."""
     return {
-        name: None if ratio is None else ratio.value,
-        f"{stem}_ci95": None if ratio is None or ratio.ci95 is None else (ratio.ci95.low, ratio.ci95.high),
+        name: ratio and ratio.value,
+        f"{_STEMS.get(name, name)}_ci95": ratio and ratio.ci95 and (ratio.ci95.low, ratio.ci95.high),
     }
-
-
-_NO_SPEEDUP = {
-    **_as_fields("speedup_over_isolated", "speedup", None),
-    "predicted_speedup": None,
-    **_as_fields("attained_fraction", "attained", None),
-}
 
 
 def _mean_frames(runs: Sequence[Run]) -> list[float]:

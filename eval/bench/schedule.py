@@ -33,13 +33,15 @@ def programs_by_query(
 ) -> list[QueryPrograms]:
     """The programs of the first `queries` queries, if every text finds a slot and a row at once."""
     new = [[workload.lengths(robot, query) for robot in range(workload.robots)] for query in range(queries)]
-    if configuration.mode is Mode.UNIFIED:
-        return _across_queries(new, configuration.min_decode_steps)
-    return [_WITHIN_A_QUERY[configuration.mode](texts) for texts in new]
-
-
-def _actions(_: Sequence[Sequence[int]]) -> QueryPrograms:
-    return QueryPrograms(prefills=1, decode_steps=0, texts=0)
+    match configuration.mode:
+        case Mode.UNIFIED:
+            return _across_queries(new, configuration.min_decode_steps)
+        case Mode.SHARED:
+            return [_shared(texts) for texts in new]
+        case Mode.ACTIONS:
+            return [QueryPrograms(prefills=1, decode_steps=0, texts=0) for _ in new]
+        case _:
+            return [_isolated(texts) for texts in new]
 
 
 def _isolated(by_robot: Sequence[Sequence[int]]) -> QueryPrograms:
@@ -58,14 +60,6 @@ def _isolated(by_robot: Sequence[Sequence[int]]) -> QueryPrograms:
 def _shared(by_robot: Sequence[Sequence[int]]) -> QueryPrograms:
     lengths = [length for lengths in by_robot for length in lengths]
     return QueryPrograms(prefills=1, decode_steps=max(lengths, default=0), texts=len(lengths))
-
-
-_WITHIN_A_QUERY = {
-    Mode.ACTIONS: _actions,
-    Mode.ISOLATED: _isolated,
-    Mode.PARALLEL: _isolated,
-    Mode.SHARED: _shared,
-}
 
 
 def _across_queries(new: Sequence[Sequence[Sequence[int]]], k: int) -> list[QueryPrograms]:
@@ -92,7 +86,7 @@ def is_predictable(workload: Workload, configuration: BenchConfiguration, querie
 
 
 def max_queries_per_text(workload: Workload, configuration: BenchConfiguration) -> int:
-    """The most queries that a text takes. After as many, the pipeline is full.
+    """The most queries that a text takes, after which the pipeline is full.
 
     With fewer rows than slots, a text may have to wait while those in all other slots are decoded.
     """
@@ -117,7 +111,7 @@ def max_new_requests(workload: Workload, queries: int) -> int:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StageTimes:
-    """Milliseconds of each program by itself, in one repetition.
+    """Milliseconds of each program alone, in one repetition.
 
     Attributes:
         prefill: The observations of all robots.

@@ -36,7 +36,7 @@ class PreparedWorkload:
 
     Attributes:
         runners: One per configuration.
-        stages: Times its programs by themselves.
+        stages: Times its programs alone.
         batches: The decode batch size of a query, by configuration.
         program_bytes: Memory of each program, by configuration; None if the backend does not report it.
     """
@@ -61,7 +61,7 @@ class Bench:
     ) -> Iterator[PreparedWorkload]:
         """Compile a workload's programs, and serve them in each configuration.
 
-        Each configuration has a KV pool of the size it needs by itself, and its own fork and decode programs;
+        Each configuration has a KV pool of its own size, and its own fork and decode programs;
         all share prefill and denoise.
 
         Args:
@@ -151,7 +151,7 @@ class Bench:
 
 
 def sizes_of(workload: Workload, configuration: BenchConfiguration, queries: int) -> ProgramSizes:
-    """The shapes that a configuration needs by itself: no more slots, rows and forks than it can fill."""
+    """Program sizes of one configuration: no more slots, rows and forks than it can fill."""
     programs = programs_by_query(workload, configuration, queries)
     widest = max(workload.robots, *(query.texts for query in programs))
     new_requests = max_new_requests(workload, queries)

@@ -1,4 +1,4 @@
-"""Times each compiled program by itself, on the same device and with the same inputs as the modes."""
+"""Times each compiled program alone, on the same device and with the same inputs as the modes."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +16,7 @@ _CALLS = 3
 
 
 class StageTimer:
-    """Times the programs of a runner, with a KV pool of its own."""
+    """Times the programs of a runner on a separate KV pool."""
 
     def __init__(self, runner: Runner, inputs: ModelInput, suffix: Sequence[int]) -> None:
         self._runner = runner
@@ -48,7 +48,7 @@ class StageTimer:
         )
 
     def _fork(self, texts: int) -> Any:
-        """Start texts in the first slots, as many per fork as it takes."""
+        """Start texts in the first slots, a full fork at a time."""
         most = self._runner.sizes.forks[-1]
         for start in range(0, texts, most):
             slots = range(start, min(start + most, texts))

@@ -25,10 +25,6 @@ _LEGEND = (
 )
 
 
-def _interval(row: Row) -> str:
-    return "–" if row.speedup_ci95 is None else "{:.2f}–{:.2f}".format(*row.speedup_ci95)
-
-
 def _k(row: Row) -> str:
     """Tokens per frame, or the deadline."""
     return number(row.tokens_per_frame, "d") if row.deadline_ms is None else f"{row.deadline_ms:g} ms"
@@ -47,12 +43,10 @@ _COLUMNS: Mapping[str, Callable[[Row], str]] = {
     "frame\np50, ms": lambda row: _ms(row.frame_ms_p50),
     "frame\np95": lambda row: _ms(row.frame_ms_p95),
     "times\nisolated": lambda row: number(row.speedup_over_isolated, ".2f"),
-    "95 %\ninterval": _interval,
+    "95 %\ninterval": lambda row: "{:.2f}–{:.2f}".format(*row.speedup_ci95) if row.speedup_ci95 else "–",
     "pre-\ndicted": lambda row: number(row.predicted_speedup, ".2f"),
     "attained": lambda row: number(row.attained_fraction, ".0f", " %", scale=100),
-    "stage\nshare": lambda row: number(
-        row.predicted_over_frame and 100 * row.predicted_over_frame, ".0f", " %"
-    ),
+    "stage\nshare": lambda row: number(row.predicted_over_frame, ".0f", " %", scale=100),
     "actions\nper s": lambda row: f"{row.actions_per_s:.1f}",
     "tokens\nper s": lambda row: number(row.tokens_per_s or None, ".1f"),
 }
@@ -75,7 +69,10 @@ def print_rows(rows: Sequence[Row], console: Console) -> None:
     """Print the tables of each workload among `rows`, in order, and warnings."""
     for _, group in itertools.groupby(rows, key=workload_of):
         workload = list(group)
-        console.print(_workload_table(workload, console.width))
+        first, is_wide = workload[0], console.width >= WIDTH
+        title = f"{first.policy}, {first.dtype}, {first.device}: {heading(first)}"
+        columns = {name: cell for name, cell in _COLUMNS.items() if is_wide or name not in _WIDE_ONLY}
+        console.print(_table(workload, columns, title))
         console.print(_table(workload, _TAIL_COLUMNS))
     console.print(_LEGEND, style="dim")
     if any(row.actions_equal for row in rows) and not _unequal(rows):
@@ -98,18 +95,9 @@ def heading(row: Row) -> str:
     return f"N = {row.text_tokens}, {row.arrivals}, {row.denoise_steps} denoise steps, {robots}{most}"
 
 
-def _workload_table(rows: Sequence[Row], width: int) -> Table:
-    """The first table of a workload; on a narrow terminal without intervals and tails."""
-    first = rows[0]
-    title = f"{first.policy}, {first.dtype}, {first.device}: {heading(first)}"
-    columns = {name: cell for name, cell in _COLUMNS.items() if width >= WIDTH or name not in _WIDE_ONLY}
-    return _table(rows, columns, title)
-
-
 def _table(
     rows: Sequence[Row], columns: Mapping[str, Callable[[Row], str]], title: str | None = None
 ) -> Table:
-    """A table with a line for each row."""
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for name in columns:
         table.add_column(name, justify="left" if name == "mode" else "right", no_wrap=True)

@@ -1,4 +1,4 @@
-"""The benchmark's terminal output: what will be measured, a progress bar, the tables."""
+"""The benchmark's terminal output: configurations, a progress bar, the tables."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,6 +9,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from eval.bench.row import Row, WorkloadInfo
 from eval.bench.table import WIDTH, print_rows
+from eval.bench.workloads import plural
 
 
 def open_console() -> Console:
@@ -34,23 +35,23 @@ class Terminal:
         self._bar = self._progress.add_task("", total=None)
 
     def announce(self, configurations: int, *, skipped: int, existing: int) -> None:
-        """Print what will be measured."""
+        """Print the policy and the number of configurations."""
         info = self._info
         self._print(
             f"[bold]{info.policy}[/], {info.dtype}, weights {info.weights}, on {info.device}: "
-            f"{_counted(configurations, 'configuration')} → {self._path}"
+            f"{plural(configurations, 'configuration')} → {self._path}"
         )
         if skipped:
-            self._print(f"Skipping {_counted(skipped, 'configuration')} that the file already has.")
+            self._print(f"Skipping {plural(skipped, 'configuration')} that the file already has.")
         elif existing:
-            self._print(f"The file already has {_counted(existing, 'row')}; new ones are appended.")
+            self._print(f"The file already has {plural(existing, 'row')}; new ones are appended.")
 
     def compare_commits(self, existing: Sequence[Row], commit: str | None) -> None:
         """Warn of existing rows that were measured on another commit."""
         if others := [row for row in existing if row.commit != commit]:
             commits = ", ".join(sorted({_short(row.commit) for row in others}))
             self._print(
-                f"[red]{_counted(len(others), 'row')} from other code ({commits}; this is {_short(commit)}); "
+                f"[red]{plural(len(others), 'row')} from other code ({commits}; this is {_short(commit)}); "
                 "without --resume everything is measured again.[/]"
             )
 
@@ -67,8 +68,8 @@ class Terminal:
         self._progress.advance(self._bar)
 
     def interrupted(self, rows: int) -> None:
-        """Print what is saved, and how to resume."""
-        self._print(f"Interrupted: {_counted(rows, 'row')} of this run are in {self._path}.")
+        """Print the number of saved rows, and how to resume."""
+        self._print(f"Interrupted: {plural(rows, 'row')} of this run are in {self._path}.")
         self._print("The same command with --output and --resume measures the rest.")
 
     def report(self, rows: Sequence[Row], pictures: Sequence[Path], *, took_s: float) -> None:
@@ -99,7 +100,3 @@ class Terminal:
 
 def _short(commit: str | None) -> str:
     return "no commit" if commit is None else commit[:10]
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -23,7 +23,7 @@ class Workload:
         slots: Unfinished texts at once, of all robots; None for as many as are requested, so that none is
             dropped.
         rows: Texts that `unified` and `shared` decode in one batch; None for all unfinished ones.
-        cameras: Images in an observation; None for as many as the policy has.
+        cameras: Images in an observation; None for the policy's number.
     """
 
     denoise_steps: int
@@ -75,24 +75,24 @@ class Workload:
         return [self.text_tokens if n is None else n for n in self.arrivals.due(robot, query)]
 
     def __str__(self) -> str:
-        robots = robots_label(self.robots, self.cameras)
-        most = capacity_label(self.slots, self.rows)
-        work = f"N = {self.text_tokens}, {self.arrivals_text}, {self.denoise_steps} denoise steps"
-        return f"{work}, {robots}{most}"
+        served = f"{robots_label(self.robots, self.cameras)}{capacity_label(self.slots, self.rows)}"
+        return f"N = {self.text_tokens}, {self.arrivals_text}, {self.denoise_steps} denoise steps, {served}"
 
 
 def robots_label(robots: int, cameras: int | None) -> str:
     """The number of robots, and of cameras of each if given."""
-    served = "1 robot" if robots == 1 else f"{robots} robots"
-    if cameras is None:
-        return served
-    return f"{served} of 1 camera" if cameras == 1 else f"{served} of {cameras} cameras"
+    return plural(robots, "robot") + ("" if cameras is None else f" of {plural(cameras, 'camera')}")
 
 
 def capacity_label(slots: int | None, rows: int | None) -> str:
     """The numbers of slots and rows, as far as they are given, each after a comma."""
     given = [(slots, "slot"), (rows, "row")]
-    return "".join(f", {n} {what}{'' if n == 1 else 's'}" for n, what in given if n is not None)
+    return "".join(f", {plural(n, what)}" for n, what in given if n is not None)
+
+
+def plural(number: int, noun: str) -> str:
+    """A count in words; as `configs.cli.counted`, which needs other packages."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -129,7 +129,7 @@ def configuration_label(mode: str, tokens_per_frame: int | None, deadline_ms: fl
 class WorkloadGrid:
     """The values of each axis; all combinations are measured.
 
-    Deadlines, if any, replace tokens per frame. Without `cameras` there are as many as the policy has.
+    Deadlines, if any, replace tokens per frame. Without `cameras` the policy's number is used.
     `slots` and `rows` are the same in all workloads.
     """
 

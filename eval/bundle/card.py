@@ -12,7 +12,7 @@ from configs.load import names
 from configs.pipeline import PipelineConfig
 from eval.bundle.provenance import read_bundle_manifest, trainings_of, unknowns
 from eval.bundle.results import TEST_STATES, BundledResult, read_results
-from eval.metrics.statistics import wilson_95
+from eval.metrics.statistics import ends, wilson_95
 from oxygen.presets.checkpoints import read_record
 from oxygen.weights.loading import SINGLE_FILE
 from oxygen.weights.safetensors import open_safetensors
@@ -62,30 +62,20 @@ def _row(result: BundledResult) -> dict[str, Any]:
     """A result as the table shows it."""
     successes = sum(solved for solved, _ in result.tasks.values())
     episodes = sum(graded for _, graded in result.tasks.values())
+    low, high = ends(wilson_95(successes, episodes), 100) or (0.0, 100.0)
+    rates = {task: solved / of for task, (solved, of) in result.tasks.items() if of}
+    least = min(rates.values())
+    weakest = ", ".join(ranges(task for task, rate in rates.items() if rate == least))
     options = [("mode", result.mode), ("init_ids", ranges(result.init_ids)), *sorted(result.options.items())]
     return {
         "suite": result.suite,
         "assets": result.assets.name,
         "options": " ".join(spelt(name, value) for name, value in options),
-        "success": _success(successes, episodes),
-        "weakest": _weakest(result),
+        "success": f"{successes} of {episodes}: {100 * successes / episodes:.1f} % ({low:.1f} – {high:.1f})",
+        "weakest": f"{weakest}: {100 * least:.0f} %",
         "texts": "; ".join(_scores(result, task) for task in _MEASURES if task in result.texts) or "–",
         "latency": " / ".join(f"{result.latency_ms[stage]:.0f}" for stage in ("action", "frame")),
     }
-
-
-def _success(successes: int, episodes: int) -> str:
-    interval = wilson_95(successes, episodes)
-    assert interval is not None, "a result has graded episodes"
-    bounds = f"{100 * interval.low:.1f} – {100 * interval.high:.1f}"
-    return f"{successes} of {episodes}: {100 * successes / episodes:.1f} % ({bounds})"
-
-
-def _weakest(result: BundledResult) -> str:
-    """The ids of the tasks with the lowest success rate, and that rate."""
-    rates = {task: solved / of for task, (solved, of) in result.tasks.items() if of}
-    least = [task for task, rate in rates.items() if rate == min(rates.values())]
-    return f"{', '.join(ranges(least))}: {100 * rates[least[0]]:.0f} %"
 
 
 def _scores(result: BundledResult, task: str) -> str:

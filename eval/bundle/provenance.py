@@ -1,4 +1,4 @@
-"""The trainings and datasets behind a checkpoint, back to the first, and the manifest that keeps them."""
+"""Provenance of a checkpoint: all trainings and datasets behind it, and the bundle's manifest."""
 
 import dataclasses
 import hashlib
@@ -33,8 +33,8 @@ class DatasetFacts:
         policy: The demonstrator.
         learner: The policy that it corrected; None if it played alone.
         demonstrations: Number of episodes in it.
-        failures: Number of failed episodes; they are in it only if failures were kept, for their texts.
-        keeps_failures: Whether they were.
+        failures: Number of failed episodes; in the dataset, for their texts, only if failures were kept.
+        keeps_failures: Whether failures were kept.
         frames: Number of rows.
         init_ids: Suite to initial states, of failed episodes too; those from 1000 on are drawn.
         commit: Commit of the code that collected it.
@@ -101,7 +101,7 @@ def trainings_of(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def unknowns(folder: Path) -> list[str]:
-    """What is unknown about a bundled checkpoint's trainings, one line each."""
+    """Unknown trainings and datasets behind a bundled checkpoint, one line each."""
     trainings = trainings_of(read_record(folder))
     known = {each.name for each in read_bundle_manifest(folder).data}
     start = trainings[0]["start_from"]
@@ -130,7 +130,8 @@ def provenance(checkpoint: Path) -> tuple[dict[str, Any], list[DatasetFacts]]:
         data = [*(each for each in earlier_data if each.name not in names), *data]
     record["data"] = [Path(folder).name for folder in record["data"]]  # no paths of this machine
     for key in {"start_from", "norm_stats"} & set(record):
-        record[key] = _name(record[key])
+        if record[key] is not None and "://" not in record[key]:
+            record[key] = Path(record[key]).name
     return record, data
 
 
@@ -144,10 +145,6 @@ def _start(source: str | None, checkpoint: Path) -> Path | None:
         return None
     has_replaced_it = digest(folder / SINGLE_FILE) == digest(checkpoint / SINGLE_FILE)
     return None if has_replaced_it else folder
-
-
-def _name(place: str | None) -> str | None:
-    return place if place is None or "://" in place else Path(place).name
 
 
 def _dataset(folder: Path) -> DatasetFacts:

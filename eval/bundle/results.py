@@ -115,7 +115,8 @@ def _of_run(folder: RunFolder, weights: str) -> list[BundledResult]:
             f"{folder.path} is a run of {identity.policy} with other weights than {weights[:12]} "
             f"({identity.weights or 'unknown'}); leave it out, or repeat it with the bundled checkpoint"
         )
-    results, episodes = summarize(folder.path), read_episodes(folder)
+    results, episodes, hardware = summarize(folder.path), read_episodes(folder), manifest["hardware"]
+    machine = [hardware["processor"], f"{hardware['cores']} cores", *hardware["accelerators"]]
     return [
         BundledResult(
             run_id=identity.run_id,
@@ -133,7 +134,7 @@ def _of_run(folder: RunFolder, weights: str) -> list[BundledResult]:
             n_errors=row["n_errors"],
             latency_ms={stage: quantiles["p50"] for stage, quantiles in row["latency_ms"].items()},
             texts={task: texts["at_request"] for task, texts in row["texts"].items()},
-            machine=_machine(manifest["hardware"]),
+            machine=", ".join(part for part in machine if part != "cpu: cpu"),
             commit=manifest["git"]["commit"],
             finished=manifest["finished"],
         )
@@ -148,8 +149,3 @@ def _options(config: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: value for name, value in config.items() if name not in left_out and value != defaults.get(name)
     }
-
-
-def _machine(hardware: Mapping[str, Any]) -> str:
-    parts = [hardware["processor"], f"{hardware['cores']} cores", *hardware["accelerators"]]
-    return ", ".join(part for part in parts if part != "cpu: cpu")

@@ -15,7 +15,7 @@ from configs.interface import Interface
 from eval.collect import statistics
 from eval.collect.statistics import Histogram, Statistics
 from eval.collect.store import StoredEpisode
-from eval.collect.tables import PLACED, arrow_schema, frame_features
+from eval.collect.tables import arrow_schema, frame_features
 from eval.collect.video_files import VideoFiles
 from oxygen.training import layout
 from oxygen.training.layout import Feature
@@ -28,19 +28,22 @@ _PARTS = ("data", "videos", "meta")
 def assemble(
     kept: Sequence[StoredEpisode], dataset: Path, config: CollectConfig, *, interface: Interface, fps: float
 ) -> None:
-    """Write the dataset, replacing the existing one.
+    """Write a dataset of at least one demonstration, replacing the existing one.
 
     Args:
-        kept: The demonstrations, in order; at least one.
-        dataset: Its folder.
+        kept: The demonstrations, in order.
+        dataset: The dataset's folder.
         config: Image storage and horizon.
-        interface: The cameras, the state and the actions of its episodes.
-        fps: Frames per second of simulated time.
+        interface: The cameras, state and actions of the episodes.
+        fps: Frames per simulated second.
     """
     draft = dataset / ".assembling"
     shutil.rmtree(draft, ignore_errors=True)
     features = frame_features(config, interface)
-    with _Writer(draft, features, tasks=_tasks(kept), fps=fps) as writer:
+    tasks = {
+        language: number for number, language in enumerate(dict.fromkeys(each.language for each in kept))
+    }
+    with _Writer(draft, features, tasks=tasks, fps=fps) as writer:
         for episode in kept:
             writer.add(episode)
         writer.describe()
@@ -50,15 +53,6 @@ def assemble(
         if (draft / part).exists():
             (draft / part).rename(dataset / part)
     shutil.rmtree(draft)
-
-
-def _tasks(kept: Sequence[StoredEpisode]) -> dict[str, int]:
-    """The instructions, numbered in order of first occurrence."""
-    return {language: number for number, language in enumerate(dict.fromkeys(each.language for each in kept))}
-
-
-def _has_videos(features: Mapping[str, Feature]) -> bool:
-    return any(feature["dtype"] == "video" for feature in features.values())
 
 
 class _Writer:
@@ -74,7 +68,8 @@ class _Writer:
         self._schema = arrow_schema(self._features)
         self._table = _DataTables(root, self._schema)
         cameras = layout.cameras_of(self._features)
-        self._videos = VideoFiles(root, cameras, fps) if _has_videos(features) else None
+        has_videos = any(feature["dtype"] == "video" for feature in features.values())
+        self._videos = VideoFiles(root, cameras, fps) if has_videos else None
         self._episodes: list[dict[str, Any]] = []
         self._numbers: list[pa.Table] = []
         self._histograms: list[Mapping[str, Histogram]] = []
@@ -116,7 +111,7 @@ class _Writer:
         self._write_table(layout.TASKS, _task_table(self._tasks))
         everything = pa.concat_tables(self._numbers)
         histograms = {
-            camera: statistics.summed([each[camera] for each in self._histograms])
+            camera: np.sum([each[camera] for each in self._histograms], axis=0)
             for camera in self._histograms[0]
         }
         self._write_json(layout.STATS, _statistics(everything, histograms, self._features))
@@ -131,7 +126,7 @@ class _Writer:
             "task_index": np.full(count, self._tasks[language]),
         }
         columns = [
-            pa.array(index[name]) if name in PLACED else rows.column(name) for name in self._schema.names
+            pa.array(index[name]) if name in index else rows.column(name) for name in self._schema.names
         ]
         return pa.Table.from_arrays(columns, schema=self._schema)
 
@@ -200,7 +195,10 @@ class _DataTables:
             self._number += 1
             self._bytes = 0
         if self._writer is None:
-            self._writer = self._open()
+            path = self._root / layout.DATA.format(**layout.place(self._number))
+            path.parent.mkdir(parents=True, exist_ok=True)
+            texts = [field.name for field in self._schema if pa.types.is_string(field.type)]
+            self._writer = pq.ParquetWriter(path, self._schema, use_dictionary=texts)
         self._writer.write_table(rows, row_group_size=rows.num_rows)
         self._bytes += rows.nbytes
         return {f"data/{name}": index for name, index in layout.place(self._number).items()}
@@ -210,17 +208,11 @@ class _DataTables:
             self._writer.close()
             self._writer = None
 
-    def _open(self) -> pq.ParquetWriter:
-        path = self._root / layout.DATA.format(**layout.place(self._number))
-        path.parent.mkdir(parents=True, exist_ok=True)
-        texts = [field.name for field in self._schema if pa.types.is_string(field.type)]
-        return pq.ParquetWriter(path, self._schema, use_dictionary=texts)
-
 
 def _statistics(
     numbers: pa.Table, histograms: Mapping[str, Histogram], features: Mapping[str, layout.Feature]
 ) -> dict[str, Statistics]:
-    """Statistics by feature. Those of actions are over frames whose action is a training target.
+    """Statistics by feature; of actions, over frames whose action is a training target.
 
     An episode that a learner solved alone, or that failed, has none. Readers expect numbers, so it gets those
     of all its actions.
@@ -242,18 +234,13 @@ def _statistics(
 def _task_table(tasks: Mapping[str, int]) -> pa.Table:
     """Instruction to number, with the instructions as pandas' index, as LeRobot expects."""
     columns = {"task_index": list(tasks.values()), "task": list(tasks)}
+    types = {"task_index": ("int64", "int64"), "task": ("unicode", "object")}
     pandas = {
         "index_columns": ["task"],
         "column_indexes": [],
         "columns": [
-            {
-                "name": name,
-                "field_name": name,
-                "pandas_type": kind,
-                "numpy_type": numpy_type,
-                "metadata": None,
-            }
-            for name, kind, numpy_type in (("task_index", "int64", "int64"), ("task", "unicode", "object"))
+            {"name": name, "field_name": name, "pandas_type": kind, "numpy_type": numpy, "metadata": None}
+            for name, (kind, numpy) in types.items()
         ],
         "creator": {"library": "pyarrow", "version": pa.__version__},
         "pandas_version": "2.0.0",

@@ -1,11 +1,11 @@
-"""Collects demonstrations into a dataset; resumes what an earlier command left over."""
+"""Collects demonstrations into a dataset; resumes an interrupted collection."""
 
 import datetime as dt
 import json
 import os
 import shlex
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,48 +64,32 @@ def collect_demonstrations(config: CollectConfig, dataset: Path, *, workers: int
         The exit code: 0, or 1 if an episode was an error or none was kept.
 
     Raises:
-        UsageError: Something named does not exist, the assets lack what a task needs, the folder holds a
+        UsageError: A named thing does not exist, assets of a task are missing, the folder holds a
             dataset of other options, or another process uses it. Nothing is written then.
         KeyboardInterrupt: Ctrl-C; finished episodes are on disk.
     """
     _check_policies(config)
-    _check_playable(config)
-    source = _simulation(config)
+    run = run_config(config, config.seeds[0])
+    kind = resolve_policy(run).policy.kind
+    model = run if kind == "oxygen" else learner_config(config)
+    source = Simulation(kind=kind, noise=config.expert_noise, model=model)
     if source.model is not None:
         use_compile_cache()  # fails before anything is written if JAX does not start
     return collect_from(source, config, dataset, workers=workers)
 
 
-def _simulation(config: CollectConfig) -> Simulation:
-    """The suites' worlds, the configured policy, and the learner if there is one."""
-    run = run_config(config, config.seeds[0])
-    kind = resolve_policy(run).policy.kind
-    model = run if kind == "oxygen" else learner_config(config)
-    return Simulation(kind=kind, noise=config.expert_noise, model=model)
-
-
 def _check_policies(config: CollectConfig) -> None:
-    resolved, learner = resolve_policy(run_config(config, config.seeds[0])), learner_config(config)
+    acting, learner = run_config(config, config.seeds[0]), learner_config(config)
+    resolved, learning = resolve_policy(acting), resolve_policy(learner) if learner else None
     for_experts = {"--expert-noise": config.expert_noise, "--learner": config.learner}
     for option, value in for_experts.items():
         if value and resolved.policy.kind != "expert":
             raise UsageError(f"{option} {value} is for --policy expert, not {config.policy}")
-    if learner and resolve_policy(learner).policy.kind != "oxygen":
+    if learning and learning.policy.kind != "oxygen":
         raise UsageError(f"--learner is {config.learner}, which has no weights; give a policy that has")
-
-
-def _check_playable(config: CollectConfig) -> None:
-    acting = run_config(config, config.seeds[0])
     plan = make_plan(acting)
-    for run in (acting, learner_config(config)):
-        if run:
-            resolved = resolve_policy(run)
-            check_playable(
-                plan,
-                policy=resolved.policy.name,
-                interface=resolved.interface,
-                horizon=resolved.horizon,
-            )
+    for each in filter(None, (resolved, learning)):
+        check_playable(plan, policy=each.policy.name, interface=each.interface, horizon=each.horizon)
 
 
 def collect_from(source: DemonstrationSource, config: CollectConfig, dataset: Path, *, workers: int) -> int:
@@ -165,7 +149,7 @@ def _conclude(
         return INCOMPLETE
     dataset = context.store.dataset
     sheet = dataset / "contact_sheet.png"
-    if not _is_of(dataset, kept):
+    if not _is_up_to_date(dataset, kept):
         console.assembling(len(kept))
         plan = jobs[0].plan
         assemble(kept, dataset, context.config, interface=plan.suite.interface, fps=frame_rate(plan))
@@ -176,7 +160,7 @@ def _conclude(
     return INCOMPLETE if errors else 0
 
 
-def _is_of(dataset: Path, kept: Sequence[StoredEpisode]) -> bool:
+def _is_up_to_date(dataset: Path, kept: Sequence[StoredEpisode]) -> bool:
     """Whether the dataset exists already with exactly these demonstrations."""
     try:
         manifest = json.loads((dataset / layout.MANIFEST).read_text(encoding="utf-8"))
@@ -188,14 +172,14 @@ def _is_of(dataset: Path, kept: Sequence[StoredEpisode]) -> bool:
 def _manifest(
     context: CollectionContext, jobs: Sequence[Job], kept: Sequence[StoredEpisode]
 ) -> dict[str, Any]:
-    """Provenance of the demonstrations. The options are those of the last command."""
+    """Provenance of the demonstrations, with the options of the last command."""
     suites = {job.key.suite: job.plan.protocol for job in jobs}
-    failed = context.store.failures()
+    failed, learner = context.store.failures(), learner_config(context.config)
     frames = sum(pq.read_metadata(each.path).num_rows for each in kept)
     return {
         "policy": context.config.policy,
         "policy_weights_sha256": _digest(run_config(context.config, context.config.seeds[0])),
-        "learner": _learner(context.config),
+        "learner": learner and {"policy": Path(learner.policy).name, "weights_sha256": _digest(learner)},
         "config": context.config.model_dump(mode="json"),
         "command": shlex.join(["python", "-m", "eval.collect", *sys.argv[1:]]),
         "finished": dt.datetime.now().astimezone().isoformat(timespec="seconds"),
@@ -208,12 +192,6 @@ def _manifest(
         "versions": {**provenance.versions(), "pyarrow": pa.__version__},
         "hardware": provenance.hardware(),
     }
-
-
-def _learner(config: CollectConfig) -> Mapping[str, str | None] | None:
-    """Name and weights digest of the learner, if there is one."""
-    run = learner_config(config)
-    return None if run is None else {"policy": Path(run.policy).name, "weights_sha256": _digest(run)}
 
 
 def _digest(run: RunConfig) -> str | None:

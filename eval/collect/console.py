@@ -95,13 +95,14 @@ class CollectionConsole:
     def conclude(self, counts: Mapping[str, int], errors: int, sheet: Path) -> None:
         """Print a summary of the dataset."""
         kept = counts["demonstrations"]
-        size = sum(file.stat().st_size for file in _files(self._dataset)) / kept / _MEGABYTE
+        files = [file for part in ("data", "meta", "videos") for file in (self._dataset / part).rglob("*")]
+        size = sum(file.stat().st_size for file in files if file.is_file()) / kept / _MEGABYTE
         summary = [
             f"[bold]{counted(kept, 'demonstration')}[/]",
             counted(counts["frames"], "frame"),
             f"{size:.2f} MB each",
+            f"{counted(counts['failures'], 'episode')} failed{self._kept}",
         ]
-        summary.append(f"{counted(counts['failures'], 'episode')} failed{self._kept}")
         if errors:
             summary.append(f"[red]{counted(errors, 'error')}[/], which the same command tries again")
         self._rich.print(", ".join(summary))
@@ -118,9 +119,3 @@ class CollectionConsole:
         if len(graded) < len(self._reports):
             parts.append(f"[red]{counted(len(self._reports) - len(graded), 'error')}[/]")
         return ", ".join(parts)
-
-
-def _files(dataset: Path) -> list[Path]:
-    return [
-        file for part in ("data", "meta", "videos") for file in (dataset / part).rglob("*") if file.is_file()
-    ]

@@ -1,12 +1,11 @@
 """A picture of a dataset: first, middle and last image of some episodes, with their narrations."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from PIL import Image, ImageDraw
 
 from oxygen.robots.images import resize_with_pad
-from oxygen.training.demonstrations import Demonstrations, EpisodeSpan, Frame
+from oxygen.training.demonstrations import Demonstrations, EpisodeSpan
 from videos.text import load_font, wrap
 
 _EPISODES = 8
@@ -22,16 +21,13 @@ _PAPER, _INK, _GREY = "white", "black", "#767676"
 
 def write_contact_sheet(demonstrations: Demonstrations, path: Path) -> None:
     """Draw up to eight episodes, evenly spread over the dataset."""
-    chosen = _spread(demonstrations.episodes)
+    episodes = demonstrations.episodes
+    count = min(len(episodes), _EPISODES)
+    chosen = [episodes[number * len(episodes) // count] for number in range(count)]
     sheet = Image.new("RGB", (_WIDTH + 2 * _GAP, len(chosen) * _ROW + _GAP), _PAPER)
     for number, episode in enumerate(chosen):
         _draw(sheet, demonstrations, episode, top=_GAP + number * _ROW)
     sheet.save(path)
-
-
-def _spread(episodes: Sequence[EpisodeSpan]) -> list[EpisodeSpan]:
-    count = min(len(episodes), _EPISODES)
-    return [episodes[number * len(episodes) // count] for number in range(count)]
 
 
 def _draw(sheet: Image.Image, demonstrations: Demonstrations, episode: EpisodeSpan, *, top: int) -> None:
@@ -49,12 +45,8 @@ def _draw(sheet: Image.Image, demonstrations: Demonstrations, episode: EpisodeSp
         image = Image.fromarray(resize_with_pad(frame.images[demonstrations.cameras[0]], _SIDE))
         sheet.paste(image, (left, top + _TITLE_LINES * _LINE))
         below = top + _TITLE_LINES * _LINE + _SIDE + 2
-        _write(sheet, _caption(frame), (left, below), width=_SIDE, lines=_CAPTION_LINES, ink=_GREY)
-
-
-def _caption(frame: Frame) -> str:
-    narration = f": {frame.narration}" if frame.narration else ""
-    return f"step {frame.step}{narration}"
+        caption = f"step {frame.step}{f': {frame.narration}' if frame.narration else ''}"
+        _write(sheet, caption, (left, below), width=_SIDE, lines=_CAPTION_LINES, ink=_GREY)
 
 
 def _write(sheet: Image.Image, text: str, at: tuple[int, int], *, width: int, lines: int, ink: str) -> None:

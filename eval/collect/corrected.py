@@ -1,4 +1,4 @@
-"""A learner and an expert that act in turns; only the expert's actions are training targets.
+"""A learner and an expert that act alternately; only the expert's actions are training targets.
 
 Demonstrations then start in states that the learner's own mistakes lead to (DAgger, Ross et al., 2011, arXiv
 1011.0686; in turns as in HG-DAgger, Kelly et al., 2019, arXiv 1810.02890). Instead of a person, a random
@@ -26,10 +26,10 @@ _STUCK_WITHIN = 0.01
 
 
 class CorrectedLearner:
-    """Two policies in turns, the learner first. The lengths of turns are a function of the episode key."""
+    """Learner and expert in turns, the learner first. Turn lengths are a function of the episode key."""
 
     def __init__(self, learner: Policy, expert: Demonstrator) -> None:
-        """Let the two act in turns.
+        """Start with the learner.
 
         Args:
             learner: The policy to correct.
@@ -42,7 +42,7 @@ class CorrectedLearner:
 
     @property
     def interface(self) -> Interface:
-        """The learner's."""
+        """The learner's conventions."""
         return self._learner.interface
 
     @property
@@ -59,7 +59,7 @@ class CorrectedLearner:
         self._states.clear()
 
     def act(self, observation: Observation) -> np.ndarray:
-        """Answer one query with the policy whose turn it is."""
+        """Answer one query with the acting policy."""
         if self._left == 0 or (self._learning and self._is_stuck()):
             self._change_turns()
         self._states.append(observation.state)

@@ -1,4 +1,4 @@
-"""Demonstrators: policies that tell their intended actions from those disturbed by noise."""
+"""Demonstrators: policies that report their intended actions, without execution noise."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -16,7 +16,7 @@ from sim_envs.world import EpisodeKey, Observation, World
 
 
 class Demonstrator(Policy, Protocol):
-    """A policy with intended actions beside those it executes with noise."""
+    """A policy that reports its intended actions, without the noise of the executed ones."""
 
     @property
     def intended(self) -> Float64[np.ndarray, "horizon action"] | None:

@@ -1,6 +1,7 @@
 """Plays one episode and makes a table of it, one row per query."""
 
 import dataclasses
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,10 +14,11 @@ from eval.collect.labels import action_labels, learnable
 from eval.collect.plan import Job
 from eval.collect.statistics import Histogram, histogram
 from eval.collect.tables import arrow_schema, png_cells, row_features
-from eval.collect.truth import columns_of
 from eval.rollout.interrupts import Interrupts
 from eval.rollout.rollout import Query, rollout
 from oxygen.training import layout
+from sim_envs.truth.ground_truth import Truth
+from sim_envs.truth.wording import narrate, remember
 from sim_envs.world import World
 
 
@@ -25,9 +27,7 @@ class Demonstration:
     """An episode as a table.
 
     Attributes:
-        job: The episode that was played.
         solved: Whether it succeeded; if not, none of its actions is a training target.
-        language: The instruction.
         rows: A row per query, without the columns that depend on its position in the dataset.
         histograms: Camera to the histogram of its images, per channel.
     """
@@ -49,15 +49,7 @@ class Failure:
 def demonstrate(
     world: World, policy: Demonstrator, job: Job, config: CollectConfig, interrupts: Interrupts
 ) -> Demonstration | Failure:
-    """Play the episode.
-
-    Args:
-        world: A world with the episode's task loaded.
-        policy: The demonstrator.
-        job: The episode.
-        config: What is kept, and how.
-        interrupts: Checked after each query.
-    """
+    """Play an episode in a world with its task loaded; `interrupts` is checked after each query."""
     queries: list[Query] = []
     intended: list[np.ndarray | None] = []
     for query in rollout(world, policy, job.key.episode, job.plan.suite):
@@ -68,11 +60,14 @@ def demonstrate(
     solved = queries[-1].success
     if not (solved or config.keep_failures):
         return Failure(job=job)
+    images = {
+        camera: [query.observation.images[camera] for query in queries]
+        for camera in queries[0].observation.images
+    }
     columns = {
-        **_images(queries),
+        **{layout.IMAGES + camera: png_cells(frames) for camera, frames in images.items()},
         **_numbers(job, queries),
         **_labels(queries, intended if solved else [None] * len(intended), config.horizon),
-        **_identity(job, len(queries)),
         **_language(queries),
     }
     return Demonstration(
@@ -82,26 +77,22 @@ def demonstrate(
         rows=pa.Table.from_pydict(
             columns, schema=arrow_schema(row_features(config, job.plan.suite.interface))
         ),
-        histograms=_histograms(queries),
+        histograms={camera: histogram(np.stack(frames)) for camera, frames in images.items()},
     )
 
 
-def _images(queries: Sequence[Query]) -> dict[str, Any]:
-    return {
-        layout.IMAGES + camera: png_cells([query.observation.images[camera] for query in queries])
-        for camera in queries[0].observation.images
-    }
-
-
-def _histograms(queries: Sequence[Query]) -> dict[str, Histogram]:
-    return {
-        camera: histogram(np.stack([query.observation.images[camera] for query in queries]))
-        for camera in queries[0].observation.images
-    }
-
-
 def _numbers(job: Job, queries: Sequence[Query]) -> dict[str, Any]:
+    key = job.key
+    same = {
+        layout.SUITE: key.suite,
+        layout.TASK_ID: key.task_id,
+        layout.INIT_ID: key.init_id,
+        layout.SEED: key.seed,
+        layout.ASSETS: key.assets,
+        layout.NOISE: key.noise,
+    }
     return {
+        **{name: [value] * len(queries) for name, value in same.items()},
         layout.STATE: [query.observation.state.astype(np.float32) for query in queries],
         layout.STEP: [query.step for query in queries],
         "timestamp": [query.step / job.plan.protocol.control_hz for query in queries],
@@ -126,19 +117,21 @@ def _labels(queries: Sequence[Query], intended: Sequence[np.ndarray | None], hor
     }
 
 
-def _identity(job: Job, count: int) -> dict[str, Any]:
-    key = job.key
-    same = {
-        layout.SUITE: key.suite,
-        layout.TASK_ID: key.task_id,
-        layout.INIT_ID: key.init_id,
-        layout.SEED: key.seed,
-        layout.ASSETS: key.assets,
-        layout.NOISE: key.noise,
-    }
-    return {name: [value] * count for name, value in same.items()}
-
-
 def _language(queries: Sequence[Query]) -> dict[str, Any]:
-    rows = [columns_of(query.truth) for query in queries]
+    rows = [_truth_columns(query.truth) for query in queries]
     return {name: [row[name] for row in rows] for name in rows[0]}
+
+
+def _truth_columns(truth: Truth | None) -> dict[str, str]:
+    """The language columns of one frame: texts in the first wording, and JSON; empty without ground truth."""
+    if truth is None:
+        return dict.fromkeys((layout.NARRATION, layout.MEMORY, layout.TRUTH), "")
+    memory = {
+        "done": [dataclasses.asdict(action) for action in truth.memory.done],
+        "facts": [dataclasses.asdict(fact) for fact in sorted(truth.memory.facts)],
+    }
+    return {
+        layout.NARRATION: narrate(truth.narration, nouns=truth.nouns),
+        layout.MEMORY: remember(truth.memory, nouns=truth.nouns),
+        layout.TRUTH: json.dumps({"narration": dataclasses.asdict(truth.narration), "memory": memory}),
+    }

@@ -12,7 +12,7 @@ from eval.rollout.plan import TaskPlan, make_plan
 from sim_envs.suite import Suite
 from sim_envs.world import EpisodeKey
 
-_AS_IN_A_RUN = (
+_RUN_OPTIONS = (
     "suites",
     "task_ids",
     "num_trials_per_task",
@@ -94,12 +94,12 @@ def make_jobs(config: CollectConfig) -> tuple[Job, ...]:
 
 def run_config(config: CollectConfig, seed: int) -> RunConfig:
     """The run that plays the same episodes in mode `actions`."""
-    shared: Mapping[str, Any] = {name: getattr(config, name) for name in _AS_IN_A_RUN}
+    shared: Mapping[str, Any] = {name: getattr(config, name) for name in _RUN_OPTIONS}
     return RunConfig(mode="actions", language_tasks=(), seed=seed, video="none", **shared)
 
 
 def learner_config(config: CollectConfig) -> RunConfig | None:
-    """The run in which the learner plays the same episodes by itself; None if there is no learner."""
+    """The run of the learner alone over the same episodes; None without a learner."""
     run = run_config(config, config.seeds[0])
     return run.model_copy(update={"policy": config.learner}) if config.learner else None
 
@@ -121,8 +121,5 @@ def _refuse_test_states(job: Job) -> None:
 def _key(episode: EpisodeKey, config: CollectConfig, suite: Suite) -> DemonstrationKey:
     assets = suite.assets or NO_ASSETS
     return DemonstrationKey(
-        **dataclasses.asdict(episode),
-        assets=assets.name,
-        digest=assets.digest,
-        noise=config.expert_noise,
+        **dataclasses.asdict(episode), assets=assets.name, digest=assets.digest, noise=config.expert_noise
     )

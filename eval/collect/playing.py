@@ -36,7 +36,7 @@ class Worlds(Protocol):
         """The world of that task."""
 
     def discard(self) -> None:
-        """Close what is open."""
+        """Close the open world."""
 
 
 class DemonstrationSource(Protocol):
@@ -88,7 +88,7 @@ class EpisodeReport:
     Attributes:
         job: The episode.
         outcome: The store has a demonstration of a success, and of a timeout if failures are kept; else a
-            failure. It has nothing of an error.
+            failure. Errors are not stored.
         frames: Frames kept.
         error: The traceback of an error.
     """
@@ -101,13 +101,7 @@ class EpisodeReport:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CollectionContext:
-    """What all workers share.
-
-    Attributes:
-        source: Opens worlds and demonstrators.
-        store: Keeps the episodes.
-        config: The options.
-    """
+    """The source, store and options that all workers share."""
 
     source: DemonstrationSource
     store: EpisodeStore
@@ -155,12 +149,7 @@ def play_in_processes(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DemonstrationPlayer:
-    """Plays demonstrations in a worker and stores them.
-
-    Attributes:
-        context: What all workers share.
-        source: Connects to the policy with a model, if there is one.
-    """
+    """Plays demonstrations in a worker and stores them; `source` connects to the policy with a model."""
 
     context: CollectionContext
     source: PolicySource | None

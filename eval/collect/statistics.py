@@ -1,6 +1,6 @@
 """Statistics of a dataset's columns under LeRobot's names, per episode and over all of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -37,7 +37,8 @@ def of_images(histogram: Histogram, *, count: int) -> Statistics:
         "max": levels[255 - (histogram[:, ::-1] > 0).argmax(axis=1)],
         "mean": mean,
         "std": np.sqrt(variance),
-        **{name: levels[_first_at_least(below, share)] for name, share in QUANTILES.items()},
+        # Rounding may leave the last sum just below 1.
+        **{name: levels[(below >= share - 1e-12).argmax(axis=1)] for name, share in QUANTILES.items()},
     }
     return {**{name: value[:, None, None].tolist() for name, value in found.items()}, "count": [count]}
 
@@ -54,13 +55,3 @@ def flattened(statistics: Mapping[str, Statistics]) -> dict[str, Any]:
         for feature, found in statistics.items()
         for name, value in found.items()
     }
-
-
-def summed(histograms: Sequence[Histogram]) -> Histogram:
-    """The sum of histograms."""
-    return np.sum(histograms, axis=0)
-
-
-def _first_at_least(below: Float64[np.ndarray, "channel 256"], share: float) -> Int64[np.ndarray, " channel"]:
-    # Rounding may leave the last sum just below 1.
-    return (below >= share - 1e-12).argmax(axis=1)

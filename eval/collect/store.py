@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +20,7 @@ from eval.collect.statistics import Histogram
 from eval.records.json_files import write_json
 from oxygen.training import layout
 
-_MAY_DIFFER = {
-    "suites",
-    "task_ids",
-    "num_trials_per_task",
-    "init_ids",
-    "seeds",
-    "assets",
-    "expert_noise",
-}
+_MAY_DIFFER = {"suites", "task_ids", "num_trials_per_task", "init_ids", "seeds", "assets", "expert_noise"}
 """Options that select episodes, so that a later command may change them."""
 
 _COLUMNS = 2
@@ -37,15 +29,7 @@ _COLUMNS = 2
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StoredEpisode:
-    """A demonstration on disk.
-
-    Attributes:
-        key: Its identity.
-        solved: Whether the episode succeeded.
-        language: The instruction.
-        histograms: Camera to the histogram of its images.
-        path: The table of its rows.
-    """
+    """A demonstration on disk: its table at `path`, and the histogram of each camera's images."""
 
     key: DemonstrationKey
     solved: bool
@@ -60,11 +44,7 @@ class StoredEpisode:
 
 @dataclasses.dataclass(frozen=True)
 class EpisodeStore:
-    """The folder `.episodes` of a dataset. Episodes in it are not played again.
-
-    Attributes:
-        dataset: The dataset's folder.
-    """
+    """The folder `.episodes` of a dataset. Episodes in it are not played again."""
 
     dataset: Path
 
@@ -119,7 +99,7 @@ class EpisodeStore:
         draft.replace(path)
 
     def add_failure(self, failure: Failure) -> None:
-        """Record a failed episode that is not kept, so that it is not tried again."""
+        """Record a failed episode without its frames; it is not played again."""
         key = failure.job.key
         write_json(self._failure(key), {"key": dataclasses.asdict(key)})
 
@@ -131,11 +111,8 @@ class EpisodeStore:
     def failures(self) -> list[DemonstrationKey]:
         """All failed episodes, kept or not, in the order of their keys."""
         kept = (episode.key for episode in self.demonstrations() if not episode.solved)
-        return sorted([*self._not_kept(), *kept])
-
-    def _not_kept(self) -> Iterator[DemonstrationKey]:
-        for path in self.folder.glob("*.failed.json"):
-            yield DemonstrationKey(**read_json_object(path)["key"])
+        records = (read_json_object(path) for path in self.folder.glob("*.failed.json"))
+        return sorted([*(DemonstrationKey(**record["key"]) for record in records), *kept])
 
     @property
     def _options_path(self) -> Path:

@@ -15,7 +15,7 @@ from configs.interface import Channels, Interface
 from oxygen.training import layout
 from oxygen.training.layout import Feature
 
-PLACED = ("episode_index", "index", "task_index")
+POSITION_COLUMNS = ("episode_index", "index", "task_index")
 """Columns that depend on an episode's position in the dataset."""
 
 _IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
@@ -23,8 +23,10 @@ _IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 
 def frame_features(config: CollectConfig, spec: Interface) -> dict[str, Feature]:
     """The columns of the dataset, as in `info.json`."""
+    sizes = {camera.name: camera.size for camera in spec.observation.cameras}
+    assert None not in sizes.values(), "a world declares its image sizes"
     return layout.features(
-        _image_sizes(spec),
+        sizes,  # pyrefly: ignore[bad-argument-type] - just checked
         images="video" if config.images == "video" else "image",
         state_names=_names(spec.observation.state),
         action_names=_names(spec.action.channels),
@@ -35,7 +37,7 @@ def frame_features(config: CollectConfig, spec: Interface) -> dict[str, Feature]
 def row_features(config: CollectConfig, spec: Interface) -> dict[str, Feature]:
     """The columns of a stored episode: images as PNG, without columns that depend on its position."""
     features = frame_features(config.model_copy(update={"images": "png"}), spec)
-    return {name: feature for name, feature in features.items() if name not in PLACED}
+    return {name: feature for name, feature in features.items() if name not in POSITION_COLUMNS}
 
 
 def arrow_schema(features: Mapping[str, Feature]) -> pa.Schema:
@@ -49,12 +51,6 @@ def arrow_schema(features: Mapping[str, Feature]) -> pa.Schema:
 def png_cells(images: Sequence[UInt8[np.ndarray, "height width 3"]]) -> list[dict[str, Any]]:
     """Images as a column of PNG files."""
     return [{"bytes": _png(image), "path": None} for image in images]
-
-
-def _image_sizes(spec: Interface) -> dict[str, tuple[int, int]]:
-    sizes = {camera.name: camera.size for camera in spec.observation.cameras}
-    assert None not in sizes.values(), "a world says how large its images are"
-    return sizes  # pyrefly: ignore[bad-return] - just checked
 
 
 def _png(image: UInt8[np.ndarray, "height width 3"]) -> bytes:

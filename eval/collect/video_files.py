@@ -61,7 +61,10 @@ class _VideoFile:
         self._writer: Mp4Writer | None = None
 
     def add(self, cells: pa.ChunkedArray) -> dict[str, Any]:
-        self._turn_over_if_full()
+        if self._bytes > _SHRINKS * layout.VIDEO_FILE_MB * 2**20:
+            self.close()
+            self._number += 1
+            self._frames = self._bytes = 0
         start = self._frames / self._fps
         for cell in cells:
             png = cell["bytes"].as_py()
@@ -80,12 +83,6 @@ class _VideoFile:
         if self._writer is not None:
             self._writer.close()
             self._writer = None
-
-    def _turn_over_if_full(self) -> None:
-        if self._bytes > _SHRINKS * layout.VIDEO_FILE_MB * 2**20:
-            self.close()
-            self._number += 1
-            self._frames = self._bytes = 0
 
     def _opened(self, image: np.ndarray) -> Mp4Writer:
         if self._writer is None:

@@ -1,4 +1,4 @@
-"""The interface of loggers, and what all of them log of a run."""
+"""The `RunLogger` interface, and the description of a run in its log."""
 
 import hashlib
 import json
@@ -14,7 +14,7 @@ _DESCRIBED = (
     *("command", "mode", "policy", "weights_sha256", "assets", "config", "protocol_hash"),
     *("git", "versions", "hardware"),
 )
-"""The fields of a manifest that a log holds."""
+"""Fields of a manifest that are logged."""
 
 
 class RunLogger(Protocol):
@@ -44,7 +44,7 @@ LoggerFactory = Callable[[Run, str], RunLogger]
 
 
 def describe(run: Run) -> dict[str, Any]:
-    """The fields of a run's manifest that a log holds."""
+    """The fields of a run's manifest that are logged."""
     manifest = run.folder.read_manifest()
     return {name: manifest.get(name) for name in _DESCRIBED}
 

@@ -11,14 +11,12 @@ from configs.console import visible_text
 from configs.errors import UsageError, unknown
 from eval.loggers.logger import LoggerFactory, RunLogger
 from eval.metrics.statistics import wilson_95
-from eval.metrics.success import Results, solved
+from eval.metrics.success import solved
 from eval.records.run_folders import Run
 from eval.records.schema import EpisodeResult, Outcome
-from eval.rollout.monitor import MonitorFactory, Monitors
+from eval.rollout.monitor import Monitor, MonitorFactory, Monitors
 from eval.rollout.plan import EpisodePlan
-from sim_envs.world import EpisodeKey
 
-LOGGERS = ("tensorboard", "wandb", "trackio")
 _QUANTILES = ("p50", "p95")
 
 
@@ -40,14 +38,21 @@ def choose_logger(name: str) -> LoggerFactory:
     Raises:
         UsageError: There is none of this name, its package is not installed, or it needs a login.
     """
-    if name not in LOGGERS:
-        raise unknown("logger", name, LOGGERS)
-    if name == "tensorboard":
-        from eval.loggers.tensorboard import TensorBoardLogger
-
-        return TensorBoardLogger
     try:
-        return _of_extra(name)
+        match name:
+            case "tensorboard":
+                from eval.loggers.tensorboard import TensorBoardLogger
+
+                return TensorBoardLogger
+            case "trackio":
+                from eval.loggers.trackio import TrackioLogger
+
+                return TrackioLogger
+            case "wandb":
+                from eval.loggers.wandb import WandbLogger, require_login
+
+                require_login()
+                return WandbLogger
     except ModuleNotFoundError as missing:
         if missing.name != name:
             raise
@@ -55,20 +60,10 @@ def choose_logger(name: str) -> LoggerFactory:
             f"--log {name} needs a package that is not installed: run uv pip install 'oxygen-eval[{name}]', "
             f"or in a checkout uv pip install -e '.[{name}]'"
         ) from None
+    raise unknown("logger", name, ("tensorboard", "wandb", "trackio"))
 
 
-def _of_extra(name: str) -> LoggerFactory:
-    if name == "trackio":
-        from eval.loggers.trackio import TrackioLogger
-
-        return TrackioLogger
-    from eval.loggers.wandb import WandbLogger, require_login
-
-    require_login()
-    return WandbLogger
-
-
-class LoggingMonitor:
+class LoggingMonitor(Monitor):
     """Logs every episode to its run's logger. A logger that fails is reported once and loses no episode.
 
     Args:
@@ -116,15 +111,6 @@ class LoggingMonitor:
         """Count an episode, which was logged when it was played."""
         self._tallies[variant].add(result)
 
-    def began(self, world: int, variant: int, key: EpisodeKey) -> None:
-        """Log nothing."""
-
-    def interrupted(self) -> None:
-        """Log nothing: the run can be resumed, and its log with it."""
-
-    def conclude(self, results: Sequence[Results]) -> None:
-        """Log nothing: the last episode was logged with the final rates."""
-
     @contextlib.contextmanager
     def _reported_once(self) -> Iterator[None]:
         """Report the first failure on stderr, and suppress all."""
@@ -159,7 +145,7 @@ class _Tally:
             self._solved.setdefault(result.key.suite, []).append(solved(result))
 
     def values(self, result: EpisodeResult) -> dict[str, float]:
-        """What is logged after an episode. Rates are percent; latencies are those of this episode."""
+        """The metrics after an episode: rates in percent, latencies of this episode."""
         found: dict[str, float] = {"episode/errors": self._errors, "episode/steps": result.steps}
         graded = [each for of_suite in self._solved.values() for each in of_suite]
         interval = wilson_95(sum(graded), len(graded))
@@ -183,7 +169,7 @@ def _percent(outcomes: Sequence[bool]) -> float:
 
 
 def _videos(run: Run, result: EpisodeResult) -> dict[str, Path]:
-    """The episode's video under the name of its task, so that a task's episodes can be stepped through."""
+    """The episode's video by task, so that trackers show a task's episodes as steps."""
     if result.video is None:
         return {}
     return {f"video/{result.key.suite}/task{result.key.task_id:02d}": run.folder.path / result.video}

@@ -15,11 +15,11 @@ EVENTS = "events"
 """The folder of event files in the run's folder."""
 _WIDTH = 320
 _FPS = 2.5
-"""Size and rate of the moving images, which TensorBoard holds as GIF: about 1 MB in 15 seconds."""
+"""Size and frame rate of videos, which TensorBoard stores as GIF: about 1 MB in 15 seconds."""
 
 
 class TensorBoardLogger:
-    """Writes event files; those of a resumed run lie beside the earlier ones, and TensorBoard joins them."""
+    """Writes event files. A resumed run adds files, which TensorBoard joins."""
 
     def __init__(self, run: Run, group: str) -> None:  # noqa: ARG002 - runs are grouped by their folders
         events = run.folder.path / EVENTS

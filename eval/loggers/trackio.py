@@ -1,4 +1,4 @@
-"""Logs a run to Trackio, Hugging Face's local tracker. Obeys its environment variables: TRACKIO_DIR, …."""
+"""Logs a run to Trackio, Hugging Face's local tracker. Reads its environment variables: TRACKIO_DIR, …."""
 
 import contextlib
 import contextvars

@@ -1,4 +1,4 @@
-"""Logs a run to Weights & Biases. Obeys its environment variables: WANDB_MODE=offline, WANDB_PROJECT, …."""
+"""Logs a run to Weights & Biases. Reads its environment variables: WANDB_MODE=offline, WANDB_PROJECT, …."""
 
 import os
 from collections.abc import Mapping

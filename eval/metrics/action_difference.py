@@ -1,4 +1,4 @@
-"""How far two runs' actions lie apart, query by query: exactly nothing where they are the same bits."""
+"""Largest action difference of two runs, query by query, and whether all actions are bitwise equal."""
 
 import dataclasses
 from collections.abc import Iterable, Sequence
@@ -28,8 +28,8 @@ class ActionDifference:
 
     Attributes:
         largest: In the action's own units; infinite where one run's number is NaN and the other's is not;
-            None where there is no common query.
-        key: The episode in which it is reached first; None where nothing differs.
+            None without common queries.
+        key: The first episode in which it is reached; None if actions do not differ.
         query: The query of that episode.
         bitwise_equal: Whether both runs made the same number of queries everywhere, with the same bits.
         n_queries: Common queries compared.
@@ -64,7 +64,8 @@ def action_difference(episodes: Iterable[EpisodeQueries]) -> ActionDifference:
             uneven.append(episode)
         for index, (a, b) in enumerate(zip(episode.a, episode.b, strict=False)):
             n_queries += 1
-            same_bits = same_bits and _same_bits(a.actions, b.actions)
+            # Bits differ between 0 and -0 and between two NaNs, which compare otherwise.
+            same_bits &= a.actions.shape == b.actions.shape and a.actions.tobytes() == b.actions.tobytes()
             gap = _largest_gap(a.actions, b.actions, episode.key)
             if largest is None or gap > largest:
                 largest = gap
@@ -81,13 +82,8 @@ def action_difference(episodes: Iterable[EpisodeQueries]) -> ActionDifference:
     )
 
 
-def _same_bits(a: Chunk, b: Chunk) -> bool:
-    """Tells 0 from -0 and one NaN from another, which comparing numbers does not."""
-    return a.shape == b.shape and a.tobytes() == b.tobytes()
-
-
 def _largest_gap(a: Chunk, b: Chunk, key: EpisodeKey) -> float:
-    """Over the actions both chunks have. Two NaNs, or two equal infinities, lie nothing apart."""
+    """Maximum over the actions that both chunks have. Two NaNs, or two equal infinities, do not differ."""
     if a.shape[1] != b.shape[1]:
         raise UsageError(f"{key}: actions have {a.shape[1]} numbers in one run and {b.shape[1]} in the other")
     horizon = min(len(a), len(b))

@@ -22,7 +22,7 @@ ORACLE = "oracle"
 def grade_narration(said: Narration, truth: Truth) -> Shares:
     """Scores of phase, object and target; `all` requires all three.
 
-    An object or target that was named where there is none counts only in `all`.
+    A superfluous object or target counts only in `all`.
     """
     true = truth.narration
     shares = {"phase": _hit(said.phase == true.phase), "all": _hit(said == true)}
@@ -122,22 +122,14 @@ class _TaskGrader:
 
 def grade_text(task: str, text: str, truth: Truth) -> Shares | None:
     """Score a text of a graded language task; None if it cannot be parsed with the world's nouns."""
-    return _GRADE[task](text, truth)
+    parse, grade = _GRADERS[task]
+    said = parse(text, truth.nouns)
+    return None if said is None else grade(said, truth)
 
 
-def _grade_narration_text(text: str, truth: Truth) -> Shares | None:
-    said = parse_narration(text, truth.nouns)
-    return None if said is None else grade_narration(said, truth)
-
-
-def _grade_memory_text(text: str, truth: Truth) -> Shares | None:
-    said = parse_memory(text, truth.nouns)
-    return None if said is None else grade_memory(said, truth)
-
-
-_GRADE: Mapping[str, Callable[[str, Truth], Shares | None]] = {
-    "narration": _grade_narration_text,
-    "memory": _grade_memory_text,
+_GRADERS: Mapping[str, tuple[Callable[..., Any], Callable[..., Shares]]] = {
+    "narration": (parse_narration, grade_narration),
+    "memory": (parse_memory, grade_memory),
 }
 
 

@@ -95,10 +95,7 @@ def difference(before: Sequence[Share], after: Sequence[Share]) -> dict[str, Any
     if not both:
         return None
     columns = (*_columns([pair[0] for pair in both]), *_columns([pair[1] for pair in both]))
-    return {
-        "pc": 100 * float(_fall(*columns)),
-        "ci95": ends(cluster_bootstrap_95(_fall, *columns), 100),
-    }
+    return {"pc": 100 * float(_fall(*columns)), "ci95": ends(cluster_bootstrap_95(_fall, *columns), 100)}
 
 
 def _columns(shares: Sequence[Share]) -> tuple[np.ndarray, np.ndarray]:

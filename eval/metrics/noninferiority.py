@@ -14,7 +14,7 @@ _MOST_EPISODES = 1_000_000
 
 
 class Verdict(enum.StrEnum):
-    """What can be said of B beside A."""
+    """The verdict on B, compared with A."""
 
     SUPERIOR = "superior"
     NON_INFERIOR = "non-inferior"
@@ -26,7 +26,7 @@ class Verdict(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PairCounts:
-    """Pairs of episodes, and those of them in which one run alone succeeded."""
+    """Numbers of pairs: discordant ones by the successful run, and all."""
 
     only_a: int
     only_b: int
@@ -38,14 +38,14 @@ class PairCounts:
 
 
 def verdict_of(interval: Interval, margin: float) -> Verdict:
-    """Hold a 95 % interval of B minus A, of which more is better, against 0 and the margin.
+    """Compare a 95 % interval of B minus A, where more is better, with 0 and the margin.
 
     As in the figure for non-inferiority trials of the CONSORT statement (Piaggio et al. 2012, JAMA 308:2594):
     each bound alone is a one-sided test at 2.5 %.
 
     Args:
         interval: Of the difference.
-        margin: What B may lose and still count as non-inferior; in the interval's unit, above 0.
+        margin: Non-inferiority margin, above 0, in the interval's unit.
     """
     if interval.low > 0:
         return Verdict.SUPERIOR
@@ -65,34 +65,26 @@ def corrected_verdicts(counts: Sequence[PairCounts], margin: float) -> list[Verd
 
     Args:
         counts: One per suite.
-        margin: What B may lose, as a share of episodes in (0, 1).
+        margin: Non-inferiority margin, as a fraction of the episodes in (0, 1).
     """
-    superior = holm([_p_above(0.0, each) for each in counts])
-    non_inferior = holm([_p_above(-margin, each) for each in counts])
-    inferior = holm([_p_below(-margin, each) for each in counts])
-    return [_first_shown(*p_values) for p_values in zip(superior, non_inferior, inferior, strict=True)]
+    claims = {
+        Verdict.SUPERIOR: holm([_p_value(each, above=0.0) for each in counts]),
+        Verdict.NON_INFERIOR: holm([_p_value(each, above=-margin) for each in counts]),
+        Verdict.INFERIOR: holm([1 - _p_value(each, above=-margin) for each in counts]),
+    }
+    return [
+        next(
+            (claim for claim, p_values in claims.items() if p_values[place] < _ONE_SIDED),
+            Verdict.INCONCLUSIVE,
+        )
+        for place in range(len(counts))
+    ]
 
 
-def _p_above(difference: float, counts: PairCounts) -> float:
-    """One-sided p-value of the hypothesis that B minus A is at most `difference`."""
-    return _upper_tail(paired_score(difference, counts.only_a, counts.only_b, counts.pairs))
-
-
-def _p_below(difference: float, counts: PairCounts) -> float:
-    """One-sided p-value of the hypothesis that B minus A is at least `difference`."""
-    return _upper_tail(-paired_score(difference, counts.only_a, counts.only_b, counts.pairs))
-
-
-def _upper_tail(score: float) -> float:
+def _p_value(counts: PairCounts, *, above: float) -> float:
+    """One-sided p-value of the null hypothesis that B minus A is at most `above`."""
+    score = paired_score(above, counts.only_a, counts.only_b, counts.pairs)
     return math.erfc(score / math.sqrt(2)) / 2
-
-
-def _first_shown(superior: float, non_inferior: float, inferior: float) -> Verdict:
-    if superior < _ONE_SIDED:
-        return Verdict.SUPERIOR
-    if non_inferior < _ONE_SIDED:
-        return Verdict.NON_INFERIOR
-    return Verdict.INFERIOR if inferior < _ONE_SIDED else Verdict.INCONCLUSIVE
 
 
 def episodes_needed(counts: PairCounts, margin: float) -> int | None:
@@ -100,17 +92,16 @@ def episodes_needed(counts: PairCounts, margin: float) -> int | None:
 
     With the observed difference d and margin m, Nam's sample size for the paired score test (Biometrics
     53:1422, 1997): (1.960 √v₀ + 0.842 √v₁)² / (d + m)². v₀ is the variance of one pair's difference in the
-    limit of the likelihood at −m, v₁ the observed one: the share of discordant pairs less d². Half a pair is
-    added to either discordant count, so that a share of zero is not taken for certain. It is for a new
-    comparison of so many episodes in all; the observed difference may be wrong itself.
+    limit of the likelihood at −m, v₁ the observed one: the fraction of discordant pairs less d². Half a pair
+    is added to either discordant count, so that none observed does not mean none possible. It is the size of
+    a new comparison, and assumes that the observed difference is the true one.
 
     Returns:
-        None where no number would, since the observed difference is at −m, or so near that it takes more than
-        a million.
+        None if the observed difference is so near −m that it takes more than a million.
 
     Args:
-        counts: What was observed.
-        margin: What B may lose, as a share of episodes in (0, 1).
+        counts: The observed pairs.
+        margin: Non-inferiority margin, as a fraction of the episodes in (0, 1).
     """
     from scipy.stats import norm
 

@@ -21,23 +21,20 @@ def summarize_time(graded: Sequence[EpisodeResult]) -> dict[str, Any]:
         `tokens_per_simulated_s`: decoded language tokens per simulated second, over all episodes.
     """
     timed = [episode for episode in graded if episode.simulated_s is not None]
-    steps, queries = (sum(counts) for counts in ([e.steps for e in timed], [e.queries for e in timed]))
+    steps, queries = sum(e.steps for e in timed), sum(e.queries for e in timed)
+    seconds = sum(e.simulated_s or 0.0 for e in timed)
+    times, time_to_success = [e.success_s for e in timed if e.success_s is not None], None
+    if times:
+        median = statistics.median(times)
+        time_to_success = {"mean": statistics.fmean(times), "median": median, "n": len(times)}
     return {
-        "time_to_success_s": _times([e.success_s for e in timed if e.success_s is not None]),
-        "query_hz": _ratio(queries, sum(e.simulated_s or 0.0 for e in timed)),
+        "time_to_success_s": time_to_success,
+        "query_hz": _ratio(queries, seconds),
         "pc_held": _ratio(100 * sum(e.held_steps for e in timed), steps),
         "pc_continued": _ratio(100 * sum(e.continued_steps for e in timed), steps),
-        "tokens_per_simulated_s": _ratio(
-            sum(e.tokens for e in timed), sum(e.simulated_s or 0.0 for e in timed)
-        ),
+        "tokens_per_simulated_s": _ratio(sum(e.tokens for e in timed), seconds),
         "skipped_per_query": _ratio(sum(e.skipped_actions for e in timed), queries),
     }
-
-
-def _times(seconds: Sequence[float]) -> dict[str, float] | None:
-    if not seconds:
-        return None
-    return {"mean": statistics.fmean(seconds), "median": statistics.median(seconds), "n": len(seconds)}
 
 
 def _ratio(part: float, whole: float) -> float | None:

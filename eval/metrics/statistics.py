@@ -1,4 +1,4 @@
-"""The statistics reports are made of: intervals for rates and their differences, tests, latency quantiles."""
+"""Statistics of reports: intervals for rates and their differences, tests, latency quantiles."""
 
 import dataclasses
 import math
@@ -16,7 +16,7 @@ _AT_ONCE = 100
 """Resamples in memory: with the 4500 episodes of libero_90, a few megabytes."""
 
 _NO_WIDTH = 1e-9
-"""What rounding makes of an interval without a width."""
+"""Width below which an interval is due to rounding alone."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -32,15 +32,15 @@ class Interval:
 
 
 def ends(interval: Interval | None, scale: float = 1.0) -> list[float] | None:
-    """The bounds, scaled, as records have them; None where there is no interval."""
+    """The bounds, scaled, as a list for JSON; None without an interval."""
     return None if interval is None else [scale * interval.low, scale * interval.high]
 
 
 def wilson_95(successes: int, trials: int) -> Interval | None:
-    """95 % Wilson score interval of a success rate, in [0, 1]; None where nothing was tried.
+    """95 % Wilson score interval of a success rate, in [0, 1]; None without trials.
 
-    It keeps its coverage near 0 % and 100 % and at ten trials, where the normal approximation has none
-    (Wilson 1927; Brown, Cai and DasGupta 2001).
+    It keeps its coverage near 0 % and 100 % and with few trials, unlike the normal approximation (Wilson
+    1927; Brown, Cai and DasGupta 2001).
 
     Raises:
         ValueError: if there are more successes than trials, or a negative number of either.
@@ -60,19 +60,18 @@ def cluster_bootstrap_95(
     *columns: "Float64[np.ndarray, ' cluster']",
     method: Literal["BCa", "percentile"] = "BCa",
 ) -> Interval | None:
-    """95 % bootstrap interval of a statistic over clusters; None where there is but one, or all agree.
+    """95 % bootstrap interval of a statistic over clusters; None for a single cluster, or if all agree.
 
-    Whole clusters are drawn, with all their columns, so that what is alike within a cluster is not counted
-    as if it were independent (Davison and Hinkley 1997, 3.8). The draws are the same every time. The interval
-    is bias-corrected and accelerated (BCa; Efron 1987), or of percentiles where that is not defined. Of few
-    clusters both are too narrow; its nominal level is raised by as much as Student's t is wider than the
-    normal (Hesterberg 2015, The American Statistician 69:371). Clusters that all agree say nothing about how
-    far others might lie.
+    Whole clusters are resampled, with all their columns, since values within a cluster are not independent
+    (Davison and Hinkley 1997, 3.8). The seed is fixed. The interval is bias-corrected and accelerated (BCa;
+    Efron 1987), or of percentiles where that is undefined. With few clusters both are too narrow, so the
+    nominal level is raised by the ratio of Student's t to the normal (Hesterberg 2015, The American
+    Statistician 69:371).
 
     Args:
-        statistic: From columns, along an `axis`, to a number.
+        statistic: Maps columns to a number, along an `axis`.
         columns: One number per cluster each.
-        method: `percentile` for a mean of what is spread evenly about it: there BCa corrects but noise.
+        method: `percentile` for means of symmetric values, where BCa only adds noise.
     """
     if len(columns[0]) < 2:
         return None
@@ -100,7 +99,7 @@ def cluster_bootstrap_95(
 
 
 def _expanded_level(clusters: int) -> float:
-    """The nominal level at which a bootstrap over this many clusters covers 95 %, within the resamples."""
+    """The nominal level at which a bootstrap over this many clusters covers 95 %."""
     from scipy.stats import norm, t
 
     wider = math.sqrt(clusters / (clusters - 1)) * t.ppf(0.975, clusters - 1)
@@ -108,7 +107,7 @@ def _expanded_level(clusters: int) -> float:
 
 
 def mcnemar_exact(only_a: int, only_b: int) -> float:
-    """Two-sided exact McNemar p-value of paired outcomes; 1 where no pair is discordant.
+    """Two-sided exact McNemar p-value of paired outcomes; 1 without discordant pairs.
 
     Args:
         only_a: Pairs in which A alone succeeded.
@@ -123,7 +122,6 @@ def mcnemar_exact(only_a: int, only_b: int) -> float:
         return 1.0
     from scipy.stats import binomtest
 
-    # Concordant pairs say nothing about a difference: the exact test never reads the diagonal.
     return float(binomtest(only_a, only_a + only_b).pvalue)
 
 
@@ -138,10 +136,10 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def paired_difference_95(only_a: int, only_b: int, pairs: int) -> Interval | None:
-    """95 % score interval of B's success rate minus A's, in [-1, 1]; None where there is no pair.
+    """95 % score interval of B's success rate minus A's, in [-1, 1]; None without pairs.
 
     Tango's (Statistics in Medicine 17:891, 1998): the differences that a score test does not reject. At 0
-    that test is McNemar's, uncorrected. It keeps its coverage, and has a width, where no pair is discordant.
+    that test is McNemar's, uncorrected. It keeps its coverage and a width without discordant pairs.
 
     Args:
         only_a: Pairs in which A alone succeeded.
@@ -170,7 +168,7 @@ def paired_difference_95(only_a: int, only_b: int, pairs: int) -> Interval | Non
 
 
 def paired_score(difference: float, only_a: float, only_b: float, pairs: float) -> float:
-    """Tango's score statistic of a difference in [-1, 1]: normal where it is the true one.
+    """Tango's score statistic of a difference in [-1, 1]: standard normal under the hypothesis.
 
     Args:
         difference: B's success rate minus A's under the hypothesis.
@@ -186,7 +184,7 @@ def paired_score(difference: float, only_a: float, only_b: float, pairs: float) 
 
 
 def paired_variance(difference: float, only_a: float, only_b: float) -> float:
-    """Variance of one pair's difference, with the likeliest share that A alone solves were `difference` true.
+    """Variance of one pair's difference, at the maximum likelihood given `difference`.
 
     Args:
         difference: B's success rate minus A's under the hypothesis, in [-1, 1].
@@ -200,7 +198,7 @@ def paired_variance(difference: float, only_a: float, only_b: float) -> float:
 
 
 def quantiles(values: Iterable[float]) -> dict[str, float]:
-    """`p50`, `p95` and `p99` of the finite values, interpolated linearly; empty where there are none."""
+    """`p50`, `p95` and `p99` of the finite values, interpolated linearly; empty without values."""
     sample = np.fromiter(values, dtype=np.float64)
     sample = sample[np.isfinite(sample)]
     if sample.size == 0:

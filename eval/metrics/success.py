@@ -43,6 +43,7 @@ def summarize(run: Path) -> dict[str, Any]:
     identity = read_identity(folder)
     episodes = list(read_episodes(folder).values())
     timings = {episode.key: timings_of(read_queries(folder, episode.key)) for episode in episodes}
+    seconds = sum(episode.wall_s for episode in episodes)
     suites = _grouped(episodes, lambda key: key.suite)
     tasks = _grouped(sorted(episodes, key=lambda episode: episode.key), lambda key: (key.suite, key.task_id))
     return {
@@ -50,7 +51,12 @@ def summarize(run: Path) -> dict[str, Any]:
         "clock_device": identity.clock_device,
         "while_waiting": identity.while_waiting,
         "overlap": identity.overlap,
-        "overall": {**aggregate(episodes, timings), **_lerobot(episodes), **_durations(episodes)},
+        "overall": {
+            **aggregate(episodes, timings),
+            **_lerobot(episodes),
+            "eval_s": seconds,
+            "eval_ep_s": seconds / max(1, len(episodes)),
+        },
         "per_suite": {suite: aggregate(members, timings) for suite, members in suites.items()},
         "per_group": {suite: _lerobot(members) for suite, members in suites.items()},
         "per_task": [_task(members, timings) for members in tasks.values()],
@@ -63,6 +69,7 @@ def aggregate(episodes: Sequence[EpisodeResult], timings: Timings) -> dict[str, 
     successes = sum(map(solved, graded))
     policy_s = sum(episode.policy_s for episode in graded)
     tokens = sum(episode.tokens for episode in graded)
+    compiles = [e.compiles_after_warm_up for e in graded if e.compiles_after_warm_up is not None]
     return {
         "n_episodes": len(graded),
         "n_success": successes,
@@ -76,7 +83,7 @@ def aggregate(episodes: Sequence[EpisodeResult], timings: Timings) -> dict[str, 
         "latency_ms": _latency(graded, timings),
         "charged_ms": _charged(graded, timings),
         "tokens": tokens,
-        "compiles_after_warm_up": _largest([episode.compiles_after_warm_up for episode in graded]),
+        "compiles_after_warm_up": max(compiles, default=None),
         "policy_s": policy_s,
         "tokens_per_s": tokens / policy_s if policy_s > 0 else None,
         "staleness_ms": mean_staleness_ms(graded),
@@ -149,11 +156,6 @@ def _lerobot(episodes: Sequence[EpisodeResult]) -> dict[str, Any]:
     }
 
 
-def _durations(episodes: Sequence[EpisodeResult]) -> dict[str, float]:
-    seconds = sum(episode.wall_s for episode in episodes)
-    return {"eval_s": seconds, "eval_ep_s": seconds / max(1, len(episodes))}
-
-
 def _grouped(
     episodes: Sequence[EpisodeResult], group: Callable[[EpisodeKey], Hashable]
 ) -> dict[Any, list[EpisodeResult]]:
@@ -176,10 +178,6 @@ def solved(episode: EpisodeResult) -> bool:
 
 def _videos(episodes: Sequence[EpisodeResult]) -> list[str]:
     return [episode.video for episode in episodes if episode.video is not None]
-
-
-def _largest(values: Sequence[int | None]) -> int | None:
-    return max((value for value in values if value is not None), default=None)
 
 
 def _mean(values: Sequence[float]) -> float | None:

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from eval.metrics.statistics import Interval, cluster_bootstrap_95, wilson_95
+from eval.metrics.statistics import Interval, cluster_bootstrap_95, ends, wilson_95
 from eval.metrics.success import graded_only, solved
 from eval.records.schema import EpisodeResult
 
-_ENOUGH_THAT_AGREE = 6
+_MIN_EQUAL_RATIOS = 6
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -60,7 +60,7 @@ def _interval(logs: np.ndarray) -> Interval | None:
     found = cluster_bootstrap_95(np.mean, logs, method="percentile")
     if found is not None:
         return Interval(low=math.exp(found.low), high=math.exp(found.high))
-    if len(logs) >= _ENOUGH_THAT_AGREE:
+    if len(logs) >= _MIN_EQUAL_RATIOS:
         ratio = math.exp(logs.mean())
         return Interval(low=ratio, high=ratio)
     return None
@@ -77,13 +77,8 @@ def success_curve(results: Sequence[EpisodeResult]) -> list[CurvePoint]:
         return []
     times = np.sort([e.simulated_s for e in graded if solved(e) and e.simulated_s is not None])
     at = sorted({0.0, *times.tolist(), max(lengths)})
-    counts = np.searchsorted(times, at, side="right").tolist()
-    return [_point(seconds, count, len(graded)) for seconds, count in zip(at, counts, strict=True)]
-
-
-def _point(seconds: float, count: int, graded: int) -> CurvePoint:
-    interval = wilson_95(count, graded)
-    assert interval is not None
-    return CurvePoint(
-        seconds=seconds, percent=100 * count / graded, low=100 * interval.low, high=100 * interval.high
-    )
+    curve = []
+    for seconds, count in zip(at, np.searchsorted(times, at, side="right").tolist(), strict=True):
+        low, high = ends(wilson_95(count, len(graded)), 100) or (0.0, 100.0)
+        curve.append(CurvePoint(seconds=seconds, percent=100 * count / len(graded), low=low, high=high))
+    return curve

@@ -51,7 +51,7 @@ def main(
         if stage.checkpoint.is_dir():
             console.print(f"# {stage.name}: done, {stage.checkpoint}", markup=False)
             continue
-        for command in stage.commands():
+        for command in stage.commands:
             environment = config.environment if command[0] == "eval.train" else {}
             console.print(_shown(command, environment), markup=False)
             if not dry_run and (code := _run(command, environment)):

@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,22 +21,13 @@ class StageCommands:
     Attributes:
         name: The stage's name.
         checkpoint: Folder of its checkpoint; the stage is done when it exists.
-        collect: Command lines of the collections, each from the module on.
-        train: Command line of the training.
-        training: Folder of the training.
+        commands: Command lines from the module on, in order: collections, then the training, which is
+            resumed if it was started.
     """
 
     name: str
     checkpoint: Path
-    collect: tuple[tuple[str, ...], ...]
-    train: tuple[str, ...]
-    training: Path
-
-    def commands(self) -> Iterator[tuple[str, ...]]:
-        """The command lines in order; resumes a training that was started."""
-        yield from self.collect
-        resume = ("--resume",) if (self.training / RUN_FILE).is_file() else ()
-        yield (*self.train, *resume)
+    commands: tuple[tuple[str, ...], ...]
 
 
 def last_checkpoint(pipeline: PipelineConfig, folder: Path) -> Path:
@@ -59,15 +50,11 @@ def stage_commands(pipeline: PipelineConfig, folder: Path) -> list[StageCommands
     for stage in pipeline.stages:
         stages = {each.name: str(each.checkpoint) for each in commands}
         datasets |= {step.output: None for step in stage.collect}
-        training = folder / stage.name
+        collecting = [_collecting(step, stages, folder) for step in stage.collect]
+        training = _training(stage, stages, datasets, folder)
+        checkpoint = _checkpoint(folder, stage)
         commands.append(
-            StageCommands(
-                name=stage.name,
-                checkpoint=_checkpoint(folder, stage),
-                collect=tuple(_collecting(step, stages, folder) for step in stage.collect),
-                train=("eval.train", *_training(stage, stages, datasets, folder)),
-                training=training,
-            )
+            StageCommands(name=stage.name, checkpoint=checkpoint, commands=(*collecting, training))
         )
     return commands
 
@@ -92,7 +79,8 @@ def _training(
     asked["data"] = [_dataset(name, datasets, folder) for name in stage.train.data]
     if stage.train.start_from is not None:
         asked["start_from"] = _policy(stage.train.start_from, stages)
-    return _options({**asked, "output_dir": str(folder / stage.name)})
+    resume = ("--resume",) if (folder / stage.name / RUN_FILE).is_file() else ()
+    return ("eval.train", *_options({**asked, "output_dir": str(folder / stage.name)}), *resume)
 
 
 def _policy(name: str, stages: Mapping[str, str]) -> str:

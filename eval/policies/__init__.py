@@ -1,1 +1,1 @@
-"""Policies as the rollout sees them."""
+"""Policies of rollouts: engine, Python classes, servers, scripted."""

@@ -13,7 +13,7 @@ from sim_envs.world import EpisodeKey, Observation, World
 
 
 class PolicyLostError(RuntimeError):
-    """The policy does not come back (such as a lost server): the run stops and can be resumed."""
+    """The policy is gone for good, as after a server's end: the run stops and can be resumed."""
 
 
 class BadAnswerError(ValueError):
@@ -110,7 +110,10 @@ class SingleRowBatch:
 
     def act(self, observations: Mapping[int, Observation]) -> Mapping[int, np.ndarray]:
         """See `Policy`."""
-        return {row: self._policy.act(_copied(observation)) for row, observation in observations.items()}
+        ((row, observation),) = observations.items()
+        images = {name: image.copy() for name, image in observation.images.items()}
+        copied = dataclasses.replace(observation, images=images, state=observation.state.copy())
+        return {row: self._policy.act(copied)}
 
     def settle(self) -> Mapping[int, Reply]:
         """See `Policy`."""
@@ -120,11 +123,6 @@ class SingleRowBatch:
         """See `Policy`."""
         del row
         return self._policy.finish()
-
-
-def _copied(observation: Observation) -> Observation:
-    images = {name: image.copy() for name, image in observation.images.items()}
-    return dataclasses.replace(observation, images=images, state=observation.state.copy())
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

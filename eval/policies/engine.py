@@ -1,4 +1,4 @@
-"""A vision-language-action model behind the serving engine, as the rollout sees it."""
+"""Vision-language-action models behind the serving engine, as policies of a rollout."""
 
 import dataclasses
 import math
@@ -26,18 +26,18 @@ from sim_envs.world import EpisodeKey, Observation
 def open_engine(
     resolved: ResolvedPolicy, variants: Sequence[RunConfig], *, worlds: int = 1
 ) -> list[OpenPolicy]:
-    """The policy in every variant, which differ in how they are served alone: a model is loaded once.
+    """Load a model once, and serve it in every variant.
 
-    Prefill and denoise are compiled once, what decodes for every number of tokens per frame and every rate
-    of texts by itself: so a variant is served as if it were the only one.
+    Prefill and denoise are compiled once, fork and decode for every number of tokens per frame and every text
+    rate by itself, so that a variant is served as if it were the only one.
 
     Args:
         resolved: The policy and its texts.
-        variants: The runs. Their batch size is the same.
-        worlds: How many episodes it is in at once. They are divided into groups of the variants' batch size.
+        variants: The runs, with the same batch size.
+        worlds: Number of parallel episodes, divided into groups of the batch size.
 
     Raises:
-        UsageError: Its checkpoint is not to be had, or not its own.
+        UsageError: The checkpoint is not available, or is another model's.
     """
     use_compile_cache()
     interface = resolved.interface
@@ -49,17 +49,25 @@ def open_engine(
         speaking = next((variant for variant in group if variant.mode != "actions"), group[0])
         tasks = [language_task(task) for task in resolved.tasks_of(speaking)]
         engine = engine_for(tasks, [speaking, *group])
-        like = first.with_tasks(tasks, engine) if first else _load(resolved, tasks, engine, group[0])
+        if first is None:
+            dtype, random = group[0].dtype, group[0].random_weights
+            like = load_policy(
+                resolved.policy, tasks=tasks, engine=engine, dtype=dtype, random_weights=random
+            )
+        else:
+            like = first.with_tasks(tasks, engine)
         first = first or like
         served = _Served(like, worlds=worlds)
         for place, variant in zip(sharing, group, strict=True):
             of_this = dataclasses.replace(engine, mode=Mode(variant.mode), budget=_budget(variant))
-            opened[place] = _opened(served.by(of_this), interface, like.transform.embodiment.prompt.template)
+            opened[place] = _opened(
+                served.groups_of(of_this), interface, like.transform.embodiment.prompt.template
+            )
     return [opened[place] for place in range(len(variants))]
 
 
 class _Served:
-    """A policy's groups in every variant that shares its programs."""
+    """The groups of a policy in all variants that share its programs."""
 
     def __init__(self, like: VectorPolicy, *, worlds: int) -> None:
         self._unused: VectorPolicy | None = like
@@ -67,12 +75,11 @@ class _Served:
         self._worlds = worlds
         self._made: dict[EngineConfig, list[EnginePolicy]] = {}
 
-    def by(self, engine: EngineConfig) -> "list[EnginePolicy]":
-        """A group of as many worlds as there are rows. Variants share it: a world plays one at a time."""
-        if self._worlds == 1 and engine in self._made:
-            return self._made[engine]
-        count = math.ceil(self._worlds / engine.robots)
-        self._made[engine] = [EnginePolicy(self._new(engine)) for _ in range(count)]
+    def groups_of(self, engine: EngineConfig) -> "list[EnginePolicy]":
+        """The groups of an engine, with a row for each world; variants share the group of a single world."""
+        if self._worlds > 1 or engine not in self._made:
+            count = math.ceil(self._worlds / engine.robots)
+            self._made[engine] = [EnginePolicy(self._new(engine)) for _ in range(count)]
         return self._made[engine]
 
     def _new(self, engine: EngineConfig) -> VectorPolicy:
@@ -83,7 +90,7 @@ class _Served:
 
 
 def _sharing_programs(variants: Sequence[RunConfig]) -> list[list[int]]:
-    """The places of the variants that are served by the same programs. Those without texts fit any."""
+    """Indices of the variants, grouped by compiled programs; variants without texts join the first group."""
     shared: dict[tuple[int, int | None], list[int]] = {}
     silent = []
     for place, variant in enumerate(variants):
@@ -96,31 +103,31 @@ def _sharing_programs(variants: Sequence[RunConfig]) -> list[list[int]]:
 
 
 class EnginePolicy:
-    """A vision-language-action model behind the engine, in the episodes of a batch."""
+    """A vision-language-action model behind the engine, as a `BatchPolicy`."""
 
     def __init__(self, policy: VectorPolicy) -> None:
         self._policy = policy
 
     @property
     def rows(self) -> int:
-        """The robots of the batch."""
+        """Maximum number of episodes."""
         return self._policy.engine.robots
 
     def reset(self, row: int, key: EpisodeKey) -> None:
-        """Begin an episode."""
+        """See `BatchPolicy`."""
         self._policy.reset(row, key.digest())
 
     def act(self, observations: Mapping[int, Observation]) -> dict[int, np.ndarray]:
-        """Answer queries with their actions."""
+        """See `BatchPolicy`."""
         seen = [_shown(observations.get(row)) for row in range(self.rows)]
         return {row: chunk for row, chunk in enumerate(self._policy.act(seen)) if chunk is not None}
 
     def settle(self) -> dict[int, Reply]:
-        """Wait for the language of the queries."""
+        """See `BatchPolicy`."""
         return {row: reply for row, reply in enumerate(self._policy.settle()) if reply is not None}
 
     def finish(self, row: int) -> Tail:
-        """End an episode."""
+        """See `BatchPolicy`."""
         return self._policy.finish(row)
 
 
@@ -136,7 +143,7 @@ def _shown(observation: Observation | None) -> dict[str, Any] | None:
 
 
 def _opened(groups: Sequence[EnginePolicy], interface: Interface, prompt: str) -> OpenPolicy:
-    """The policy for a run. It is shown nothing of a world but its observations."""
+    """The policy for a run."""
     cameras = list(interface.observation.camera_names)
     return OpenPolicy(
         interface=interface,
@@ -149,11 +156,11 @@ def _opened(groups: Sequence[EnginePolicy], interface: Interface, prompt: str) -
 
 
 def engine_for(tasks: Sequence[LanguageTask], variants: Sequence[RunConfig]) -> EngineConfig:
-    """How the first variant is served, on programs with room for all of them.
+    """The engine configuration of the first variant, with programs large enough for all of them.
 
-    With a fixed number of tokens per frame every text under way has a row. With a deadline a frame may decode
-    fewer, and texts have to wait: then there are slots for them to do so, and the scheduler's rules say who.
-    The robots of a batch are in episodes of their own, and none decides what another one says.
+    With a fixed number of tokens per frame every running text has a row. With a deadline a frame may decode
+    fewer tokens, so there are more slots than rows, in which texts wait. Robots of a batch are independent:
+    none affects the texts of another.
     """
     first = variants[0]
     robots = first.batch_size
@@ -170,13 +177,6 @@ def engine_for(tasks: Sequence[LanguageTask], variants: Sequence[RunConfig]) -> 
         guided=any(each.overlap == "rtc" for each in variants),
         int8_decode=first.decode_weights == "int8",
     )
-
-
-def _load(
-    resolved: ResolvedPolicy, tasks: Sequence[LanguageTask], engine: EngineConfig, config: RunConfig
-) -> VectorPolicy:
-    random = config.random_weights
-    return load_policy(resolved.policy, tasks=tasks, engine=engine, dtype=config.dtype, random_weights=random)
 
 
 def _budget(config: RunConfig) -> Budget:

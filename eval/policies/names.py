@@ -33,7 +33,7 @@ def read_policy(name: str, kwargs: Mapping[str, Any] | None = None) -> PolicyCon
     Raises:
         UsageError: The policy does not exist, its card is invalid, or its model has changed.
     """
-    own = _of_ones_own(name)
+    own = _custom(name)
     if own is not None:
         return own.model_copy(update={"kwargs": dict(kwargs or {})})
     preset = of_checkpoint(name) if is_a_place(name) else _preset(name)
@@ -42,8 +42,8 @@ def read_policy(name: str, kwargs: Mapping[str, Any] | None = None) -> PolicyCon
     return completed(preset)
 
 
-def _of_ones_own(name: str) -> PolicyConfig | None:
-    """A server, a class, or a policy of an entry point; None for other names."""
+def _custom(name: str) -> PolicyConfig | None:
+    """A policy that is a server, a class or an entry point; None for other names."""
     if name.startswith(_A_URL):
         return _of_target(name, "websocket")
     if ":" in name and "://" not in name:
@@ -78,7 +78,7 @@ def _with_kwargs(preset: PolicyConfig, kwargs: Mapping[str, Any]) -> PolicyConfi
     return preset.model_copy(update={"kwargs": {**preset.kwargs, **kwargs}})
 
 
-_OF_ANY_POLICY = ("narration", "memory")
+_DEFAULT_TASKS = ("narration", "memory")
 """Default language tasks of scripted policies and random weights."""
 
 
@@ -101,29 +101,30 @@ def requested_texts(policy: PolicyConfig, config: RunConfig) -> RequestedTexts:
     if policy.kind in ("python", "websocket"):
         return RequestedTexts(names=() if asked is None else asked)
     if policy.weights is None or config.random_weights:
-        return RequestedTexts(names=_OF_ANY_POLICY if asked is None else asked)
-    learnt = policy.language_tasks or {}
+        return RequestedTexts(names=_DEFAULT_TASKS if asked is None else asked)
+    trained = policy.language_tasks or {}
     if asked is not None:
-        noise = f"{policy.name} has learnt no texts: what it says is noise, and nothing but a load."
-        return RequestedTexts(names=asked, remark=noise if asked and not learnt else None)
+        noise = f"{policy.name} was not trained on texts: they will be noise, useful only as a load."
+        return RequestedTexts(names=asked, remark=noise if asked and not trained else None)
     names = learnt_tasks(policy)
-    return RequestedTexts(names=names, remark=_left_out(policy.name, set(learnt) - set(names), learnt))
+    return RequestedTexts(names=names, remark=_remark(policy.name, set(trained) - set(names), trained))
 
 
-def _left_out(policy: str, missing: Set[str], learnt: Mapping[str, str]) -> str | None:
-    if not learnt:
+def _remark(policy: str, missing: Set[str], trained: Mapping[str, str]) -> str | None:
+    if not trained:
         return (
-            f"{policy} has learnt no texts, so none are asked for; "
-            f"--language-tasks {' '.join(_OF_ANY_POLICY)} asks for noise, as a load."
+            f"{policy} was not trained on texts, so none are requested; "
+            f"--language-tasks {' '.join(_DEFAULT_TASKS)} requests noise, as a load."
         )
     if missing:
-        return f"{policy} has also learnt {', '.join(sorted(missing))}: name its file with --language-tasks."
+        tasks = ", ".join(sorted(missing))
+        return f"{policy} was also trained on {tasks}: name its file with --language-tasks."
     return None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Start:
-    """What a training starts from: a checkpoint and the normalization statistics of its training."""
+    """The checkpoint that a training starts from, and its normalization statistics."""
 
     weights: str
     norm_stats: str

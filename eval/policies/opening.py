@@ -24,7 +24,7 @@ def open_policies(
         resolved: The policy and its language tasks.
         variants: The runs.
         worlds: Number of parallel episodes.
-        notify: Called with one line about what is being waited for.
+        notify: Called with one line if a server has to be waited for.
 
     Raises:
         UsageError: The checkpoint, class or server is not available.

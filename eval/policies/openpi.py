@@ -17,7 +17,7 @@ from sim_envs.world import EpisodeKey, Observation
 
 
 def named(keys: OpenpiKeys, name: str, horizon: object) -> OpenpiKeys:
-    """The keys with the name and the horizon of one policy.
+    """The robot's keys with the name and horizon of a policy.
 
     Args:
         keys: The robot's.
@@ -35,12 +35,12 @@ def named(keys: OpenpiKeys, name: str, horizon: object) -> OpenpiKeys:
 
 
 def assumption(name: str, remedy: str) -> str:
-    """The remark on a policy that names no robot, and so is given LIBERO's keys."""
+    """The remark on a policy that declares no robot and therefore gets LIBERO's keys."""
     keys = f"the keys of {ASSUMED.robot} ({', '.join(ASSUMED.names)})"
     return f"{name} does not say which robot it is for and is shown {keys}; {remedy}"
 
 
-class Infers(Protocol):
+class InferencePolicy(Protocol):
     """openpi's two methods."""
 
     def infer(self, obs: dict[str, Any], /) -> Mapping[str, Any]:
@@ -59,7 +59,7 @@ class OpenpiPolicy:
         timings_ms: The stages of that query until its actions, milliseconds.
     """
 
-    def __init__(self, policy: Infers, keys: OpenpiKeys) -> None:
+    def __init__(self, policy: InferencePolicy, keys: OpenpiKeys) -> None:
         self._policy = policy
         self.keys = keys
         self.answer: Mapping[str, Any] = {}
@@ -85,7 +85,9 @@ class OpenpiPolicy:
         query = self.query(observation)
         asked = time.perf_counter()
         self.answer = self._policy.infer(query)
-        actions = self._in_limits(_actions(self.answer))
+        actions, limits = _actions(self.answer), self.interface.action.limits
+        if self.keys.clips and limits:
+            actions = actions.clip(*limits)
         ended = time.perf_counter()
         self.timings_ms = {
             "preprocess": 1e3 * (asked - began),
@@ -104,16 +106,12 @@ class OpenpiPolicy:
         return {}
 
     def settle(self) -> Reply:
-        """Complete the query: nothing is left to do once the actions are there."""
+        """Complete the query, which ends with its actions."""
         return Reply(timings_ms={**self.timings_ms, "frame": self.timings_ms["action"]})
 
     def finish(self) -> Tail:
         """End the episode."""
         return Tail()
-
-    def _in_limits(self, actions: np.ndarray) -> np.ndarray:
-        limits = self.interface.action.limits
-        return actions.clip(*limits) if self.keys.clips and limits else actions
 
 
 def opened(policy: OpenpiPolicy, *, remark: str | None, **inputs: Any) -> OpenPolicy:

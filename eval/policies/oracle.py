@@ -10,7 +10,7 @@ from sim_envs.truth.ground_truth import Truth
 from sim_envs.truth.wording import WORDINGS, narrate, remember
 from sim_envs.world import EpisodeKey, World
 
-_AUTHORS: Mapping[str, Callable[[Truth, int], str]] = {
+_WRITERS: Mapping[str, Callable[[Truth, int], str]] = {
     "narration": lambda truth, wording: narrate(truth.narration, wording, truth.nouns),
     "memory": lambda truth, wording: remember(truth.memory, wording, truth.nouns),
 }
@@ -23,7 +23,7 @@ class Oracle:
     """
 
     def __init__(self, tasks: Sequence[LanguageTaskConfig], world: World) -> None:
-        self._tasks = [language_task(task) for task in tasks if task.name in _AUTHORS]
+        self._tasks = [language_task(task) for task in tasks if task.name in _WRITERS]
         self._world = world
         self._wording = self._query = self._request = 0
 
@@ -32,7 +32,7 @@ class Oracle:
         self._wording = key.digest() % WORDINGS
         self._query = self._request = 0
 
-    def speak(self) -> tuple[tuple[TextRequest, ...], tuple[TextFinished, ...]]:
+    def write(self) -> tuple[tuple[TextRequest, ...], tuple[TextFinished, ...]]:
         """The texts of the next query, as requested and as finished."""
         due = [task.name for task in self._tasks for _ in task.arrivals.due(0, self._query)]
         truth = self._world.truth() if due else None
@@ -51,7 +51,7 @@ class Oracle:
             request_id=self._request - 1,
             requested_query=self._query,
             finished_query=self._query,
-            text=_AUTHORS[task](truth, self._wording),
+            text=_WRITERS[task](truth, self._wording),
             tokens=0,
             reason=ORACLE,
             latency_ms=0.0,

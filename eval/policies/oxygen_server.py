@@ -28,7 +28,7 @@ _ENGINE_STAGES = {"queue", "prefill", "denoise", "guided_denoise"}
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DeclaredPolicy:
-    """What the server declares about its policy.
+    """The policy that the server declares in its metadata.
 
     Attributes:
         interface: Conventions of observations and actions.
@@ -81,7 +81,7 @@ class DeclaredPolicy:
 
 
 def read_declared(metadata: Mapping[str, Any], url: str) -> DeclaredPolicy:
-    """What the server declares in its metadata.
+    """Validate the server's declaration of its policy.
 
     Raises:
         UsageError: It is another version of the extension, or incomplete.
@@ -110,7 +110,7 @@ class OxygenServerPolicy(RemotePolicy):
         self._unfinished: dict[int, TextRequest] = {}
 
     def reset(self, key: EpisodeKey) -> None:
-        """Connect if necessary. The first query tells the server."""
+        """Connect if necessary. The first query announces the episode."""
         super().reset(key)
         self._episode = dataclasses.asdict(key)
         self._query = -1
@@ -168,7 +168,7 @@ class OxygenServerPolicy(RemotePolicy):
         return {EXTENSION: {"episode": self._episode, "query": self._query, **flags}}
 
     def _received(self, text: TextFinished, wire_ms: float) -> TextFinished:
-        """The text as it arrived here, later than in the server by the time on the wire."""
+        """The text, with the time on the wire added to its latency."""
         if not 0 <= text.requested_query <= self._query:
             raise BadAnswerError(
                 f"the policy server sent a text of query {text.requested_query} in query {self._query}"

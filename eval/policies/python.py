@@ -31,7 +31,7 @@ def open_python(target: str, kwargs: Mapping[str, Any], *, worlds: int = 1) -> O
 
     Args:
         target: `package.module:Class`, or `path/to/file.py:Class`.
-        kwargs: What the class is called with.
+        kwargs: Keyword arguments of the class.
         worlds: Number of parallel episodes; the class is instantiated once for each.
 
     Raises:
@@ -81,17 +81,15 @@ def _found(target: str) -> Any:
         return load_object(target, what="policy")
     module = _executed(Path(place))
     if name not in vars(module):
-        there = [
-            each
-            for each, value in vars(module).items()
-            if getattr(value, "__module__", "") == module.__name__
+        own = [
+            key for key, each in vars(module).items() if getattr(each, "__module__", "") == module.__name__
         ]
-        raise unknown(f"class in {place}:", name, there)
+        raise unknown(f"class in {place}:", name, own)
     return vars(module)[name]
 
 
 def _executed(file: Path) -> ModuleType:
-    """The module in a file. Like a script's, its folder is where it imports from."""
+    """Import a file as a module, with its folder on the import path, as for a script."""
     if not file.is_file():
         raise UsageError(f"there is no file {file}; give path/to/file.py:Class, or package.module:Class")
     name = f"policy_{file.stem}"
@@ -144,7 +142,7 @@ def _checked(interface: Any, target: str) -> Interface:
 
 @contextlib.contextmanager
 def _in_one_line(what: str) -> Iterator[None]:
-    """Turns an exception of the user's code into one line that names its place."""
+    """Turn an exception of the user's code into a UsageError with its file and line."""
     try:
         yield
     except UsageError:

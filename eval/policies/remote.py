@@ -127,7 +127,7 @@ class PolicyClient:
         except TimeoutError:
             return True
         except ConnectionClosed:
-            return False
+            pass
         return False
 
     def _exchanged(self, query: bytes) -> bytes | str:
@@ -161,7 +161,7 @@ class PolicyClient:
             time.sleep(min(left, _LONGEST_PAUSE_S, 0.5 * 2**attempt))
 
     def _refusal(self, deadline: float) -> str | None:
-        """Why an attempt to connect has failed for now; None if it has not."""
+        """Try to connect once; returns why it failed temporarily, or None."""
         try:
             self._attempt(deadline)
         except InvalidStatus as error:
@@ -199,9 +199,7 @@ class PolicyClient:
         try:
             greeting = connection.recv(timeout=limit)
         except TimeoutError:
-            raise TimeoutError(
-                "it sends no metadata, which a server of openpi's protocol begins with"
-            ) from None
+            raise TimeoutError("it sends no metadata, the first message of openpi's protocol") from None
         if isinstance(greeting, str):
             raise self._lost(f"begins with a text, not with metadata: {greeting[-200:]}")
         try:
@@ -210,10 +208,10 @@ class PolicyClient:
             raise self._lost(f"begins with something else than metadata: {error}") from error
 
     def _accept(self, metadata: Mapping[str, Any]) -> None:
-        """Reject a server that has come back with another policy."""
-        before = _declared(metadata if self._metadata is None else self._metadata)
-        now = _declared(metadata)
-        for name in [*before, *(name for name in now if name not in before)]:
+        """Reject a server that declares another policy than before."""
+        known = metadata if self._metadata is None else self._metadata
+        before, now = _declared(known), _declared(metadata)
+        for name in before | now:
             if before.get(name) != now.get(name):
                 raise self._lost(f"has come back with {name} {now.get(name)!r}, not {before.get(name)!r}")
         self._metadata = metadata
@@ -241,7 +239,7 @@ class RemotePolicy(OpenpiPolicy):
 
 
 def _declared(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """What a server declares; maps by their fields, so that an error names the one that differs."""
+    """The declared parts of metadata, with maps flattened, so that an error names the field that differs."""
     flat: dict[str, Any] = {}
     for name in DECLARED:
         value = metadata.get(name)
@@ -264,7 +262,7 @@ def _mapping(content: Any) -> Mapping[str, Any]:
 
 
 def _ending(error: ConnectionClosed) -> str:
-    """How a connection ended."""
+    """Describe how a connection ended."""
     if error.sent is not None and error.sent.code == _TOO_BIG:
         return f"sent more than {MAX_ANSWER_MIB} MiB in one message"
     if error.rcvd is None:

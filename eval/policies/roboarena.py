@@ -22,7 +22,7 @@ class RoboArenaMetadata:
     """The metadata of a RoboArena server (`PolicyServerConfig` of robo-arena/roboarena), with its defaults.
 
     Attributes:
-        action_space: What its actions command.
+        action_space: Its action space, such as `joint_position`.
         n_external_cameras: Number of exterior cameras, numbered from 0.
         image_resolution: Height and width of the images; None for the camera's own.
         needs_wrist_camera: Whether it needs the wrist camera.
@@ -45,12 +45,8 @@ class RoboArenaMetadata:
             UsageError: The actions are not joint positions or velocities, or there is no camera.
         """
         if self.action_space not in _ACTIONS:
-            raise unknown(
-                "action space of a RoboArena server:",
-                self.action_space,
-                _ACTIONS,
-                remedy="DROID's suites take no others.",
-            )
+            what, remedy = "action space of a RoboArena server:", "DROID's suites take no others."
+            raise unknown(what, self.action_space, _ACTIONS, remedy=remedy)
         interface = _ACTIONS[self.action_space]
         cameras = tuple(Camera(name=name) for name in self._images.values())
         observation = dataclasses.replace(interface.observation, cameras=cameras)

@@ -21,10 +21,7 @@ from sim_envs.world import EpisodeKey, Observation, World
 def open_scripted(policy: PolicyConfig, tasks: Sequence[LanguageTaskConfig], config: RunConfig) -> OpenPolicy:
     """Open the suite's expert, or a baseline.
 
-    Args:
-        policy: Its preset; with `speaks: truth` it writes texts from the truth, except in mode `actions`.
-        tasks: The language tasks.
-        config: The run.
+    With `speaks: truth` in its preset it writes texts from the ground truth, except in mode `actions`.
     """
     speaks = policy.speaks == "truth" and config.mode != "actions"
 
@@ -87,7 +84,7 @@ class Scripted:
         actions = self._policy.query(observation.state)
         milliseconds = 1e3 * (time.perf_counter() - began)
         timings = {"action": milliseconds, "frame": milliseconds}
-        requested, finished = self._oracle.speak()
+        requested, finished = self._oracle.write()
         self._reply = Reply(timings_ms=timings, requested=requested, finished=finished)
         return actions
 

@@ -7,7 +7,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from multiprocessing.shared_memory import SharedMemory
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, Protocol, Self
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from sim_envs.world import EpisodeKey, Observation
 _NUMBER = np.dtype(np.float64)
 _LARGEST = (1080, 1920)
 """Maximum camera resolution if the interface gives none. Unwritten shared memory costs nothing."""
-_OURS = ("builtins", "configs", "eval", "oxygen", "sim_envs")
+_IMPORTABLE = ("builtins", "configs", "eval", "oxygen", "sim_envs")
 """Packages whose exceptions worlds can import."""
 
 
@@ -41,7 +41,6 @@ class ObservationLayout:
     action_prefix: ActionPrefix | None = None
 
 
-@runtime_checkable
 class Observations(Protocol):
     """Transfers observations from a world to its policy."""
 
@@ -146,11 +145,7 @@ class EpisodeStart:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ActionsRequest:
-    """A world requests actions.
-
-    Attributes:
-        sent: Message of `Observations.write`.
-    """
+    """A world requests actions; `sent` is the message of `Observations.write`."""
 
     sent: Any
 
@@ -172,25 +167,17 @@ class FailedAnswer:
     @classmethod
     def of(cls, error: BaseException) -> "FailedAnswer":
         """Wrap an exception; one of a class that worlds cannot import becomes a RuntimeError."""
-        if type(error).__module__.partition(".")[0] in _OURS:
+        if type(error).__module__.partition(".")[0] in _IMPORTABLE:
             return cls(error)
         return cls(RuntimeError(f"{type(error).__name__}: {error}"))
 
 
 class ServedPolicy:
-    """A policy whose actions and texts come from another process."""
+    """A policy in another process, in one of the run's variants."""
 
     def __init__(
         self, connection: WorkerConnection, observations: Observations, variant: int, interface: Interface
     ) -> None:
-        """Connect to the policy.
-
-        Args:
-            connection: To the process with the policy.
-            observations: Transfers observations.
-            variant: Index of the variant.
-            interface: The policy's conventions.
-        """
         self.interface = interface
         self._connection = connection
         self._observations = observations

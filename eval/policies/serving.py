@@ -81,7 +81,7 @@ class _Group:
 
 
 def _answered(method: Callable[..., Any], *arguments: Any) -> Any:
-    """What a call of the policy returns, or the exception, to be raised in the episode concerned."""
+    """The result of a call of the policy, or its exception, to be raised in the episode concerned."""
     try:
         return method(*arguments)
     except PolicyLostError:

@@ -1,4 +1,4 @@
-"""How workers get their policies: served by the parent process, or loaded in the worker. Imports no JAX."""
+"""Policies of workers: served by the parent process, or loaded in the worker. Imports no JAX."""
 
 import contextlib
 import dataclasses
@@ -13,7 +13,7 @@ from sim_envs.worker_process import WorkerConnection
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PolicySource:
-    """How workers get the policy of one variant. Pickled and sent to them.
+    """Opens the policy of one variant in a worker. Pickled and sent to workers.
 
     Attributes:
         variant: Index of the variant.

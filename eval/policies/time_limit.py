@@ -18,7 +18,7 @@ from sim_envs.world import World
 QUERY_TIMEOUT_S = 600.0
 """Default time limit: a class may compile in its first query."""
 _TIMED = ("reset", "act", "settle", "finish")
-_AGAIN_S = 1.0
+_REPEAT_S = 1.0
 """Interval at which the exception is raised again where it was swallowed."""
 _LONGEST_S = 1_000_000
 
@@ -47,7 +47,7 @@ def query_limit_s(resolved: ResolvedPolicy, given: float | None) -> float | None
 
 
 def limited(policy: OpenPolicy, seconds: float | None) -> OpenPolicy:
-    """The policy, each of whose calls may take so long; None for no limit.
+    """The policy with a time limit on each call; None for no limit.
 
     A call that exceeds it raises QueryTimeoutError as soon as it executes Python, in the main thread only.
     """
@@ -88,7 +88,7 @@ def _time_limit(seconds: float) -> Iterator[None]:
         raise QueryTimeoutError(f"the policy has not answered a query within {seconds:g} s")
 
     before = signal.signal(signal.SIGALRM, expire)
-    signal.setitimer(signal.ITIMER_REAL, seconds, _AGAIN_S)
+    signal.setitimer(signal.ITIMER_REAL, seconds, _REPEAT_S)
     try:
         yield
     finally:

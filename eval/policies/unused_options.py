@@ -74,8 +74,7 @@ def _refuse_in_modes(option: str, said: str, modes: Sequence[Mode]) -> None:
 
 
 def _refuse_without_texts(said: str, resolved: ResolvedPolicy) -> None:
-    is_silent = resolved.policy.kind != "oxygen" and resolved.policy.speaks is None
-    if is_silent:
+    if resolved.policy.kind != "oxygen" and resolved.policy.speaks is None:
         raise UsageError(
             f"{said}: policy {resolved.policy.name} generates no text; leave it out, or choose another, "
             "such as --policy tiny or expert"

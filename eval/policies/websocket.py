@@ -63,24 +63,27 @@ def open_websocket(
     modes: Sequence[Mode] = (),
     worlds: int = 1,
 ) -> OpenPolicy:
-    """The policy that a server serves.
+    """Connect to the policy of a server.
 
-    Our server declares its interface, a RoboArena server its cameras and actions. The metadata of another
-    may name its `embodiment`, one of openpi's, and its `horizon`. So may `embodiment` in `kwargs`; else
-    LIBERO's keys are assumed.
+    Our server declares its interface, a RoboArena server its cameras and actions. The metadata of others may
+    have `embodiment`, one of openpi's, and `horizon`. Without the former, `embodiment` in `kwargs` counts;
+    without both, LIBERO's keys are assumed.
 
     Args:
         url: `ws://host:port`, or `wss://`, with or without a path.
         kwargs: Fields of `ServerOptions`.
-        notify: Called with one line about what is waited for, if the server cannot be reached at once.
+        notify: Called with one line if the server cannot be reached at once.
         modes: The modes of the run's variants; our server runs in one.
         worlds: Number of simultaneous episodes, each with a connection of its own.
 
     Raises:
-        UsageError: It cannot be reached, it speaks another protocol, it was not started for this run, or an
-            argument is wrong.
+        UsageError: The server cannot be reached, has another protocol or does not fit the run, or an
+            argument is invalid.
     """
-    _check(url)
+    try:
+        parse_uri(url)
+    except (InvalidURI, ValueError) as error:
+        raise UsageError(f"{url} is no address of a policy server; write ws://host:port") from error
     options = _options(kwargs)
     client = PolicyClient(
         url,
@@ -97,7 +100,8 @@ def open_websocket(
     except UsageError:
         client.close()
         raise
-    for_run = opened(policy, remark=remark, server_metadata=_plain(client.metadata))
+    metadata = json.loads(json.dumps(client.metadata, default=str, skipkeys=True))  # as JSON types
+    for_run = opened(policy, remark=remark, server_metadata=metadata)
     opener = functools.partial(open_websocket, url, kwargs, notify=_unheard)
     return dataclasses.replace(for_run, close=client.close, opener=opener)
 
@@ -127,7 +131,7 @@ def _refuse_embodiment(options: ServerOptions, why: str) -> None:
 
 
 def _unheard(line: str) -> None:
-    """Print nothing, in workers: the evaluation has printed it at its start."""
+    """Print nothing: in workers, which would repeat the main process."""
     del line
 
 
@@ -145,16 +149,3 @@ def _options(kwargs: Mapping[str, Any]) -> ServerOptions:
         if name not in fields:
             raise unknown("argument of a policy server", name, fields)
     return ServerOptions(**kwargs)
-
-
-def _check(url: str) -> None:
-    try:
-        parse_uri(url)
-    except (InvalidURI, ValueError) as error:
-        raise UsageError(f"{url} is no address of a policy server; write ws://host:port") from error
-
-
-def _plain(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Metadata as plain JSON types; anything else becomes a string."""
-    plain: dict[str, Any] = json.loads(json.dumps(metadata, default=str, skipkeys=True))
-    return plain

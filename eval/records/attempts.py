@@ -1,4 +1,4 @@
-"""The attempts at a run: an interrupted run may be resumed later, on another machine."""
+"""Attempts of a run: the first, and one for each time that it was resumed, maybe on another machine."""
 
 import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,24 +13,18 @@ _PROVENANCE = ("command", "git", "versions", "hardware")
 
 
 def attempt_record(manifest: Mapping[str, Any], *, started: str, finished: str | None) -> Attempt:
-    """One attempt as the manifest stores it.
-
-    Args:
-        manifest: Where its command, commit, versions and hardware are copied from.
-        started: ISO time with UTC offset.
-        finished: Likewise; None while it runs.
-    """
+    """One attempt, with the provenance of `manifest` and ISO times with UTC offset; None while it runs."""
     return {**{name: manifest.get(name) for name in _PROVENANCE}, "started": started, "finished": finished}
 
 
 def attempts_of(manifest: Mapping[str, Any]) -> Sequence[Attempt]:
-    """All attempts at a run."""
+    """All attempts of a run."""
     attempts: Sequence[Attempt] = manifest["attempts"]
     return attempts
 
 
 def past_attempts(folder: RunFolder) -> Sequence[Attempt]:
-    """The attempts at a run that is resumed. A killed attempt ended when it last recorded an episode."""
+    """The attempts of a run before it is resumed. A killed attempt ended with its last record."""
     *before, last = attempts_of(folder.read_manifest())
     return [*before, {**last, "finished": last["finished"] or _last_record(folder, last["started"])}]
 

@@ -1,4 +1,4 @@
-"""Follows a run while it is written: new episodes, episodes that are being played, and how it ends."""
+"""Follows a run while it is written: recorded episodes, running episodes, and its status."""
 
 import contextlib
 import dataclasses
@@ -27,19 +27,18 @@ _PICTURE = re.compile(r"([^/\0]+)\.(\d{1,18})\.(\d{1,18})\.(\d{1,18})\.jpg")
 _TAIL_BYTES = 2**16
 """Bytes of a growing query log that are read."""
 _SILENT_S, _PROBED_EVERY_S = 10.0, 5.0
-"""Seconds without a new file after which the run's lock is tried, and between two trials."""
+"""Seconds without changes after which the run's lock is probed, and between two probes."""
 
 STOPPED = "stopped"
-"""The status of a run whose manifest says `running`, and whose process has ended."""
+"""Status of a run whose process ended without updating its manifest."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PlayingEpisode:
-    """An episode that is being played.
+    """A running episode.
 
     Attributes:
-        key: The episode.
-        pictured: When its picture was taken, Unix time, nanoseconds.
+        pictured: Time of its latest picture, Unix time in nanoseconds.
         query: The last query in its log; empty if there is none yet.
     """
 
@@ -49,7 +48,7 @@ class PlayingEpisode:
 
 
 class FollowedRun:
-    """A run's folder, read again and again; only what was added is parsed.
+    """A run's folder; `refresh` parses what was added to its files.
 
     Attributes:
         folder: The folder.
@@ -57,8 +56,8 @@ class FollowedRun:
         manifest: The whole manifest.
         status: That of the manifest, or `STOPPED`.
         episodes: The last record of each episode, in the order of these records.
-        problems: What cannot be read, one line each.
-        playing: The episodes that are being played.
+        problems: One line on each file or line that cannot be read.
+        playing: The running episodes.
     """
 
     def __init__(self, path: Path) -> None:
@@ -85,7 +84,7 @@ class FollowedRun:
         self._read_status()
 
     def refresh(self) -> bool:
-        """Read what was added. What cannot be read becomes one of the `problems`.
+        """Read what was added. Failures become `problems`.
 
         Returns:
             Whether anything has changed.
@@ -111,7 +110,7 @@ class FollowedRun:
 
     @property
     def recorded_at(self) -> float:
-        """When the last episode was recorded, Unix time; 0 if none is."""
+        """Time of the last record, Unix time; 0 without records."""
         try:
             return self.folder.episodes_path.stat().st_mtime
         except OSError:
@@ -150,7 +149,7 @@ class FollowedRun:
             self.episodes[result.key] = result
 
     def _read_playing(self) -> None:
-        """Find the pictures of this attempt; those of a killed one are older."""
+        """Find the running episodes by their pictures, without older ones of a killed attempt."""
         found = []
         if self.identity.status == "running":
             since = 1e9 * attempt_began(self.manifest)
@@ -198,7 +197,7 @@ class FollowedRun:
 
 
 def inside(folder: Path, name: str) -> Path | None:
-    """What has a relative name in a folder, links resolved; None if there is nothing, or a link leads out."""
+    """A path in a folder, links resolved; None if it does not exist or is outside the folder."""
     root = folder.resolve()
     try:
         path = (root / name).resolve(strict=True)
@@ -214,7 +213,7 @@ def _require_inside(folder: Path, name: str) -> None:
 
 
 def _version(folder: Path, name: str) -> object:
-    """Differs after every change of a file; None if there is none."""
+    """Inode, size and modification time of a file; None if it does not exist."""
     try:
         status = (folder / name).stat()
     except OSError:
@@ -223,7 +222,7 @@ def _version(folder: Path, name: str) -> object:
 
 
 def attempt_began(manifest: Mapping[str, Any]) -> float:
-    """When the last attempt began, Unix time."""
+    """Start of the last attempt, Unix time; 0 if unknown."""
     attempts = manifest.get("attempts") or [manifest]
     try:
         return _TIME.validate_python(attempts[-1].get("started")).timestamp()
@@ -232,7 +231,7 @@ def attempt_began(manifest: Mapping[str, Any]) -> float:
 
 
 def _is_locked(folder: RunFolder) -> bool:
-    """Whether a process has the run; True if that cannot be found out."""
+    """Whether a process holds the run's lock; True if that is unknown."""
     try:
         with (folder.path / LOCK).open("rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -1,6 +1,6 @@
 """Description and hash of a suite's protocol. Runs with different hashes are never compared or ranked.
 
-The inputs of a policy (prompt, cameras) are recorded beside it and not part of the hash.
+The inputs of a policy (prompt, cameras) are recorded separately and not part of the hash.
 """
 
 import dataclasses

@@ -25,7 +25,7 @@ def command() -> str:
 
 @functools.cache
 def git_state() -> dict[str, Any]:
-    """Commit of the running code when first asked, and whether files differ from it; None outside a checkout.
+    """Commit of the code at the first call, and whether files differ from it; None outside a checkout.
 
     A package installed or copied into another repository does not have that repository's commits.
     """
@@ -49,28 +49,19 @@ def versions() -> dict[str, str | None]:
 
 
 def hardware() -> dict[str, Any]:
-    """Processor, memory, accelerators and load of this machine, and XLA's options on it."""
+    """Processor, memory and load of this machine; with JAX imported, also accelerators and XLA's options."""
+    jax = sys.modules.get("jax")  # importing it here would be slow
     return {
         "processor": _processor(),
         "cores": os.cpu_count(),
         "load_average": [round(load, 1) for load in os.getloadavg()],
         "memory_gib": round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30, 1),
         "platform": platform.platform(),
-        "accelerators": _accelerators(),
-        "xla": _compilation(),
+        "accelerators": [f"{device.platform}: {device.device_kind}" for device in jax.devices()]
+        if jax
+        else [],
+        "xla": describe_compilation(jax.default_backend()) if jax else None,
     }
-
-
-def _accelerators() -> list[str]:
-    """JAX devices if JAX is already imported; importing it here would be slow."""
-    jax = sys.modules.get("jax")
-    return [] if jax is None else [f"{device.platform}: {device.device_kind}" for device in jax.devices()]
-
-
-def _compilation() -> dict[str, Any] | None:
-    """XLA's flags and options if JAX is already imported."""
-    jax = sys.modules.get("jax")
-    return None if jax is None else describe_compilation(jax.default_backend())
 
 
 def _processor() -> str:

@@ -1,4 +1,4 @@
-"""Reads query logs. A line that is not a query is a one-line error that names it."""
+"""Reads query logs."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ from sim_envs.world import EpisodeKey
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class QueryRecord:
-    """The fields of a query log's line that reports read.
+    """A query of a query log, with the fields that reports read.
 
     Attributes:
         actions: The chunk of actions; NaN where the file holds null.
@@ -62,13 +62,14 @@ def read_queries(folder: RunFolder, key: EpisodeKey) -> list[QueryRecord]:
     path, queries = folder.queries_path(key), []
     for number, record in enumerate(read_json_lines(path), start=1):
         try:
-            queries.append(_query(record))
+            queries.append(parse_query(record))
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             raise UsageError(f"{path}, line {number} is not a query: {error!r}") from None
     return queries
 
 
-def _query(record: Mapping[str, Any]) -> QueryRecord:
+def parse_query(record: Mapping[str, Any]) -> QueryRecord:
+    """The query of one line of a query log."""
     actions = np.atleast_2d(np.array(record["actions"], dtype=np.float64))
     step = int(record.get("step", 0))
     return QueryRecord(
@@ -100,22 +101,15 @@ def _delivery(record: Mapping[str, Any], query: Mapping[str, Any]) -> Delivery:
 def _truth(record: Mapping[str, Any] | None) -> Truth | None:
     if record is None:
         return None
-    said = record["narration"]
+    said, nouns = record["narration"], record.get("nouns")
     done = [CompletedAction(**{**action, "verb": Verb(action["verb"])}) for action in record["done"]]
     return Truth(
         narration=Narration(**{**said, "phase": Phase(said["phase"])}),
         memory=Memory(done=tuple(done), facts=frozenset(Fact(**fact) for fact in record["facts"])),
-        nouns=read_nouns(record),
-    )
-
-
-def read_nouns(truth: Mapping[str, Any]) -> Nouns | None:
-    """The nouns of a recorded truth; None if it has none."""
-    said = truth.get("nouns")
-    if said is None:
-        return None
-    return Nouns(
-        movable=frozenset(said["movable"]),
-        parts=frozenset(said["parts"]),
-        places=frozenset(said["places"].items()),
+        nouns=nouns
+        and Nouns(
+            movable=frozenset(nouns["movable"]),
+            parts=frozenset(nouns["parts"]),
+            places=frozenset(nouns["places"].items()),
+        ),
     )

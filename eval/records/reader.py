@@ -129,7 +129,7 @@ def read_identity(folder: RunFolder) -> RunIdentity:
 
 
 def read_manifest_as(shape: TypeAdapter[ManifestT], folder: RunFolder) -> ManifestT:
-    """The fields of the run's manifest that `shape` declares.
+    """Read a run's manifest as the type of `shape`.
 
     Raises:
         UsageError: The manifest is missing, damaged, or of another schema version.
@@ -151,9 +151,9 @@ def read_manifest_as(shape: TypeAdapter[ManifestT], folder: RunFolder) -> Manife
         raise invalid(error, str(folder.manifest_path)) from None
 
 
-def pass_over(folder: Path, why: UsageError | str) -> None:
+def warn_skipped(folder: Path, why: UsageError | str) -> None:
     """Report on stderr that a folder is skipped, and why."""
-    sys.stderr.write(f"passed over {folder}: {why}\n")
+    sys.stderr.write(f"skipped {folder}: {why}\n")
 
 
 def _identity(manifest: _Manifest) -> RunIdentity:
@@ -170,15 +170,11 @@ def _identity(manifest: _Manifest) -> RunIdentity:
         said |= {option: manifest.config.get(option) for option in ("tokens_per_frame", "deadline_ms")}
     if not manifest.protocol:  # only hashes are recorded
         return _IDENTITY.validate_python(said)
+    profiles = [world.get("clock", {}).get("profile", {}) for world in manifest.protocol.values()]
     said["protocol_hash"] = protocol_hash(manifest.protocol)
-    said["clock_device"] = _clock_device(manifest.protocol)
+    said["clock_device"] = next((profile["device"] for profile in profiles if "device" in profile), None)
     said["suite_hashes"] = {suite: suite_hash(world) for suite, world in manifest.protocol.items()}
     return _IDENTITY.validate_python(said)
-
-
-def _clock_device(protocol: Mapping[str, Mapping[str, Any]]) -> str | None:
-    profiles = [world.get("clock", {}).get("profile", {}) for world in protocol.values()]
-    return next((profile["device"] for profile in profiles if "device" in profile), None)
 
 
 def read_episodes(folder: RunFolder) -> dict[EpisodeKey, EpisodeResult]:
@@ -213,10 +209,10 @@ def _refuse_unplanned(folder: RunFolder, manifest: Mapping[str, Any], key: Episo
 
 
 def require_runs(paths: Sequence[Path]) -> list[RunFolder]:
-    """The same as `find_runs`, but at least one.
+    """`find_runs`, with an error if there is no run.
 
     Raises:
-        UsageError: There is none, or a path is not a folder.
+        UsageError: There is no run, or a path is not a folder.
     """
     if found := find_runs(paths):
         return found
@@ -243,8 +239,9 @@ def find_runs(paths: Sequence[Path]) -> list[RunFolder]:
 
 
 def _runs_in(path: Path, seen: set[Path]) -> Iterator[Path]:
-    """The path itself if it is a run, else the runs below it. Cyclic links are followed once."""
-    if _looks_like_a_run(path):
+    """The path itself if it is a run, else the runs below it. Follows cyclic links once."""
+    run = RunFolder(path)
+    if any(file.exists() for file in (run.manifest_path, run.episodes_path, run.results_path)):
         yield path
     elif path.resolve() not in seen:
         seen.add(path.resolve())
@@ -253,13 +250,8 @@ def _runs_in(path: Path, seen: set[Path]) -> Iterator[Path]:
                 each for each in path.iterdir() if each.is_dir() and not each.name.startswith(".")
             )
         except OSError as error:
-            pass_over(path, f"cannot read it: {error.strerror}")
+            warn_skipped(path, f"cannot read it: {error.strerror}")
             return
         for folder in inside:
             if not (folder / RUN_FILE).is_file():
                 yield from _runs_in(folder, seen)
-
-
-def _looks_like_a_run(path: Path) -> bool:
-    folder = RunFolder(path)
-    return any(file.exists() for file in (folder.manifest_path, folder.episodes_path, folder.results_path))

@@ -18,7 +18,7 @@ from configs.load import check, load
 from configs.locks import YOUNG_S
 from configs.schema import PolicyConfig, RunConfig
 from configs.variants import VariantsConfig
-from eval.records.reader import pass_over, read_episodes, read_manifest_as
+from eval.records.reader import read_episodes, read_manifest_as, warn_skipped
 from eval.records.schema import Outcome, RunFolder
 
 _DRAFTS = ".????????-??????-*.partial"
@@ -62,7 +62,8 @@ def new_run(output_dir: Path, config: RunConfig) -> Run:
     policy = re.sub(r"[^\w.-]+", "-", Path(policy).stem if "/" in policy else policy).strip("-")
     name = f"{now:%Y%m%d-%H%M%S}-{policy}-{config.mode}"
     taken = {path.name for path in output_dir.iterdir()} if output_dir.is_dir() else set()
-    folders = (RunFolder(output_dir / _numbered(name, n)) for n in range(1, len(taken) + 2))
+    names = [name, *(f"{name}-{number}" for number in range(2, len(taken) + 2))]
+    folders = (RunFolder(output_dir / each) for each in names)
     return Run(
         config=config,
         folder=next(each for each in folders if taken.isdisjoint((each.run_id, _draft(each).run_id))),
@@ -147,7 +148,7 @@ def find_unfinished(output_dir: Path, given: Mapping[str, Any]) -> tuple[Run, ..
     `--mode unified --resume` resumes the demo.
 
     Raises:
-        UsageError: There is none.
+        UsageError: There is no unfinished evaluation with these options.
     """
     asked = check(VariantsConfig, given, source="the command line")
     modes = asked.modes if given.keys() & {"mode", "against"} else ()
@@ -160,7 +161,7 @@ def find_unfinished(output_dir: Path, given: Mapping[str, Any]) -> tuple[Run, ..
         try:
             unfinished = any(map(_is_unfinished, variants))
         except UsageError as error:
-            pass_over(variants[0].folder.path, error)
+            warn_skipped(variants[0].folder.path, error)
             continue
         if unfinished:
             return _resumed(variants)
@@ -208,7 +209,7 @@ class _Recorded:
 
 
 def _resumed(variants: Sequence[_Recorded]) -> tuple[Run, ...]:
-    folders = [_appeared(variant.folder) for variant in variants]
+    folders = [_published(variant.folder) for variant in variants]
     return tuple(
         Run(config=variant.manifest.config, folder=folder, resumed=True)
         for variant, folder in zip(variants, folders, strict=True)
@@ -235,23 +236,22 @@ def _evaluations_newest_first(output_dir: Path) -> list[list[_Recorded]]:
     folders = [RunFolder(path.parent) for path in sorted(output_dir.glob("*/manifest.json"))]
     found = [_recorded(folder) for folder in folders if not folder.run_id.startswith(".")]
     runs = {run.folder.run_id: run for run in found if run is not None}
+    # A renamed folder is not among its manifest's variants any more: it is an evaluation of its own.
+    variant_sets = {
+        run.manifest.variants if name in run.manifest.variants else (name,) for name, run in runs.items()
+    }
     evaluations = []
-    for names in {_variants(run) for run in runs.values()}:
-        variants = [runs.get(name) or _in_draft(output_dir / name) for name in names]
+    for names in variant_sets:
+        drafts = {name: _draft(RunFolder(output_dir / name)) for name in names}  # left by a kill
+        variants = [
+            runs.get(name) or (_recorded(draft) if draft.manifest_path.exists() else None)
+            for name, draft in drafts.items()
+        ]
         whole = [variant for variant in variants if variant is not None]
         if len(whole) == len(names):
             evaluations.append(whole)
-    return sorted(
-        evaluations,
-        key=lambda variants: (variants[0].manifest.started, variants[0].folder.run_id),
-        reverse=True,
-    )
-
-
-def _variants(run: _Recorded) -> tuple[str, ...]:
-    """Run ids of the evaluation's variants; the run alone if its folder was renamed."""
-    name, variants = run.folder.run_id, run.manifest.variants
-    return variants if name in variants else (name,)
+    evaluations.sort(key=lambda runs: (runs[0].manifest.started, runs[0].folder.run_id), reverse=True)
+    return evaluations
 
 
 def _recorded(folder: RunFolder) -> _Recorded | None:
@@ -259,17 +259,11 @@ def _recorded(folder: RunFolder) -> _Recorded | None:
     try:
         return _Recorded(folder=folder, manifest=read_manifest_as(_MANIFEST, folder))
     except UsageError as error:
-        pass_over(folder.path, error)
+        warn_skipped(folder.path, error)
         return None
 
 
-def _in_draft(path: Path) -> _Recorded | None:
-    """The run in a draft left by a kill."""
-    draft = _draft(RunFolder(path))
-    return _recorded(draft) if draft.manifest_path.exists() else None
-
-
-def _appeared(folder: RunFolder) -> RunFolder:
+def _published(folder: RunFolder) -> RunFolder:
     """The folder of a run to be resumed; a draft is renamed, unless its process still runs."""
     if not folder.run_id.startswith("."):
         return folder
@@ -277,7 +271,3 @@ def _appeared(folder: RunFolder) -> RunFolder:
     with folder.claimed():
         folder.path.rename(final.path)
     return final
-
-
-def _numbered(name: str, number: int) -> str:
-    return name if number == 1 else f"{name}-{number}"

@@ -17,7 +17,7 @@ from configs.reading import read_json_object
 from configs.sweep import SweepConfig
 from configs.validation import invalid
 from eval.records.json_files import write_json
-from eval.records.reader import pass_over
+from eval.records.reader import warn_skipped
 from eval.records.run_folders import Run, begun_in, drop_drafts
 from eval.records.schema import RunFolder
 
@@ -32,10 +32,7 @@ class _Record(TypedDict):
 
 
 _RECORD = TypeAdapter(_Record)
-_STATES = {
-    "running": "the sweep is not complete",
-    "errors": "the sweep has episodes that were errors",
-}
+_STATES = {"running": "the sweep is not complete", "errors": "the sweep has episodes that were errors"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +61,7 @@ class SweepFolder:
         """The record as it was last written.
 
         Raises:
-            UsageError: There is none, or it is no sweep's.
+            UsageError: There is no record, or it is not a sweep's.
         """
         if not self.record_path.is_file():
             raise UsageError(f"{self.path} is not a sweep: it has no {self.file}")
@@ -79,7 +76,7 @@ class SweepFolder:
         """The record of a complete sweep.
 
         Raises:
-            UsageError: There is none, or episodes are left.
+            UsageError: There is no record, or the sweep is not complete.
         """
         record = self.read()
         if record["status"] != "complete":
@@ -141,7 +138,7 @@ def find_unfinished_sweep(output_dir: Path, given: Mapping[str, Any]) -> SweepFo
     """The newest unfinished sweep in a folder that agrees with every option given.
 
     Raises:
-        UsageError: There is none.
+        UsageError: There is no unfinished sweep with these options.
     """
     complete = None
     for path in sorted(output_dir.glob(f"*/{_FILE}"), reverse=True):
@@ -149,7 +146,7 @@ def find_unfinished_sweep(output_dir: Path, given: Mapping[str, Any]) -> SweepFo
         try:
             status, asked = folder.read()["status"], folder.asked()
         except UsageError as error:
-            pass_over(folder.path, error)
+            warn_skipped(folder.path, error)
             continue
         if not _agrees(asked, given):
             continue

@@ -27,7 +27,6 @@ class Delivery:
     """A text delivered before its episode ended.
 
     Attributes:
-        text: The text.
         step: Control step at which its last token was known.
         truth: Ground truth at that step, if the world provides it.
     """

@@ -1,8 +1,8 @@
-"""Which of a run's videos to open first, by a stated rule.
+"""Selects a run's best video.
 
-Of the solved episodes, the one with the largest share of narrations that were right at request; then
-the one that said most; then the shortest. Where none was solved, the one that came furthest: that had done
-most; then that truly went through the most different stages of its task; then by the rule for solved ones.
+Of the solved episodes, the one with the highest narration accuracy at request; then with the most texts; then
+the shortest. If none was solved: the one with the most completed actions; then with the most distinct stages
+of the task; then by the rule for solved ones.
 """
 
 import dataclasses
@@ -17,13 +17,7 @@ from sim_envs.truth.wording import narrate
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BestVideo:
-    """The video to open first.
-
-    Attributes:
-        path: Its file.
-        episode: What it shows.
-        why: One line that says so, and how it did.
-    """
+    """A run's best video, with one line on the choice and the episode's results (`why`)."""
 
     path: Path
     episode: EpisodeResult
@@ -43,39 +37,26 @@ def find_best_video(run: RunFolder) -> BestVideo | None:
     solved = [episode for episode in shown if episode.outcome is Outcome.SUCCESS]
     mode = read_identity(run).mode
     if solved:
-        best = min(solved, key=_merit)
+        best = min(solved, key=_sort_key)
         why = f"Best of the {len(solved)} solved in mode {mode}: {_describe(best)}."
     else:
-        stages = {episode.key: _Progress.of(run, episode) for episode in shown}
-        best = min(shown, key=lambda episode: (stages[episode.key].lack, *_merit(episode)))
+        stages = {episode.key: _stages(run, episode) for episode in shown}
+        best = min(shown, key=lambda episode: (stages[episode.key][0], *_sort_key(episode)))
+        last = stages[best.key][1]
         why = f"None of {len(shown)} was solved in mode {mode}. The furthest: {_describe(best)}"
-        why += f"; it came to “{stages[best.key].last}”" if stages[best.key].last else "."
+        why += f"; its last stage: “{last}”" if last else "."
     return BestVideo(path=run.path / str(best.video), episode=best, why=why)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _Progress:
-    """How far an episode came, by the world's own account.
-
-    Attributes:
-        lack: Smaller the further it came.
-        last: The last stage that it had not been in before, in words; empty if unknown.
-    """
-
-    lack: tuple[int, int]
-    last: str
-
-    @classmethod
-    def of(cls, run: RunFolder, episode: EpisodeResult) -> "_Progress":
-        truths = [query.truth for query in read_queries(run, episode.key)]
-        told = [truth for truth in truths if truth is not None]
-        stages = list(dict.fromkeys(truth.narration for truth in told))
-        done = len(told[-1].memory.done) if told else 0
-        last = narrate(stages[-1], nouns=told[-1].nouns) if stages else ""
-        return cls(lack=(-done, -len(stages)), last=last)
+def _stages(run: RunFolder, episode: EpisodeResult) -> tuple[tuple[int, int], str]:
+    """Negative numbers of completed actions and of distinct stages, and the last new stage in words."""
+    told = [query.truth for query in read_queries(run, episode.key) if query.truth is not None]
+    stages = list(dict.fromkeys(truth.narration for truth in told))
+    done = len(told[-1].memory.done) if told else 0
+    return (-done, -len(stages)), narrate(stages[-1], nouns=told[-1].nouns) if stages else ""
 
 
-def _merit(episode: EpisodeResult) -> tuple[float, int, int]:
+def _sort_key(episode: EpisodeResult) -> tuple[float, int, int]:
     """Smaller is better."""
     right = _narrations(episode)
     share = right.hits / right.of if right.of else 0.0

@@ -19,7 +19,7 @@ _OVERLAP = {
 
 
 def say_clock(clock: str, while_waiting: str, *, overlap: str = "skip", device: str | None = None) -> str:
-    """How long the policy computes in simulated time, and what the robot does until then.
+    """The latency that a clock charges, and what the robot does in the meantime.
 
     Args:
         clock: As `--clock` takes it, other than `paused`: `fixed:A[,B]`, `profile:NAME`, `measured` or
@@ -33,7 +33,7 @@ def say_clock(clock: str, while_waiting: str, *, overlap: str = "skip", device: 
 
 
 def say_clock_of(run: RunIdentity) -> str:
-    """The same of a recorded run."""
+    """The clock of a recorded run in words; see `say_clock`."""
     return say_clock(run.clock, run.while_waiting, overlap=run.overlap, device=run.clock_device)
 
 
@@ -60,6 +60,6 @@ def _say_latency(clock: str, device: str | None) -> str:
 
 
 def _with_article(device: str) -> str:
-    """`a Jetson AGX Thor`, `an H200`: initials are spelt out, so that their sound decides."""
+    """`a Jetson AGX Thor`, `an H200`: the article fits initials that are spelled out."""
     spelt_out = not device[1:2].islower()
     return f"{'an' if device[0] in ('AEFHILMNORSX' if spelt_out else 'AEIOUaeiou') else 'a'} {device}"

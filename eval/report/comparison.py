@@ -16,7 +16,6 @@ from eval.records.schema import EpisodeResult, RunFolder
 from eval.report.clock_words import PAUSED
 from eval.report.comparison_texts import TextPairs, all_texts, pair_texts
 from eval.report.pair_table import Pair, PairTable, is_graded, outcomes_of
-from sim_envs.world import EpisodeKey
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -27,13 +26,13 @@ class StageLatency:
     b: Mapping[str, float]
 
     def ratio(self, quantile: str) -> float | None:
-        """B's over A's; None where A's is 0."""
+        """B's quantile over A's; None if A's is 0."""
         return self.b[quantile] / self.a[quantile] if self.a[quantile] else None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Staleness:
-    """Mean simulated seconds from a text's query to its delivery in both runs; None where a run has none."""
+    """Mean simulated seconds from a text's request to its delivery; None for a run without texts."""
 
     a: float | None
     b: float | None
@@ -41,15 +40,15 @@ class Staleness:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """What two runs say about each other.
+    """Paired comparison of run B with run A.
 
     Attributes:
         time_ratio: B's simulated seconds to success over A's; None if no pair has both.
-        curve_a: The share of the graded pairs that A solved by each time; `curve_b` likewise. Empty where
-            times are not recorded.
-        staleness: Language task to how stale its finished texts were, over the graded pairs.
-        partial: Whether a run is unfinished or has episodes that the other has not: then only those that
-            both have are compared.
+        curve_a: Fraction of the graded pairs that A solved by each time; `curve_b` likewise. Empty if times
+            are not recorded.
+        staleness: Language task to the staleness of its finished texts, over the graded pairs.
+        partial: Whether a run is unfinished or has episodes that the other lacks: then only common ones are
+            compared.
     """
 
     a: RunIdentity
@@ -67,12 +66,12 @@ class Comparison:
 
     @property
     def names(self) -> tuple[str, str]:
-        """What to call A and B in a sentence."""
-        return tell_apart(self.a, self.b)
+        """Names of A and B in sentences; see `run_names`."""
+        return run_names(self.a, self.b)
 
     @property
     def suite_p_values(self) -> dict[str, float]:
-        """McNemar's p-value of every suite with a graded pair; of several, corrected for their number."""
+        """McNemar's p-value of each suite with a graded pair, Holm-corrected if there are several."""
         p_values = {suite: pairs.mcnemar_p for suite, pairs in self.per_suite.items() if pairs.graded}
         return dict(zip(p_values, holm(list(p_values.values())), strict=True))
 
@@ -83,11 +82,11 @@ class Comparison:
 
 
 _LONGEST_NAME = 16
-"""Characters of a policy's or a mode's name for which a sentence has room."""
+"""Maximum length of a mode or policy that names a run in a sentence."""
 
 
-def tell_apart(a: RunIdentity, b: RunIdentity) -> tuple[str, str]:
-    """What to call two runs: their modes, else their policies, where these differ."""
+def run_names(a: RunIdentity, b: RunIdentity) -> tuple[str, str]:
+    """Short names of two runs: their modes if different, else their policies, else `A` and `B`."""
     for names in ((a.mode, b.mode), (a.policy, b.policy)):
         if names[0] != names[1] and max(map(len, names)) <= _LONGEST_NAME:
             return names
@@ -95,15 +94,19 @@ def tell_apart(a: RunIdentity, b: RunIdentity) -> tuple[str, str]:
 
 
 def compare(run_a: RunFolder, run_b: RunFolder) -> Comparison:
-    """Compare two runs of the same episodes in the same world. What their policies see of it may differ.
+    """Compare two runs of the same episodes in the same world; their policies' inputs may differ.
 
     Raises:
         UsageError: if a run cannot be read or is unfinished, the two differ in protocol, assets or episodes,
             or no pair of episodes is graded in both.
     """
     identities = require_one_world(run_a, run_b)
-    for identity in identities:
-        _refuse_unfinished(identity)
+    for run in identities:
+        if run.status != "complete":
+            raise UsageError(
+                f"{run.run_id} is {run.status}, of {counted(run.n_planned, 'episode')}; complete it with "
+                "--resume, or give --partial to compare the episodes that both have"
+            )
     return _compare(identities, (run_a, run_b), _pair_up(run_a, run_b))
 
 
@@ -156,14 +159,6 @@ def _compare(
     )
 
 
-def _refuse_unfinished(run: RunIdentity) -> None:
-    if run.status != "complete":
-        raise UsageError(
-            f"{run.run_id} is {run.status}, of {counted(run.n_planned, 'episode')}; complete it with "
-            "--resume, or give --partial to compare the episodes that both have"
-        )
-
-
 def require_one_world(run_a: RunFolder, run_b: RunFolder) -> tuple[RunIdentity, RunIdentity]:
     """The identities of two runs that may be compared, finished or not.
 
@@ -186,11 +181,12 @@ def require_one_world(run_a: RunFolder, run_b: RunFolder) -> tuple[RunIdentity, 
 
 def _pair_up(run_a: RunFolder, run_b: RunFolder) -> list[Pair]:
     a, b = read_episodes(run_a), read_episodes(run_b)
-    lacks = [
-        _missing(run, sorted(other.keys() - own.keys()))
-        for run, own, other in ((run_a, a, b), (run_b, b, a))
-        if other.keys() - own.keys()
-    ]
+    lacks = []
+    for run, own, other in ((run_a, a, b), (run_b, b, a)):
+        if missing := sorted(other.keys() - own.keys()):
+            first = ", ".join(map(str, missing[:3]))
+            more = f", … ({len(missing)} in all)" if len(missing) > 3 else ""
+            lacks.append(f"{run.run_id} lacks {first}{more}")
     if lacks:
         raise UsageError(
             f"the runs must hold the same episodes: {'; '.join(lacks)}; "
@@ -199,11 +195,6 @@ def _pair_up(run_a: RunFolder, run_b: RunFolder) -> list[Pair]:
     if not a:
         raise UsageError(f"{run_a.run_id} and {run_b.run_id} hold no episodes")
     return [(a[key], b[key]) for key in sorted(a)]
-
-
-def _missing(run: RunFolder, keys: Sequence[EpisodeKey]) -> str:
-    first = ", ".join(map(str, keys[:3]))
-    return f"{run.run_id} lacks {first}{f', … ({len(keys)} in all)' if len(keys) > 3 else ''}"
 
 
 def _latency(episodes: Sequence[EpisodeQueries]) -> dict[str, StageLatency]:

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from eval.metrics.noninferiority import Verdict
 from eval.report.clock_words import PAUSED
 from eval.report.comparison import Comparison
-from eval.report.comparison_texts import TextDifference
 from eval.report.comparison_verdict import (
     MARGIN,
     TIME_MARGIN,
@@ -24,16 +23,16 @@ def verdict_lines(
     """The verdicts in at most four lines of 80 columns, for the end of a run.
 
     Args:
-        comparison: Of A and B.
-        margin: What B may lose and still count as non-inferior, percentage points of success.
-        time_margin: How much longer B may take to success and still count as that, percent.
+        comparison: The comparison.
+        margin: Non-inferiority margin of the success rate, percentage points.
+        time_margin: Non-inferiority margin of the time to success, percent.
 
     Raises:
-        UsageError: A margin is none.
+        UsageError: A margin is out of range.
     """
     judgements = judge_all(comparison, margin, time_margin)
     a, b = comparison.names
-    lines = [f"{b} beside {a}, clock {comparison.a.clock}:"]
+    lines = [f"{b} compared with {a}, clock {comparison.a.clock}:"]
     lines.append(_line("success", judgements.success, _say_success(comparison, judgements.success)))
     if judgements.time is not None:
         lines.append(_line("time to success", judgements.time, _say_time(comparison, judgements.time)))
@@ -42,15 +41,15 @@ def verdict_lines(
 
 
 def say_clock(comparison: Comparison) -> str | None:
-    """How simulated time passed, in one line; None where it is paused and the actions differ."""
+    """The clock in one line; None on clock `paused` if actions differ."""
     clock, waiting = comparison.a.clock, comparison.a.while_waiting
     if clock != PAUSED:
         overlap = "" if comparison.a.overlap == "skip" else f", overlap {comparison.a.overlap}"
         return f"Clock: {clock}{f', {waiting} while waiting' if waiting else ''}{overlap}."
     if comparison.actions.bitwise_equal:
         return (
-            "The clock was paused: modes act alike by construction, and this says nothing about latency "
-            "(use --clock)."
+            "The clock was paused: modes act alike by construction, whatever their latency (use --clock to "
+            "charge it)."
         )
     return None
 
@@ -77,15 +76,15 @@ def _say_time(comparison: Comparison, judgement: Judgement) -> str:
 
 
 def _say_texts(comparison: Comparison) -> Iterator[str]:
-    """Of every language task, B's accuracy on delivery minus A's, and how stale texts are in A and in B."""
+    """Difference of accuracy on delivery for each language task, and the staleness in A and in B."""
     for texts in comparison.texts:
         found = next((each for each in texts.differences if each.when == "on_delivery"), None)
         if found is not None:
-            yield f"{texts.task} {say_points(found.difference)}{_say_staleness(comparison, found)}"
-
-
-def _say_staleness(comparison: Comparison, found: TextDifference) -> str:
-    staleness = comparison.staleness.get(found.task)
-    if staleness is None or staleness.a is None or staleness.b is None:
-        return ""
-    return f", {1000 * staleness.a:.0f}→{1000 * staleness.b:.0f} ms"
+            line, staleness = (
+                f"{texts.task} {say_points(found.difference)}",
+                comparison.staleness.get(found.task),
+            )
+            if staleness is None or staleness.a is None or staleness.b is None:
+                yield line
+            else:
+                yield f"{line}, {1000 * staleness.a:.0f}→{1000 * staleness.b:.0f} ms"

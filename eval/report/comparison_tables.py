@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.markup import escape
 from rich.table import Table
 
@@ -12,9 +12,9 @@ from eval.metrics.action_difference import ActionDifference
 from eval.records.protocol import say_inputs
 from eval.records.reader import RunIdentity
 from eval.report.clock_words import MEASURED, PAUSED
-from eval.report.comparison import Comparison, StageLatency
+from eval.report.comparison import Comparison
 from eval.report.comparison_summary import say_clock
-from eval.report.comparison_texts import Fate, TextPairs
+from eval.report.comparison_texts import TextPairs, Unpaired
 from eval.report.comparison_verdict import MARGIN, TIME_MARGIN, Judgements, judge_all
 from eval.report.labels import number
 from eval.report.pair_table import PairTable
@@ -31,16 +31,14 @@ def show(
     Args:
         comparison: The comparison.
         console: The console.
-        margin: What B may lose and still count as non-inferior, percentage points of success.
-        time_margin: How much longer B may take to success and still count as non-inferior, percent.
+        margin: Non-inferiority margin of the success rate, percentage points.
+        time_margin: Non-inferiority margin of the time to success, percent.
 
     Raises:
         UsageError: A margin is out of range.
     """
     judgements = judge_all(comparison, margin, time_margin)
     _show_runs(comparison, console)
-    if comparison.partial:
-        console.print(f"\n[yellow]{escape(_say_partial(comparison))}[/]")
     console.print()
     console.print(_rates(comparison))
     console.print(f"[dim]{_say_statistics(comparison)}[/]")
@@ -62,38 +60,27 @@ def show(
         console.print(f"[dim]{_say_turns(comparison)}[/]")
     if comparison.texts:
         console.print()
-        _show_texts(comparison.texts, console)
+        console.print(_texts(comparison.texts))
 
 
 def _show_runs(comparison: Comparison, console: Console) -> None:
     for name, run in (("A", comparison.a), ("B", comparison.b)):
         console.print(_describe(name, run, comparison), soft_wrap=True)
-        if comparison.a.policy_inputs != comparison.b.policy_inputs:
-            console.print(f"   [dim]sees {escape(say_inputs(run.policy_inputs))}[/]", soft_wrap=True)
-
-
-def _show_texts(tasks: Sequence[TextPairs], console: Console) -> None:
-    """Scores of paired texts, and the numbers of paired and unpaired ones."""
-    if any(texts.differences for texts in tasks):
-        console.print(_texts(tasks))
-    for texts in tasks:
-        console.print(f"[dim]{escape(_say_pairs(texts))}[/]")
+    if comparison.partial:
+        a, b, common = comparison.a, comparison.b, counted(comparison.overall.n_episodes, "episode")
+        statuses = f"A is {a.status}, of {counted(a.n_planned, 'episode')}, B is {b.status}, of {b.n_planned}"
+        console.print(f"\n[yellow]Partial: only the {common} that both have; {escape(statuses)}.[/]")
 
 
 def _describe(name: str, run: RunIdentity, comparison: Comparison) -> str:
-    """A run in two lines; its data type only if the other's differs."""
+    """A run in two lines, and a third for inputs that differ; its data type only if the other's differs."""
     dtype = "" if comparison.a.dtype == comparison.b.dtype else run.dtype or "its own dtype"
     parts = [run.policy, run.weights, dtype, f"mode {run.mode}", f"assets {run.assets}"]
     what = ", ".join(part for part in parts if part)
-    return f"[bold]{name}[/]  {escape(run.run_id)}\n   [dim]{escape(what)}[/]"
-
-
-def _say_partial(comparison: Comparison) -> str:
-    a, b = comparison.a, comparison.b
-    return (
-        f"Partial: only the {counted(comparison.overall.n_episodes, 'episode')} that both have; A is "
-        f"{a.status}, of {counted(a.n_planned, 'episode')}, B is {b.status}, of {b.n_planned}."
-    )
+    head = f"[bold]{name}[/]  {escape(run.run_id)}\n   [dim]{escape(what)}[/]"
+    if comparison.a.policy_inputs == comparison.b.policy_inputs:
+        return head
+    return f"{head}\n   [dim]sees {escape(say_inputs(run.policy_inputs))}[/]"
 
 
 def _rates(comparison: Comparison) -> Table:
@@ -101,16 +88,11 @@ def _rates(comparison: Comparison) -> Table:
     p_values = {**comparison.suite_p_values, "all": comparison.overall.mcnemar_p}
     for suite, pairs in _rows(comparison):
         rates = (number(percent, ".1f", " %") for percent in (pairs.percent_a, pairs.percent_b))
+        interval = pairs.difference_ci95
+        between = "–" if interval is None else _between(interval.low, interval.high)
         p_value = f"{p_values[suite]:.2g}" if pairs.graded else "–"
-        table.add_row(escape(suite), *rates, *_gap(pairs), p_value)
+        table.add_row(escape(suite), *rates, number(pairs.difference, "+.1f"), between, p_value)
     return table
-
-
-def _gap(pairs: PairTable) -> tuple[str, str]:
-    difference, interval = pairs.difference, pairs.difference_ci95
-    if difference is None or interval is None:
-        return "–", "–"
-    return f"{difference:+.1f}", _between(interval.low, interval.high)
 
 
 def _pairs(comparison: Comparison, judgements: Judgements) -> Table:
@@ -126,41 +108,42 @@ def _latencies(comparison: Comparison) -> Table:
     table = _table("latency (ms)", "A", "B", "B/A")
     for stage, latency in comparison.latency.items():
         for quantile in ("p50", "p95"):
-            table.add_row(escape(f"{stage}, {quantile}"), *_milliseconds(latency, quantile))
+            a, b = latency.a[quantile], latency.b[quantile]
+            ratio = number(latency.ratio(quantile), ".2f")
+            table.add_row(escape(f"{stage}, {quantile}"), f"{a:.1f}", f"{b:.1f}", ratio)
     return table
 
 
-def _milliseconds(latency: StageLatency, quantile: str) -> tuple[str, str, str]:
-    ratio = latency.ratio(quantile)
-    return f"{latency.a[quantile]:.1f}", f"{latency.b[quantile]:.1f}", number(ratio, ".2f")
-
-
-def _texts(tasks: Sequence[TextPairs]) -> Table:
-    """Scores in both runs, and how far apart they are."""
+def _texts(tasks: Sequence[TextPairs]) -> Group:
+    """Scores in both runs and their difference, and the numbers of paired and unpaired texts."""
     table = _table("language (%)", "A", "B", "B minus A", "95 %")
     for text in (difference for texts in tasks for difference in texts.differences):
         between = "–" if text.interval is None else _between(*text.interval)
         what = f"{_MEASURES[text.task]}, {_WHEN[text.when]}"
         table.add_row(what, f"{text.a:.1f}", f"{text.b:.1f}", f"{text.difference:+.1f}", between)
-    return table
+    notes = [f"[dim]{escape(_say_pairs(texts))}[/]" for texts in tasks]
+    return Group(*([table] if table.row_count else []), *notes)
 
 
 def _say_pairs(texts: TextPairs) -> str:
-    """The number of paired texts, unpaired ones by reason, and whose texts are an oracle's."""
+    """The numbers of paired texts and, by reason, of unpaired ones; oracles are named."""
     alone = [_say_alone("A", "B", texts.only_a), _say_alone("B", "A", texts.only_b)]
     oracles = [name for name, oracle in (("A", texts.oracle_a), ("B", texts.oracle_b)) if oracle]
     parts = [f"{texts.task}: {counted(texts.pairs, 'text')} graded in both", *filter(None, alone)]
-    if Fate.OTHER_MOMENT in texts.only_a:
-        count_a, count_b = texts.only_a[Fate.OTHER_MOMENT], texts.only_b[Fate.OTHER_MOMENT]
-        parts = [f"{texts.task}: all {counted(count_a, 'graded text')} of A beside all {count_b} of B"]
+    if Unpaired.OTHER_MOMENT in texts.only_a:
+        count_a, count_b = (
+            texts.only_a[Unpaired.OTHER_MOMENT],
+            texts.only_b[Unpaired.OTHER_MOMENT],
+        )
+        parts = [f"{texts.task}: all {counted(count_a, 'graded text')} of A against all {count_b} of B"]
     parts += [f"{name}'s are an oracle's" for name in oracles]
     return "; ".join(parts) + "."
 
 
-def _say_alone(name: str, other: str, texts: Mapping[Fate, int]) -> str:
-    """Texts that only one run has, by the reason why the other has none."""
-    fates = ", ".join(f"{n} {fate}" for fate, n in sorted(texts.items()))
-    return f"only in {name} {sum(texts.values())} (in {other} {fates})" if texts else ""
+def _say_alone(name: str, other: str, texts: Mapping[Unpaired, int]) -> str:
+    """Texts that only one run has, by the reason that the other has none."""
+    reasons = ", ".join(f"{n} {reason}" for reason, n in sorted(texts.items()))
+    return f"only in {name} {sum(texts.values())} (in {other} {reasons})" if texts else ""
 
 
 def _table(first: str, *numbers: str) -> Table:
@@ -172,7 +155,7 @@ def _table(first: str, *numbers: str) -> Table:
 
 
 def _rows(comparison: Comparison) -> Iterator[tuple[str, PairTable]]:
-    """The suites, and all of them together where there are several."""
+    """The suites, and a total if there are several."""
     yield from comparison.per_suite.items()
     if len(comparison.per_suite) > 1:
         yield "all", comparison.overall
@@ -216,7 +199,7 @@ def _say_largest(actions: ActionDifference) -> str:
 def _say_turns(comparison: Comparison) -> str:
     if comparison.in_turns:
         return (
-            "Every episode was played in both before the next one: the machine's slow drift is in both "
-            "alike; short disturbances may not be."
+            "The runs alternated episode by episode, so slow drift of the machine affects both; short "
+            "disturbances may not."
         )
-    return "Two runs, one after the other: the machine's drift is in these latencies."
+    return "The runs did not alternate: latency differences include the machine's drift."

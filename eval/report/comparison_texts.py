@@ -14,8 +14,8 @@ from eval.records.schema import Share
 from sim_envs.truth.ground_truth import Truth
 
 
-class Fate(enum.StrEnum):
-    """Why a run has no graded text where the other has one."""
+class Unpaired(enum.StrEnum):
+    """Why a graded text of one run has no counterpart in the other."""
 
     NOT_GRADED = "not readable"
     CUT_OFF = "cut off by the episode's end"
@@ -29,9 +29,9 @@ class TextDifference:
     """The headline measure of one language task in both runs, in percent, over the texts in pairs.
 
     Attributes:
-        when: `at_request` or `on_delivery`: the moment whose truth the texts are compared with.
+        when: Time of the ground truth that grades the texts: `at_request` or `on_delivery`.
         difference: B's minus A's, percentage points.
-        interval: Its 95 % bootstrap interval over episodes; None where there is none.
+        interval: Its 95 % bootstrap interval over episodes; None if undefined.
     """
 
     task: str
@@ -55,8 +55,8 @@ class TextPairs:
 
     task: str
     pairs: int
-    only_a: Mapping[Fate, int]
-    only_b: Mapping[Fate, int]
+    only_a: Mapping[Unpaired, int]
+    only_b: Mapping[Unpaired, int]
     oracle_a: bool
     oracle_b: bool
     differences: Sequence[TextDifference]
@@ -75,7 +75,7 @@ def pair_texts(episodes: Sequence[EpisodeQueries]) -> list[TextPairs]:
 def all_texts(episodes: Sequence[EpisodeQueries]) -> list[TextPairs]:
     """Compare all texts of both runs, for each language task with graded texts in both.
 
-    For clocks on which time passes: queries with the same number are issued at different times, so only
+    For clocks that charge latency: queries with the same number are issued at different times, so only
     episodes are paired.
     """
     return [texts for texts in (_all_of_task(task, episodes) for task in HEADLINES) if texts.differences]
@@ -90,21 +90,24 @@ _When = tuple[int, int]
 class _Text:
     """A requested text: its scores, or why it has none."""
 
-    fate: Fate | None
+    reason: Unpaired | None
     oracle: bool = False
     at_request: Share = _NOTHING
     on_delivery: Share = _NOTHING
 
 
 def _pair_task(task: str, episodes: Sequence[EpisodeQueries]) -> TextPairs:
-    by_episode = [_pair_up(_texts(task, episode.a), _texts(task, episode.b)) for episode in episodes]
+    by_episode, never = [], _Text(reason=Unpaired.NEVER)
+    for episode in episodes:
+        a, b = _texts(task, episode.a), _texts(task, episode.b)
+        by_episode.append([(a.get(when, never), b.get(when, never)) for when in sorted(a.keys() | b.keys())])
     everywhere = [pair for pairs in by_episode for pair in pairs]
-    both = [[(a, b) for a, b in pairs if a.fate is b.fate is None] for pairs in by_episode]
+    both = [[(a, b) for a, b in pairs if a.reason is b.reason is None] for pairs in by_episode]
     return TextPairs(
         task=task,
         pairs=sum(map(len, both)),
-        only_a=dict(Counter(b.fate for a, b in everywhere if a.fate is None and b.fate is not None)),
-        only_b=dict(Counter(a.fate for a, b in everywhere if b.fate is None and a.fate is not None)),
+        only_a=dict(Counter(b.reason for a, b in everywhere if a.reason is None and b.reason is not None)),
+        only_b=dict(Counter(a.reason for a, b in everywhere if b.reason is None and a.reason is not None)),
         oracle_a=any(a.oracle for a, _ in everywhere),
         oracle_b=any(b.oracle for _, b in everywhere),
         differences=list(_differences(task, [([a for a, _ in each], [b for _, b in each]) for each in both])),
@@ -119,8 +122,8 @@ def _all_of_task(task: str, episodes: Sequence[EpisodeQueries]) -> TextPairs:
     return TextPairs(
         task=task,
         pairs=0,
-        only_a={Fate.OTHER_MOMENT: len(every_a)},
-        only_b={Fate.OTHER_MOMENT: len(every_b)},
+        only_a={Unpaired.OTHER_MOMENT: len(every_a)},
+        only_b={Unpaired.OTHER_MOMENT: len(every_b)},
         oracle_a=any(text.oracle for text in every_a),
         oracle_b=any(text.oracle for text in every_b),
         differences=list(_differences(task, by_episode)),
@@ -128,26 +131,20 @@ def _all_of_task(task: str, episodes: Sequence[EpisodeQueries]) -> TextPairs:
 
 
 def _graded_only(texts: Mapping[_When, _Text]) -> list[_Text]:
-    return [text for text in texts.values() if text.fate is None]
-
-
-def _pair_up(a: Mapping[_When, _Text], b: Mapping[_When, _Text]) -> list[tuple[_Text, _Text]]:
-    never = _Text(fate=Fate.NEVER)
-    return [(a.get(when, never), b.get(when, never)) for when in sorted(a.keys() | b.keys())]
+    return [text for text in texts.values() if text.reason is None]
 
 
 def _differences(
     task: str, by_episode: Sequence[tuple[Sequence[_Text], Sequence[_Text]]]
 ) -> Iterator[TextDifference]:
-    """B beside A, from the texts of each episode in A and in B."""
+    """Scores of B and A, from the texts of each episode in A and in B."""
     for when in ("at_request", "on_delivery"):
         shares_a, shares_b = (
             [sum((getattr(text, when) for text in texts[side]), _NOTHING) for texts in by_episode]
             for side in (0, 1)
         )
         a, b = percentage(shares_a), percentage(shares_b)
-        # A share falls from its first to its second reading; a difference is counted upwards.
-        fall = difference(shares_b, shares_a)
+        fall = difference(shares_b, shares_a)  # `difference` is a drop, from B to A the gain of B
         if a is not None and b is not None and fall is not None:
             interval = None if fall["ci95"] is None else (fall["ci95"][0], fall["ci95"][1])
             yield TextDifference(
@@ -156,7 +153,7 @@ def _differences(
 
 
 def _texts(task: str, queries: Sequence[QueryRecord]) -> dict[_When, _Text]:
-    """Every text of the task that an episode asked for."""
+    """The texts of the task requested in an episode."""
     finished = {
         text.request_id: _graded(task, text.text, oracle=text.reason == ORACLE, truths=truths)
         for query in queries
@@ -173,7 +170,7 @@ def _texts(task: str, queries: Sequence[QueryRecord]) -> dict[_When, _Text]:
                 asked[text.query].append(text.request_id)
     return {
         (query, place): finished.get(request)
-        or _Text(fate=Fate.DROPPED if request in dropped else Fate.CUT_OFF)
+        or _Text(reason=Unpaired.DROPPED if request in dropped else Unpaired.CUT_OFF)
         for query, requests in asked.items()
         for place, request in enumerate(sorted(requests))
     }
@@ -182,11 +179,11 @@ def _texts(task: str, queries: Sequence[QueryRecord]) -> dict[_When, _Text]:
 def _graded(task: str, said: str, *, oracle: bool, truths: tuple[Truth | None, Truth | None]) -> _Text:
     at_request, on_delivery = (_headline(task, said, truth) for truth in truths)
     if at_request is None or on_delivery is None:
-        return _Text(fate=Fate.NOT_GRADED, oracle=oracle)
-    return _Text(fate=None, oracle=oracle, at_request=at_request, on_delivery=on_delivery)
+        return _Text(reason=Unpaired.NOT_GRADED, oracle=oracle)
+    return _Text(reason=None, oracle=oracle, at_request=at_request, on_delivery=on_delivery)
 
 
-@functools.lru_cache(maxsize=4096)  # what is said and what is true change less often than queries come
+@functools.lru_cache(maxsize=4096)  # texts and truths repeat over queries
 def _headline(task: str, said: str, truth: Truth | None) -> Share | None:
     shares = None if truth is None else grade_text(task, said, truth)
     return None if shares is None else shares.get(HEADLINES[task], _NOTHING)

@@ -27,7 +27,7 @@ class Judgement:
         verdict: The verdict.
         margin: Its margin: percentage points of success, or percent of time.
         sentence: Verdict, margin and numbers in one sentence.
-        episodes_needed: If success is inconclusive, how many episodes would settle it; None if no number.
+        episodes_needed: If success is inconclusive, the episodes that would settle it; None if none would.
     """
 
     verdict: Verdict
@@ -70,13 +70,13 @@ def judge_all(comparison: Comparison, margin: float = MARGIN, time_margin: float
 def judge(pairs: PairTable, margin: float = MARGIN, *, a: str = "A", b: str = "B") -> Judgement:
     """Compare the 95 % interval of B's success rate minus A's with the margin.
 
-    A small loss that is certain is `non-inferior` too; the sentence says that it is a loss.
+    A significant loss within the margin is `non-inferior` too; the sentence says that it is a loss.
 
     Args:
         pairs: The pairs of episodes.
         margin: Percentage points.
-        a: What A is called.
-        b: What B is called.
+        a: Name of A.
+        b: Name of B.
 
     Raises:
         UsageError: The margin is not between 0 and 100 points.
@@ -85,7 +85,9 @@ def judge(pairs: PairTable, margin: float = MARGIN, *, a: str = "A", b: str = "B
         raise UsageError(f"a margin of {margin:g} points; give one above 0 and below 100, such as {MARGIN:g}")
     interval, difference = pairs.difference_ci95, pairs.difference
     if interval is None or difference is None or _has_too_many_errors(pairs):
-        return Judgement(verdict=Verdict.TOO_MANY_ERRORS, margin=margin, sentence=_say_errors(pairs))
+        errors, total = max(pairs.n_errors_a, pairs.n_errors_b), counted(pairs.n_episodes, "episode")
+        sentence = f"No verdict: {errors} of {total} ended in an error, more than {ERROR_BUDGET:g} %."
+        return Judgement(verdict=Verdict.TOO_MANY_ERRORS, margin=margin, sentence=sentence)
     verdict = verdict_of(interval, margin)
     numbers = f"{say_points(difference)} points, {say_between(interval)}, {counted(pairs.graded, 'episode')}"
     lead = _lead(verdict, interval, a, b, f"(margin {margin:g} points)")
@@ -105,8 +107,8 @@ def judge_time(
     Args:
         times: The ratio; without one there is no verdict.
         margin: Percent that B may take longer.
-        a: What A is called.
-        b: What B is called.
+        a: Name of A.
+        b: Name of B.
 
     Raises:
         UsageError: The margin is not above 0 %, or no number.
@@ -136,12 +138,6 @@ def _judge_suites(per_suite: Mapping[str, PairTable], margin: float) -> dict[str
 
 def _has_too_many_errors(pairs: PairTable) -> bool:
     return not pairs.graded or exceeds(max(pairs.n_errors_a, pairs.n_errors_b), pairs.n_episodes)
-
-
-def _say_errors(pairs: PairTable) -> str:
-    errors = max(pairs.n_errors_a, pairs.n_errors_b)
-    episodes = counted(pairs.n_episodes, "episode")
-    return f"No verdict: {errors} of {episodes} ended in an error, more than {ERROR_BUDGET:g} %."
 
 
 def _lead(verdict: Verdict, gain: Interval, a: str, b: str, how: str) -> str:

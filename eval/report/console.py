@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Self
 
-from rich.console import Group, RenderableType
+from rich.console import Group
 from rich.live import Live
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -28,19 +28,13 @@ from eval.report.comparison_summary import verdict_lines
 from eval.report.comparison_tables import show
 from eval.report.pages.run_report import REPORT, write_report
 from eval.report.plain_text import visible
-from eval.report.tables import (
-    run_table,
-    say_invalid_actions,
-    say_texts,
-    table_notes,
-    tasks_table,
-    variants_table,
-)
+from eval.report.tables import run_table, say_results, table_notes, tasks_table, variants_table
+from eval.rollout.monitor import Monitor
 from eval.rollout.plan import EpisodePlan
 from sim_envs.world import EpisodeKey
 
 _BAR = 16
-"""Width of the bar, which leaves room for three modes in 80 columns."""
+"""Width of the bar; leaves room for three modes in 80 columns."""
 _PACE_S = 300.0
 """Window of the estimate of the remaining time."""
 _REPORT_EVERY_S = 60.0
@@ -49,7 +43,7 @@ _MOST_WORLDS = 8
 """Number of worlds whose episodes are shown."""
 
 
-class EvaluationConsole:
+class EvaluationConsole(Monitor):
     """Shows progress, errors and results of an evaluation.
 
     Args:
@@ -77,18 +71,19 @@ class EvaluationConsole:
         )
         self._bar = self._progress.add_task("", total=len(plan.keys) * len(runs), status="")
         self._playing: dict[int, tuple[int, EpisodeKey, float]] = {}
-        self._live = Live(console=self._rich, get_renderable=self._shown)
+        self._live = Live(console=self._rich, get_renderable=lambda: Group(self._progress, *self._worlds()))
         self._reported = time.monotonic()
         self._began = time.perf_counter()
         self._played = 0
 
     def _heading(self) -> str:
         modes = ", ".join(f"[bold]{run.config.mode}[/]" for run in self._runs)
-        each = " each" if len(self._runs) > 1 else ""
+        episodes = f"{counted(len(self._plan.keys), 'episode')}{' each' if len(self._runs) > 1 else ''}"
+        names = dict.fromkeys(suite.assets.name for suite in self._plan.suites.values() if suite.assets)
+        assets = f", assets {escape(', '.join(names))}" if names else ""
+        timing = _time_in_words(self._runs[0].config)
         return (
-            f"[bold]{self._policy}[/] in mode {modes}, "
-            f"{counted(len(self._plan.keys), 'episode')}{each}"
-            f"{_assets_in_words(self._plan)}{_time_in_words(self._runs[0].config)} → {escape(self._where())}"
+            f"[bold]{self._policy}[/] in mode {modes}, {episodes}{assets}{timing} → {escape(self._where())}"
         )
 
     def __enter__(self) -> Self:
@@ -109,9 +104,9 @@ class EvaluationConsole:
         """Advance the bar, or print a line once a minute; print errors at once."""
         self._results[variant].append(result)
         self._played += 1
-        ended = [world for world, at in self._playing.items() if at[:2] == (variant, result.key)]
-        for world in ended:
-            del self._playing[world]
+        for world, at in list(self._playing.items()):
+            if at[:2] == (variant, result.key):
+                del self._playing[world]
         self._progress.update(self._bar, advance=1, status=self._status())
         if result.error is not None:
             # A policy's message is no markup: `[/INST]` is part of a prompt.
@@ -120,7 +115,11 @@ class EvaluationConsole:
             self._rich.print(f"[red]{outcome}[/] in {result.key}: {error}", emoji=False)
         if not self._rich.is_terminal and time.monotonic() - self._reported >= _REPORT_EVERY_S:
             self._reported = time.monotonic()
-            self._say(self._progress_line())
+            (bar,) = self._progress.tasks
+            left = "" if bar.time_remaining is None else f", {dt.timedelta(seconds=bar.time_remaining)} left"
+            self._say(
+                f"{bar.completed:.0f} of {counted(int(bar.total or 0), 'episode')}, {self._status()}{left}"
+            )
 
     def resumed(self, variant: int, result: EpisodeResult) -> None:
         """Count an episode recorded earlier."""
@@ -155,8 +154,7 @@ class EvaluationConsole:
     def _show_run(self, results: Results) -> None:
         title = f"{self._policy}, mode {self._runs[0].config.mode}"
         self._rich.print(run_table(title, results, width=self._rich.width))
-        overall = results["overall"]
-        self._dim(*table_notes([results]), *say_invalid_actions(overall), *say_texts(overall))
+        self._dim(*table_notes([results]), *say_results(results["overall"]))
 
     def _show_variants(self, variants: Mapping[str, Results]) -> None:
         title = f"{self._policy}, {counted(len(self._plan.keys), 'episode')}: solved in each mode"
@@ -164,8 +162,7 @@ class EvaluationConsole:
         self._rich.print(variants_table(variants, width=self._rich.width))
         self._dim(*table_notes(list(variants.values())))
         for mode, results in variants.items():
-            said = [*say_invalid_actions(results["overall"]), *say_texts(results["overall"])]
-            self._dim(*(f"{mode}: {line}" for line in said))
+            self._dim(*(f"{mode}: {line}" for line in say_results(results["overall"])))
         declared = self._runs[0].config
         margins = {"margin": declared.margin, "time_margin": declared.time_margin}
         for run in self._runs[1:]:
@@ -206,11 +203,8 @@ class EvaluationConsole:
     def _where(self) -> str:
         return ", ".join(str(run.folder.path) for run in self._runs)
 
-    def _shown(self) -> RenderableType:
-        """The bar, and below it the episode of each world."""
-        return Group(self._progress, *map(Text, self._worlds()))
-
-    def _worlds(self) -> list[str]:
+    def _worlds(self) -> list[Text]:
+        """A line for the episode of each world."""
         now, lines = time.perf_counter(), []
         for world, (variant, key, began) in sorted(dict(self._playing).items())[:_MOST_WORLDS]:
             mode = f", {self._runs[variant].config.mode}" if len(self._runs) > 1 else ""
@@ -219,17 +213,17 @@ class EvaluationConsole:
                 f"  world {world}: {key.suite} task {key.task_id}, init {key.init_id}{mode}, {lasts}"
             )
         more = len(self._playing) - _MOST_WORLDS
-        return [*lines, f"  and {more} more"] if more > 0 else lines
+        return [Text(line) for line in [*lines, *([f"  and {more} more"] if more > 0 else [])]]
 
     def _status(self) -> str:
         """Success rate of each mode so far, number of errors, episodes per hour."""
         names = [run.config.mode for run in self._runs] if len(self._runs) > 1 else ["success"]
         has_room = len(self._runs) == 1 or not self._rich.is_terminal
-        rates = ", ".join(
+        rates = [
             f"{name} {success_rate(results)}{_interval(results) if has_room else ''}"
             for name, results in zip(names, self._results, strict=True)
-        )
-        return ", ".join([rates, *self._errors_and_pace()])
+        ]
+        return ", ".join([*rates, *self._errors_and_pace()])
 
     def _errors_and_pace(self) -> list[str]:
         errors = sum(result.outcome is Outcome.ERROR for results in self._results for result in results)
@@ -238,16 +232,6 @@ class EvaluationConsole:
             *([counted(errors, "error")] if errors else []),
             *([f"{self._played / hours:.0f} episodes/h"] if self._played else []),
         ]
-
-    def _progress_line(self) -> str:
-        (bar,) = self._progress.tasks
-        left = "" if bar.time_remaining is None else f", {dt.timedelta(seconds=bar.time_remaining)} left"
-        return f"{bar.completed:.0f} of {counted(int(bar.total or 0), 'episode')}, {self._status()}{left}"
-
-
-def _assets_in_words(plan: EpisodePlan) -> str:
-    names = dict.fromkeys(suite.assets.name for suite in plan.suites.values() if suite.assets)
-    return f", assets {escape(', '.join(names))}" if names else ""
 
 
 def _time_in_words(config: RunConfig) -> str:

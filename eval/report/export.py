@@ -72,11 +72,13 @@ def vla_eval(folder: RunFolder) -> str:
             "mode": "sync" if run.clock == PAUSED else "live",
             "harness_version": f"oxygen-eval {manifest.get('git', {}).get('commit') or 'of unknown commit'}",
             "created_at": manifest.get("finished"),
-            "tasks": [{"task": task, **_vla_eval_row(of, listed=True)} for task, of in tasks.items()],
+            "tasks": [_vla_eval_task(task, of) for task, of in tasks.items()],
             "config": config,
             "seed": config.get("seed"),
             "metric_keys": {"success": "mean"},
-            **_vla_eval_row(episodes, listed=False),
+            "mean_success": _mean_success(episodes),
+            "num_episodes_total": len(episodes),
+            "num_errors": sum(episode.outcome.has_traceback for episode in episodes),
         }
     )
 
@@ -97,7 +99,7 @@ def junit(folder: RunFolder) -> str:
 
 
 def episodes_csv(folder: RunFolder) -> str:
-    """CSV with a line per episode; what is unknown is empty."""
+    """CSV with a line per episode; unknown values are empty."""
     _, episodes = _read(folder)
     rows = [
         dataclasses.asdict(episode.key) | {name: getattr(episode, name) for name in _COLUMNS}
@@ -113,11 +115,14 @@ def episodes_csv(folder: RunFolder) -> str:
 def latex(folder: RunFolder) -> str:
     """A LaTeX table (package booktabs) with a row per suite."""
     run, results = _read_rates(folder)
+    parts = [run.run_id, run.policy, run.weights, f"mode {run.mode}", f"clock {run.clock}"]
+    parts += [f"assets {run.assets}", f"protocol {run.protocol_hash}"]
+    described = " ".join(visible(", ".join(filter(None, parts))).split())
     heads = ["suite", "episodes", "success (%)", "95 % interval", "time to success (s)"]
     suites = [_latex_cells(name, row) for name, row in results["per_suite"].items()]
     overall = [[_latex_cells("all suites", results["overall"])]] if len(suites) > 1 else []
     table = latex_table("lrrcr", [heads], suites, *overall)
-    return "\n".join([f"% {_described(run)}", *table, ""])
+    return "\n".join([f"% {described}", *table, ""])
 
 
 def model_card(folder: RunFolder) -> str:
@@ -186,18 +191,19 @@ def _with_paths(row: Mapping[str, Any], folder: RunFolder) -> dict[str, Any]:
     return {**row, "video_paths": [str(folder.path / video) for video in row["video_paths"]]}
 
 
-def _vla_eval_row(episodes: Sequence[EpisodeResult], *, listed: bool) -> dict[str, Any]:
-    """The aggregate of a task (`listed`: with its episodes), or of all."""
+def _mean_success(episodes: Sequence[EpisodeResult]) -> float:
+    return round(sum(map(solved, episodes)) / len(episodes), 4)
+
+
+def _vla_eval_task(task: str, episodes: Sequence[EpisodeResult]) -> dict[str, Any]:
     n_errors = sum(episode.outcome.has_traceback for episode in episodes)
-    rate = {"mean_success": round(sum(map(solved, episodes)) / len(episodes), 4)}
-    if not listed:
-        return {**rate, "num_episodes_total": len(episodes), "num_errors": n_errors}
     return {
+        "task": task,
         "episodes": [_vla_eval_episode(number, episode) for number, episode in enumerate(episodes)],
         "num_episodes": len(episodes),
         "avg_steps": sum(episode.steps for episode in episodes) / len(episodes),
         **({"num_errors": n_errors} if n_errors else {}),
-        **rate,
+        "mean_success": _mean_success(episodes),
     }
 
 
@@ -216,13 +222,12 @@ def _vla_eval_episode(number: int, episode: EpisodeResult) -> dict[str, Any]:
 
 def _junit_counts(episodes: Sequence[EpisodeResult]) -> dict[str, str]:
     graded = graded_only(episodes)
-    counts = {
-        "tests": len(episodes),
-        "failures": sum(not solved(episode) for episode in graded),
-        "errors": len(episodes) - len(graded),
+    return {
+        "tests": str(len(episodes)),
+        "failures": str(sum(not solved(episode) for episode in graded)),
+        "errors": str(len(episodes) - len(graded)),
+        "time": f"{sum(episode.wall_s for episode in episodes):.3f}",
     }
-    seconds = sum(episode.wall_s for episode in episodes)
-    return {**{name: str(count) for name, count in counts.items()}, "time": f"{seconds:.3f}"}
 
 
 def _add_test_case(suite: ET.Element, episode: EpisodeResult) -> None:
@@ -255,13 +260,6 @@ def _latex_cells(name: str, row: Mapping[str, Any]) -> list[str]:
         f"{low:.1f}--{high:.1f}",
         "--" if time is None else f"{time['median']:.1f}",
     ]
-
-
-def _described(run: RunIdentity) -> str:
-    """The run in one line."""
-    parts = [run.run_id, run.policy, run.weights, f"mode {run.mode}", f"clock {run.clock}"]
-    said = [*parts, f"assets {run.assets}", f"protocol {run.protocol_hash}"]
-    return " ".join(visible(", ".join(part for part in said if part)).split())
 
 
 def _json(content: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 COLOURS = {mode: "#{:02x}{:02x}{:02x}".format(*rgb) for mode, rgb in MODE_COLOURS.items()}
 OTHER_COLOURS = ("#d55e00", "#0080c8", "#009e73", "#cc79a7", "#7a8292", "#a07600")
-"""For what is not told apart by mode."""
+"""Colours of runs that modes do not distinguish."""
 
 STYLE: Any = {
     "font.family": "DejaVu Sans",

@@ -19,7 +19,7 @@ def find_frontier(rows: Sequence[Row], *, chosen: bool = False) -> list[dict[str
     """For every mode and condition the largest text rate that is non-inferior to `actions`.
 
     Rates are tested from the lowest on, and the first that is not shown to be non-inferior in success and in
-    time to success ends the search. The order is fixed beforehand, so that the chance to name a rate that is
+    time to success ends the search. The order is fixed beforehand, so the probability of a rate that is
     too large stays that of one test (fixed-sequence procedure; Maurer, Hothorn and Lehmacher 1995).
 
     Args:

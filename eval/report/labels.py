@@ -14,18 +14,18 @@ def number(value: float | None, form: str, unit: str = "", *, scale: float = 1) 
 def shortened(labels: Sequence[str], width: int) -> list[str]:
     """The labels in at most `width` characters each; as they are where all of them fit.
 
-    Words that all of them begin or end with are left out first. What is still too long loses words in its
-    middle: those after which it could not be taken for another row.
+    Words that all of them begin or end with are left out first. Longer ones lose words in the middle, so
+    that they still differ from other labels.
     """
     if max(map(len, labels), default=0) <= width:
         return list(labels)
-    ways = [_ways(label, width) for label in _without_shared_words(labels)]
-    rows_of = Counter(way for label in ways for way in dict.fromkeys(label))
-    return [min(label, key=lambda way: rows_of[way]) for label in ways]
+    candidates = [_candidates(label, width) for label in _without_shared_words(labels)]
+    uses = Counter(candidate for each in candidates for candidate in dict.fromkeys(each))
+    return [min(each, key=lambda candidate: uses[candidate]) for each in candidates]
 
 
-def _ways(label: str, width: int) -> list[str]:
-    """The label in at most `width` characters, the best way first: whole words, a gap near the middle."""
+def _candidates(label: str, width: int) -> list[str]:
+    """Shortenings of the label to `width` characters, best first: whole words, a gap near the middle."""
     heads = sorted(range(width), key=lambda head: abs(2 * head - width))
     return [_cut(label, width, head, whole_words=whole) for whole in (True, False) for head in heads]
 
@@ -41,7 +41,7 @@ def _without_shared_words(labels: Sequence[str]) -> list[str]:
 
 
 def _shared(words: Sequence[Sequence[str]]) -> int:
-    """The number of words that all begin with, where each has at least one more; none of a single row."""
+    """Length of the common prefix in words, if each label has at least one word more; 0 for one label."""
     count = 0
     while len(words) > 1 and all(len(each) > count + 1 and each[count] == words[0][count] for each in words):
         count += 1
@@ -49,7 +49,7 @@ def _shared(words: Sequence[Sequence[str]]) -> int:
 
 
 def _cut(label: str, width: int, head: int, *, whole_words: bool) -> str:
-    """The label without its middle: at most `head` characters before the gap, and what has room after it."""
+    """The label without its middle: at most `head` characters before the gap, the rest after it."""
     if len(label) <= width:
         return label
     if not whole_words:

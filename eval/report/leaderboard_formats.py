@@ -4,7 +4,6 @@ import csv
 import dataclasses
 import importlib.resources
 import io
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from jinja2 import Environment, StrictUndefined
 
 from eval.records.json_files import write_json
 from eval.report.figures import COLOURS, OTHER_COLOURS
-from eval.report.leaderboard_rows import APART, BoardColumn, Entry, RankedRow
+from eval.report.leaderboard_rows import GROUP_COLUMNS, BoardColumn, Entry
 from eval.report.leaderboard_tables import Leaderboard, RankedTable
 from eval.report.pages.site import write_page, writing
 from eval.report.plain_text import in_csv, in_markdown, in_markdown_code, latex_table, visible
@@ -23,7 +22,7 @@ _GROUPS = ("policy", "mode", "assets", "control", "weights", "clock")
 
 
 def write_leaderboard(board: Leaderboard, folder: Path) -> Path:
-    """Write the page, and the other formats beside it.
+    """Write the page and the other formats to a folder.
 
     Returns:
         The page.
@@ -60,13 +59,19 @@ def to_markdown(board: Leaderboard) -> str:
 
 
 def to_csv(board: Leaderboard) -> str:
-    """One line per run and suite, in the columns of all tables; a column has the number of the table."""
+    """One line per run and suite, in the columns of all tables and with the table's number."""
     records = []
-    for suite, number, table, row in _rows(board):
+    numbered = [
+        (suite, *each) for suite, tables in board.suites.items() for each in enumerate(tables, start=1)
+    ]
+    for suite, number, table in numbered:
         columns = [*table.columns, *_apart(table)]
-        cells = {column.heading: column.cell(row.entry, _entries(table)) for column in columns}
-        ranks = {"rank": row.rank.best, "best rank": row.rank.best, "worst rank": row.rank.worst}
-        records.append({"suite": suite, "table": number, "protocol": row.entry.protocol, **ranks, **cells})
+        for row in table.rows:
+            cells = {column.heading: column.cell(row.entry, _entries(table)) for column in columns}
+            ranks = {"rank": row.rank.best, "best rank": row.rank.best, "worst rank": row.rank.worst}
+            records.append(
+                {"suite": suite, "table": number, "protocol": row.entry.protocol, **ranks, **cells}
+            )
     headings = dict.fromkeys(heading for record in records for heading in record)
     text = io.StringIO()
     writer = csv.DictWriter(text, list(headings), restval="", lineterminator="\n")
@@ -76,7 +81,7 @@ def to_csv(board: Leaderboard) -> str:
 
 
 def to_json(board: Leaderboard) -> dict[str, Any]:
-    """The tables with unrounded results, and what is not ranked."""
+    """The tables with unrounded results, and the runs that are not ranked."""
     return {
         "error_budget": board.error_budget,
         "suites": {
@@ -118,34 +123,26 @@ def to_latex(board: Leaderboard) -> str:
     return "\n".join(parts)
 
 
-def _rows(board: Leaderboard) -> Iterator[tuple[str, int, RankedTable, RankedRow]]:
-    for suite, tables in board.suites.items():
-        for number, table in enumerate(tables, start=1):
-            for row in table.rows:
-                yield suite, number, table, row
-
-
 def _entries(table: RankedTable) -> list[Entry]:
     return [row.entry for row in table.rows]
 
 
 def _rates(table: RankedTable) -> list[dict[str, Any]]:
-    """The success of a table's runs, as bars show it, in their modes' colours."""
-    rates = []
-    for row in table.rows:
-        policy, mode = row.cells[:2]
-        if row.entry.row.pc_success_ci95 is None:
-            continue
-        low, high = row.entry.row.pc_success_ci95
-        colour = COLOURS.get(row.entry.run.mode, OTHER_COLOURS[0])
-        percent = row.entry.row.pc_success
-        rates.append(
-            {"label": f"{policy}, {mode}", "colour": colour, "percent": percent, "low": low, "high": high}
-        )
-    return rates
+    """The bars of a table's success rates, in their modes' colours."""
+    return [
+        {
+            "label": ", ".join(row.cells[:2]),
+            "colour": COLOURS.get(row.entry.run.mode, OTHER_COLOURS[0]),
+            "percent": row.entry.row.pc_success,
+            "low": row.entry.row.pc_success_ci95[0],
+            "high": row.entry.row.pc_success_ci95[1],
+        }
+        for row in table.rows
+        if row.entry.row.pc_success_ci95 is not None
+    ]
 
 
 def _apart(table: RankedTable) -> list[BoardColumn]:
-    """The parts of labels in which the runs of a table differ."""
+    """The grouping columns whose values differ within a table."""
     entries = _entries(table)
-    return [column for column in APART if len({column.cell(entry, entries) for entry in entries}) > 1]
+    return [column for column in GROUP_COLUMNS if len({column.cell(entry, entries) for entry in entries}) > 1]

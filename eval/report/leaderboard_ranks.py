@@ -37,10 +37,7 @@ def ranks(runs: Sequence[Outcomes]) -> list[Rank]:
     """
     better = [[_is_better(one, other) for other in runs] for one in runs]
     return [
-        Rank(
-            best=1 + sum(row[place] for row in better),
-            worst=len(runs) - sum(better[place]),
-        )
+        Rank(best=1 + sum(row[place] for row in better), worst=len(runs) - sum(better[place]))
         for place in range(len(runs))
     ]
 

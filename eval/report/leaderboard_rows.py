@@ -1,7 +1,7 @@
 """A row of the leaderboard: one run on one suite."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from eval.metrics.language import HEADLINES
 from eval.metrics.language_results import LanguageRow
@@ -10,7 +10,6 @@ from eval.records.reader import RunIdentity
 from eval.report.clock_words import MEASURED, PAUSED, clock_label
 from eval.report.labels import number
 from eval.report.leaderboard_ranks import Outcomes, Rank, ranks
-from sim_envs.world import EpisodeKey
 
 _CONTROLS = {"noop": "floor", "random": "floor", "expert": "ceiling"}
 """Reference policies."""
@@ -54,12 +53,8 @@ class Entry:
     @property
     def experiment(self) -> tuple[str, str, str]:
         """Protocol, assets and episodes, which must be equal for runs to be ranked together."""
-        return self.protocol, self.run.assets.digest, _digest(self.outcomes)
-
-
-def _digest(keys: Iterable[EpisodeKey]) -> str:
-    """Hash of a set of episodes."""
-    return hash_of({"episodes": sorted(map(str, keys))})[:8]
+        episodes = hash_of({"episodes": sorted(map(str, self.outcomes))})[:8]
+        return self.protocol, self.run.assets.digest, episodes
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -83,7 +78,7 @@ def graded_tasks(entries: Sequence[Entry]) -> list[str]:
 
 
 def columns_of(entries: Sequence[Entry], texts: Sequence[str], *, is_timed: bool) -> list[BoardColumn]:
-    """The columns of runs that may be ranked together, beside their rank.
+    """The columns after the rank, of runs that may be ranked together.
 
     Measured latency and tokens per second have columns if a run is on clock `paused` or `measured`.
 
@@ -107,11 +102,7 @@ def columns_of(entries: Sequence[Entry], texts: Sequence[str], *, is_timed: bool
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RankedRow:
-    """A run in a table.
-
-    Attributes:
-        cells: What the columns show, as plain text.
-    """
+    """A run in a table, with the text of each column."""
 
     rank: Rank
     entry: Entry
@@ -123,12 +114,7 @@ def ranked_rows(entries: Sequence[Entry], columns: Sequence[BoardColumn]) -> lis
     placed = zip(ranks([entry.outcomes for entry in entries]), entries, strict=True)
     best_first = sorted(
         placed,
-        key=lambda item: (
-            item[0].best,
-            -(item[1].row.pc_success or 0),
-            item[1].run.policy,
-            item[1].run.mode,
-        ),
+        key=lambda item: (item[0].best, -(item[1].row.pc_success or 0), item[1].run.policy, item[1].run.mode),
     )
     return [
         RankedRow(rank=rank, entry=entry, cells=[column.cell(entry, entries) for column in columns])
@@ -148,9 +134,7 @@ def _mode_label(entry: Entry, entries: Sequence[Entry]) -> str:
     run, unified = entry.run, [other.run for other in entries if other.run.mode == "unified"]
     parts = [run.mode]
     if run.text_every is not None:
-        parts.append(
-            "a text every query" if run.text_every == 1 else f"a text every {run.text_every} queries"
-        )
+        parts.append("a text every " + ("query" if run.text_every == 1 else f"{run.text_every} queries"))
     if run.mode == "unified" and len({other.tokens_per_frame for other in unified}) > 1:
         parts.append("k not said" if run.tokens_per_frame is None else f"k = {run.tokens_per_frame}")
     if run.mode == "unified" and len({other.deadline_ms for other in unified}) > 1:
@@ -161,7 +145,7 @@ def _mode_label(entry: Entry, entries: Sequence[Entry]) -> str:
 
 
 def language_cell(entry: Entry, task: str) -> str:
-    """Headline measure at request and on delivery, and number of texts; the oracle's is marked."""
+    """Headline measure at request and on delivery, and the graded texts; oracle texts are marked."""
     row, measure = entry.row.texts.get(task), HEADLINES[task]
     if row is None or measure not in row.at_request or measure not in row.on_delivery:
         return "–"
@@ -174,8 +158,8 @@ def _latency(summary: Mapping[str, float] | None) -> str:
     return "–" if not summary else f"{summary['p50']:.1f} / {summary['p95']:.1f}"
 
 
-def _interval(row: SuiteRow) -> str:
-    low, high = row.pc_success_ci95 or (0.0, 100.0)
+def _interval(entry: Entry, _: Sequence[Entry]) -> str:
+    low, high = entry.row.pc_success_ci95 or (0.0, 100.0)
     return f"{low:.1f} – {high:.1f}"
 
 
@@ -196,13 +180,10 @@ _CONTROL = BoardColumn(
 _SOLVED = (
     BoardColumn(heading="n", cell=lambda entry, _: str(entry.row.n_episodes)),
     BoardColumn(heading="success", cell=lambda entry, _: f"{entry.row.pc_success:.1f} %"),
-    BoardColumn(heading="95 % interval", rule=":-:", cell=lambda entry, _: _interval(entry.row)),
+    BoardColumn(heading="95 % interval", rule=":-:", cell=_interval),
 )
 _TIMED = (
-    BoardColumn(
-        heading="time to success (s)",
-        cell=lambda entry, _: number(entry.row.median_s, ".1f"),
-    ),
+    BoardColumn(heading="time to success (s)", cell=lambda entry, _: number(entry.row.median_s, ".1f")),
     BoardColumn(heading="queries (Hz)", cell=lambda entry, _: number(entry.row.query_hz, ".2f")),
 )
 _LATENCY = (
@@ -211,10 +192,9 @@ _LATENCY = (
     BoardColumn(heading="tokens/s", cell=lambda entry, _: number(entry.row.tokens_per_s or None, ".0f")),
 )
 _STALENESS = BoardColumn(
-    heading="staleness (ms)",
-    cell=lambda entry, _: number(entry.row.staleness_ms, ".0f"),
+    heading="staleness (ms)", cell=lambda entry, _: number(entry.row.staleness_ms, ".0f")
 )
-APART = (
+GROUP_COLUMNS = (
     BoardColumn(heading="weights", rule=":--", cell=lambda entry, _: entry.run.weights or "not known"),
     BoardColumn(heading="clock", rule=":--", cell=lambda entry, _: clock_label(entry.run)),
 )

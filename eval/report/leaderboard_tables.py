@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pydantic import TypeAdapter
@@ -11,7 +11,7 @@ from configs.errors import UsageError
 from eval.metrics.error_budget import ERROR_BUDGET, exceeds
 from eval.metrics.success import summarize
 from eval.records.protocol import say_inputs
-from eval.records.reader import pass_over, read_episodes, read_identity, require_runs
+from eval.records.reader import read_episodes, read_identity, require_runs, warn_skipped
 from eval.records.schema import RunFolder
 from eval.report.clock_words import PAUSED, clock_label, say_clock_of
 from eval.report.leaderboard_rows import (
@@ -25,9 +25,9 @@ from eval.report.leaderboard_rows import (
     ranked_rows,
 )
 from eval.report.plain_text import in_markdown_code
-from sim_envs.world import EpisodeKey
 
 _ROWS = TypeAdapter(Mapping[str, SuiteRow])
+_KEY_PARTS = ("task_id", "init_id", "seed")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -40,7 +40,7 @@ class LeftOut:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RankedTable:
-    """Comparable runs of one suite, best first.
+    """A table of comparable runs on one suite, best first.
 
     Attributes:
         title: Protocol, assets, episodes, and the clock unless paused, as Markdown.
@@ -65,7 +65,7 @@ class Leaderboard:
 
     Attributes:
         suites: Suite to its tables, the largest first.
-        unranked: What is left out.
+        unranked: Runs and suites of runs that are left out.
         error_budget: Maximum percentage of errors of a ranked run.
     """
 
@@ -91,7 +91,7 @@ def read_leaderboard(paths: Sequence[Path], *, error_budget: float = ERROR_BUDGE
         try:
             ranked, left_out = _read(folder, error_budget)
         except UsageError as error:
-            pass_over(folder.path, error)
+            warn_skipped(folder.path, error)
             ranked, left_out = [], [LeftOut(run_id=folder.run_id, reason=str(error))]
         entries += ranked
         unranked += left_out
@@ -122,18 +122,15 @@ def _read(folder: RunFolder, error_budget: float) -> tuple[list[Entry], list[Lef
 
 def _tables(entries: Sequence[Entry]) -> dict[str, list[RankedTable]]:
     """Tables by suite, the largest group of comparable runs first."""
-    groups: defaultdict[str, defaultdict[tuple[str, str, str], list[Entry]]] = defaultdict(
-        lambda: defaultdict(list)
-    )
+    groups = defaultdict[tuple[str, tuple[str, str, str]], list[Entry]](list)
     for entry in entries:
-        groups[entry.suite][entry.experiment].append(entry)
-    return {
-        suite: [
-            _table(comparable)
-            for _, comparable in sorted(tables.items(), key=lambda item: (-len(item[1]), item[0]))
-        ]
-        for suite, tables in sorted(groups.items())
-    }
+        groups[entry.suite, entry.experiment].append(entry)
+    tables: dict[str, list[RankedTable]] = {}
+    for (suite, _), comparable in sorted(
+        groups.items(), key=lambda item: (item[0][0], -len(item[1]), item[0])
+    ):
+        tables.setdefault(suite, []).append(_table(comparable))
+    return tables
 
 
 def _table(entries: Sequence[Entry]) -> RankedTable:
@@ -151,30 +148,17 @@ def _table(entries: Sequence[Entry]) -> RankedTable:
 
 
 def _title(entries: Sequence[Entry]) -> str:
-    """What the runs have in common; equal assets may have several names."""
-    protocol, assets, episodes = entries[0].experiment
+    """Protocol, assets, episodes and, unless all are paused, clocks; equal assets may have several names."""
+    (protocol, assets, digest), keys = entries[0].experiment, entries[0].outcomes
     names = ", ".join(sorted({entry.run.assets.name for entry in entries}))
-    return (
-        f"Protocol `{protocol}`, assets {names} ({assets[:8]}), {_say(entries[0].outcomes)} (`{episodes}`)"
-        f"{_say_clocks(entries)}:"
-    )
-
-
-def _say_clocks(entries: Sequence[Entry]) -> str:
-    """The clocks of the runs, by name and in words; empty if all were paused."""
-    runs = {clock_label(entry.run): entry.run for entry in entries}
-    if set(runs) == {PAUSED}:
-        return ""
-    said = [f"clock `{in_markdown_code(run.clock)}` ({say_clock_of(run)})" for _, run in sorted(runs.items())]
-    return ", " + " or ".join(said)
-
-
-def _say(keys: Collection[EpisodeKey]) -> str:
-    tasks, states, seeds = (
-        sorted({getattr(key, part) for key in keys}) for part in ("task_id", "init_id", "seed")
-    )
+    tasks, states, seeds = (sorted({getattr(key, part) for key in keys}) for part in _KEY_PARTS)
     between = str(states[0]) if len(states) == 1 else f"{states[0]}–{states[-1]}"
-    which = (
-        f"tasks: {len(tasks)}, initial states: {len(states)} ({between}), seed {', '.join(map(str, seeds))}"
+    runs = {clock_label(entry.run): entry.run for entry in entries}
+    clocks = [
+        f"clock `{in_markdown_code(run.clock)}` ({say_clock_of(run)})" for _, run in sorted(runs.items())
+    ]
+    return (
+        f"Protocol `{protocol}`, assets {names} ({assets[:8]}), episodes: {len(keys)}, tasks: {len(tasks)}, "
+        f"initial states: {len(states)} ({between}), seed {', '.join(map(str, seeds))} (`{digest}`)"
+        f"{'' if set(runs) == {PAUSED} else ', ' + ' or '.join(clocks)}:"
     )
-    return f"episodes: {len(keys)}, {which}"

@@ -7,34 +7,29 @@ from configs.errors import UsageError
 
 @dataclasses.dataclass(frozen=True)
 class MarkedBlock:
-    """A part of a page that is replaced as a whole.
-
-    Attributes:
-        name: What it holds.
-        command: The command that writes it.
-    """
+    """A part of a page that is replaced as a whole, between comments with its name and its command."""
 
     name: str
     command: str
 
     @property
     def begin(self) -> str:
-        """The line before it."""
+        """The comment before the block."""
         return f"<!-- {self.name}: begin. Written by {self.command}; edits are lost. -->"
 
     @property
     def end(self) -> str:
-        """The line after it."""
+        """The comment after the block."""
         return f"<!-- {self.name}: end -->"
 
     def written(self, content: str) -> str:
-        """The block with its two lines, which text in it does not repeat."""
+        """The block with both comments, which are escaped in the content."""
         for line in (self.begin, self.end):
             content = content.replace(line, line.replace("<!--", "<! --"))
         return f"{self.begin}\n\n{content}\n\n{self.end}"
 
     def replaced(self, page: str, content: str) -> str:
-        """The page with `content` in place of what the block held.
+        """The page with `content` as the block's new text.
 
         Raises:
             UsageError: The page does not have each of the two lines once, in order.

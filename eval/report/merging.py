@@ -124,7 +124,7 @@ def _identity(manifest: Mapping[str, Any]) -> dict[str, Any]:
 def _joined(
     shards: Sequence[RunFolder], config: RunConfig
 ) -> tuple[RunConfig, dict[EpisodeKey, tuple[RunFolder, EpisodeResult]]]:
-    """The configuration of the whole, and its episodes in the order of the plan, each with its shard."""
+    """The merged run's configuration, and its episodes in the order of the plan, each with its shard."""
     found: dict[EpisodeKey, tuple[RunFolder, EpisodeResult]] = {}
     for shard in shards:
         for key, result in read_episodes(shard).items():
@@ -135,18 +135,15 @@ def _joined(
             found[key] = shard, result
     whole = config.model_copy(update={"shard": None})
     planned = make_plan(whole).keys
-    _refuse_missing([key for key in planned if key not in found], str(config.shard).partition("/")[2])
-    return whole, {key: found[key] for key in planned}
-
-
-def _refuse_missing(missing: Sequence[EpisodeKey], count: str) -> None:
-    if missing:
-        shards = Counter(1 + key.digest() % int(count) for key in missing)
-        told = ", ".join(f"{number} of shard {shard}/{count}" for shard, number in sorted(shards.items()))
+    if missing := [key for key in planned if key not in found]:
+        count = str(config.shard).partition("/")[2]
+        by_shard = Counter(1 + key.digest() % int(count) for key in missing)
+        told = ", ".join(f"{number} of shard {shard}/{count}" for shard, number in sorted(by_shard.items()))
         raise UsageError(
             f"{len(missing)} episodes are missing ({told}); play them with --shard, or "
             "complete a shard that was interrupted with --resume"
         )
+    return whole, {key: found[key] for key in planned}
 
 
 def _merged_manifest(run: Run, shards: Sequence[Mapping[str, Any]], count: int) -> dict[str, Any]:

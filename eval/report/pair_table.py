@@ -1,4 +1,4 @@
-"""Counts how pairs of episodes ended: the success rates of two runs, and their difference."""
+"""Counts outcomes of paired episodes: success rates of two runs, and their difference."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ class PairTable:
 
     @property
     def counts(self) -> PairCounts:
-        """What a verdict needs of them; of at least one graded pair."""
+        """The counts for a verdict; requires a graded pair."""
         return PairCounts(only_a=self.only_a, only_b=self.only_b, pairs=self.graded)
 
     @property
@@ -83,7 +83,7 @@ def is_graded(pair: Pair) -> bool:
 
 
 def outcomes_of(pairs: Sequence[Pair]) -> PairTable:
-    """Count how the episodes of some pairs ended."""
+    """Count the outcomes of pairs of episodes."""
     graded = filter(is_graded, pairs)
     solved = [(a.outcome is Outcome.SUCCESS, b.outcome is Outcome.SUCCESS) for a, b in graded]
     return PairTable(

@@ -1,4 +1,4 @@
-"""Text of policies, tasks and errors, as text in terminals, pages, Markdown, CSV and LaTeX; tables of it."""
+"""Escapes text of policies, tasks and errors for terminals, pages, Markdown, CSV and LaTeX."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +22,7 @@ _LATEX = {
 
 
 def visible(value: Any) -> Any:
-    """The value with control characters in text, such as terminal colours, as visible symbols."""
+    """The value with control characters, such as terminal colours, as visible symbols."""
     match value:
         case Markup():
             return value
@@ -36,7 +36,7 @@ def visible(value: Any) -> Any:
 
 
 def in_markdown(text: str) -> str:
-    """The text on one line, without a meaning in Markdown and its tables."""
+    """The text on one line, escaped for Markdown and its tables."""
     return _MARKDOWN.sub(r"\\\g<0>", visible(" ".join(text.split())))
 
 
@@ -53,7 +53,7 @@ def in_csv(value: Any) -> Any:
 
 
 def in_latex(text: str) -> str:
-    """The text on one line, without a meaning in LaTeX."""
+    """The text on one line, escaped for LaTeX."""
     return "".join(_LATEX.get(each, each) for each in visible(" ".join(text.split())))
 
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,35 +19,30 @@ from eval.report.comparison import Comparison, compare
 from eval.report.comparison_verdict import judge_all
 from eval.report.labels import number
 from eval.report.plain_text import in_markdown, in_markdown_code, markdown_table
-from eval.report.side_by_side import EpisodePair
+from eval.report.side_by_side import EpisodePair, suite_field
+from eval.report.table_columns import Row
 from videos.clip import read_pictures, save_clip, save_still
 
 CLIP_WIDTH = 880
 CLIP_BYTES = 2_000_000
-"""Width in pixels, and the limit of the clip's size."""
+"""Width in pixels and maximum size of the clip."""
 
 _PICTURES_HZ = 10
 _MOST_PICTURES = 120
 """Long episodes have fewer pictures a second."""
 _LAST_MS = 2500
-"""How long the last picture, which names the outcome, stands before the clip begins again."""
-
-_SOLVED = ("mode", "solved", "95 %")
-_MEASURED = ("actions after", "query done after")
-_CHARGED = ("time to success", "query rate")
-_TEXTS = ("narration right", "memory F1")
-_STALE = ("texts delivered after",)
+"""Duration of the last picture, which shows the outcome, milliseconds."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ReadmeMedia:
-    """The variants of a finished evaluation, the reference first, and what to show of it.
+    """The video and the table to show of a finished evaluation.
 
     Attributes:
-        folders: The runs.
+        folders: The variants, the reference first.
         best: The best video.
-        shown: The run that it is of.
-        pair: An episode of two runs, to be shown side by side instead; None for the best video.
+        shown: The run of the best video.
+        pair: An episode of two runs to show side by side instead; None for the best video.
     """
 
     folders: Sequence[RunFolder]
@@ -57,12 +52,12 @@ class ReadmeMedia:
 
     @property
     def why(self) -> str:
-        """One line on what is shown."""
+        """One line on the chosen episode."""
         return self.best.why if self.pair is None else self.pair.why
 
     @property
     def alternative_text(self) -> str:
-        """The picture in words."""
+        """Alternative text of the picture."""
         if self.pair is None:
             return "A rollout: both cameras, what is said, time and latency"
         return "An episode of two runs side by side: camera, what is said, time and latency"
@@ -97,14 +92,15 @@ def find_readme_media(run: RunFolder, pair: EpisodePair | None = None) -> Readme
 
 
 def write_pictures(media: ReadmeMedia, *, still: Path, clip: Path) -> None:
-    """Write a still, two thirds into what is shown, and a clip at about ten pictures a second.
+    """Write a still at two thirds of the episode, and a clip at about ten pictures per second.
 
     Raises:
         VideoError: The video is damaged.
     """
     if media.pair is None:
         folder = RunFolder(media.best.path.parents[2])
-        control_hz, last = _control_hz(folder, media.best.episode.key.suite), media.best.episode.steps - 1
+        episode = media.best.episode
+        control_hz, last = suite_field(folder, episode.key, "control_hz"), episode.steps - 1
     else:
         control_hz, last = media.pair.control_hz, media.pair.frames - 1
     apart = max(1, round(control_hz / _PICTURES_HZ), math.ceil(last / _MOST_PICTURES))
@@ -130,13 +126,15 @@ def to_markdown(media: ReadmeMedia) -> str:
 
 
 def _variants_table(variants: Mapping[str, Results], clock: str) -> str:
-    """A row for each mode: under clock `paused` with the machine's latency, else with what was charged."""
-    if clock == PAUSED:
-        headings, cells = (*_SOLVED, *_MEASURED, *_TEXTS), _paused_cells
-    else:
-        headings, cells = (*_SOLVED, *_CHARGED, *_TEXTS, *_STALE), _clocked_cells
-    rows = [(f"`{in_markdown_code(mode)}`", results["overall"]) for mode, results in variants.items()]
-    return markdown_table(headings, [[mode, *cells(overall)] for mode, overall in rows], align="---:")
+    """A row for each mode, with measured latency on clock `paused`, else with charged times."""
+    columns = (
+        {**_SOLVED, **_MEASURED, **_TEXTS} if clock == PAUSED else {**_SOLVED, **_CHARGED, **_TEXTS, **_STALE}
+    )
+    rows = [
+        [f"`{in_markdown_code(mode)}`", *(cell(results["overall"]) for cell in columns.values())]
+        for mode, results in variants.items()
+    ]
+    return markdown_table(["mode", *columns], rows, align="---:")
 
 
 def _caption(media: ReadmeMedia) -> str:
@@ -156,7 +154,7 @@ def _caption(media: ReadmeMedia) -> str:
 
 
 def _compared(media: ReadmeMedia) -> str:
-    """Verdicts on each variant beside the first, and how what is compared was played."""
+    """Verdicts on each variant against the first, and how the runs were played."""
     first, *others = media.folders
     comparisons = [compare(first, other) for other in others]
     verdicts = "\n".join(line for each in comparisons for line in _verdicts(each))
@@ -169,7 +167,7 @@ def _compared(media: ReadmeMedia) -> str:
 
 
 def _verdicts(comparison: Comparison) -> list[str]:
-    """On success and on time to success; none where modes act alike by construction."""
+    """Verdicts on success and time to success; none on clock `paused`, where modes act alike."""
     if comparison.a.clock == PAUSED:
         return []
     judged = judge_all(comparison, comparison.a.margin, comparison.a.time_margin)
@@ -177,7 +175,7 @@ def _verdicts(comparison: Comparison) -> list[str]:
 
 
 def _say_clock(run: RunIdentity) -> list[str]:
-    """A sentence on how time passed while the policy computed; none under clock `paused`."""
+    """A sentence on the charged latency; none on clock `paused`."""
     if run.clock == PAUSED:
         return []
     return [f"Simulated time passes while the policy computes: {in_markdown(say_clock_of(run))}."]
@@ -213,7 +211,7 @@ def _say(comparison: Comparison) -> str:
 
 
 def _say_actions(comparison: Comparison) -> str:
-    """How far actions differ; nothing where time passes, and queries of one number see other moments."""
+    """Difference of the actions; empty on clocks that charge latency, where observations differ."""
     actions = comparison.actions
     if comparison.a.clock != PAUSED:
         return ""
@@ -223,37 +221,7 @@ def _say_actions(comparison: Comparison) -> str:
     return f"actions that differ by up to {actions.largest} over {queries}, "
 
 
-def _paused_cells(row: Mapping[str, Any]) -> list[str]:
-    return [
-        *_solved_cells(row),
-        *(number(row["latency_ms"].get(stage, {}).get("p50"), ".1f", " ms") for stage in ("action", "frame")),
-        *_text_cells(row),
-    ]
-
-
-def _clocked_cells(row: Mapping[str, Any]) -> list[str]:
-    return [
-        *_solved_cells(row),
-        number((row["time_to_success_s"] or {}).get("median"), ".1f", " s"),
-        number(row["query_hz"], ".2f", " Hz"),
-        *_text_cells(row),
-        number(row["staleness_ms"], ".0f", " ms"),
-    ]
-
-
-def _solved_cells(row: Mapping[str, Any]) -> list[str]:
-    low, high = row["pc_success_ci95"] or (None, None)
-    return [
-        f"{row['n_success']} of {row['n_episodes']}",
-        "–" if low is None else f"{low:.0f} – {high:.0f} %",
-    ]
-
-
-def _text_cells(row: Mapping[str, Any]) -> list[str]:
-    return [_score(row, task) for task in ("narration", "memory")]
-
-
-def _score(row: Mapping[str, Any], task: str) -> str:
+def _score(row: Row, task: str) -> str:
     """Score of the texts at request and on delivery."""
     times = [
         row["texts"].get(task, {}).get(time, {}).get(HEADLINES[task])
@@ -263,5 +231,34 @@ def _score(row: Mapping[str, Any], task: str) -> str:
     return f"{' → '.join(known)} %" if known else "–"
 
 
-def _control_hz(folder: RunFolder, suite: str) -> float:
-    return float(folder.read_manifest()["protocol"][suite]["suite"]["control_hz"])
+def _interval(row: Row) -> str:
+    low, high = row["pc_success_ci95"] or (None, None)
+    return "–" if low is None else f"{low:.0f} – {high:.0f} %"
+
+
+def _latency(row: Row, stage: str) -> str:
+    return number(row["latency_ms"].get(stage, {}).get("p50"), ".1f", " ms")
+
+
+Columns = Mapping[str, Callable[[Row], str]]
+"""Heading to the cell of a row of results."""
+
+_SOLVED: Columns = {
+    "solved": lambda row: f"{row['n_success']} of {row['n_episodes']}",
+    "95 %": _interval,
+}
+_MEASURED: Columns = {
+    "actions after": lambda row: _latency(row, "action"),
+    "query done after": lambda row: _latency(row, "frame"),
+}
+_CHARGED: Columns = {
+    "time to success": lambda row: number((row["time_to_success_s"] or {}).get("median"), ".1f", " s"),
+    "query rate": lambda row: number(row["query_hz"], ".2f", " Hz"),
+}
+_TEXTS: Columns = {
+    "narration right": lambda row: _score(row, "narration"),
+    "memory F1": lambda row: _score(row, "memory"),
+}
+_STALE: Columns = {
+    "texts delivered after": lambda row: number(row["staleness_ms"], ".0f", " ms"),
+}

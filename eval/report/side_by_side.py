@@ -10,7 +10,7 @@ from configs.errors import UsageError
 from eval.records.query_logs import read_queries
 from eval.records.reader import RunIdentity, read_episodes
 from eval.records.schema import EpisodeResult, Outcome, RunFolder
-from eval.report.comparison import require_one_world, tell_apart
+from eval.report.comparison import require_one_world, run_names
 from eval.rollout.captions import EpisodeCaptions, first_caption
 from sim_envs.world import EpisodeKey
 from videos.caption import Caption
@@ -19,12 +19,12 @@ from videos.mp4 import Mp4Writer, VideoError
 from videos.side_by_side import Side, compose_pair, first_camera
 
 _LAST_S = 1.5
-"""How long the last frame stands, seconds."""
+"""Duration of the last frame, seconds."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Filters:
-    """The episodes to choose from; empty ones allow all."""
+    """The episodes to choose from; an empty filter allows all."""
 
     suites: Collection[str] = ()
     task_ids: Collection[int] = ()
@@ -37,7 +37,7 @@ class Filters:
 
     @classmethod
     def of(cls, keys: Sequence[EpisodeKey]) -> "Filters":
-        """The narrowest that allow these episodes."""
+        """The narrowest filters that allow these episodes."""
         return cls(
             suites=sorted({key.suite for key in keys}),
             task_ids=sorted({key.task_id for key in keys}),
@@ -67,10 +67,8 @@ class _PlayedEpisode:
 
     def captions(self, *, control_hz: float, limit_s: float) -> Iterator[Caption]:
         """The caption of every control step, then of the end."""
-        identity, result = self.identity, self.result
-        first = first_caption(
-            result.key, task=result.language, mode=identity.mode, clock=identity.clock, limit_s=limit_s
-        )
+        mode, clock, result = self.identity.mode, self.identity.clock, self.result
+        first = first_caption(result.key, task=result.language, mode=mode, clock=clock, limit_s=limit_s)
         captions = EpisodeCaptions(first, control_hz=control_hz)
         for query in read_queries(self.run, result.key):
             captions.add(query)
@@ -103,12 +101,13 @@ class EpisodePair:
     """The same episode of two runs.
 
     Attributes:
-        why: One line that says which it is, and why it was chosen.
+        sides: The episode in A and in B.
+        why: One line on the episode and how it ended in both.
         control_hz: Frames per second.
         limit_s: The episode's limit, simulated seconds.
     """
 
-    sides: tuple[_PlayedEpisode, _PlayedEpisode]
+    sides: tuple[_PlayedEpisode, ...]
     why: str
     control_hz: float
     limit_s: float
@@ -124,7 +123,7 @@ class EpisodePair:
         return self.sides[0].result.key
 
     def pictures(self) -> Iterator[Picture]:
-        """The frames, one per control step. The episode that ends first holds its last.
+        """The frames, one per control step. The shorter episode repeats its last frame.
 
         Raises:
             VideoError: A video is damaged, or of another version.
@@ -157,7 +156,7 @@ class EpisodePair:
 
 
 def find_pair(run_a: RunFolder, run_b: RunFolder, filters: Filters) -> EpisodePair:
-    """The most telling episode with a video in both runs.
+    """The most informative episode with a video in both runs.
 
     One that only one of the runs solved; else the one whose lengths differ most.
 
@@ -165,7 +164,7 @@ def find_pair(run_a: RunFolder, run_b: RunFolder, filters: Filters) -> EpisodePa
         UsageError: The runs cannot be compared, have no such episode in common, or no videos of it.
     """
     identities = require_one_world(run_a, run_b)
-    runs, names = (run_a, run_b), tell_apart(*identities)
+    runs, names = (run_a, run_b), run_names(*identities)
     a, b = (read_episodes(run) for run in runs)
     keys = sorted(a.keys() & b.keys())
     if not keys:
@@ -182,28 +181,22 @@ def find_pair(run_a: RunFolder, run_b: RunFolder, filters: Filters) -> EpisodePa
             f"{run_a.run_id} and {run_b.run_id} have {counted(len(common), 'episode')} in common, and none "
             "with a video in both; run them with --video all"
         )
-    pair = min(shown, key=_merit)
-    key, hz = pair[0].key, _protocol(run_a, pair[0].key, "control_hz")
-    ends = ", ".join(f"{name} {_say_end(end, hz)}" for name, end in zip(names, pair, strict=True))
-    return EpisodePair(
-        sides=_both(runs, identities, names, pair),
-        why=f"{key.suite} task {key.task_id}, init {key.init_id}: {ends}.",
-        control_hz=hz,
-        limit_s=_protocol(run_a, key, "max_steps") / hz,
-    )
-
-
-def _both(
-    runs: Sequence[RunFolder],
-    identities: Sequence[RunIdentity],
-    names: Sequence[str],
-    pair: Sequence[EpisodeResult],
-) -> tuple[_PlayedEpisode, _PlayedEpisode]:
-    a, b = (
+    pair = min(shown, key=_sort_key)
+    key, hz = pair[0].key, suite_field(run_a, pair[0].key, "control_hz")
+    sides = tuple(
         _PlayedEpisode(run=run, identity=identity, name=name, result=result)
         for run, identity, name, result in zip(runs, identities, names, pair, strict=True)
     )
-    return a, b
+    ends = ", ".join(
+        f"{side.name} {side.result.outcome.value.replace('_', ' ')} at {side.result.steps / hz:.2f} s"
+        for side in sides
+    )
+    return EpisodePair(
+        sides=sides,
+        why=f"{key.suite} task {key.task_id}, init {key.init_id}: {ends}.",
+        control_hz=hz,
+        limit_s=suite_field(run_a, key, "max_steps") / hz,
+    )
 
 
 def _is_shown(run: RunFolder, result: EpisodeResult) -> bool:
@@ -212,23 +205,20 @@ def _is_shown(run: RunFolder, result: EpisodeResult) -> bool:
     return (run.path / result.video).is_file()
 
 
-def _merit(pair: tuple[EpisodeResult, EpisodeResult]) -> tuple[bool, int, EpisodeKey]:
-    """Smallest for the most telling pair."""
+def _sort_key(pair: tuple[EpisodeResult, EpisodeResult]) -> tuple[bool, int, EpisodeKey]:
+    """Sort key: discordant pairs first, then by difference of length."""
     a, b = pair
     agree = (a.outcome is Outcome.SUCCESS) == (b.outcome is Outcome.SUCCESS)
     return agree, -abs(a.steps - b.steps), a.key
 
 
-def _say_end(result: EpisodeResult, control_hz: float) -> str:
-    return f"{result.outcome.value.replace('_', ' ')} at {result.steps / control_hz:.2f} s"
-
-
-def _protocol(run: RunFolder, key: EpisodeKey, field: str) -> float:
+def suite_field(run: RunFolder, key: EpisodeKey, field: str) -> float:
+    """A numeric field of the recorded protocol of the episode's suite."""
     return float(run.read_manifest()["protocol"][key.suite]["suite"][field])
 
 
 def _held(sides: Iterator[Side]) -> Iterator[Side]:
-    """The sides, the last of which is repeated for ever."""
+    """The sides, the last one repeated endlessly."""
     side: Side | None = None
     for side in sides:
         yield side

@@ -14,11 +14,7 @@ if TYPE_CHECKING:
 
 
 def png_path(path: Path) -> Path:
-    """The path, if it names a PNG file.
-
-    Raises:
-        UsageError: It does not.
-    """
+    """The path; UsageError unless it names a PNG file."""
     if path.suffix.lower() != ".png":
         raise UsageError(f"cannot draw {str(path)!r}; --plot takes a file whose name ends in .png")
     return path

@@ -17,7 +17,7 @@ Row = Mapping[str, Any]
 TEXT_HEADINGS = {"narration": "narr.", "memory": "mem."}
 
 _LEAST_ROOM = 11
-"""Characters of the first column in a table that is too narrow for everything."""
+"""Minimum width of the first column, characters."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -42,7 +42,7 @@ def fitting_columns(rows: Sequence[Row], *, clock: str, width: int, label: int) 
 
     Args:
         rows: The most comprehensive rows of the table.
-        clock: The runs' clock: `paused` shows the machine's latency, all others what they charged.
+        clock: The runs' clock: `paused` shows measured latency, all others charged times.
         width: Characters of the whole table.
         label: Characters that the first column needs.
     """
@@ -101,8 +101,8 @@ def _text_column(task: str, clock: str) -> Column:
     """The scores of a language task; on clocks other than `paused`, on delivery, too."""
     heading = f"{TEXT_HEADINGS[task]}\n%"
     if clock == PAUSED:
-        return Column(heading=heading, width=5, cell=lambda row: _score(row, task, "at_request"))
-    return Column(heading=heading, width=7, cell=lambda row: _scores(row, task))
+        return Column(heading=heading, width=5, cell=lambda row: _scores(row, task, "at_request"))
+    return Column(heading=heading, width=7, cell=lambda row: _scores(row, task, "at_request", "on_delivery"))
 
 
 def _interval(row: Row) -> str:
@@ -111,9 +111,8 @@ def _interval(row: Row) -> str:
 
 
 def _progress(row: Row) -> str:
-    """Success is the whole of a row's progress where it has none apart."""
-    share = row["pc_success"] if row["pc_progress"] is None else row["pc_progress"]
-    return number(share, ".1f", " %")
+    """Mean progress; the success rate if the row has no partial credit."""
+    return number(row["pc_success"] if row["pc_progress"] is None else row["pc_progress"], ".1f", " %")
 
 
 def _time(row: Row) -> str:
@@ -125,22 +124,18 @@ def _query_hz(row: Row) -> str:
     return number(rate, ".1f" if rate is not None and rate >= 10 else ".2f")
 
 
-def _scores(row: Row, task: str) -> str:
-    """When requested → on delivery."""
+def _scores(row: Row, task: str, *moments: str) -> str:
+    """The headline measure at each moment, percent, joined by arrows."""
     if not is_graded(row, task):
         return "–"
-    return "→".join(_score(row, task, when) for when in ("at_request", "on_delivery"))
-
-
-def _score(row: Row, task: str, when: str) -> str:
-    return f"{row['texts'][task][when][HEADLINES[task]]['pc']:.0f}" if is_graded(row, task) else "–"
+    return "→".join(f"{row['texts'][task][when][HEADLINES[task]]['pc']:.0f}" for when in moments)
 
 
 def _median(row: Row, stage: str) -> str:
     if stage not in row["latency_ms"]:
         return "–"
     milliseconds = row["latency_ms"][stage]["p50"]
-    return f"{milliseconds:.1f}" if milliseconds < 1000 else f"{milliseconds:.0f}"
+    return f"{milliseconds:.{1 if milliseconds < 1000 else 0}f}"
 
 
 _PROGRESS = Column(heading="progr.", width=7, cell=_progress)
@@ -150,7 +145,7 @@ _MEASURED = (
     Column(heading="frame\nms", width=6, cell=lambda row: _median(row, "frame"), optional=2),
     Column(heading="tok/s", width=5, cell=lambda row: number(row["tokens_per_s"] or None, ".0f"), optional=1),
 )
-"""What this machine took, which no other clock charges."""
+"""Measured wall time; shown on clock `paused` alone."""
 _CHARGED = (
     Column(heading="query\nHz", width=5, cell=_query_hz),
     Column(heading="held\n%", width=4, cell=lambda row: number(row["pc_held"], ".0f"), optional=1),

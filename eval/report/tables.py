@@ -22,13 +22,13 @@ from eval.report.table_columns import (
 )
 
 _VARIANT_WIDTH = 8
-"""The columns of what each mode solved: the longest mode's name. Beside two, instructions are whole."""
+"""Width of a mode's column: its longest name."""
 
 _ID_WIDTH = 3
-"""A task's number and a space before its instruction."""
+"""Characters of a task's number and the space after it."""
 
 _LEAST_LABEL = 13
-"""Characters in which the tasks of a suite can still be told apart."""
+"""Minimum width of a task's label, characters."""
 
 _TIME_NOTE = "time: median simulated seconds to success, of the episodes that a row solved."
 _PROGRESS_NOTE = "progr.: criteria of the task that were met, mean over episodes."
@@ -44,7 +44,7 @@ _RIGHT = {"narration": "{} right", "memory": "F1 {}"}
 
 
 def run_table(title: str, results: Results, *, width: int) -> Table:
-    """One run: a row per task, a row per suite, and one over all where there are several."""
+    """One run: a row per task, a row per suite, and a total if there are several suites."""
     columns = fitting_columns([results["overall"]], clock=results["clock"], width=width, label=_LEAST_LABEL)
     table = empty_table(title, "task", columns, width)
     for suite, row in results["per_suite"].items():
@@ -58,11 +58,12 @@ def run_table(title: str, results: Results, *, width: int) -> Table:
 
 
 def variants_table(variants: Mapping[str, Results], *, width: int) -> Table:
-    """Several runs of the same episodes under one clock: a row per mode, for every suite by itself."""
+    """Several runs of the same episodes under one clock: a row per mode for each suite."""
     suites = suites_of(variants)
     rows = [results["overall"] for results in variants.values()]
     label = max(map(len, [*variants, *(suites if len(suites) > 1 else ())]))
-    columns = fitting_columns(rows, clock=_clock_of(list(variants.values())), width=width, label=label)
+    clock = next(iter(variants.values()))["clock"]
+    columns = fitting_columns(rows, clock=clock, width=width, label=label)
     table = empty_table(None, "mode", columns, width)
     for suite in suites:
         if len(suites) > 1:
@@ -91,16 +92,16 @@ def tasks_table(title: str, variants: Mapping[str, Results], *, width: int) -> T
 
 
 def suites_of(variants: Mapping[str, Results]) -> list[str]:
-    """The suites that the runs touch."""
+    """The suites of the runs, in order of first appearance."""
     return list(dict.fromkeys(suite for results in variants.values() for suite in results["per_suite"]))
 
 
 def solved_by_task(
     variants: Mapping[str, Results], suite: str, *, room: int | None = None
 ) -> dict[str, list[str]]:
-    """The suite's tasks, by number and instruction, to what each run solved of them: `7/10`.
+    """Task label (number and instruction) to the episodes that each run solved: `7/10`.
 
-    Instructions are whole, or as long as there is room for, in characters with the number.
+    Labels are shortened to `room` characters if given.
     """
     tasks = {
         task["task_id"]: task
@@ -123,9 +124,9 @@ def solved_by_task(
 
 
 def table_notes(runs: Sequence[Results]) -> list[str]:
-    """What the columns of runs under one clock mean, and whether the texts are the policy's own."""
+    """Notes on the columns of runs under one clock, and on oracle texts."""
     rows = [results["overall"] for results in runs]
-    clock = _clock_of(runs)
+    clock: str = runs[0]["clock"]
     time = [_TIME_NOTE] if any(map(is_timed, rows)) else []
     time += [_say_progress(rows)] if any(row["pc_progress"] is not None for row in rows) else []
     if clock == PAUSED:
@@ -157,23 +158,21 @@ def _text_notes(rows: Sequence[Mapping[str, Any]], clock: str) -> list[str]:
 
 
 def _say_progress(rows: Sequence[Mapping[str, Any]]) -> str:
-    """What progress means, with the interval of it where there is one run."""
+    """The note on progress, with its interval if there is one run."""
     interval = rows[0]["pc_progress_ci95"] if len(rows) == 1 else None
     if interval is None:
         return _PROGRESS_NOTE
     return f"{_PROGRESS_NOTE[:-1]} (95 %: {interval[0]:.1f}–{interval[1]:.1f})."
 
 
-def say_texts(row: Mapping[str, Any]) -> list[str]:
-    """A line for each language task: how many texts were graded, how right they were, and how stale."""
-    return [_say_task(row, task) for task in row["texts"]]
-
-
-def say_invalid_actions(row: Mapping[str, Any]) -> list[str]:
-    """A line if episodes ended in actions that could not be executed."""
+def say_results(row: Mapping[str, Any]) -> list[str]:
+    """Lines below a table: invalid actions if any, and the texts of each language task."""
     count = f"{row['n_invalid_actions']} of {counted(row['n_episodes'], 'episode')}"
-    line = f"invalid actions: {count} ended in actions that could not be executed, unsolved."
-    return [line] if row["n_invalid_actions"] else []
+    invalid = f"invalid actions: {count} ended in actions that could not be executed, unsolved."
+    return [
+        *([invalid] if row["n_invalid_actions"] else []),
+        *(_say_task(row, task) for task in row["texts"]),
+    ]
 
 
 def _labels(tasks: Sequence[Mapping[str, Any]], room: int | None) -> list[str]:
@@ -183,16 +182,12 @@ def _labels(tasks: Sequence[Mapping[str, Any]], room: int | None) -> list[str]:
     return [f"{task['task_id']:2d} {language}" for task, language in zip(tasks, short, strict=True)]
 
 
-def _clock_of(runs: Sequence[Results]) -> str:
-    clock: str = runs[0]["clock"]
-    return clock
-
-
 def _cells(columns: Sequence[Column], row: Mapping[str, Any]) -> list[str]:
     return [column.cell(row) for column in columns]
 
 
 def _say_task(row: Mapping[str, Any], task: str) -> str:
+    """Graded texts of a language task, their accuracy and their staleness."""
     scores = row["texts"][task]
     graded = scores["n_texts"] - scores["n_not_graded"]
     line = f"{task}: {graded} of {counted(scores['n_texts'], 'text')} graded"

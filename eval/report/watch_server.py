@@ -1,8 +1,8 @@
-"""Serves the page of an evaluation that is going on, on this machine alone.
+"""Serves the page of a running evaluation, to this machine alone.
 
-The browser asks for no file twice: the server reads the runs' folders, and sends the page's data as an event
-whenever they differ. Beside the page's own files it serves pictures and the report of these runs, nothing
-else: names are resolved, and a link that leads out of a run's folder is not followed.
+The server reads the runs' folders and sends the page's data as a server-sent event whenever they change. It
+also serves the page's own files, the runs' pictures and their report, and nothing else: links out of a run's
+folder are not followed.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ _LOCAL_NAMES = (HOST, "localhost")
 _POLL_S = 0.5
 """Interval at which the runs' folders are read while a page is open."""
 _QUIET_S = 15.0
-"""Interval of comments on a connection without events, by which one that was closed is noticed."""
+"""Interval of keep-alive comments, which reveal closed connections."""
 _MOST_PAGES = 32
 _FILES = {
     "style.css": "text/css",
@@ -73,7 +73,7 @@ class WatchServer:
         self._pages = 0
 
     def stop(self) -> None:
-        """End. Thread-safe only through the event loop."""
+        """Stop serving. Call it in the event loop's thread."""
         self._stopping.set()
 
     async def run(self, port: int, *, started: Callable[[int], None]) -> None:
@@ -84,7 +84,7 @@ class WatchServer:
             started: Called with the port when the server accepts connections.
 
         Raises:
-            UsageError: The port cannot be had.
+            UsageError: The port is not available.
         """
         app = web.Application(middlewares=[_local_only])
         app.on_response_prepare.append(_add_headers)
@@ -145,16 +145,13 @@ class WatchServer:
                 await asyncio.wait_for(self._stopping.wait(), _POLL_S)
 
     async def _current_state(self) -> str:
-        """The state as JSON; all pages share what was read in the same interval."""
+        """The state as JSON, read at most once per interval for all pages."""
         loop = asyncio.get_running_loop()
         async with self._reading:
             if loop.time() - self._read_at >= _POLL_S:
-                self._state = await asyncio.to_thread(self._read_state)
-                self._read_at = loop.time()
+                state = await asyncio.to_thread(self._evaluation.state)
+                self._state, self._read_at = json.dumps(state, allow_nan=False), loop.time()
             return self._state
-
-    def _read_state(self) -> str:
-        return json.dumps(self._evaluation.state(), allow_nan=False)
 
     async def _picture(self, request: web.Request) -> web.Response:
         """The latest picture of an episode."""
@@ -178,7 +175,7 @@ class WatchServer:
 async def _local_only(
     request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
 ) -> web.StreamResponse:
-    """Refuse other names of this host: a page elsewhere has one after DNS rebinding."""
+    """Reject requests with another host name, as of a page that uses DNS rebinding."""
     if request.host.rsplit(":", 1)[0].lower() not in _LOCAL_NAMES:
         raise web.HTTPForbidden(text=f"only for http://{HOST}\n")
     return await handler(request)
@@ -201,13 +198,9 @@ async def _file(request: web.Request) -> web.Response:
 
 
 def _file_in(run: Path | None, folder: str, name: str) -> Path:
-    """A file in a folder of a run.
-
-    Raises:
-        HTTPNotFound: There is none, or it is elsewhere.
-    """
-    within = None if run is None else inside(run, folder)
-    path = None if within is None else inside(within, name)
+    """A file in a folder of a run; HTTPNotFound if there is none, or it is elsewhere."""
+    within = run and inside(run, folder)
+    path = within and inside(within, name)
     if path is None or not path.is_file():
         raise web.HTTPNotFound
     return path

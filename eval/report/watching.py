@@ -1,8 +1,8 @@
-"""An evaluation that is going on, as the data of its page: a function of the files in its runs' folders."""
+"""The state of a running evaluation for its page, from the files in its runs' folders."""
 
 import collections
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -22,7 +22,7 @@ from sim_envs.world import EpisodeKey
 _POINTS = 200
 """Points of a plot."""
 _SHOWN = 20
-"""Of errors, ended episodes and problems, how many are shown."""
+"""Maximum number of errors, ended episodes and problems on the page."""
 _MOST_WORLDS = 64
 _LONGEST_TEXT, _LONGEST_TRACEBACK = 500, 20_000
 """Characters."""
@@ -32,14 +32,14 @@ _PACE_CHANGES = 64
 
 
 class WatchedEvaluation:
-    """The runs of an evaluation, read again whenever its state is asked for.
+    """The runs of an evaluation; `state` reads what was added to their files.
 
     Attributes:
         runs: The variants, the reference first.
     """
 
     def __init__(self, path: Path) -> None:
-        """Find the run in a folder, and the other variants of its evaluation beside it.
+        """Find the run in a folder, and the other variants of its evaluation in the same parent folder.
 
         Raises:
             UsageError: It is not a run.
@@ -51,7 +51,7 @@ class WatchedEvaluation:
         self._pace: collections.deque[tuple[float, int]] = collections.deque(maxlen=_PACE_CHANGES)
         self._attempt = -1.0
         self._state: dict[str, Any] = {}
-        self.state()  # so that the first page does not wait for it
+        self.state()  # the first page need not wait for it
 
     @property
     def title(self) -> str:
@@ -60,7 +60,7 @@ class WatchedEvaluation:
         return f"{identity.policy} on {', '.join(identity.suite_hashes)}"
 
     def state(self) -> dict[str, Any]:
-        """What the page shows, from the files as they are now: JSON without control characters."""
+        """The page's data from the current files: JSON types without control characters."""
         changed = [run.refresh() for run in self.runs]
         has_report = inside(self.runs[0].folder.path, f"{REPORT}/index.html") is not None
         if any(changed) or has_report != self._state.get("has_report"):
@@ -70,7 +70,11 @@ class WatchedEvaluation:
     def _read_state(self, *, has_report: bool) -> dict[str, Any]:
         recorded = sum(len(run.episodes) for run in self.runs)
         planned = sum(run.identity.n_planned for run in self.runs)
-        status = self._status()
+        statuses = [run.status for run in self.runs]
+        unfinished = [
+            each for each in (STOPPED, "running", *statuses) if each in statuses and each != "complete"
+        ]
+        status = unfinished[0] if unfinished else "complete"
         left_s = self._left_s(recorded, planned)
         failed = [[each for each in run.episodes.values() if each.error is not None] for run in self.runs]
         return {
@@ -81,7 +85,11 @@ class WatchedEvaluation:
             "has_report": has_report,
             "folders": [str(run.folder.path) for run in self.runs],
             "runs": [{**self._name(number), **_row(run)} for number, run in enumerate(self.runs)],
-            "playing": list(itertools.islice(self._playing(), _MOST_WORLDS)),
+            "playing": [
+                {**self._name(number), **_shown_playing(number, run, episode)}
+                for number, run in enumerate(self.runs)
+                for episode in run.playing
+            ][:_MOST_WORLDS],
             "ended": self._newest([list(run.episodes.values()) for run in self.runs], _ended),
             "errors": self._newest(failed, _error),
             "n_errors": sum(map(len, failed)),
@@ -92,14 +100,8 @@ class WatchedEvaluation:
     def _name(self, number: int) -> dict[str, str]:
         return {"label": self._labels[number], "colour": self._colours[number]}
 
-    def _status(self) -> str:
-        """The first of the runs' statuses that is not `complete`."""
-        statuses = [run.status for run in self.runs]
-        order = [STOPPED, "running", *statuses]
-        return next((each for each in order if each in statuses and each != "complete"), "complete")
-
     def _left_s(self, recorded: int, planned: int) -> float | None:
-        """Seconds from the last record to the end, at the pace of this attempt; None if it is unknown."""
+        """Estimated seconds from the last record to the end, at this attempt's pace; None if unknown."""
         manifest = self.runs[0].manifest
         began = attempt_began(manifest)
         if began != self._attempt:
@@ -114,20 +116,13 @@ class WatchedEvaluation:
             return None
         return round((planned - recorded) * (until - since) / (now - before), 1)
 
-    def _playing(self) -> Iterator[dict[str, Any]]:
-        for number, run in enumerate(self.runs):
-            for episode in run.playing:
-                yield {**self._name(number), **_shown_playing(number, run, episode)}
-
     def _newest(
-        self,
-        episodes: Sequence[Sequence[EpisodeResult]],
-        shown: Callable[[EpisodeResult], dict[str, Any]],
+        self, episodes: Sequence[Sequence[EpisodeResult]], shown: Callable[[EpisodeResult], dict[str, Any]]
     ) -> list[dict[str, Any]]:
-        """The last records of the variants, which take turns."""
+        """The last records of all variants, interleaved."""
         turns = itertools.zip_longest(*(reversed(of_run[-_SHOWN:]) for of_run in episodes))
         rows = [
-            {**self._name(number), **_said(result.key), **shown(result)}
+            {**self._name(number), "episode": _say_episode(result.key), **shown(result)}
             for turn in turns
             for number, result in enumerate(turn)
             if result is not None
@@ -141,37 +136,34 @@ class WatchedEvaluation:
         if not longest:
             return {"success": None, "latency": None}
         x = sorted({round(each) for each in np.linspace(1, longest, _POINTS).tolist()})
-        shared = {"x_label": "graded episodes", "x": x, "counts": True}
+        plots = {
+            "success": (_success, {"y_label": "solved so far (%)", "unit": "%", "most": 100}),
+            "latency": (_latency, {"y_label": "until the actions (ms)", "unit": "ms", "most": None}),
+        }
         return {
-            "success": {
-                **shared,
-                "y_label": "solved so far (%)",
-                "unit": "%",
-                "most": 100,
-                "series": [{**self._name(at), **_success(each, x)} for at, each in enumerate(graded)],
-            },
-            "latency": {
-                **shared,
-                "y_label": "until the actions (ms)",
-                "unit": "ms",
-                "most": None,
-                "series": [{**self._name(at), **_latency(each, x)} for at, each in enumerate(graded)],
-            },
+            name: {
+                "x_label": "graded episodes",
+                "x": x,
+                "counts": True,
+                **axis,
+                "series": [{**self._name(at), **curve(each, x)} for at, each in enumerate(graded)],
+            }
+            for name, (curve, axis) in plots.items()
         }
 
 
 def _require_run(path: Path) -> None:
-    """Name a run if the folder only holds runs."""
+    """Reject a path without a folder, and a folder of runs."""
     if not path.is_dir():
         raise UsageError(f"no folder {str(path)!r}; give the folder of a run, such as runs/RUN")
     if not RunFolder(path).manifest_path.exists():
         runs = [each.parent for each in sorted(path.glob("*/manifest.json")) if each.parent.name[0] != "."]
         if runs:
-            raise UsageError(f"{path} holds runs and is none; give one of them, such as {runs[-1]}")
+            raise UsageError(f"{path} is a folder of runs; give one of them, such as {runs[-1]}")
 
 
 def _variants(path: Path) -> tuple[list[FollowedRun], list[str]]:
-    """The run and the others of its evaluation that are beside it, and why others are left out."""
+    """The variants of the run's evaluation in the same folder, and one line on each that is not shown."""
     given = FollowedRun(path)
     here = path.resolve()
     names = given.identity.variants
@@ -193,13 +185,13 @@ def _sibling(run: Path, name: str, variants: Sequence[str]) -> Path:
     """The folder of another variant.
 
     Raises:
-        UsageError: It is not beside the run, or not of its evaluation.
+        UsageError: It is not in the same parent folder, or belongs to another evaluation.
     """
     folder = run.parent / name
     if folder.parent != run.parent or name == ".." or folder.is_symlink():
-        raise UsageError(f"{name!r} is no folder beside {run.name}")
+        raise UsageError(f"{name!r} is not a folder in {run.parent}")
     if list(read_identity(RunFolder(folder)).variants) != list(variants):
-        raise UsageError(f"{folder} is of another evaluation")
+        raise UsageError(f"{folder} belongs to another evaluation")
     return folder
 
 
@@ -219,8 +211,8 @@ def _row(run: FollowedRun) -> dict[str, Any]:
     }
 
 
-def _said(key: EpisodeKey) -> dict[str, str]:
-    return {"episode": _cut(f"{key.suite}, task {key.task_id}, init {key.init_id}, seed {key.seed}")}
+def _say_episode(key: EpisodeKey) -> str:
+    return _cut(f"{key.suite}, task {key.task_id}, init {key.init_id}, seed {key.seed}")
 
 
 def _ended(result: EpisodeResult) -> dict[str, Any]:
@@ -247,7 +239,7 @@ def _shown_playing(number: int, run: FollowedRun, episode: PlayingEpisode) -> di
     world = _mapping(_mapping(run.manifest.get("protocol")).get(key.suite))
     steps = _number(query.get("step")), _number(query.get("steps"))
     return {
-        **_said(key),
+        "episode": _say_episode(key),
         "picture": f"picture/{number}/{quote(str(key), safe='')}.jpg?at={episode.pictured}",
         "step": None if None in steps else sum(each for each in steps if each is not None),
         "max_steps": _number(_mapping(world.get("suite")).get("max_steps")),
@@ -265,7 +257,7 @@ def _success(graded: Sequence[EpisodeResult], x: Sequence[int]) -> dict[str, lis
 
 
 def _latency(graded: Sequence[EpisodeResult], x: Sequence[int]) -> dict[str, list[float | None]]:
-    """Of every episode the median, with a band to its 95th percentile."""
+    """Median latency of each episode, with a band to its 95th percentile."""
     shown = [graded[count - 1] if count <= len(graded) else None for count in x]
     median = [None if each is None else _stage(each, "action", "p50") for each in shown]
     high = [None if each is None else _stage(each, "action", "p95") for each in shown]
@@ -276,7 +268,7 @@ def _stage(result: EpisodeResult, stage: str, quantile: str) -> float | None:
     return _number(result.latency_ms.get(stage, {}).get(quantile))
 
 
-def _median(values: Iterator[float | None]) -> float | None:
+def _median(values: Iterable[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return _number(float(np.median(known))) if known else None
 

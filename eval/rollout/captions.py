@@ -15,14 +15,9 @@ from videos.timeline import QueryLatency, QuerySpan, QueryTimeline, TimeSpan
 
 
 def first_caption(key: EpisodeKey, *, task: str, mode: str, clock: str, limit_s: float) -> Caption:
-    """The caption at the start of an episode: what all its captions have in common.
+    """The caption at the start of an episode, with the fields that all its captions share.
 
-    Args:
-        key: The episode.
-        task: The instruction.
-        mode: The scheduling mode.
-        clock: Value of `--clock`.
-        limit_s: The episode's limit, simulated seconds.
+    `task` is the instruction, `clock` the value of `--clock`, `limit_s` the step limit in simulated seconds.
     """
     return Caption(
         task=task,
@@ -38,12 +33,7 @@ class EpisodeCaptions:
     """Captions of one episode. Add a query, then ask for the captions of its control steps in order."""
 
     def __init__(self, caption: Caption, *, control_hz: float) -> None:
-        """Begin an episode.
-
-        Args:
-            caption: As `first_caption` returns it.
-            control_hz: Control steps per simulated second.
-        """
+        """Begin an episode with `first_caption`."""
         self._caption = caption
         self._control_hz = control_hz
         self._issued: list[int] = []
@@ -108,7 +98,7 @@ class EpisodeCaptions:
 
 
 def _latency(query: QueryRecord) -> tuple[QueryLatency, ...]:
-    """The simulated latency, or the measured one where no time passes; nothing if neither is known."""
+    """The simulated latency, or the measured one on clock `paused`; empty if unknown."""
     if query.latency is not None:
         return (QueryLatency(actions_ms=query.latency.actions_ms, busy_ms=query.latency.busy_ms),)
     actions = query.timings_ms.get("action")
@@ -118,13 +108,13 @@ def _latency(query: QueryRecord) -> tuple[QueryLatency, ...]:
 
 
 def _headline(task: str, text: str, truth: Truth) -> Share | None:
-    """The measure of a text that tables show; None if it cannot be read."""
+    """The headline measure of a text; None if it cannot be parsed."""
     shares = grade_text(task, text, truth)
     return None if shares is None else shares[HEADLINES[task]]
 
 
 def _mark(share: Share | None) -> Mark:
-    """A grade as a mark; None cannot be read. A text that rightly says nothing is right."""
+    """The mark of a grade; None is a text that cannot be parsed. An empty text about nothing is right."""
     if share is None:
         return "unreadable"
     if share.hits == share.of:

@@ -18,7 +18,7 @@ class Overlap(enum.StrEnum):
     """How a new chunk replaces the one that was executed during its computation."""
 
     SKIP = "skip"
-    """Skip as many of its actions as old ones were executed since its observation."""
+    """Skip the actions of the time steps that the old chunk executed since the observation."""
     BLEND = "blend"
     """As `skip`, and average both chunks over the rest of the old one."""
     RTC = "rtc"

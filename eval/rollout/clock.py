@@ -22,7 +22,7 @@ from sim_envs.world import EpisodeKey
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TimedQuery:
-    """What a clock knows of a query, after `Policy.act` and again after `Policy.settle`.
+    """Measurements of a query for a clock, after `Policy.act` and again after `Policy.settle`.
 
     Attributes:
         key: The episode.
@@ -67,11 +67,11 @@ class PausedClock:
     knows_latency_in_advance = True
 
     def describe(self) -> Mapping[str, Any]:
-        """Nothing."""
+        """See `Clock`."""
         return {}
 
     def latency(self, query: TimedQuery) -> Latency:
-        """None."""
+        """See `Clock`."""
         return Latency(actions_ms=0.0, busy_ms=0.0, texts_ms=[0.0] * len(query.finished))
 
 
@@ -92,11 +92,11 @@ class FixedClock:
     knows_latency_in_advance = True
 
     def describe(self) -> Mapping[str, Any]:
-        """Both numbers."""
+        """See `Clock`."""
         return {"kind": "fixed", "actions_ms": self.actions_ms, "busy_ms": self.busy_ms}
 
     def latency(self, query: TimedQuery) -> Latency:
-        """As given."""
+        """See `Clock`."""
         texts = [self.busy_ms] * len(query.finished)
         return Latency(actions_ms=self.actions_ms, busy_ms=self.busy_ms, texts_ms=texts)
 
@@ -170,7 +170,7 @@ class MeasuredClock:
         }
 
     def latency(self, query: TimedQuery) -> Latency:
-        """As measured."""
+        """See `Clock`."""
         stages: Mapping[str, float] = {} if query.reply is None else query.reply.timings_ms
         busy_ms = query.act_ms + stages.get("decode", query.settle_ms)
         texts = [busy_ms if text.after_ms is None else min(text.after_ms, busy_ms) for text in query.finished]
@@ -181,16 +181,14 @@ class ReplayClock:
     """The latencies of a recorded run, in the same episodes."""
 
     def __init__(self, folder: RunFolder, described: Mapping[str, Any]) -> None:
-        """Prepare to replay; nothing is read yet.
+        """Prepare to replay; logs are read on use.
 
         Args:
             folder: The recorded run.
             described: The recorded description of its clock.
         """
         self._described = described
-        self.knows_latency_in_advance = (
-            described.get("kind") != "measured"
-        )  # unknown when it was recorded, too
+        self.knows_latency_in_advance = described.get("kind") != "measured"  # as when it was recorded
         self._recorded = functools.lru_cache(maxsize=1)(functools.partial(_latencies, folder))
 
     def describe(self) -> Mapping[str, Any]:

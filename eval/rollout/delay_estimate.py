@@ -9,7 +9,7 @@ from eval.rollout.timeline import ActionSpan, steps_in
 from sim_envs.world import EpisodeKey
 
 _RECENT = 10
-"""Number of past queries whose longest latency is expected on a measured clock."""
+"""Number of past queries; on a measured clock their longest latency is the estimate."""
 
 
 class DelayEstimator:
@@ -34,15 +34,14 @@ class DelayEstimator:
         """
         if rest is None:
             return None
-        delay = min(steps_in(self._expected_ms(query), self._control_hz), rest.steps)
+        if self._clock.knows_latency_in_advance:
+            guided = TimedQuery(key=self._key, index=query, act_ms=0.0, guided=True)
+            expected_ms = self._clock.latency(guided).actions_ms
+        else:
+            expected_ms = max(self._recent)
+        delay = min(steps_in(expected_ms, self._control_hz), rest.steps)
         return ActionPrefix(first=rest.first, delay=delay) if delay else None
 
     def note(self, latency: Latency) -> None:
         """Record the latency of a query."""
         self._recent.append(latency.actions_ms)
-
-    def _expected_ms(self, query: int) -> float:
-        """Latency of the actions with guided denoising."""
-        if not self._clock.knows_latency_in_advance:
-            return max(self._recent)
-        return self._clock.latency(TimedQuery(key=self._key, index=query, act_ms=0.0, guided=True)).actions_ms

@@ -18,7 +18,7 @@ from sim_envs.world import EpisodeKey, PhysicsError
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EpisodeContext:
-    """What all episodes of a run share.
+    """The resources and rules that all episodes of a run share.
 
     Attributes:
         worlds: Holds the open simulator.

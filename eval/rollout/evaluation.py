@@ -12,7 +12,7 @@ from configs.errors import UsageError
 from configs.schema import RunConfig
 from eval.metrics.success import Results, summarize
 from eval.policies.base import OpenPolicy, PolicyLostError
-from eval.policies.resolved import ResolvedPolicy, resolve_policy
+from eval.policies.resolved import resolve_policy
 from eval.policies.time_limit import limited, query_limit_s
 from eval.records.attempts import Attempt, attempt_record, past_attempts
 from eval.records.json_files import write_json
@@ -36,11 +36,9 @@ NOTHING_GRADED = 1
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Variant:
-    """A run with its policy, clock, manifest and earlier attempts."""
+    """A run with its manifest and earlier attempts."""
 
     run: Run
-    policy: OpenPolicy
-    clock: Clock
     manifest: Mapping[str, Any]
     before: Sequence[Attempt]
     began: str
@@ -70,8 +68,8 @@ def run_evaluation(
     """Run the remaining episodes of an evaluation, write its results, print them and compare the variants.
 
     Each episode is played in all variants before the next, in the same simulator and by the same loaded
-    model; the variant that goes first rotates. So nothing is set up twice, and drift of the machine affects
-    all variants alike. Variants that need different worlds are played one world after the other per task.
+    model; the variant that goes first rotates, so that drift of the machine affects all variants alike.
+    Variants that need different worlds are played one world after the other per task.
 
     Args:
         runs: The variants: the same episodes, policy and language tasks, scheduled and timed differently.
@@ -81,7 +79,7 @@ def run_evaluation(
         query_timeout_s: Seconds that a call of a Python class may take; None for ten minutes.
 
     Returns:
-        What each variant's `results.json` holds.
+        The content of each variant's `results.json`.
 
     Raises:
         UsageError: Before anything is written: a suite, task, policy or asset tree does not exist; every
@@ -92,41 +90,38 @@ def run_evaluation(
     """
     if not 1 <= max_errors <= _MOST_ERRORS:
         raise UsageError(f"--max-errors is {max_errors}: give 1 to {_MOST_ERRORS}")
-    config = runs[0].config
+    configs = [run.config for run in runs]
     require_quick_checks(runs[0].folder.path.parent, num_envs=executor.num_envs, notify=_say)
-    _refuse_shared_time([run.config for run in runs], executor)
-    plans = make_plans([run.config for run in runs])
-    resolved = resolve_policy(config)
-    name, configs = resolved.policy.name, [run.config for run in runs]
+    _refuse_shared_time(configs, executor)
+    plans = make_plans(configs)
+    resolved = resolve_policy(configs[0])
+    name = resolved.policy.name
     limit_s = query_limit_s(resolved, query_timeout_s)
     _check_playable(plans, policy=name, interface=resolved.interface, horizon=resolved.horizon)
-    _check_overlaps(plans, configs, resolved)
+    for config, plan in zip(configs, plans, strict=True):
+        check_overlap(plan, config.overlap, policy=name, guidable=resolved.policy.kind == "oxygen")
     clocks = [find_clock(config, plan.keys) for config, plan in zip(configs, plans, strict=True)]
     if remark := resolved.remark_for(configs):
         _say(remark)
-    opened = executor.open_policies(resolved, configs, _say)
-    policies = [limited(policy, limit_s) for policy in opened]
+    policies = [limited(policy, limit_s) for policy in executor.open_policies(resolved, configs, _say)]
     for remark in dict.fromkeys(policy.remark for policy in policies if policy.remark):
         _say(remark)
     if resolved.interface is None:  # its conventions are known only now
         _check_playable(plans, policy=name, interface=policies[0].interface, horizon=policies[0].horizon)
-    for clock, policy in zip(clocks, policies, strict=True):
+    described = []
+    for run, plan, policy, clock in zip(runs, plans, policies, clocks, strict=True):
         _check_priced(clock, policy, name)
-    described = [
-        describe_run(run.config, plan, resolved, policy, clock)
-        for run, plan, policy, clock in zip(runs, plans, policies, clocks, strict=True)
-    ]
-    for run, description in zip(runs, described, strict=True):
-        refuse_mixed_records(run, description)
+        described.append(describe_run(run.config, plan, resolved, policy, clock))
+        refuse_mixed_records(run, described[-1])
     with contextlib.ExitStack() as claims:
         for policy in policies:
             claims.callback(policy.close)
         held = [claims.enter_context(claimed(run)) for run in runs]
-        variants = _begin(held, policies, clocks, described)
-        shown = monitor([variant.run for variant in variants], plans[0])
+        variants = _begin(held, described)
+        shown = monitor(held, plans[0])
         prepared = PreparedEvaluation(
             plans=plans,
-            runs=[variant.run for variant in variants],
+            runs=held,
             policies=policies,
             clocks=clocks,
             on_begin=lambda world, job: shown.began(world, job.variant, job.key),
@@ -148,14 +143,6 @@ def _check_playable(plans: Sequence[EpisodePlan], **policy: Any) -> None:
         check_playable(plan, **policy)
 
 
-def _check_overlaps(
-    plans: Sequence[EpisodePlan], configs: Sequence[RunConfig], resolved: ResolvedPolicy
-) -> None:
-    guidable = resolved.policy.kind == "oxygen"
-    for plan, config in zip(plans, configs, strict=True):
-        check_overlap(plan, config.overlap, policy=resolved.policy.name, guidable=guidable)
-
-
 def _check_priced(clock: Clock, policy: OpenPolicy, name: str) -> None:
     if isinstance(clock, ProfileClock) and not policy.reports_work:
         raise UsageError(
@@ -164,24 +151,17 @@ def _check_priced(clock: Clock, policy: OpenPolicy, name: str) -> None:
         )
 
 
-def _begin(
-    runs: Sequence[Run],
-    policies: Sequence[OpenPolicy],
-    clocks: Sequence[Clock],
-    described: Sequence[Mapping[str, Any]],
-) -> list[_Variant]:
+def _begin(runs: Sequence[Run], described: Sequence[Mapping[str, Any]]) -> list[_Variant]:
     """Write the first manifest of each variant; it names all variants."""
     ids, began = [run.folder.run_id for run in runs], _now()
     variants = [
         _Variant(
             run=run,
-            policy=policy,
-            clock=clock,
             manifest={"run_id": run.folder.run_id, **description, "variants": ids},
             before=past_attempts(run.folder) if run.resumed else (),
             began=began,
         )
-        for run, policy, clock, description in zip(runs, policies, clocks, described, strict=True)
+        for run, description in zip(runs, described, strict=True)
     ]
     begin(runs, [variant.manifest_with("running") for variant in variants])
     return variants

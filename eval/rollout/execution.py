@@ -26,11 +26,11 @@ class Snapshot:
 
 
 class Execution:
-    """Executes the actions of a timeline; holds what happened since the last query was issued.
+    """Executes the actions of a timeline; records events since the last query was issued.
 
     Attributes:
         success: Whether the task is solved.
-        spans: What was executed.
+        spans: The executed spans of actions.
         pictures: Images for the video.
         advance_ms: Wall time of physics.
         blended: Actions of the last chunk that were averaged with the previous chunk.
@@ -66,7 +66,7 @@ class Execution:
         self.blended = 0
 
     def begin_query(self, observation: Observation, truth: Truth | None) -> None:
-        """A query was issued on this observation."""
+        """Reset the records: a query was issued on this observation."""
         if self._moved:
             self._state, self._moved = observation.state, False
         self._truths = {self._timeline.step: truth}
@@ -97,7 +97,7 @@ class Execution:
         while not self.success and (span := self._timeline.next_span()):
             self._take_picture_if_due()
             began = time.perf_counter()
-            self._advance(self._until_next_look(span))
+            self._advance(self._until_next_event(span))
             self.advance_ms += 1e3 * (time.perf_counter() - began)
             if self._watched:
                 self._truths[self._timeline.step] = self._world.truth()
@@ -136,7 +136,7 @@ class Execution:
             self._state, self._moved = self._world.observe().state, False
         return self._suite.interface.hold_action(self._state, self._last)
 
-    def _until_next_look(self, span: ActionSpan) -> ActionSpan:
+    def _until_next_event(self, span: ActionSpan) -> ActionSpan:
         """The part of a span until the truth is read or a picture is due."""
         if self._watched:
             return dataclasses.replace(span, steps=1)

@@ -26,7 +26,8 @@ def cells_of(asked: SweepConfig) -> tuple[RunConfig, ...]:
     found: dict[str, RunConfig] = {}
     for grid in asked.grids:
         for options in grid.combinations():
-            cell = check(RunConfig, _effective({**shared, **options}), source=_say(options))
+            spelling = " ".join(spelt(option, value) for option, value in options.items()) or "the sweep"
+            cell = check(RunConfig, _effective({**shared, **options}), source=spelling)
             found.setdefault(cell.model_dump_json(), cell)
             if len(found) > _MOST_CELLS:
                 raise UsageError(f"a sweep of more than {_MOST_CELLS} cells; give fewer values")
@@ -58,8 +59,3 @@ def _refuse_equal_clocks(cells: Sequence[RunConfig]) -> None:
         same = spellings.setdefault(described, clock)
         if same != clock:
             raise UsageError(f"clocks {same!r} and {clock!r} are the same; give one of them")
-
-
-def _say(options: Mapping[str, Any]) -> str:
-    """A cell as options of the command line."""
-    return " ".join(spelt(option, value) for option, value in options.items()) or "the sweep"

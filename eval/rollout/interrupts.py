@@ -14,10 +14,14 @@ from configs.signals import SIGNALS
 
 
 class Interrupts:
-    """While entered, records SIGINT and SIGTERM for `check`. A second signal stops the program at once."""
+    """While entered, records SIGINT and SIGTERM for `check`. A second signal stops the program at once.
+
+    Attributes:
+        received: Whether a signal was received.
+    """
 
     def __init__(self) -> None:
-        self._noted = False
+        self.received = False
         self._before: dict[signal.Signals, signal._HANDLER] = {}
         self._descriptor = -1
 
@@ -26,14 +30,9 @@ class Interrupts:
         """Whether signals are recorded now."""
         return bool(self._before)
 
-    @property
-    def noted(self) -> bool:
-        """Whether a signal was received."""
-        return self._noted
-
     def check(self) -> None:
         """Raise KeyboardInterrupt if a signal was received."""
-        if self._noted:
+        if self.received:
             raise KeyboardInterrupt
 
     @contextlib.contextmanager
@@ -58,7 +57,7 @@ class Interrupts:
         signal.set_wakeup_fd(self._descriptor, warn_on_full_buffer=False)
 
     def _note(self, number: int, _: FrameType | None) -> None:
-        if self._noted:
+        if self.received:
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
-        self._noted = True
+        self.received = True

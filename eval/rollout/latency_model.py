@@ -61,11 +61,7 @@ class LatencyModel:
         self._language_from_ms = 0.0 if mode == "parallel" else self.action_ms
 
     def busy_ms(self, work: Sequence[DecodeWork]) -> float:
-        """Until the next query can start.
-
-        Args:
-            work: The query's decode jobs, in order.
-        """
+        """Until the next query can start, given the query's decode jobs in order."""
         return max(self.action_ms, self._language_from_ms + sum(self._job_ms(job, job.steps) for job in work))
 
     def text_ms(self, work: Sequence[DecodeWork], *, job: int, steps: int) -> float:
@@ -80,7 +76,7 @@ class LatencyModel:
         return self._language_from_ms + before + self._job_ms(work[job], steps)
 
     def decode_ms(self, batch: int) -> float:
-        """One decode step, while nothing else runs on the device.
+        """One decode step on an otherwise idle device.
 
         Piecewise linear in the batch sizes of the profile, extrapolated above the largest; constant below the
         smallest.

@@ -21,15 +21,10 @@ def describe_run(
 ) -> dict[str, Any]:
     """The manifest of a run without its name, times and status."""
     preset = resolved.policy
-    timing = (
-        None
-        if isinstance(clock, PausedClock)
-        else {
-            **clock.describe(),
-            "while_waiting": config.while_waiting,
-            **({} if config.overlap == "skip" else {"overlap": config.overlap}),
-        }
-    )
+    timing: dict[str, Any] = {}
+    if not isinstance(clock, PausedClock):
+        overlap = {} if config.overlap == "skip" else {"overlap": config.overlap}
+        timing = {**clock.describe(), "while_waiting": config.while_waiting, **overlap}
     protocol = {
         name: describe_suite(suite, wordings=config.wordings, drawn=plan.draws_states(name), clock=timing)
         for name, suite in plan.suites.items()
@@ -58,7 +53,7 @@ def refuse_mixed_records(run: Run, now: Mapping[str, Any]) -> None:
 
     Args:
         run: The run.
-        now: What `describe_run` says of it now.
+        now: The current description by `describe_run`.
 
     Raises:
         UsageError: The protocol, the policy's inputs or its weights differ from the recorded ones.

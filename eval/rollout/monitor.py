@@ -1,8 +1,8 @@
-"""Progress reporting of an evaluation, and when it stops for too many errors."""
+"""Progress reporting of an evaluation, and its stop after too many errors."""
 
 import contextlib
 from collections.abc import Callable, Sequence
-from typing import Protocol, Self
+from typing import Self
 
 from eval.metrics.success import Results
 from eval.records.run_folders import Run
@@ -25,11 +25,12 @@ class RepeatedErrorsError(RuntimeError):
         self.traceback = str(first.traceback)
 
 
-class Monitor(Protocol):
-    """Reports the progress of an evaluation."""
+class Monitor:
+    """Reports the progress of an evaluation. By default every method does nothing."""
 
     def __enter__(self) -> Self:
         """Start reporting."""
+        return self
 
     def __exit__(self, *_: object) -> None:
         """Stop reporting."""
@@ -50,8 +51,8 @@ class Monitor(Protocol):
         """All episodes have ended."""
 
 
-class Monitors:
-    """Several monitors, each told everything, in order."""
+class Monitors(Monitor):
+    """Forwards each event to several monitors, in order."""
 
     def __init__(self, monitors: Sequence[Monitor]) -> None:
         self._monitors = monitors

@@ -1,4 +1,4 @@
-"""The episodes of a run in order, and checks that they can be played."""
+"""The episodes of a run in order, and checks that they can be run."""
 
 import dataclasses
 import functools
@@ -122,7 +122,7 @@ def _share(plan: EpisodePlan, shard: str) -> EpisodePlan:
 def check_playable(
     plan: EpisodePlan, *, policy: str, interface: Interface | None, horizon: int | None
 ) -> None:
-    """Reject what would fail in every episode.
+    """Reject a policy or plan that would fail in every episode.
 
     Args:
         plan: The episodes.
@@ -182,6 +182,9 @@ def overridden(config: RunConfig) -> dict[str, Any]:
 def _plan_suite(config: RunConfig, name: str, overrides: dict[str, Any]) -> list[TaskPlan]:
     suite = open_suite(name, assets=config.assets, **overridden(config), **overrides)
     tasks = {task.task_id: task for task in suite.tasks()}
+    for task_id in config.task_ids or ():
+        if task_id not in tasks:
+            raise UsageError(f"{name} has no task {task_id}: its task ids are 0 to {max(tasks)}")
     return [
         TaskPlan(
             suite=suite,
@@ -192,14 +195,8 @@ def _plan_suite(config: RunConfig, name: str, overrides: dict[str, Any]) -> list
             ),
             wordings=config.wordings,
         )
-        for task in [_task(tasks, name, task_id) for task_id in config.task_ids or tasks]
+        for task in [tasks[task_id] for task_id in config.task_ids or tasks]
     ]
-
-
-def _task(tasks: dict[int, Task], suite: str, task_id: int) -> Task:
-    if task_id not in tasks:
-        raise UsageError(f"{suite} has no task {task_id}: its task ids are 0 to {max(tasks)}")
-    return tasks[task_id]
 
 
 def _init_ids(config: RunConfig, suite: Suite, task: Task) -> tuple[int, ...]:

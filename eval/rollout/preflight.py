@@ -23,12 +23,7 @@ _SOFTWARE_RENDERERS = ("llvmpipe", "softpipe", "swrast")
 
 
 def quick_checks(output_dir: Path, *, num_envs: int) -> Iterator[CheckResult]:
-    """Checks that take no time: disk, memory and caches.
-
-    Args:
-        output_dir: Where runs are written.
-        num_envs: Number of parallel worlds.
-    """
+    """Checks that take no time: disk, memory and caches, for runs in `output_dir` with `num_envs` worlds."""
     yield _attempt("output folder", lambda: _writable(output_dir, "--output-dir"))
     yield _disk(output_dir)
     yield _attempt("memory", lambda: _memory(num_envs))
@@ -37,14 +32,9 @@ def quick_checks(output_dir: Path, *, num_envs: int) -> Iterator[CheckResult]:
 
 
 def all_checks(config: RunConfig, output_dir: Path, *, num_envs: int) -> Iterator[CheckResult]:
-    """All checks, of the machine, the policy and each suite.
-
-    Args:
-        config: The suites and the policy.
-        output_dir: Where runs are written.
-        num_envs: Number of parallel worlds.
-    """
-    yield _attempt("versions", _versions)
+    """All checks: of the machine, and of the policy and each suite of `config`."""
+    packages = [f"{package} {found}" for package, found in provenance.versions().items() if found]
+    yield CheckResult.of("versions", ", ".join(packages))
     yield _attempt("renderer", _renderer)
     yield from quick_checks(output_dir, num_envs=num_envs)
     yield _attempt("JAX", _jax)
@@ -87,10 +77,6 @@ def _attempt(
     except UsageError as error:
         return CheckResult.of(name, str(error), ok=False, otherwise=otherwise)
     return found if isinstance(found, CheckResult) else CheckResult.of(name, found)
-
-
-def _versions() -> str:
-    return ", ".join(f"{package} {found}" for package, found in provenance.versions().items() if found)
 
 
 def _renderer() -> CheckResult:
@@ -153,10 +139,6 @@ def _suites(config: RunConfig) -> str:
 
 def _policy(config: RunConfig) -> str:
     resolved = resolve_policy(config)
-    check_playable(
-        make_plan(config),
-        policy=resolved.policy.name,
-        interface=resolved.interface,
-        horizon=resolved.horizon,
-    )
-    return f"{resolved.policy.name} has the conventions of these suites"
+    name, interface = resolved.policy.name, resolved.interface
+    check_playable(make_plan(config), policy=name, interface=interface, horizon=resolved.horizon)
+    return f"{name} has the conventions of these suites"

@@ -12,7 +12,7 @@ from configs.schema import RunConfig
 from eval.metrics.language import EpisodeGrader
 from eval.metrics.statistics import quantiles
 from eval.records.json_files import json_line
-from eval.records.query_logs import QueryRecord
+from eval.records.query_logs import parse_query
 from eval.records.schema import EpisodeResult, Outcome, RequestCounts, RunFolder
 from eval.records.timing import Delivery
 from eval.rollout.captions import EpisodeCaptions, first_caption
@@ -21,7 +21,6 @@ from eval.rollout.plan import TaskPlan
 from eval.rollout.rollout import Query
 from oxygen.policy.reply import Tail
 from sim_envs.truth.ground_truth import Truth
-from sim_envs.truth.nouns import Nouns
 from sim_envs.world import EpisodeKey
 from videos.mp4 import VideoError
 from videos.recorder import EpisodeVideo
@@ -83,11 +82,13 @@ class EpisodeRecorder:
         self._continued += query.continued
         self._skipped += query.skipped
         self._progress = query.progress
-        self._log.write(json_line(_query_record(query, timed=self._timed)))
+        record = _query_record(query, timed=self._timed)
+        self._log.write(json_line(record))
         if self._live_picture.show(query.observation.images):
             self._log.flush()
         self._grader.add(query.step, query.truth, query.deliveries)
         if self._video is not None:
+            self._captions.add(parse_query(record))
             self._add_pictures(query, self._video)
 
     def add_tail(self, tail: Tail) -> None:
@@ -100,6 +101,7 @@ class EpisodeRecorder:
         self._log.close()
         self._live_picture.remove()
         video = self._close_video(outcome)
+        latencies = {stage: quantiles(values) for stage, values in self._latencies.items()}
         return EpisodeResult(
             key=self._key,
             task=self._plan.task.name,
@@ -108,7 +110,7 @@ class EpisodeRecorder:
             outcome=outcome,
             steps=self._steps,
             queries=self._queries,
-            latency_ms=self._latency_quantiles(),
+            latency_ms={stage: summary for stage, summary in latencies.items() if summary},
             tokens=self._tokens,
             requests=RequestCounts(**self._requests),
             compiles_after_warm_up=self._compiles,
@@ -134,10 +136,6 @@ class EpisodeRecorder:
         if self._video is not None:
             self._video.abandon()
 
-    def _latency_quantiles(self) -> dict[str, dict[str, float]]:
-        found = {stage: quantiles(values) for stage, values in self._latencies.items()}
-        return {stage: summary for stage, summary in found.items() if summary}
-
     def _close_video(self, outcome: Outcome) -> Path | None:
         if self._video is None:
             return None
@@ -153,32 +151,12 @@ class EpisodeRecorder:
 
     def _add_pictures(self, query: Query, video: EpisodeVideo) -> None:
         """Add each picture until the next one, with the texts delivered by then."""
-        self._captions.add(_query_of(query, timed=self._timed))
         images = dict(query.observation.images)
         steps = [query.step, *(picture.step for picture in query.pictures), query.step + query.steps]
         video.add(images, steps[1] - steps[0], caption=self._captions.at(query.step))
         for picture, end in zip(query.pictures, steps[2:], strict=True):
             images[picture.camera] = picture.image
             video.add(images, end - picture.step, caption=self._captions.at(picture.step))
-
-
-def _query_of(query: Query, *, timed: bool) -> QueryRecord:
-    """A query as its log will hold it."""
-    return QueryRecord(
-        actions=query.actions,
-        timings_ms=query.timings_ms,
-        step=query.step,
-        steps=query.steps,
-        actions_step=query.actions_step,
-        free_step=query.free_step,
-        spans=[(span.chunk, span.first, span.steps) for span in query.spans] if timed else (),
-        skipped=query.skipped,
-        latency=query.latency if timed else None,
-        requested=query.reply.requested,
-        delivered=query.deliveries,
-        dropped=query.reply.dropped,
-        truth=query.truth,
-    )
 
 
 def _query_record(query: Query, *, timed: bool) -> dict[str, Any]:
@@ -224,17 +202,12 @@ def _truth_record(truth: Truth | None) -> dict[str, Any] | None:
     """The truth as JSON: facts sorted, completed actions in order, nouns if the world has its own."""
     if truth is None:
         return None
-    return {
+    record: dict[str, Any] = {
         "narration": dataclasses.asdict(truth.narration),
         "done": [dataclasses.asdict(action) for action in truth.memory.done],
         "facts": [dataclasses.asdict(fact) for fact in sorted(truth.memory.facts)],
-        **({} if truth.nouns is None else {"nouns": _nouns_record(truth.nouns)}),
     }
-
-
-def _nouns_record(nouns: Nouns) -> dict[str, Any]:
-    return {
-        "movable": sorted(nouns.movable),
-        "parts": sorted(nouns.parts),
-        "places": dict(sorted(nouns.places)),
-    }
+    if nouns := truth.nouns:
+        names = {"movable": sorted(nouns.movable), "parts": sorted(nouns.parts)}
+        record["nouns"] = {**names, "places": dict(sorted(nouns.places))}
+    return record

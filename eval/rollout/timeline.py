@@ -1,4 +1,4 @@
-"""Which action is executed at each control step while the policy computes.
+"""Schedules actions at control steps while the policy computes.
 
 A query is issued at control step s. Its actions are available at step s + a, and the next query can start at
 s + b; latencies are rounded up to whole control steps. Until the actions are available, the robot continues
@@ -26,7 +26,7 @@ class Waiting(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ActionSpan:
-    """Consecutive control steps that execute one chunk, or hold.
+    """Consecutive control steps that execute one chunk, or hold still.
 
     Attributes:
         chunk: The query whose actions are executed; None while holding.
@@ -120,7 +120,9 @@ class Timeline:
 
     def next_span(self) -> ActionSpan | None:
         """The next actions to execute; None if the next query is due or the episode is over."""
-        steps = min(self._next_query, self._max_steps) - self.step
+        since = self.actions_at if self._waiting is Waiting.HOLD else self.issued
+        next_query = max(since + self._replan_steps, self.free_at)
+        steps = min(next_query, self._max_steps) - self.step
         if self._coming:
             steps = min(steps, self.actions_at - self.step)
         if steps <= 0:
@@ -139,11 +141,6 @@ class Timeline:
             self._cursor += steps
             self.continued += steps if self._coming else 0
         self._take_chunk()
-
-    @property
-    def _next_query(self) -> int:
-        since = self.actions_at if self._waiting is Waiting.HOLD else self.issued
-        return max(since + self._replan_steps, self.free_at)
 
     def _take_chunk(self) -> None:
         """Switch to the chunk of the last query once it is available."""

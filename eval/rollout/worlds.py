@@ -1,4 +1,4 @@
-"""Holds the open simulator of a process: opened on first use, kept for the episodes of its task."""
+"""Keeps the simulator of a process open for all episodes of its task."""
 
 from typing import Self
 
@@ -28,7 +28,7 @@ class WorldHolder:
 
     def discard(self) -> None:
         """Close the open world; the next episode opens a new one."""
-        world, self._world, self._task = self._world, None, None
+        world, self._world = self._world, None
         if world is not None:
             world.close()
 

@@ -1,8 +1,7 @@
 """`python -m eval.train`: train a policy on demonstrations, with rollouts at every checkpoint."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import App, Parameter
 
@@ -52,22 +51,17 @@ def train(
     options = check(TrainConfig, {**before, **preset, **flags}, source="the command line")
     if not options.data:
         raise UsageError("give folders of demonstrations with --data")
-    _refuse_idle(flags, options)
-    if options.eval_suite:
-        require_backend()  # before anything imports MuJoCo, which answers a wrong MUJOCO_GL with a traceback
-    from eval.train.training import run_training  # slow: a simulator and JAX, which --help does not need
-
-    return run_training(options, output_dir, minutes=minutes)
-
-
-def _refuse_idle(flags: Mapping[str, Any], options: TrainConfig) -> None:
-    """Refuse options of rollouts without rollouts."""
     idle = [option for option in flags if option.startswith("eval_") and option != "eval_suite"]
     if idle and not options.eval_suite:
         raise UsageError(
             f"{spelt(idle[0], flags[idle[0]])} has no effect without rollouts; leave it out, or name suites "
             "with --eval-suite"
         )
+    if options.eval_suite:
+        require_backend()  # before anything imports MuJoCo, which answers a wrong MUJOCO_GL with a traceback
+    from eval.train.training import run_training  # slow: a simulator and JAX, which --help does not need
+
+    return run_training(options, output_dir, minutes=minutes)
 
 
 def _check_folder(folder: Path, *, resume: bool) -> None:

@@ -77,11 +77,12 @@ def run_training(options: TrainConfig, folder: Path, *, minutes: float | None = 
         def should_stop() -> bool:
             if not interrupts.entered:
                 unsaved.enter_context(interrupts)
-            return interrupts.noted or _time_is_up(minutes, began)
+            time_is_up = minutes is not None and time.monotonic() - began > 60 * minutes
+            return interrupts.received or time_is_up
 
         def roll_out(_: int, saved: Path) -> Mapping[str, float]:
             unsaved.close()
-            if rollouts is None or interrupts.noted:
+            if rollouts is None or interrupts.received:
                 return {}
             config = rollouts.model_copy(update={"policy": str(saved)})
             return _success_rates(config, folder, options.eval_num_envs)
@@ -94,7 +95,7 @@ def run_training(options: TrainConfig, folder: Path, *, minutes: float | None = 
         )
         try:
             train(folder, training, mixture, tokenizer, schedule=schedule, on_checkpoint=roll_out)
-            interrupted = interrupts.noted
+            interrupted = interrupts.received
         except KeyboardInterrupt:  # in a rollout, after its checkpoint was saved
             interrupted = True
     _print_how_to_resume(console, folder, options, interrupted=interrupted)
@@ -109,7 +110,10 @@ def training_of(options: TrainConfig) -> TrainingConfig:
     """
     recipe = recipe_of(options)
     tasks = [load(LanguageTaskConfig, name) for name in options.language_tasks]
-    _check_texts_only(options)
+    if options.texts_only and options.start_from is None:
+        raise UsageError("--texts-only needs a trained policy: give --start-from, such as tiny")
+    if options.texts_only and not options.language_tasks:
+        raise UsageError("--texts-only, but --language-tasks none: name some, or leave it out")
     start = None if options.start_from is None else start_of(options.start_from)
     return TrainingConfig(
         model=preset(options.model),
@@ -171,14 +175,11 @@ def _training_wordings(data: Sequence[str]) -> dict[str, tuple[str, ...]]:
 def _suites_of(demonstrations: Path) -> Mapping[str, Mapping[str, Any]]:
     """Protocols of the suites of a dataset, by name; empty if `eval.collect` did not write it."""
     manifest = demonstrations / layout.MANIFEST
-    if not manifest.is_file():
-        return {}
-    suites: Mapping[str, Mapping[str, Any]] = read_json_object(manifest).get("suites", {})
-    return suites
+    return read_json_object(manifest).get("suites", {}) if manifest.is_file() else {}
 
 
 def _open_recorded(name: str, protocol: Mapping[str, Any]) -> Suite:
-    """The suite of that name, or, for one from a YAML file, of the class that its protocol names."""
+    """The suite of that name; one from a YAML file by the class in its protocol."""
     if name in suite_names():
         return open_suite(name)
     recorded = check(SuiteConfig, protocol, source=f"suite {name} of the demonstrations")
@@ -186,28 +187,10 @@ def _open_recorded(name: str, protocol: Mapping[str, Any]) -> Suite:
     return suite
 
 
-def _check_texts_only(options: TrainConfig) -> None:
-    """Check that --texts-only has a policy to start from, and language tasks.
-
-    Raises:
-        UsageError: One of them is missing.
-    """
-    if not options.texts_only:
-        return
-    if options.start_from is None:
-        raise UsageError("--texts-only needs a trained policy: give --start-from, such as tiny")
-    if not options.language_tasks:
-        raise UsageError("--texts-only, but --language-tasks none: name some, or leave it out")
-
-
 def _check_same_policy(
     options: TrainConfig, training: TrainingConfig, tokenizer: tokenizers.SentencePieceTokenizer
 ) -> None:
-    """Check that --texts-only keeps the model, robot and vocabulary of the policy it starts from.
-
-    Raises:
-        UsageError: One of them differs.
-    """
+    """Check that --texts-only keeps the model, robot and vocabulary of the policy it starts from."""
     assert options.start_from is not None
     policy = policy_of(options.start_from)
     if policy is None:  # another project's checkpoint, which does not name them
@@ -249,18 +232,11 @@ def _tokenizer(options: TrainConfig) -> tokenizers.SentencePieceTokenizer:
 
 def _check_rollouts(options: TrainConfig, training: TrainingConfig, rollouts: RunConfig | None) -> None:
     """Check the robot and the rollouts now rather than at the first checkpoint."""
-    interface = embodiment(training.embodiment).interface
-    if rollouts is None:
-        return
-    choose_executor(num_envs=options.eval_num_envs)
-    interface = dataclasses.replace(interface, name=options.model)
-    check_playable(
-        make_plan(rollouts), policy=options.model, interface=interface, horizon=training.model.horizon
-    )
-
-
-def _time_is_up(minutes: float | None, began: float) -> bool:
-    return minutes is not None and time.monotonic() - began > 60 * minutes
+    interface = dataclasses.replace(embodiment(training.embodiment).interface, name=options.model)
+    if rollouts is not None:
+        choose_executor(num_envs=options.eval_num_envs)
+        horizon = training.model.horizon
+        check_playable(make_plan(rollouts), policy=options.model, interface=interface, horizon=horizon)
 
 
 def _success_rates(config: RunConfig, folder: Path, num_envs: int) -> Mapping[str, float]:
@@ -272,16 +248,12 @@ def _success_rates(config: RunConfig, folder: Path, num_envs: int) -> Mapping[st
 
 
 def _line(step: int, recipe: Recipe, numbers: Mapping[str, float]) -> str:
+    """Progress, metrics and, except for rollouts and the last step, the remaining time without rollouts."""
     shown = [f"{name.replace('_', ' ')} {number:.4g}" for name, number in sorted(numbers.items())]
-    return f"{step:>7}/{recipe.steps}  {_time_left(step, recipe, numbers):>12}  {', '.join(shown)}"
-
-
-def _time_left(step: int, recipe: Recipe, numbers: Mapping[str, float]) -> str:
-    """The remaining time at the current rate, without rollouts; empty in a rollout's line."""
-    rate = numbers.get("samples_per_s")
-    if rate is None or step == recipe.steps:
-        return ""
-    return f"{dt.timedelta(seconds=round((recipe.steps - step) * recipe.batch / rate))} left"
+    rate, left = numbers.get("samples_per_s"), ""
+    if rate is not None and step < recipe.steps:
+        left = f"{dt.timedelta(seconds=round((recipe.steps - step) * recipe.batch / rate))} left"
+    return f"{step:>7}/{recipe.steps}  {left:>12}  {', '.join(shown)}"
 
 
 def _print_how_to_resume(

@@ -69,7 +69,7 @@ class Answer:
         """The parts of the rule that the command broke; `refused` is whether it had to refuse, if known."""
         if self.code is None:
             return [f"traceback: {self.err}"]
-        lines = [line for line in self.err.splitlines() if not line.startswith("passed over ")]
+        lines = [line for line in self.err.splitlines() if not line.startswith("skipped ")]
         broken = [] if self.code in (0, 1, 2) else [f"exit code {self.code}"]
         broken += [f"{len(lines)} lines on stderr: {self.err[:2000]}"] if len(lines) > 1 else []
         broken += [f"a line of {len(line)} characters" for line in lines if len(line) > LONGEST_LINE]

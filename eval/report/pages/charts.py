@@ -38,15 +38,12 @@ def success_over_time(runs: Sequence[ReportedRun]) -> dict[str, Any] | None:
 def _at(times: Sequence[float], curve: Sequence[CurvePoint]) -> dict[str, list[float]]:
     """The step function at some times; constant after its last point."""
     places = np.searchsorted([point.seconds for point in curve], times, side="right") - 1
-    return {
-        "y": [round(curve[place].percent, 3) for place in places],
-        "low": [round(curve[place].low, 3) for place in places],
-        "high": [round(curve[place].high, 3) for place in places],
-    }
+    fields = (("y", "percent"), ("low", "low"), ("high", "high"))
+    return {name: [round(getattr(curve[at], field), 3) for at in places] for name, field in fields}
 
 
 def distributions(runs: Sequence[ReportedRun], samples: Sequence[Samples]) -> list[dict[str, Any]]:
-    """Every quantity that a run has values of: its distribution and quantiles by run."""
+    """The distribution and quantiles of each quantity, by run."""
     names = dict.fromkeys(name for of_run in samples for name in of_run)
     return [
         {
@@ -122,13 +119,13 @@ def line_chart(
 
 
 def chart_group(title: str, *charts: Mapping[str, Any] | None) -> list[dict[str, Any]]:
-    """Charts that are shown together under a title, without those that have no point; empty if none has."""
+    """Charts under a common title, without empty ones; no group if all are empty."""
     kept = [chart for chart in charts if chart is not None]
     return [{"title": title, "charts": kept}] if kept else []
 
 
 def _distinct(places: Sequence[float]) -> list[float]:
-    """Ascending places, with equal ones moved apart invisibly: uPlot shows one value at each."""
+    """Ascending positions, with equal ones moved apart imperceptibly: uPlot shows one value at each."""
     found: list[float] = []
     for place in places:
         found.append(place if not found or place > found[-1] else found[-1] + 1e-6 * (1 + abs(place)))

@@ -14,13 +14,7 @@ from sim_envs.truth.wording import narrate, remember
 def episode_data(
     episode: EpisodeResult, queries: Sequence[QueryRecord], *, deadline_ms: float | None
 ) -> dict[str, Any]:
-    """One variant of an episode. Times are control steps.
-
-    Args:
-        episode: Its result.
-        queries: Its query log.
-        deadline_ms: Latency budget of a query; None without one.
-    """
+    """One variant of an episode. Times are control steps; `deadline_ms` is the latency budget of a query."""
     return {
         "outcome": episode.outcome.value,
         "steps": episode.steps,
@@ -59,7 +53,7 @@ def staleness_steps(queries: Sequence[QueryRecord]) -> list[tuple[str, int]]:
 
 
 def _spans(queries: Sequence[QueryRecord]) -> Iterator[tuple[str, int, int]]:
-    """What was executed, its first control step and the one after its last."""
+    """Kind, first control step and end of each executed span."""
     for number, query in enumerate(queries):
         start = query.step
         for chunk, _, steps in query.spans or [(number, 0, query.steps)]:
@@ -107,15 +101,10 @@ def _mark(task: str, text: str, truth: Truth | None) -> dict[str, Any] | None:
     shares = grade_text(task, text, truth)
     score = None if shares is None else shares.get(HEADLINES[task], Share())
     narration, memory = _say(truth)
-    return {
-        "truth": memory if task == "memory" else narration,
-        "score": None if score is None else _percent(score),
-    }
-
-
-def _percent(share: Share) -> float:
-    """The share in percent; nothing said where nothing is true is right."""
-    return 100 * share.hits / share.of if share.of else 100.0
+    percent = (
+        100 * score.hits / score.of if score and score.of else 100.0
+    )  # an empty text about nothing is right
+    return {"truth": memory if task == "memory" else narration, "score": None if score is None else percent}
 
 
 def _say(truth: Truth) -> tuple[str, str]:

@@ -15,6 +15,8 @@ from eval.report.clock_words import PAUSED, say_clock_of
 from eval.report.figures import COLOURS, OTHER_COLOURS
 from sim_envs.world import EpisodeKey
 
+_STILL = "simulated time stands still while the policy computes"
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ReportedRun:
@@ -27,21 +29,20 @@ class ReportedRun:
     """
 
     folder: RunFolder
-    label: str
-    colour: str
     identity: RunIdentity
     manifest: Mapping[str, Any]
     episodes: Mapping[EpisodeKey, EpisodeResult]
+    label: str = ""
+    colour: str = ""
 
     @property
     def note(self) -> str | None:
         """Why the run is not complete; None if it is."""
-        errors = sum(each.outcome is Outcome.ERROR for each in self.episodes.values())
         notes = []
         if self.identity.status != "complete":
             planned = counted(self.identity.n_planned, "planned episode")
             notes.append(f"{self.identity.status}: {len(self.episodes)} of {planned} are recorded")
-        if errors:
+        if errors := sum(each.outcome is Outcome.ERROR for each in self.episodes.values()):
             notes.append(f"{counted(errors, 'episode')} ended in an error and are not graded")
         return "; ".join(notes) or None
 
@@ -52,41 +53,37 @@ def read_runs(paths: Sequence[Path]) -> tuple[list[ReportedRun], dict[str, str]]
     Raises:
         UsageError: A path is not a folder, or no run can be read.
     """
-    read: list[tuple[RunFolder, RunIdentity, Mapping[EpisodeKey, EpisodeResult]]] = []
+    runs: list[ReportedRun] = []
     refused: dict[str, str] = {}
     for folder in require_runs(paths):
         try:
-            read.append((folder, read_identity(folder), read_episodes(folder)))
+            identity, episodes, manifest = (
+                read_identity(folder),
+                read_episodes(folder),
+                folder.read_manifest(),
+            )
         except UsageError as error:
             refused[str(folder.path)] = str(error)
-    if not read:
+        else:
+            runs.append(ReportedRun(folder=folder, identity=identity, manifest=manifest, episodes=episodes))
+    if not runs:
         raise UsageError("; ".join(refused.values()))
-    identities = [identity for _, identity, _ in read]
-    runs = [
-        ReportedRun(
-            folder=folder,
-            label=label,
-            colour=colour,
-            identity=identity,
-            manifest=folder.read_manifest(),
-            episodes=episodes,
-        )
-        for (folder, identity, episodes), label, colour in zip(
-            read, labels_of(identities), colours_of(identities), strict=True
-        )
-    ]
-    return runs, refused
+    identities = [run.identity for run in runs]
+    named = zip(runs, labels_of(identities), colours_of(identities), strict=True)
+    return [dataclasses.replace(run, label=label, colour=colour) for run, label, colour in named], refused
 
 
 def facts(run: ReportedRun) -> dict[str, str]:
-    """What was run, by which command, on what machine, under which protocol and clock."""
+    """Configuration and provenance of a run, by heading."""
     identity, manifest = run.identity, run.manifest
     return {
         "Policy": ", ".join(part for part in (identity.policy, identity.weights, identity.dtype) if part),
         "Mode": identity.mode,
-        **{f"Protocol of {suite}": _say_suite(world) for suite, world in _protocol(manifest).items()},
+        **{
+            f"Protocol of {suite}": _say_suite(world) for suite, world in manifest.get("protocol", {}).items()
+        },
         "Episodes": _say_episodes(run),
-        "Clock": _say_clock(identity),
+        "Clock": f"{identity.clock}: {_STILL if identity.clock == PAUSED else say_clock_of(identity)}",
         "Assets": str(identity.assets),
         "Policy's inputs": say_inputs(identity.policy_inputs),
         "Machine": say_machine(manifest.get("hardware", {})),
@@ -98,16 +95,11 @@ def facts(run: ReportedRun) -> dict[str, str]:
 
 
 def labels_of(runs: Sequence[RunIdentity]) -> list[str]:
-    """What distinguishes the runs, in as few words as possible."""
-    candidates: list[list[str]] = [
-        [run.mode for run in runs],
-        [run.policy for run in runs],
-        [f"{run.policy}, {run.mode}" for run in runs],
-        [run.run_id for run in runs],
-    ]
-    for labels in candidates:
+    """The shortest labels that distinguish the runs: mode, policy, both, or run id."""
+    candidates = [(run.mode, run.policy, f"{run.policy}, {run.mode}", run.run_id) for run in runs]
+    for labels in zip(*candidates, strict=True):
         if len(set(labels)) == len(runs):
-            return labels
+            return list(labels)
     return [f"{run.run_id} ({number})" for number, run in enumerate(runs, start=1)]
 
 
@@ -117,11 +109,6 @@ def colours_of(runs: Sequence[RunIdentity]) -> list[str]:
     if len(set(modes)) == len(modes) and set(modes) <= COLOURS.keys():
         return [COLOURS[mode] for mode in modes]
     return [OTHER_COLOURS[number % len(OTHER_COLOURS)] for number in range(len(runs))]
-
-
-def _protocol(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = manifest.get("protocol", {})
-    return found
 
 
 def _say_suite(world: Mapping[str, Any]) -> str:
@@ -146,12 +133,6 @@ def _say_episodes(run: ReportedRun) -> str:
     states = ", ".join(ranges(key.init_id for key in keys))
     seeds = ", ".join(ranges(key.seed for key in keys))
     return f"{len(keys)}: {counted(tasks, 'task')}, initial states {states}, seed {seeds}"
-
-
-def _say_clock(run: RunIdentity) -> str:
-    if run.clock == PAUSED:
-        return "paused: simulated time stands still while the policy computes"
-    return f"{run.clock}: {say_clock_of(run)}"
 
 
 def say_machine(hardware: Mapping[str, Any]) -> str:

@@ -73,7 +73,11 @@ def _write_episodes(
             if episode is None:
                 sides.append(None)
                 continue
-            queries, problem = _queries(run, key)
+            queries, problem = list[QueryRecord](), None
+            try:
+                queries = read_queries(run.folder, key)
+            except UsageError as error:
+                problem = str(error)
             timings[number][key] = timings_of(queries)
             if episode.outcome is not Outcome.ERROR:
                 _sample(samples[number], episode, queries, run.identity.deadline_ms)
@@ -83,21 +87,13 @@ def _write_episodes(
     return [dict(each) for each in samples], timings
 
 
-def _queries(run: ReportedRun, key: EpisodeKey) -> tuple[list[QueryRecord], str | None]:
-    """The query log, or why it cannot be read."""
-    try:
-        return read_queries(run.folder, key), None
-    except UsageError as error:
-        return [], str(error)
-
-
 def _sample(
     samples: defaultdict[str, list[float]],
     episode: EpisodeResult,
     queries: Sequence[QueryRecord],
     deadline_ms: float | None,
 ) -> None:
-    """Add an episode's values to the distributions."""
+    """Add an episode's values to the samples of the distributions."""
     if episode.success_s is not None:
         samples["time to success (s)"].append(episode.success_s)
     for query in queries:
@@ -127,14 +123,12 @@ def _verdicts(runs: Sequence[ReportedRun]) -> list[str]:
     """One sentence per comparison with the first run, or per run if there is one."""
     if len(runs) == 1:
         return [_say_rate(runs[0])]
-    said = []
-    reference = runs[0]
-    for run in runs[1:]:
+    said, (reference, *others) = [], runs
+    for run in others:
         try:
             done = all(each.identity.status == "complete" for each in (reference, run))
             comparison = (compare if done else compare_common)(reference.folder, run.folder)
-            margins = reference.identity.margin, reference.identity.time_margin
-            judged = judge_all(comparison, *margins)
+            judged = judge_all(comparison, reference.identity.margin, reference.identity.time_margin)
         except UsageError as error:
             said.append(f"{run.label} is not compared with {reference.label}: {error}.")
             continue
@@ -145,45 +139,35 @@ def _verdicts(runs: Sequence[ReportedRun]) -> list[str]:
 
 
 def _say_rate(run: ReportedRun) -> str:
-    graded = graded_only(list(run.episodes.values()))
-    successes = sum(map(solved, graded))
-    interval = wilson_95(successes, len(graded))
-    total, errors = len(run.episodes), len(run.episodes) - len(graded)
-    if interval is None or exceeds(errors, total):
+    solved_rate, total = rate_of(list(run.episodes.values())), len(run.episodes)
+    errors = total - (solved_rate["of"] if solved_rate else 0)
+    if solved_rate is None or exceeds(errors, total):
         return f"No verdict: {errors} of {counted(total, 'episode')} ended in an error."
     return (
-        f"{run.label} solved {successes} of {counted(len(graded), 'episode')}: "
-        f"{100 * successes / len(graded):.1f} %, 95 % {100 * interval.low:.1f} to {100 * interval.high:.1f}."
+        f"{run.label} solved {solved_rate['hits']} of {counted(solved_rate['of'], 'episode')}: "
+        "{percent:.1f} %, 95 % {low:.1f} to {high:.1f}.".format(**solved_rate)
     )
 
 
 def _shared_facts(runs: Sequence[ReportedRun]) -> dict[str, list[tuple[str | None, str]]]:
     """Facts by name: once if all runs agree, else with each run's label."""
     each = [facts(run) for run in runs]
-    names = dict.fromkeys(name for said in each for name in said)
     found: dict[str, list[tuple[str | None, str]]] = {}
-    for name in names:
-        values = [said.get(name, "–") for said in each]
-        agree = len(set(values)) == 1
-        found[name] = (
-            [(None, values[0])]
-            if agree
-            else [(run.label, value) for run, value in zip(runs, values, strict=True)]
-        )
+    for name in dict.fromkeys(name for said in each for name in said):
+        values = [(run.label, said.get(name, "–")) for run, said in zip(runs, each, strict=True)]
+        agree = len({value for _, value in values}) == 1
+        found[name] = [(None, values[0][1])] if agree else [*values]
     return found
 
 
 def _suites(runs: Sequence[ReportedRun], keys: Sequence[EpisodeKey]) -> dict[str, list[dict[str, Any]]]:
-    """Success of each run per suite, as bars show it."""
-    found: dict[str, list[dict[str, Any]]] = {}
+    """The bars of each suite: every run's success rate."""
+    found = {}
     for suite in dict.fromkeys(key.suite for key in keys):
-        rates = [
-            (run, rate_of([each for key, each in run.episodes.items() if key.suite == suite])) for run in runs
-        ]
-        bars = [{**rate, "label": run.label, "colour": run.colour} for run, rate in rates if rate]
-        if bars:
-            found[suite] = bars
-    return found
+        of_suite = [(run, [each for key, each in run.episodes.items() if key.suite == suite]) for run in runs]
+        rates = [(run, rate_of(episodes)) for run, episodes in of_suite]
+        found[suite] = [{**rate, "label": run.label, "colour": run.colour} for run, rate in rates if rate]
+    return {suite: bars for suite, bars in found.items() if bars}
 
 
 def _tasks(runs: Sequence[ReportedRun], keys: Sequence[EpisodeKey]) -> list[dict[str, Any]]:
@@ -201,13 +185,13 @@ def _tasks(runs: Sequence[ReportedRun], keys: Sequence[EpisodeKey]) -> list[dict
 
 
 def rate_of(episodes: Sequence[EpisodeResult]) -> dict[str, Any] | None:
-    """Solved episodes of those graded; see `rate`."""
+    """The success rate of the graded episodes; see `rate`."""
     graded = graded_only(episodes)
     return rate(sum(map(solved, graded)), len(graded))
 
 
 def rate(hits: int, of: int) -> dict[str, Any] | None:
-    """A count of a total, and the rate with its 95 % Wilson interval, percent; None of no total."""
+    """A count, its total, and the rate with its 95 % Wilson interval, percent; None if the total is 0."""
     interval = wilson_95(hits, of)
     if interval is None:
         return None

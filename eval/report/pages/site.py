@@ -1,6 +1,6 @@
-"""Writes pages that open from disk and from any static server, and load nothing from other hosts.
+"""Writes self-contained pages, which open from disk and from any static server.
 
-Data that a page needs later is a script that calls a function, since browsers do not fetch files from disk.
+Data that a page loads later is a script that calls a function, since browsers do not fetch files from disk.
 """
 
 import contextlib
@@ -33,11 +33,8 @@ _SHARED = (
 
 @functools.cache
 def _environment() -> Environment:
-    def source(name: str) -> str:
-        return (_FILES / name).read_text(encoding="utf-8")
-
     environment = Environment(
-        loader=FunctionLoader(source),
+        loader=FunctionLoader(lambda name: page_file(name).decode()),
         undefined=StrictUndefined,
         autoescape=True,
         finalize=visible,
@@ -64,13 +61,12 @@ def write_page(folder: Path, template: str, content: Mapping[str, Any]) -> Path:
 
 
 def render(template: str, content: Mapping[str, Any]) -> bytes:
-    """A page, UTF-8."""
-    text = _environment().get_template(template).render(content)
-    return text.encode("utf-8", "backslashreplace")
+    """Render a template to UTF-8."""
+    return _environment().get_template(template).render(content).encode("utf-8", "backslashreplace")
 
 
 def page_file(name: str) -> bytes:
-    """A file that pages refer to."""
+    """The content of a template, style or script."""
     return (_FILES / name).read_bytes()
 
 

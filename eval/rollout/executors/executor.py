@@ -19,14 +19,11 @@ from sim_envs.job_queue import JobQueue
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PreparedEvaluation:
-    """An evaluation whose policies are loaded and whose folders exist.
+    """An evaluation with loaded policies and existing folders; the fields hold one item per variant.
 
     Attributes:
-        plans: One plan per variant, with the same tasks in the same order.
-        runs: One run per variant.
-        policies: One policy per variant.
-        clocks: One clock per variant.
-        on_begin: Called with the index of the world and the episode it starts.
+        plans: Their tasks are the same, in the same order.
+        on_begin: Called with the index of a world and the episode that it starts.
     """
 
     plans: Sequence[EpisodePlan]

@@ -5,6 +5,7 @@ import dataclasses
 import functools
 import signal
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from configs.schema import RunConfig
 from eval.policies.base import OpenPolicy
@@ -31,31 +32,17 @@ class WorkerLostError(RuntimeError):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EpisodeJob:
-    """One episode in one variant.
-
-    Attributes:
-        variant: Index of the variant.
-        task: Index of the task in the variant's plan.
-        key: The episode.
-    """
+    """One episode in one variant; `variant` and `task` are indices into runs and the plan's tasks."""
 
     variant: int
     task: int
     key: EpisodeKey
 
 
-def episode_context(
-    config: RunConfig, policy: OpenPolicy, clock: Clock, *, worlds: WorldHolder, interrupts: Interrupts
-) -> EpisodeContext:
-    """The context of a variant's episodes."""
-    return EpisodeContext(
-        worlds=worlds,
-        policy=policy,
-        clock=clock,
-        waiting=Waiting(config.while_waiting),
-        overlap=Overlap(config.overlap),
-        interrupts=interrupts,
-    )
+def episode_context(config: RunConfig, policy: OpenPolicy, clock: Clock, **shared: Any) -> EpisodeContext:
+    """The context of a variant's episodes; `shared` are further fields of `EpisodeContext`."""
+    waiting, overlap = Waiting(config.while_waiting), Overlap(config.overlap)
+    return EpisodeContext(policy=policy, clock=clock, waiting=waiting, overlap=overlap, **shared)
 
 
 def run_job(job: EpisodeJob, task: TaskPlan, run: Run, context: EpisodeContext) -> EpisodeResult:
@@ -65,13 +52,7 @@ def run_job(job: EpisodeJob, task: TaskPlan, run: Run, context: EpisodeContext) 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EpisodePlayer:
-    """Runs episodes in a worker.
-
-    Attributes:
-        plans: One plan per variant.
-        runs: One run per variant.
-        sources: One policy source per variant.
-    """
+    """Runs episodes in a worker. Plans, runs and policy sources are one per variant."""
 
     plans: tuple[EpisodePlan, ...]
     runs: tuple[Run, ...]
@@ -87,20 +68,12 @@ class EpisodePlayer:
             def context_of(variant: int) -> EpisodeContext:
                 config = self.runs[variant].config
                 clock = find_clock(config, self.plans[variant].keys)
-                context = episode_context(
-                    config,
-                    self.sources[variant].open(connection),
-                    clock,
-                    worlds=worlds,
-                    interrupts=interrupts,
-                )
-                return dataclasses.replace(context, fatal=(MemoryError,))
+                policy = self.sources[variant].open(connection)
+                shared = {"worlds": worlds, "interrupts": interrupts, "fatal": (MemoryError,)}
+                return episode_context(config, policy, clock, **shared)
 
             yield lambda job: run_job(
-                job,
-                self.plans[job.variant].tasks[job.task],
-                self.runs[job.variant],
-                context_of(job.variant),
+                job, self.plans[job.variant].tasks[job.task], self.runs[job.variant], context_of(job.variant)
             )
 
 

@@ -56,10 +56,5 @@ class Processes:
             )
             with contextlib.closing(ended):
                 for job, result in ended:
-                    if isinstance(result, LostJob):
-                        yield (
-                            job,
-                            lost_record(job, prepared.task_of(job), prepared.runs[job.variant], result),
-                        )
-                    else:
-                        yield job, result
+                    task, run = prepared.task_of(job), prepared.runs[job.variant]
+                    yield job, lost_record(job, task, run, result) if isinstance(result, LostJob) else result

@@ -36,15 +36,14 @@ _ANSWER_S = 5.0
 
 
 class RayCluster:
-    """Runs episodes in parallel world actors of the connected Ray cluster."""
+    """Runs episodes in parallel world actors of the connected Ray cluster.
+
+    Args:
+        num_envs: Number of world actors. Actors without a free CPU wait for one.
+        timeout_s: Seconds after which an episode is considered hung.
+    """
 
     def __init__(self, *, num_envs: int, timeout_s: float) -> None:
-        """Configure the executor.
-
-        Args:
-            num_envs: Number of world actors. Actors without a free CPU wait for one.
-            timeout_s: Seconds after which an episode is considered hung.
-        """
         self.num_envs = num_envs
         self._timeout_s = timeout_s
         self._services: list[Any] = []
@@ -98,10 +97,8 @@ class RayCluster:
                         ended.write_to(prepared.runs[job.variant].folder)
                         yield job, ended.result
                     elif job in lost_before:
-                        yield (
-                            job,
-                            lost_record(job, prepared.task_of(job), prepared.runs[job.variant], ended),
-                        )
+                        run = prepared.runs[job.variant]
+                        yield job, lost_record(job, prepared.task_of(job), run, ended)
                     else:
                         lost_before.add(job)
                         queue.put_back(world.connection.worker, job)
@@ -224,11 +221,7 @@ def connect(address: str, *, worlds: int) -> None:
     started = {"num_cpus": worlds + 1, "include_dashboard": False} if address == "local" else {}
     try:
         ray.init(
-            address,
-            ignore_reinit_error=True,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-            **started,
+            address, ignore_reinit_error=True, log_to_driver=False, logging_level=logging.ERROR, **started
         )
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise UsageError(

@@ -15,9 +15,9 @@ from typing import Any
 from eval.policies.base import OpenPolicy
 from eval.policies.served import IN_MESSAGES, EpisodeStart
 from eval.policies.serving import PolicyServer
-from eval.rollout.executors.ray_world import Left, NotBegun
+from eval.rollout.executors.ray_world import EpisodeLeft, UnknownEpisode
 
-_TOLD = ("interface", "horizon", "inputs", "reports_work", "remark")
+_SENT_FIELDS = ("interface", "horizon", "inputs", "reports_work", "remark")
 """Fields of `OpenPolicy` that are sent to the driver."""
 
 
@@ -28,18 +28,18 @@ class PolicyService:
         self._opener = opener
         self._worlds = worlds
         self._opening = threading.Lock()
-        self._told: list[Mapping[str, Any]] = []
+        self._sent: list[Mapping[str, Any]] = []
         self._asked: queue.SimpleQueue[tuple[int, Any, Callable[[object], None]]] = queue.SimpleQueue()
 
     def opened(self) -> list[Mapping[str, Any]]:
         """Open the policy if needed; the fields of each variant's `OpenPolicy`."""
         with self._opening:
-            if not self._told:
+            if not self._sent:
                 policies = self._opener()
                 server = PolicyServer(policies, [IN_MESSAGES] * self._worlds)
                 threading.Thread(target=self._answer, args=(server,), daemon=True).start()
-                self._told = [{name: getattr(each, name) for name in _TOLD} for each in policies]
-        return self._told
+                self._sent = [{name: getattr(each, name) for name in _SENT_FIELDS} for each in policies]
+        return self._sent
 
     def ask(self, world: int, message: Any) -> Any:
         """Answer a world."""
@@ -54,21 +54,21 @@ class PolicyService:
         patience_s = math.inf
         try:
             while True:
-                self._take_in(server, playing, patience_s)
+                self._receive(server, playing, patience_s)
                 patience_s = server.poll()
         except BaseException:  # noqa: BLE001 - process boundary: worlds must not wait for ever
             traceback.print_exc()
             os._exit(1)
 
-    def _take_in(self, server: PolicyServer, playing: set[int], patience_s: float) -> None:
+    def _receive(self, server: PolicyServer, playing: set[int], patience_s: float) -> None:
         """Wait for a message, then handle all that are queued."""
         with contextlib.suppress(queue.Empty):
             timeout_s = None if patience_s == math.inf else patience_s
-            self._note(server, playing, *self._asked.get(timeout=timeout_s))
+            self._handle(server, playing, *self._asked.get(timeout=timeout_s))
             while True:
-                self._note(server, playing, *self._asked.get_nowait())
+                self._handle(server, playing, *self._asked.get_nowait())
 
-    def _note(
+    def _handle(
         self,
         server: PolicyServer,
         playing: set[int],
@@ -76,7 +76,7 @@ class PolicyService:
         message: Any,
         answer: Callable[[object], None],
     ) -> None:
-        if isinstance(message, Left):
+        if isinstance(message, EpisodeLeft):
             playing.discard(world)
             server.job_ended(world)
             answer(None)
@@ -87,4 +87,4 @@ class PolicyService:
         elif world in playing:
             server.handle(world, message, answer)
         else:
-            answer(NotBegun())
+            answer(UnknownEpisode())

@@ -23,11 +23,11 @@ _STARTUP_S = 600.0
 """Timeout of a restarting policy actor."""
 
 
-class Left:
+class EpisodeLeft:
     """A world has left its episode."""
 
 
-class NotBegun:
+class UnknownEpisode:
     """The policy actor was restarted and does not know the episode."""
 
 
@@ -63,18 +63,13 @@ class PlayedEpisode:
 class ActorConnection:
     """A world's connection to its policy actor. See `sim_envs.worker_process.WorkerConnection`.
 
-    Attributes:
-        worker: The world's number.
+    Args:
+        worker: Index of the world.
+        service: The policy actor; None if the world opens its policy itself.
+        row: Index of the world among those of the actor.
     """
 
     def __init__(self, worker: int, service: Any, row: int) -> None:
-        """Connect.
-
-        Args:
-            worker: Index of the world.
-            service: The policy actor; None if the world opens its policy itself.
-            row: Index of the world among those of the actor.
-        """
         self.worker = worker
         self._service = service
         self._row = row
@@ -97,14 +92,14 @@ class ActorConnection:
                     raise OrphanedError from None
                 time.sleep(1.0)
                 continue
-            if isinstance(answer, NotBegun):
+            if isinstance(answer, UnknownEpisode):
                 raise OrphanedError
             return answer
 
     def job_ended(self) -> None:
         """Tell the actor that the world has left its episode."""
         if self._service is not None:
-            self._service.ask.remote(self._row, Left())
+            self._service.ask.remote(self._row, EpisodeLeft())
 
 
 class WorldActor:

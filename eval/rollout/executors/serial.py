@@ -35,10 +35,8 @@ class Serial:
             ]
             for job in jobs:
                 prepared.on_begin(0, job)
-                yield (
-                    job,
-                    run_job(job, prepared.task_of(job), prepared.runs[job.variant], contexts[job.variant]),
-                )
+                run, context = prepared.runs[job.variant], contexts[job.variant]
+                yield job, run_job(job, prepared.task_of(job), run, context)
 
 
 SERIAL = Serial()

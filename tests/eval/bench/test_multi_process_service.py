@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from eval.bench.multi_process_service import is_active
+from eval.bench.experiment import mps_is_active
 
 
 @pytest.fixture
@@ -15,7 +15,7 @@ def named(tmp_path):
 
     def is_said(content: str) -> bool:
         (tmp_path / "nvidia-cuda-mps-control.pid").write_text(content)
-        return is_active({"CUDA_MPS_PIPE_DIRECTORY": str(tmp_path)})
+        return mps_is_active({"CUDA_MPS_PIPE_DIRECTORY": str(tmp_path)})
 
     return is_said
 
@@ -29,4 +29,4 @@ def test_an_ended_or_missing_daemon_is_not_active(named, tmp_path):
     ended.wait()
     assert not named(str(ended.pid))
     assert not named("")
-    assert not is_active({"CUDA_MPS_PIPE_DIRECTORY": str(tmp_path / "elsewhere")})
+    assert not mps_is_active({"CUDA_MPS_PIPE_DIRECTORY": str(tmp_path / "elsewhere")})

@@ -30,7 +30,7 @@ def test_commands_have_the_options_of_the_stages(name, tmp_path, monkeypatch):
     pipeline = load(PipelineConfig, name)
     stages = stage_commands(pipeline, tmp_path)
     for stage in stages:
-        for module, *options in stage.commands():
+        for module, *options in stage.commands:
             app = {"eval.collect": collect_app, "eval.train": train_app}[module]
             app(options, exit_on_error=False, print_error=False, result_action="return_value")
 
@@ -55,10 +55,10 @@ def test_commands_have_the_options_of_the_stages(name, tmp_path, monkeypatch):
 
 def test_a_started_stage_is_resumed(tmp_path):
     first = stage_commands(TINY, tmp_path)[0]
-    *collecting, training = first.commands()
-    first.training.mkdir()
-    (first.training / RUN_FILE).write_text("{}")
-    assert list(first.commands()) == [*collecting, (*training, "--resume")]
+    *collecting, training = first.commands
+    (tmp_path / first.name).mkdir()
+    (tmp_path / first.name / RUN_FILE).write_text("{}")
+    assert list(stage_commands(TINY, tmp_path)[0].commands) == [*collecting, (*training, "--resume")]
 
 
 def test_no_stage_of_tiny_uses_initial_states_of_development_and_test():

@@ -36,7 +36,7 @@ def spoken(tasks, queries=6, key=KEY):
     oracle.reset(key)
     said = []
     for _ in range(queries):
-        requested, finished = oracle.speak()
+        requested, finished = oracle.write()
         assert [text.request_id for text in requested] == [text.request_id for text in finished]
         truth = world.truth()
         grader.add(

@@ -177,5 +177,5 @@ def test_a_policy_is_asked_for_what_it_has_learnt_and_random_weights_for_a_load(
 def test_what_is_to_be_known_of_the_texts_is_told_where_a_mode_speaks():
     resolved = resolve_policy(RunConfig(policy="pi05_libero"))
     variants = [RunConfig(mode="actions"), RunConfig(mode="unified")]
-    assert "pi05_libero has learnt no texts, so none are asked for" in resolved.remark_for(variants)
+    assert "pi05_libero was not trained on texts, so none are requested" in resolved.remark_for(variants)
     assert resolved.remark_for(variants[:1]) is None

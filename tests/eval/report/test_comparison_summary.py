@@ -51,7 +51,7 @@ def test_the_verdicts_are_four_short_lines(tmp_path):
     a = run(tmp_path / "a", "isolated", seconds=8.0, n=150, right=150, failures=70, **clock)
     b = run(tmp_path / "b", "unified", seconds=4.0, n=150, right=100, actions=0.25, **clock)
     lines = verdict_lines(compare(a, b))
-    assert lines[0] == "unified beside isolated, clock profile:jetson-thor:"
+    assert lines[0] == "unified compared with isolated, clock profile:jetson-thor:"
     assert re.fullmatch(r"success +superior +\+46\.7 points, 95 % \+\S+ to \+\S+, margin 5", lines[1])
     assert re.fullmatch(r"time to success +superior +0\.50 times as long, 95 % .*, margin 10 %", lines[2])
     assert lines[3] == "texts (points)  narration −33.3, 800→400 ms stale"
@@ -104,7 +104,7 @@ def test_names_are_modes_else_policies_else_letters(tmp_path):
 def test_a_run_with_several_modes_ends_with_the_verdicts(tmp_path, stage, capsys):
     evaluate(*begin(tmp_path))
     lines = capsys.readouterr().out.splitlines()
-    heading = lines.index("unified beside isolated, clock paused:")
+    heading = lines.index("unified compared with isolated, clock paused:")
     assert len(lines) - heading <= 4
     assert lines[heading + 1].startswith("success ")
     assert all(" of 8 " not in line and "Records" not in line for line in lines[heading:])

@@ -6,7 +6,7 @@ import pytest
 
 from eval.records.schema import RunFolder
 from eval.report.comparison import compare
-from eval.report.comparison_texts import Fate
+from eval.report.comparison_texts import Unpaired
 from sim_envs.truth.ground_truth import Narration, Phase
 from sim_envs.truth.wording import narrate
 from tests.eval.factory import RunBuilder, asked, episode, key, query, said
@@ -51,7 +51,7 @@ def test_texts_that_one_run_cut_off_are_in_neither_score_and_counted(tmp_path):
     a = run(tmp_path / "a", [RIGHT, RIGHT, WRONG, WRONG], [RIGHT, RIGHT, WRONG])
     b = run(tmp_path / "b", [RIGHT, RIGHT, None, None], [RIGHT, RIGHT, None])
     texts = narrations(a, b)
-    assert (texts.pairs, texts.only_a, texts.only_b) == (4, {Fate.CUT_OFF: 3}, {})
+    assert (texts.pairs, texts.only_a, texts.only_b) == (4, {Unpaired.CUT_OFF: 3}, {})
     at_request, on_delivery = texts.differences
     assert (at_request.when, on_delivery.when) == ("at_request", "on_delivery")
     assert (at_request.a, at_request.b, at_request.difference) == (100, 100, 0)
@@ -62,7 +62,11 @@ def test_on_a_clock_all_texts_of_each_run_are_compared_since_queries_are_of_othe
     a = run(tmp_path / "a", [RIGHT, WRONG, BABBLE], [RIGHT], **clock)
     b = run(tmp_path / "b", [RIGHT, RIGHT, RIGHT, None], [RIGHT, WRONG], **clock)
     texts = narrations(a, b)
-    assert (texts.pairs, texts.only_a, texts.only_b) == (0, {Fate.OTHER_MOMENT: 3}, {Fate.OTHER_MOMENT: 5})
+    assert (texts.pairs, texts.only_a, texts.only_b) == (
+        0,
+        {Unpaired.OTHER_MOMENT: 3},
+        {Unpaired.OTHER_MOMENT: 5},
+    )
     requested, delivered = texts.differences
     assert (requested.a, requested.b) == (pytest.approx(200 / 3), 80)
     assert delivered.difference == pytest.approx(80 - 200 / 3)
@@ -79,7 +83,12 @@ def test_why_a_text_has_no_counterpart_is_told_apart(tmp_path):
     ]
     b.add(episode(key(0)), *lines)
     texts = narrations(a, b.folder)
-    reasons = (Fate.NOT_GRADED, Fate.CUT_OFF, Fate.DROPPED, Fate.NEVER)
+    reasons = (
+        Unpaired.NOT_GRADED,
+        Unpaired.CUT_OFF,
+        Unpaired.DROPPED,
+        Unpaired.NEVER,
+    )
     assert (texts.pairs, texts.only_a, texts.only_b) == (1, dict.fromkeys(reasons, 1), {})
     mirrored = narrations(b.folder, a)
     assert (mirrored.only_a, mirrored.only_b) == (texts.only_b, texts.only_a)
@@ -108,7 +117,7 @@ def test_several_texts_of_one_query_are_paired_in_their_order(tmp_path):
     a = burst(tmp_path / "a", RIGHT, BABBLE, (0, 1))
     b = burst(tmp_path / "b", WRONG, RIGHT, (4, 9))
     texts = narrations(a, b)
-    assert (texts.pairs, texts.only_b) == (1, {Fate.NOT_GRADED: 1})
+    assert (texts.pairs, texts.only_b) == (1, {Unpaired.NOT_GRADED: 1})
     assert (texts.differences[0].a, texts.differences[0].b) == (100, 0)
 
 

@@ -158,7 +158,7 @@ def test_what_cannot_be_ranked_is_listed_with_its_reason(tmp_path, capsys):
         assert words in reasons[f"`{name}`"]
     said = capsys.readouterr().err.splitlines()
     assert [line.split(":")[0] for line in said] == [
-        f"passed over {tmp_path / name}" for name in ("nonsense", "torn", "unsaid")
+        f"skipped {tmp_path / name}" for name in ("nonsense", "torn", "unsaid")
     ]
 
 
@@ -173,7 +173,7 @@ def test_a_damaged_run_does_not_keep_the_others_from_being_ranked(tmp_path, caps
     assert [row["run"] for (row,) in tables(markdown)["libero_object"]] == ["fine"]
     assert list(not_ranked(markdown)) == ["`damaged`"]
     said = capsys.readouterr().err
-    assert said.startswith(f"passed over {damaged.path}: ")
+    assert said.startswith(f"skipped {damaged.path}: ")
     assert said.count("\n") == 1
 
 

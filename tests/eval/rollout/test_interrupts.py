@@ -1,4 +1,4 @@
-"""Signals are noted, and heeded where the records are whole."""
+"""Signals are received, and heeded where the records are whole."""
 
 import os
 import signal
@@ -33,7 +33,7 @@ def test_what_heeds_signals_between_queries_takes_them_from_what_ends_at_once():
         with Interrupts() as interrupts:
             os.kill(os.getpid(), signal.SIGTERM)
             time.sleep(0.05)  # the thread that ends the process has had its chance
-            assert interrupts.noted
+            assert interrupts.received
         assert signal.set_wakeup_fd(-1) >= 0
 
 
@@ -47,7 +47,7 @@ def test_while_suspended_signals_act_as_before():
             assert interrupts.entered
             os.kill(os.getpid(), signal.SIGTERM)
             with pytest.raises(KeyboardInterrupt), interrupts.suspended():
-                pytest.fail("a signal noted before is heeded first")
+                pytest.fail("a signal received before is heeded first")
 
 
 def test_a_second_signal_stops_at_once():
@@ -56,10 +56,10 @@ import os, signal
 from eval.rollout.interrupts import Interrupts
 with Interrupts():
     os.kill(os.getpid(), signal.SIGTERM)
-    print("noted", flush=True)
+    print("received", flush=True)
     os.kill(os.getpid(), signal.SIGTERM)
     print("never")
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == -signal.SIGTERM
-    assert done.stdout == "noted\n"
+    assert done.stdout == "received\n"

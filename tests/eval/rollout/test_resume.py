@@ -169,7 +169,7 @@ def test_resume_passes_over_what_it_cannot_read_and_names_it(tmp_path, policy, c
     (again,) = find_unfinished(tmp_path, {})
     assert again.folder == wanted.folder
     said = capsys.readouterr().err
-    assert said.startswith(f"passed over {damaged.folder.path}: ")
+    assert said.startswith(f"skipped {damaged.folder.path}: ")
     assert said.count("\n") == 1
 
 

@@ -139,7 +139,7 @@ def test_the_terminal_shows_the_variants_side_by_side_and_compares_them_with_the
     stage.policy("unified", actions=np.full((10, 7), 0.25))
     evaluate(*begin(tmp_path))
     printed = " ".join(capsys.readouterr().out.split())
-    for part in ("2/2 2/2", "McNemar", "0.25 over 8 queries", "played in both before the next one"):
+    for part in ("2/2 2/2", "McNemar", "0.25 over 8 queries", "The runs alternated episode by episode"):
         assert part in printed
 
 

@@ -94,10 +94,10 @@ def test_a_policy_without_texts_decodes_them_only_as_a_load(folder, tmp_path):
     silent = rewritten(folder, tmp_path, language_tasks={})
     resolved = resolve_policy(RunConfig(policy=silent))
     assert resolved.tasks == ()
-    assert "learnt no texts, so none are asked for; --language-tasks" in resolved.texts.remark
+    assert "was not trained on texts, so none are requested; --language-tasks" in resolved.texts.remark
     loaded = resolve_policy(RunConfig(policy=silent, language_tasks=("memory",)))
     assert [task.name for task in loaded.tasks] == ["memory"]
-    assert "is noise" in loaded.texts.remark
+    assert "will be noise" in loaded.texts.remark
     assert resolve_policy(RunConfig(policy=silent, language_tasks=())).texts.remark is None
 
 
