@@ -121,11 +121,8 @@ def restore(checkpoint: Path, template: TrainState) -> TrainState:
 
 def _write_tree(file: Path, tree: Any) -> None:
     arrays = _flat(tree)
-
-    def read(path: str, out: np.ndarray) -> None:
-        out[...] = arrays[path]
-
-    write_safetensors(file, {path: _stored(leaf) for path, leaf in arrays.items()}, read, {})
+    tensors = {path: _stored(leaf) for path, leaf in arrays.items()}
+    write_safetensors(file, tensors, lambda path, out: np.copyto(out, arrays[path]), {})
 
 
 def _flat(tree: Any) -> dict[str, Any]:

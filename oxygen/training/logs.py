@@ -44,10 +44,6 @@ class TrainingLog:
             self._events.add_scalar(tag_of(name), value, step)
         self._events.flush()
 
-    def draw(self) -> None:
-        """Draw the curves."""
-        draw_curves(self._folder)
-
     def __enter__(self) -> "TrainingLog":
         return self
 
