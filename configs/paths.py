@@ -61,6 +61,12 @@ def regular(path: Path) -> Path:
     return path
 
 
+def cache_folder(variable: str, name: str) -> Path:
+    """The folder in an environment variable, else `oxygen-eval/NAME` in the user's cache."""
+    users = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(os.environ.get(variable) or f"{users}/oxygen-eval/{name}").expanduser()
+
+
 def refuse_home(given: str, value: str, *, literal: bool) -> None:
     """Refuse `~name` without such a home, and where it would be taken `literal`ly any `~`."""
     try:

@@ -1,10 +1,10 @@
 """Where a source lies on this disk: paths as they are, what is bundled, URLs in a cache filled on demand."""
 
-import os
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 from configs.errors import UsageError, unknown
+from configs.paths import cache_folder
 from oxygen.weights import download
 
 CACHE_VARIABLE = "OXYGEN_CACHE"
@@ -56,13 +56,6 @@ def cached(url: str) -> Path:
         below[-1] = quote(f"?{parts.query}", safe="") + below[-1]  # the suffix stays last
     if any(part in (".", "..", "") for part in below):
         raise UsageError(f"{url} is no plain path: it has an empty part, '.' or '..'")
-    return cache().joinpath(parts.scheme, quote(parts.netloc, safe=""), *below)
-
-
-def cache() -> Path:
-    """The folder of downloads: `OXYGEN_CACHE`, else `oxygen-eval/checkpoints` in the user's cache."""
-    chosen = os.environ.get(CACHE_VARIABLE)
-    if chosen:
-        return Path(chosen).expanduser()
-    users = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(users).expanduser() / "oxygen-eval" / "checkpoints"
+    return cache_folder(CACHE_VARIABLE, "checkpoints").joinpath(
+        parts.scheme, quote(parts.netloc, safe=""), *below
+    )

@@ -93,7 +93,7 @@ def test_a_later_try_goes_on_where_the_first_gave_up(server, content):
     server.cuts = [3_000_000] + [0] * 99
     url = f"{server.url}/model.bin"
     partial = cached(url).with_name("model.bin.partial")
-    with pytest.raises(UsageError, match="goes on where it stopped"):
+    with pytest.raises(UsageError, match="the download resumes"):
         fetch(url)
     begun = partial.stat().st_size
     assert 0 < begun <= 3_000_000
