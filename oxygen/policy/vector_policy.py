@@ -64,37 +64,23 @@ class VectorPolicy:
 
     Independent robots (`EngineConfig.independent`) run different episodes at their own pace: which of them
     have a query in one step does not affect their replies.
+
+    Attributes:
+        parts: The components of the policy.
+        engine: How it is served.
+        runner: Its compiled programs, without episode state.
+        transform: Conversion of the robots' observations and actions.
     """
 
     def __init__(self, parts: PolicyParts, engine: EngineConfig) -> None:
         check_serves(engine, parts.runner.sizes)
-        self._parts = parts
-        self._engine_config = engine
+        self.parts, self.engine = parts, engine
+        self.runner, self.transform = parts.runner, parts.transform
         decoder = _text_decoder(parts, engine)
         self._engine = Engine(parts.runner, _scheduler(parts, engine), decoder, engine.budget)
         self._alone = _sizes_alone(parts, engine)
         self._sessions = [self._new_session(robot) for robot in range(engine.robots)]
         self._delivered_s = 0.0
-
-    @property
-    def engine(self) -> EngineConfig:
-        """How the policy is served."""
-        return self._engine_config
-
-    @property
-    def parts(self) -> PolicyParts:
-        """The components of the policy."""
-        return self._parts
-
-    @property
-    def runner(self) -> Runner:
-        """Its compiled programs, without episode state."""
-        return self._parts.runner
-
-    @property
-    def transform(self) -> Transform:
-        """Conversion of the robots' observations and actions."""
-        return self._parts.transform
 
     @property
     def compiles_after_warm_up(self) -> int:
@@ -107,7 +93,7 @@ class VectorPolicy:
         Raises:
             UsageError: `engine` exceeds the compiled programs.
         """
-        return VectorPolicy(self._parts, engine)
+        return VectorPolicy(self.parts, engine)
 
     def with_tasks(self, tasks: Sequence[LanguageTask], engine: EngineConfig) -> "VectorPolicy":
         """The same policy with other language tasks, sharing weights, prefill and denoise programs.
@@ -117,13 +103,13 @@ class VectorPolicy:
         Raises:
             UsageError: `engine` has another number of robots.
         """
-        sizes = sizes_for(engine, [tokenized(task, self._parts.tokenizer) for task in tasks])
+        sizes = sizes_for(engine, [tokenized(task, self.parts.tokenizer) for task in tasks])
         if sizes.robots != self.runner.sizes.robots:
             raise UsageError(
                 f"robots is {sizes.robots}; the programs were compiled for {self.runner.sizes.robots}"
             )
         runner = self.runner if sizes == self.runner.sizes else self.runner.resized(sizes)
-        return VectorPolicy(dataclasses.replace(self._parts, runner=runner, tasks=tuple(tasks)), engine)
+        return VectorPolicy(dataclasses.replace(self.parts, runner=runner, tasks=tuple(tasks)), engine)
 
     def reset(self, robot: int, episode_seed: int, first_query: int = 0) -> None:
         """Start an episode of a robot: cancel its requests, count its request ids from 0.
@@ -204,7 +190,7 @@ class VectorPolicy:
         ]
         if not any(prefixes):
             return None
-        if not self._engine_config.guided:
+        if not self.engine.guided:
             raise UsageError("an observation has an `action_prefix`; serve the policy with `guided=True`")
         nothing = Guidance.none((1, self.runner.config.horizon, self.runner.config.action_dim))
         return Guidance.stacked(
@@ -215,8 +201,8 @@ class VectorPolicy:
         )
 
     def _new_session(self, robot: int, first_query: int = 0) -> Session:
-        names = [task.name for task in self._parts.tasks]
-        tokenizer = self._parts.tokenizer
+        names = [task.name for task in self.parts.tasks]
+        tokenizer = self.parts.tokenizer
         return Session(robot, names, tokenizer, alone=self._alone, first_query=first_query)
 
     def _inputs(self, observations: Observations) -> ModelInput:
@@ -225,7 +211,7 @@ class VectorPolicy:
                 f"{len(observations)} observations for {len(self._sessions)} robots: give one for each, None "
                 "for a robot without a query, and at least one"
             )
-        config, tokenizer = self.runner.config, self._parts.tokenizer
+        config, tokenizer = self.runner.config, self.parts.tokenizer
         return batched(
             [None if one is None else self.transform.inputs(one, tokenizer, config) for one in observations],
             config,

@@ -2,10 +2,10 @@
 
 import dataclasses
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from flax.traverse_util import flatten_dict
 from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
@@ -71,8 +71,8 @@ def check_sizes(folder: Path, model: str) -> None:
     """
     if not (folder / RECORD).is_file() and (folder / CONFIG_FILE).is_file():
         return  # converted: only its shapes are known, and compared when it is read
-    ours = _flattened(json.loads(json.dumps(dataclasses.asdict(preset(model)))))
-    theirs = _flattened(read_record(folder)["model"])
+    ours = flatten_dict(json.loads(json.dumps(dataclasses.asdict(preset(model)))), sep=".")
+    theirs = flatten_dict(read_record(folder)["model"], sep=".")
     for size in (size for size in ours if size in theirs and size not in _SERVED_ONLY):
         value = ours[size]
         if theirs[size] != value:
@@ -80,15 +80,6 @@ def check_sizes(folder: Path, model: str) -> None:
                 f"{folder} was trained with {size} {theirs[size]}; {model!r} now has {value}. "
                 "Train it anew, or use the code that trained it"
             )
-
-
-def _flattened(content: Mapping[str, Any], path: str = "") -> dict[str, Any]:
-    """Flatten nested mappings to dotted paths."""
-    leaves: dict[str, Any] = {}
-    for key, value in content.items():
-        whole = f"{path}{key}"
-        leaves |= _flattened(value, f"{whole}.") if isinstance(value, Mapping) else {whole: value}
-    return leaves
 
 
 def no_checkpoint(source: str, folder: Path) -> UsageError:
