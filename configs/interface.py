@@ -158,19 +158,12 @@ class ObservationSpec:
 
     def channels(self, name: str) -> Channels:
         """The state channels with a name."""
-        for part in self.state:
-            if part.name == name:
-                return part
-        raise unknown("state channels", name, [part.name for part in self.state])
+        return _find("state channels", self.state, name)[0]
 
     def read(self, state: np.ndarray, name: str) -> np.ndarray:
         """The values of the state channels with a name."""
-        start = 0
-        for part in self.state:
-            if part.name == name:
-                return state[start : start + part.size]
-            start += part.size
-        raise unknown("state channels", name, [part.name for part in self.state])
+        part, start = _find("state channels", self.state, name)
+        return state[start : start + part.size]
 
     @property
     def camera_names(self) -> tuple[str, ...]:
@@ -227,13 +220,8 @@ class ActionSpec:
         return any(part.hold is Hold.STATE for part in self.channels)
 
     def channel(self, name: str) -> int:
-        """Where the channels called `name` begin."""
-        start = 0
-        for part in self.channels:
-            if part.name == name:
-                return start
-            start += part.size
-        raise unknown("action channels", name, [part.name for part in self.channels])
+        """Index of the first of the channels called `name`."""
+        return _find("action channels", self.channels, name)[1]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -276,6 +264,16 @@ class Interface:
                 action[places] = openings[part.name]
             start += part.size
         return action
+
+
+def _find(what: str, parts: Sequence[Channels], name: str) -> tuple[Channels, int]:
+    """The channels with a name, and the index of their first value."""
+    start = 0
+    for part in parts:
+        if part.name == name:
+            return part, start
+        start += part.size
+    raise unknown(what, name, [part.name for part in parts])
 
 
 def _each_named_once(what: str, names: Sequence[str]) -> None:
