@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.record import record
-from configs.errors import UsageError
+from configs.exits import exit_code_of
 from eval.bench.ratios import paired_ratio
 from sim_envs.libero.assets import AssetSet, find_assets
 from sim_envs.libero.bootstrap import load_libero, use_assets
@@ -33,15 +33,8 @@ RESULTS = Path(__file__).parent / "results" / "libero_loop.json"
 SEED, SETTLE_STEPS, CAMERA_SIZE = 7, 10, 256
 
 
-def main() -> int:
-    try:
-        return _compare(_options())
-    except UsageError as error:
-        sys.stderr.write(f"error: {error}\n")
-        return 2
-
-
-def _compare(options: argparse.Namespace) -> int:
+def main() -> None:
+    options = _options()
     task = get_task(options.suite, options.task_id)
     assets = find_assets(options.assets)
     actions = _actions(options.steps, options.replan_steps)
@@ -67,7 +60,6 @@ def _compare(options: argparse.Namespace) -> int:
         "renderer": os.environ["MUJOCO_GL"],
     }
     record("libero_loop", result, options.output)
-    return 0
 
 
 def _time_resets(sim: LiberoSim, usual: Any, task: LiberoTask) -> dict[str, float]:
@@ -191,4 +183,4 @@ def _options() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_code_of(main))

@@ -41,8 +41,6 @@ MID = dataclasses.replace(
 """A sixth of π0.5, with about its proportions: the largest stack of layers holds a third of everything."""
 
 _BY_ORBAX = "orbax float32 to bfloat16, by Orbax itself"
-_OPENED = "safetensors bfloat16, prepared for serving"
-_DRAWN = "random weights, prepared for serving"
 
 SIZES: Mapping[str, Pi05Config] = {"mid": MID, **PRESETS}
 
@@ -60,18 +58,8 @@ def _compare(size: str, scratch: Path) -> dict[str, Any]:
     ours, published = scratch / "ours.safetensors", scratch / "published"
     _apart(_write, published, config)
     _apart(_convert, published, ours, config)
-    sources = {
-        "orbax float32 to bfloat16": published,
-        "orbax float32 to bfloat16, onto the device": published,
-        _BY_ORBAX: published,
-        "safetensors bfloat16": ours,
-        "safetensors bfloat16, onto the device": ours,
-        _OPENED: ours,
-        _DRAWN: ours,
-    }
-    if config == PI05_LIBERO:
-        del sources[_BY_ORBAX]
-    measured = {way: _apart(_measure, way, source, config) for way, source in sources.items()}
+    ways = [way for way in _ways(published, ours, config) if way != _BY_ORBAX or config != PI05_LIBERO]
+    measured = {way: _apart(_measure, way, published, ours, config) for way in ways}
     for figures in measured.values():
         figures["peak_over_bf16_size"] = round(figures["peak_bytes"] / (2 * count), 3)
     return {
@@ -92,11 +80,11 @@ def _apart(function: Callable[..., Any], *arguments: Any) -> Any:
         return process.submit(function, *arguments).result()
 
 
-def _measure(way: str, source: Path, config: Pi05Config) -> dict[str, Any]:
+def _measure(way: str, published: Path, ours: Path, config: Pi05Config) -> dict[str, Any]:
     """Seconds, and the peak of this process's resident memory above that of the libraries."""
     for library in ("orbax.checkpoint", "tensorstore"):
         importlib.import_module(library)
-    load = _ways(source, config)[way]
+    load = _ways(published, ours, config)[way]
     jnp.zeros(1).block_until_ready()
     Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here
     before = _memory("VmRSS")
@@ -116,7 +104,8 @@ def _memory(name: str) -> int:
     return next(1024 * int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
 
 
-def _ways(source: Path, config: Pi05Config) -> Mapping[str, Callable[[], Any]]:
+def _ways(published: Path, ours: Path, config: Pi05Config) -> Mapping[str, Callable[[], Any]]:
+    """Functions that load a checkpoint in Orbax's or our own format, or random weights."""
     from oxygen.weights import load
     from oxygen.weights.weights_source import load_weights
 
@@ -124,29 +113,24 @@ def _ways(source: Path, config: Pi05Config) -> Mapping[str, Callable[[], Any]]:
         import orbax.checkpoint as ocp
 
         with ocp.PyTreeCheckpointer() as checkpointer:
-            folder = (source / "params").resolve()
+            folder = (published / "params").resolve()
             item = {"params": checkpointer.metadata(folder).item_metadata["params"]}
             wanted = ocp.ArrayRestoreArgs(restore_type=np.ndarray, dtype=jnp.dtype(DTYPE))
             restore_args = jax.tree.map(lambda _: wanted, item)
             return checkpointer.restore(folder, ocp.args.PyTreeRestore(item=item, restore_args=restore_args))
 
-    def ours(device: Any = None) -> Any:
-        return load(source, config, dtype=DTYPE, device=device)
+    def loaded(source: Path, *, on_device: bool = False) -> Any:
+        return load(source, config, dtype=DTYPE, device=jax.devices()[0] if on_device else None)
 
-    def onto_device() -> Any:
-        return ours(jax.devices()[0])
-
-    def opened() -> Any:
-        return load_weights(ours, dataclasses.replace(config, dtype=DTYPE))
-
+    served = dataclasses.replace(config, dtype=DTYPE)
     return {
-        "orbax float32 to bfloat16": ours,
-        "orbax float32 to bfloat16, onto the device": onto_device,
+        "orbax float32 to bfloat16": lambda: loaded(published),
+        "orbax float32 to bfloat16, onto the device": lambda: loaded(published, on_device=True),
         _BY_ORBAX: by_orbax,
-        "safetensors bfloat16": ours,
-        "safetensors bfloat16, onto the device": onto_device,
-        _OPENED: opened,
-        _DRAWN: lambda: load_weights(0, dataclasses.replace(config, dtype=DTYPE)),
+        "safetensors bfloat16": lambda: loaded(ours),
+        "safetensors bfloat16, onto the device": lambda: loaded(ours, on_device=True),
+        "safetensors bfloat16, prepared for serving": lambda: load_weights(lambda: loaded(ours), served),
+        "random weights, prepared for serving": lambda: load_weights(0, served),
     }
 
 

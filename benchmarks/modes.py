@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from configs.errors import UsageError
+from configs.exits import exit_code_of
 from eval.records.query_logs import QueryRecord, read_queries
 from eval.records.reader import read_episodes, read_identity
 from eval.records.schema import RunFolder
@@ -25,19 +26,14 @@ Bar = tuple[float, float]
 """Start and length, seconds."""
 
 
-def main() -> int:
+def main() -> None:
     options = _options()
     folders = [RunFolder(path) for path in options.runs]
-    try:
-        runs = {read_identity(folder).mode: folder for folder in folders}
-        common = set.intersection(*(set(read_episodes(folder)) for folder in folders))
-        if not common:
-            raise UsageError("the runs have no episode in common; name the variants of one evaluation")
-        _draw(runs, min(common), seconds=options.seconds, path=options.output)
-    except UsageError as error:
-        sys.stderr.write(f"error: {error}\n")
-        return 2
-    return 0
+    runs = {read_identity(folder).mode: folder for folder in folders}
+    common = set.intersection(*(set(read_episodes(folder)) for folder in folders))
+    if not common:
+        raise UsageError("the runs have no episode in common; name the variants of one evaluation")
+    _draw(runs, min(common), seconds=options.seconds, path=options.output)
 
 
 def _draw(runs: dict[str, RunFolder], key: EpisodeKey, *, seconds: float, path: Path) -> None:
@@ -134,4 +130,4 @@ def _options() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_code_of(main))

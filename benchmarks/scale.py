@@ -18,7 +18,7 @@ from typing import Any
 
 from benchmarks.record import record
 from benchmarks.scale_run import play
-from configs.errors import UsageError
+from configs.exits import exit_code_of
 from configs.load import load
 from configs.profile import ProfileConfig
 from sim_envs.libero.assets import find_assets
@@ -29,13 +29,9 @@ SERIAL, RAY = "serial:1", "ray:2"
 _MS_PER_HOUR = 3.6e6
 
 
-def main() -> int:
+def main() -> None:
     options = _options()
-    try:
-        find_assets(options.assets)
-    except UsageError as error:
-        sys.stderr.write(f"error: {error}\n")
-        return 2
+    find_assets(options.assets)
     has_ray = importlib.util.find_spec("ray") is not None and 2 in options.num_envs
     players = [SERIAL, *(f"processes:{n}" for n in options.num_envs), *([RAY] if has_ray else [])]
     turns = [{player: _played(player, options) for player in players} for _ in range(options.turns)]
@@ -50,7 +46,6 @@ def main() -> int:
     }
     record("scale", row, options.output)
     _plot(row, options.plot)
-    return 0
 
 
 def _pairs(players: Sequence[str]) -> dict[str, tuple[str, str]]:
@@ -157,4 +152,4 @@ def _options() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_code_of(main))

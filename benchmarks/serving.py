@@ -9,9 +9,9 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -42,12 +42,7 @@ def main() -> None:
                 "ratios": [round(batched / single, 3) for single, batched in turns],
             }
         )
-    about = {
-        "policy": options.policy,
-        "mode": options.mode,
-        "queries": options.queries,
-        "turns": options.turns,
-    }
+    about = {name: getattr(options, name) for name in ("policy", "mode", "queries", "turns")}
     record("serving", {"benchmark": "serving", **about, "rows": rows}, options.output)
 
 
@@ -81,13 +76,11 @@ def _rates(url: str, clients: int, queries: int) -> float:
 
 def _play(url: str, queries: int) -> None:
     request = pack(_observation())
-    with ExitStack() as resources:
-        connection = resources.enter_context(connect(url, compression=None, max_size=None, proxy=None))
+    with connect(url, compression=None, max_size=None, proxy=None) as connection:
         connection.recv()
         for _ in range(queries):
             connection.send(request)
-            answer = connection.recv()
-            assert "actions" in unpack(answer)
+            assert "actions" in unpack(connection.recv())
 
 
 def _observation() -> dict[str, Any]:
@@ -100,7 +93,7 @@ def _observation() -> dict[str, Any]:
     }
 
 
-def _options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.serving", description=__doc__)
     parser.add_argument("--policy", default="tiny", help="one for LIBERO")
     parser.add_argument("--mode", default="unified")
@@ -108,7 +101,7 @@ def _options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--queries", type=int, default=30, help="of each client")
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--output", type=Path, default=RESULTS)
-    return parser.parse_args(arguments)
+    return parser.parse_args()
 
 
 if __name__ == "__main__":
