@@ -165,7 +165,6 @@ def _write(folder: Path, config: Pi05Config) -> None:
 
 
 def _convert(source: Path, target: Path, config: Pi05Config) -> None:
-    """Convert to safetensors, for any configuration."""
     from oxygen.weights.checkpoint import Stored
     from oxygen.weights.loading import open_checkpoint
     from oxygen.weights.safetensors import write_safetensors

@@ -93,7 +93,6 @@ def _computed(query: QueryRecord, mode: str, hz: float) -> tuple[Bar, Bar]:
 
 
 def _texts(queries: Sequence[QueryRecord], hz: float) -> Iterator[Bar]:
-    """Request and delivery of every delivered text, seconds."""
     for query in queries:
         for delivery in query.delivered:
             yield queries[delivery.text.requested_query].step / hz, delivery.step / hz

@@ -69,7 +69,6 @@ def _played(player: str, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _median(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The medians of some runs' figures."""
     first = runs[0]
     return {
         name: _median([run[name] for run in runs])

@@ -48,7 +48,6 @@ def main() -> None:
 
 @contextmanager
 def _server(robots: int, options: argparse.Namespace) -> Iterator[str]:
-    """The address of a server."""
     what = ["--policy", options.policy, "--mode", options.mode, "--robots", str(robots), "--port", "0"]
     command = [sys.executable, "-m", "oxygen.serve", *what, "--batch-window-ms", "50"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -67,7 +66,6 @@ def _one_at_a_time(url: str, clients: int, queries: int) -> float:
 
 
 def _rates(url: str, clients: int, queries: int) -> float:
-    """Queries per second of clients at once."""
     with ThreadPoolExecutor(clients) as pool:
         began = time.perf_counter()
         list(pool.map(lambda _: _play(url, queries), range(clients)))

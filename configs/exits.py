@@ -75,7 +75,6 @@ def is_disk_full(error: BaseException) -> bool:
 
 
 def _raised_in(error: Exception) -> str:
-    """The module that raised an error."""
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
     return str(frame.f_globals["__name__"])
 

@@ -101,7 +101,6 @@ def no_checkpoint(source: str, folder: Path) -> UsageError:
 
 
 def _holds_weights(folder: Path) -> bool:
-    """Whether a folder is a checkpoint of openpi's, or of this project's format."""
     return any((folder / file).is_file() for file in (f"params/{METADATA}", METADATA, SINGLE_FILE))
 
 

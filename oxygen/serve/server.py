@@ -150,7 +150,6 @@ class ConnectionServer:
         return hmac.compare_digest(given.encode(), f"Api-Key {self._api_key}".encode())
 
     async def _serve(self, connection: ServerConnection) -> None:
-        """Serve a connection until it ends."""
         assert connection.request is not None, "the handshake is done"
         _keep_alive(connection)
         robot = ConnectedRobot(self._batcher)

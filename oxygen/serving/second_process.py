@@ -119,7 +119,6 @@ def _end(process: BaseProcess, pipe: connection.Connection) -> None:
 
 
 def _serve(pipe: connection.Connection, compile_cache: Mapping[str, Any], *model: Any) -> None:
-    """Main function of the second process: compile, then decode steps until the pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches both processes; the first one handles it
     threading.Thread(target=_die_with_parent, daemon=True).start()
     try:

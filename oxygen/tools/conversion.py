@@ -155,7 +155,6 @@ def _robot(preset: "PolicyConfig") -> str:
 
 
 def _stats(draft: Path, robot: str) -> bool:
-    """Whether a robot's norm stats are there."""
     return (draft / _ASSETS / embodiment(robot).asset_id / FILE_NAME).is_file()
 
 

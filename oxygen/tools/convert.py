@@ -43,7 +43,6 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _use_of(folder: Path) -> str:
-    """How to use a written folder."""
     from oxygen.weights.card import CARD
 
     if (folder / CARD).is_file():

@@ -62,7 +62,6 @@ def tag_of(name: str) -> str:
 
 
 def _truncate(folder: Path, last: int) -> None:
-    """Drop the lines after a step, atomically."""
     file = folder / LINES
     partial = file.with_suffix(".partial")
     kept = [line for line in read_log(folder) if line["step"] <= last]

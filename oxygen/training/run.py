@@ -111,7 +111,6 @@ def train(
 def _trainer(
     folder: Path, training: TrainingConfig, mixture: Mixture, tokenizer: SentencePieceTokenizer
 ) -> Trainer:
-    """The training loop of these parts, which are checked."""
     if not (training.recipe.texts_only or mixture.has_actions):
         raise UsageError("no action is valid in any frame, so there is nothing to train; see `valid`")
     robot = embodiment(training.embodiment)
@@ -149,7 +148,6 @@ def _statistics(checkpoints: Path, training: TrainingConfig, mixture: Mixture) -
 
 
 def _state(checkpoints: Path, training: TrainingConfig) -> TrainState:
-    """The newest checkpoint's state, or the initial one."""
     newest = checkpoint.newest(checkpoints)
     if newest is not None:
         return checkpoint.restore(newest, _template(training))

@@ -87,7 +87,6 @@ def _read(file: Path) -> dict[str, Any] | None:
 
 
 def _leaves(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Values by their dotted paths."""
     from flax.traverse_util import empty_node, flatten_dict  # JAX, which --help does not need
 
     flat = flatten_dict(dict(content), keep_empty_nodes=True, sep=".")

@@ -180,7 +180,6 @@ def _videos(root: Path, info: Info, entry: Mapping[str, Any], pattern: str) -> d
 
 
 def _check_rows(rows: Mapping[Path, int]) -> None:
-    """Check that every table has as many rows as its episodes."""
     for path, expected in rows.items():
         found = open_table(path).metadata.num_rows
         if found != expected:

@@ -116,7 +116,6 @@ class Trainer:
 
 
 def _has_checkpoint_metrics(folder: Path, step: int) -> bool:
-    """Whether the log holds `on_checkpoint` metrics of a step."""
     return any(line["step"] == step and "loss" not in line for line in read_log(folder))
 
 

@@ -159,7 +159,6 @@ class _Download:
             part.finish()
 
     def _append(self, part: Part, advance: Advance) -> None:
-        """Request the missing bytes and append them."""
         begun = part.begun
         stream, start = self._store.stream(part.file, begun)
         advance(start - begun)
