@@ -175,10 +175,6 @@ def _scalar(key: str, text: str) -> str | int | float | bool | None:
     )
 
 
-def _unless_none(names: tuple[str, ...]) -> tuple[str, ...]:
-    return () if names == ("none",) else names
-
-
 def _list_option(read: Callable[[Sequence[str]], Any]) -> tuple[Parameter, pydantic.BeforeValidator]:
     """How a list is read on a command line, and where it is a field of a model also from YAML."""
 
@@ -208,7 +204,7 @@ Several = Annotated[tuple[ValueT, ...], *_list_option(_names)]
 
 Names = Several[str]
 
-NamesOrNone = Annotated[Names, pydantic.AfterValidator(_unless_none)]
+NamesOrNone = Annotated[Names, pydantic.AfterValidator(lambda names: () if names == ("none",) else names)]
 """A list of words; `none` is the empty one."""
 
 Numbers = Annotated[tuple[int, ...], *_list_option(_numbers)]

@@ -22,13 +22,6 @@ from oxygen.serving.new_requests import NewRequests
 from oxygen.typing import Array, Params
 
 _CAMERAS = ("base_0_rgb", "left_wrist_0_rgb", "right_wrist_0_rgb")
-_GROUPS = {  # of the tolerances: what is compared under them
-    "prefix_tokens": ("prefix_tokens",),
-    "kv": ("kv_k", "kv_v"),
-    "actions_1": ("actions_1",),
-    "actions_10": ("actions_10",),
-    "logits": ("logits",),
-}
 
 _embed = jax.jit(pi05.embed_prefix, static_argnames="config")
 _prefill = jax.jit(pi05.prefill)
@@ -140,7 +133,8 @@ def compare(fixture: Fixture) -> list[Check]:
         UsageError: Its arrays do not belong to the configuration in its `meta`.
     """
     tolerances = fixture.meta["tolerance"]
-    limit_of = {name: tolerances.get(group) for group, names in _GROUPS.items() for name in names}
+    limit_of = {name: tolerances.get(name) for name in ("prefix_tokens", "actions_1", "actions_10", "logits")}
+    limit_of |= dict.fromkeys(("kv_k", "kv_v"), tolerances.get("kv"))
     limit_of["tokens"] = 0.0 if tolerances.get("tokens_equal") else None
     errors: dict[str, float] = {}
     try:

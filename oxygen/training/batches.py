@@ -16,7 +16,7 @@ from oxygen.serving.language import LanguageTask, stop_token
 from oxygen.training.forward import TextLayout
 from oxygen.training.recipe import Recipe
 from oxygen.training.samples import Mixture, shuffled_rows
-from oxygen.typing import Float32, Int32, Int64, Leaf
+from oxygen.typing import Int32, Int64, Leaf
 
 _LENGTH_MULTIPLE = 4
 """Text lengths are padded to a multiple of this, so that slightly longer texts need no recompilation."""
@@ -110,7 +110,9 @@ class TrainingBatches:
         self._prompt, self._tokenizer = transform.embodiment.prompt, tokenizer
         self._state = transform.norms.state.normalise(mixture.state)
         chunks = mixture.actions[:, : model.horizon]
-        self._actions = _padded(transform.norms.actions.normalise(chunks), model.action_dim)
+        room = model.action_dim - chunks.shape[-1]
+        normalised = np.pad(transform.norms.actions.normalise(chunks), ((0, 0), (0, 0), (0, room)))
+        self._actions = normalised.astype(np.float32)
         self._valid = np.ascontiguousarray(mixture.valid[:, : model.horizon])
         self._frames_with_actions = np.flatnonzero(self._valid.any(axis=1))
         self._wordings = mixture.instructions
@@ -183,11 +185,6 @@ def _check_fits(mixture: Mixture, model: Pi05Config) -> None:
             f"demonstrations have chunks of {horizon} actions, {model.name} needs {model.horizon}; "
             "collect longer chunks"
         )
-
-
-def _padded(actions: np.ndarray, width: int) -> Float32[np.ndarray, "frame horizon model"]:
-    room = width - actions.shape[-1]
-    return np.pad(actions, ((0, 0), (0, 0), (0, room))).astype(np.float32)
 
 
 def _texts_of(mixture: Mixture, task: LanguageTask) -> tuple[str, ...]:
