@@ -1,7 +1,7 @@
-"""Loads fixtures, which are reference outputs, and compares the model with them.
+"""Compares the model with fixtures: inputs and outputs of the reference implementation.
 
-A fixture holds inputs, a recipe for weights (`meta`), what the reference implementation computed, and how
-closely it must be met. Any configuration is built; absent cameras are dropped here, masked there.
+A fixture has inputs, a recipe for the weights (`meta`), the reference's outputs, and tolerances. Cameras that
+the reference masks are left out here.
 """
 
 import dataclasses
@@ -36,8 +36,8 @@ class Check:
 
     Attributes:
         name: What was compared.
-        error: The largest absolute difference; for tokens, how many differ.
-        tolerance: The largest that passes; none where the fixture does not ask.
+        error: The largest absolute difference; for tokens, the number that differ.
+        tolerance: The largest error that passes; None if any does.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Check:
 
     @property
     def passed(self) -> bool:
-        """Whether the reference is met. NaN never is."""
+        """Whether the error is within the tolerance; never for NaN."""
         return self.tolerance is None or self.error <= self.tolerance
 
 

@@ -29,8 +29,7 @@ def complete(url: str, target: Path) -> None:
     """Download `url` to `target`. Does not use the network if `target` is complete.
 
     Raises:
-        UsageError: The store cannot be reached or has no such thing, the disk is full, or a file differs
-            from its checksum.
+        UsageError: The store cannot be reached or has no such file, the disk is full, or a checksum differs.
     """
     if _is_complete(target):
         return
@@ -149,7 +148,7 @@ class _Download:
             try:
                 self._append(part, advance)
             except FileNotFoundError:
-                raise UsageError(f"{part.file.url} is listed, but not there") from None
+                raise UsageError(f"{part.file.url} is listed, but does not exist") from None
             except self._store.failures as error:
                 failures = 1 if part.missing < before else failures + 1
                 if failures == TRIES:

@@ -1,7 +1,7 @@
 """Orbax checkpoints as openpi publishes them: zarr arrays in one OCDBT store, or in a folder each.
 
-Read through TensorStore, as Orbax itself does, but array by array and chunk by chunk, so that little is held
-in the type it is stored in. Large chunks are decompressed as a stream (`zstd_chunk`).
+Read through TensorStore, as by Orbax, but array by array and chunk by chunk, to save memory. Large chunks are
+decompressed as a stream (`zstd_chunk`).
 """
 
 import contextlib
@@ -29,13 +29,7 @@ _ONE_LARGE = threading.Lock()  # TensorStore holds a whole chunk twice; several 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OrbaxFolder:
-    """An opened checkpoint.
-
-    Attributes:
-        folder: Where it is.
-        tensors: What it holds.
-        arrays: Every tensor's open TensorStore.
-    """
+    """An opened checkpoint: its tensors, and an open TensorStore of each."""
 
     folder: Path
     tensors: Mapping[str, Stored]
@@ -52,10 +46,10 @@ class OrbaxFolder:
 
 
 def open_orbax(folder: Path) -> OrbaxFolder:
-    """Read which arrays a checkpoint holds, and their shapes.
+    """Read the paths and shapes of a checkpoint's arrays.
 
     Args:
-        folder: The folder with `_METADATA` in it.
+        folder: The folder that contains `_METADATA`.
 
     Raises:
         UsageError: It cannot be read, or holds something other than arrays.
@@ -103,7 +97,7 @@ def _key_path(leaf: Mapping[str, Any]) -> KeyPath:
 
 
 def _regions(array: Any) -> Iterator[zstd_chunk.Region]:
-    """An array's parts: one chunk each where they are large, else as many as make up a few pieces."""
+    """Partition an array into regions of one large chunk, or of small ones that make up a few MiB."""
     step = list(array.chunk_layout.read_chunk.shape)
     for axis in reversed(range(len(step))):
         step_bytes = math.prod(step) * array.dtype.numpy_dtype.itemsize
