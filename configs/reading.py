@@ -1,4 +1,4 @@
-"""Reads text, JSON and YAML that people or other programs wrote; what cannot be read is a one-line error."""
+"""Reads text, JSON, YAML and `.npz` files of users; errors are one line."""
 
 import json
 import math
