@@ -145,14 +145,12 @@ def keys_of_policy(interface: Interface, cameras: tuple[str, ...]) -> OpenpiKeys
     """
     keys = keys_for(interface)
     for known in ROBOTS.values():
-        if _same_robot(known.interface, interface) and {*cameras} <= {*known.images.values()}:
+        of_known, of_policy = (
+            (each.observation.state, each.action.channels) for each in (known.interface, interface)
+        )
+        if of_known == of_policy and {*cameras} <= {*known.images.values()}:
             keys = dataclasses.replace(known, interface=interface)
     return dataclasses.replace(keys, images={f"observation/{camera}": camera for camera in cameras})
-
-
-def _same_robot(known: Interface, other: Interface) -> bool:
-    a, b = ((each.observation.state, each.action.channels) for each in (known, other))
-    return a == b
 
 
 def _value(request: Mapping[str, Any], key: str) -> Any:

@@ -49,7 +49,9 @@ class OpenpiDialect:
             return "reset successful"
         if about.get("poll"):
             await self._robot.settle()
-            return pack(_rest(self._robot.take_replies()))
+            replies = self._robot.take_replies()
+            timing = dict(replies[-1].timings_ms) if replies else {}
+            return pack({**_language(replies), "server_timing": timing})
         if about and not request:
             return await self._ended(place)
         observation = self._declaration.keys.read(request)
@@ -134,10 +136,6 @@ def _request(message: bytes | str) -> dict[str, Any]:
     if not isinstance(request, dict):
         raise UsageError(f"a request is a map; this one is {type(request).__name__}")
     return request
-
-
-def _rest(replies: Sequence[Reply]) -> dict[str, Any]:
-    return {**_language(replies), "server_timing": dict(replies[-1].timings_ms) if replies else {}}
 
 
 def _language(replies: Sequence[Reply]) -> dict[str, Any]:

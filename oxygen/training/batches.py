@@ -110,9 +110,7 @@ class TrainingBatches:
         self._prompt, self._tokenizer = transform.embodiment.prompt, tokenizer
         self._state = transform.norms.state.normalise(mixture.state)
         chunks = mixture.actions[:, : model.horizon]
-        room = model.action_dim - chunks.shape[-1]
-        normalised = np.pad(transform.norms.actions.normalise(chunks), ((0, 0), (0, 0), (0, room)))
-        self._actions = normalised.astype(np.float32)
+        self._actions = transform.targets(chunks, model.action_dim).astype(np.float32)
         self._valid = np.ascontiguousarray(mixture.valid[:, : model.horizon])
         self._frames_with_actions = np.flatnonzero(self._valid.any(axis=1))
         self._wordings = mixture.instructions

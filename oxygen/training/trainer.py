@@ -73,7 +73,8 @@ class Trainer:
         step, last = int(state.step), self._objective.recipe.steps
         with TrainingLog(self._folder, resumed_at=step) as log:
             newest = checkpoint.newest(self._checkpoints)
-            if newest is not None and not _has_checkpoint_metrics(self._folder, step):
+            logged = any(line["step"] == step and "loss" not in line for line in read_log(self._folder))
+            if newest is not None and not logged:
                 self._log(log, step, on_checkpoint(step, newest), schedule)
             window = _Window()
             while step < last:
@@ -113,10 +114,6 @@ class Trainer:
         if metrics:
             log.write(step, metrics)
             schedule.on_log(step, metrics)
-
-
-def _has_checkpoint_metrics(folder: Path, step: int) -> bool:
-    return any(line["step"] == step and "loss" not in line for line in read_log(folder))
 
 
 class _Window:
