@@ -186,7 +186,7 @@ def _bootstraps(n: int, scale: float) -> int:
 
 def _coverage(what: str, of: str, n: int, intervals: Iterable[Interval | None], truth: float) -> Rate:
     found = list(intervals)
-    # Where rounding puts an end at the truth itself, it covers it.
+    # The tolerance is for rounding at a bound.
     covered = [each.low - 1e-9 <= truth <= each.high + 1e-9 for each in found if each is not None]
     return dataclasses.replace(_share(what, of, n, covered), without=len(found) - len(covered))
 

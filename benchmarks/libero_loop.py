@@ -63,7 +63,7 @@ def main() -> None:
 
 
 def _time_resets(sim: LiberoSim, usual: Any, task: LiberoTask) -> dict[str, float]:
-    """Reset both to the same moment; seconds of each."""
+    """Reset both to the same state; returns the seconds of each."""
     seconds = dict.fromkeys(["usual reset", "our reset"], 0.0)
     with _timed(seconds, "usual reset"):
         usual_reset(usual, task)
@@ -74,9 +74,9 @@ def _time_resets(sim: LiberoSim, usual: Any, task: LiberoTask) -> dict[str, floa
 
 
 def _race(sim: LiberoSim, usual: Any, chunks: np.ndarray) -> list[dict[str, float]]:
-    """Seconds of both loops for the same episode, chunk by chunk in turn; a row for each chunk.
+    """Run both loops on the same episode, chunk by chunk in turn; returns seconds, one row per chunk.
 
-    The usual pictures are those of one observation, and the usual steps everything else.
+    The usual loop's pictures are counted once per query, all other time as steps.
 
     Raises:
         AssertionError: A picture or a state at a query differs.
@@ -101,7 +101,7 @@ def _race(sim: LiberoSim, usual: Any, chunks: np.ndarray) -> list[dict[str, floa
 
 
 def _compared(rows: Sequence[Mapping[str, float]], usual: str, ours: str, *, each: int) -> dict[str, Any]:
-    """Median milliseconds of one of `each` in a chunk, usual and ours, and their ratio with its intervals."""
+    """Median milliseconds of one of `each` in a chunk, usual and ours, and their ratio with intervals."""
     usual_s, our_s = [row[usual] for row in rows], [row[ours] for row in rows]
     return {
         "usual_ms": round(1000 * float(np.median(usual_s)) / each, 2),
@@ -111,7 +111,7 @@ def _compared(rows: Sequence[Mapping[str, float]], usual: str, ours: str, *, eac
 
 
 def usual_reset(usual: Any, task: LiberoTask, init_id: int = 0) -> Mapping[str, np.ndarray]:
-    """What the usual environment shows at the beginning of an episode."""
+    """Reset the usual environment to the start of an episode; returns its observation."""
     usual.seed(SEED)
     usual.reset()
     seen = usual.set_init_state(get_init_state(task, init_id))
@@ -135,7 +135,7 @@ def usual_env(task: LiberoTask, assets: AssetSet) -> Iterator[Any]:
 
 
 def _actions(steps: int, replan_steps: int) -> np.ndarray:
-    """Chunks of a slow wander, as a policy's actions are: [chunk, replan_steps, 7]."""
+    """Chunks of a smooth random walk, [chunk, replan_steps, 7]."""
     random = np.random.default_rng(0)
     wander = np.repeat(random.uniform(-0.5, 0.5, (steps // 20 + 1, 7)), 20, axis=0)[:steps]
     return (wander + random.normal(0, 0.05, (steps, 7))).reshape(-1, replan_steps, 7)

@@ -38,7 +38,7 @@ MID = dataclasses.replace(
     siglip=dataclasses.replace(PI05_LIBERO.siglip, width=576, num_heads=8, mlp_dim=2152, depth=14),
     vocab_size=65_536,
 )
-"""A sixth of π0.5, with about its proportions: the largest stack of layers holds a third of everything."""
+"""A sixth of π0.5 with similar proportions: the largest stack of layers is a third of all parameters."""
 
 _BY_ORBAX = "orbax float32 to bfloat16, by Orbax itself"
 
@@ -75,13 +75,13 @@ def _compare(size: str, scratch: Path) -> dict[str, Any]:
 
 
 def _apart(function: Callable[..., Any], *arguments: Any) -> Any:
-    """What a function returns in a process of its own."""
+    """Call a function in its own process."""
     with concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
         return process.submit(function, *arguments).result()
 
 
 def _measure(way: str, published: Path, ours: Path, config: Pi05Config) -> dict[str, Any]:
-    """Seconds, and the peak of this process's resident memory above that of the libraries."""
+    """Seconds, and peak resident memory of this process above that after imports."""
     for library in ("orbax.checkpoint", "tensorstore"):
         importlib.import_module(library)
     load = _ways(published, ours, config)[way]
@@ -135,7 +135,7 @@ def _ways(published: Path, ours: Path, config: Pi05Config) -> Mapping[str, Calla
 
 
 def _write(folder: Path, config: Pi05Config) -> None:
-    """A checkpoint as Orbax lays it out, one array in memory at a time."""
+    """Write a checkpoint in Orbax's layout, one array in memory at a time."""
     import tensorstore
 
     inner = folder / "params"
@@ -177,7 +177,7 @@ def _convert(source: Path, target: Path, config: Pi05Config) -> None:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.loading", description=__doc__)
     parser.add_argument("--size", choices=SIZES, default="mid")
-    parser.add_argument("--scratch", type=Path, help="where the checkpoints are written; removed afterwards")
+    parser.add_argument("--scratch", type=Path, help="folder for temporary checkpoints")
     parser.add_argument("--output", type=Path, help="JSON; by default in benchmarks/results")
     return parser.parse_args()
 

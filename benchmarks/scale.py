@@ -1,8 +1,7 @@
-"""`python -m benchmarks.scale`: episodes per hour over the number of worlds that are played at once.
+"""`python -m benchmarks.scale`: episodes per hour by the number of parallel worlds.
 
-The same episodes of LIBERO with the same policy, in turns: one world in the process of the policy, several in
-worker processes, and on a local Ray cluster where Ray is installed. From the parts of one world's time
-follows what a machine with more cores and a GPU would do.
+Plays the same LIBERO episodes in turns: one world in the policy's process, several in worker processes, and
+on a local Ray cluster if Ray is installed. A model predicts the rate on more cores and a GPU.
 """
 
 import argparse
@@ -49,20 +48,20 @@ def main() -> None:
 
 
 def _pairs(players: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """What is compared with what."""
+    """Pairs of executors to compare."""
     processes = [player for player in players if player.startswith("processes")]
     several = {f"{player} over {SERIAL}": (player, SERIAL) for player in processes}
     return {**several, **({f"{RAY} over processes:2": (RAY, "processes:2")} if RAY in players else {})}
 
 
 def _ratios(turns: Sequence[Mapping[str, Any]], one: str, other: str) -> list[float]:
-    """Of episodes per hour, turn by turn."""
+    """Ratios of episodes per hour by turn."""
     key = "episodes_per_hour"
     return [round(turn[one][key] / turn[other][key], 3) for turn in turns]
 
 
 def _played(player: str, options: argparse.Namespace) -> dict[str, Any]:
-    """One measurement, in a process of its own."""
+    """One measurement, in its own process."""
     what = {"episodes": options.episodes, "steps": options.steps, "assets": options.assets}
     with concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
         return process.submit(play, player, **what).result()
@@ -79,11 +78,11 @@ def _median(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def model(serial: Mapping[str, Any], *, cores: int) -> dict[str, Any]:
-    """What N worlds do in an hour, by the parts of one world's time.
+    """Predict episodes per hour of N worlds from the time per query of one world.
 
-    A query takes a world's work (physics, rendering, records) and the model's. Both are work of a core where
-    the policy is on the CPU. With a GPU one core is the driver's, and the model's time is that of a profile,
-    which is of one robot: a batch is taken to cost as much as its robots one by one.
+    A query costs world time (physics, rendering, records) and model time, both on a core if the policy is on
+    the CPU. With a GPU, one core is the driver's, and model time is that of a latency profile of one robot:
+    batching is assumed to save nothing.
     """
     queries_per_episode = serial["queries"] / serial["episodes_ended"]
     query_ms = _MS_PER_HOUR / serial["episodes_per_hour"] / queries_per_episode
@@ -112,7 +111,7 @@ def model(serial: Mapping[str, Any], *, cores: int) -> dict[str, Any]:
 
 
 def _plot(row: Mapping[str, Any], path: Path) -> None:
-    """Episodes per hour over N, measured and by the model."""
+    """Plot episodes per hour over N, measured and predicted."""
     import matplotlib as mpl
 
     mpl.use("agg")

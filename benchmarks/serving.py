@@ -1,7 +1,7 @@
-"""`python -m benchmarks.serving`: queries per second of a policy server over the number of its clients.
+"""`python -m benchmarks.serving`: queries per second of a policy server by the number of clients.
 
-The clients query as fast as they are answered: all at once, in one batch of as many robots; and for
-comparison one at a time, on a server for one robot. Both in turns, on the machine of the server.
+Clients send the next query as soon as the last is answered: all at once, in one batch of as many robots; and,
+for comparison, one after the other on a server for one robot. Both in turns, on the server's machine.
 """
 
 import argparse
@@ -58,7 +58,7 @@ def _server(robots: int, options: argparse.Namespace) -> Iterator[str]:
 
 
 def _one_at_a_time(url: str, clients: int, queries: int) -> float:
-    """Queries per second of clients that take turns."""
+    """Queries per second of clients one after the other."""
     began = time.perf_counter()
     for _ in range(clients):
         _play(url, queries)

@@ -22,7 +22,7 @@ class Rotation(enum.StrEnum):
 
 
 class Motion(enum.StrEnum):
-    """What a channel of an action commands."""
+    """Kind of command of an action channel."""
 
     RELATIVE = "relative"
     """A change from where the robot is."""

@@ -34,7 +34,7 @@ _NPZ_ERRORS = (
     zipfile.BadZipFile,
     zlib.error,
 )
-"""What zipfile and NumPy raise for damaged files."""
+"""Raised by zipfile and NumPy for damaged files."""
 
 
 def read_text(path: Path | Traversable) -> str:

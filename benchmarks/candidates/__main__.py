@@ -1,4 +1,4 @@
-"""`python -m benchmarks.candidates`: each stage as it is served and in other ways, in turns.
+"""`python -m benchmarks.candidates`: alternatives to each serving stage, measured in turns.
 
 Denoise and prefill of one robot, and decode steps of 1 and of N texts, each in a pool of that many slots.
 Other attentions, XLA's options and int8 decode weights; an alternative that the device cannot run is left out
@@ -115,7 +115,7 @@ def _all_tokens(limit: int, program: Callable[..., Any], inputs: tuple[Any, ...]
 
 
 def measure(stage: Stage, weights: Weights, repetitions: int) -> list[dict[str, Any]]:
-    """A row for each alternative: its time in each turn, and its result beside that of serving."""
+    """A row for each alternative: its times, and its result compared with that of serving."""
     programs, left_out = _compiled(stage, weights)
     results = {name: _turn(stage, program)[0] for name, program in programs.items()}  # and warms up
     taken: dict[str, list[float]] = {name: [] for name in programs}
@@ -180,7 +180,7 @@ def _timed(served: Sequence[float], own: Sequence[float]) -> dict[str, Any]:
 
 
 def _compared(served: Any, own: Any) -> dict[str, Any]:
-    """Whether all bits are equal; else the largest difference by the largest value, or equal tokens."""
+    """Equality to the bit; share of equal tokens, or the maximal difference relative to the maximum."""
     pairs = [
         (np.asarray(a), np.asarray(b))
         for a, b in zip(jax.tree.leaves(served), jax.tree.leaves(own), strict=True)

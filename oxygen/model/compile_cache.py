@@ -42,7 +42,7 @@ def use_compile_cache(directory: Path | None = None) -> Path:
 
 
 def _check_xla_flags() -> None:
-    """Start JAX in a child process, since an unknown flag ends a process instead of raising."""
+    """Start JAX in a child process, since an unknown flag aborts the process."""
     probe = subprocess.run(
         [sys.executable, "-c", "import jax; jax.devices()"],
         env={**os.environ, "JAX_PLATFORMS": "cpu"},
@@ -53,7 +53,7 @@ def _check_xla_flags() -> None:
     )
     if probe.returncode != 0 and "XLA_FLAGS" in probe.stderr:
         said = next(line for line in probe.stderr.splitlines() if "XLA_FLAGS" in line)
-        raise UsageError(f"{said.rpartition('] ')[2]}: remove what XLA does not know, or unset XLA_FLAGS")
+        raise UsageError(f"{said.rpartition('] ')[2]}: remove unknown flags, or unset XLA_FLAGS")
 
 
 def default_cache() -> Path:

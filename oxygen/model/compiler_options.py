@@ -1,7 +1,7 @@
-"""XLA's options for the serving programs, by platform. Set here and nowhere else.
+"""XLA's options for the serving programs, by platform.
 
-They go to the compiler with each program, not through the environment: so an option that XLA does not know is
-an error instead of the end of the process, and a benchmark can compile one program in several ways.
+They are passed to the compiler with each program, not through the environment: an unknown option then raises
+instead of aborting the process, and a benchmark can compile one program in several ways.
 """
 
 import os

@@ -95,7 +95,7 @@ class Session:
         return reply
 
     def tail(self, cancelled: Sequence[Request], compiles: int) -> Tail:
-        """What is outstanding at the end of the episode."""
+        """The unfinished and unreported rest of the episode."""
         finished, dropped, tokens = self._collected()
         return Tail(
             cancelled=len(cancelled),

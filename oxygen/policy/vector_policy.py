@@ -59,7 +59,7 @@ class VectorPolicy:
     so texts of two modes may differ where two tokens are almost equally likely.
 
     A query is one `act`, which returns the actions as soon as they are ready, then one `settle`, which
-    returns the rest. In modes `unified` and `parallel`, texts are decoded while the caller does something
+    returns the reply. In modes `unified` and `parallel`, texts are decoded while the caller does something
     else in between; in `isolated` and `shared`, in `settle`.
 
     Independent robots (`EngineConfig.independent`) run different episodes at their own pace: which of them
@@ -174,7 +174,7 @@ class VectorPolicy:
         return self._sessions[robot].tail(self._engine.cancel(robot), self.compiles_after_warm_up)
 
     def close(self) -> None:
-        """End the second process of mode `parallel`; the other modes have none."""
+        """End the second process of mode `parallel`, if any."""
         self._engine.close()
 
     def _settle(self) -> None:

@@ -29,7 +29,7 @@ _NAME = "step_{:07d}"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PolicyMetadata:
-    """What a policy folder holds beside the parameters.
+    """Contents of a policy folder beside the parameters.
 
     Attributes:
         model: The model's sizes.
