@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
@@ -157,11 +158,8 @@ def _rendering_timed(simulator: Any, row: dict[str, float]) -> Iterator[None]:
         with _timed(row, "usual rendering"):
             return render(*args, **kwargs)
 
-    simulator.render = timed
-    try:
+    with mock.patch.object(simulator, "render", timed):
         yield
-    finally:
-        simulator.render = render
 
 
 def _options() -> argparse.Namespace:

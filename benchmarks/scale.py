@@ -34,30 +34,23 @@ def main() -> None:
     has_ray = importlib.util.find_spec("ray") is not None and 2 in options.num_envs
     players = [SERIAL, *(f"processes:{n}" for n in options.num_envs), *([RAY] if has_ray else [])]
     turns = [{player: _played(player, options) for player in players} for _ in range(options.turns)]
+    pairs = [(player, SERIAL) for player in players if player.startswith("processes")]
+    pairs += [(RAY, "processes:2")] if has_ray else []
+    rate = "episodes_per_hour"
     found = {player: _median([turn[player] for turn in turns]) for player in players}
     row = {
         "assets": options.assets,
         "episodes": options.episodes,
         "turns": options.turns,
         "players": found,
-        "ratios": {name: _ratios(turns, *pair) for name, pair in _pairs(players).items()},
+        "ratios": {
+            f"{one} over {other}": [round(turn[one][rate] / turn[other][rate], 3) for turn in turns]
+            for one, other in pairs
+        },
         "model": model(found[SERIAL], cores=os.cpu_count() or 1),
     }
     record("scale", row, options.output)
     _plot(row, options.plot)
-
-
-def _pairs(players: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """Pairs of executors to compare."""
-    processes = [player for player in players if player.startswith("processes")]
-    several = {f"{player} over {SERIAL}": (player, SERIAL) for player in processes}
-    return {**several, **({f"{RAY} over processes:2": (RAY, "processes:2")} if RAY in players else {})}
-
-
-def _ratios(turns: Sequence[Mapping[str, Any]], one: str, other: str) -> list[float]:
-    """Ratios of episodes per hour by turn."""
-    key = "episodes_per_hour"
-    return [round(turn[one][key] / turn[other][key], 3) for turn in turns]
 
 
 def _played(player: str, options: argparse.Namespace) -> dict[str, Any]:

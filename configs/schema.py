@@ -267,19 +267,20 @@ class RunConfig(ScheduledConfig):
 
     @model_validator(mode="after")
     def _check_clock(self) -> Self:
-        if self.clock == "paused" and self.while_waiting == "hold":
-            raise ValueError("`while_waiting` is hold, but no time passes on clock paused; choose a clock")
-        if self.clock == "paused" and self.overlap != "skip":
-            raise ValueError(
-                f"`overlap` is {self.overlap}, but no time passes on clock paused; choose a clock"
-            )
+        needs_clock = {
+            "while_waiting": self.while_waiting == "hold",
+            "overlap": self.overlap != "skip",
+            "replan_steps": self.replan_steps == "asap",
+        }
+        for name, needed in needs_clock.items():
+            if needed and self.clock == "paused":
+                value = getattr(self, name)
+                raise ValueError(f"`{name}` is {value}, but no time passes on clock paused; choose a clock")
         if self.while_waiting == "hold" and self.overlap != "skip":
             raise ValueError(
                 f"`overlap` is {self.overlap}, but with `while_waiting` hold there is no overlap of chunks; "
                 "use continue"
             )
-        if self.clock == "paused" and self.replan_steps == "asap":
-            raise ValueError("`replan_steps` is asap, but no time passes on clock paused; choose a clock")
         return self
 
     @model_validator(mode="after")

@@ -22,11 +22,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.candidates.alternatives import SERVED, Alternative, of_decode, of_denoise, of_prefill
-from benchmarks.record import write_record
+from benchmarks.record import ratio_columns, write_record
 from eval.bench.measurement import run_order
 from eval.bench.model_under_test import ModelUnderTest, find_model
 from eval.bench.peaks import find_peaks
-from eval.bench.ratios import paired_ratio
 from eval.bench.roofline import stage_costs
 from eval.bench.serving import SUFFIX, Bench
 from oxygen.model import int8
@@ -124,7 +123,13 @@ def measure(stage: Stage, weights: Weights, repetitions: int) -> list[dict[str, 
         for index in run_order(len(names), repetition):
             taken[names[index]].append(_turn(stage, programs[names[index]])[1])
     rows = [
-        {**_timed(taken[SERVED], taken[name]), **_compared(results[SERVED], results[name])} for name in names
+        {
+            "ms": taken[name],
+            "ms_median": statistics.median(taken[name]),
+            **ratio_columns("served_over_this", taken[SERVED], taken[name]),
+            **_compared(results[SERVED], results[name]),
+        }
+        for name in names
     ]
     measured = dict(zip(names, rows, strict=True))
     return [
@@ -166,17 +171,6 @@ def _compiled(stage: Stage, weights: Weights) -> tuple[dict[str, Callable[..., A
         else:
             programs[each.name] = program
     return programs, left_out
-
-
-def _timed(served: Sequence[float], own: Sequence[float]) -> dict[str, Any]:
-    ratio = paired_ratio(served, own)
-    bounds = ratio.ci95
-    return {
-        "ms": own,
-        "ms_median": statistics.median(own),
-        "served_over_this": ratio.value,
-        "served_over_this_ci95": None if bounds is None else (bounds.low, bounds.high),
-    }
 
 
 def _compared(served: Any, own: Any) -> dict[str, Any]:

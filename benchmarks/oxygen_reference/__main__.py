@@ -23,11 +23,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.record import write_record
+from benchmarks.record import ratio_columns, write_record
 from eval.bench.measurement import run_order
 from eval.bench.model_under_test import ModelUnderTest, find_model
 from eval.bench.policy_runner import PolicyRunner
-from eval.bench.ratios import paired_ratio
 from eval.bench.serving import Bench
 from eval.bench.workloads import BenchConfiguration, Workload
 from oxygen.model.compile_cache import use_compile_cache
@@ -132,7 +131,17 @@ def measure(options: argparse.Namespace, model: ModelUnderTest) -> Iterator[dict
                 timers[f"{cameras} cameras", one.configuration] = functools.partial(_time_ours, one)
         about |= {"commit": _commit(options.checkout)}
         for repetitions, frames in enumerate(in_turns(timers, fills, options), 1):
-            rows = [_row(which, one, frames) for which, one in frames]
+            rows = [
+                {
+                    "code": which,
+                    "mode": one.mode.value,
+                    "tokens_per_frame": one.tokens_per_frame,
+                    "frame_ms": own,
+                    "frame_ms_median": statistics.median(own),
+                    **ratio_columns("published_over_this", frames["published", one], own),
+                }
+                for (which, one), own in frames.items()
+            ]
             yield {"repetitions": repetitions, "published": about, "rows": rows}
 
 
@@ -160,25 +169,6 @@ def in_turns(
             run = timers[names[index]](1 + options.queries)
             frames[names[index]].append(statistics.fmean(itertools.islice(run, 1, None)))
         yield frames
-
-
-def _row(
-    which: str,
-    configuration: BenchConfiguration,
-    frames: dict[tuple[str, BenchConfiguration], list[float]],
-) -> dict[str, Any]:
-    own = frames[which, configuration]
-    ratio = paired_ratio(frames["published", configuration], own)
-    bounds = ratio.ci95
-    return {
-        "code": which,
-        "mode": configuration.mode.value,
-        "tokens_per_frame": configuration.tokens_per_frame,
-        "frame_ms": own,
-        "frame_ms_median": statistics.median(own),
-        "published_over_this": ratio.value,
-        "published_over_this_ci95": None if bounds is None else (bounds.low, bounds.high),
-    }
 
 
 def _commit(checkout: Path) -> str | None:

@@ -18,7 +18,7 @@ from oxygen.robots.transforms import Transform
 from oxygen.serving.engine import Engine, EngineStep
 from oxygen.serving.engine_config import EngineConfig, check_serves, sizes_for
 from oxygen.serving.language import LanguageTask, tokenized
-from oxygen.serving.runner import ProgramSizes, Runner
+from oxygen.serving.runner import Runner
 from oxygen.serving.scheduler import Mode, Scheduler
 from oxygen.serving.second_process import RemoteTextDecoder
 from oxygen.serving.text_decoder import LocalTextDecoder, TextDecoder
@@ -76,9 +76,18 @@ class VectorPolicy:
         check_serves(engine, parts.runner.sizes)
         self.parts, self.engine = parts, engine
         self.runner, self.transform = parts.runner, parts.transform
-        decoder = _text_decoder(parts, engine)
-        self._engine = Engine(parts.runner, _scheduler(parts, engine), decoder, engine.budget)
-        self._alone = _sizes_alone(parts, engine)
+        tasks = [tokenized(task, parts.tokenizer) for task in parts.tasks]
+        scheduler = Scheduler(
+            mode=engine.mode,
+            tasks=tasks,
+            slots=engine.slots,
+            rows=engine.rows,
+            robots=engine.robots,
+            independent=engine.independent,
+        )
+        self._engine = Engine(parts.runner, scheduler, _text_decoder(parts, engine), engine.budget)
+        several = engine.independent and engine.robots > 1
+        self._alone = sizes_for(engine.alone, tasks) if several else None
         self._sessions = [self._new_session(robot) for robot in range(engine.robots)]
         self._delivered_s = 0.0
 
@@ -226,24 +235,6 @@ def _timings_ms(step: EngineStep, ready_s: float, delivered_s: float, *, guided:
         "action": delivered_s - step.arrived_s,
     }
     return {stage: 1e3 * duration for stage, duration in seconds.items()}
-
-
-def _scheduler(parts: PolicyParts, engine: EngineConfig) -> Scheduler:
-    return Scheduler(
-        mode=engine.mode,
-        tasks=[tokenized(task, parts.tokenizer) for task in parts.tasks],
-        slots=engine.slots,
-        rows=engine.rows,
-        robots=engine.robots,
-        independent=engine.independent,
-    )
-
-
-def _sizes_alone(parts: PolicyParts, engine: EngineConfig) -> ProgramSizes | None:
-    """Program shapes for serving one of several independent robots alone; None for other policies."""
-    if not engine.independent or engine.robots == 1:
-        return None
-    return sizes_for(engine.alone, [tokenized(task, parts.tokenizer) for task in parts.tasks])
 
 
 def _text_decoder(parts: PolicyParts, engine: EngineConfig) -> TextDecoder | None:

@@ -96,10 +96,8 @@ def of_checkpoint(source: str) -> PolicyConfig:
     policy = load(PolicyConfig, str(card))
     check_sizes(folder, policy.model or policy.name)
     beside = {"tokenizer": policy.tokenizer, "norm_stats": policy.norm_stats}
-    found = {key: _seen_from(folder, place) for key, place in beside.items()}
-    return policy.model_copy(update={"weights": source, **found})
-
-
-def _seen_from(folder: Path, place: str | None) -> str | None:
-    """Resolve a path of a card relative to its folder; URLs are kept."""
-    return place if place is None or "://" in place else str(folder / place)
+    absolute = {
+        key: place if place is None or "://" in place else str(folder / place)
+        for key, place in beside.items()
+    }
+    return policy.model_copy(update={"weights": source, **absolute})
